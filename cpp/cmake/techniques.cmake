@@ -1,0 +1,47 @@
+# scalar, auto and simd are one set of kernel sources compiled three times: with the compiler's
+# vectoriser off, with it on, and with explicit vectors. Flags make the difference, so that a
+# comparison never mixes technique with instruction set; Highway's target passes make the rest.
+
+# Loops must stay loops: replaced by memcpy or memset they would run somebody else's kernel.
+set(plain -fno-builtin)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND plain -fno-tree-loop-distribute-patterns)
+endif()
+set(flags_auto -O3 ${plain} -fopenmp-simd)
+set(flags_simd -O3 ${plain})
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(flags_scalar -O3 ${plain} -fno-vectorize -fno-slp-vectorize)
+  list(APPEND flags_simd -fno-vectorize -fno-slp-vectorize)
+  # A loop that it could not vectorise is a variant like any other, not a mistake.
+  list(APPEND flags_auto -Wno-pass-failed)
+else()
+  set(flags_scalar -O3 ${plain} -fno-tree-loop-vectorize -fno-tree-slp-vectorize)
+  list(APPEND flags_simd -fno-tree-loop-vectorize -fno-tree-slp-vectorize)
+endif()
+set(disabled 0)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND flags_auto -mprefer-vector-width=512)
+  # Highway's bits: AVX-512 is 8, AVX2 9, SSE4 11, SSE2 14. The sub-variants of AVX-512 (0 to 7)
+  # bring nothing to kernels that move data. By number, since older releases lack some names.
+  if(MEMKERN_ALL_TARGETS)
+    set(disabled 0x34FF)
+  else()
+    set(disabled 0x3CFF)
+  endif()
+endif()
+
+set(define_scalar MEMKERN_TECHNIQUE=scalar MEMKERN_VARIANT="scalar" MEMKERN_SIMD=0
+    MEMKERN_NONTEMPORAL=1 "MEMKERN_LOOP=")
+set(define_auto MEMKERN_TECHNIQUE=vectorised MEMKERN_VARIANT="auto" MEMKERN_SIMD=0
+    MEMKERN_NONTEMPORAL=0
+    "MEMKERN_LOOP=_Pragma(\"omp simd\")")
+set(define_simd MEMKERN_TECHNIQUE=simd MEMKERN_VARIANT="simd" MEMKERN_SIMD=1
+    MEMKERN_NONTEMPORAL=0 "MEMKERN_LOOP=")
+
+function(memkern_add_technique name)
+  add_library(memkern_${name} OBJECT ${ARGN})
+  target_link_libraries(memkern_${name} PUBLIC memkern_options)
+  target_compile_options(memkern_${name} PRIVATE ${flags_${name}} -Wno-unknown-pragmas)
+  target_compile_definitions(memkern_${name} PRIVATE
+    ${define_${name}} HWY_DISABLED_TARGETS=${disabled})
+endfunction()

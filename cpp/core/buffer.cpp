@@ -1,0 +1,319 @@
+#include "core/buffer.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "core/arithmetic.hpp"
+#include "core/errors.hpp"
+#include "core/limits.hpp"
+#include "core/sampler.hpp"
+#include "core/topology.hpp"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MAP_HUGE_SHIFT
+#define MAP_HUGE_SHIFT 26
+#endif
+
+namespace memkern {
+namespace {
+
+constexpr std::int64_t kHuge2m = std::int64_t{1} << 21;
+constexpr std::int64_t kHuge1g = std::int64_t{1} << 30;
+// Left to the rest of the process and the system.
+constexpr std::int64_t kReserve_B = std::int64_t{64} << 20;
+// The kernel may leave the odd page of a mapping small; less than this is not what was asked for.
+constexpr double kThpShare = 0.95;
+
+std::int64_t base_page_B() {
+  static const std::int64_t size = sysconf(_SC_PAGESIZE);
+  return size;
+}
+
+std::string gigabytes(std::int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f GB", static_cast<double>(bytes) / 1e9);
+  return text;
+}
+
+std::string page_name(std::int64_t bytes) {
+  if (bytes == kHuge2m) return "hugetlb-2m";
+  if (bytes == kHuge1g) return "hugetlb-1g";
+  return std::to_string(bytes / 1024) + "k";
+}
+
+bool is_hugetlb(Pages pages) { return pages == Pages::Huge2m || pages == Pages::Huge1g; }
+
+void apply_numa(void* data, std::int64_t bytes, const NumaPolicy& policy) {
+  if (policy.kind == NumaPolicy::Kind::FirstTouch) return;
+  const Topology& machine = Topology::instance();
+  hwloc_bitmap_t nodes = hwloc_bitmap_alloc();
+  hwloc_membind_policy_t how = HWLOC_MEMBIND_BIND;
+  if (policy.kind == NumaPolicy::Kind::Interleave) {
+    how = HWLOC_MEMBIND_INTERLEAVE;
+    for (const int node : machine.numa_nodes()) {
+      hwloc_bitmap_set(nodes, static_cast<unsigned>(node));
+    }
+  } else {
+    hwloc_bitmap_only(nodes, static_cast<unsigned>(policy.node));
+  }
+  const int rc = hwloc_set_area_membind(machine.handle(), data, static_cast<std::size_t>(bytes),
+                                        nodes, how, HWLOC_MEMBIND_BYNODESET);
+  const int error = errno;
+  hwloc_bitmap_free(nodes);
+  if (rc != 0) {
+    throw InputError(std::string("the NUMA policy was refused by the operating system: ") +
+                     std::strerror(error));
+  }
+}
+
+// Unused buffers, waiting for a case that can use them. Guarded by the binding layer's lock: one
+// case is prepared or measured at a time.
+std::vector<std::pair<std::string, std::unique_ptr<Buffer>>>& pool() {
+  static std::vector<std::pair<std::string, std::unique_ptr<Buffer>>> buffers;
+  return buffers;
+}
+
+std::int64_t pooled_B() {
+  std::int64_t sum = 0;
+  for (const auto& [key, buffer] : pool()) sum += buffer->capacity();
+  return sum;
+}
+
+}  // namespace
+
+Pages parse_pages(const std::string& text) {
+  if (text == "default") return Pages::Default;
+  if (text == "4k") return Pages::Base4k;
+  if (text == "thp") return Pages::Thp;
+  if (text == "hugetlb-2m") return Pages::Huge2m;
+  if (text == "hugetlb-1g") return Pages::Huge1g;
+  throw InputError("pages '" + text + "' is not default, 4k, thp, hugetlb-2m or hugetlb-1g");
+}
+
+NumaPolicy parse_numa(const std::string& text) {
+  if (text == "first-touch") return {};
+  if (text == "interleave") return {NumaPolicy::Kind::Interleave, -1};
+  if (text.rfind("node:", 0) == 0) {
+    int node = -1;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + 5, end, node);
+    const std::vector<int> nodes = Topology::instance().numa_nodes();
+    if (error == std::errc() && stop == end &&
+        std::find(nodes.begin(), nodes.end(), node) != nodes.end()) {
+      return {NumaPolicy::Kind::Node, node};
+    }
+    throw InputError("numa '" + text + "' names no NUMA node of this machine, which has " +
+                     std::to_string(nodes.size()));
+  }
+  throw InputError("numa '" + text + "' is not first-touch, interleave or node:N");
+}
+
+std::string Placement::key() const {
+  return std::to_string(static_cast<int>(pages)) + "/" +
+         std::to_string(static_cast<int>(numa.kind)) + ":" + std::to_string(numa.node);
+}
+
+Buffer::Buffer(std::int64_t bytes, const Placement& placement) {
+  const bool hugetlb = is_hugetlb(placement.pages);
+  if (placement.pages == Pages::Base4k && base_page_B() != 4096) {
+    throw InputError("pages '4k' cannot be had: this machine's base page has " +
+                     std::to_string(base_page_B()) + " bytes");
+  }
+  page_B_ = placement.pages == Pages::Huge1g ? kHuge1g : hugetlb ? kHuge2m : base_page_B();
+  const bool may_be_huge =
+      placement.pages == Pages::Thp || (placement.pages == Pages::Default && bytes >= kHuge2m);
+  const std::int64_t align = hugetlb ? page_B_ : may_be_huge ? kHuge2m : page_B_;
+  capacity_ = round_up(std::max<std::int64_t>(bytes, 1), align);
+
+  reserved_B_ = checked_add(capacity_, 2 * align, "a buffer size");
+  void* region = mmap(nullptr, static_cast<std::size_t>(reserved_B_), PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (region == MAP_FAILED) {
+    throw MemoryError("no address space for a buffer of " + gigabytes(capacity_) + ": " +
+                      std::strerror(errno));
+  }
+  reserved_ = static_cast<std::byte*>(region);
+  const auto address = reinterpret_cast<std::uintptr_t>(reserved_);
+  const auto step = static_cast<std::uintptr_t>(align);
+  const auto start = (address + static_cast<std::uintptr_t>(base_page_B()) + step - 1) / step * step;
+  data_ = reserved_ + (start - address);
+
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  if (hugetlb) flags |= MAP_HUGETLB | ((placement.pages == Pages::Huge1g ? 30 : 21) << MAP_HUGE_SHIFT);
+  void* mapped = mmap(data_, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (mapped == MAP_FAILED) {
+    const int error = errno;
+    munmap(reserved_, static_cast<std::size_t>(reserved_B_));
+    if (hugetlb) {
+      throw MemoryError("pages '" + page_name(page_B_) + "' cannot be had for " +
+                        gigabytes(capacity_) +
+                        ": the system's pool of them is too small (sysctl vm.nr_hugepages)");
+    }
+    throw MemoryError("a buffer of " + gigabytes(capacity_) + " was refused: " +
+                      std::strerror(error));
+  }
+  try {
+    // No huge page must form where 4k was named; where the advice is unknown to the kernel the
+    // account read back later tells.
+    if (placement.pages == Pages::Base4k) madvise(data_, static_cast<std::size_t>(capacity_), MADV_NOHUGEPAGE);
+    if (may_be_huge) madvise(data_, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
+    apply_numa(data_, capacity_, placement.numa);
+  } catch (...) {
+    munmap(reserved_, static_cast<std::size_t>(reserved_B_));
+    throw;
+  }
+}
+
+Buffer::~Buffer() { munmap(reserved_, static_cast<std::size_t>(reserved_B_)); }
+
+bool Buffer::populate(std::int64_t begin, std::int64_t end) const {
+  const std::int64_t page = base_page_B();
+  const std::int64_t first = begin / page_B_ * page_B_;
+  const std::int64_t last = std::min(capacity_, round_up(end, page_B_));
+  if (first >= last) return true;
+  if (madvise(data_ + first, static_cast<std::size_t>(last - first), MADV_POPULATE_WRITE) == 0) {
+    return true;
+  }
+  if (errno != EINVAL) return false;
+  // Kernels before 5.14 know no MADV_POPULATE_WRITE.
+  for (std::int64_t at = first; at < last; at += page) {
+    *reinterpret_cast<volatile char*>(data_ + at) = 0;
+  }
+  return true;
+}
+
+std::string Buffer::obtained_pages() const {
+  std::ifstream maps("/proc/self/smaps");
+  const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+  std::string line;
+  bool ours = false;
+  std::int64_t huge_kB = 0;
+  std::int64_t resident_kB = 0;
+  std::int64_t page_kB = 0;
+  while (std::getline(maps, line)) {
+    std::uintptr_t from = 0;
+    std::uintptr_t to = 0;
+    char permissions[5] = "";
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to, permissions) == 3) {
+      ours = from >= begin && to <= begin + static_cast<std::uintptr_t>(capacity_);
+      continue;
+    }
+    if (!ours) continue;
+    std::int64_t value = 0;
+    char name[64] = "";
+    if (std::sscanf(line.c_str(), "%63[^:]: %" SCNd64, name, &value) != 2) continue;
+    if (std::strcmp(name, "AnonHugePages") == 0) huge_kB += value;
+    if (std::strcmp(name, "Rss") == 0) resident_kB += value;
+    if (std::strcmp(name, "KernelPageSize") == 0) page_kB = std::max(page_kB, value);
+  }
+  if (page_kB == 0) return "unknown";
+  if (page_kB * 1024 > base_page_B()) return page_name(page_kB * 1024);
+  if (huge_kB == 0 || resident_kB == 0) return page_name(base_page_B());
+  const double share = static_cast<double>(huge_kB) / static_cast<double>(resident_kB);
+  if (share >= kThpShare) return "thp";
+  char text[16];
+  std::snprintf(text, sizeof text, "thp:%.2f", share);
+  return text;
+}
+
+std::size_t Arena::request(std::int64_t bytes, std::int64_t rows) {
+  slots_.push_back({bytes, rows, nullptr, {}});
+  return slots_.size() - 1;
+}
+
+void Arena::commit() {
+  // Where the parts of a buffer lie matters only where there is more than one node to lie on.
+  const bool partition_matters = Topology::instance().numa_nodes().size() > 1;
+  for (Slot& slot : slots_) {
+    slot.key = placement_.key() + "/" + team_.key() + "/" + std::to_string(slot.rows);
+    if (partition_matters) slot.key += "/" + std::to_string(slot.bytes);
+    auto best = pool().end();
+    for (auto it = pool().begin(); it != pool().end(); ++it) {
+      if (it->first != slot.key || it->second->capacity() < slot.bytes) continue;
+      if (best == pool().end() || it->second->capacity() < best->second->capacity()) best = it;
+    }
+    if (best != pool().end()) {
+      slot.buffer = std::move(best->second);
+      pool().erase(best);
+    }
+  }
+
+  std::int64_t wanted = 0;
+  for (const Slot& slot : slots_) {
+    // Pages of the system's huge page pool are set aside already and counted in no other limit.
+    if (!slot.buffer && !is_hugetlb(placement_.pages)) wanted = checked_add(wanted, slot.bytes, "the memory of this case");
+  }
+  if (wanted > 0) {
+    MemoryLimit limit = memory_limit();
+    const std::int64_t headroom = checked_add(wanted, kReserve_B, "the memory of this case");
+    if (headroom > limit.available_B && pooled_B() > 0) {
+      release_pool();
+      limit = memory_limit();
+    }
+    if (headroom > limit.available_B) {
+      throw MemoryError(
+          "this case needs " + gigabytes(wanted) + " but " + limit.source + " leaves " +
+          gigabytes(std::max<std::int64_t>(0, limit.available_B - kReserve_B)) +
+          ": use a smaller count");
+    }
+  }
+
+  for (Slot& slot : slots_) {
+    if (slot.buffer) continue;
+    // A kept buffer that is too small only holds memory that its successor needs.
+    std::erase_if(pool(), [&](const auto& kept) { return kept.first == slot.key; });
+    slot.buffer = std::make_unique<Buffer>(slot.bytes, placement_);
+    std::atomic<int> failed{0};
+    const Buffer& buffer = *slot.buffer;
+    parallel_parts(team_, slot.rows, slot.bytes, [&](Range part, int) {
+      if (!buffer.populate(part.begin, part.end)) failed.store(errno);
+    });
+    if (failed.load() != 0) {
+      const std::string reason = std::strerror(failed.load());
+      slot.buffer.reset();
+      throw MemoryError("the system could not provide " + gigabytes(slot.bytes) +
+                        " in the pages asked for: " + reason);
+    }
+    if (placement_.pages == Pages::Thp && buffer.obtained_pages() != "thp") {
+      const std::string got = buffer.obtained_pages();
+      slot.buffer.reset();
+      throw MemoryError("pages 'thp' cannot be had: the kernel gave " + got +
+                        " (see /sys/kernel/mm/transparent_hugepage/enabled)");
+    }
+  }
+}
+
+std::string Arena::obtained_pages() const {
+  std::string largest = "none";
+  std::int64_t bytes = -1;
+  for (const Slot& slot : slots_) {
+    if (slot.buffer && slot.bytes > bytes) {
+      bytes = slot.bytes;
+      largest = slot.buffer->obtained_pages();
+    }
+  }
+  return largest;
+}
+
+Arena::~Arena() {
+  for (Slot& slot : slots_) {
+    if (slot.buffer) pool().emplace_back(slot.key, std::move(slot.buffer));
+  }
+}
+
+void Arena::release_pool() { pool().clear(); }
+
+}  // namespace memkern

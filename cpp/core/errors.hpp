@@ -1,0 +1,21 @@
+// The two ways a request can fail: wrong input, or memory that is not to be had.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace memkern {
+
+// Becomes Python's ValueError; the message is one sentence that names the culprit.
+class InputError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+// Becomes Python's MemoryError; thrown before anything is touched.
+class MemoryError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace memkern

@@ -1,0 +1,66 @@
+// What a kernel is to everything around it: a body, the range one worker owns, and a table of
+// bodies per instruction set. Knows no clock, no thread, no Python.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace memkern {
+
+// Iterations [begin, end) of one invocation.
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// `args` points to the family's POD; `worker` selects private buffers and partial results.
+using Body = void (*)(const void* args, Range range, int worker);
+// Combines the partial results of `workers` workers; run by one of them after all bodies.
+using Finish = void (*)(const void* args, int workers);
+
+// One body as it was compiled. Tables of entries are constant data: a table built by code inside
+// a target's region would run that target's instructions at load time.
+struct Entry {
+  const char* kernel;
+  const char* variant;
+  const char* dtype;
+  const char* index;  // "" where a kernel has no index array
+  Body body;
+  Finish finish;
+};
+
+struct RegisteredEntry : Entry {
+  std::string isa;
+};
+
+// All entries of all targets in this binary, in order of registration.
+const std::vector<RegisteredEntry>& registered_entries();
+// The entry asked for, or nullptr.
+const RegisteredEntry* find_entry(const std::string& kernel, const std::string& variant,
+                                  const std::string& isa, const std::string& dtype,
+                                  const std::string& index);
+// Names of the instruction sets in this binary that this processor runs, widest first.
+std::vector<std::string> supported_isas();
+
+// Registers one target's table; `target` is Highway's bit for it.
+class TableRegistrar {
+ public:
+  TableRegistrar(std::int64_t target, const Entry* entries, std::size_t size);
+};
+
+// Inlined without asking: what is called from inside a target's region and not inlined there is
+// compiled for the baseline, and the linker keeps whichever copy it meets first.
+#define MEMKERN_INLINE inline __attribute__((always_inline))
+
+// Highway has one-lane stand-ins for targets without vectors. The simd technique leaves those
+// out: explicit vectors of one lane would be the scalar technique by another name.
+#define MEMKERN_TARGET_EXISTS \
+  (!MEMKERN_SIMD || (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128))
+
+// The single place that keeps a compiler from dropping, merging or hoisting work: everything
+// reachable from `p` may have been read and written by someone else.
+MEMKERN_INLINE void keep(const void* p) { asm volatile("" : : "r"(p) : "memory"); }
+
+}  // namespace memkern

@@ -1,0 +1,227 @@
+#include "core/problem.hpp"
+
+#include <cstring>
+
+#include "core/arithmetic.hpp"
+#include "core/errors.hpp"
+#include "core/sampler.hpp"
+
+namespace memkern {
+namespace {
+
+// Rows of different workers share no page, so that each lies on its worker's node and no line is
+// written by two.
+constexpr std::int64_t kRowAlign_B = 4096;
+
+template <class T>
+void fill_part(std::byte* row, Range columns, std::uint32_t salt) {
+  T* values = reinterpret_cast<T*>(row);
+  for (std::int64_t i = columns.begin; i < columns.end; ++i) {
+    values[i] = static_cast<T>((static_cast<std::uint32_t>(i) * 2654435761U + salt) >> 9);
+  }
+}
+
+void fill_part(DType type, std::byte* row, Range columns, std::uint32_t salt) {
+  switch (type) {
+    case DType::F32: return fill_part<float>(row, columns, salt);
+    case DType::F64: return fill_part<double>(row, columns, salt);
+    case DType::I32: return fill_part<std::int32_t>(row, columns, salt);
+    case DType::I64: return fill_part<std::int64_t>(row, columns, salt);
+  }
+}
+
+std::map<std::string, Factory>& families() {
+  static std::map<std::string, Factory> all;
+  return all;
+}
+
+}  // namespace
+
+DType parse_dtype(const std::string& text) {
+  if (text == "float32") return DType::F32;
+  if (text == "float64") return DType::F64;
+  if (text == "int32") return DType::I32;
+  if (text == "int64") return DType::I64;
+  throw InputError("dtype '" + text + "' is not float32, float64, int32 or int64");
+}
+
+const char* dtype_name(DType type) {
+  switch (type) {
+    case DType::F32: return "float32";
+    case DType::F64: return "float64";
+    case DType::I32: return "int32";
+    case DType::I64: break;
+  }
+  return "int64";
+}
+
+std::int64_t dtype_size(DType type) { return type == DType::F32 || type == DType::I32 ? 4 : 8; }
+
+std::int64_t Inputs::integer(const std::string& name, std::int64_t least) const {
+  const auto found = integers.find(name);
+  if (found == integers.end()) throw InputError("the input '" + name + "' is missing");
+  if (found->second < least) {
+    throw InputError(name + " must be at least " + std::to_string(least) + ", not " +
+                     std::to_string(found->second));
+  }
+  return found->second;
+}
+
+std::vector<std::int64_t> Inputs::copy(const std::string& name) const {
+  const auto found = indices.find(name);
+  if (found == indices.end()) throw InputError("the input '" + name + "' is missing");
+  if (found->second.size < 1) throw InputError(name + " must not be empty");
+  return {found->second.data, found->second.data + found->second.size};
+}
+
+const Array& Problem::array(const std::string& name) const {
+  for (const Array& a : arrays_) {
+    if (a.name == name) return a;
+  }
+  throw InputError("this kernel has no array '" + name + "'");
+}
+
+std::int64_t Problem::footprint_B() const {
+  std::int64_t sum = 0;
+  for (const Array& a : arrays_) sum += a.rows * a.columns * dtype_size(a.type);
+  return sum;
+}
+
+std::size_t Problem::add_array(const std::string& name, DType type, std::int64_t columns,
+                               bool per_worker, bool written) {
+  Array a;
+  a.name = name;
+  a.type = type;
+  a.rows = per_worker ? team_.size() : 1;
+  a.columns = columns;
+  a.written = written;
+  a.salt = static_cast<std::uint32_t>(arrays_.size() + 1) * 0x9E3779B9U;
+  const std::int64_t size = dtype_size(type);
+  const std::int64_t row_B = checked_mul(columns, size, "an array's size");
+  a.row_stride = (a.rows > 1 ? round_up(row_B, kRowAlign_B) : row_B) / size;
+  a.slot = arena_.request(checked_mul(a.row_stride * size, a.rows, "an array's size"), a.rows);
+  arrays_.push_back(a);
+  return arrays_.size() - 1;
+}
+
+void Problem::commit() {
+  arena_.commit();
+  for (Array& a : arrays_) a.data = arena_[a.slot].data();
+}
+
+const void* Problem::own_indices(const std::string& name, const std::vector<std::int64_t>& values,
+                                 DType type, std::int64_t bound) {
+  constexpr std::size_t kAlign = 64;
+  const std::size_t size = values.size() * static_cast<std::size_t>(dtype_size(type));
+  owned_.push_back(std::make_unique<std::byte[]>(size + kAlign));
+  std::byte* raw = owned_.back().get();
+  raw += (kAlign - reinterpret_cast<std::uintptr_t>(raw) % kAlign) % kAlign;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < 0 || values[i] >= bound) {
+      throw InputError(name + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
+                       ", outside 0 to " + std::to_string(bound - 1));
+    }
+    if (type == DType::I32) {
+      if (values[i] > INT32_MAX) {
+        throw InputError(name + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
+                         ", too large for int32 indices: use int64");
+      }
+      reinterpret_cast<std::int32_t*>(raw)[i] = static_cast<std::int32_t>(values[i]);
+    } else {
+      reinterpret_cast<std::int64_t*>(raw)[i] = values[i];
+    }
+  }
+  return raw;
+}
+
+void Problem::fill(bool everything) {
+  for (const Array& a : arrays_) {
+    Buffer& buffer = arena_[a.slot];
+    const std::int64_t row_B = a.row_stride * dtype_size(a.type);
+    std::string content = std::string(dtype_name(a.type)) + "/" + std::to_string(a.salt);
+    if (a.rows > 1) content += "/" + std::to_string(a.rows) + "x" + std::to_string(a.row_stride);
+    if (!everything && buffer.content == content && buffer.content_columns >= a.columns) continue;
+    if (a.rows == 1) {
+      parallel_parts(team_, 1, a.columns, [&](Range part, int) {
+        fill_part(a.type, a.data, part, a.salt);
+      });
+    } else {
+      parallel_parts(team_, a.rows, a.rows, [&](Range, int row) {
+        fill_part(a.type, a.data + row * row_B, {0, a.columns}, a.salt);
+      });
+    }
+    buffer.content = content;
+    buffer.content_columns = a.columns;
+  }
+}
+
+void Problem::mark_written() {
+  for (const Array& a : arrays_) {
+    if (a.written) arena_[a.slot].content.clear();
+  }
+}
+
+void Problem::copy_in(const std::string& name, const void* source) {
+  const Array& a = array(name);
+  const std::int64_t size = dtype_size(a.type);
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    std::memcpy(a.data + row * a.row_stride * size,
+                static_cast<const std::byte*>(source) + row * a.columns * size,
+                static_cast<std::size_t>(a.columns * size));
+  }
+  arena_[a.slot].content.clear();
+}
+
+void Problem::copy_out(const std::string& name, void* target) const {
+  const Array& a = array(name);
+  const std::int64_t size = dtype_size(a.type);
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    std::memcpy(static_cast<std::byte*>(target) + row * a.columns * size,
+                a.data + row * a.row_stride * size, static_cast<std::size_t>(a.columns * size));
+  }
+}
+
+std::byte* Problem::element(const Array& a, std::int64_t position) const {
+  if (position < 0 || position >= a.rows * a.columns) {
+    throw InputError("position " + std::to_string(position) + " lies outside array '" + a.name +
+                     "' of " + std::to_string(a.rows * a.columns) + " elements");
+  }
+  const std::int64_t at = position / a.columns * a.row_stride + position % a.columns;
+  return a.data + at * dtype_size(a.type);
+}
+
+double Problem::peek(const Array& a, std::int64_t position) const {
+  const std::byte* at = element(a, position);
+  switch (a.type) {
+    case DType::F32: return static_cast<double>(*reinterpret_cast<const float*>(at));
+    case DType::F64: return *reinterpret_cast<const double*>(at);
+    case DType::I32: return static_cast<double>(*reinterpret_cast<const std::int32_t*>(at));
+    case DType::I64: break;
+  }
+  return static_cast<double>(*reinterpret_cast<const std::int64_t*>(at));
+}
+
+void Problem::poke(const Array& a, std::int64_t position, double value) {
+  std::byte* at = element(a, position);
+  switch (a.type) {
+    case DType::F32: *reinterpret_cast<float*>(at) = static_cast<float>(value); break;
+    case DType::F64: *reinterpret_cast<double*>(at) = value; break;
+    case DType::I32: *reinterpret_cast<std::int32_t*>(at) = static_cast<std::int32_t>(value); break;
+    case DType::I64: *reinterpret_cast<std::int64_t*>(at) = static_cast<std::int64_t>(value); break;
+  }
+  arena_[a.slot].content.clear();
+}
+
+Factory find_family(const std::string& family) {
+  const auto found = families().find(family);
+  if (found != families().end()) return found->second;
+  std::string known;
+  for (const auto& [name, factory] : families()) known += (known.empty() ? "" : ", ") + name;
+  throw InputError("there is no kernel family '" + family + "': there are " + known);
+}
+
+FamilyRegistrar::FamilyRegistrar(const char* family, Factory factory) {
+  families()[family] = factory;
+}
+
+}  // namespace memkern

@@ -1,0 +1,115 @@
+// One case of a family, prepared: its arguments and its arrays. A family says what it needs in
+// its constructor; copying, filling, first touch and bounds are done here once for all of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/buffer.hpp"
+#include "core/kernel.hpp"
+#include "core/team.hpp"
+
+namespace memkern {
+
+enum class DType { F32, F64, I32, I64 };
+DType parse_dtype(const std::string& text);
+const char* dtype_name(DType type);
+std::int64_t dtype_size(DType type);
+
+// Somebody else's integers. Whoever uses them copies them first and checks the copy.
+struct IndexView {
+  const std::int64_t* data = nullptr;
+  std::int64_t size = 0;
+};
+
+// What a caller passes to a family: named integers and named index arrays.
+class Inputs {
+ public:
+  std::map<std::string, std::int64_t> integers;
+  std::map<std::string, IndexView> indices;
+
+  std::int64_t integer(const std::string& name, std::int64_t least) const;
+  std::vector<std::int64_t> copy(const std::string& name) const;
+};
+
+// An array of a case. Every element has a value that follows from its position, so that results
+// can be checked in closed form: value(i) = ((i * 2654435761 + salt) mod 2^32) >> 9, a whole
+// number below 2^23, exact in every type.
+struct Array {
+  std::string name;
+  DType type = DType::F64;
+  std::int64_t rows = 1;  // workers, where each has a private copy
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;  // elements
+  bool written = false;         // by the kernel
+  std::uint32_t salt = 0;
+  std::size_t slot = 0;
+  std::byte* data = nullptr;
+};
+
+class Problem {
+ public:
+  Problem(const Team& team, const Placement& placement) : team_(team), arena_(team, placement) {}
+  virtual ~Problem() = default;
+  Problem(const Problem&) = delete;
+  Problem& operator=(const Problem&) = delete;
+
+  virtual const void* args() const = 0;
+  virtual std::int64_t count() const = 0;
+  virtual DType dtype() const { return DType::F64; }
+  virtual std::string index_dtype() const { return ""; }
+  // Whether this variant may be run on these inputs.
+  virtual bool runs(const RegisteredEntry&) const { return true; }
+
+  const std::vector<Array>& arrays() const { return arrays_; }
+  const Array& array(const std::string& name) const;
+  std::string obtained_pages() const { return arena_.obtained_pages(); }
+  std::int64_t footprint_B() const;
+
+  // Gives every array (or those that hold something else) its values by position.
+  void fill(bool everything);
+  // Says that written arrays hold results now.
+  void mark_written();
+  // Row-major copies of whole arrays, without the padding between rows.
+  void copy_in(const std::string& name, const void* source);
+  void copy_out(const std::string& name, void* target) const;
+  // Single elements by row * columns + column; bounds are checked.
+  double peek(const Array& array, std::int64_t position) const;
+  void poke(const Array& array, std::int64_t position, double value);
+
+ protected:
+  // Declared in the constructor, before commit().
+  std::size_t add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
+                        bool written);
+  void commit();
+  // A case-owned copy of indices in the type that the kernel reads, checked to lie in
+  // [0, bound).
+  const void* own_indices(const std::string& name, const std::vector<std::int64_t>& values,
+                          DType type, std::int64_t bound);
+  const Team& team() const { return team_; }
+
+ private:
+  std::byte* element(const Array& array, std::int64_t position) const;
+
+  const Team& team_;
+  Arena arena_;
+  std::vector<Array> arrays_;
+  std::vector<std::unique_ptr<std::byte[]>> owned_;
+};
+
+using Factory = std::unique_ptr<Problem> (*)(const std::string& kernel, const std::string& dtype,
+                                             const std::string& index_dtype, const Inputs& inputs,
+                                             const Team& team, const Placement& placement);
+
+// The factory of a family, or an InputError that names the families there are.
+Factory find_family(const std::string& family);
+
+class FamilyRegistrar {
+ public:
+  FamilyRegistrar(const char* family, Factory factory);
+};
+
+}  // namespace memkern

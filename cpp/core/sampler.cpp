@@ -1,0 +1,214 @@
+#include "core/sampler.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+
+#include "core/errors.hpp"
+
+namespace memkern {
+
+double now() {
+  const auto since_start = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(since_start).count();
+}
+
+double clock_tick() {
+  static const double tick = [] {
+    using Clock = std::chrono::steady_clock;
+    auto smallest = Clock::duration::max();
+    for (int i = 0; i < 1000; ++i) {
+      const auto start = Clock::now();
+      auto next = start;
+      while (next == start) next = Clock::now();
+      smallest = std::min(smallest, next - start);
+    }
+    return std::chrono::duration<double>(smallest).count();
+  }();
+  return tick;
+}
+
+Repetition parse_repetition(const std::string& text) {
+  if (text == "fork") return Repetition::Fork;
+  if (text == "barrier") return Repetition::Barrier;
+  if (text == "free") return Repetition::Free;
+  throw InputError("repetition '" + text + "' is not fork, barrier or free");
+}
+
+Schedule parse_schedule(const std::string& kind, std::int64_t chunk) {
+  if (chunk < 0) throw InputError("chunk must not be negative: 0 deals one range a worker");
+  if (kind == "static") return {Schedule::Kind::Static, chunk};
+  if (kind == "dynamic") return {Schedule::Kind::Dynamic, std::max<std::int64_t>(chunk, 1)};
+  throw InputError("schedule '" + kind + "' is not static or dynamic");
+}
+
+Range contiguous_part(std::int64_t count, int workers, int worker) {
+  const std::int64_t share = count / workers;
+  const std::int64_t rest = count % workers;
+  const std::int64_t begin = share * worker + std::min<std::int64_t>(worker, rest);
+  return {begin, begin + share + (worker < rest ? 1 : 0)};
+}
+
+void parallel_parts(const Team& team, std::int64_t rows, std::int64_t size,
+                    const std::function<void(Range, int)>& fn) {
+  const Team::Session session(team);
+#pragma omp parallel num_threads(team.size())
+  {
+    const int worker = omp_get_thread_num();
+    const int workers = omp_get_num_threads();
+    if (rows == 1) {
+      fn(contiguous_part(size, workers, worker), worker);
+    } else {
+      for (std::int64_t row = worker; row < rows; row += workers) {
+        fn({row * (size / rows), (row + 1) * (size / rows)}, static_cast<int>(row));
+      }
+    }
+  }
+}
+
+Sampler::Sampler(const Team& team, Schedule schedule, Repetition repetition)
+    : team_(team), schedule_(schedule), repetition_(repetition) {
+  if (repetition == Repetition::Free && schedule.kind == Schedule::Kind::Dynamic) {
+    throw InputError("repetition 'free' has no barrier at which a dynamic schedule could start "
+                     "again: use schedule 'static'");
+  }
+}
+
+void Sampler::work(const Step& step, int worker, int workers) {
+  if (schedule_.kind == Schedule::Kind::Dynamic) {
+    while (true) {
+      const std::int64_t begin = next_.fetch_add(schedule_.chunk, std::memory_order_relaxed);
+      if (begin >= step.count) return;
+      step.body(step.args, {begin, std::min(begin + schedule_.chunk, step.count)}, worker);
+    }
+  }
+  if (schedule_.chunk == 0) {
+    step.body(step.args, contiguous_part(step.count, workers, worker), worker);
+    return;
+  }
+  const std::int64_t chunks = (step.count - 1) / schedule_.chunk + 1;
+  for (std::int64_t c = worker; c < chunks; c += workers) {
+    const std::int64_t begin = c * schedule_.chunk;
+    step.body(step.args, {begin, begin + std::min(schedule_.chunk, step.count - begin)}, worker);
+  }
+}
+
+double Sampler::sample_fork(std::span<const Step> steps, std::int64_t invocations,
+                            std::span<double> per_step) {
+  const int workers = team_.size();
+  const double start = now();
+  double lap = start;
+  for (std::int64_t k = 0; k < invocations; ++k) {
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      const Step& step = steps[s];
+      next_.store(0, std::memory_order_relaxed);
+#pragma omp parallel num_threads(workers)
+      work(step, omp_get_thread_num(), omp_get_num_threads());
+      if (step.finish != nullptr) step.finish(step.args, workers);
+      keep(step.args);
+      if (!per_step.empty()) {
+        const double end = now();
+        per_step[s] += end - lap;
+        lap = end;
+      }
+    }
+  }
+  return now() - start;
+}
+
+double Sampler::sample_barrier(std::span<const Step> steps, std::int64_t invocations,
+                               std::span<double> per_step) {
+  double start = 0.0;
+  double end = 0.0;
+  next_.store(0, std::memory_order_relaxed);
+#pragma omp parallel num_threads(team_.size())
+  {
+    const int worker = omp_get_thread_num();
+    const int workers = omp_get_num_threads();
+#pragma omp barrier
+    double lap = 0.0;
+    if (worker == 0) lap = start = now();
+    for (std::int64_t k = 0; k < invocations; ++k) {
+      for (std::size_t s = 0; s < steps.size(); ++s) {
+        const Step& step = steps[s];
+        work(step, worker, workers);
+#pragma omp barrier
+        const bool serial_part =
+            step.finish != nullptr || schedule_.kind == Schedule::Kind::Dynamic;
+        if (worker == 0) {
+          if (step.finish != nullptr) step.finish(step.args, workers);
+          next_.store(0, std::memory_order_relaxed);
+          if (!per_step.empty()) {
+            const double done = now();
+            per_step[s] += done - lap;
+            lap = done;
+          }
+        }
+        keep(step.args);
+        if (serial_part) {
+#pragma omp barrier
+        }
+      }
+    }
+    if (worker == 0) end = now();
+  }
+  return end - start;
+}
+
+double Sampler::sample_free(const Step& step, std::int64_t invocations) {
+  const auto workers = static_cast<std::size_t>(team_.size());
+  std::vector<double> starts(workers);
+  std::vector<double> ends(workers);
+#pragma omp parallel num_threads(team_.size())
+  {
+    const int worker = omp_get_thread_num();
+    const int team = omp_get_num_threads();
+#pragma omp barrier
+    const double start = now();
+    for (std::int64_t k = 0; k < invocations; ++k) {
+      work(step, worker, team);
+      keep(step.args);
+    }
+    const double end = now();
+    starts[static_cast<std::size_t>(worker)] = start;
+    ends[static_cast<std::size_t>(worker)] = end;
+  }
+  double end = *std::max_element(ends.begin(), ends.end());
+  if (step.finish != nullptr) {
+    const double before = now();
+    step.finish(step.args, team_.size());
+    end += now() - before;
+  }
+  return end - *std::min_element(starts.begin(), starts.end());
+}
+
+double Sampler::sample(std::span<const Step> steps, std::int64_t invocations,
+                       std::span<double> per_step) {
+  switch (repetition_) {
+    case Repetition::Barrier:
+      return sample_barrier(steps, invocations, per_step);
+    case Repetition::Free:
+      if (steps.size() != 1) {
+        throw InputError("repetition 'free' takes a single kernel, not a sequence: use 'barrier'");
+      }
+      return sample_free(steps[0], invocations);
+    case Repetition::Fork:
+      break;
+  }
+  return sample_fork(steps, invocations, per_step);
+}
+
+void CacheFlusher::flush() {
+  ++round_;
+  parallel_parts(team_, 1, bytes_, [this](Range part, int) {
+    constexpr std::int64_t kStep = 64;  // no line is shorter
+    for (std::int64_t at = part.begin; at < part.end; at += kStep) {
+      data_[at] = static_cast<std::byte>(round_);
+    }
+    keep(data_);
+  });
+}
+
+}  // namespace memkern

@@ -1,0 +1,94 @@
+// The one timing loop. Parallel regions, chunking, barriers, the clock and repetition live here
+// and nowhere else.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/kernel.hpp"
+#include "core/team.hpp"
+
+namespace memkern {
+
+// Seconds on a clock that never runs backwards.
+double now();
+// The smallest step the clock was seen to make, in seconds.
+double clock_tick();
+
+// How invocations follow each other within a sample.
+enum class Repetition {
+  Fork,     // fork and join each: what a caller of a parallel loop pays
+  Barrier,  // one region, the team's barrier between invocations
+  Free      // one region, no barrier: only where no invocation reads what another worker writes
+};
+Repetition parse_repetition(const std::string& text);
+
+// How the iterations of an invocation are dealt to the workers.
+struct Schedule {
+  enum class Kind { Static, Dynamic };
+  Kind kind = Kind::Static;
+  std::int64_t chunk = 0;  // 0: one contiguous range a worker
+};
+Schedule parse_schedule(const std::string& kind, std::int64_t chunk);
+
+// One body of a sequence, with what it works on.
+struct Step {
+  Body body = nullptr;
+  Finish finish = nullptr;
+  const void* args = nullptr;
+  std::int64_t count = 0;
+};
+
+// Worker w's part of [0, count) when it is dealt in `workers` contiguous ranges.
+Range contiguous_part(std::int64_t count, int workers, int worker);
+
+// Runs fn(part, worker) on every worker: on its row of `rows` > 1 equal rows of `size`, or on its
+// part of one row.
+void parallel_parts(const Team& team, std::int64_t rows, std::int64_t size,
+                    const std::function<void(Range, int)>& fn);
+
+class Sampler {
+ public:
+  Sampler(const Team& team, Schedule schedule, Repetition repetition);
+
+  // One sample of `invocations` invocations of the sequence: from the common release of all
+  // workers to the end of the last. Adds each step's seconds to `per_step` where that is not
+  // empty (barrier and fork only). The caller holds a Team::Session.
+  double sample(std::span<const Step> steps, std::int64_t invocations,
+                std::span<double> per_step = {});
+
+  Repetition repetition() const { return repetition_; }
+
+ private:
+  void work(const Step& step, int worker, int workers);
+  double sample_fork(std::span<const Step> steps, std::int64_t invocations,
+                     std::span<double> per_step);
+  double sample_barrier(std::span<const Step> steps, std::int64_t invocations,
+                        std::span<double> per_step);
+  double sample_free(const Step& step, std::int64_t invocations);
+
+  const Team& team_;
+  Schedule schedule_;
+  Repetition repetition_;
+  std::atomic<std::int64_t> next_{0};  // the dynamic schedule's next iteration
+};
+
+// Evicts what the caches hold by writing through a buffer larger than all of them.
+class CacheFlusher {
+ public:
+  explicit CacheFlusher(const Team& team, std::byte* data, std::int64_t bytes)
+      : team_(team), data_(data), bytes_(bytes) {}
+  void flush();
+
+ private:
+  const Team& team_;
+  std::byte* data_;
+  std::int64_t bytes_;
+  unsigned char round_ = 0;
+};
+
+}  // namespace memkern

@@ -1,0 +1,183 @@
+#include "core/team.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "core/errors.hpp"
+#include "core/topology.hpp"
+
+namespace memkern {
+namespace {
+
+// A runtime that fails to create a thread ends the process, so absurd requests are refused here.
+constexpr int kMaxThreadsPerUnit = 8;
+
+class Bitmap {
+ public:
+  Bitmap() : set_(hwloc_bitmap_alloc()) {}
+  ~Bitmap() { hwloc_bitmap_free(set_); }
+  Bitmap(const Bitmap&) = delete;
+  Bitmap& operator=(const Bitmap&) = delete;
+  hwloc_bitmap_t get() const { return set_; }
+
+ private:
+  hwloc_bitmap_t set_;
+};
+
+// What a worker may use when it is not pinned: what the process was given at the start.
+hwloc_bitmap_t initial_binding() {
+  static const hwloc_bitmap_t set = [] {
+    hwloc_bitmap_t s = hwloc_bitmap_alloc();
+    hwloc_get_cpubind(Topology::instance().handle(), s, HWLOC_CPUBIND_THREAD);
+    return s;
+  }();
+  return set;
+}
+
+void bind_this_thread(hwloc_const_bitmap_t set) {
+  hwloc_set_cpubind(Topology::instance().handle(), set, HWLOC_CPUBIND_THREAD);
+}
+
+int parse_unit(const std::string& text, const std::string& whole) {
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || text.empty()) {
+    throw InputError("pin '" + whole +
+                     "' is not none, compact, spread or a list of units such as 0,2,4-7");
+  }
+  return value;
+}
+
+std::vector<int> parse_list(const std::string& text) {
+  const std::vector<int>& allowed = Topology::instance().allowed_units();
+  std::vector<int> units;
+  std::size_t start = 0;
+  while (start <= text.size()) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    const std::string part = text.substr(start, comma - start);
+    const std::size_t dash = part.find('-');
+    const int first = parse_unit(part.substr(0, dash), text);
+    const int last = dash == std::string::npos ? first : parse_unit(part.substr(dash + 1), text);
+    if (last < first || last - first > 65535) {
+      throw InputError("pin '" + text + "' has the backward or endless range " + part);
+    }
+    for (int u = first; u <= last; ++u) {
+      if (std::find(allowed.begin(), allowed.end(), u) == allowed.end()) {
+        throw InputError("pin names processing unit " + std::to_string(u) +
+                         ", which this process may not use or the machine does not have");
+      }
+      units.push_back(u);
+    }
+    start = comma + 1;
+  }
+  return units;
+}
+
+// The binding that the runtime's workers have now; they outlive a Session so that a sequence of
+// samples does not pay for binding them each time.
+std::string& applied_key() {
+  static std::string key;
+  return key;
+}
+
+}  // namespace
+
+Team::Team(const TeamRequest& request) : pin_asked_(request.pin) {
+  const Topology& machine = Topology::instance();
+  const int available = static_cast<int>(machine.allowed_units().size());
+  std::vector<int> list;
+  const bool named = request.pin == "none" || request.pin == "compact" || request.pin == "spread";
+  if (!named) list = parse_list(request.pin);
+
+  const int fallback = list.empty() ? available : static_cast<int>(list.size());
+  size_ = request.threads == 0 ? fallback : request.threads;
+  if (size_ < 1 || size_ > available * kMaxThreadsPerUnit) {
+    throw InputError("threads must lie between 1 and " +
+                     std::to_string(available * kMaxThreadsPerUnit) + " on this machine, not " +
+                     std::to_string(size_));
+  }
+  if (request.pin == "compact") units_ = machine.compact(size_);
+  if (request.pin == "spread") units_ = machine.spread(size_);
+  if (!named) {
+    if (static_cast<int>(list.size()) < size_) {
+      throw InputError("pin lists " + std::to_string(list.size()) + " processing units for " +
+                       std::to_string(size_) + " threads: list one for each");
+    }
+    units_.assign(list.begin(), list.begin() + size_);
+  }
+
+  key_ = std::to_string(size_);
+  for (const int u : units_) key_ += "," + std::to_string(u);
+
+  omp_set_dynamic(0);
+  int started = 0;
+  std::vector<int> bound(static_cast<std::size_t>(size_), -1);
+  {
+    const Session session(*this);
+#pragma omp parallel num_threads(size_)
+    {
+#pragma omp single
+      started = omp_get_num_threads();
+      const Bitmap set;
+      if (!units_.empty() && hwloc_get_cpubind(machine.handle(), set.get(),
+                                               HWLOC_CPUBIND_THREAD) == 0 &&
+          hwloc_bitmap_weight(set.get()) == 1) {
+        bound[static_cast<std::size_t>(omp_get_thread_num())] = hwloc_bitmap_first(set.get());
+      }
+    }
+  }
+  if (started != size_) {
+    throw InputError("only " + std::to_string(started) + " of " + std::to_string(size_) +
+                     " threads were granted: raise OMP_THREAD_LIMIT or ask for fewer");
+  }
+  if (!units_.empty()) {
+    pin_obtained_.clear();
+    for (const int u : bound) {
+      if (u < 0) {
+        throw InputError("pin '" + request.pin + "' was refused by the operating system");
+      }
+      pin_obtained_ += (pin_obtained_.empty() ? "" : ",") + std::to_string(u);
+    }
+  }
+}
+
+Team::Session::Session(const Team& team) {
+  initial_binding();
+  // Threads of an unpinned team may still be bound by an earlier one.
+  if (applied_key() != team.key_) {
+    const hwloc_bitmap_t all = initial_binding();
+#pragma omp parallel num_threads(team.size_)
+    {
+      const Bitmap set;
+      const int worker = omp_get_thread_num();
+      if (worker != 0) {
+        if (team.units_.empty()) {
+          bind_this_thread(all);
+        } else {
+          hwloc_bitmap_only(set.get(),
+                            static_cast<unsigned>(team.units_[static_cast<std::size_t>(worker)]));
+          bind_this_thread(set.get());
+        }
+      }
+    }
+    applied_key() = team.key_;
+  }
+  if (!team.units_.empty()) {
+    own_ = hwloc_bitmap_alloc();
+    hwloc_get_cpubind(Topology::instance().handle(), own_, HWLOC_CPUBIND_THREAD);
+    const Bitmap set;
+    hwloc_bitmap_only(set.get(), static_cast<unsigned>(team.units_[0]));
+    bind_this_thread(set.get());
+  }
+}
+
+Team::Session::~Session() {
+  if (own_ == nullptr) return;
+  bind_this_thread(own_);
+  hwloc_bitmap_free(own_);
+}
+
+}  // namespace memkern
