@@ -157,9 +157,9 @@ class Prepared {
     return sampler_.sample({&part, 1}, 1);
   }
 
-  void fill() {
+  void fill(bool outputs) {
     const Exclusive exclusive;
-    problem_->fill(true);
+    problem_->fill(outputs);
   }
 
   void copy_in(const std::string& name, const py::array& values) {
@@ -367,7 +367,7 @@ PYBIND11_MODULE(_memkern, m) {
       .def("run_range", &Prepared::run_range, py::arg("begin"), py::arg("end"))
       .def("sample", &Prepared::sample, py::arg("out").noconvert(), py::arg("invocations"),
            py::arg("deadline_s"))
-      .def("fill", &Prepared::fill)
+      .def("fill", &Prepared::fill, py::arg("outputs"))
       .def("copy_in", &Prepared::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Prepared::copy_out, py::arg("name"))
       .def("peek", &Prepared::peek, py::arg("name"), py::arg("positions"))

@@ -134,13 +134,14 @@ const void* Problem::own_indices(const std::string& name, const std::vector<std:
   return raw;
 }
 
-void Problem::fill(bool everything) {
+void Problem::fill(bool outputs) {
   for (const Array& a : arrays_) {
+    if (a.written && !outputs) continue;
     Buffer& buffer = arena_[a.slot];
     const std::int64_t row_B = a.row_stride * dtype_size(a.type);
     std::string content = std::string(dtype_name(a.type)) + "/" + std::to_string(a.salt);
     if (a.rows > 1) content += "/" + std::to_string(a.rows) + "x" + std::to_string(a.row_stride);
-    if (!everything && buffer.content == content && buffer.content_columns >= a.columns) continue;
+    if (buffer.content == content && buffer.content_columns >= a.columns) continue;
     if (a.rows == 1) {
       parallel_parts(team_, 1, a.columns, [&](Range part, int) {
         fill_part(a.type, a.data, part, a.salt);

@@ -69,8 +69,9 @@ class Problem {
   std::string obtained_pages() const { return arena_.obtained_pages(); }
   std::int64_t footprint_B() const;
 
-  // Gives every array (or those that hold something else) its values by position.
-  void fill(bool everything);
+  // Gives arrays that hold something else their values by position: those that kernels read,
+  // and on demand those that they write.
+  void fill(bool outputs);
   // Says that written arrays hold results now.
   void mark_written();
   // Row-major copies of whole arrays, without the padding between rows.

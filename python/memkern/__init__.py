@@ -1,0 +1,90 @@
+"""memkern: how fast a machine really moves data.
+
+A pattern becomes a case, a case runs on a kernel, a run yields samples, samples become tidy
+records, records become figures::
+
+    import memkern as mk
+
+    case = mk.gather(mk.patterns.uniform(8, 4), delta=32, count=2**20)
+    case.measure().bandwidth_GBps
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from memkern.errors import InputError
+
+if TYPE_CHECKING:
+    from memkern import patterns, plots, reference, report, results, statistics, suites
+    from memkern.compare import compare
+    from memkern.kernels.launch import launch
+    from memkern.kernels.spatter import gather, gs, multigather, multiscatter, scatter
+    from memkern.results import ResultSet, load
+    from memkern.run import Measurement, apply, describe, measure, prepare, sweep, tune, vary
+    from memkern.spec import Case, Knobs, Stop, registry
+
+_MODULES = ("patterns", "plots", "reference", "report", "results", "statistics", "suites")
+_HOMES = {
+    "compare": "memkern.compare",
+    "launch": "memkern.kernels.launch",
+    **dict.fromkeys(
+        ("gather", "scatter", "gs", "multigather", "multiscatter"), "memkern.kernels.spatter"
+    ),
+    **dict.fromkeys(("ResultSet", "load"), "memkern.results"),
+    **dict.fromkeys(
+        ("Measurement", "apply", "describe", "measure", "prepare", "sweep", "tune", "vary"),
+        "memkern.run",
+    ),
+    **dict.fromkeys(("Case", "Knobs", "Stop", "registry"), "memkern.spec"),
+}
+
+__all__ = [
+    "Case",
+    "InputError",
+    "Knobs",
+    "Measurement",
+    "ResultSet",
+    "Stop",
+    "apply",
+    "compare",
+    "describe",
+    "gather",
+    "gs",
+    "launch",
+    "load",
+    "measure",
+    "multigather",
+    "multiscatter",
+    "patterns",
+    "plots",
+    "prepare",
+    "reference",
+    "registry",
+    "report",
+    "results",
+    "scatter",
+    "statistics",
+    "suites",
+    "sweep",
+    "tune",
+    "vary",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Whoever only analyses saved results needs neither the compiled part nor its start-up time.
+    if name in _MODULES:
+        return importlib.import_module(f"memkern.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("memkern")
+    raise AttributeError(f"module 'memkern' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

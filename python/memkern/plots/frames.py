@@ -1,0 +1,127 @@
+"""Which records a figure may draw, and which of several it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from memkern.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class HasFrame(Protocol):
+    """What a ``ResultSet`` is to a figure."""
+
+    def to_frame(self) -> DataFrame:
+        """Return the records as a table."""
+        ...
+
+
+Records: TypeAlias = "DataFrame | HasFrame | None"
+
+
+def frame_of(records: Records) -> DataFrame:
+    """Return records as a DataFrame, one without rows and columns for None.
+
+    Raises
+    ------
+    InputError
+        Neither a DataFrame nor a ResultSet, or one without any record.
+    """
+    from pandas import DataFrame
+
+    if records is None:
+        return DataFrame()
+    if isinstance(records, DataFrame):
+        frame = records
+    elif hasattr(records, "to_frame"):
+        frame = records.to_frame()
+    else:
+        raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
+    if frame.empty:
+        raise InputError("there is no record to draw: the table of records has no row")
+    return frame
+
+
+def usable(
+    records: Records, kernels: Sequence[str], columns: Iterable[str]
+) -> tuple[DataFrame, list[str]]:
+    """Return the valid records of some kernels, and notes on the others.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records; None for none.
+    kernels : sequence of str
+        Names of the kernels wanted.
+    columns : iterable of str
+        Columns that the caller needs beside platform, kernel, bandwidth_GBps, valid and noisy.
+
+    Returns
+    -------
+    frame : DataFrame
+        The usable rows, with a fresh index.
+    notes : list of str
+        Sentences for the figure's small print.
+
+    Raises
+    ------
+    InputError
+        No record at all, a column is missing, or a bandwidth is not a positive number.
+    """
+    import numpy as np
+    from pandas import to_numeric
+
+    needed = [*dict.fromkeys(("platform", "kernel", "bandwidth_GBps", "valid", "noisy", *columns))]
+    frame = frame_of(records)
+    if records is None:
+        return frame.reindex(columns=needed).astype({"bandwidth_GBps": float}), []
+    missing = [column for column in needed if column not in frame]
+    if missing:
+        raise InputError(
+            f"the records lack the column{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}"
+        )
+    frame = frame[frame["kernel"].isin(list(kernels))]
+    valid = frame["valid"].eq(True)
+    notes = []
+    if not valid.all():
+        notes.append(f"{counted(int((~valid).sum()), 'record')} that failed validation left out.")
+    frame = frame[valid].reset_index(drop=True)
+    bandwidth = to_numeric(frame["bandwidth_GBps"], errors="coerce").astype(float)
+    wrong = frame[~(np.isfinite(bandwidth) & (bandwidth > 0))]
+    if len(wrong):
+        row = wrong.iloc[0]
+        raise InputError(
+            f"the record of {row['kernel']} {row.get('pattern', '')!s} on {row['platform']!s} has "
+            f"the bandwidth {row['bandwidth_GBps']!s} GB/s, which is not a positive number"
+        )
+    return frame.assign(bandwidth_GBps=bandwidth, noisy=frame["noisy"].eq(True)), notes
+
+
+def best(frame: DataFrame, by: Sequence[str], prefer: Sequence[str] = ()) -> DataFrame:
+    """Return the row of the highest bandwidth in each group.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        With the column bandwidth_GBps.
+    by : sequence of str
+        Columns that make a group.
+    prefer : sequence of str
+        Boolean columns that count before the bandwidth: in a group where one of them holds for
+        any row, the best of those rows is taken.
+
+    Returns
+    -------
+    DataFrame
+        One row a group, in the order in which the groups first stand in `frame`.
+    """
+    order = frame.sort_values([*prefer, "bandwidth_GBps"], ascending=False, kind="stable")
+    return order.drop_duplicates(list(by)).sort_index()
+
+
+def counted(number: int, noun: str) -> str:
+    """Return number and noun: '1 record', '3 records'."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,72 @@
+"""Where a kernel family's figures, tables and report section are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A figure or a table of a report, with the words that stand below it."""
+
+    title: str
+    content: Figure | DataFrame
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """What one kernel family says in a report.
+
+    Attributes
+    ----------
+    title : str
+        Heading.
+    findings : tuple of str
+        Plain sentences computed from the data, the most important first.
+    exhibits : tuple of Exhibit
+        Figures and tables in reading order.
+    remarks : tuple of str
+        What could not be shown, and why.
+    citation : str
+        Source of the published data that are drawn beside the own.
+    """
+
+    title: str
+    findings: tuple[str, ...]
+    exhibits: tuple[Exhibit, ...]
+    remarks: tuple[str, ...] = ()
+    citation: str = ""
+
+
+figures: dict[str, Callable[..., Figure]] = {}
+tables: dict[str, Callable[..., DataFrame]] = {}
+sections: dict[str, Callable[[DataFrame], Section | None]] = {}
+
+
+def register(
+    where: dict[str, Callable[..., R]], name: str
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Enter a function under a name in `figures`, `tables` or `sections`."""
+
+    def enter(function: Callable[P, R]) -> Callable[P, R]:
+        if name in where:
+            raise KeyError(f"{name!r} is registered already")
+        where[name] = function
+        return function
+
+    return enter
+
+
+def describe(function: Callable[..., object]) -> str:
+    """First line of a function's docstring: its description in a list of names."""
+    return (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")

@@ -1,0 +1,156 @@
+"""What gather/scatter records say, in plain sentences computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memkern.plots.frames import counted
+from memkern.plots.spatter_data import (
+    KERNELS,
+    KINDS,
+    STRIDE_1,
+    Bandwidths,
+    bandwidths,
+    own_records,
+    platforms_of,
+    points_of,
+    relative,
+    same_cases,
+)
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# Two bandwidths nearer to each other than this are called equal.
+_NEAR = 1.02
+
+
+def rounded(bandwidth: float) -> str:
+    """Return a bandwidth in three figures: 4.82, 43.7, 117."""
+    return f"{bandwidth:.{0 if bandwidth >= 100 else 1 if bandwidth >= 10 else 2}f}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.2g} %" if ratio < 0.1 else f"{100 * ratio:.0f} %"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+
+
+def findings(records: DataFrame) -> list[str]:
+    """Return the findings on every own platform, the most important first.
+
+    Raises
+    ------
+    InputError
+        As `memkern.plots.spatter.strides_cpu`, and where the variants or the pages asked for are
+        not told.
+    """
+    own, _ = own_records(records, ("variant", "pages_asked"))
+    points, _ = points_of(records)
+    platforms = [platform for platform, is_own in platforms_of(points).items() if is_own]
+    table = bandwidths(points)
+    sentences = []
+    for platform in platforms:
+        kind = points.loc[points["platform"] == platform, "kind"].iloc[0]
+        others = platforms_of(points[~points["own"] & (points["kind"] == kind)])
+        mine = own[own["platform"] == platform]
+        these = [
+            *_on_strides(table[platform]),
+            *_on_standing(table[platform], {other: table[other] for other in others}, KINDS[kind]),
+            *_on_patterns(table[platform]),
+            *_on_variants(mine),
+            *_on_pages(mine),
+        ]
+        sentences += [f"{platform}: {line}" for line in these] if len(platforms) > 1 else these
+    return sentences
+
+
+def _on_strides(mine: Bandwidths) -> list[str]:
+    first, drops = [], []
+    for kernel, word in KERNELS.items():
+        if (kernel, STRIDE_1) not in mine:
+            continue
+        base = mine[kernel, STRIDE_1]
+        first.append(f"{word} {rounded(base)} GB/s")
+        kept = [
+            f"{_percent(mine[kernel, case] / base)} at {case}"
+            for case in ("stride 8", "stride 16")
+            if (kernel, case) in mine
+        ]
+        if kept:
+            drops.append(f"{word} keeps {_listed(kept)}")
+    sentences = [f"At stride 1: {', '.join(first)}."] if first else []
+    if drops:
+        sentences.append(
+            f"Of the stride-1 bandwidth, {'; '.join(drops)} (one element of 8 B out of each line "
+            "of 64 B would be 12.5 %)."
+        )
+    return sentences
+
+
+def _on_standing(mine: Bandwidths, others: dict[str, Bandwidths], kind: str) -> list[str]:
+    sentences = []
+    for kernel, word in KERNELS.items():
+        key = kernel, STRIDE_1
+        if key not in mine:
+            continue
+        ranked = sorted((there[key], name) for name, there in others.items() if key in there)
+        below = [pair for pair in ranked if pair[0] <= mine[key]]
+        above = ranked[len(below) :]
+        neighbours = [
+            f"{how} {pair[1]} ({rounded(pair[0])} GB/s)"
+            for how, pairs in (("behind", above[:1]), ("ahead of", below[-1:]))
+            for pair in pairs
+        ]
+        sentences.append(
+            f"Among the {len(ranked)} published {kind}, its stride-1 {word} takes place "
+            f"{len(above) + 1} of {len(ranked) + 1}, {_listed(neighbours)}."
+        )
+    return sentences
+
+
+def _on_patterns(mine: Bandwidths) -> list[str]:
+    ratio = relative(mine)
+    if len(ratio) < 2:
+        return []
+    low, high = min(ratio, key=ratio.__getitem__), max(ratio, key=ratio.__getitem__)
+    faster = sum(value > 1 for value in ratio.values())
+    return [
+        f"Of {len(ratio)} application patterns the worst is {low}, with {_percent(ratio[low])} of "
+        f"the stride-1 bandwidth of its kernel, and the best {high}, with "
+        f"{_percent(ratio[high])}; {faster} run faster than stride 1."
+    ]
+
+
+def _on_variants(own: DataFrame) -> list[str]:
+    table, _ = same_cases(own, "variant")
+    rows = [row[row == row] for row in table.to_numpy()]
+    several = [i for i, row in enumerate(rows) if len(row) > 1]
+    if not several:
+        return []
+    clear = [i for i in several if max(rows[i]) > _NEAR * sorted(rows[i])[-2]]
+    won = table.iloc[clear].idxmax(axis=1).value_counts()
+    wins = [f"{variant} won {number}" for variant, number in won.items()]
+    if len(clear) < len(several):
+        wins.append(f"{len(several) - len(clear)} ended with the first two within 2 %")
+    return [f"Of {counted(len(several), 'case')} measured with several variants, {_listed(wins)}."]
+
+
+def _on_pages(own: DataFrame) -> list[str]:
+    from memkern.statistics import geometric_mean
+
+    table, cases = same_cases(own, "pages_asked")
+    if not {"thp", "4k"} <= set(table.columns):
+        return []
+    ratio = (table["thp"] / table["4k"]).dropna()
+    if ratio.empty:
+        return []
+    most = cases[ratio.reindex(cases.index).eq(ratio.max())]
+    return [
+        f"Transparent huge pages (thp) gave {geometric_mean(ratio):.2f} times the bandwidth of "
+        f"4 KiB pages in the geometric mean of {counted(len(ratio), 'case')}, and at most "
+        f"{ratio.max():.2f} times ({KERNELS[most['kernel'].iloc[0]]}, {most['case'].iloc[0]})."
+    ]

@@ -1,0 +1,244 @@
+"""The house style of every figure, and how a figure becomes a file."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import cache, wraps
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
+
+from memkern.errors import InputError
+from memkern.plots.registry import figures, register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+
+COLUMN_IN = 3.35
+DOUBLE_IN = 6.9
+SUFFIXES = (".pdf", ".png", ".svg")
+GREY = "#5f5f5f"
+NOTE_SIZE = 6.0
+
+# Okabe and Ito's palette. Black and vermilion are kept for the own machine; yellow is left out,
+# being too pale on white.
+_OWN_COLOURS = ("#000000", "#d55e00")
+_OTHER_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c8c8c")
+_OTHER_MARKERS = ("s", "^", "D", "v", "P", "X")
+_OTHER_DASHES: tuple[Any, ...] = (
+    (0, (5, 1.5)),
+    (0, (1.2, 1.2)),
+    (0, (5, 1.5, 1.2, 1.5)),
+    (0, (3, 1)),
+    (0, (7, 2)),
+    (0, (4, 1.2, 1.2, 1.2, 1.2, 1.2)),
+)
+_OWN_DASHES: tuple[Any, ...] = ("-", (0, (4, 1)), (0, (1.5, 1)))
+_OWN_MARKERS = ("o", "s", "D", "^")
+
+_RC: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
+    "font.size": 7.0,
+    "axes.labelsize": 7.5,
+    "axes.titlesize": 8.0,
+    "axes.titleweight": "bold",
+    "axes.titlepad": 4.0,
+    "axes.labelpad": 2.5,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.5,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.minor.size": 0.0,
+    "ytick.minor.size": 0.0,
+    "legend.fontsize": 7.0,
+    "legend.frameon": False,
+    "legend.handlelength": 2.8,
+    "legend.columnspacing": 1.4,
+    "legend.labelspacing": 0.35,
+    "figure.constrained_layout.h_pad": 0.03,
+    "figure.constrained_layout.w_pad": 0.03,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "memkern",  # the same figure gives the same file
+    "pdf.fonttype": 42,
+}
+
+
+class Look(NamedTuple):
+    """How one series is drawn, as keywords of ``Axes.plot``."""
+
+    color: str
+    marker: str
+    linestyle: Any
+    linewidth: float
+    markersize: float
+    zorder: float
+
+
+def own_look(number: int) -> Look:
+    """Emphasised look of the own machine; a second and third differ in colour and dashes."""
+    return Look(
+        _OWN_COLOURS[number % len(_OWN_COLOURS)],
+        _OWN_MARKERS[number % len(_OWN_MARKERS)],
+        _OWN_DASHES[number // 2 % len(_OWN_DASHES)],
+        2.0,
+        5.0,
+        10.0 - 0.1 * number,
+    )
+
+
+def other_look(number: int) -> Look:
+    """Subdued look of the platform or pattern of this number."""
+    i = number % len(_OTHER_COLOURS)
+    return Look(_OTHER_COLOURS[i], _OTHER_MARKERS[i], _OTHER_DASHES[i], 0.9, 3.2, 3.0)
+
+
+def context() -> AbstractContextManager[None]:
+    """House style as a context, whatever style the caller has set."""
+    from matplotlib import style
+
+    return style.context(["default", _RC])
+
+
+def figure(name: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
+    """Register a function that draws a figure, and have it draw in the house style."""
+
+    def enter(function: Callable[P, Figure]) -> Callable[P, Figure]:
+        @wraps(function)
+        def draw(*args: P.args, **kwargs: P.kwargs) -> Figure:
+            with context():
+                return function(*args, **kwargs)
+
+        return register(figures, name)(draw)
+
+    return enter
+
+
+@cache
+def _figure_class() -> type[Figure]:
+    from matplotlib.figure import Figure
+
+    class HouseFigure(Figure):
+        # Ticks, layout and fonts are made while drawing, long after the function that built the
+        # figure has returned: the style has to come along.
+        def draw(self, renderer: Any) -> None:
+            with context():
+                super().draw(renderer)
+
+        def savefig(self, *args: Any, **kwargs: Any) -> None:
+            with context():
+                super().savefig(*args, **kwargs)
+
+        def _repr_png_(self) -> bytes:
+            out = BytesIO()
+            self.savefig(out, format="png", dpi=160)
+            return out.getvalue()
+
+    return HouseFigure
+
+
+def new_figure(
+    width: float, height: float, layout: Literal["constrained"] | None = "constrained"
+) -> Figure:
+    """Empty figure of the given size in inches, in no list of open figures."""
+    return _figure_class()(figsize=(width, height), layout=layout)
+
+
+def plain(text: object, limit: int = 40) -> str:
+    """Text from outside, fit to be drawn: one line, of bounded length, without mathematics."""
+    line = " ".join(str(text).split()).replace("$", r"\$")
+    if len(line) > limit:
+        tail = limit // 3
+        line = f"{line[: limit - tail - 1].rstrip()}…{line[-tail:].lstrip()}"
+    return f"\N{NO-BREAK SPACE}{line}" if line.startswith("_") else line
+
+
+def fraction(value: float) -> str:
+    """Power of two as a person writes it: 4, 1, 1/8."""
+    return f"{value:g}" if value >= 1 else f"1/{1 / value:g}"
+
+
+def note(fig: Figure, sentences: Iterable[str]) -> None:
+    """Small print below the figure, wrapped to its width."""
+    from textwrap import wrap
+
+    text = " ".join(sentences)
+    if text:
+        letters = int(fig.get_figwidth() * 72 / (0.56 * NOTE_SIZE))
+        fig.supxlabel(
+            "\n".join(wrap(text, letters)),
+            x=0.01,
+            ha="left",
+            multialignment="left",
+            fontsize=NOTE_SIZE,
+            color=GREY,
+        )
+
+
+def save(fig: Figure, path: str | os.PathLike[str]) -> Path:
+    """Write a figure; the file appears whole or not at all.
+
+    Parameters
+    ----------
+    fig : matplotlib.figure.Figure
+        Figure of this package.
+    path : path-like
+        Where to; the suffix (.pdf, .png, .svg) says the format. PNG has 300 dots per inch.
+
+    Returns
+    -------
+    pathlib.Path
+        The path written.
+
+    Raises
+    ------
+    InputError
+        Unknown suffix, or a place that can't be written.
+    """
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{str(target)!r}: a figure's file ends in {', '.join(SUFFIXES)}")
+    out = BytesIO()
+    fig.savefig(out, format=suffix[1:], dpi=300, metadata=_UNDATED[suffix])
+    return write_whole(target, out.getvalue())
+
+
+_UNDATED: dict[str, dict[str, Any]] = {
+    ".pdf": {"CreationDate": None, "ModDate": None},
+    ".png": {},
+    ".svg": {"Date": None},
+}
+
+
+def write_whole(target: Path, content: bytes) -> Path:
+    """Write under a temporary name beside `target`, then rename.
+
+    Raises
+    ------
+    InputError
+        A place that can't be written, or a full disk.
+    """
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, target)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise InputError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+    return target

@@ -1,0 +1,201 @@
+"""Published results to compare with, shipped with the package.
+
+`rows` gives a table as plain dictionaries, `load` as a data frame, `cite` says where it is from.
+Columns are named and scaled as in memkern's own records (``time_min_s``, ``bandwidth_GBps``), so
+that published and own results stand side by side; ``source`` is ``"published"``.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from memkern.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["cite", "load", "names", "rows"]
+
+_LAVIN_2020 = (
+    "Patrick Lavin, Jeffrey Young, Richard Vuduc, Jason Riedy, Aaron Vose, Daniel Ernst: "
+    "Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020, pp. 209-222, "
+    "doi:10.1145/3422575.3422794"
+)
+
+
+def _optional_int(text: str) -> int | None:
+    return int(text) if text else None
+
+
+def _optional_float(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _milli(text: str) -> float:
+    return float(text) / 1e3
+
+
+def _indices(text: str) -> list[int]:
+    return [int(index) for index in text.strip("[]").split(",")]
+
+
+def _suite(pattern: str) -> str:
+    return pattern.partition("-")[0].lower()
+
+
+@dataclass(frozen=True)
+class _Table:
+    file: str
+    citation: str
+    # New column -> (column of the file, conversion).
+    columns: dict[str, tuple[str, Callable[[str], object]]]
+
+
+_TABLES = {
+    "lavin2020": _Table(
+        "spatter_memsys20_results.csv",
+        _LAVIN_2020,
+        {
+            "platform": ("platform", str),
+            "kind": ("kind", str),
+            "suite": ("suite", str),
+            "pattern": ("pattern_name", str),
+            "pattern_length": ("pattern_length", int),
+            "kernel": ("kernel", "spatter.{}".format),
+            "delta": ("delta", int),
+            "count": ("count", int),
+            "runs": ("runs", int),
+            "threads": ("threads", _optional_int),
+            "time_min_s": ("time_s", float),
+            "bandwidth_GBps": ("bandwidth_MBps", _milli),
+            "note": ("note", str),
+        },
+    ),
+    "lavin2020-patterns": _Table(
+        "lavin2020_table5_patterns.csv",
+        _LAVIN_2020,
+        {
+            "suite": ("pattern_name", _suite),
+            "pattern": ("pattern_name", str),
+            "kernel": ("kernel", "spatter.{}".format),
+            "indices": ("index", _indices),
+            "delta": ("delta", int),
+            "type": ("type", str),
+        },
+    ),
+    "lavin2020-platforms": _Table(
+        "lavin2020_platforms.csv",
+        _LAVIN_2020,
+        {
+            "platform": ("platform", str),
+            "abbreviation": ("abbreviation", str),
+            "name": ("name", str),
+            "kind": ("kind", str),
+            "backend": ("backend", str),
+            "table3_threads": ("table3_threads", _optional_int),
+            "table3_stream_MBps": ("table3_stream_MBps", _optional_float),
+            "table4_stream_GBps": ("table4_stream_GBps", _optional_float),
+        },
+    ),
+}
+
+
+def _table(name: str) -> _Table:
+    if name not in _TABLES:
+        raise InputError(f"reference data are one of {', '.join(_TABLES)}, not {name!r}")
+    return _TABLES[name]
+
+
+def names() -> list[str]:
+    """Return the names of the shipped tables."""
+    return list(_TABLES)
+
+
+def cite(name: str) -> str:
+    """Return where a table is from.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Returns
+    -------
+    str
+        Authors, title, venue, DOI.
+
+    Raises
+    ------
+    InputError
+        If there is no such table.
+    """
+    return _table(name).citation
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    """Return a table, row by row.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`:
+
+        ``lavin2020``
+            500 results on ten platforms: platform, kind (``"cpu"`` or ``"gpu"``), suite, pattern,
+            pattern_length, kernel, delta, count, runs, threads (None on GPUs), time_min_s,
+            bandwidth_GBps, note.  On GPUs an application pattern is 16 instances merged into
+            256 indices, with 16 times the delta.
+        ``lavin2020-patterns``
+            Table 5: suite, pattern, kernel, indices (list of int), delta, type.
+        ``lavin2020-platforms``
+            Tables 3 and 4: platform, abbreviation, name, kind, backend, table3_threads,
+            table3_stream_MBps, table4_stream_GBps; None where the paper prints nothing.
+
+    Returns
+    -------
+    list of dict
+        One per row, with ``source`` = ``"published"``.
+
+    Raises
+    ------
+    InputError
+        If there is no such table.
+    """
+    table = _table(name)
+    text = (files("memkern") / "data" / table.file).read_text(encoding="utf-8")
+    return [
+        {
+            **{new: convert(row[old]) for new, (old, convert) in table.columns.items()},
+            "source": "published",
+        }
+        for row in csv.DictReader(text.splitlines())
+    ]
+
+
+def load(name: str) -> pd.DataFrame:
+    """Return a table as a data frame.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The columns of `rows`; missing numbers are NaN, missing numbers of threads ``<NA>``.
+
+    Raises
+    ------
+    InputError
+        If there is no such table.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(rows(name))
+    counted = [new for new, (_, how) in _table(name).columns.items() if how is _optional_int]
+    return frame.astype(dict.fromkeys(counted, "Int64"))

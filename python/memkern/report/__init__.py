@@ -1,0 +1,246 @@
+"""One self-contained HTML file that shows what was measured, on what, and beside whom."""
+
+from __future__ import annotations
+
+import os
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from memkern.errors import InputError
+from memkern.plots import Exhibit, Section
+from memkern.plots import sections as registered
+from memkern.plots.frames import Records, counted, frame_of
+from memkern.plots.style import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+__all__ = ["write"]
+
+# Columns of the table of all results; a family's own columns stand in the data file.
+_COLUMNS = (
+    "platform", "kernel", "pattern", "delta", "count", "variant", "isa", "threads", "pages",
+    "bandwidth_GBps", "bandwidth_median_GBps", "time_min_s", "ci_relative", "samples", "noisy",
+    "valid",
+)  # fmt: skip
+
+
+class _Table(NamedTuple):
+    head: list[str]
+    rows: list[list[str]]
+    numeric: list[bool]
+
+
+class _Shown(NamedTuple):
+    """An exhibit, ready for the template: either an image or a table."""
+
+    title: str
+    caption: str
+    image: str
+    table: _Table | None
+
+
+def write(
+    records: Records,
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    environment: Mapping[str, Any],
+    sections: Sequence[str] | None = None,
+    command: str | None = None,
+    data: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Write a report of the records.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records, of any kernels.
+    path : path-like
+        Where to; the file appears whole or not at all.
+    title : str
+        Heading of the report.
+    environment : mapping
+        Nested mapping with sections such as machine, os, settings, build and python.
+    sections : sequence of str, optional
+        Names of `memkern.plots.sections`, in the order wanted; by default all that have something
+        to say.
+    command : str, optional
+        Command line that measures the same again.
+    data : path-like, optional
+        File of the records, linked relative to the report.
+
+    Returns
+    -------
+    pathlib.Path
+        The path written.
+
+    Raises
+    ------
+    InputError
+        No records, an unknown section, records that a section can't draw, or a place that can't
+        be written.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    target = Path(path)
+    frame = frame_of(records)
+    if frame.empty:
+        raise InputError("a report needs records, not None")
+    unknown = [name for name in sections or () if name not in registered]
+    if unknown:
+        raise InputError(
+            f"{unknown[0]!r} is no section of a report; there are {', '.join(registered)}"
+        )
+    contents = [registered[name](frame) for name in (registered if sections is None else sections)]
+    template = Environment(
+        loader=PackageLoader("memkern.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("report.html.j2")
+    version = (environment.get("python") or {}).get("memkern")
+    html = template.render(
+        title=title,
+        platforms=_distinct(frame, "platform"),
+        started=min(_distinct(frame, "started"), default=""),
+        sections=[_section(content) for content in contents if content is not None],
+        quality=_quality(frame),
+        failed=_failed(frame),
+        environment=[(name, list(_leaves(part))) for name, part in environment.items() if part],
+        results=_table(frame[[column for column in _COLUMNS if column in frame]]),
+        version=version or "",
+        command=command or "",
+        data=None if data is None else _link(Path(data), target),
+    )
+    return write_whole(target, html.encode())
+
+
+def _section(section: Section) -> dict[str, Any]:
+    doi = re.search(r"doi:(\S+)", section.citation)
+    return {
+        "title": section.title,
+        "findings": section.findings,
+        "remarks": section.remarks,
+        "citation": section.citation,
+        "doi": f"https://doi.org/{quote(doi[1])}" if doi else "",
+        "exhibits": [_shown(exhibit) for exhibit in section.exhibits],
+    }
+
+
+def _shown(exhibit: Exhibit) -> _Shown:
+    from pandas import DataFrame
+
+    if isinstance(exhibit.content, DataFrame):
+        return _Shown(exhibit.title, exhibit.caption, "", _table(exhibit.content))
+    return _Shown(exhibit.title, exhibit.caption, _image(exhibit.content), None)
+
+
+def _image(fig: Figure) -> str:
+    """Figure as a data URI: nothing in one figure's SVG can clash with another's."""
+    out = BytesIO()
+    fig.savefig(out, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{b64encode(out.getvalue()).decode()}"
+
+
+def _table(frame: DataFrame) -> _Table:
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    numeric = [is_numeric_dtype(t) and not is_bool_dtype(t) for t in frame.dtypes]
+    return _Table(
+        [str(column) for column in frame.columns],
+        [[_cell(value) for value in row] for row in frame.itertuples(index=False)],
+        numeric,
+    )
+
+
+def _cell(value: Any) -> str:
+    """Value as a person reads it; nothing for what is missing."""
+    if value is None or value != value:  # NaN, NaT
+        return ""
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+        return "yes" if value else "no"
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1e4 else f"{value:#.4g}".rstrip(".")
+
+
+def _distinct(frame: DataFrame, column: str) -> list[str]:
+    return [str(value) for value in frame[column].dropna().unique()] if column in frame else []
+
+
+def _quality(frame: DataFrame) -> list[str]:
+    """Sentences on validity and noise."""
+    sentences = []
+    if "valid" in frame:
+        failed = int((~frame["valid"].eq(True)).sum())
+        sentences.append(
+            f"{failed} of {counted(len(frame), 'record')} failed validation; "
+            "they are in no figure and in no finding."
+            if failed
+            else f"All {counted(len(frame), 'record')} passed validation."
+        )
+    if "validation" in frame:
+        kinds = frame["validation"].dropna().value_counts()
+        if len(kinds):
+            parts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
+            sentences.append(f"How they were validated: {parts}.")
+    if "noisy" in frame:
+        noisy = int(frame["noisy"].eq(True).sum())
+        sentences.append(
+            f"{counted(noisy, 'record')} {'is' if noisy == 1 else 'are'} marked as noisy"
+            f"{', drawn with hollow markers' if noisy else ''}."
+        )
+    if "ci_relative" in frame and frame["ci_relative"].notna().any():
+        half = frame["ci_relative"].dropna()
+        sentences.append(
+            f"Half the width of the interval of the median time is {half.median():.2%} of it in "
+            f"the middle record and {half.max():.2%} in the widest."
+        )
+    return sentences
+
+
+def _failed(frame: DataFrame) -> _Table | None:
+    if "valid" not in frame or frame["valid"].eq(True).all():
+        return None
+    columns = ("kernel", "pattern", "variant", "isa", "threads", "validation", "error_max")
+    rows = frame[~frame["valid"].eq(True)]
+    return _table(rows[[column for column in columns if column in rows]])
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Rows of a nested mapping: dotted name and readable value, without what is unknown."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, (list, tuple)) and any(isinstance(item, Mapping) for item in value):
+        for item in value:
+            yield name, ", ".join(f"{key} {text}" for key, text in _leaves(item))
+    elif value is not None:
+        yield name, _readable(name, value)
+
+
+def _readable(name: str, value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value)
+    if name.endswith("_B") and isinstance(value, int) and not isinstance(value, bool):
+        size, unit = float(value), "B"
+        for larger in ("KiB", "MiB", "GiB", "TiB"):
+            if size < 1024:
+                break
+            size, unit = size / 1024, larger
+        return f"{size:.4g} {unit}"
+    return _cell(value)
+
+
+def _link(data: Path, report: Path) -> tuple[str, str]:
+    """Relative address and name of the data file."""
+    relative = os.path.relpath(data.absolute(), report.absolute().parent)
+    return quote(Path(relative).as_posix()), data.name

@@ -1,0 +1,556 @@
+"""Measuring: a case becomes samples, samples become a record.
+
+This is the only module that reaches the compiled part.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import _memkern, environment, statistics
+from memkern.errors import InputError
+from memkern.kernels.launch import launch
+from memkern.results import ResultSet, open_output
+from memkern.spec import Case, Check
+
+# A sample this many clock ticks long is read to better than a tenth of a percent.
+_TICKS_PER_SAMPLE = 1000
+# In fixed-count mode a sample is one invocation unless that is shorter than this.
+_TICKS_PER_RUN = 100
+_SHORT_LAUNCHES = 10  # below so many launches an invocation is mostly launching
+_NOISY_SPREAD = 0.10
+_NOISY_INTERVAL = 0.10
+_NOISY_STEAL = 0.01
+
+
+@contextmanager
+def _said_plainly() -> Iterator[None]:
+    """The extension's ValueErrors are about what a person asked for."""
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(str(error)) from None
+
+
+def machine_environment() -> dict[str, Any]:
+    """Describe this machine and build, as stored beside every run's records."""
+    return environment.collect(_memkern.build())
+
+
+class Prepared:
+    """A case with everything resolved: memory placed and filled, variant chosen.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(k)`` invokes the kernel `k` times and returns the seconds that took, as one sample
+        in the case's way to repeat. Nothing is allocated, parsed or checked on the way.
+    obtained : dict
+        Threads, pinning, pages, variant and instruction set as they came to be.
+    """
+
+    def __init__(self, case: Case) -> None:
+        knobs = case.knobs
+        self.case = case
+        with _said_plainly():
+            self.native = _memkern.Prepared(
+                kernel=case.spec.name,
+                dtype=case.dtype,
+                index_dtype=case.index_dtype,
+                integers={**case.integers, "prefetch": knobs.prefetch},
+                indices=dict(case.indices),
+                threads=knobs.threads,
+                pin=knobs.pin,
+                pages=knobs.pages,
+                numa=knobs.numa,
+                schedule=knobs.schedule,
+                chunk=knobs.chunk,
+                repetition=knobs.repetition,
+                flush=knobs.flush,
+            )
+            self._choose()
+        self.run: Callable[[int], float] = self.native.run
+
+    @property
+    def obtained(self) -> dict[str, Any]:
+        """What was obtained of what was asked."""
+        return dict(self.native.obtained())
+
+    def _choose(self) -> None:
+        """Select the variant and instruction set asked for, by trial where it is `best`."""
+        variant, isa = self.case.knobs.variant, self.case.knobs.isa
+        every: list[tuple[str, str]] = self.native.candidates()
+        fitting = [
+            (v, i) for v, i in every if variant in ("best", v) and isa in ("best", i)
+        ]
+        if not fitting:
+            choices = ", ".join(f"{v} on {i}" for v, i in every)
+            raise InputError(
+                f"kernel {self.case.spec.name!r} has no variant {variant!r} for instruction set "
+                f"{isa!r} here: there are {choices}"
+            )
+        # A named variant runs on the widest instruction set; candidates come widest first.
+        chosen = fitting[0] if variant != "best" else self._fastest(fitting)
+        self.native.select(*chosen)
+
+    def _fastest(self, candidates: list[tuple[str, str]]) -> tuple[str, str]:
+        """Try each briefly, each on its own part of the iterations so that none finds another's
+        lines in the caches; the better half goes on to a longer trial."""
+        if len(candidates) == 1:
+            return candidates[0]
+        count = int(self.native.obtained()["count"])
+        times: dict[tuple[str, str], float] = {}
+        for divisor in (128, 32):
+            part = max(1, count // divisor)
+            times = {}
+            for number, candidate in enumerate(candidates):
+                begin = number * part % max(1, count - part + 1)
+                self.native.select(*candidate)
+                # The shortest of three: the first pays for pages and branch history.
+                times[candidate] = min(
+                    self.native.run_range(begin, begin + part) for _ in range(3)
+                )
+            ranked = sorted(candidates, key=times.__getitem__)
+            candidates = ranked[: max(2, len(ranked) // 3)]
+        return min(candidates, key=times.__getitem__)
+
+    def check(self) -> Check:
+        """Validate: one invocation on freshly filled buffers against the reference."""
+        return self.case.spec.check(self.case, self.native)
+
+    def sample(self) -> tuple[npt.NDArray[np.float64], int, str]:
+        """Take samples until the case's stop rule is met.
+
+        Returns
+        -------
+        samples : ndarray of float64, shape (n,)
+            Seconds per invocation.
+        invocations : int
+            Invocations in one sample.
+        stop : str
+            Why sampling ended: ``runs``, ``ci``, ``samples``, ``budget`` or ``interrupted``.
+        """
+        stop = self.case.stop
+        ticks = _TICKS_PER_SAMPLE if stop.runs is None else _TICKS_PER_RUN
+        invocations = 1 if self.case.knobs.flush else self._invocations(ticks)
+        rule = statistics.StopRule(
+            target=stop.ci, max_samples=stop.max_samples, budget_s=stop.budget_s
+        )
+        samples = np.full(stop.runs or stop.max_samples, np.nan)
+        start = time.perf_counter()
+        done = 0
+        try:
+            while True:
+                wanted = stop.runs or rule.next_count(done)
+                left = math.inf if stop.runs else stop.budget_s - (time.perf_counter() - start)
+                done += self.native.sample(samples[done:wanted], invocations, left)
+                if stop.runs:
+                    return samples, invocations, "runs"
+                reason = rule.done(samples[:done], time.perf_counter() - start)
+                if reason is not None:
+                    return samples[:done], invocations, reason
+        except KeyboardInterrupt:
+            taken = samples[~np.isnan(samples)]
+            if taken.size == 0:
+                raise
+            return taken, invocations, "interrupted"
+
+    def _invocations(self, ticks: int) -> int:
+        """How many invocations make a sample of at least so many clock ticks."""
+        goal = ticks * _memkern.clock_tick()
+        invocations = 1
+        while (seconds := self.run(invocations)) < goal:
+            # A sample that is itself too short to be read is no basis for a larger step.
+            grow = goal / seconds if seconds > goal / 100 else 10.0
+            invocations = math.ceil(invocations * min(max(grow * 1.1, 1.5), 10.0))
+        return invocations
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One case, measured.
+
+    Attributes
+    ----------
+    record : dict
+        The flat row of the results table.
+    samples : ndarray of float64, shape (n,)
+        Seconds per invocation, in the order in which they were taken.
+    environment : dict
+        The machine and build.
+    """
+
+    record: dict[str, Any]
+    samples: npt.NDArray[np.float64]
+    environment: dict[str, Any]
+
+    @property
+    def valid(self) -> bool:
+        """Whether the kernel's results were right."""
+        return bool(self.record["valid"])
+
+    @property
+    def bandwidth_GBps(self) -> float:
+        """By the paper's formula on the shortest time."""
+        return float(self.record["bandwidth_GBps"])
+
+    @property
+    def results(self) -> ResultSet:
+        """The measurement as a result set of one record."""
+        identity = self.record["environment_id"]
+        return ResultSet([self.record], [self.samples], {identity: self.environment})
+
+    def _repr_html_(self) -> str:
+        return self.results._repr_html_()
+
+
+def prepare(case: Case) -> Prepared:
+    """Allocate, place and fill what a case needs, and choose its variant.
+
+    Raises
+    ------
+    InputError, MemoryError
+        Something asked for is wrong or can't be had; nothing was touched then.
+    """
+    return Prepared(case)
+
+
+def apply(case: Case, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    """Run a case's kernel once on the caller's values, exactly as a measurement would.
+
+    Parameters
+    ----------
+    case : Case
+    **arrays : ndarray
+        Values for arrays of the kernel (see its spec) in the case's dtype; the others keep what
+        a measurement fills them with. An array that every worker has to itself has shape
+        (workers, n), or (n,) with one worker.
+
+    Returns
+    -------
+    dict of ndarray
+        All arrays of the kernel afterwards.
+
+    Raises
+    ------
+    InputError
+        An array is unknown or of the wrong shape or type.
+    """
+    prepared = prepare(case)
+    with _said_plainly():
+        prepared.native.fill(outputs=True)
+        for name, values in arrays.items():
+            prepared.native.copy_in(name, np.asarray(values))
+        prepared.native.run(1)
+        return {name: prepared.native.copy_out(name) for name in prepared.native.arrays()}
+
+
+@functools.cache
+def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
+    """Shortest time of an empty invocation, in seconds (see `memkern.kernels.launch`)."""
+    prepared = prepare(launch(threads=threads, pin=pin, repetition=repetition, runs=300))
+    samples, _, _ = prepared.sample()
+    return float(samples.min())
+
+
+def measure(case: Case, *, repeat: int = 0, extra: Mapping[str, Any] | None = None) -> Measurement:
+    """Measure one case: prepare, validate, sample.
+
+    Parameters
+    ----------
+    case : Case
+    repeat : int
+        Number of this repeat, for the record.
+    extra : mapping, optional
+        Further columns of the record.
+
+    Returns
+    -------
+    Measurement
+
+    Raises
+    ------
+    InputError, MemoryError
+        See `prepare`.
+    """
+    start = time.perf_counter()
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    prepared = prepare(case)
+    check = prepared.check()
+    noise = environment.read_noise()
+    samples, invocations, stop = prepared.sample()
+    noise_columns = environment.noise_since(noise)
+    summary = statistics.summarise(samples)
+    machine = machine_environment()
+    obtained = prepared.obtained
+    knobs = case.knobs
+    launch_s = (
+        summary["time_min_s"]
+        if case.spec.name == "launch.empty"
+        else launch_cost_s(obtained["threads"], knobs.pin, knobs.repetition)
+    )
+    short = summary["time_min_s"] < _SHORT_LAUNCHES * launch_s
+    wall_s = time.perf_counter() - start
+    iterations = case.iterations
+    rate = iterations / summary["time_min_s"] / 1e9
+    record = {
+        "case_id": case.identity(),
+        "repeat": repeat,
+        "environment_id": environment.identity(machine),
+        "platform": environment.platform_label(machine, obtained["threads"]),
+        "started": started,
+        "kernel": case.spec.name,
+        "name": case.labels.get("name", ""),
+        "suite": case.labels.get("suite", ""),
+        **case.columns,
+        "backend": "openmp",
+        "device": "cpu",
+        "variant": obtained["variant"],
+        "variant_asked": knobs.variant,
+        "isa": obtained["isa"],
+        "isa_asked": knobs.isa,
+        "dtype": case.dtype,
+        "index_dtype": case.index_dtype,
+        "threads": obtained["threads"],
+        "ranks": 1,
+        "pin_asked": knobs.pin,
+        "pin": obtained["pin"],
+        "pages_asked": knobs.pages,
+        "pages": obtained["pages"],
+        "numa_asked": knobs.numa,
+        "schedule": knobs.schedule,
+        "chunk": knobs.chunk,
+        "prefetch": knobs.prefetch,
+        "repetition": knobs.repetition,
+        "flush": knobs.flush,
+        "samples": len(samples),
+        "invocations": invocations,
+        "stop": stop,
+        **summary,
+        "launch_s": launch_s,
+        "time_net_s": summary["time_min_s"] - launch_s if short else math.nan,
+        "bytes_B": case.bytes_B,
+        "bytes_model_B": case.spec.model_bytes(case),
+        "footprint_B": obtained["footprint_B"],
+        "bandwidth_GBps": case.bytes_B / summary["time_min_s"] / 1e9,
+        "bandwidth_median_GBps": case.bytes_B / summary["time_median_s"] / 1e9,
+        "rate_GAMS": rate * case.spec.amos or math.nan,
+        "performance_GFLOPs": rate * case.spec.flops or math.nan,
+        **noise_columns,
+        "noisy": summary["noise_spread"] > _NOISY_SPREAD
+        or summary["ci_relative"] > _NOISY_INTERVAL
+        or noise_columns["noise_steal_s"] > _NOISY_STEAL * wall_s,
+        "valid": check.valid,
+        "error_max": check.error_max,
+        "validation": check.how,
+        "wall_s": wall_s,
+        **(extra or {}),
+    }
+    return Measurement(record, samples, machine)
+
+
+def sweep(
+    cases: Iterable[Case],
+    *,
+    repeats: int = 1,
+    output: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    on_result: Callable[[Measurement], None] | None = None,
+) -> ResultSet:
+    """Measure cases one after another, each on disk as soon as it ends.
+
+    Parameters
+    ----------
+    cases : iterable of Case
+    repeats : int
+        How often all of it is measured, each time on memory allocated anew.
+    output : path, optional
+        Results file: .db, .parquet, .csv or .json. Until the end they stand in one SQLite file.
+    resume : bool
+        Go on with an earlier, unfinished run of the same cases on the same machine and build.
+    progress : bool, optional
+        Show a progress bar on standard error; by default where that is a terminal or notebook.
+    on_result : callable, optional
+        Called with every `Measurement` as it ends.
+
+    Returns
+    -------
+    ResultSet
+        All records, those reused from an earlier run included. After Ctrl-C those that were
+        done, with a warning; the results file can be resumed then.
+
+    Raises
+    ------
+    InputError, MemoryError
+        A case is wrong or the results file can't be used; what was done stands in the file.
+    """
+    todo = [(case, r) for r in range(repeats) for case in cases]
+    machine = machine_environment()
+    sink = open_output(output, resume, machine) if output is not None else None
+    results = ResultSet([], [], {})
+    interrupted = False
+    previous = 0
+    try:
+        for case, repeat in _progress(todo, progress):
+            if sink is not None:
+                kept = sink.store.find(case.identity(), repeat)
+                if kept is not None and kept["stop"] != "interrupted":
+                    continue
+            if repeat != previous:
+                _memkern.release_memory()
+                previous = repeat
+            measurement = measure(case, repeat=repeat)
+            if sink is not None:
+                sink.store.add(measurement.record, measurement.samples, measurement.environment)
+            else:
+                results = results + measurement.results
+            if on_result is not None:
+                on_result(measurement)
+            if measurement.record["stop"] == "interrupted":
+                interrupted = True
+                break
+    except KeyboardInterrupt:
+        interrupted = True
+    except BaseException:
+        if sink is not None:
+            sink.store.close()
+        raise
+    if sink is not None:
+        results = sink.store.result_set()
+        if interrupted:
+            sink.store.close()
+        else:
+            results = sink.finish()
+    if interrupted:
+        kept_where = f", kept for --resume beside {output}" if output is not None else ""
+        warnings.warn(
+            f"interrupted: {len(results)} of {len(todo)} measurements done{kept_where}",
+            stacklevel=2,
+        )
+    return results
+
+
+def _progress(
+    todo: Sequence[tuple[Case, int]], wanted: bool | None
+) -> Iterable[tuple[Case, int]]:
+    if wanted is None:
+        wanted = sys.stderr.isatty() or "ipykernel" in sys.modules
+    if not wanted:
+        return todo
+    from tqdm import tqdm
+
+    return tqdm(todo, unit="case", file=sys.stderr, dynamic_ncols=True, leave=False)
+
+
+def vary(case: Case, **knobs: Sequence[Any]) -> list[Case]:
+    """All combinations of knob values, as cases.
+
+    Parameters
+    ----------
+    case : Case
+    **knobs : sequence
+        Values by the name of a knob, such as ``pages=["4k", "thp"], threads=[1, 2]``.
+
+    Returns
+    -------
+    list of Case
+        The last knob varies fastest.
+    """
+    names = list(knobs)
+    return [
+        case.with_(**dict(zip(names, values, strict=True)))
+        for values in itertools.product(*knobs.values())
+    ]
+
+
+TUNED: dict[str, tuple[Any, ...]] = {
+    "pages": ("default", "4k", "thp", "hugetlb-2m"),
+    "prefetch": (0, 1, 2, 4, 8, 16, 32, 64),
+    "chunk": (0, 16, 256, 4096),
+}
+
+
+def tune(
+    case: Case, *, budget_s: float = 30.0, knobs: Mapping[str, Sequence[Any]] | None = None
+) -> tuple[Case, ResultSet]:
+    """Search the knobs of a case, one after another, within a time budget.
+
+    The variant and instruction set come first, then each knob in turn with the best so far kept.
+
+    Parameters
+    ----------
+    case : Case
+    budget_s : float
+        Seconds for the search; what has not been tried by then is left as it is.
+    knobs : mapping, optional
+        Values to try by knob; the default is `TUNED`.
+
+    Returns
+    -------
+    best : Case
+        The case with the best knobs found.
+    search : ResultSet
+        Every trial, in order; column ``tune_step`` names what was varied. The last record is
+        the best case, measured once more.
+    """
+    if not 0 < budget_s < math.inf:
+        raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
+    space = {"variant": _variants(case), **(knobs or TUNED)}
+    trials = sum(len(values) for values in space.values())
+    end = time.perf_counter() + budget_s
+    search = ResultSet([], [], {})
+    best, best_s = case, math.inf
+    for knob, values in space.items():
+        base = best
+        for value in values:
+            if time.perf_counter() > end:
+                break
+            changes = dict(value) if knob == "variant" else {knob: value}
+            trial = base.with_(**changes, budget_s=budget_s / trials / 2, max_samples=200)
+            try:
+                result = measure(trial, extra={"tune_step": knob})
+            except (InputError, MemoryError):
+                continue  # not to be had on this machine
+            search = search + result.results
+            if result.valid and result.record["time_min_s"] < best_s:
+                best, best_s = base.with_(**changes), result.record["time_min_s"]
+    final = measure(best, extra={"tune_step": "best"})
+    return best, search + final.results
+
+
+def _variants(case: Case) -> list[dict[str, str]]:
+    candidates = prepare(case).native.candidates()
+    return [{"variant": variant, "isa": isa} for variant, isa in candidates]
+
+
+def describe() -> dict[str, Any]:
+    """What `memkern info` shows: machine, caches, pages, instruction sets, launch cost."""
+    available, limit = _memkern.memory_limit()
+    return {
+        "topology": _memkern.topology(),
+        "build": _memkern.build(),
+        "clock_tick_s": _memkern.clock_tick(),
+        "memory_available_B": available,
+        "memory_limit": limit,
+        "launch_s": launch_cost_s(0, "none", "fork"),
+        "environment": machine_environment(),
+    }
+
+

@@ -1,0 +1,367 @@
+"""What can be measured (`KernelSpec`) and one thing to measure (`Case`).
+
+Nothing here runs anything: a case is data, with an identity that says whether two requests are
+the same. `Case.prepare`, `Case.measure` and `Case.apply` hand it to `memkern.run`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.errors import InputError
+from memkern.patterns import integer
+
+if TYPE_CHECKING:
+    from memkern import run
+
+IndexArray = npt.NDArray[np.int64]
+
+PAGES = ("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g")
+REPETITIONS = ("fork", "barrier", "free")
+SCHEDULES = ("static", "dynamic")
+ISAS = ("best", "baseline", "sse4", "avx2", "avx512", "neon", "sve", "sve2")
+DTYPES = ("float64", "float32")
+INDEX_DTYPES = ("int64", "int32")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that one iteration moves; every paper's count is a view of these four.
+
+    Parameters
+    ----------
+    read, write : float
+        Bytes of data that the kernel's definition loads and stores.
+    index : float
+        Bytes of index arrays loaded.
+    write_allocate : float
+        Bytes that memory moves only because an ordinary store reads its line first (a model:
+        processors have their own ways round it).
+    """
+
+    read: float = 0.0
+    write: float = 0.0
+    index: float = 0.0
+    write_allocate: float = 0.0
+
+    def view(self, *, index: bool = False, write_allocate: bool = False) -> float:
+        """Bytes per iteration in the convention asked for."""
+        return (
+            self.read
+            + self.write
+            + (self.index if index else 0.0)
+            + (self.write_allocate if write_allocate else 0.0)
+        )
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """How a case is run; every field is part of its identity and of its record.
+
+    Parameters
+    ----------
+    variant : str
+        A technique (``scalar``, ``auto``, ``simd``, ``nt``) or ``best``: each is tried briefly,
+        the fastest is measured.
+    isa : str
+        An instruction set of this binary or ``best``: the widest one that the processor runs,
+        for variant ``best`` whichever is fastest.
+    threads : int
+        Workers; 0 takes one for each processing unit.
+    pin : str
+        ``none``, ``compact``, ``spread`` or a list of units such as ``0,2,4-7``.
+    pages : str
+        ``default`` (transparent huge pages where the system grants them), or a demand: ``4k``,
+        ``thp``, ``hugetlb-2m``, ``hugetlb-1g``.
+    numa : str
+        ``first-touch``, ``interleave`` or ``node:N``.
+    schedule, chunk : str, int
+        ``static`` or ``dynamic``; iterations dealt at a time, 0 for one range a worker.
+    prefetch : int
+        Distance of the software prefetch in iterations, 0 for none.
+    repetition : str
+        ``fork``, ``barrier`` or ``free``: how invocations follow each other in a sample.
+    flush : bool
+        Evict the caches before each sample.
+    """
+
+    variant: str = "best"
+    isa: str = "best"
+    threads: int = 0
+    pin: str = "none"
+    pages: str = "default"
+    numa: str = "first-touch"
+    schedule: str = "static"
+    chunk: int = 0
+    prefetch: int = 0
+    repetition: str = "fork"
+    flush: bool = False
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the machine."""
+        _one_of("pages", self.pages, PAGES)
+        _one_of("repetition", self.repetition, REPETITIONS)
+        _one_of("schedule", self.schedule, SCHEDULES)
+        _one_of("isa", self.isa, ISAS)
+        for name in ("threads", "chunk", "prefetch"):
+            integer(getattr(self, name), name, 0, 2**31 - 1)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a measurement has enough samples.
+
+    Parameters
+    ----------
+    runs : int, optional
+        Exactly so many samples (paper style). Otherwise samples are taken until the 95 %
+        interval of the median is narrow enough.
+    ci : float
+        Target half-width of that interval, relative to the median.
+    budget_s, max_samples : float, int
+        Sampling ends here even if the target was not reached; the record says so.
+    """
+
+    runs: int | None = None
+    ci: float = 0.02
+    budget_s: float = 2.0
+    max_samples: int = 1000
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.runs is not None:
+            integer(self.runs, "runs", 1, 10**7)
+        if not 0 < self.ci < 1:
+            raise InputError(f"ci must lie between 0 and 1 (0.02 for 2 %), not {self.ci}")
+        if not 0 < self.budget_s < float("inf"):
+            raise InputError(f"budget must be a positive number of seconds, not {self.budget_s}")
+        integer(self.max_samples, "max_samples", 1, 10**7)
+
+
+@dataclass(frozen=True)
+class ArrayRole:
+    """One array of a kernel: `shape` in words of the spec's parameters, `role` read or write."""
+
+    name: str
+    shape: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of a validation: how it was done and the largest relative error found."""
+
+    valid: bool
+    error_max: float
+    how: str
+
+
+class Native(Protocol):
+    """The prepared case as the extension offers it; what a validation may use."""
+
+    def fill(self, outputs: bool) -> None: ...
+    def run(self, invocations: int) -> float: ...
+    def run_range(self, begin: int, end: int) -> float: ...
+    def copy_in(self, name: str, values: npt.NDArray[Any]) -> None: ...
+    def copy_out(self, name: str) -> npt.NDArray[Any]: ...
+    def peek(self, name: str, positions: IndexArray) -> npt.NDArray[np.float64]: ...
+    def poke(
+        self, name: str, positions: IndexArray, values: npt.NDArray[np.float64]
+    ) -> None: ...
+    def arrays(self) -> dict[str, dict[str, Any]]: ...
+    def obtained(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """A kernel, declared: everything that does not depend on how it is run.
+
+    Parameters
+    ----------
+    name : str
+        ``family.kernel``, as in the records.
+    summary, source : str
+        The definition in one line; paper, equation or table it comes from.
+    arrays : tuple of ArrayRole
+        The arrays that `Case.apply` takes and returns.
+    traffic : callable
+        Case to `Traffic` of one iteration.
+    iterations : callable
+        Case to the iterations of one invocation.
+    check : callable
+        (case, native) to `Check`: runs the kernel on freshly filled buffers and compares with an
+        independent reference.
+    reference : callable
+        (case, arrays) to the arrays after one invocation by one worker, in NumPy.
+    model_bytes : callable
+        Case to the bytes that memory moves in one invocation, by the model.
+    flops, amos : float
+        Floating-point and atomic operations per iteration.
+    idempotent : bool
+        Whether invoking it again leaves the result as it is.
+    version : int
+        Raised when the definition changes; part of a case's identity.
+    """
+
+    name: str
+    summary: str
+    source: str
+    arrays: tuple[ArrayRole, ...]
+    traffic: Callable[[Case], Traffic]
+    iterations: Callable[[Case], int]
+    check: Callable[[Case, Native], Check]
+    reference: Callable[[Case, Mapping[str, npt.NDArray[Any]]], dict[str, npt.NDArray[Any]]]
+    model_bytes: Callable[[Case], float]
+    dtypes: tuple[str, ...] = DTYPES
+    index_dtypes: tuple[str, ...] = ("",)
+    flops: float = 0.0
+    amos: float = 0.0
+    idempotent: bool = True
+    version: int = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure: a spec, its inputs, how to run it and when to stop.
+
+    Parameters
+    ----------
+    spec : KernelSpec
+    integers, indices : mapping
+        The inputs by name: whole numbers, and 1-d int64 arrays.
+    dtype, index_dtype : str
+    knobs : Knobs
+    stop : Stop
+    columns : mapping
+        What the record says of the inputs, by column (pattern, delta, count and so on).
+    labels : mapping
+        Columns that name the case and change nothing about it (name, suite).
+    """
+
+    spec: KernelSpec
+    integers: Mapping[str, int] = field(default_factory=dict)
+    indices: Mapping[str, IndexArray] = field(default_factory=dict)
+    dtype: str = "float64"
+    index_dtype: str = ""
+    knobs: Knobs = field(default_factory=Knobs)
+    stop: Stop = field(default_factory=Stop)
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the types of the values."""
+        _one_of("dtype", self.dtype, self.spec.dtypes)
+        _one_of("index_dtype", self.index_dtype, self.spec.index_dtypes)
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes per iteration."""
+        return self.spec.traffic(self)
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of one invocation."""
+        return self.spec.iterations(self)
+
+    @property
+    def bytes_B(self) -> int:
+        """Bytes of one invocation by the paper's formula."""
+        return round(self.traffic.view() * self.iterations)
+
+    def identity(self) -> str:
+        """Hash of all that was asked; labels do not count."""
+        digest = hashlib.sha256()
+        asked = {
+            "kernel": self.spec.name,
+            "version": self.spec.version,
+            "integers": dict(self.integers),
+            "dtype": self.dtype,
+            "index_dtype": self.index_dtype,
+            "knobs": dataclasses.asdict(self.knobs),
+            "stop": dataclasses.asdict(self.stop),
+            "columns": {k: str(v) for k, v in self.columns.items()},
+        }
+        digest.update(json.dumps(asked, sort_keys=True).encode())
+        for name in sorted(self.indices):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(self.indices[name], dtype=np.int64).tobytes())
+        return digest.hexdigest()[:16]
+
+    def with_(self, **changes: Any) -> Case:
+        """Return a copy with other knobs, stop rule, types or labels, each by its own name.
+
+        Raises
+        ------
+        InputError
+            A name is none of these.
+        """
+        knobs = {f.name for f in dataclasses.fields(Knobs)}
+        stop = {f.name for f in dataclasses.fields(Stop)}
+        own = {"dtype", "index_dtype"}
+        new_knobs = {k: v for k, v in changes.items() if k in knobs}
+        new_stop = {k: v for k, v in changes.items() if k in stop}
+        new_own = {k: v for k, v in changes.items() if k in own}
+        labels = {k: v for k, v in changes.items() if k in ("name", "suite")}
+        unknown = set(changes) - knobs - stop - own - set(labels)
+        if unknown:
+            raise InputError(
+                f"a case has no knob {sorted(unknown)[0]!r}: there are "
+                f"{', '.join(sorted(knobs | stop | own))}"
+            )
+        return dataclasses.replace(
+            self,
+            knobs=dataclasses.replace(self.knobs, **new_knobs),
+            stop=dataclasses.replace(self.stop, **new_stop),
+            labels={**self.labels, **labels},
+            **new_own,
+        )
+
+    # The layers below run.py must not depend on it; these three are how a person reaches it.
+
+    def prepare(self) -> run.Prepared:
+        """Allocate, place and fill what the case needs; see `memkern.run.prepare`."""
+        from memkern.run import prepare
+
+        return prepare(self)
+
+    def measure(self, **options: Any) -> run.Measurement:
+        """Measure the case; see `memkern.run.measure`."""
+        from memkern.run import measure
+
+        return measure(self, **options)
+
+    def apply(self, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        """Run the kernel once on the caller's arrays; see `memkern.run.apply`."""
+        from memkern.run import apply
+
+        return apply(self, **arrays)
+
+
+_registry: dict[str, KernelSpec] = {}
+
+
+def register(spec: KernelSpec) -> KernelSpec:
+    """Add a spec to the registry that tests, CLI and documentation read."""
+    _registry[spec.name] = spec
+    return spec
+
+
+def registry() -> dict[str, KernelSpec]:
+    """Every registered spec by name."""
+    import memkern.kernels  # its modules register themselves
+
+    memkern.kernels.load_all()
+    return dict(_registry)
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InputError(f"{name} {value!r} is not one of {', '.join(map(repr, allowed))}")

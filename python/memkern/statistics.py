@@ -1,0 +1,457 @@
+"""Intervals that cover what they say, the stop rule, and means of rates.
+
+Timing samples are skewed and follow one another, so nothing here assumes a normal distribution
+or independence. The interval of the median is a pair of order statistics whose ranks come from
+the binomial distribution; where samples are autocorrelated the ranks move outwards as if there
+were only ``n / batch`` of them, `batch` being the integrated autocorrelation time of the ranks.
+
+Batch means, the usual cure for autocorrelation, were tried and fail here: the median of batch
+means tends to the mean, so on skewed samples the interval closes in on the wrong number (in
+simulation, down to 13 % coverage instead of 95 % at 1000 samples). Autocorrelation is measured on
+ranks because rare large outliers, which timings have, hide it from the values' own covariance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.errors import InputError
+
+__all__ = [
+    "Interval",
+    "Ratio",
+    "StopRule",
+    "geometric_mean",
+    "harmonic_mean",
+    "harmonic_mean_error",
+    "median_interval",
+    "next_count",
+    "pearson",
+    "quartiles",
+    "ratio_interval",
+    "summarise",
+]
+
+_Floats = npt.NDArray[np.float64]
+
+# Below this many samples the autocorrelation time is known too badly to stop on, once there is any.
+_CORRELATED_SAMPLES = 100
+# Three in four independent series of 23 samples show a batch under this.
+_CORRELATED_BATCH = 1.5
+_P95_SAMPLES = 20
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval of the median.
+
+    Attributes
+    ----------
+    low, high : float
+        Two of the samples, in their unit.
+    median : float
+        The samples' median, always inside.
+    level : float
+        The level that was asked for, or what the samples' whole range covers where that is less.
+    batch : float
+        How many consecutive samples tell as much as one independent sample would; at least 1.
+    autocorrelation : float
+        Lag-1 autocorrelation of the samples' ranks.
+    relative_half_width : float
+        ``(high - low) / 2 / median``; infinite if the median is not positive.
+    """
+
+    low: float
+    high: float
+    median: float
+    level: float
+    batch: float
+    autocorrelation: float
+    relative_half_width: float
+
+
+def median_interval(samples: npt.ArrayLike, level: float = 0.95) -> Interval:
+    """Return the order-statistics interval of the median of a possibly autocorrelated series.
+
+    Parameters
+    ----------
+    samples : array_like of float, shape (n,)
+        In the order in which they were taken.
+    level : float
+        Confidence level, between 0 and 1.
+
+    Returns
+    -------
+    Interval
+        On independent samples it covers at least `level`. Its `level` is smaller than asked for
+        where fewer than six (at 95 %) independent samples are there, and it then spans them all.
+
+    Raises
+    ------
+    InputError
+        If there is no sample, one is not finite, or `level` is not between 0 and 1.
+
+    Notes
+    -----
+    The integrated autocorrelation time is Geyer's initial monotone sequence estimator [1]_ over
+    ranks, raised by the share that removing the mean takes from it. For a given correlation of
+    neighbours, ranks overstate how much the count of samples below the median varies: on
+    correlated series the interval covers a little more than `level` rather than less.
+
+    References
+    ----------
+    .. [1] C. J. Geyer, "Practical Markov Chain Monte Carlo", Statistical Science 7 (1992) 473.
+    """
+    x = _finite(samples, "samples")
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level!r}")
+    n = len(x)
+    batch, autocorrelation = _autocorrelation(x)
+    independent = max(int(n / batch + 1e-9), 1)
+    rank = _binomial_rank(independent, level)
+    if rank == 0:
+        first, reached = 0, 1.0 - 2.0 ** (1 - independent)
+    else:
+        half_span = ((independent + 1) / 2 - rank) * n / independent
+        first, reached = max(math.floor((n + 1) / 2 - half_span + 1e-9) - 1, 0), level
+    ordered = np.sort(x)
+    low, high, median = float(ordered[first]), float(ordered[n - 1 - first]), float(np.median(x))
+    half_width = (high - low) / 2 / median if median > 0 else math.inf
+    return Interval(low, high, median, reached, batch, autocorrelation, half_width)
+
+
+def next_count(n: int) -> int:
+    """Return the next number of samples at which to look at the interval: 10, 15, 23, 34, 51, ...
+
+    The counts are ``ceil(10 * 1.5**k)``. An interval that is looked at after every sample is
+    stopped on when it happens to be short; at few, growing counts it keeps its coverage.
+    """
+    numerator, denominator = 10, 1
+    while (count := -(-numerator // denominator)) <= n:
+        numerator, denominator = 3 * numerator, 2 * denominator
+    return count
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """When a case has been measured well enough, or for long enough.
+
+    Parameters
+    ----------
+    target : float
+        Half width of the interval of the median, relative to the median, that suffices.
+    min_samples : int
+        Fewest samples to stop on for precision. With fewer than twenty, autocorrelation goes
+        unnoticed and there is no 95th percentile.
+    max_samples : int
+        Most samples.
+    budget_s : float
+        Most seconds.
+    level : float
+        Level of the interval.
+
+    Raises
+    ------
+    InputError
+        If a parameter is out of range.
+    """
+
+    target: float = 0.02
+    min_samples: int = 20
+    max_samples: int = 1000
+    budget_s: float = 2.0
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be met."""
+        if not self.target > 0:
+            raise InputError(f"target must be positive, not {self.target!r}")
+        if self.min_samples < 1:
+            raise InputError(f"min_samples must be at least 1, not {self.min_samples!r}")
+        if self.max_samples < 1:
+            raise InputError(f"max_samples must be at least 1, not {self.max_samples!r}")
+        if not self.budget_s > 0:
+            raise InputError(f"budget_s must be positive, not {self.budget_s!r}")
+        if not 0 < self.level < 1:
+            raise InputError(f"level must lie between 0 and 1, not {self.level!r}")
+
+    def next_count(self, n: int) -> int:
+        """Return how many samples to have at the next look, when there are `n` now."""
+        return min(next_count(max(n, self.min_samples - 1)), self.max_samples)
+
+    def done(self, samples: npt.ArrayLike, elapsed_s: float) -> str | None:
+        """Say why to stop now, if there is a reason.
+
+        Parameters
+        ----------
+        samples : array_like of float, shape (n,)
+            All samples so far, in order. Precision is looked at only where n is one of the
+            growing counts (see `next_count`), so this may be called after every sample.
+        elapsed_s : float
+            Seconds spent on the case.
+
+        Returns
+        -------
+        str or None
+            ``"ci"`` if the interval is short enough, ``"samples"`` or ``"budget"`` if either is
+            used up, else None.
+        """
+        x = np.asarray(samples, dtype=np.float64)
+        n = len(x)
+        if n >= self.min_samples and next_count(n - 1) == n and self._precise(x):
+            return "ci"
+        if n >= self.max_samples:
+            return "samples"
+        return "budget" if elapsed_s >= self.budget_s else None
+
+    def _precise(self, x: _Floats) -> bool:
+        interval = median_interval(x, self.level)
+        known = interval.batch < _CORRELATED_BATCH or len(x) >= _CORRELATED_SAMPLES
+        return (
+            known and interval.level >= self.level and interval.relative_half_width <= self.target
+        )
+
+
+def summarise(samples: npt.ArrayLike) -> dict[str, float]:
+    """Return a record's columns about its samples: times in seconds, interval and spread.
+
+    Parameters
+    ----------
+    samples : array_like of float, shape (n,)
+        Seconds per invocation, in the order in which they were taken.
+
+    Returns
+    -------
+    dict of float
+        ``time_min_s``, ``time_median_s``, ``time_p95_s`` (NaN below 20 samples), ``time_max_s``,
+        ``time_ci_low_s``, ``time_ci_high_s``, ``ci_level``, ``ci_batch``, ``ci_autocorrelation``,
+        ``ci_relative`` (half width by median) and ``noise_spread`` (quartile distance by median).
+
+    Raises
+    ------
+    InputError
+        If there is no sample or one is not finite.
+    """
+    x = _finite(samples, "samples")
+    interval = median_interval(x)
+    lower, _, upper = quartiles(x)
+    return {
+        "time_min_s": float(x.min()),
+        "time_median_s": interval.median,
+        "time_p95_s": float(np.quantile(x, 0.95)) if len(x) >= _P95_SAMPLES else math.nan,
+        "time_max_s": float(x.max()),
+        "time_ci_low_s": interval.low,
+        "time_ci_high_s": interval.high,
+        "ci_level": interval.level,
+        "ci_batch": interval.batch,
+        "ci_autocorrelation": interval.autocorrelation,
+        "ci_relative": interval.relative_half_width,
+        "noise_spread": (upper - lower) / interval.median if interval.median > 0 else math.inf,
+    }
+
+
+def harmonic_mean(x: npt.ArrayLike) -> float:
+    """Return ``n / sum(1 / x)``, the mean of rates at which equal amounts were moved.
+
+    Raises
+    ------
+    InputError
+        If `x` is empty or a value is not positive.
+    """
+    return float(1.0 / np.mean(1.0 / _positive(x)))
+
+
+def harmonic_mean_error(x: npt.ArrayLike) -> float:
+    """Return the standard error of the harmonic mean; NaN for a single value.
+
+    By the delta method, with H the harmonic mean and s the standard deviation (n - 1 degrees of
+    freedom) of the reciprocals, it is ``H**2 * s / sqrt(n)``.
+
+    Raises
+    ------
+    InputError
+        If `x` is empty or a value is not positive.
+    """
+    reciprocals = 1.0 / _positive(x)
+    n = len(reciprocals)
+    if n == 1:
+        return math.nan
+    return float(np.std(reciprocals, ddof=1) / math.sqrt(n) / np.mean(reciprocals) ** 2)
+
+
+def geometric_mean(x: npt.ArrayLike) -> float:
+    """Return the n-th root of the product, the mean of ratios.
+
+    Raises
+    ------
+    InputError
+        If `x` is empty or a value is not positive.
+    """
+    return float(np.exp(np.mean(np.log(_positive(x)))))
+
+
+def quartiles(x: npt.ArrayLike) -> tuple[float, float, float]:
+    """Return the 25th, 50th and 75th percentile, interpolated linearly between order statistics.
+
+    Raises
+    ------
+    InputError
+        If `x` is empty or a value is not finite.
+    """
+    lower, middle, upper = np.quantile(_finite(x, "x"), (0.25, 0.5, 0.75))
+    return float(lower), float(middle), float(upper)
+
+
+def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """Return Pearson's correlation coefficient; NaN where either series has no variance.
+
+    Raises
+    ------
+    InputError
+        If the lengths differ, a series is empty or a value is not finite.
+    """
+    a, b = _finite(x, "x"), _finite(y, "y")
+    if len(a) != len(b):
+        raise InputError(f"x and y must have one length, not {len(a)} and {len(b)}")
+    a, b = a - a.mean(), b - b.mean()
+    scale = math.sqrt(float(a @ a)) * math.sqrt(float(b @ b))
+    return max(-1.0, min(1.0, float(a @ b) / scale)) if scale > 0 else math.nan
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio of two times or rates with its confidence interval.
+
+    Attributes
+    ----------
+    ratio : float
+        Geometric mean of the first over that of the second.
+    low, high : float
+        The interval; NaN where there was only one measurement on a side.
+    level : float
+        Its level; 0 where there was only one.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    level: float
+
+
+def ratio_interval(
+    a: npt.ArrayLike, b: npt.ArrayLike, level: float = 0.95, *, paired: bool = False
+) -> Ratio:
+    """Return the ratio of `a` to `b` with its interval over repeats.
+
+    Parameters
+    ----------
+    a, b : array_like of float, shapes (m,) and (n,)
+        One value (a median, say) for each repeat, each of which allocated and measured anew.
+    level : float
+        Confidence level.
+    paired : bool
+        Whether ``a[i]`` and ``b[i]`` were measured in turns, one right after the other.
+
+    Returns
+    -------
+    Ratio
+        By Student's t on logarithms: of the pairs' differences if `paired`, else Welch's with its
+        degrees of freedom rounded down.
+
+    Raises
+    ------
+    InputError
+        If a value is not positive, a side is empty, or paired sides differ in length.
+    """
+    x, y = np.log(_positive(a)), np.log(_positive(b))
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level!r}")
+    if paired and len(x) != len(y):
+        raise InputError(f"pairs need sides of one length, not {len(x)} and {len(y)}")
+    centre = float(x.mean() - y.mean())
+    if min(len(x), len(y)) < 2:
+        return Ratio(math.exp(centre), math.nan, math.nan, 0.0)
+    if paired:
+        variance, freedom = float(np.var(x - y, ddof=1)) / len(x), len(x) - 1
+    else:
+        parts = np.array([np.var(x, ddof=1) / len(x), np.var(y, ddof=1) / len(y)])
+        variance = float(parts.sum())
+        weights = float((parts**2 / (len(x) - 1, len(y) - 1)).sum())
+        least = min(len(x), len(y)) - 1
+        # Welch's figure lies between these two; rounding errors must not take it below.
+        freedom = max(int(variance**2 / weights), least) if weights > 0 else least
+    half_width = _student_quantile((1 + level) / 2, freedom) * math.sqrt(variance)
+    low, high = math.exp(centre - half_width), math.exp(centre + half_width)
+    return Ratio(math.exp(centre), low, high, level)
+
+
+def _finite(values: npt.ArrayLike, name: str) -> _Floats:
+    x = np.asarray(values, dtype=np.float64)
+    if x.ndim != 1 or len(x) == 0:
+        raise InputError(f"{name} must be a non-empty list of numbers, not of shape {x.shape}")
+    if not np.isfinite(x).all():
+        raise InputError(f"{name} must be finite, not {x[~np.isfinite(x)][0]}")
+    return x
+
+
+def _positive(values: npt.ArrayLike) -> _Floats:
+    x = _finite(values, "values")
+    if (x <= 0).any():
+        raise InputError(f"values must be positive, not {x[x <= 0][0]}")
+    return x
+
+
+def _autocorrelation(x: _Floats) -> tuple[float, float]:
+    """Return the integrated autocorrelation time of the ranks, and their lag-1 autocorrelation."""
+    n = len(x)
+    _, group, size = np.unique(x, return_inverse=True, return_counts=True)
+    # Equal samples share their mean rank: any other order among them would look like a trend.
+    ranks = (np.cumsum(size) - (size - 1) / 2)[group] - (n + 1) / 2
+    spectrum = np.fft.rfft(ranks, 2 * n)
+    covariance = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:n]
+    if n < 2 or not ranks.any():
+        return 1.0, 0.0
+    correlation = covariance / covariance[0]
+    pairs = correlation[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
+    ends = np.flatnonzero(pairs <= 0)
+    pairs = np.minimum.accumulate(pairs[: ends[0]] if len(ends) else pairs)
+    time = (2 * float(pairs.sum()) - 1) * (1 + 2 * len(pairs) / n)
+    return min(max(time, 1.0), float(n)), float(correlation[1])
+
+
+@lru_cache(maxsize=4096)
+def _binomial_rank(n: int, level: float) -> int:
+    """Return the largest k with P(k-th smallest <= median <= k-th largest) >= level, or 0."""
+    i = np.arange(n // 2 + 1)
+    log_choose = np.concatenate(([0.0], np.cumsum(np.log((n - i[:-1]) / (i[:-1] + 1.0)))))
+    below = np.cumsum(np.exp(log_choose - n * math.log(2)))
+    return int(np.searchsorted(2 * below, 1 - level, side="right"))
+
+
+def _student_quantile(p: float, freedom: int) -> float:
+    """Return the quantile p > 1/2 of Student's t, by bisection of its closed form."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _student_cdf(middle, freedom) > p else (middle, high)
+    return math.tan(low) * math.sqrt(freedom)
+
+
+def _student_cdf(angle: float, freedom: int) -> float:
+    """Return P(T <= sqrt(freedom) * tan(angle)), for angles from 0 to pi/2.
+
+    The finite sums for odd and even degrees of freedom: Abramowitz and Stegun, 26.7.3 and 26.7.4.
+    """
+    odd = freedom % 2
+    sine, cosine = math.sin(angle), math.cos(angle)
+    term, total = (cosine if odd else 1.0), 0.0
+    for k in range(2 if odd else 1, freedom, 2):
+        total += term
+        term *= cosine * cosine * k / (k + 1)
+    central = 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return (1 + central) / 2

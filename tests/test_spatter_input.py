@@ -1,0 +1,651 @@
+"""Spatter's JSON files and command line: its meaning, our refusals."""
+
+import argparse
+import json
+import shlex
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memkern.errors import InputError
+from memkern.patterns import custom, parse
+from memkern.spatter_input import (
+    add_options,
+    configs_from_options,
+    options_to_configs,
+    read_json,
+)
+
+PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=150)
+DEFAULTS = {
+    "kernel": "gather",
+    "pattern": custom([0, 1]),
+    "pattern_gather": None,
+    "pattern_scatter": None,
+    "delta": 8,
+    "delta_gather": 8,
+    "delta_scatter": 8,
+    "count": 1024,
+    "wrap": 1,
+    "runs": 10,
+    "seed": None,
+    "name": "",
+    "local_work_size": 1024,
+}
+
+
+def read(*configs, **options):
+    """Read configurations given as dictionaries."""
+    return read_json(json.dumps(configs).encode(), **options)
+
+
+def one(**values):
+    """Read a single configuration whose keys are written with underscores."""
+    return read({key.replace("_", "-"): value for key, value in values.items()})
+
+
+def refusal(call, *arguments, **options):
+    """Return the one sentence with which a call refuses its arguments."""
+    with pytest.raises(InputError) as caught:
+        call(*arguments, **options)
+    message = str(caught.value)
+    assert message
+    assert "\n" not in message
+    assert len(message) < 400
+    return message
+
+
+def command(line):
+    """Run a command line through a parser."""
+    parser = argparse.ArgumentParser(prog="spatter", exit_on_error=False)
+    add_options(parser)
+    namespace = parser.parse_args(shlex.split(line))
+    return options_to_configs(namespace), namespace
+
+
+# ---------------------------------------------------------------------------------------------
+# JSON
+
+
+def test_defaults_are_spatters():
+    result = one(pattern=[0, 1])
+    assert result.configs == [DEFAULTS]
+    assert result.warnings == []
+    assert result.threads is None
+
+
+def test_every_key_is_read():
+    result = read(
+        {
+            "name": "all keys",
+            "kernel": "Scatter",
+            "pattern": "UNIFORM:8:3",
+            "pattern-size": 4,
+            "delta": 16,
+            "boundary": 7,
+            "seed": 5,
+            "wrap": 2,
+            "count": 1e6,
+            "nruns": 3,
+        },
+        {
+            "kernel": "gS",
+            "pattern-gather": [0, 2.0],
+            "pattern-scatter": "1,0",
+            "delta-gather": -5,
+            "delta-scatter": [1, 0, -1],
+        },
+    )
+    first, second = result.configs
+    assert first.pop("pattern").indices.tolist() == [0, 3, 6, 2]
+    assert first == {
+        **{key: value for key, value in DEFAULTS.items() if key != "pattern"},
+        "name": "all keys",
+        "kernel": "scatter",
+        "delta": 16,
+        "seed": 5,
+        "wrap": 2,
+        "count": 1_000_000,
+        "runs": 3,
+    }
+    assert type(first["count"]) is int
+    assert second == {
+        **DEFAULTS,
+        "kernel": "gs",
+        "pattern": None,
+        "pattern_gather": custom([0, 2]),
+        "pattern_scatter": custom([1, 0]),
+        "delta_gather": -5,
+        "delta_scatter": [1, 0, -1],
+    }
+    assert result.warnings == []
+
+
+def test_multi_kernels_take_an_outer_and_an_inner_pattern():
+    outer = "UNIFORM:8:4:NR"
+    (config,) = one(kernel="MultiGather", pattern=outer, pattern_gather=[7, 0]).configs
+    assert config["pattern"] == parse(outer)
+    assert config["pattern_gather"] == custom([7, 0])
+    assert config["delta"] == 32
+    (config,) = one(kernel="MULTISCATTER", pattern=outer, pattern_scatter="0,7").configs
+    assert config["pattern_scatter"] == custom([0, 7])
+    assert config["pattern_gather"] is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "delta", "expected", "warned"),
+    [
+        ("UNIFORM:8:1:NR", None, 8, False),
+        ("UNIFORM:8:1:NR", 8, 8, False),
+        ("UNIFORM:8:1:NR", 4, 8, True),
+        ("UNIFORM:8:1:3", 4, 3, True),
+        ("UNIFORM:8:1:3", [3, 3], 3, True),
+        ("LAPLACIAN:2:1:10", None, 1, False),
+        ("UNIFORM:8:1", 4, 4, False),
+        ("UNIFORM:8:1", None, 8, False),
+        ("MS1:8:4:20", -4, -4, False),
+    ],
+)
+def test_the_delta_of_a_generator_comes_first(pattern, delta, expected, warned):
+    values = {"pattern": pattern} if delta is None else {"pattern": pattern, "delta": delta}
+    result = one(**values)
+    assert result.configs[0]["delta"] == expected
+    assert any("delta has no effect" in warning for warning in result.warnings) == warned
+
+
+def test_patterns_are_truncated_then_remapped_then_compressed():
+    values = {"pattern": [5000, 1000, 9, 70_000], "pattern-size": 3, "boundary": 4500}
+    assert read(values).configs[0]["pattern"].indices.tolist() == [500, 1000, 9]
+    # Pages of 512 values: 500 and 9 lie in the first one touched, 1000 in the second.
+    compressed = read({**values, "boundary": 3000}, compress=True).configs[0]["pattern"]
+    assert [5000 % 3000, 1000, 9] == [2000, 1000, 9]
+    assert compressed.indices.tolist() == [2000 % 512, 512 + 1000 % 512, 1024 + 9]
+
+
+def test_without_a_boundary_large_indices_stay():
+    for values in ({"pattern": [2**62]}, {"pattern": [2**62], "boundary": 0}):
+        assert read(values).configs[0]["pattern"].maximum == 2**62
+
+
+def test_runs_can_be_replaced():
+    values = {"pattern": [0], "nruns": 3}
+    assert [c["runs"] for c in read(values, {"pattern": [0]}).configs] == [3, 10]
+    assert [c["runs"] for c in read(values, values, runs=7).configs] == [7, 7]
+    assert "runs must be at least 1" in refusal(read, values, runs=0)
+
+
+def test_what_has_no_effect_is_said_once_with_its_configurations():
+    odd = {"pattern": [0], "ptrn": 1, "local-work-size": 64}
+    result = read(*[odd] * 8, {"pattern": [0], "pattern-gather": [1], "delta-scatter": 3})
+    assert result.warnings == [
+        "unknown key 'ptrn' is ignored (configs 0, 1, 2, 3, 4, 5 and 2 more)",
+        "local-work-size has no effect on this backend (configs 0, 1, 2, 3, 4, 5 and 2 more)",
+        "pattern-gather has no effect on kernel gather (config 8)",
+        "delta-scatter has no effect on kernel gather (config 8)",
+    ]
+    assert result.configs[0]["local_work_size"] == 64
+    assert result.configs[8]["pattern_gather"] is None
+    gs = one(kernel="gs", pattern="0,1", pattern_gather=[0], pattern_scatter=[0], delta=1, wrap=2)
+    assert [warning.split()[0] for warning in gs.warnings] == ["pattern", "delta", "wrap"]
+
+
+def test_quotation_marks_within_a_text_and_a_byte_order_mark_are_dropped():
+    assert one(pattern='"UNIFORM:8:1"').configs[0]["pattern"] == parse("UNIFORM:8:1")
+    assert len(read_json(b'\xef\xbb\xbf[{"pattern": [0]}]').configs) == 1
+
+
+def test_files_are_read_by_path(tmp_path):
+    path = tmp_path / "suite.json"
+    path.write_text('[{"pattern": "UNIFORM:8:2", "count": 5}]')
+    assert read_json(path) == read_json(str(path)) == read_json(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, "pattern is missing, and kernel gather needs it"),
+        ({"kernel": "GS", "pattern-gather": [0]}, "pattern-scatter is missing"),
+        ({"kernel": "GS", "pattern-scatter": [0]}, "pattern-gather is missing"),
+        ({"kernel": "multigather", "pattern": [0]}, "pattern-gather is missing"),
+        ({"kernel": "multiscatter", "pattern-scatter": [0]}, "pattern is missing"),
+        ({"kernel": "gather2", "pattern": [0]}, "multiscatter, not 'gather2'"),
+        ({"kernel": 5, "pattern": [0]}, "kernel must be one of"),
+        ({"kernel": None, "pattern": [0]}, "kernel must be one of"),
+        ({"name": 5, "pattern": [0]}, "name must be a text, not 5"),
+        ({"name": "\ud800", "pattern": [0]}, "name must be valid Unicode"),
+        (
+            {"kernel": "gs", "pattern-gather": [0], "pattern-scatter": [0, 1]},
+            "one length, not of 1 and 2",
+        ),
+        (
+            {"kernel": "multigather", "pattern": [0, 9], "pattern-gather": [2]},
+            "pattern-gather must hold positions in pattern, which are below 2, not 2",
+        ),
+        (
+            {"kernel": "multiscatter", "pattern": [5], "pattern-scatter": [0, 1]},
+            "pattern-scatter must hold positions in pattern, which are below 1, not 1",
+        ),
+        ({"pattern": []}, "pattern: a pattern needs at least one index"),
+        ({"pattern": [-5]}, "-5"),
+        ({"pattern": [True]}, "index 0 is True"),
+        ({"pattern": [0.5]}, "index 0 is 0.5"),
+        ({"pattern": [[0]]}, "index 0 is [0]"),
+        ({"pattern": ["0"]}, "index 0 is '0'"),
+        ({"pattern": 5}, "not 5"),
+        ({"pattern": None}, "not None"),
+        ({"pattern": {"0": 1}}, "pattern"),
+        ({"pattern": [2**63]}, "at most 9223372036854775807"),
+        ({"pattern": ""}, "pattern '' must not be empty"),
+        ({"pattern": "UNIFORM:8:0"}, "pattern 'UNIFORM:8:0': stride must be at least 1, not 0"),
+        ({"pattern": [0], "pattern-gather": "x"}, "pattern-gather 'x'"),
+        ({"pattern": [0], "pattern-size": 2}, "pattern-size must be at most 1"),
+        ({"pattern": [0], "pattern-size": 0}, "pattern-size must be at least 1, not 0"),
+        ({"pattern": [0], "boundary": -1}, "boundary must be at least 0, not -1"),
+        ({"pattern": [0], "seed": -1}, "seed must be at least 0, not -1"),
+        ({"pattern": [0], "wrap": 0}, "wrap must be at least 1, not 0"),
+        ({"pattern": [0], "count": 0}, "count must be at least 1, not 0"),
+        ({"pattern": [0], "nruns": 0}, "nruns must be at least 1, not 0"),
+        ({"pattern": [0], "local-work-size": -1}, "local-work-size must be at least 0"),
+        ({"pattern": [0], "count": True}, "count must be an integer, not True"),
+        ({"pattern": [0], "count": "5"}, "count must be an integer, not '5'"),
+        ({"pattern": [0], "count": 1.5}, "count must be an integer, not 1.5"),
+        ({"pattern": [0], "count": None}, "count must be an integer, not None"),
+        ({"pattern": [0], "count": [1]}, "count must be an integer, not [1]"),
+        ({"pattern": [0], "count": float("nan")}, "count must be an integer, not nan"),
+        ({"pattern": [0], "count": float("inf")}, "count must be an integer, not inf"),
+        ({"pattern": [0], "count": 1e300}, "count must be at most 9223372036854775807"),
+        ({"pattern": [0], "count": 2**63}, "not 9223372036854775808"),
+        ({"pattern": [0], "delta": "8"}, "delta must be an integer, not '8'"),
+        ({"pattern": [0], "delta": []}, "not an empty list"),
+        ({"pattern": [0], "delta": [1, 0.5]}, "delta 1 must be an integer, not 0.5"),
+        ({"pattern": [0], "delta": [[1]]}, "delta 0 must be an integer, not [1]"),
+        ({"pattern": [0], "delta": -(2**63)}, "delta must be at least"),
+        ({"pattern": [0], "delta-gather": True}, "delta-gather must be an integer"),
+    ],
+)
+def test_wrong_values_are_refused_with_configuration_key_and_value(values, says):
+    message = refusal(read, {"pattern": [0]}, values)
+    assert message.startswith("the JSON text, config 1")
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "is empty"),
+        (b" \n\t", "is empty"),
+        (b"[]", "an empty list"),
+        (b"{}", "must hold a list of configurations, not an object"),
+        (b'{"pattern": [0]}', "must hold a list of configurations, not an object"),
+        (b"5", "not 5"),
+        (b"null", "not None"),
+        (b"[5]", "config 0 must be an object, not 5"),
+        (b"[[]]", "config 0 must be an object"),
+        (b'[{"pattern": [0]},]', "is not JSON: "),
+        (b'[{"pattern": [0]', "is not JSON: Expecting ',' delimiter at line 1, column 17"),
+        (b'[{"name": "a\x00", "pattern": [0]}]', "Invalid control character at line 1"),
+        (b"\x7fELF\x02\x01\x01\x00\xff", "not UTF-8"),
+        ('[{"pattern": [0]}]'.encode("utf-16"), "not UTF-8"),
+        (b'[{"pattern": [0], "count": 1, "count": 2}]', "key 'count' is given twice"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'[{"x":' * 100_000, "nested too deeply"),
+        (b'[{"pattern": [0], "count": 1' + b"0" * 5000 + b"}]", "more than 128 bits"),
+        (b'[{"pattern": [0], "delta": -1' + b"0" * 5000 + b"}]", "more than 128 bits"),
+        (b'[{"pattern": [1' + b"0" * 5000 + b"]}]", "more than 128 bits"),
+        (b'[{"pattern": [0], "count": 1e999}]', "not inf"),
+        (b'[{"pattern": [NaN]}]', "index 0 is nan"),
+        (b'[{"pattern": [0], "delta": -Infinity}]', "not -inf"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 262654195\n",
+            "is a git-lfs pointer, not JSON",
+        ),
+    ],
+)
+def test_hostile_texts_are_refused(text, says):
+    assert says in refusal(read_json, text)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    missing = tmp_path / "missing.json"
+    assert f"{str(missing)!r} cannot be read: No such file" in refusal(read_json, missing)
+    assert "Is a directory" in refusal(read_json, tmp_path)
+    assert "cannot be read" in refusal(read_json, "")
+    assert "cannot be read" in refusal(read_json, "a\0b")
+    assert "by its path, not 5" in refusal(read_json, 5)
+    pointer = tmp_path / "pointer.json"
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+    assert f"{str(pointer)!r} is a git-lfs pointer" in refusal(read_json, pointer)
+
+
+def test_a_file_beyond_the_limit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("memkern.spatter_input.MAX_FILE_B", 10)
+    path = tmp_path / "large.json"
+    path.write_text('[{"pattern": [0]}]')
+    assert "larger than 10 bytes" in refusal(read_json, path)
+
+
+SIZE = st.integers(1, 2**40)
+KERNEL = st.sampled_from(["gather", "Gather", "SCATTER", "gs", "MultiGather", "multiscatter"])
+
+
+@PROPERTY
+@given(st.data())
+def test_valid_configurations_are_read_as_they_stand(data):
+    length = data.draw(st.integers(1, 12))
+    outer = data.draw(st.lists(st.integers(0, 2**62), min_size=length, max_size=length))
+    inner = data.draw(st.lists(st.integers(0, length - 1), min_size=length, max_size=length))
+    kernel = data.draw(KERNEL)
+    delta = data.draw(st.integers(-(2**40), 2**40) | st.lists(st.integers(-9, 9), min_size=1))
+    count, wrap, runs, seed = (data.draw(SIZE) for _ in range(4))
+    needs = {
+        "gather": {"pattern": outer, "delta": delta},
+        "scatter": {"pattern": outer, "delta": delta},
+        "gs": {"pattern-gather": outer, "pattern-scatter": inner, "delta-gather": delta},
+        "multigather": {"pattern": outer, "pattern-gather": inner, "delta": delta},
+        "multiscatter": {"pattern": outer, "pattern-scatter": inner, "delta": delta},
+    }[kernel.lower()]
+    sizes = {"count": count, "nruns": float(runs), "seed": seed}
+    if kernel != "gs":
+        sizes["wrap"] = wrap
+    result = read({"kernel": kernel, **needs, **sizes})
+    (config,) = result.configs
+    assert result.warnings == []
+    assert config["kernel"] == kernel.lower()
+    for key, value in needs.items():
+        got = config[key.replace("-", "_")]
+        assert (got.indices.tolist() if key.startswith("pattern") else got) == value
+    assert (config["count"], config["runs"], config["seed"]) == (count, runs, seed)
+    assert config["wrap"] == (1 if kernel == "gs" else wrap)
+    # The same through the options' door.
+    named = {key.replace("-", "_").replace("nruns", "runs"): v for key, v in sizes.items()}
+    named["runs"] = runs
+    keywords = {key.replace("-", "_"): value for key, value in needs.items()}
+    assert configs_from_options(kernel=kernel, **keywords, **named).configs == [config]
+
+
+KEYS = [
+    "name",
+    "kernel",
+    "pattern",
+    "pattern-gather",
+    "pattern-scatter",
+    "pattern-size",
+    "delta",
+    "delta-gather",
+    "delta-scatter",
+    "boundary",
+    "seed",
+    "wrap",
+    "count",
+    "local-work-size",
+    "nruns",
+    "other",
+]
+VALUE = (
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.integers(-3, 9)
+        | st.floats()
+        | st.text(max_size=4)
+        | st.sampled_from(["gather", "gs", "UNIFORM:4:2:NR", "MS1:4:1:3", "0,1"]),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2)
+        ),
+        max_leaves=4,
+    )
+    | KERNEL
+    | st.lists(st.integers(0, 5), min_size=1, max_size=3)
+)
+HOSTILE = st.lists(st.dictionaries(st.sampled_from(KEYS), VALUE, max_size=5), max_size=3)
+
+
+def accepts(text):
+    """Read a text, allowing one sentence of refusal and nothing else."""
+    try:
+        result = read_json(text)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1
+        return
+    assert len(result.configs) >= 1
+    for config in result.configs:
+        assert config.keys() == DEFAULTS.keys()
+        assert config["count"] >= 1
+        assert config["wrap"] >= 1
+        assert config["runs"] >= 1
+        assert all(len(warning.splitlines()) == 1 for warning in result.warnings)
+
+
+@settings(PROPERTY, max_examples=400)
+@given(HOSTILE | VALUE)
+def test_any_json_is_configurations_or_one_sentence(value):
+    accepts(json.dumps(value).encode())
+
+
+@settings(PROPERTY, max_examples=200)
+@given(st.binary(max_size=40) | st.text(alphabet='[]{}":,0-1e.naN pt', max_size=30))
+def test_any_bytes_are_configurations_or_one_sentence(data):
+    accepts(data if isinstance(data, bytes) else data.encode())
+
+
+@settings(PROPERTY, max_examples=200)
+@given(st.data())
+def test_damaged_files_are_configurations_or_one_sentence(data):
+    text = bytearray(b'[{"kernel":"Gather","pattern":[0,1,2],"delta":-4,"count":1e3,"wrap":2}]')
+    for _ in range(data.draw(st.integers(1, 3))):
+        text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
+    accepts(bytes(text))
+
+
+# ---------------------------------------------------------------------------------------------
+# Options
+
+
+def test_python_callers_may_pass_numpy_values():
+    result = configs_from_options(
+        pattern=np.arange(4), delta=np.array([8, 0]), count=np.int64(7), wrap=np.int32(2)
+    )
+    assert result.configs == [
+        {**DEFAULTS, "pattern": custom([0, 1, 2, 3]), "delta": [8, 0], "count": 7, "wrap": 2}
+    ]
+    assert "delta must be an integer" in refusal(
+        configs_from_options, pattern=[0], delta=np.array(0.5)
+    )
+
+
+def test_a_plain_command_line():
+    result, namespace = command("-p UNIFORM:8:1 -d 8 -l 16777216 -k Gather")
+    assert result.configs == [{**DEFAULTS, "pattern": parse("UNIFORM:8:1"), "count": 16777216}]
+    assert (result.warnings, result.threads, namespace.verbosity) == ([], None, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("-p 0,1", {}),
+        ("-p0,1 -kSCATTER -d9 -l100 -w5 -r2 -nlabel", {
+            "kernel": "scatter", "delta": 9, "count": 100, "wrap": 5, "runs": 2, "name": "label",
+        }),
+        ("--pattern=0,1 --kernel=Scatter --delta=9 --count=100 --wrap=5 --runs=2 --name=label", {
+            "kernel": "scatter", "delta": 9, "count": 100, "wrap": 5, "runs": 2, "name": "label",
+        }),
+        ("-p 0,1,2,3 -j 2", {"pattern": parse("0,1,2,3").truncated(2)}),
+        ("--pattern 7,1 --boundary 7", {}),
+        ("-p 512,1025 -e 1024 -c", {"pattern": custom([0, 513])}),
+        ("-p0,1 -d -5", {"delta": -5}),
+        ("-p0,1 -d 8,0,-8", {"delta": [8, 0, -8]}),
+        ("-p0,1 -s123", {"seed": 123}),
+        ("-p0,1 -s 0", {"seed": 0}),
+        ("-p0,1 --random=789", {"seed": 789}),
+        ("-k gs -g 3,4 -u 5,6 -x 2 -y 3", {
+            "kernel": "gs", "pattern": None, "pattern_gather": custom([3, 4]),
+            "pattern_scatter": custom([5, 6]), "delta_gather": 2, "delta_scatter": 3,
+        }),
+        ("-k gs --pattern-gather UNIFORM:2:3:NR --pattern-scatter UNIFORM:2:1:5", {
+            "kernel": "gs", "pattern": None, "pattern_gather": parse("UNIFORM:2:3:NR"),
+            "pattern_scatter": parse("UNIFORM:2:1:5"), "delta_gather": 6, "delta_scatter": 5,
+        }),
+        ("-k MultiGather -p 0,1 -g 1,1,0", {
+            "kernel": "multigather", "pattern_gather": custom([1, 1, 0]),
+        }),
+    ],
+)  # fmt: skip
+def test_options_mean_what_they_do_in_spatter(line, expected):
+    result, _ = command(line)
+    assert result.configs == [{**DEFAULTS, **expected}]
+    assert result.warnings == []
+
+
+def test_of_a_delta_and_a_generator_the_later_one_holds():
+    assert command("-d4 -pUNIFORM:8:1:NR")[0].configs[0]["delta"] == 8
+    assert command("-pUNIFORM:8:1:NR -d4")[0].configs[0]["delta"] == 4
+    gs = "-kgs -uUNIFORM:8:1:NR -gUNIFORM:8:1:NR"
+    assert command(f"{gs} -x 3")[0].configs[0]["delta_gather"] == 3
+    assert command(f"{gs} -x 3")[0].configs[0]["delta_scatter"] == 8
+    assert command(f"-y 3 {gs}")[0].configs[0]["delta_scatter"] == 8
+    assert command("-d4 -pUNIFORM:8:1:NR")[0].warnings == [
+        "delta has no effect beside pattern UNIFORM:8:1, which sets it to 8"
+    ]
+
+
+def test_a_seed_without_a_value_comes_from_the_clock():
+    before = int(time.time())
+    for line in ("-p0 -s", "-s -p0", "-p0 --random"):
+        assert before <= command(line)[0].configs[0]["seed"] <= time.time()
+
+
+def test_options_without_an_effect_are_accepted_and_said():
+    result, namespace = command(
+        "-p0,1 -a --atomic-thread-fence --atomic-writes --dense-buffers -m 0 -o 0 -z 64 -v 0"
+    )
+    assert result.configs == [{**DEFAULTS, "local_work_size": 64}]
+    assert namespace.verbosity == 0
+    for name in (
+        "--aggregate",
+        "--atomic-thread-fence",
+        "--atomic-writes",
+        "--dense-buffers",
+        "--shared-memory",
+        "--op",
+        "local-work-size",
+    ):
+        assert sum(f"{name} has no effect" in warning for warning in result.warnings) == 1
+    assert len(result.warnings) == 7
+
+
+def test_backends_and_threads():
+    assert command("-p0 -t 3")[0].threads == 3
+    assert command("-p0 -b OpenMP --omp-threads=2")[0].threads == 2
+    assert command("-p0 -b serial")[0].threads == 1
+    result, _ = command("-p0 -b serial -t 4")
+    assert result.threads == 1
+    assert "-t/--omp-threads has no effect on backend serial" in result.warnings[0]
+    assert "backend cuda is not available" in refusal(command, "-p0 -b cuda")
+
+
+def test_a_file_on_the_command_line(tmp_path):
+    path = tmp_path / "suite.json"
+    path.write_text('[{"pattern": [0, 9999]}, {"pattern": [0, 1], "nruns": 4, "delta": 2}]')
+    result, _ = command(f"-f {path}")
+    assert result == read_json(path)
+    result, _ = command(f"-c --file={path} -r 2 -t 1 -p 0 -l 5 -e 0")
+    assert [config["runs"] for config in result.configs] == [2, 2]
+    assert result.configs[0]["pattern"].indices.tolist() == [0, 512 + 9999 % 512]
+    assert result.configs[1]["count"] == 1024
+    assert result.threads == 1
+    assert sorted(result.warnings) == [
+        "-e/--boundary has no effect beside -f/--file",
+        "-l/--count has no effect beside -f/--file",
+        "-p/--pattern has no effect beside -f/--file",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("-p NaN", "argument -p/--pattern: pattern 'NaN'"),
+        ("-p UNIFORM:8:0", "stride must be at least 1, not 0"),
+        ("-p0 -d 1.5", "argument -d/--delta: delta must be an integer, not '1.5'"),
+        ("-p0 -d 1,,2", "argument -d/--delta: delta must be an integer, not ''"),
+        ("-p0 -d ''", "argument -d/--delta: delta must be an integer, not ''"),
+        ("-p0 -d \u0663", "argument -d/--delta"),
+        ("-p0 -x 9223372036854775808", "argument -x/--delta-gather"),
+        ("-p0 -l 0", "argument -l/--count: the value must be at least 1, not 0"),
+        ("-p0 -l 8abc", "argument -l/--count: the value must be an integer, not '8abc'"),
+        (f"-p0 -l {'9' * 5000}", "argument -l/--count"),
+        ("-p0 -w 0", "argument -w/--wrap"),
+        ("-p0 -r 0", "argument -r/--runs"),
+        ("-p0 -j 0", "argument -j/--pattern-size"),
+        ("-p0 -e -1", "argument -e/--boundary: the value must be at least 0, not -1"),
+        ("-p0 -m -1", "argument -m/--shared-memory"),
+        ("-p0 -o x", "argument -o/--op"),
+        ("-p0 -s -1", "argument -s/--random"),
+        ("-p0 -s2147483648", "argument -s/--random"),
+        ("-p0 -t 0", "argument -t/--omp-threads: the value must be at least 1, not 0"),
+        ("-p0 -v -1", "argument -v/--verbosity"),
+        ("-p0 -z -1", "argument -z/--local-work-size"),
+        ("-p0 -k copy", "argument -k/--kernel: kernel must be one of gather"),
+        ("-p0 -b hip", "argument -b/--backend: the backend must be one of serial"),
+    ],
+)
+def test_wrong_options_are_refused_with_their_name(line, says):
+    with pytest.raises(argparse.ArgumentError) as caught:
+        command(line)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "pattern is missing, and kernel gather needs it"),
+        ("-k gs -g 0", "pattern-scatter is missing"),
+        ("-k gs -g 0 -u 0,1", "one length"),
+        ("-p 0,1 -j 3", "pattern-size must be at most 2"),
+        ("-f /nonexistent/suite.json", "'/nonexistent/suite.json' cannot be read"),
+    ],
+)
+def test_options_that_describe_no_case_are_refused(line, says):
+    assert says in refusal(command, line)
+
+
+def test_every_option_of_spatter_is_known():
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    known = {flag for action in parser._actions for flag in action.option_strings}
+    short = "abcdefghjklmnoprstuvwxyz"
+    long = [
+        "aggregate",
+        "atomic-thread-fence",
+        "atomic-writes",
+        "backend",
+        "compress",
+        "delta",
+        "dense-buffers",
+        "boundary",
+        "file",
+        "pattern-gather",
+        "help",
+        "pattern-size",
+        "kernel",
+        "count",
+        "shared-memory",
+        "name",
+        "op",
+        "pattern",
+        "runs",
+        "random",
+        "omp-threads",
+        "pattern-scatter",
+        "verbosity",
+        "wrap",
+        "delta-gather",
+        "delta-scatter",
+        "local-work-size",
+    ]
+    assert known == {f"-{letter}" for letter in short} | {f"--{name}" for name in long}
+    assert "usage" in parser.format_help()

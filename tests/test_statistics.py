@@ -1,0 +1,443 @@
+"""The intervals cover what they say, also where sampling stops by them.
+
+Coverage is simulated with fixed seeds on series whose true median is known. The tolerance is
+three binomial standard errors of the number of replications.
+"""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from memkern.errors import InputError
+from memkern.statistics import (
+    StopRule,
+    geometric_mean,
+    harmonic_mean,
+    harmonic_mean_error,
+    median_interval,
+    next_count,
+    pearson,
+    quartiles,
+    ratio_interval,
+    summarise,
+)
+
+LEVEL = 0.95
+
+
+def tolerance(replications, level=LEVEL):
+    return 3 * math.sqrt(level * (1 - level) / replications)
+
+
+# Series: each function returns (replications, n) samples around 1 with noise s, and the median.
+
+
+def normal(rng, shape, s):
+    return 1 + s * rng.standard_normal(shape), 1.0
+
+
+def lognormal(rng, shape, s):
+    return np.exp(s * rng.standard_normal(shape)), 1.0
+
+
+def shifted_exponential(rng, shape, s):
+    return 1 + s * rng.exponential(size=shape), 1 + s * math.log(2)
+
+
+def outliers(rng, shape, s):
+    x = 1 + s * rng.standard_normal(shape)
+    late = rng.random(shape) < 0.03
+    return np.where(late, x * rng.uniform(2, 20, shape), x), 1 + s * NormalDist().inv_cdf(
+        0.5 / 0.97
+    )
+
+
+def autoregressive(phi, transform=lambda z: 1 + z):
+    def series(rng, shape, s):
+        z = rng.standard_normal(shape)
+        for i in range(1, shape[1]):
+            z[:, i] = phi * z[:, i - 1] + math.sqrt(1 - phi * phi) * z[:, i]
+        return transform(s * z), 1.0
+
+    return series
+
+
+def bursts(share, length, height=3.0):
+    """Return noise to which a neighbour adds `height` deviations now and then, for a while."""
+
+    def series(rng, shape, s):
+        begin = share / (1 - share) / length
+        busy = np.empty(shape, dtype=bool)
+        busy[:, 0] = rng.random(shape[0]) < share
+        change = rng.random(shape)
+        for i in range(1, shape[1]):
+            busy[:, i] = np.where(busy[:, i - 1], change[:, i] >= 1 / length, change[:, i] < begin)
+        cdf = NormalDist().cdf
+        low, high = 0.0, height
+        for _ in range(60):
+            z = (low + high) / 2
+            below = (1 - share) * cdf(z) + share * cdf(z - height)
+            low, high = (z, high) if below < 0.5 else (low, z)
+        return 1 + s * (rng.standard_normal(shape) + height * busy), 1 + s * low
+
+    return series
+
+
+INDEPENDENT = {
+    "normal": normal,
+    "lognormal": lognormal,
+    "shifted exponential": shifted_exponential,
+    "outliers": outliers,
+}
+
+
+def covered(series, n, *, s=0.2, replications=1500, seed=1):
+    x, median = series(np.random.default_rng(seed), (replications, n), s)
+    intervals = [median_interval(row) for row in x]
+    return np.mean([i.low <= median <= i.high for i in intervals])
+
+
+def stopped(series, s, *, replications=1000, seed=2):
+    """Return the coverage of the interval at which the rule stops, and the mean sample count."""
+    rule = StopRule()
+    x, median = series(np.random.default_rng(seed), (replications, rule.max_samples), s)
+    hits, counts = 0, 0
+    for row in x:
+        n = rule.next_count(0)
+        while rule.done(row[:n], 0.0) is None:
+            n = rule.next_count(n)
+        interval = median_interval(row[:n])
+        hits += interval.low <= median <= interval.high
+        counts += n
+    return hits / replications, counts / replications
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+@pytest.mark.parametrize("n", [10, 23, 100, 400])
+def test_independent_samples_are_covered(name, n):
+    assert covered(INDEPENDENT[name], n) >= LEVEL - tolerance(1500)
+
+
+@pytest.mark.parametrize("phi", [0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("n", [100, 400])
+def test_correlated_samples_are_covered(phi, n):
+    assert covered(autoregressive(phi), n, s=0.1) >= LEVEL - tolerance(1500)
+    skewed = autoregressive(phi, np.exp)
+    assert covered(skewed, n, s=0.5, replications=500, seed=3) >= LEVEL - tolerance(500)
+
+
+@pytest.mark.parametrize(("share", "length"), [(0.1, 10), (0.25, 10)])
+def test_bursts_are_covered_once_there_are_many(share, length):
+    assert covered(bursts(share, length), 1000, replications=500) >= LEVEL - tolerance(500)
+
+
+def test_negative_correlation_does_not_shorten_the_interval():
+    assert covered(autoregressive(-0.5), 100, s=0.1) >= LEVEL
+
+
+def test_interval_of_independent_samples_is_hardly_longer_than_the_binomial_one():
+    x = np.random.default_rng(4).standard_normal((500, 400)) + 10
+    ours = np.mean([i.high - i.low for i in map(median_interval, x)])
+    x.sort(axis=1)
+    # Ranks 180 and 221 of 400: P(X < 180) = 0.020, P(X < 181) = 0.026.
+    assert ours <= 1.15 * np.mean(x[:, 220] - x[:, 179])
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+@pytest.mark.parametrize("s", [0.005, 0.035, 0.07])
+def test_stopping_on_independent_samples_keeps_the_coverage(name, s):
+    coverage, count = stopped(INDEPENDENT[name], s)
+    assert coverage >= LEVEL - tolerance(1000)
+    # It does stop: a rule that ran to the end each time would cover as well.
+    assert count < 200
+
+
+@pytest.mark.parametrize("phi", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("s", [0.005, 0.035])
+def test_stopping_on_correlated_samples_keeps_the_coverage(phi, s):
+    coverage, count = stopped(autoregressive(phi), s)
+    assert coverage >= LEVEL - tolerance(1000)
+    assert count < 300
+
+
+def test_stopping_on_strongly_correlated_samples_loses_two_percent():
+    # Ten samples' worth of memory can hide in the first 23 samples: 0.93 is what remains.
+    coverage, _ = stopped(autoregressive(0.9), 0.02)
+    assert coverage >= 0.93 - tolerance(1000, 0.93)
+
+
+def naive(series, s, *, replications=2000, last=250, every=1, target=0.02, seed=5):
+    """Return the coverage of binomial ranks that are looked at every so many samples."""
+    x, median = series(np.random.default_rng(seed), (replications, last), s)
+    covers, running = np.zeros(replications, dtype=bool), np.ones(replications, dtype=bool)
+    for n in range(10, last + 1, every):
+        ordered = np.sort(x[running, :n], axis=1)
+        rank = 0
+        while 2 * sum(math.comb(n, i) for i in range(rank + 1)) <= (1 - LEVEL) * 2**n:
+            rank += 1
+        low, high = ordered[:, rank - 1], ordered[:, n - rank]
+        stop = (high - low) / 2 <= target * np.median(ordered, axis=1)
+        if n + every > last:
+            stop[:] = True
+        rows = np.flatnonzero(running)[stop]
+        covers[rows] = (low[stop] <= median) & (median <= high[stop])
+        running[rows] = False
+    return covers.mean()
+
+
+def test_the_simulation_would_notice_looking_after_every_sample():
+    assert naive(normal, 0.07) < LEVEL - tolerance(2000)
+
+
+def test_the_simulation_would_notice_neglected_autocorrelation():
+    assert naive(autoregressive(0.7), 0.05) < 0.7
+    # Looked at once, at the end:
+    assert naive(autoregressive(0.7), 0.05, every=240) < 0.8
+
+
+def test_the_simulation_would_notice_batch_means_of_skewed_samples():
+    x, median = autoregressive(0.3, np.exp)(np.random.default_rng(6), (300, 1000), 0.5)
+    means = x.reshape(300, 100, 10).mean(axis=2)
+    intervals = [median_interval(row) for row in means]
+    assert np.mean([i.low <= median <= i.high for i in intervals]) < 0.5
+    assert np.mean([i.low <= median <= i.high for i in map(median_interval, x)]) > 0.93
+
+
+def zigzag(n):
+    """Return 1..n in an order whose neighbours are negatively correlated."""
+    values = np.arange(1.0, n + 1)
+    return np.ravel(np.column_stack((values[: (n + 1) // 2], values[::-1][: (n + 1) // 2])))[:n]
+
+
+@pytest.mark.parametrize(
+    ("n", "low", "high"),
+    [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (20, 6, 15), (25, 8, 18), (100, 40, 61)],
+)
+def test_ranks_are_those_of_the_binomial_table(n, low, high):
+    assert sorted(zigzag(n)) == list(range(1, n + 1))
+    interval = median_interval(zigzag(n))
+    assert (interval.low, interval.high) == (low, high)
+    assert (interval.median, interval.level, interval.batch) == ((n + 1) / 2, 0.95, 1)
+    assert interval.autocorrelation < 0
+    assert interval.relative_half_width == (high - low) / (n + 1)
+
+
+@pytest.mark.parametrize(("n", "level"), [(1, 0.0), (2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375)])
+def test_few_samples_give_their_range_and_what_it_covers(n, level):
+    interval = median_interval(zigzag(n))
+    assert (interval.low, interval.high, interval.level) == (1, n, level)
+
+
+def test_other_levels_have_other_ranks():
+    # P(X < 3) = 56 / 1024, P(X < 1) = 1 / 1024
+    narrow, wide = median_interval(zigzag(10), 0.89), median_interval(zigzag(10), 0.99)
+    assert (narrow.low, narrow.high, wide.low, wide.high) == (3, 8, 1, 10)
+
+
+def test_autocorrelation_time_by_hand():
+    # Ranks -1.5, -0.5, 0.5, 1.5 have the lagged correlations 1, 0.25, -0.3, -0.45: only the first
+    # pair's sum, 1.25, is positive, so that the time is 2 * 1.25 - 1, raised by 1 + 2 / 4.
+    interval = median_interval([1.0, 2.0, 3.0, 40.0])
+    assert interval.autocorrelation == pytest.approx(0.25)
+    assert interval.batch == pytest.approx(2.25)
+    assert (interval.low, interval.high, interval.level) == (1, 40, 0)
+
+
+def test_equal_samples_are_no_trend():
+    interval = median_interval([2.0] * 50)
+    assert (interval.low, interval.high, interval.level) == (2, 2, 0.95)
+    assert (interval.batch, interval.autocorrelation) == (1, 0)
+    coarse = np.round(np.random.default_rng(7).standard_normal((200, 100)) * 2) + 9
+    assert np.mean([median_interval(row).batch for row in coarse]) < 1.3
+
+
+def test_a_drift_is_no_interval_of_anything():
+    interval = median_interval(np.linspace(1, 2, 50))
+    assert interval.level < 0.95
+    assert (interval.low, interval.high) == (1, 2)
+
+
+def test_interval_lies_inside_the_samples():
+    rng = np.random.default_rng(8)
+    for n in [*range(1, 40), 100, 999]:
+        x = rng.lognormal(size=n) * rng.choice([1, 50], size=n)
+        for series in (x, np.sort(x), np.repeat(x, 3)):
+            interval = median_interval(series)
+            assert interval.low in series
+            assert interval.high in series
+            assert interval.low <= interval.median <= interval.high
+
+
+@pytest.mark.parametrize("samples", [[], [[1.0, 2.0]], [1.0, math.nan], [math.inf]])
+def test_what_is_no_series_is_refused(samples):
+    with pytest.raises(InputError, match="samples must be"):
+        median_interval(samples)
+    with pytest.raises(InputError, match="samples must be"):
+        summarise(samples)
+
+
+def test_levels_out_of_range_are_refused():
+    for level in (0, 1, 95, math.nan):
+        with pytest.raises(InputError, match="level must lie between 0 and 1"):
+            median_interval([1, 2], level)
+        with pytest.raises(InputError, match="level must lie between 0 and 1"):
+            ratio_interval([1, 2], [1, 2], level)
+
+
+def test_counts_grow_by_half():
+    counts = [0]
+    while counts[-1] < 600:
+        counts.append(next_count(counts[-1]))
+    assert counts == [0, 10, 15, 23, 34, 51, 76, 114, 171, 257, 385, 577, 865]
+    assert next_count(22) == 23
+    assert next_count(23) == 34
+
+
+def test_stop_rule_looks_at_growing_counts_only():
+    quiet = zigzag(1000) * 1e-9 + 1
+    rule = StopRule(max_samples=60)
+    stops = [n for n in range(1, 60) if rule.done(quiet[:n], 0.0) == "ci"]
+    assert stops == [23, 34, 51]
+    assert StopRule(min_samples=10).done(quiet[:10], 0.0) == "ci"
+    assert rule.done(quiet[:60], 0.0) == "samples"
+    assert rule.done([], 0.0) is None
+    assert rule.done([], 2.0) == "budget"
+    assert rule.done(quiet[:22], 1.9) is None
+    assert rule.done(quiet[:22], 2.0) == "budget"
+    assert rule.done(quiet[:23], 2.0) == "ci"
+    assert [rule.next_count(n) for n in (0, 22, 23, 51, 60)] == [23, 23, 34, 60, 60]
+
+
+def test_stop_rule_waits_for_precision_and_for_a_known_autocorrelation():
+    rule = StopRule(target=0.1)
+    assert rule.done(zigzag(51), 0.0) is None
+    assert rule.done(zigzag(51) + 100, 0.0) == "ci"
+    slow = 1000 + np.sin(np.arange(114) / 3)
+    assert median_interval(slow[:76]).level == 0.95
+    assert rule.done(slow[:76], 0.0) is None
+    assert rule.done(slow, 0.0) == "ci"
+    # The whole range is short, but covers less than it should.
+    assert rule.done(np.linspace(1000, 1001, 114), 0.0) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"target": 0},
+        {"target": math.nan},
+        {"min_samples": 0},
+        {"max_samples": 0},
+        {"budget_s": -1},
+        {"level": 1},
+    ],
+)
+def test_impossible_stop_rules_are_refused(wrong):
+    with pytest.raises(InputError, match=f"{next(iter(wrong))} must"):
+        StopRule(**wrong)
+
+
+def test_summary_by_hand():
+    few = summarise(zigzag(10))
+    assert few == {
+        "time_min_s": 1,
+        "time_median_s": 5.5,
+        "time_p95_s": few["time_p95_s"],
+        "time_max_s": 10,
+        "time_ci_low_s": 2,
+        "time_ci_high_s": 9,
+        "ci_level": 0.95,
+        "ci_batch": 1,
+        "ci_autocorrelation": few["ci_autocorrelation"],
+        "ci_relative": 3.5 / 5.5,
+        "noise_spread": (7.75 - 3.25) / 5.5,
+    }
+    assert math.isnan(few["time_p95_s"])
+    assert math.isnan(summarise(zigzag(19))["time_p95_s"])
+    assert summarise(zigzag(20))["time_p95_s"] == pytest.approx(19.05)
+    assert all(type(value) is float for value in few.values())
+
+
+def test_means_by_hand():
+    assert harmonic_mean([1, 2, 4]) == pytest.approx(12 / 7)
+    # Reciprocals 1, 1/2, 1/4: mean 7/12, variance 7/48.
+    assert harmonic_mean_error([1, 2, 4]) == pytest.approx(math.sqrt(7 / 48 / 3) * (12 / 7) ** 2)
+    assert math.isnan(harmonic_mean_error([3]))
+    assert geometric_mean([1, 2, 4]) == pytest.approx(2)
+    assert quartiles([1, 2, 3, 4, 5, 6, 7, 8, 9]) == (3, 5, 7)
+    for mean in (harmonic_mean, harmonic_mean_error, geometric_mean):
+        with pytest.raises(InputError, match=r"must be positive, not 0\.0"):
+            mean([1, 0])
+        with pytest.raises(InputError, match="non-empty"):
+            mean([])
+
+
+def test_harmonic_mean_error_is_the_spread_of_harmonic_means():
+    x = np.random.default_rng(9).uniform(5, 15, (2000, 30))
+    means = [harmonic_mean(row) for row in x]
+    errors = [harmonic_mean_error(row) for row in x]
+    assert np.mean(errors) == pytest.approx(np.std(means), rel=0.05)
+
+
+def test_pearson_by_hand():
+    assert pearson([1, 2, 3], [2, 4, 6]) == pytest.approx(1)
+    assert pearson([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert pearson([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
+    assert math.isnan(pearson([1, 1], [1, 2]))
+    with pytest.raises(InputError, match="one length, not 2 and 3"):
+        pearson([1, 2], [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "quantile"), [(2, 12.7062), (3, 4.30265), (7, 2.44691), (8, 2.36462), (31, 2.04227)]
+)
+def test_paired_ratio_uses_the_table_of_student(pairs, quantile):
+    logs = zigzag(pairs) / 100
+    deviation = np.std(logs, ddof=1) / math.sqrt(pairs)
+    ratio = ratio_interval(3 * np.exp(logs), np.full(pairs, 2.0), paired=True)
+    assert ratio.ratio == pytest.approx(1.5 * math.exp(logs.mean()))
+    assert ratio.high / ratio.ratio == pytest.approx(math.exp(quantile * deviation), rel=1e-5)
+    assert ratio.ratio / ratio.low == pytest.approx(ratio.high / ratio.ratio)
+    assert ratio.level == 0.95
+
+
+def test_welch_lies_between_the_smaller_side_and_the_pool():
+    a, b = np.exp(zigzag(5) / 100), np.exp(zigzag(5) / 100)
+    error = math.sqrt(2 * np.var(zigzag(5) / 100, ddof=1) / 5)
+    # Equal variances: 8 degrees of freedom.
+    assert ratio_interval(a, b).high == pytest.approx(math.exp(2.30600 * error), rel=1e-5)
+    # One side without variance: the 4 of the other.
+    alone = ratio_interval(a, np.ones(5))
+    error /= math.sqrt(2)
+    assert alone.high / alone.ratio == pytest.approx(math.exp(2.77645 * error), rel=1e-5)
+
+
+def test_ratio_intervals_are_covered():
+    rng = np.random.default_rng(10)
+    common = rng.normal(0, 0.3, (2000, 7))
+    a = np.exp(common + rng.normal(0.02, 0.05, (2000, 7)))
+    b = np.exp(common + rng.normal(0, 0.05, (2000, 7)))
+    true = math.exp(0.02)
+    paired = [ratio_interval(x, y, paired=True) for x, y in zip(a, b, strict=True)]
+    assert abs(np.mean([i.low <= true <= i.high for i in paired]) - LEVEL) <= tolerance(2000)
+    c = np.exp(rng.normal(0.02, 0.02, (2000, 5)))
+    d = np.exp(rng.normal(0, 0.08, (2000, 9)))
+    apart = [ratio_interval(x, y) for x, y in zip(c, d, strict=True)]
+    assert np.mean([i.low <= true <= i.high for i in apart]) >= LEVEL - tolerance(2000)
+    # Pairs take out what both sides share.
+    assert np.mean([i.high - i.low for i in paired]) < 0.3
+
+
+def test_a_ratio_of_single_measurements_has_no_interval():
+    for paired in (False, True):
+        ratio = ratio_interval([3.0], [2.0], paired=paired)
+        assert (ratio.ratio, ratio.level) == (pytest.approx(1.5), 0)
+        assert math.isnan(ratio.low)
+        assert math.isnan(ratio.high)
+    same = ratio_interval([2.0, 2.0], [1.0, 1.0])
+    assert (same.ratio, same.low, same.high) == (pytest.approx(2),) * 3
+    with pytest.raises(InputError, match="one length, not 1 and 2"):
+        ratio_interval([1], [1, 2], paired=True)
+    with pytest.raises(InputError, match=r"positive, not -1\.0"):
+        ratio_interval([1, -1], [1, 2])

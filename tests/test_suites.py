@@ -1,0 +1,152 @@
+"""Suites: the paper's cases, in its order, with both rules for the count."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memkern import reference, suites
+from memkern.errors import InputError
+from memkern.patterns import custom, uniform
+
+PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
+
+
+def span(case):
+    """Return the values that a case's sparse array needs, counted base by base."""
+    bases = [case["delta"] * n for n in (0, case["count"] - 1)]
+    return max(case["pattern"].indices) + max(bases) - min(bases) + 1
+
+
+def test_ustride_cpu_has_the_strides_of_the_paper():
+    cases = suites.ustride("cpu", count_rule="paper")
+    assert [case["kernel"] for case in cases] == ["gather"] * 8 + ["scatter"] * 8
+    assert [case["name"] for case in cases[:8]] == [f"UNIFORM:8:{2**i}" for i in range(8)]
+    for case in cases:
+        stride = int(case["name"].split(":")[2])
+        assert case["pattern"].indices.tolist() == [stride * i for i in range(8)]
+        assert case["delta"] == 8 * stride
+        assert case["count"] == 250_000_000 // stride
+        assert case["count_rule"] == "paper"
+        assert case["suite"] == "ustride"
+        assert (case["wrap"], case["runs"], case["seed"]) == (1, 10, None)
+
+
+def test_ustride_gpu_has_256_indices():
+    cases = suites.load("USTRIDE-GPU", count_rule="paper")
+    assert [case["count"] for case in cases] == [3_906_250 // 2**i for i in range(8)] * 2
+    assert {len(case["pattern"]) for case in cases} == {256}
+    assert cases[3]["delta"] == 2048
+
+
+def test_footprint_gives_the_counts_of_spatters_own_cpu_suite():
+    counts = [case["count"] for case in suites.ustride("cpu")]
+    assert counts[:8] == [
+        31_250_000,
+        15_625_000,
+        7_812_500,
+        3_906_250,
+        1_953_125,
+        976_562,
+        488_281,
+        244_140,
+    ]
+    assert counts[8:] == counts[:8]
+
+
+def test_apps_are_table_5_in_its_order():
+    cases = suites.apps(count_rule="paper")
+    names = [case["name"] for case in cases]
+    assert names == [
+        *(f"PENNANT-G{i}" for i in range(16)),
+        *(f"LULESH-G{i}" for i in range(8)),
+        *(f"NEKBONE-G{i}" for i in range(3)),
+        *(f"AMG-G{i}" for i in range(2)),
+        "PENNANT-S0",
+        *(f"LULESH-S{i}" for i in range(4)),
+    ]
+    by_name = dict(zip(names, cases, strict=True))
+    assert {len(case["pattern"]) for case in cases} == {16}
+    assert by_name["PENNANT-G8"]["pattern"].indices.tolist() == [2, 0, 0, 0] * 4
+    assert by_name["PENNANT-G8"]["delta"] == 129608
+    assert by_name["AMG-G0"]["pattern"].maximum == 2629
+    assert by_name["LULESH-S3"]["kernel"] == "scatter"
+    assert by_name["LULESH-S3"]["delta"] == 0
+    assert by_name["NEKBONE-G2"]["suite"] == "nekbone"
+    assert str(by_name["NEKBONE-G2"]["pattern"]) == "NEKBONE-G2"
+
+
+def test_paper_counts_and_deltas_agree_on_all_platforms_of_a_kind():
+    found: dict[tuple[str, str, str], set[tuple[int, int]]] = {}
+    for row in reference.rows("lavin2020"):
+        key = (row["kind"], row["pattern"], row["kernel"])
+        found.setdefault(key, set()).add((row["delta"], row["count"]))
+    assert all(len(pairs) == 1 for pairs in found.values())
+    for case in suites.apps(count_rule="paper") + suites.ustride(count_rule="paper"):
+        key = ("cpu", case["name"], f"spatter.{case['kernel']}")
+        assert found[key] == {(case["delta"], case["count"])}
+
+
+def test_paper_counts_of_pennant_are_sized_by_the_delta():
+    for case in suites.apps("pennant", count_rule="paper"):
+        assert case["count"] == 250_000_000 // (case["delta"] + 1)
+
+
+@pytest.mark.parametrize("footprint_B", [2e9, 1e8, 20_000_001])
+def test_footprint_fills_the_memory_as_far_as_one_more_base_allows(footprint_B):
+    for case in suites.apps(footprint_B=footprint_B) + suites.ustride(footprint_B=footprint_B):
+        assert case["count_rule"] == "footprint"
+        if case["delta"]:
+            assert span(case) <= footprint_B / 8 < span({**case, "count": case["count"] + 1})
+        else:
+            assert case["count"] == footprint_B // 8 // 16
+
+
+@PROPERTY
+@given(
+    st.lists(st.integers(0, 1000), min_size=1, max_size=20),
+    st.integers(-5000, 5000).filter(bool),
+    st.integers(8008, 10**13),
+)
+def test_footprint_count_is_the_largest_that_fits(indices, delta, footprint_B):
+    case = {"pattern": custom(indices), "delta": delta}
+    count = suites.footprint_count(case["pattern"], delta, footprint_B)
+    assert count >= 1
+    assert span({**case, "count": count}) * 8 <= footprint_B
+    assert span({**case, "count": count + 1}) * 8 > footprint_B
+
+
+def test_names_load_and_select():
+    for name in suites.names():
+        assert suites.load(name)
+    assert [case["name"] for case in suites.apps("amg")] == ["AMG-G0", "AMG-G1"]
+    assert [case["name"] for case in suites.load("Lulesh")][-1] == "LULESH-S3"
+    assert [case["name"] for case in suites.apps("pennant-g3")] == ["PENNANT-G3"]
+    assert suites.load("apps") == suites.apps()
+    assert suites.ustride(footprint_B=np.int64(2 * 10**9)) == suites.ustride()
+    assert suites.load("ustride-cpu", footprint_B=1e6) == suites.ustride(footprint_B=1e6)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: suites.load("stream"), "ustride-cpu"),
+        (lambda: suites.load(None), "None"),
+        (lambda: suites.apps("hpcg"), "PENNANT-G3"),
+        (lambda: suites.apps(5), "PENNANT-G3"),
+        (lambda: suites.ustride("tpu"), "'tpu'"),
+        (lambda: suites.ustride(count_rule="half"), "paper or footprint"),
+        (lambda: suites.ustride(footprint_B=0), "footprint_B"),
+        (lambda: suites.ustride(footprint_B=float("nan")), "footprint_B"),
+        (lambda: suites.ustride(footprint_B=float("inf")), "footprint_B"),
+        (lambda: suites.ustride(footprint_B=True), "footprint_B"),
+        (lambda: suites.ustride(footprint_B="2e9"), "footprint_B"),
+        (lambda: suites.apps("amg", footprint_B=1000), "at least 21040"),
+        (lambda: suites.footprint_count(uniform(8, 1), 0, 63), "at least 64"),
+    ],
+)
+def test_wrong_arguments_are_refused(call, says):
+    with pytest.raises(InputError) as caught:
+        call()
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
