@@ -127,7 +127,7 @@ def test_settings_and_system(server):
     assert (settings["smt"], settings["numa_balancing"]) == ("on", 1)
     assert settings["mitigations"]["gather_data_sampling"] == "Mitigation: Microcode"
     assert settings["mitigations"]["mds"] is None
-    assert settings["cpus_allowed"] == "0-3,6"
+    assert environment["run"]["cpus_allowed"] == "0-3,6"
     assert settings["cgroup"] == {"memory_limit_B": 4096, "cpus": 1.5}
     assert environment["os"]["kernel"] == "6.1.0-9-amd64"
     assert environment["os"]["distribution"] == "Debian GNU/Linux 12 (bookworm)"
@@ -259,6 +259,17 @@ def test_identity_follows_what_bears_on_a_measurement(server):
         "settings.mitigations.meltdown: Not affected -> nothing",
         "settings.thp.enabled: madvise -> always",
     ]
+
+
+def test_pinning_does_not_make_another_environment():
+    before, allowed = collect(), os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        pinned = collect()
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert pinned["run"]["cpus_allowed"] == str(min(allowed))
+    assert differences(before, pinned) == []
 
 
 def test_identity_survives_json(server):

@@ -155,9 +155,10 @@ def platform_label(environment: Environment, threads: int) -> str:
         Threads that were used.
     """
     machine = environment.get("machine", {})
-    model = machine.get("model") or machine.get("architecture") or "unknown processor"
+    model = machine.get("model") or machine.get("architecture") or ""
     model = re.sub(r"\((R|TM|C)\)|\bCPU\b|@.*|\b\d+-Core\b|\bProcessor\b", " ", model, flags=re.I)
-    return f"{' '.join(model.split())}, {threads} thread{'' if threads == 1 else 's'}"
+    name = " ".join(model.split()) or "unknown processor"
+    return f"{name}, {threads} thread{'' if threads == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -318,7 +319,6 @@ def _settings(root: Path) -> dict[str, Any]:
         "mitigations": {
             name: _text(root, f"{cpu}/vulnerabilities/{name}") for name in _MITIGATIONS
         },
-        "cpus_allowed": _fields(_text(root, "proc/self/status")).get("Cpus_allowed_list"),
         "cgroup": _cgroup_limits(root),
     }
 
@@ -385,6 +385,8 @@ def _run(root: Path) -> dict[str, Any]:
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "load": load or None,
         "memory_available_B": _kibibytes(meminfo.get("MemAvailable")),
+        # Not a setting: pinning narrows it, and records have threads and pinning as obtained.
+        "cpus_allowed": _fields(_text(root, "proc/self/status")).get("Cpus_allowed_list"),
     }
 
 

@@ -292,6 +292,9 @@ class ResultSet:
                 target.with_name(target.name + "-journal").unlink(missing_ok=True)
                 os.replace(temporary, target)
                 _sync_folder(target)
+        except InputError as error:
+            # The file that was asked for is the culprit, not one that nobody knows of.
+            raise InputError(str(error).replace(str(temporary), str(target))) from error
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -429,7 +432,7 @@ class Store:
         _check_same(self.path, self._environments(), environment)
 
     def add(self, record: Mapping[str, Any], samples: npt.ArrayLike, environment: Any) -> None:
-        """Write a finished case to the disk.
+        """Write a finished case to the disk, in place of an earlier one of that name and repeat.
 
         Parameters
         ----------
@@ -445,8 +448,9 @@ class Store:
         InputError
             If the disk is full or the file can't be written; the store is then as it was before.
         """
-        row = {"environment_id": identity(environment), **record}
-        self._insert([(row, samples)], {row["environment_id"]: environment})
+        row = dict(record)
+        row.setdefault("environment_id", identity(environment))
+        self._insert([(row, samples)], {row["environment_id"]: environment}, replace=True)
 
     def find(self, case_id: str, repeat: int) -> Record | None:
         """Return the latest record of a case's repeat, or None if it has not been measured."""
@@ -502,6 +506,8 @@ class Store:
         self,
         rows: Iterable[tuple[Mapping[str, Any], npt.ArrayLike]],
         environments: Mapping[str, Environment],
+        *,
+        replace: bool = False,
     ) -> None:
         plain = []
         for given, samples in rows:
@@ -525,6 +531,11 @@ class Store:
                 [(key, _dumps(value)) for key, value in environments.items()],
             )
             for record, blob in plain:
+                if replace:
+                    key = (record["case_id"], record["repeat"])
+                    same = "SELECT record FROM records WHERE case_id = ? AND repeat = ?"
+                    cursor.execute(f"DELETE FROM samples WHERE record IN ({same})", key)
+                    cursor.execute("DELETE FROM records WHERE case_id = ? AND repeat = ?", key)
                 names = [name for name in record if kinds[name] in _SQL_TYPES]
                 cursor.execute(
                     f"INSERT INTO records ({', '.join(map(_quoted, names))}) "
@@ -644,8 +655,8 @@ def open_output(
     if target.suffix == ".parquet":
         _pyarrow()
     working = target.with_name(target.name + ".db")
-    files = [_target(file, any_suffix=True) for file in _files(target)]
-    present = next((file for file in (working, *files) if file.exists()), None)
+    files = [_target(file, any_suffix=True) for file in (working, *_files(target))]
+    present = next((file for file in files if file.exists()), None)
     if present is not None and not resume:
         raise _exists(present)
     earlier = None if working.exists() or not target.exists() else load(target)
@@ -1021,7 +1032,10 @@ def _target(path: str | Path, *, any_suffix: bool = False) -> Path:
         raise _wrong_suffix(target)
     try:
         folder = target.parent.stat()
-        mode = target.lstat().st_mode if os.path.lexists(target) else None
+        try:
+            mode = target.lstat().st_mode
+        except FileNotFoundError:
+            mode = None
     except (OSError, ValueError) as error:
         raise InputError(f"{target} can't be written: {_reason(error)}") from None
     if not stat.S_ISDIR(folder.st_mode):
@@ -1113,7 +1127,7 @@ def _read(path: Path, size: int = -1) -> bytes:
             return stream.read(size)
     except FileNotFoundError:
         working = path.with_name(path.name + ".db")
-        hint = f"; {working} has what an unfinished run left" if working.exists() else ""
+        hint = f"; {working} has what an unfinished run left" if os.path.exists(working) else ""
         raise InputError(f"{path} does not exist{hint}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} can't be read: {_reason(error)}") from None

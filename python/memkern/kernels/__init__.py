@@ -1,10 +1,37 @@
-"""The kernel families: one module each, which registers its specs."""
+"""The kernel families: one module each, which registers its specs.
+
+A module may also offer ``report_cases(quick, cache_B)``: what `memkern report` measures of it.
+"""
+
+from __future__ import annotations
 
 import importlib
 import pkgutil
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memkern.spec import Case
 
 
-def load_all() -> None:
+def load_all() -> list[ModuleType]:
     """Import every family, so that its specs stand in the registry."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return [importlib.import_module(f"{__name__}.{name}") for name in names]
+
+
+def report_cases(quick: bool, cache_B: int) -> list[Case]:
+    """Return what a report measures, family by family.
+
+    Parameters
+    ----------
+    quick : bool
+        Whether to end within half a minute instead of about two.
+    cache_B : int
+        Size of the last-level caches together, which memory-sized cases must exceed.
+    """
+    cases: list[Case] = []
+    for family in load_all():
+        if hasattr(family, "report_cases"):
+            cases += family.report_cases(quick, cache_B)
+    return cases

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memkern import suites
 from memkern.errors import InputError
 from memkern.patterns import Pattern, as_pattern, integer
 from memkern.spec import (
@@ -304,7 +305,8 @@ def _check_scatter_whole(case: Case, native: Native, side: _Side, workers: int) 
     # Workers race where scatters overlap: any value written to a place is right there.
     scale = 2**24
     pairs = np.unique(place * scale + value.astype(np.int64))
-    found = np.isin(np.arange(side.size) * scale + got.astype(np.int64), pairs)
+    whole = np.where((got >= 0) & (got < scale) & (got == np.floor(got)), got, scale - 1)
+    found = np.isin(np.arange(side.size) * scale + whole.astype(np.int64), pairs)
     touched = np.zeros(side.size, dtype=bool)
     touched[place] = True
     good = np.where(touched, found, got == fresh)
@@ -527,7 +529,7 @@ def case(
         knobs=Knobs(),
         stop=Stop(),
         columns={
-            "pattern": " ".join(p.name for p in patterns.values()),
+            "pattern": " ".join(map(str, patterns.values())),
             "pattern_length": len(indices[f"pattern_{sides[0]}"]),
             "delta": " ".join(",".join(map(str, d)) for d in deltas.values()),
             "count": count,
@@ -593,3 +595,39 @@ def multigather(pattern: PatternLike, pattern_gather: PatternLike, **options: An
 def multiscatter(pattern: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
     """Case of ``A[j1[j2[:]]] = B[:]``; parameters as for `case`."""
     return case("multiscatter", pattern=pattern, pattern_scatter=pattern_scatter, **options)
+
+
+def from_config(config: Mapping[str, Any], **options: Any) -> Case:
+    """Case of a configuration as `memkern.spatter_input` and `memkern.suites` give them.
+
+    Parameters
+    ----------
+    config : mapping
+        Arguments of `case`, and ``runs``, which becomes the stop rule unless `options` has one.
+    **options
+        Override what the configuration says.
+    """
+    idle = ("seed", "local_work_size")  # data are the same for every seed; sizes are a GPU's
+    arguments = {key: value for key, value in config.items() if key not in idle}
+    if config["kernel"] != "gs":
+        arguments = {k: v for k, v in arguments.items() if k not in ("delta_gather", "delta_scatter")}
+    return case(**{**arguments, **options})
+
+
+def report_cases(quick: bool, cache_B: int) -> list[Case]:
+    """Strides by technique and by page size, and the 34 application patterns."""
+    footprint = max(cache_B * (2 if quick else 4), 2**26)
+    budget = {"budget_s": 0.08 if quick else 0.6, "runs": None}
+    strides = suites.ustride("cpu", footprint_B=footprint)
+    cases = [
+        from_config(config, variant=variant, **budget)
+        for config in strides
+        for variant in ("scalar", "auto", "simd")
+    ]
+    cases += [from_config(config, pages="4k", **budget) for config in strides]
+    # The counts of the paper would move up to 20 GB an invocation.
+    cases += [
+        from_config(config, **budget)
+        for config in suites.apps(footprint_B=footprint / (8 if quick else 2))
+    ]
+    return cases

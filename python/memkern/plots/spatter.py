@@ -40,6 +40,7 @@ from memkern.plots.style import (
     other_look,
     own_look,
     plain,
+    two_lines,
 )
 
 if TYPE_CHECKING:
@@ -312,12 +313,6 @@ def _spread(
     return moved
 
 
-def _two_lines(platform: str) -> str:
-    """Name of a machine above its threads, where both are given."""
-    machine, _, threads = platform.rpartition(", ")
-    return "\n".join(plain(part, 22) for part in (machine, threads) if part)
-
-
 @figure("spatter-fig9")
 def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELECTED) -> Figure:
     """Bandwidth of application patterns against stride-1 bandwidth, all platforms.
@@ -429,7 +424,7 @@ def _name_platforms(ax: Axes, points: DataFrame) -> None:
     import numpy as np
 
     platforms = points.drop_duplicates("platform")
-    names = [_two_lines(str(platform)) for platform in platforms["platform"]]
+    names = [two_lines(platform) for platform in platforms["platform"]]
     lines = np.array([1 + name.count("\n") for name in names])
     x = platforms["base_bandwidth_GBps"].to_numpy(dtype=float)
     left, right = np.log2(ax.get_xlim())
@@ -449,6 +444,7 @@ def _name_platforms(ax: Axes, points: DataFrame) -> None:
             rotation=90,
             ha="center",
             va="bottom",
+            multialignment="left",
             fontsize=6.5,
             fontweight="bold" if own else "normal",
             annotation_clip=False,
@@ -511,7 +507,7 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
         for platform, measured in bandwidths(of_kind).items():
             groups = {
                 application: [
-                    measured.get((kernel_of(pattern), pattern), nothing)
+                    measured.get((kernel_of(pattern), pattern), 0.0)
                     for pattern in application_patterns()
                     if pattern.startswith(application)
                 ]
@@ -543,13 +539,14 @@ _BEST = "Where a case was measured several times, its best bandwidth is drawn."
 _EXHIBITS: tuple[tuple[str, Any, str, str | None], ...] = (
     (
         "Bandwidth against stride", strides_cpu,
-        "Both axes are logarithmic. Up to stride 8 every element brings in more of a cache line "
-        "that goes unused, so bandwidth halves with each doubling; what happens beyond is up to "
-        f"prefetchers and address translation. {_BEST} {_PUBLISHED}", "cpu",
+        "Both axes are logarithmic. With lines of 64 B, every element up to stride 8 brings in "
+        "more of a line that goes unused, so bandwidth halves with each doubling; what happens "
+        f"beyond is up to prefetchers and address translation. {_BEST} {_PUBLISHED}", "cpu",
     ),
     (
         "Bandwidth against stride on GPUs", strides_gpu,
-        "As above; a GPU fetches sectors of 32 B, so the first fall ends at stride 4. "
+        "As above; where the first fall ends tells how much is fetched at once: stride 4 for "
+        "32 B, stride 8 for 64 B. "
         f"{_BEST} {_PUBLISHED}", "gpu",
     ),
     (

@@ -34,6 +34,7 @@ from memkern.plots.style import (
     note,
     other_look,
     plain,
+    two_lines,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def _draw(
     ax: Any, spokes: Mapping[str, float], ratio: Mapping[str, float], own: bool, noisy: set[str]
 ) -> None:
     """Draw one platform; the patterns in `noisy` are hollow."""
-    size = 3.0 if own else 2.2
+    import numpy as np
+
     for application, colour in _COLOURS.items():
         for kernel, marker in _MARKERS.items():
             names = [
@@ -114,35 +116,23 @@ def _draw(
             ]
             if not names:
                 continue
-            theta = [spokes[name] for name in names]
-            r = radius([ratio[name] for name in names])
+            theta = np.array([spokes[name] for name in names])
+            values = np.array([ratio[name] for name in names])
+            r = radius(values)
             ax.fill([0, *theta], [0, *r], color=colour, alpha=0.2, linewidth=0, zorder=2)
-            points = {"marker": marker, "markersize": size, "markeredgecolor": colour}
+            how = {"marker": marker, "markersize": 3.0 if own else 2.2, "color": colour}
+            how |= {"clip_on": False, "zorder": 4.0}
             line = {"color": "black" if own else colour, "linewidth": 1.3 if own else 0.8}
-            label = f"{application} {KERNELS[kernel]}"
-            ax.plot(
-                theta,
-                r,
-                label=label,
-                zorder=4,
-                clip_on=False,
-                markerfacecolor=colour,
-                **points,
-                **line,
-            )
-            hollow = [i for i, name in enumerate(names) if name in noisy]
-            ax.plot(
-                [theta[i] for i in hollow],
-                r[hollow],
-                label="_noisy",
-                zorder=4.1,
-                clip_on=False,
-                linestyle="none",
-                markerfacecolor="white",
-                **points,
-            )
+            face = {"markerfacecolor": colour, "markeredgecolor": colour}
+            ax.plot(theta, r, label=f"{application} {KERNELS[kernel]}", **how | line | face)
             if len(names) == 1:
                 ax.plot([*theta, *theta], [0, *r], color=colour, linewidth=1.0, label="_spoke")
+            hollow = np.array([name in noisy for name in names])
+            how |= {"linestyle": "none", "zorder": 4.1}
+            ax.plot(theta[hollow], r[hollow], label="_noisy", **how | {"markerfacecolor": "white"})
+            off = (values < FLOOR) | (values > CAP)
+            cross = {"marker": "x", "markersize": 3.5, "color": "black"}
+            ax.plot(theta[off], r[off], label="_off", **how | cross)
 
 
 def _draw_key(ax: Any, spokes: Mapping[str, float]) -> None:
@@ -166,7 +156,7 @@ def _small_print(
     }
     lines = [f"stride 1: gather {base['gather']},", f"scatter {base['scatter']} GB/s"]
     outside = [f"{name} {x:.2g}" for name, x in ratio.items() if not FLOOR <= x <= CAP]
-    return lines + (wrap("off the scale: " + ", ".join(outside), 36)[:3] if outside else [])
+    return lines + (wrap("✕ off the scale: " + ", ".join(outside), 36)[:3] if outside else [])
 
 
 def _radars(records: Records, kind: str) -> Figure:
@@ -184,8 +174,11 @@ def _radars(records: Records, kind: str) -> Figure:
     # Laid out by hand, in inches: the layout engine sees nothing of the names around a radar.
     columns = 4 if len(small) > 6 else 3
     rows = -(-len(small) // columns)
-    across, title, below = DOUBLE_IN / columns, 0.45, 0.22 + 0.105 * max(map(len, small.values()))
+    across = DOUBLE_IN / columns
     diameter = min(across - 0.42, 1.6)
+    names = 0.06 + 0.12 * diameter  # room for the names around a radar
+    title = names + 0.12 * max(2 + two_lines(platform).count("\n") for platform in small)
+    below = names + 0.105 * max(map(len, small.values()))
     height = rows * (title + diameter + below) + (0.2 if notes else 0.05)
     fig = new_figure(DOUBLE_IN, height, layout=None)
     spokes, own = _spokes(application_patterns()), platforms_of(points)
@@ -202,10 +195,10 @@ def _radars(records: Records, kind: str) -> Figure:
         else:
             _draw_key(ax, spokes)
         weight = "bold" if own.get(platform) else "normal"
-        heading = plain(platform, 25) if platform else "Key"
+        heading = two_lines(platform) if platform else "Key"
         fig.text(
             x / DOUBLE_IN,
-            (y + diameter + 0.27) / height,
+            (y + diameter + names + 0.04) / height,
             heading,
             ha="center",
             fontsize=8,
@@ -213,7 +206,7 @@ def _radars(records: Records, kind: str) -> Figure:
         )
         fig.text(
             x / DOUBLE_IN,
-            (y - 0.22) / height,
+            (y - names) / height,
             "\n".join(lines),
             ha="center",
             va="top",

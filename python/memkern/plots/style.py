@@ -90,7 +90,7 @@ class Look(NamedTuple):
 
 
 def own_look(number: int) -> Look:
-    """Emphasised look of the own machine; a second and third differ in colour and dashes."""
+    """Return the emphasised look of an own machine, by number."""
     return Look(
         _OWN_COLOURS[number % len(_OWN_COLOURS)],
         _OWN_MARKERS[number % len(_OWN_MARKERS)],
@@ -102,13 +102,13 @@ def own_look(number: int) -> Look:
 
 
 def other_look(number: int) -> Look:
-    """Subdued look of the platform or pattern of this number."""
+    """Return the subdued look of the platform or pattern of this number."""
     i = number % len(_OTHER_COLOURS)
     return Look(_OTHER_COLOURS[i], _OTHER_MARKERS[i], _OTHER_DASHES[i], 0.9, 3.2, 3.0)
 
 
 def context() -> AbstractContextManager[None]:
-    """House style as a context, whatever style the caller has set."""
+    """Return the house style as a context, whatever style the caller has set."""
     from matplotlib import style
 
     return style.context(["default", _RC])
@@ -154,12 +154,12 @@ def _figure_class() -> type[Figure]:
 def new_figure(
     width: float, height: float, layout: Literal["constrained"] | None = "constrained"
 ) -> Figure:
-    """Empty figure of the given size in inches, in no list of open figures."""
+    """Return an empty figure of the given size in inches, in no list of open figures."""
     return _figure_class()(figsize=(width, height), layout=layout)
 
 
 def plain(text: object, limit: int = 40) -> str:
-    """Text from outside, fit to be drawn: one line, of bounded length, without mathematics."""
+    """Return text from outside fit to be drawn: one short line without mathematics."""
     line = " ".join(str(text).split()).replace("$", r"\$")
     if len(line) > limit:
         tail = limit // 3
@@ -167,13 +167,19 @@ def plain(text: object, limit: int = 40) -> str:
     return f"\N{NO-BREAK SPACE}{line}" if line.startswith("_") else line
 
 
+def two_lines(platform: object) -> str:
+    """Return the name of a machine above its threads, where a label holds both."""
+    machine, _, threads = str(platform).rpartition(", ")
+    return "\n".join(plain(part, 22) for part in (machine, threads) if part)
+
+
 def fraction(value: float) -> str:
-    """Power of two as a person writes it: 4, 1, 1/8."""
+    """Return a power of two as a person writes it: 4, 1, 1/8."""
     return f"{value:g}" if value >= 1 else f"1/{1 / value:g}"
 
 
 def note(fig: Figure, sentences: Iterable[str]) -> None:
-    """Small print below the figure, wrapped to its width."""
+    """Write small print below the figure, wrapped to its width."""
     from textwrap import wrap
 
     text = " ".join(sentences)

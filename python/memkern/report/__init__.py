@@ -107,6 +107,9 @@ def write(
         lstrip_blocks=True,
     ).get_template("report.html.j2")
     version = (environment.get("python") or {}).get("memkern")
+    columns = [column for column in _COLUMNS if column in frame]
+    if len(_distinct(frame, "platform")) == 1:
+        columns.remove("platform")  # the heading says it
     html = template.render(
         title=title,
         platforms=_distinct(frame, "platform"),
@@ -115,7 +118,7 @@ def write(
         quality=_quality(frame),
         failed=_failed(frame),
         environment=[(name, list(_leaves(part))) for name, part in environment.items() if part],
-        results=_table(frame[[column for column in _COLUMNS if column in frame]]),
+        results=_table(frame[columns]),
         version=version or "",
         command=command or "",
         data=None if data is None else _link(Path(data), target),

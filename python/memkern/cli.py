@@ -1,0 +1,548 @@
+"""The command line: one contract for every verb.
+
+A table for people goes to standard output, progress and warnings to standard error. Exit codes:
+0 good, 1 a result failed its validation, 2 wrong input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from memkern import spatter_input, statistics
+from memkern.errors import InputError
+from memkern.kernels import spatter
+from memkern.patterns import shown
+from memkern.spec import DTYPES, INDEX_DTYPES, ISAS, PAGES, REPETITIONS, SCHEDULES, Case
+
+if TYPE_CHECKING:
+    from memkern.results import ResultSet
+    from memkern.run import Measurement
+
+GOOD, INVALID, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one sentence; the usage is a --help away."""
+        self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a positive number")
+    return value
+
+
+def _count(least: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least):
+            raise argparse.ArgumentTypeError(
+                f"{shown(text)} is not a whole number of at least {least}"
+            )
+        return int(text)
+
+    return convert
+
+
+def _output_options(parser: argparse.ArgumentParser, short: bool) -> None:
+    group = parser.add_argument_group("results")
+    group.add_argument(
+        *(["-o"] if short else []),
+        "--output",
+        metavar="PATH",
+        help="results file: .db, .parquet, .csv or .json",
+    )
+    group.add_argument("--json", action="store_true", help="records as JSON on standard output")
+    group.add_argument("--resume", action="store_true", help="go on with an unfinished results file")
+    group.add_argument("-q", "--quiet", action="store_true", help="no table, progress or warnings")
+
+
+def _measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) -> None:
+    """Add our options; `short` is off where a peer's short options win."""
+    _output_options(parser, short)
+    group = parser.add_argument_group("how to measure")
+    add = group.add_argument
+    add(
+        *(["-t"] if short else []),
+        "--threads",
+        type=_count(1),
+        metavar="N",
+        help="workers (default: every processing unit)",
+    )
+    add("--pin", default="none", metavar="HOW", help="none, compact, spread or a list: 0,2,4-7")
+    add("--pages", default="default", choices=PAGES, help="page policy of the buffers")
+    add("--numa", default="first-touch", metavar="HOW", help="first-touch, interleave or node:N")
+    add("--isa", default="best", choices=ISAS, help="instruction set")
+    add(
+        "--variant",
+        default="best",
+        metavar="NAME",
+        help="scalar, auto, simd, nt or best: try all, measure the fastest",
+    )
+    add("--dtype", default="float64", choices=DTYPES, help="type of the values")
+    add("--index-dtype", default="int64", choices=INDEX_DTYPES, help="type of the indices")
+    add("--device", default="cpu", choices=("cpu",), help="where to run")
+    add("--schedule", default="static", choices=SCHEDULES, help="how iterations are dealt")
+    add("--chunk", type=_count(0), default=0, metavar="N", help="iterations dealt at a time")
+    add("--prefetch", type=_count(0), default=0, metavar="N", help="software prefetch distance")
+    add("--repetition", default="fork", choices=REPETITIONS, help="how invocations follow")
+    add("--flush", action="store_true", help="evict the caches before each sample")
+    add("--seed", type=_count(0), metavar="N", help="seed of random patterns")
+    if short:
+        add("--runs", type=_count(1), metavar="N", help="exactly N samples")
+    add("--ci", type=_positive, metavar="PERCENT", help="target interval of the median (2)")
+    add("--budget", type=_positive, metavar="SECONDS", help="most seconds a case (2)")
+    add("--repeats", type=_count(1), default=1, metavar="N", help="re-allocate and re-measure")
+
+
+def _knobs(args: argparse.Namespace) -> dict[str, Any]:
+    """Everything of `_measuring_options` that belongs to a case."""
+    knobs = {
+        name: getattr(args, name)
+        for name in (
+            "pin", "pages", "numa", "isa", "variant", "dtype", "index_dtype", "schedule",
+            "chunk", "prefetch", "repetition", "flush",
+        )  # fmt: skip
+    }
+    if args.threads is not None:
+        knobs["threads"] = args.threads
+    if args.ci is not None or args.budget is not None:
+        knobs["runs"] = None
+    if args.ci is not None:
+        knobs["ci"] = args.ci / 100
+    if args.budget is not None:
+        knobs["budget_s"] = args.budget
+    return knobs
+
+
+_HEADER = (
+    f"{'case':<4} {'kernel':<13} {'pattern':<22} {'variant':<15} {'thr':>3} {'pages':<9} "
+    f"{'bytes':>13} {'time_min_s':>11} {'GB/s':>8} {'±%':>5}"
+)
+
+
+def _row(number: int, record: dict[str, Any]) -> str:
+    label = record["name"] or record.get("pattern", "")
+    label = label if len(label) <= 22 else label[:21] + "…"
+    marks = [
+        text
+        for text, present in (
+            ("INVALID", not record["valid"]),
+            ("noisy", record["noisy"]),
+            (f"x{record['invocations']}", record["stop"] == "runs" and record["invocations"] > 1),
+        )
+        if present
+    ]
+    return (
+        f"{number:<4} {record['kernel'].partition('.')[2]:<13} {label:<22} "
+        f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
+        f"{record['pages']:<9} {record['bytes_B']:>13} {record['time_min_s']:>11.4g} "
+        f"{record['bandwidth_GBps']:>8.2f} {100 * record['ci_relative']:>5.1f} {' '.join(marks)}"
+    ).rstrip()
+
+
+def _summary(results: ResultSet) -> str:
+    """Distribution of the bandwidths of a list of cases, as Spatter's users expect it."""
+    rates = [record["bandwidth_GBps"] for record in results if record["bytes_B"] > 0]
+    if len(rates) < 2:
+        return ""
+    low, middle, high = statistics.quartiles(rates)
+    return (
+        f"GB/s of {len(rates)} cases: min {min(rates):.2f}, quartiles {low:.2f} {middle:.2f} "
+        f"{high:.2f}, max {max(rates):.2f}, harmonic mean {statistics.harmonic_mean(rates):.2f} "
+        f"± {statistics.harmonic_mean_error(rates):.2f}"
+    )
+
+
+def _measure(cases: Sequence[Case], args: argparse.Namespace) -> ResultSet:
+    """Measure with the options of the command line, and print what people want to see."""
+    from memkern.run import sweep
+
+    table = not (args.json or args.quiet)
+    number = itertools.count()
+
+    def show(measurement: Measurement) -> None:
+        if not table:
+            return
+        row = next(number)
+        if row == 0:
+            _line(_HEADER)
+        _line(_row(row, measurement.record))
+
+    results = sweep(
+        cases,
+        repeats=args.repeats,
+        output=args.output,
+        resume=args.resume,
+        progress=False if args.quiet else None,
+        on_result=show,
+    )
+    if args.json:
+        print(results.to_json_text())
+    elif table and (summary := _summary(results)):
+        _line(summary)
+    return results
+
+
+def _line(text: str) -> None:
+    """Print above the progress bar, if there is one."""
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        tqdm.write(text, file=sys.stdout)
+    else:
+        print(text, flush=True)
+
+
+def _code(results: ResultSet) -> int:
+    if any(record["stop"] == "interrupted" for record in results):
+        return INTERRUPTED
+    return GOOD if results.valid else INVALID
+
+
+def _warn(message: str) -> None:
+    print(f"memkern: {message}", file=sys.stderr)
+
+
+def _spatter(args: argparse.Namespace) -> int:
+    asked = spatter_input.options_to_configs(args)
+    if args.verbosity == 0:
+        args.quiet = True
+    if not args.quiet:
+        for warning in asked.warnings:
+            _warn(warning)
+    knobs = _knobs(args)
+    if asked.threads is not None:
+        knobs.setdefault("threads", asked.threads)
+    cases = []
+    for number, config in enumerate(asked.configs):
+        try:
+            cases.append(spatter.from_config(config, **knobs))
+        except InputError as error:
+            raise InputError(f"config {number}: {error}") from None
+    return _code(_measure(cases, args))
+
+
+def _suite(args: argparse.Namespace) -> int:
+    from memkern import suites
+
+    configs = suites.load(args.suite, count_rule=args.counts, footprint_B=args.footprint)
+    knobs = {"runs": args.runs, **_knobs(args)}
+    return _code(_measure([spatter.from_config(c, **knobs) for c in configs], args))
+
+
+def _tuned(args: argparse.Namespace) -> int:
+    from memkern.run import tune
+
+    case = spatter.case(
+        args.kernel,
+        pattern=args.pattern,
+        delta=args.delta,
+        count=args.count,
+        **_knobs(argparse.Namespace(**{**vars(args), "budget": None})),
+    )
+    best, search = tune(case, budget_s=args.budget or 30.0)
+    if args.output:
+        search.save(args.output)
+    if args.json:
+        print(search.to_json_text())
+    elif not args.quiet:
+        _line(f"{'step':<9} {'pages asked':<11} {'prefetch':>8} {'chunk':>6}  {_HEADER}")
+        for number, record in enumerate(search):
+            _line(
+                f"{record['tune_step']:<9} {record['pages_asked']:<11} {record['prefetch']:>8} "
+                f"{record['chunk']:>6}  {_row(number, record)}"
+            )
+        knobs = best.knobs
+        _line(
+            f"best: --variant {knobs.variant} --isa {knobs.isa} --pages {knobs.pages} "
+            f"--prefetch {knobs.prefetch} --chunk {knobs.chunk}"
+        )
+    return _code(search)
+
+
+def _swept(args: argparse.Namespace) -> int:
+    from memkern.sweepfile import read_sweep
+
+    cases, repeats = read_sweep(args.file, _changed(args))
+    if args.repeats == 1:
+        args.repeats = repeats
+    return _code(_measure(cases, args))
+
+
+def _changed(args: argparse.Namespace) -> dict[str, Any]:
+    """The knobs given on the command line, which win over those of a file."""
+    parser = argparse.ArgumentParser()
+    _measuring_options(parser)
+    defaults = _knobs(parser.parse_args([]))
+    knobs = {k: v for k, v in _knobs(args).items() if k not in defaults or defaults[k] != v}
+    if args.runs is not None:
+        knobs["runs"] = args.runs
+    return knobs
+
+
+def _info(args: argparse.Namespace) -> int:
+    from memkern.run import describe
+
+    facts = describe()
+    if args.json:
+        import json
+
+        print(json.dumps(facts, indent=1))
+        return GOOD
+    machine, topology = facts["environment"]["machine"], facts["topology"]
+    build, settings = facts["build"], facts["environment"]["settings"]
+    caches = ", ".join(
+        f"L{c['level']} {c['size_B'] // 1024} KiB x {c['instances']}" for c in topology["caches"]
+    )
+    rows = [
+        ("processor", machine.get("cpu_model") or machine.get("model") or "unknown"),
+        (
+            "topology",
+            f"{topology['packages']} packages, {topology['cores']} cores, "
+            f"{len(topology['units'])} processing units usable, "
+            f"{len(topology['numa_nodes'])} NUMA nodes",
+        ),
+        ("caches", caches or "unknown"),
+        (
+            "memory",
+            f"{facts['memory_available_B'] / 1e9:.1f} GB to be had ({facts['memory_limit']})",
+        ),
+        ("pages", _pages(settings)),
+        ("pinning", "none, compact, spread, or a list of units out of " + _ranges(topology["units"])),
+        ("instruction sets", ", ".join(build["isas"])),
+        ("clock", f"smallest step {facts['clock_tick_s'] * 1e9:.0f} ns"),
+        ("launch", f"an empty parallel region takes {facts['launch_s'] * 1e6:.2f} us"),
+        ("backends", "openmp; cuda, mpi and shmem are not part of this version"),
+        (
+            "build",
+            f"memkern {build['version']}, {build['compiler']}, Highway {build['highway']}, "
+            f"commit {build['commit']}",
+        ),
+    ]
+    for name, text in rows:
+        print(f"{name:<17} {text}")
+    return GOOD
+
+
+def _pages(settings: dict[str, Any]) -> str:
+    thp = (settings.get("thp") or {}).get("enabled") or "not in this kernel"
+    pools = [
+        f"{size} pool of {pool['reserved']}"
+        for size, pool in (settings.get("hugepages") or {}).items()
+    ]
+    return f"transparent huge pages: {thp}; " + (", ".join(pools) or "no hugetlb pools")
+
+
+def _ranges(units: Sequence[int]) -> str:
+    parts = []
+    for _, run in itertools.groupby(enumerate(sorted(units)), lambda pair: pair[1] - pair[0]):
+        group = [unit for _, unit in run]
+        parts.append(f"{group[0]}-{group[-1]}" if len(group) > 1 else f"{group[0]}")
+    return ",".join(parts)
+
+
+def _loaded(paths: Sequence[str]) -> ResultSet | None:
+    from memkern.results import load
+
+    results = None
+    for path in paths:
+        results = load(path) if results is None else results + load(path)
+    return results
+
+
+def _figure(args: argparse.Namespace) -> int:
+    from memkern.plots import describe, figures, save
+
+    if args.list or args.name is None:
+        for name, function in figures.items():
+            print(f"{name:<16} {describe(function)}")
+        return GOOD
+    if args.name not in figures:
+        raise InputError(f"figure {args.name!r} is not one of {', '.join(figures)}")
+    target = args.output or f"{args.name}.pdf"
+    save(figures[args.name](_loaded(args.files)), target)
+    print(target)
+    return GOOD
+
+
+def _table(args: argparse.Namespace) -> int:
+    from memkern.plots import describe, tables
+
+    if args.list or args.name is None:
+        for name, function in tables.items():
+            print(f"{name:<16} {describe(function)}")
+        return GOOD
+    if args.name not in tables:
+        raise InputError(f"table {args.name!r} is not one of {', '.join(tables)}")
+    frame = tables[args.name](_loaded(args.files))
+    if args.output:
+        if Path(args.output).suffix != ".csv":
+            raise InputError(f"a table is written as .csv, not as {shown(args.output)}")
+        frame.to_csv(args.output)
+    elif args.json:
+        print(frame.reset_index().to_json(orient="records"))
+    else:
+        print(frame.to_string(float_format=lambda value: f"{value:.3g}"))
+    return GOOD
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from memkern.compare import compare
+    from memkern.results import load
+
+    frame = compare(load(args.a), load(args.b), level=args.level / 100)
+    if args.json:
+        print(frame.to_json(orient="records"))
+        return GOOD
+    if frame.attrs["compared"]:
+        print(f"compared: {', '.join(frame.attrs['compared'])}; ratio is A over B")
+    print(frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3f}"))
+    return GOOD
+
+
+def _report(args: argparse.Namespace) -> int:
+    from memkern import report
+    from memkern.kernels import report_cases
+    from memkern.run import describe, machine_environment, sweep
+
+    target = Path(args.output)
+    if target.suffix != ".html":
+        raise InputError(f"the report is an .html file, not {shown(args.output)}")
+    data = target.with_suffix(".parquet")
+    cases = report_cases(args.quick, describe()["topology"]["last_level_cache_B"])
+    cases = [
+        case.with_(threads=args.threads or 0, pin=args.pin)
+        for case in cases
+    ]
+    for stale in data.parent.glob(f"{data.stem}*.parquet*"):
+        if not args.resume:
+            stale.unlink()
+    if not args.quiet:
+        _warn(f"measuring {len(cases)} cases, about {30 if args.quick else 120} s")
+    results = sweep(
+        cases, output=data, resume=args.resume, progress=False if args.quiet else None
+    )
+    if len(results) < len(cases):
+        return INTERRUPTED
+    words = ["memkern report"] + (["--quick"] if args.quick else [])
+    report.write(
+        results,
+        target,
+        title="Data movement on this machine",
+        environment=machine_environment(),
+        command=" ".join(words),
+        data=data,
+    )
+    print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
+    return _code(results)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = _Parser(prog="memkern", description="How fast this machine really moves data.")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
+
+    def verb(name: str, run: Callable[[argparse.Namespace], int], help: str) -> _Parser:
+        sub: _Parser = verbs.add_parser(name, help=help, description=help)
+        sub.set_defaults(run=run)
+        return sub
+
+    sub = verb("info", _info, "what this machine and this build have, and what is missing")
+    sub.add_argument("--json", action="store_true", help="as JSON")
+
+    sub = verb("spatter", _spatter, "gather/scatter with Spatter's own options and JSON files")
+    spatter_input.add_options(sub)
+    _measuring_options(sub, short=False)
+
+    sub = verb("suite", _suite, "a published suite of gather/scatter cases")
+    sub.add_argument("suite", help="ustride-cpu, ustride-gpu, apps, pennant, lulesh, nekbone, amg")
+    sub.add_argument(
+        "--counts",
+        default="footprint",
+        choices=("footprint", "paper"),
+        help="the published counts, or such that the source fills --footprint bytes",
+    )
+    sub.add_argument("--footprint", type=_positive, default=2e9, metavar="BYTES", help="(2e9)")
+    _measuring_options(sub)
+
+    sub = verb("sweep", _swept, "a sweep declared in a TOML file")
+    sub.add_argument("file", metavar="FILE.toml")
+    _measuring_options(sub)
+
+    sub = verb("tune", _tuned, "search variant, pages, prefetch distance and chunk in a budget")
+    sub.add_argument("-k", "--kernel", default="gather", choices=("gather", "scatter"))
+    sub.add_argument("-p", "--pattern", required=True, metavar="PATTERN")
+    sub.add_argument("-d", "--delta", type=int, metavar="N")
+    sub.add_argument("-l", "--count", type=_count(1), default=2**20, metavar="N")
+    _measuring_options(sub)
+
+    sub = verb("compare", _compare, "two record files, case by case, with intervals")
+    sub.add_argument("a", metavar="A")
+    sub.add_argument("b", metavar="B")
+    sub.add_argument("--level", type=_positive, default=95.0, metavar="PERCENT")
+    sub.add_argument("--json", action="store_true", help="as JSON")
+
+    for name, run, what in (("figure", _figure, "figure"), ("table", _table, "table")):
+        sub = verb(name, run, f"a named {what} from published and own records")
+        sub.add_argument("name", nargs="?", metavar="NAME")
+        sub.add_argument("files", nargs="*", metavar="FILE")
+        sub.add_argument("--list", action="store_true", help="list the names")
+        sub.add_argument("-o", "--output", metavar="PATH")
+        if name == "table":
+            sub.add_argument("--json", action="store_true", help="as JSON")
+
+    sub = verb("report", _report, "measure this machine and write one HTML file")
+    sub.add_argument("--quick", action="store_true", help="within 30 s")
+    sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
+    sub.add_argument("-t", "--threads", type=_count(1), metavar="N")
+    sub.add_argument("--pin", default="none", metavar="HOW")
+    sub.add_argument("--resume", action="store_true")
+    sub.add_argument("-q", "--quiet", action="store_true")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.version:
+        import memkern
+
+        print(f"memkern {memkern.__version__}")
+        return GOOD
+    if args.verb is None:
+        parser.print_help()
+        return WRONG_INPUT
+    warnings.showwarning = lambda message, *rest, **more: _warn(str(message))
+    try:
+        return int(args.run(args))
+    except (InputError, MemoryError) as error:
+        _warn(str(error) or "out of memory")
+    except BrokenPipeError:
+        # The reader of our output has gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return GOOD
+    except OSError as error:
+        where = f" {error.filename!r}" if error.filename else ""
+        _warn(f"the operating system refused{where}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        _warn("interrupted")
+        return INTERRUPTED
+    return WRONG_INPUT
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

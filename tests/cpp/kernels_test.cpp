@@ -1,0 +1,269 @@
+// Every compiled body against loops that follow the definition, run serially.
+#include "core/kernel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/spatter.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::Fenced;
+
+constexpr int kWorkers = 2;
+
+struct Shape {
+  std::int64_t length;
+  std::int64_t wrap;
+  std::int64_t count;
+  std::vector<std::int64_t> gather_delta;
+  std::vector<std::int64_t> scatter_delta;
+  std::int64_t distance;
+};
+
+std::vector<Shape> shapes() {
+  std::vector<Shape> all;
+  // Below, at and above the vectors of every instruction set, with tails.
+  for (const std::int64_t length : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 67}) {
+    all.push_back({length, 1, 5, {8}, {8}, 0});
+    all.push_back({length, 3, 7, {1, 5, -2}, {2, -3, 4, 0}, 0});
+  }
+  all.push_back({8, 1, 1, {1}, {1}, 0});
+  all.push_back({8, 1, 6, {0}, {0}, 0});
+  all.push_back({8, 2, 6, {-4}, {-3}, 0});
+  all.push_back({16, 10, 6, {3}, {3}, 0});
+  all.push_back({16, 1, 9, {5}, {6}, 1});
+  all.push_back({16, 2, 9, {1, 5, -2}, {4, -4}, 4});
+  all.push_back({3, 1, 4, {-7}, {9}, 4});
+  return all;
+}
+
+// The bases of all instances, and how far a walk has to be shifted to stay above 0.
+struct Walk {
+  std::vector<std::int64_t> delta;
+  std::vector<std::int64_t> prefix;
+  std::vector<std::int64_t> bases;
+  std::int64_t period = 0;
+  std::int64_t origin = 0;
+
+  Walk(const std::vector<std::int64_t>& deltas, std::int64_t count) : delta(deltas) {
+    for (const std::int64_t d : deltas) {
+      prefix.push_back(period);
+      period += d;
+    }
+    std::int64_t base = 0;
+    for (std::int64_t n = 0; n < count; ++n) {
+      bases.push_back(base);
+      base += deltas[static_cast<std::size_t>(n) % deltas.size()];
+    }
+    origin = -*std::min_element(bases.begin(), bases.end());
+    for (std::int64_t& b : bases) b += origin;
+  }
+
+  SpatterArgs::Walk args() const {
+    return {origin, static_cast<std::int64_t>(delta.size()), delta.data(), prefix.data(), period};
+  }
+  std::int64_t highest() const { return *std::max_element(bases.begin(), bases.end()); }
+};
+
+// Scrambled, with a repetition here and there: the last store to a place must win.
+template <class I>
+std::vector<I> scrambled(std::int64_t size, std::int64_t bound, std::int64_t seed) {
+  std::vector<I> out;
+  for (std::int64_t j = 0; j < size; ++j) {
+    out.push_back(static_cast<I>((j * 7 + seed + j * j % 3) % bound));
+  }
+  return out;
+}
+
+template <class T>
+std::vector<T> numbered(std::int64_t size, std::int64_t first) {
+  std::vector<T> out;
+  for (std::int64_t i = 0; i < size; ++i) out.push_back(static_cast<T>(first + i));
+  return out;
+}
+
+template <class T, class I>
+void check(const RegisteredEntry& entry, const Shape& shape) {
+  const std::string kernel = std::string(entry.kernel).substr(8);
+  const bool multi = kernel.rfind("multi", 0) == 0;
+  const bool gathers = kernel == "gather" || kernel == "gs" || kernel == "multigather";
+  const bool scatters = kernel == "scatter" || kernel == "gs" || kernel == "multiscatter";
+  const bool uses_dense = kernel != "gs";
+  const std::int64_t wrap = uses_dense ? shape.wrap : 1;
+
+  const std::int64_t bound = 3 * shape.length + 1;
+  const std::int64_t outer_size = shape.length + 5;
+  const std::vector<I> outer = scrambled<I>(outer_size, bound, 2);
+  const std::vector<I> gather = scrambled<I>(shape.length, multi ? outer_size : bound, 1);
+  const std::vector<I> scatter = scrambled<I>(shape.length, multi ? outer_size : bound, 3);
+  const Walk from(shape.gather_delta, shape.count);
+  const Walk to(shape.scatter_delta, shape.count);
+
+  const std::int64_t row = shape.length * wrap;
+  const std::int64_t stride = row + 3;
+  const std::vector<T> source = numbered<T>(from.highest() + bound, 1000);
+  std::vector<T> target = numbered<T>(to.highest() + bound, 100000);
+  std::vector<T> dense = numbered<T>((kWorkers - 1) * stride + row, 500000);
+
+  Fenced<I> fenced_outer(outer);
+  Fenced<I> fenced_gather(gather);
+  Fenced<I> fenced_scatter(scatter);
+  Fenced<T> fenced_source(source);
+  Fenced<T> fenced_target(target);
+  Fenced<T> fenced_dense(dense);
+  const std::vector<std::int64_t> lines = {0, bound - 1};
+
+  SpatterArgs args;
+  args.length = shape.length;
+  args.wrap = wrap;
+  args.distance = shape.distance;
+  args.line_index = lines.data();
+  args.lines = static_cast<std::int64_t>(lines.size());
+  if (multi) args.outer_index = fenced_outer.data();
+  if (gathers) {
+    args.source = fenced_source.data();
+    args.gather_index = fenced_gather.data();
+    args.gather_walk = from.args();
+  }
+  if (scatters) {
+    args.target = fenced_target.data();
+    args.scatter_index = fenced_scatter.data();
+    args.scatter_walk = to.args();
+  }
+  if (uses_dense) {
+    args.dense = fenced_dense.data();
+    args.dense_stride = stride;
+  }
+  // Walks that a body does not use still have to be walkable.
+  const std::int64_t zero = 0;
+  if (!gathers) args.gather_walk = {0, 1, &zero, &zero, 0};
+  if (!scatters) args.scatter_walk = {0, 1, &zero, &zero, 0};
+
+  const std::int64_t middle = shape.count / 3;
+  const Range parts[kWorkers] = {{0, middle}, {middle, shape.count}};
+  for (int worker = 0; worker < kWorkers; ++worker) {
+    for (std::int64_t n = parts[worker].begin; n < parts[worker].end; ++n) {
+      const auto at = static_cast<std::size_t>(n);
+      T* line = dense.data() + worker * stride + n % wrap * shape.length;
+      for (std::int64_t j = 0; j < shape.length; ++j) {
+        const auto i = static_cast<std::size_t>(j);
+        const std::int64_t read = multi ? outer[static_cast<std::size_t>(gather[i])] : gather[i];
+        const std::int64_t write = multi ? outer[static_cast<std::size_t>(scatter[i])] : scatter[i];
+        const T value = gathers ? source[static_cast<std::size_t>(from.bases[at] + read)] : line[j];
+        if (scatters) {
+          target[static_cast<std::size_t>(to.bases[at] + write)] = value;
+        } else {
+          line[j] = value;
+        }
+      }
+    }
+    entry.body(&args, parts[worker], worker);
+  }
+  EXPECT_EQ(fenced_target.values(), target);
+  EXPECT_EQ(fenced_dense.values(), dense);
+  EXPECT_EQ(fenced_source.values(), source);
+}
+
+std::vector<RegisteredEntry> entries_of(const std::string& family) {
+  std::vector<RegisteredEntry> all;
+  const std::vector<std::string> isas = supported_isas();
+  for (const RegisteredEntry& e : registered_entries()) {
+    const bool runs = std::find(isas.begin(), isas.end(), e.isa) != isas.end();
+    if (runs && std::string(e.kernel).rfind(family, 0) == 0) all.push_back(e);
+  }
+  return all;
+}
+
+std::string name_of(const ::testing::TestParamInfo<RegisteredEntry>& info) {
+  const RegisteredEntry& e = info.param;
+  const std::string kernel = e.kernel;
+  return kernel.substr(kernel.find('.') + 1) + "_" + e.variant + "_" + e.isa + "_" + e.dtype + "_" +
+         e.index;
+}
+
+class Spatter : public ::testing::TestWithParam<RegisteredEntry> {};
+
+TEST_P(Spatter, FollowsTheDefinition) {
+  const RegisteredEntry& e = GetParam();
+  const bool wide = std::string(e.dtype) == "float64";
+  const bool wide_index = std::string(e.index) == "int64";
+  for (const Shape& shape : shapes()) {
+    SCOPED_TRACE(::testing::Message() << "length " << shape.length << ", wrap " << shape.wrap
+                                      << ", count " << shape.count << ", distance "
+                                      << shape.distance << ", delta " << shape.gather_delta[0]);
+    if (wide && wide_index) check<double, std::int64_t>(e, shape);
+    if (wide && !wide_index) check<double, std::int32_t>(e, shape);
+    if (!wide && wide_index) check<float, std::int64_t>(e, shape);
+    if (!wide && !wide_index) check<float, std::int32_t>(e, shape);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllEntries, Spatter, ::testing::ValuesIn(entries_of("spatter.")), name_of);
+
+class Launch : public ::testing::TestWithParam<RegisteredEntry> {};
+
+TEST_P(Launch, TouchesNothing) {
+  const std::vector<std::uint64_t> before = {1, 2, 3};
+  const std::vector<std::uint64_t> args = before;
+  GetParam().body(args.data(), {0, 3}, 0);
+  EXPECT_EQ(args, before);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllEntries, Launch, ::testing::ValuesIn(entries_of("launch.")), name_of);
+
+TEST(Registry, HasEveryCombinationOnce) {
+  std::map<std::tuple<std::string, std::string, std::string, std::string, std::string>, int> seen;
+  std::set<std::string> isas;
+  for (const RegisteredEntry& e : registered_entries()) {
+    EXPECT_NE(e.body, nullptr);
+    ++seen[{e.kernel, e.variant, e.isa, e.dtype, e.index}];
+    isas.insert(e.isa);
+  }
+  for (const auto& [key, times] : seen) {
+    EXPECT_EQ(times, 1) << std::get<0>(key) << " " << std::get<1>(key) << " " << std::get<2>(key);
+  }
+  ASSERT_TRUE(isas.count("baseline"));
+  for (const std::string& isa : isas) {
+    for (const char* variant : {"scalar", "auto"}) {
+      for (const char* kernel : {"gather", "scatter", "gs", "multigather", "multiscatter"}) {
+        for (const char* dtype : {"float32", "float64"}) {
+          for (const char* index : {"int32", "int64"}) {
+            EXPECT_EQ((seen[{std::string("spatter.") + kernel, variant, isa, dtype, index}]), 1)
+                << kernel << " " << variant << " " << isa << " " << dtype << " " << index;
+          }
+        }
+      }
+      EXPECT_EQ((seen[{"launch.empty", variant, isa, "float64", ""}]), 1);
+    }
+  }
+}
+
+TEST(Registry, FindsTheEntryAskedForAndNoOther) {
+  for (const RegisteredEntry& e : registered_entries()) {
+    const RegisteredEntry* found = find_entry(e.kernel, e.variant, e.isa, e.dtype, e.index);
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->body, e.body);
+  }
+  EXPECT_EQ(find_entry("spatter.gather", "auto", "baseline", "float16", "int64"), nullptr);
+  EXPECT_EQ(find_entry("spatter.nothing", "auto", "baseline", "float64", "int64"), nullptr);
+}
+
+TEST(Registry, EveryMachineRunsTheBaseline) {
+  const std::vector<std::string> isas = supported_isas();
+  EXPECT_EQ(isas.back(), "baseline");
+  EXPECT_EQ(std::set<std::string>(isas.begin(), isas.end()).size(), isas.size());
+}
+
+}  // namespace
+}  // namespace memkern

@@ -1,0 +1,149 @@
+// Memory limits read from trees of files that look like the kernel's.
+#include "core/limits.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "core/arithmetic.hpp"
+#include "core/errors.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::refusal;
+using testing::says;
+
+class FakeRoot : public ::testing::Test {
+ protected:
+  FakeRoot() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "limits-XXXXXX").string();
+    root_ = mkdtemp(pattern.data());
+  }
+  ~FakeRoot() override { std::filesystem::remove_all(root_); }
+
+  void write(const std::string& path, const std::string& text) const {
+    const std::filesystem::path file = root_ + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  void group(const std::string& folder, const std::string& limit, const std::string& usage,
+             const std::string& stat = "") const {
+    const bool v1 = folder.find("/cgroup/memory") != std::string::npos;
+    write(folder + (v1 ? "/memory.limit_in_bytes" : "/memory.max"), limit + "\n");
+    write(folder + (v1 ? "/memory.usage_in_bytes" : "/memory.current"), usage + "\n");
+    if (!stat.empty()) write(folder + "/memory.stat", stat);
+  }
+  MemoryLimit limit() const { return memory_limit(root_); }
+
+  std::string root_;
+};
+
+TEST_F(FakeRoot, AvailableMemoryIsInKibibytes) {
+  write("/proc/meminfo", "MemTotal:       4096 kB\nMemAvailable:   2048 kB\n");
+  EXPECT_EQ(limit().available_B, 2048 * 1024);
+  EXPECT_EQ(limit().source, "available memory");
+}
+
+TEST_F(FakeRoot, SecondVersionCountsUsage) {
+  write("/proc/meminfo", "MemAvailable: 1000000 kB\n");
+  write("/proc/self/cgroup", "0::/a\n");
+  group("/sys/fs/cgroup/a", "5000", "1200");
+  EXPECT_EQ(limit().available_B, 3800);
+  EXPECT_EQ(limit().source, "cgroup limit of /a");
+}
+
+TEST_F(FakeRoot, PageCacheGivesWay) {
+  write("/proc/self/cgroup", "0::/a\n");
+  group("/sys/fs/cgroup/a", "5000", "1200", "anon 200\ninactive_file 700\nactive_file 300\n");
+  EXPECT_EQ(limit().available_B, 4500);
+}
+
+TEST_F(FakeRoot, ALimitAboveBindsAsWell) {
+  write("/proc/self/cgroup", "0::/a/b/c\n");
+  group("/sys/fs/cgroup/a/b/c", "max", "10");
+  group("/sys/fs/cgroup/a/b", "9000", "10");
+  group("/sys/fs/cgroup/a", "4000", "100");
+  EXPECT_EQ(limit().available_B, 3900);
+  EXPECT_EQ(limit().source, "cgroup limit of /a");
+}
+
+TEST_F(FakeRoot, TheInnermostLimitCanBeTheSmallest) {
+  write("/proc/self/cgroup", "0::/a/b\n");
+  group("/sys/fs/cgroup/a/b", "300", "100");
+  group("/sys/fs/cgroup/a", "4000", "100");
+  EXPECT_EQ(limit().available_B, 200);
+}
+
+TEST_F(FakeRoot, MaxIsNoLimit) {
+  write("/proc/meminfo", "MemAvailable: 3 kB\n");
+  write("/proc/self/cgroup", "0::/a\n");
+  group("/sys/fs/cgroup/a", "max", "1");
+  EXPECT_EQ(limit().source, "available memory");
+}
+
+TEST_F(FakeRoot, AFullGroupLeavesNothing) {
+  write("/proc/self/cgroup", "0::/a\n");
+  group("/sys/fs/cgroup/a", "500", "900");
+  EXPECT_EQ(limit().available_B, 0);
+}
+
+TEST_F(FakeRoot, FirstVersionIsFoundByItsController) {
+  write("/proc/self/cgroup", "7:cpu,cpuacct:/x\n4:hugetlb,memory:/y/z\n3:memoryless:/w\n");
+  group("/sys/fs/cgroup/memory/y/z", "9223372036854771712", "10");
+  group("/sys/fs/cgroup/memory/y", "8000", "2000", "total_inactive_file 500\ninactive_file 7\n");
+  group("/sys/fs/cgroup/memory/w", "1", "0");
+  EXPECT_EQ(limit().available_B, 6500);
+  EXPECT_EQ(limit().source, "cgroup limit of /y");
+}
+
+TEST_F(FakeRoot, AContainerSeesOnlyItsRoot) {
+  // The path is the host's, the mounted folder the container's own.
+  write("/proc/self/cgroup", "4:memory:/docker/123abc\n");
+  group("/sys/fs/cgroup/memory", "6000", "1000");
+  EXPECT_EQ(limit().available_B, 5000);
+}
+
+TEST_F(FakeRoot, BothVersionsSideBySide) {
+  write("/proc/self/cgroup", "4:memory:/a\n0::/b\n");
+  group("/sys/fs/cgroup/memory/a", "6000", "1000");
+  group("/sys/fs/cgroup/unified/b", "3000", "1000");
+  EXPECT_EQ(limit().available_B, 2000);
+  group("/sys/fs/cgroup/memory/a", "1500", "1000");
+  EXPECT_EQ(limit().available_B, 500);
+}
+
+TEST_F(FakeRoot, NonsenseIsNoLimit) {
+  write("/proc/meminfo", "MemAvailable: much kB\n");
+  write("/proc/self/cgroup", "nonsense\n0::\n::\n1:memory\n");
+  group("/sys/fs/cgroup", "99999999999999999999999", "some");
+  EXPECT_GT(limit().available_B, std::int64_t{1} << 60);
+}
+
+TEST(MemoryLimit, IsKnownOnThisMachine) {
+  EXPECT_GE(memory_limit().available_B, 0);
+  EXPECT_NE(memory_limit().source, "");
+}
+
+TEST(Arithmetic, RefusesWhatDoesNotFit) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(checked_add(kMax - 1, 1, "a sum"), kMax);
+  EXPECT_EQ(checked_mul(kMax / 2, 2, "a product"), kMax - 1);
+  EXPECT_EQ(checked_mul(-3, 5, "a product"), -15);
+  EXPECT_TRUE(says(refusal<InputError>([] { checked_add(kMax, 1, "a sum"); }), "a sum does not"));
+  EXPECT_TRUE(says(refusal<InputError>([] { checked_add(-kMax, -2, "a sum"); }), "a sum"));
+  EXPECT_TRUE(says(refusal<InputError>([] { checked_mul(kMax, 2, "it"); }), "it does not fit"));
+  EXPECT_EQ(round_up(1, 4096), 4096);
+  EXPECT_EQ(round_up(4096, 4096), 4096);
+  EXPECT_EQ(round_up(0, 4096), 0);
+  EXPECT_TRUE(says(refusal<InputError>([] { round_up(kMax - 4094, 4096); }), "a buffer size"));
+}
+
+}  // namespace
+}  // namespace memkern

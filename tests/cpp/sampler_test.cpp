@@ -1,0 +1,254 @@
+// The sampler: every iteration once an invocation, whatever deals them.
+#include "core/sampler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::refusal;
+using testing::says;
+
+// Counts how often each iteration ran, and what order things came in.
+struct Counter {
+  explicit Counter(std::int64_t count) : size(count), ran(new std::atomic<int>[count]()) {}
+  std::int64_t size;
+  std::unique_ptr<std::atomic<int>[]> ran;
+  std::atomic<std::int64_t> total{0};
+  std::atomic<int> highest_worker{-1};
+  std::atomic<int> outside{0};
+  // Another step of the same invocation that has to be over when this one begins.
+  const Counter* after = nullptr;
+  std::atomic<int> too_early{0};
+  int finished = 0;
+  int finished_early = 0;
+  int finish_workers = 0;
+};
+
+void count_body(const void* args, Range range, int worker) {
+  auto& counter = *const_cast<Counter*>(static_cast<const Counter*>(args));
+  if (range.begin < 0 || range.end > counter.size || range.begin > range.end) {
+    ++counter.outside;
+    return;
+  }
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    const int before = counter.ran[i]++;
+    if (counter.after != nullptr && counter.after->total < (before + 1) * counter.after->size) {
+      ++counter.too_early;
+    }
+  }
+  counter.total += range.end - range.begin;
+  int seen = counter.highest_worker;
+  while (seen < worker && !counter.highest_worker.compare_exchange_weak(seen, worker)) {
+  }
+}
+
+void count_finish(const void* args, int workers) {
+  auto& counter = *const_cast<Counter*>(static_cast<const Counter*>(args));
+  ++counter.finished;
+  counter.finish_workers = workers;
+  if (counter.total != counter.finished * counter.size) ++counter.finished_early;
+}
+
+Step step_of(const Counter& counter, bool with_finish) {
+  return {count_body, with_finish ? count_finish : nullptr, &counter, counter.size};
+}
+
+struct Way {
+  Repetition repetition;
+  Schedule::Kind kind;
+  std::int64_t chunk;
+};
+
+std::vector<Way> ways() {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  std::vector<Way> all;
+  for (const Repetition r : {Repetition::Fork, Repetition::Barrier, Repetition::Free}) {
+    for (const std::int64_t chunk : {std::int64_t{0}, std::int64_t{1}, std::int64_t{3},
+                                     std::int64_t{1000}, kHuge}) {
+      all.push_back({r, Schedule::Kind::Static, chunk});
+      if (r != Repetition::Free && chunk > 0) all.push_back({r, Schedule::Kind::Dynamic, chunk});
+    }
+  }
+  return all;
+}
+
+class Ways : public ::testing::TestWithParam<Way> {
+ protected:
+  Sampler sampler(const Team& team) const {
+    const Way& way = GetParam();
+    return Sampler(team, {way.kind, way.chunk}, way.repetition);
+  }
+};
+
+TEST_P(Ways, RunEveryIterationOnceAnInvocation) {
+  for (const int threads : {1, 2, 3, 5}) {
+    const Team team({threads, "none"});
+    const Team::Session session(team);
+    for (const std::int64_t count : {1, 2, 7, 64}) {
+      for (const int invocations : {1, 3}) {
+        const Counter counter(count);
+        const Step step = step_of(counter, false);
+        const double seconds = sampler(team).sample({&step, 1}, invocations);
+        EXPECT_GE(seconds, 0.0);
+        EXPECT_EQ(counter.outside, 0);
+        for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(counter.ran[i], invocations);
+        EXPECT_LT(counter.highest_worker, threads);
+        if (HasFailure()) {
+          FAIL() << threads << " threads, count " << count << ", " << invocations << " invocations";
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Ways, FinishOnceAllIsDone) {
+  const Team team({3, "none"});
+  const Team::Session session(team);
+  const Counter counter(10);
+  const Step step = step_of(counter, true);
+  sampler(team).sample({&step, 1}, 4);
+  EXPECT_EQ(counter.finish_workers, 3);
+  if (GetParam().repetition == Repetition::Free) {
+    EXPECT_EQ(counter.finished, 1);
+    EXPECT_EQ(counter.total, 40);
+  } else {
+    EXPECT_EQ(counter.finished, 4);
+    EXPECT_EQ(counter.finished_early, 0);
+  }
+}
+
+TEST_P(Ways, KeepTheStepsOfASequenceApart) {
+  const Team team({3, "none"});
+  const Team::Session session(team);
+  const Counter first(13);
+  Counter second(29);
+  second.after = &first;
+  const std::vector<Step> steps = {step_of(first, false), step_of(second, true)};
+  std::vector<double> per_step = {0.0, 0.0};
+  Sampler s = sampler(team);
+  if (GetParam().repetition == Repetition::Free) {
+    const std::string message = refusal<InputError>([&] { s.sample(steps, 1, per_step); });
+    EXPECT_TRUE(says(message, "use 'barrier'"));
+    return;
+  }
+  const double seconds = s.sample(steps, 5, per_step);
+  EXPECT_EQ(second.too_early, 0);
+  EXPECT_EQ(first.total, 5 * 13);
+  EXPECT_EQ(second.total, 5 * 29);
+  EXPECT_EQ(second.finished, 5);
+  // The steps share out the sample between them.
+  EXPECT_GE(per_step[0], 0.0);
+  EXPECT_GE(per_step[1], 0.0);
+  EXPECT_LE(per_step[0] + per_step[1], seconds + 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Ways, ::testing::ValuesIn(ways()), [](const auto& info) {
+  const char* const names[] = {"fork", "barrier", "free"};
+  const Way& way = info.param;
+  return std::string(names[static_cast<int>(way.repetition)]) +
+         (way.kind == Schedule::Kind::Static ? "_static_" : "_dynamic_") +
+         std::to_string(way.chunk);
+});
+
+TEST(Sampler, RefusesAFreeRunningDynamicSchedule) {
+  const Team team({1, "none"});
+  const std::string message = refusal<InputError>(
+      [&] { Sampler(team, {Schedule::Kind::Dynamic, 1}, Repetition::Free); });
+  EXPECT_TRUE(says(message, "use schedule 'static'"));
+}
+
+TEST(Sampler, ReadsWords) {
+  EXPECT_EQ(parse_repetition("fork"), Repetition::Fork);
+  EXPECT_EQ(parse_repetition("barrier"), Repetition::Barrier);
+  EXPECT_EQ(parse_repetition("free"), Repetition::Free);
+  EXPECT_TRUE(says(refusal<InputError>([] { parse_repetition("Fork"); }), "'Fork'"));
+  EXPECT_EQ(parse_schedule("static", 0).chunk, 0);
+  EXPECT_EQ(parse_schedule("dynamic", 0).chunk, 1);
+  EXPECT_EQ(parse_schedule("dynamic", 9).kind, Schedule::Kind::Dynamic);
+  EXPECT_TRUE(says(refusal<InputError>([] { parse_schedule("guided", 1); }), "'guided'"));
+  EXPECT_TRUE(says(refusal<InputError>([] { parse_schedule("static", -1); }), "negative"));
+}
+
+TEST(ContiguousPart, CoversWithoutOverlap) {
+  for (const std::int64_t count : {0, 1, 2, 3, 7, 64, 1001}) {
+    for (const int workers : {1, 2, 3, 7, 64}) {
+      std::int64_t next = 0;
+      for (int w = 0; w < workers; ++w) {
+        const Range part = contiguous_part(count, workers, w);
+        EXPECT_EQ(part.begin, next);
+        EXPECT_LE(part.end - part.begin, count / workers + 1);
+        EXPECT_GE(part.end - part.begin, count / workers);
+        next = part.end;
+      }
+      EXPECT_EQ(next, count);
+    }
+  }
+}
+
+TEST(ContiguousPart, StandsTheLargestCount) {
+  constexpr std::int64_t kCount = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(contiguous_part(kCount, 3, 2).end, kCount);
+  EXPECT_EQ(contiguous_part(kCount, 3, 0).begin, 0);
+}
+
+TEST(ParallelParts, GiveEachWorkerItsRow) {
+  const Team team({3, "none"});
+  for (const std::int64_t rows : {1, 2, 3, 5}) {
+    const std::int64_t size = rows * 7;
+    std::vector<int> owner(static_cast<std::size_t>(size), -1);
+    parallel_parts(team, rows, size, [&](Range part, int worker) {
+      for (std::int64_t i = part.begin; i < part.end; ++i) {
+        owner[static_cast<std::size_t>(i)] = worker;
+      }
+    });
+    for (std::int64_t i = 0; i < size; ++i) {
+      const int who = owner[static_cast<std::size_t>(i)];
+      if (rows == 1) {
+        EXPECT_GE(who, 0);
+      } else {
+        EXPECT_EQ(who, i / 7);
+      }
+    }
+  }
+}
+
+TEST(CacheFlusher, WritesEveryLine) {
+  const Team team({2, "none"});
+  std::vector<std::byte> memory(64 * 100 + 17);
+  CacheFlusher flusher(team, memory.data(), static_cast<std::int64_t>(memory.size()));
+  for (int round = 1; round < 4; ++round) {
+    flusher.flush();
+    // Each worker starts at its own part, so that a line is written somewhere, not at its start.
+    for (std::size_t line = 0; line + 64 < memory.size(); line += 64) {
+      bool written = false;
+      for (std::size_t i = line; i < line + 64; ++i) {
+        written = written || std::to_integer<int>(memory[i]) == round;
+      }
+      EXPECT_TRUE(written) << line;
+    }
+  }
+}
+
+TEST(Clock, NeverRunsBackwards) {
+  EXPECT_GT(clock_tick(), 0.0);
+  double last = now();
+  for (int i = 0; i < 1000; ++i) {
+    const double next = now();
+    EXPECT_GE(next, last);
+    last = next;
+  }
+}
+
+}  // namespace
+}  // namespace memkern

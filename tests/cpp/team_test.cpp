@@ -1,0 +1,177 @@
+// Threads and binding on whatever machine this is: one unit is enough.
+#include "core/team.hpp"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "core/sampler.hpp"
+#include "core/topology.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::refusal;
+using testing::says;
+
+std::vector<int> units() { return Topology::instance().allowed_units(); }
+std::string first_unit() { return std::to_string(units().front()); }
+
+std::set<int> binding() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof set, &set);
+  std::set<int> out;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) out.insert(i);
+  }
+  return out;
+}
+
+// Where each worker of the team is allowed to run, within a Session.
+std::vector<std::set<int>> workers_bindings(const Team& team) {
+  std::vector<std::set<int>> out(static_cast<std::size_t>(team.size()));
+  parallel_parts(team, team.size(), team.size(), [&](Range, int worker) {
+    out[static_cast<std::size_t>(worker)] = binding();
+  });
+  return out;
+}
+
+TEST(Topology, DescribesThisMachine) {
+  const Topology& machine = Topology::instance();
+  EXPECT_FALSE(machine.allowed_units().empty());
+  EXPECT_GE(machine.cores(), 1);
+  EXPECT_GE(machine.packages(), 1);
+  EXPECT_FALSE(machine.numa_nodes().empty());
+  for (const Cache& cache : machine.caches()) {
+    EXPECT_GT(cache.size_B, 0);
+    EXPECT_GE(cache.instances, 1);
+    EXPECT_GE(cache.shared_by, 1);
+  }
+  EXPECT_GE(machine.last_level_cache_B(), 0);
+}
+
+TEST(Topology, UsesOnlyUnitsThatTheProcessWasGiven) {
+  const std::set<int> given = binding();
+  for (const int unit : units()) EXPECT_TRUE(given.count(unit)) << unit;
+}
+
+TEST(Topology, PlacesWorkersOnAllowedUnits) {
+  const std::vector<int> allowed = units();
+  for (const int workers : {1, 2, static_cast<int>(allowed.size()), 9}) {
+    for (const auto& chosen :
+         {Topology::instance().compact(workers), Topology::instance().spread(workers)}) {
+      ASSERT_EQ(static_cast<int>(chosen.size()), workers);
+      for (const int unit : chosen) {
+        EXPECT_NE(std::find(allowed.begin(), allowed.end(), unit), allowed.end());
+      }
+      if (workers <= static_cast<int>(allowed.size())) {
+        EXPECT_EQ(std::set<int>(chosen.begin(), chosen.end()).size(), chosen.size());
+      }
+    }
+  }
+}
+
+TEST(Team, TakesEveryUnitByDefault) {
+  const Team team({0, "none"});
+  EXPECT_EQ(team.size(), static_cast<int>(units().size()));
+  EXPECT_EQ(team.pin_obtained(), "none");
+}
+
+TEST(Team, BindsWhereItWasTold) {
+  const Team team({2, first_unit() + "," + first_unit()});
+  EXPECT_EQ(team.pin_obtained(), first_unit() + "," + first_unit());
+  for (const std::set<int>& where : workers_bindings(team)) {
+    EXPECT_EQ(where, std::set<int>{units().front()});
+  }
+}
+
+TEST(Team, BindsEachWorkerToItsUnit) {
+  for (const char* pin : {"compact", "spread"}) {
+    const Team team({0, pin});
+    std::string obtained;
+    for (const std::set<int>& where : workers_bindings(team)) {
+      ASSERT_EQ(where.size(), 1U);
+      obtained += (obtained.empty() ? "" : ",") + std::to_string(*where.begin());
+    }
+    EXPECT_EQ(team.pin_obtained(), obtained);
+  }
+}
+
+TEST(Team, TakesARangeOfUnits) {
+  const std::vector<int> allowed = units();
+  const std::string range = first_unit() + "-" + first_unit();
+  EXPECT_EQ(Team({0, range}).size(), 1);
+  EXPECT_EQ(Team({1, range}).pin_obtained(), first_unit());
+}
+
+TEST(Team, LetsWorkersGoAgain) {
+  const std::set<int> before = binding();
+  { const Team pinned({3, first_unit() + "," + first_unit() + "," + first_unit()}); }
+  const Team floating({3, "none"});
+  for (const std::set<int>& where : workers_bindings(floating)) EXPECT_EQ(where, before);
+}
+
+TEST(Team, GivesTheCallerItsBindingBack) {
+  const std::set<int> before = binding();
+  const Team team({1, first_unit()});
+  EXPECT_EQ(binding(), before);
+  {
+    const Team::Session session(team);
+    EXPECT_EQ(binding(), std::set<int>{units().front()});
+    { const Team::Session inner(team); }
+    EXPECT_EQ(binding(), std::set<int>{units().front()});
+  }
+  EXPECT_EQ(binding(), before);
+}
+
+TEST(Team, BindsTheWorkersOfEveryCaller) {
+  // Threads that call each have workers of their own.
+  const Team team({2, first_unit() + "," + first_unit()});
+  std::vector<std::set<int>> seen;
+  std::thread caller([&] { seen = workers_bindings(team); });
+  caller.join();
+  for (const std::set<int>& where : seen) EXPECT_EQ(where, std::set<int>{units().front()});
+}
+
+class BadPin : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BadPin, IsRefusedByName) {
+  const std::string message = refusal<InputError>([] { Team({1, GetParam()}); });
+  EXPECT_TRUE(says(message, "pin"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BadPin,
+                         ::testing::Values("", ",", "0,", ",0", "-1", "a", "0-", "-", "0--1", "0x1",
+                                           " 0", "0 ", "0.5", "Compact", "1-0", "99999",
+                                           "0-99999999999", "99999999999999999999", "0-65534"));
+
+TEST(Team, RefusesListsTooShort) {
+  const std::string message = refusal<InputError>([] { Team({2, first_unit()}); });
+  EXPECT_TRUE(says(message, "list one for each"));
+}
+
+TEST(Team, RefusesAbsurdNumbersOfThreads) {
+  for (const int threads : {-1, 1 << 20}) {
+    const std::string message = refusal<InputError>([&] { Team({threads, "none"}); });
+    EXPECT_TRUE(says(message, "threads must lie between 1 and"));
+    EXPECT_TRUE(says(message, std::to_string(threads)));
+  }
+}
+
+TEST(Team, TellsTeamsApart) {
+  EXPECT_NE(Team({1, "none"}).key(), Team({2, "none"}).key());
+  EXPECT_NE(Team({1, "none"}).key(), Team({1, first_unit()}).key());
+  EXPECT_EQ(Team({2, "none"}).key(), Team({2, "none"}).key());
+}
+
+}  // namespace
+}  // namespace memkern

@@ -1,0 +1,591 @@
+"""Figures and tables: what is drawn is what the records say, and all of it can be read."""
+
+import math
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+
+from memkern import reference
+from memkern.errors import InputError
+from memkern.plots import describe, figures, save, spatter, spatter_data, spatter_radar, tables
+from memkern.plots.frames import best, frame_of, usable
+from memkern.plots.style import own_look, plain, two_lines
+
+PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
+
+GATHER, SCATTER = "spatter.gather", "spatter.scatter"
+STRIDES = [1, 2, 4, 8, 16, 32, 64, 128]
+VARIANTS = {"scalar": 1.0, "auto": 0.9, "simd": 1.25}
+PAGES = {"4k": 1.0, "thp": 1.1}
+PUBLISHED_CPUS = ["Broadwell", "Skylake", "Thunder X2", "Knights Landing", "Cascade Lake", "Naples"]
+OWN = "Own Machine 3000, 4 threads"
+
+
+def record(kernel, pattern, bandwidth, **other):
+    """Return one record with the columns that figures and report read."""
+    return {
+        "platform": OWN,
+        "kernel": kernel,
+        "suite": "ustride" if pattern.startswith("UNIFORM") else pattern.partition("-")[0].lower(),
+        "pattern": pattern,
+        "delta": "8",
+        "count": 1000,
+        "count_rule": "paper",
+        "backend": "openmp",
+        "variant": "simd",
+        "isa": "avx2",
+        "dtype": "float64",
+        "threads": 4,
+        "pages_asked": "thp",
+        "pages": "thp",
+        "bandwidth_GBps": bandwidth,
+        "bandwidth_median_GBps": 0.98 * bandwidth,
+        "time_min_s": 1e-3,
+        "ci_relative": 0.01,
+        "samples": 23,
+        "started": "2026-03-01T12:00:00+00:00",
+        "validation": "whole",
+        "error_max": 0.0,
+        "noisy": False,
+        "valid": True,
+    } | other
+
+
+def own_records(**other):
+    """Return records of all strides (three variants, two page policies) and of all patterns."""
+    rows = []
+    for kernel, top in ((GATHER, 60.0), (SCATTER, 40.0)):
+        for stride in STRIDES:
+            for variant, gain in VARIANTS.items():
+                for pages, huge in PAGES.items():
+                    how = {"variant": variant, "pages_asked": pages, "pages": pages}
+                    bandwidth = top / min(stride, 10) * gain * huge
+                    pattern, delta = f"UNIFORM:8:{stride}", str(8 * stride)
+                    rows.append(record(kernel, pattern, bandwidth, delta=delta, **how))
+    for i, name in enumerate(spatter_data.application_patterns()):
+        kernel = SCATTER if "-S" in name else GATHER
+        rows.append(record(kernel, name, 100.0 / 1.2**i, delta="2"))
+    return pd.DataFrame(rows).assign(**other)
+
+
+def gpu_records():
+    """Return own records of a GPU, with the patterns' lengths of one."""
+    frame = own_records(platform="Own GPU", backend="cuda")
+    frame["pattern"] = frame["pattern"].str.replace("UNIFORM:8:", "UNIFORM:256:")
+    short = frame["pattern"].str.startswith("UNIFORM")
+    frame.loc[short, "delta"] = (32 * frame.loc[short, "delta"].astype(int)).astype(str)
+    return frame
+
+
+def published(platform, kernel, pattern=None):
+    """Return the published bandwidths of a platform: one, or those of all strides."""
+    rows = reference.load("lavin2020")
+    rows = rows[(rows["platform"] == platform) & (rows["kernel"] == kernel)]
+    if pattern is not None:
+        return float(rows[rows["pattern"] == pattern]["bandwidth_GBps"].iloc[0])
+    strides = rows[rows["suite"] == "ustride"]["pattern"].str.rpartition(":")[2].astype(int)
+    return rows.loc[strides.sort_values().index, "bandwidth_GBps"].tolist()
+
+
+def line(ax, label):
+    """Return the curve with a label."""
+    return next(curve for curve in ax.lines if curve.get_label() == label)
+
+
+def drawn_texts(fig, dpi=200):
+    """Return what is really drawn, line by line: text, corners in pixels, size in points."""
+    texts = []
+    draw_text = RendererAgg.draw_text
+
+    def spy(self, gc, x, y, s, prop, angle, *args, **kwargs):
+        if s.strip():
+            width, height, descent = self.get_text_width_height_descent(s, prop, False)
+            turn = math.radians(angle)
+            along = np.array([math.cos(turn), -math.sin(turn)])
+            up = np.array([-math.sin(turn), -math.cos(turn)])
+            low, high = np.array([x, y]) - descent * up, np.array([x, y]) + (height - descent) * up
+            corners = np.array([low, low + width * along, high + width * along, high])
+            texts.append((s, corners, prop.get_size_in_points()))
+        draw_text(self, gc, x, y, s, prop, angle, *args, **kwargs)
+
+    RendererAgg.draw_text = spy
+    try:
+        fig.set_dpi(dpi)
+        FigureCanvasAgg(fig).draw()
+    finally:
+        RendererAgg.draw_text = draw_text
+    return texts
+
+
+def overlap(a, b):
+    """Say whether two convex polygons overlap by more than a pixel (separating axes)."""
+    for corners in (a, b):
+        for edge in np.diff([*corners, corners[0]], axis=0)[:2]:
+            axis = np.array([-edge[1], edge[0]]) / np.hypot(*edge)
+            p, q = a @ axis, b @ axis
+            if p.max() - q.min() <= 1 or q.max() - p.min() <= 1:
+                return False
+    return True
+
+
+def assert_legible(fig):
+    """No two texts overlap, none leaves the figure, none is smaller than 5.5 points."""
+    texts = drawn_texts(fig)
+    assert texts
+    size = fig.get_size_inches() * fig.dpi
+    for i, (text, corners, points) in enumerate(texts):
+        assert points >= 5.5, text
+        assert (corners >= -0.5).all() and (corners <= size + 0.5).all(), text
+        for other, others, _ in texts[i + 1 :]:
+            assert not overlap(corners, others), f"{text!r} overlaps {other!r}"
+
+
+def small_print(fig):
+    """Return the sentences below the figure."""
+    return " ".join(fig.get_supxlabel().split())
+
+
+# What a person may pass: nothing, one machine, a GPU beside it, several machines with long names,
+# records with faults.
+INPUTS = {
+    "published": lambda: None,
+    "own": own_records,
+    "gpu": lambda: pd.concat([own_records(), gpu_records()], ignore_index=True),
+    "several": lambda: pd.concat(
+        [
+            own_records(),
+            own_records(platform="Intel Xeon Platinum 8259CL, 96 threads").assign(
+                bandwidth_GBps=lambda frame: 3.7 * frame["bandwidth_GBps"]
+            ),
+            own_records(platform="_ $x_1$ " + "a name without end " * 9 + ", 1 thread"),
+        ],
+        ignore_index=True,
+    ),
+    "faults": lambda: own_records(
+        valid=lambda frame: frame.index % 7 != 3,
+        noisy=lambda frame: frame.index % 5 == 2,
+        count_rule="footprint",
+    ),
+}
+CASES = [
+    (name, given)
+    for name in figures
+    for given in INPUTS
+    if given != "published" or name not in ("spatter-fig6", "spatter-pages")
+]
+
+
+@pytest.mark.parametrize(("name", "given"), CASES)
+def test_every_figure_is_legible(name, given):
+    fig = figures[name](INPUTS[given]())
+    assert fig.get_figwidth() in (3.35, 6.9)
+    assert_legible(fig)
+
+
+def test_the_check_of_legibility_notices_faults():
+    fig = figures["spatter-fig3"](None)
+    ax = fig.axes[0]
+    fault = ax.text(2, 20, "a text", fontsize=7)
+    ax.text(2, 20, "another", fontsize=7, rotation=30)
+    with pytest.raises(AssertionError, match="overlaps"):
+        assert_legible(fig)
+    fault.set_position((200000, 20))
+    fault.set_in_layout(False)
+    with pytest.raises(AssertionError, match="a text"):
+        assert_legible(fig)
+
+
+@pytest.mark.parametrize("suffix", [".pdf", ".png", ".svg"])
+@pytest.mark.parametrize("name", list(figures))
+def test_every_figure_becomes_a_file(name, suffix, tmp_path):
+    path = save(figures[name](own_records()), tmp_path / f"figure{suffix}")
+    start = {".pdf": b"%PDF", ".png": b"\x89PNG", ".svg": b"<?xml"}[suffix]
+    assert path.read_bytes().startswith(start)
+    assert [file.name for file in tmp_path.iterdir()] == [f"figure{suffix}"]
+
+
+def test_names_are_those_of_the_paper_and_have_descriptions():
+    assert {f"spatter-fig{n}" for n in (3, 5, 6, 7, 8, 9)} <= set(figures)
+    assert "spatter-table4" in tables
+    for function in (*figures.values(), *tables.values()):
+        assert 20 < len(describe(function)) <= 100
+        assert "\n" not in describe(function)
+
+
+def test_importing_needs_neither_matplotlib_nor_pandas():
+    code = (
+        "import sys, memkern.plots, memkern.report;"
+        "sys.exit(bool({'matplotlib', 'pandas', 'scipy', 'jinja2'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# ------------------------------------------------------------------------------------- the data
+
+
+def test_stride_figure_draws_published_and_own_values():
+    fig = figures["spatter-fig3"](own_records())
+    assert [ax.get_title() for ax in fig.axes] == ["Gather", "Scatter"]
+    assert "GB/s" in fig.axes[0].get_ylabel()
+    for ax, kernel, top in zip(fig.axes, (GATHER, SCATTER), (60.0, 40.0), strict=True):
+        for platform in PUBLISHED_CPUS:
+            curve = line(ax, platform)
+            assert list(curve.get_xdata()) == STRIDES
+            assert list(curve.get_ydata()) == published(platform, kernel)
+        mine = line(ax, plain(OWN))
+        best_of_all = [top / min(stride, 10) * 1.25 * 1.1 for stride in STRIDES]
+        np.testing.assert_allclose(mine.get_ydata(), best_of_all)
+        assert all(mine.get_zorder() > line(ax, other).get_zorder() for other in PUBLISHED_CPUS)
+        assert all(mine.get_linewidth() > line(ax, p).get_linewidth() for p in PUBLISHED_CPUS)
+        styles = {(c.get_color(), c.get_marker()) for c in ax.lines if c.get_label()[0] != "_"}
+        assert len(styles) == 7
+
+
+def test_gpu_figure_takes_own_records_of_cuda_only():
+    labels = {curve.get_label() for curve in figures["spatter-fig5"](own_records()).axes[0].lines}
+    assert labels - {"_noisy"} == {"K40", "Titan XP", "P100", "V100"}
+    assert "backend cuda" in small_print(figures["spatter-fig5"](own_records()))
+    fig = figures["spatter-fig5"](gpu_records())
+    assert line(fig.axes[0], "Own GPU").get_ydata()[0] == pytest.approx(60 * 1.25 * 1.1)
+    assert small_print(fig) == ""
+    labels = {curve.get_label() for curve in figures["spatter-fig3"](gpu_records()).axes[0].lines}
+    assert "Own GPU" not in labels
+
+
+@pytest.mark.parametrize(
+    ("pattern", "delta", "stride"),
+    [
+        ("UNIFORM:8:4", "32", 4),
+        ("UNIFORM:8:4:NR", "whatever", 4),
+        ("UNIFORM:16:2", "32", 2),
+        ("UNIFORM:8:4", "8", None),
+        ("UNIFORM:8:4", "32,64", None),
+        ("0,4,8", "12", None),
+        ("MS1:8:4:20", "32", None),
+    ],
+)
+def test_only_disjoint_uniform_patterns_count_as_strides(pattern, delta, stride):
+    rows = pd.DataFrame([record(GATHER, pattern, 5.0, delta=delta, suite="")])
+    points, _ = spatter_data.points_of(rows)
+    assert points[points["own"]]["stride"].tolist() == ([] if stride is None else [stride])
+
+
+def test_published_counts_go_before_higher_bandwidths():
+    rows = [
+        record(GATHER, "AMG-G0", 500.0, count_rule="footprint"),
+        record(GATHER, "AMG-G0", 50.0),
+        record(GATHER, "AMG-G0", 60.0),
+        record(GATHER, "AMG-G1", 7.0, count_rule="footprint"),
+    ]
+    points, _ = spatter_data.points_of(pd.DataFrame(rows))
+    assert points[points["own"]]["bandwidth_GBps"].tolist() == [60.0, 7.0]
+    fig = figures["spatter-fig7"](own_records(count_rule="footprint"))
+    assert "other counts than the published" in small_print(fig)
+
+
+def test_other_types_are_left_out_with_a_note():
+    frame = own_records()
+    frame.loc[0, "dtype"] = "float32"
+    assert "1 record in another type than float64" in small_print(figures["spatter-fig3"](frame))
+
+
+def test_invalid_records_are_left_out_and_noisy_ones_hollow():
+    frame = own_records()
+    top = frame[frame["pattern"] == "UNIFORM:8:1"]["bandwidth_GBps"].idxmax()
+    frame.loc[top, "valid"] = False
+    frame.loc[frame["pattern"] == "UNIFORM:8:8", "noisy"] = True
+    fig = figures["spatter-fig3"](frame)
+    mine = line(fig.axes[0], plain(OWN))
+    assert mine.get_ydata()[0] == pytest.approx(60 * 1.25)
+    hollow = [c for c in fig.axes[0].lines if c.get_label() == "_noisy" and len(c.get_xdata())]
+    assert [list(c.get_xdata()) for c in hollow] == [[8]]
+    assert hollow[0].get_markerfacecolor() == "white"
+    note = small_print(fig)
+    assert "1 record that failed validation" in note and "Hollow" in note
+
+
+def test_simd_against_scalar_pairs_the_same_case():
+    fig = figures["spatter-fig6"](own_records())
+    for ax in fig.axes:
+        np.testing.assert_allclose(line(ax, "simd").get_ydata(), [25.0] * 8)
+        np.testing.assert_allclose(line(ax, "auto").get_ydata(), [-10.0] * 8)
+    assert "%" in fig.axes[0].get_ylabel()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(lambda f: f[f["variant"] == "simd"], id="one variant"),
+        pytest.param(lambda f: f[f["variant"] != "scalar"], id="no scalar"),
+        pytest.param(
+            lambda f: f[(f["variant"] == "scalar") == (f["pages_asked"] == "4k")],
+            id="pairs on other pages",
+        ),
+        pytest.param(lambda f: f.iloc[-3:], id="no stride"),
+    ],
+)
+def test_simd_against_scalar_needs_pairs(rows):
+    with pytest.raises(InputError, match="memkern report") as caught:
+        figures["spatter-fig6"](rows(own_records()))
+    assert "\n" not in str(caught.value)
+
+
+def test_simd_against_scalar_has_nothing_to_draw_without_own_records():
+    with pytest.raises(InputError, match="variant scalar"):
+        figures["spatter-fig6"](None)
+
+
+def test_page_policies_are_drawn_apart():
+    fig = figures["spatter-pages"](own_records(pages="4k"))
+    expected = np.array([60 / min(stride, 10) * 1.25 for stride in STRIDES])
+    np.testing.assert_allclose(line(fig.axes[0], "4k").get_ydata(), expected)
+    np.testing.assert_allclose(line(fig.axes[0], "thp (obtained: 4k)").get_ydata(), 1.1 * expected)
+    with pytest.raises(InputError, match="two page policies"):
+        figures["spatter-pages"](own_records(pages_asked="thp"))
+
+
+def test_radars_show_bandwidth_over_stride_1_of_the_same_kernel():
+    fig = figures["spatter-fig7"](own_records())
+    axes = {ax.get_label(): ax for ax in fig.axes}
+    assert list(axes) == [OWN, *PUBLISHED_CPUS, "key"]
+    amg = line(axes["Skylake"], "AMG gather").get_ydata()
+    stride1 = published("Skylake", GATHER)[0]
+    expected = [published("Skylake", GATHER, f"AMG-G{i}") / stride1 for i in range(2)]
+    np.testing.assert_allclose(amg, np.log2(np.array(expected) * 256))
+    lulesh = line(axes["Broadwell"], "LULESH scatter").get_ydata()
+    stride1 = published("Broadwell", SCATTER)[0]
+    expected = [published("Broadwell", SCATTER, f"LULESH-S{i}") / stride1 for i in range(4)]
+    np.testing.assert_allclose(lulesh, np.log2(np.array(expected) * 256))
+    mine = line(axes[OWN], "AMG gather").get_ydata()
+    np.testing.assert_allclose(mine, np.log2(np.array([100, 100 / 1.2]) / (60 * 1.25 * 1.1) * 256))
+    angles = [
+        x
+        for ax in axes.values()
+        for c in ax.lines
+        if c.get_label()[0] != "_"
+        for x in c.get_xdata()
+    ]
+    assert len({round(float(angle), 6) for angle in angles}) == 34
+
+
+def test_radars_clip_and_say_what_is_off_the_scale():
+    frame = own_records()
+    frame.loc[frame["pattern"] == "AMG-G0", "bandwidth_GBps"] = 60 * 1.25 * 1.1 * 20
+    fig = figures["spatter-fig7"](frame)
+    ax = next(ax for ax in fig.axes if ax.get_label() == OWN)
+    assert line(ax, "AMG gather").get_ydata()[0] == spatter_radar.radius(spatter_radar.CAP)
+    crossed = [c for c in ax.lines if c.get_marker() == "x" and len(c.get_xdata())]
+    assert len(crossed) >= 1
+    assert any("off the scale: AMG-G0 20" in text.get_text() for text in fig.texts)
+
+
+def test_radars_leave_out_a_platform_without_stride_1():
+    frame = own_records()
+    frame = frame[frame["suite"] != "ustride"]
+    fig = figures["spatter-fig7"](frame)
+    assert OWN not in {ax.get_label() for ax in fig.axes}
+    assert "Own Machine 3000, 4 threads left out" in small_print(fig)
+
+
+def test_bandwidth_bandwidth_draws_the_values_and_constant_fractions():
+    fig = figures["spatter-fig9"](own_records(), patterns=["AMG-G0", "PENNANT-S0"])
+    gather, scatter = fig.axes
+    marks = {c.get_label(): c for c in scatter.collections}
+    points = {tuple(pair) for pair in np.asarray(marks["PENNANT-S0"].get_offsets()).tolist()}
+    for platform in (*PUBLISHED_CPUS, "K40", "Titan XP", "P100", "V100"):
+        kind = "UNIFORM:8:1" if platform in PUBLISHED_CPUS else "UNIFORM:256:1"
+        pair = published(platform, SCATTER, kind), published(platform, SCATTER, "PENNANT-S0")
+        assert pair in points
+    own = next(c for c in gather.collections if c.get_label() == "_own")
+    np.testing.assert_allclose(own.get_offsets(), [[60 * 1.25 * 1.1, 100.0]])
+    diagonals = [c for c in gather.lines if c.get_label() == "_share"]
+    shares = [c.get_ydata() / np.array(c.get_xdata()) for c in diagonals]
+    assert all(share[0] == pytest.approx(share[1]) for share in shares)
+    assert 1.0 in [share[0] for share in shares]
+    names = {text.get_text().replace("\n", ", ") for text in gather.texts}
+    assert names == {OWN, *PUBLISHED_CPUS, "K40", "Titan XP", "P100", "V100"}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "culprit"),
+    [
+        (["AMG-G7"], "AMG-G7"),
+        ("nonsense", "nonsense"),
+        ([], "one to six"),
+        ([f"PENNANT-G{i}" for i in range(7)], "one to six"),
+    ],
+)
+def test_bandwidth_bandwidth_refuses_patterns(patterns, culprit):
+    with pytest.raises(InputError, match=culprit):
+        figures["spatter-fig9"](None, patterns=patterns)
+
+
+def test_bandwidth_bandwidth_of_one_kernel_fits_a_column():
+    fig = figures["spatter-fig9"](own_records(), patterns="PENNANT-G0,PENNANT-G12")
+    assert fig.get_figwidth() == 3.35
+    assert_legible(fig)
+
+
+# --------------------------------------------------------------------------------------- table 4
+
+
+def test_table_4_has_the_harmonic_means_and_correlations_of_the_data():
+    table = tables["spatter-table4"](own_records()).set_index("platform")
+    rows = reference.load("lavin2020")
+    for platform in ("Naples", "V100"):
+        for suite in ("AMG", "LULESH", "NEKBONE", "PENNANT"):
+            x = rows[(rows["platform"] == platform) & (rows["suite"] == suite.lower())]
+            mean = len(x) / np.sum(1 / x["bandwidth_GBps"])
+            assert table.loc[platform, suite] == pytest.approx(mean)
+    for kind, name, number in (("cpu", "CPUs", 6), ("gpu", "GPUs", 3)):
+        known = table[(table["kind"] == kind) & (table["row"] == "published")]
+        known = known[known["STREAM"].notna()]
+        assert len(known) == number
+        for suite in ("AMG", "LULESH", "NEKBONE", "PENNANT"):
+            r = np.corrcoef(known[suite], known["STREAM"])[0, 1]
+            assert table.loc[f"Pearson's R, published {name}", suite] == pytest.approx(r)
+    assert math.isnan(table.loc["V100", "STREAM"])
+    assert table.loc["Broadwell", "STREAM"] == 43
+    assert table.loc[OWN, "AMG"] == pytest.approx(2 / (1 / 100 + 1.2 / 100))
+    assert math.isnan(table.loc[OWN, "STREAM"])
+
+
+def test_table_4_of_an_incomplete_application_has_no_mean():
+    frame = own_records()
+    frame = frame[frame["pattern"] != "LULESH-S2"]
+    table = tables["spatter-table4"](frame, stream_GBps=33.0).set_index("platform")
+    assert math.isnan(table.loc[OWN, "LULESH"])
+    assert table.loc[OWN, "PENNANT"] > 0
+    assert table.loc[OWN, "STREAM"] == 33
+    without = tables["spatter-table4"](None).set_index("platform")
+    assert OWN not in without.index
+    correlation = "Pearson's R, published CPUs"
+    pd.testing.assert_series_equal(without.loc[correlation], table.loc[correlation])
+
+
+@pytest.mark.parametrize("stream", [0, -1.0, math.inf])
+def test_table_4_refuses_a_wrong_stream(stream):
+    with pytest.raises(InputError, match="stream_GBps"):
+        tables["spatter-table4"](None, stream_GBps=stream)
+
+
+# ------------------------------------------------------------------------------- input and files
+
+
+@pytest.mark.parametrize("name", [*figures, *tables])
+@pytest.mark.parametrize(
+    ("records", "culprit"),
+    [
+        (lambda: own_records().iloc[:0], "no record"),
+        (lambda: own_records().drop(columns="suite"), "'suite'"),
+        (lambda: own_records().drop(columns=["kernel", "valid"]), "'kernel', 'valid'"),
+        (lambda: own_records(bandwidth_GBps=0.0), "0.0 GB/s"),
+        (lambda: own_records(bandwidth_GBps=float("nan")), "nan GB/s"),
+        (lambda: own_records(bandwidth_GBps="fast"), "fast GB/s"),
+        (lambda: [1, 2], "list"),
+    ],
+)
+def test_wrong_records_are_refused_in_one_sentence(name, records, culprit):
+    with pytest.raises(InputError, match=culprit) as caught:
+        {**figures, **tables}[name](records())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_result_set_is_as_good_as_its_frame():
+    class Results:
+        def to_frame(self):
+            return own_records()
+
+    assert frame_of(Results()).equals(own_records())
+    assert tables["spatter-table4"](Results()).equals(tables["spatter-table4"](own_records()))
+
+
+def test_records_of_other_kernels_do_not_matter():
+    launch = record("launch.empty", "", float("nan"), suite=None, delta=None)
+    frame = pd.concat([own_records(), pd.DataFrame([launch])], ignore_index=True)
+    before, after = (figures["spatter-fig3"](f).axes[0] for f in (own_records(), frame))
+    assert list(line(after, plain(OWN)).get_ydata()) == list(line(before, plain(OWN)).get_ydata())
+
+
+def test_best_keeps_the_order_and_prefers():
+    frame = pd.DataFrame(
+        {
+            "name": ["b", "a", "b", "a"],
+            "bandwidth_GBps": [1.0, 4.0, 2.0, 3.0],
+            "good": [True, False, False, True],
+        }
+    )
+    assert best(frame, ["name"])["bandwidth_GBps"].tolist() == [4.0, 2.0]
+    assert best(frame, ["name"], ["good"])["bandwidth_GBps"].tolist() == [1.0, 3.0]
+
+
+def test_usable_of_nothing_is_an_empty_table_with_the_columns():
+    frame, notes = usable(None, [GATHER], ["variant"])
+    assert len(frame) == 0 and "variant" in frame and notes == []
+
+
+@pytest.mark.parametrize(
+    ("name", "culprit"),
+    [("figure.bmp", ".pdf, .png, .svg"), ("figure", ".pdf"), ("no/such/place.svg", "No such file")],
+)
+def test_save_refuses_what_it_cannot_write(name, culprit, tmp_path):
+    with pytest.raises(InputError, match=culprit):
+        save(figures["spatter-fig5"](None), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_save_over_a_directory_leaves_nothing_behind(tmp_path):
+    (tmp_path / "figure.svg").mkdir()
+    with pytest.raises(InputError, match="cannot write"):
+        save(figures["spatter-fig5"](None), tmp_path / "figure.svg")
+    assert [file.name for file in tmp_path.iterdir()] == ["figure.svg"]
+
+
+def test_figures_are_the_same_whatever_style_the_caller_uses(tmp_path):
+    plainly = save(figures["spatter-fig3"](own_records()), tmp_path / "a.svg").read_bytes()
+    loud = {"font.size": 20, "lines.linewidth": 9, "axes.facecolor": "red", "axes.grid": False}
+    with mpl.rc_context(loud):
+        fig = figures["spatter-fig3"](own_records())
+        assert mpl.rcParams["font.size"] == 20
+        assert save(fig, tmp_path / "b.svg").read_bytes() == plainly
+    assert fig._repr_png_().startswith(b"\x89PNG")
+
+
+def test_texts_from_outside_are_made_fit_to_draw():
+    assert plain("a\n b") == "a b"
+    assert plain("$x$") == r"\$x\$"
+    assert plain("_hidden") != "_hidden" and plain("_hidden").endswith("_hidden")
+    assert len(plain("x" * 1000)) == 40
+    assert two_lines("A, B, 2 threads") == "A, B\n2 threads"
+    assert two_lines("K40") == "K40"
+
+
+def test_own_machines_are_told_apart():
+    looks = {(look.color, look.marker, str(look.linestyle)) for look in map(own_look, range(4))}
+    assert len(looks) == 4
+    assert all(look.zorder > 9 for look in map(own_look, range(4)))
+
+
+@PROPERTY
+@given(
+    st.lists(st.floats(0, 10), min_size=1, max_size=12),
+    st.lists(st.sampled_from([0.1, 0.2, 0.5]), min_size=12, max_size=12),
+)
+def test_labels_are_spread_without_overlap_and_in_order(positions, widths):
+    x = np.array(positions)
+    width = np.array(widths[: len(x)])
+    moved = spatter._spread(x, width, 0.0, 10.0)
+    order = np.argsort(x, kind="stable")
+    gaps = np.diff(moved[order])
+    needed = (width[order][1:] + width[order][:-1]) / 2
+    assert (gaps >= needed - 1e-9).all()
+    assert moved.min() >= -1e-9 and moved.max() <= 10 + 1e-9
+    settled = spatter._spread(moved, width, 0.0, 10.0)
+    np.testing.assert_allclose(settled, moved, atol=1e-6)

@@ -1,0 +1,237 @@
+"""The report: one file that holds everything and says what the records say."""
+
+import base64
+import re
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+from test_plots import GATHER, OWN, own_records, record
+
+from memkern import plots, report
+from memkern.errors import InputError
+
+ENVIRONMENT = {
+    "machine": {
+        "model": "Own Machine 3000",
+        "caches": [{"level": 1, "size_B": 32768}, {"level": 2, "size_B": 1 << 20}],
+        "memory_B": 24 << 30,
+        "hypervisor": None,
+    },
+    "os": {"kernel": "6.1"},
+    "settings": {"thp": {"enabled": "madvise"}, "empty": {}},
+    "build": {},
+    "python": {"memkern": "0.1.0"},
+}
+
+
+class Page(HTMLParser):
+    """What a browser would load, show and run."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links, self.loaded, self.images, self.words = [], [], [], [], []
+        self.rows, self.scripts = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        values = dict(attrs)
+        if tag == "tr":
+            self.rows.append([])
+        if "href" in values:
+            (self.links if tag == "a" else self.loaded).append(values["href"])
+        if tag == "img":
+            assert values["alt"]
+            self.images.append(values["src"])
+        elif "src" in values:
+            self.loaded.append(values["src"])
+        self.scripts += [name for name in values if name.startswith("on")]
+
+    def handle_data(self, data):
+        if data.strip():
+            self.words.append(data.strip())
+            if self.rows and self.tags[-1] in ("td", "th"):
+                self.rows[-1].append(data.strip())
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def page(tmp_path, records=None, **options):
+    """Write a report and read it as a page."""
+    options = {"title": "A title", "environment": ENVIRONMENT} | options
+    path = report.write(
+        own_records() if records is None else records, tmp_path / "report.html", **options
+    )
+    return Page(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Report of all that a run measures, as a page and as a file."""
+    folder = tmp_path_factory.mktemp("report")
+    seen = page(folder, command="memkern report --quick", data=folder / "records.parquet")
+    return seen, folder / "report.html"
+
+
+def test_report_is_one_file_that_loads_nothing(whole):
+    seen, path = whole
+    assert [file.name for file in path.parent.iterdir()] == ["report.html"]
+    assert path.stat().st_size < 4e6
+    assert "script" not in seen.tags and seen.scripts == [] and seen.loaded == []
+    assert len(seen.images) == 5
+    for image in seen.images:
+        kind, _, content = image.partition(",")
+        assert kind == "data:image/svg+xml;base64"
+        svg = base64.b64decode(content).decode()
+        assert svg.rstrip().endswith("</svg>") and "<image" not in svg
+        assert not re.search(r'href="(?!#)', svg)
+    assert seen.links == ["https://doi.org/10.1145/3422575.3422794", "records.parquet"]
+    css = re.search(r"<style>(.*?)</style>", path.read_text(), flags=re.S)[1]
+    assert "url(" not in css and "@import" not in css
+    assert "prefers-color-scheme: dark" in css and "@media print" in css
+
+
+def test_report_says_what_the_records_say(whole):
+    text = whole[0].text
+    assert "At stride 1: gather 82.5 GB/s, scatter 55.0 GB/s." in text
+    # 1/8 of stride 1 at stride 8; from stride 10 on the records stay at a tenth.
+    assert "gather keeps 12 % at stride 8 and 10 % at stride 16" in text
+    assert "stride-1 gather takes place 6 of 7" in text
+    assert "behind Thunder X2 (104 GB/s) and ahead of Broadwell (66.2 GB/s)" in text
+    assert "simd won 32" in text
+    assert "1.10 times the bandwidth of 4 KiB pages in the geometric mean of 48 cases" in text
+    assert "the worst is PENNANT-G15" in text and "the best AMG-G0, with 121 %" in text
+    assert f"All {len(own_records())} records passed validation." in text
+    assert "Lavin" in text and "Pearson" in text
+
+
+def test_report_shows_machine_settings_and_how_to_reproduce(whole):
+    seen = whole[0]
+    assert ["caches", "level 1, size_B 32 KiB"] in seen.rows
+    assert ["memory_B", "24 GiB"] in seen.rows
+    assert ["thp.enabled", "madvise"] in seen.rows
+    assert "hypervisor" not in seen.text
+    assert "memkern report --quick" in seen.text and "memkern 0.1.0" in seen.text
+
+
+def test_all_results_stand_in_the_table(whole):
+    records = own_records()
+    shown = [row for row in whole[0].rows if len(row) > 10 and row[0] == GATHER]
+    assert len(shown) == int((records["kernel"] == GATHER).sum())
+    assert ["AMG-G0", "100.0"] in [[row[1], row[8]] for row in shown]
+
+
+def test_text_from_outside_is_escaped(tmp_path):
+    bad = "<script>alert('x')</script><img src=http://evil.example/x onerror=alert(1)>"
+    environment = {"machine": {bad: bad, "list": [bad, {bad: bad}]}, bad: {"a": bad}}
+    records = own_records(platform=f"{bad}, 2 threads", variant=bad, isa=bad, validation=bad)
+    records.loc[3, "valid"] = False
+    seen = page(
+        tmp_path,
+        records,
+        title=bad,
+        environment=environment,
+        command=bad,
+        data=tmp_path / 'x" onclick="alert(1)',
+    )
+    assert "script" not in seen.tags and seen.scripts == [] and seen.loaded == []
+    assert all(image.startswith("data:image/svg+xml;base64,") for image in seen.images)
+    assert all("evil" not in link for link in seen.links)
+    assert seen.text.count("alert('x')") > 10
+
+
+def test_failed_and_noisy_records_are_said(tmp_path):
+    records = own_records()
+    records.loc[[0, 5], ["valid", "error_max"]] = [False, 0.25]
+    records.loc[7, "noisy"] = True
+    seen = page(tmp_path, records)
+    assert f"2 of {len(records)} records failed validation" in seen.text
+    assert "1 record is marked as noisy" in seen.text
+    failed = [row for row in seen.rows if row[-2:] == ["whole", "0.2500"]]
+    assert len(failed) == 2 and failed[0][:2] == [GATHER, "UNIFORM:8:1"]
+
+
+def test_report_without_any_valid_record_stands(tmp_path):
+    seen = page(tmp_path, own_records(valid=False))
+    assert "At stride 1" not in seen.text
+    assert "records failed validation" in seen.text
+
+
+def test_what_cannot_be_shown_is_said(tmp_path):
+    records = own_records()
+    records = records[(records["variant"] == "simd") & (records["pages_asked"] == "thp")]
+    seen = page(tmp_path, records)
+    assert len(seen.images) == 3
+    assert "Vectorised against scalar code: no uniform stride was measured" in seen.text
+    assert "Page policies: no platform was measured under two page policies" in seen.text
+    assert "times the bandwidth of 4 KiB pages" not in seen.text
+
+
+def test_several_platforms_are_named_in_the_findings(tmp_path):
+    both = pd.concat([own_records(), own_records(platform="Other, 1 thread")], ignore_index=True)
+    text = page(tmp_path, both).text
+    assert f"{OWN}: At stride 1" in text and "Other, 1 thread: At stride 1" in text
+
+
+def test_records_of_a_gpu_bring_the_figures_of_gpus(tmp_path):
+    gpu = own_records(backend="cuda", variant="cuda")
+    seen = page(tmp_path, gpu)
+    assert "Bandwidth against stride on GPUs" in seen.text
+    assert "Among the 4 published GPUs" in seen.text
+
+
+def test_a_new_family_adds_its_section_by_registering_it(tmp_path, monkeypatch):
+    table = pd.DataFrame({"kernel": ["stream.add"], "bandwidth_GBps": [12.5]})
+
+    def section(frame):
+        """Say something of another family."""
+        rows = frame[frame["kernel"] == "stream.add"]
+        exhibit = plots.Exhibit("Streams", table, "A caption.")
+        return plots.Section("Streaming", ("Add runs.",), (exhibit,)) if len(rows) else None
+
+    monkeypatch.setitem(plots.sections, "stream", section)
+    frame = pd.concat(
+        [own_records(), pd.DataFrame([record("stream.add", "", 12.5, suite="")])],
+        ignore_index=True,
+    )
+    text = page(tmp_path, frame).text
+    assert "Add runs." in text and "A caption." in text and "At stride 1" in text
+    only = page(tmp_path, frame, sections=["stream"])
+    assert "Streaming" in only.text and "At stride 1" not in only.text and only.images == []
+    assert "Add runs." not in page(tmp_path, own_records()).text
+
+
+def test_report_of_kernels_without_a_section_has_the_results(tmp_path):
+    frame = pd.DataFrame([record("launch.empty", "", float("nan"))])
+    seen = page(tmp_path, frame)
+    assert seen.images == []
+    assert any("launch.empty" in row for row in seen.rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "culprit"),
+    [
+        ({"records": own_records().iloc[:0]}, "no record"),
+        ({"records": own_records().drop(columns="suite")}, "'suite'"),
+        ({"records": own_records(bandwidth_GBps=-1.0)}, "not a positive number"),
+        ({"sections": ["nonsense"]}, "'nonsense'"),
+    ],
+)
+def test_wrong_input_writes_nothing(change, culprit, tmp_path):
+    with pytest.raises(InputError, match=culprit) as caught:
+        page(tmp_path, **change)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_needs_records(tmp_path):
+    with pytest.raises(InputError, match="needs records"):
+        report.write(None, tmp_path / "report.html", title="", environment={})
+
+
+def test_an_unwritable_place_is_said(tmp_path):
+    with pytest.raises(InputError, match="cannot write"):
+        page(tmp_path / "missing")

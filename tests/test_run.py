@@ -1,0 +1,463 @@
+"""The measuring loop: statistics, stop rules, resuming, interruption, bad input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import memkern as mk
+from memkern import _memkern
+from memkern.errors import InputError
+from memkern.run import Prepared, launch_cost_s
+from memkern.spec import Case
+
+
+@pytest.fixture
+def case() -> Case:
+    return mk.gather("UNIFORM:8:4:NR", count=512, threads=1, variant="scalar", budget_s=0.2)
+
+
+def test_record_says_what_was_asked_obtained_and_measured(case: Case) -> None:
+    measurement = case.with_(pages="4k", pin="0", name="a label").measure()
+    record = measurement.record
+    assert record["kernel"] == "spatter.gather"
+    assert record["name"] == "a label"
+    assert record["pattern"] == "UNIFORM:8:4"
+    assert record["delta"] == "32"
+    assert (record["threads"], record["pin"], record["pin_asked"]) == (1, "0", "0")
+    assert (record["pages"], record["pages_asked"]) == ("4k", "4k")
+    assert record["variant"] == record["variant_asked"] == "scalar"
+    assert record["isa"] in _memkern.supported_isas()
+    assert record["valid"] and record["error_max"] == 0
+    samples = measurement.samples
+    assert record["samples"] == len(samples)
+    assert record["time_min_s"] == samples.min()
+    assert record["time_median_s"] == np.median(samples)
+    assert record["time_ci_low_s"] <= record["time_median_s"] <= record["time_ci_high_s"]
+    assert record["bytes_B"] == 8 * 8 * 512
+    assert record["bandwidth_GBps"] == pytest.approx(8 * 8 * 512 / samples.min() / 1e9)
+    assert record["footprint_B"] == 8 * (28 + 32 * 511 + 1) + 8 * 8
+    # A sample is far above the clock's resolution.
+    sample_s = record["time_min_s"] * record["invocations"]
+    assert sample_s > 500 * _memkern.clock_tick()
+    assert set(measurement.environment) >= {"machine", "os", "settings", "build", "python"}
+    assert "<table" in measurement._repr_html_()
+
+
+def test_fixed_count_takes_exactly_that_many_samples(case: Case) -> None:
+    large = mk.gather("UNIFORM:8:1:NR", count=2**15, threads=1, variant="scalar", runs=7)
+    record = large.measure().record
+    assert (record["samples"], record["stop"], record["invocations"]) == (7, "runs", 1)
+    # One invocation of a tiny case can't be read off the clock: more make a sample, and show.
+    tiny = mk.gather([0], count=1, threads=1, variant="scalar", runs=3).measure().record
+    assert tiny["samples"] == 3
+    assert tiny["invocations"] > 1
+
+
+def test_stop_rule_ends_by_precision_samples_or_budget(case: Case) -> None:
+    loose = case.with_(ci=0.9, budget_s=30.0).measure().record
+    assert loose["stop"] == "ci"
+    assert loose["ci_relative"] <= 0.9
+    few = case.with_(ci=1e-9, budget_s=30.0, max_samples=12).measure().record
+    assert (few["stop"], few["samples"]) == ("samples", 12)
+    brief = case.with_(ci=1e-9, budget_s=0.02, max_samples=10**6).measure().record
+    assert brief["stop"] == "budget"
+    assert brief["samples"] >= 1
+
+
+def test_short_cases_report_the_time_without_the_launch() -> None:
+    short = mk.gather([0, 1], count=2, threads=2, variant="scalar", budget_s=0.1).measure().record
+    assert short["time_net_s"] == short["time_min_s"] - short["launch_s"]
+    long = mk.gather("UNIFORM:8:1:NR", count=2**16, threads=1, runs=3).measure().record
+    assert np.isnan(long["time_net_s"])
+    assert long["launch_s"] == launch_cost_s(1, "none", "fork") > 0
+
+
+def test_flushed_caches_are_cold() -> None:
+    shape: dict[str, Any] = {"count": 2**12, "threads": 1, "variant": "scalar", "runs": 5}
+    record = mk.gather("UNIFORM:8:8:NR", flush=True, **shape).measure().record
+    assert record["flush"] is True
+    assert record["invocations"] == 1
+
+
+def test_prepared_runs_without_measuring_again(case: Case) -> None:
+    prepared = case.prepare()
+    assert prepared.run(3) > 0
+    with pytest.raises(ValueError, match="at least 1"):
+        prepared.run(0)
+
+
+@pytest.mark.parametrize("repetition", ["fork", "barrier", "free"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_way_to_repeat_measures(case: Case, repetition: str, threads: int) -> None:
+    record = case.with_(repetition=repetition, threads=threads, runs=5).measure().record
+    assert record["valid"]
+    assert record["repetition"] == repetition
+    assert record["time_min_s"] > 0
+
+
+def test_launch_costs_something() -> None:
+    record = mk.launch(threads=2, runs=50).measure().record
+    assert record["kernel"] == "launch.empty"
+    assert 0 < record["time_min_s"] < 1
+    assert record["bytes_B"] == 0
+
+
+def test_best_takes_a_candidate_and_names_it(case: Case) -> None:
+    record = case.with_(variant="best", runs=3).measure().record
+    assert record["variant_asked"] == "best"
+    assert (record["variant"], record["isa"]) in case.prepare().native.candidates()
+    narrow = case.with_(variant="best", isa="baseline", runs=3).measure().record
+    assert narrow["isa"] == "baseline"
+
+
+def test_apply_runs_the_measured_kernel_on_the_callers_values() -> None:
+    case = mk.gather([3, 1, 2, 2], delta=4, count=3, wrap=3, threads=1)
+    source = np.arange(12, dtype=np.float64) * 1.5
+    out = case.apply(sparse=source)
+    np.testing.assert_array_equal(
+        out["dense"], [4.5, 1.5, 3, 3, 10.5, 7.5, 9, 9, 16.5, 13.5, 15, 15]
+    )
+    np.testing.assert_array_equal(out["sparse"], source)
+
+
+@pytest.mark.parametrize(
+    "arrays, match",
+    [
+        ({"sparse": np.zeros(11)}, "shape"),
+        ({"sparse": np.zeros(12, dtype=np.float32)}, "float64"),
+        ({"sparse": np.zeros((12, 1))}, "shape"),
+        ({"sparse": np.zeros(24)[::2]}, "contiguous"),
+        ({"nothing": np.zeros(12)}, "nothing"),
+    ],
+)
+def test_apply_refuses_wrong_arrays(arrays: dict[str, np.ndarray], match: str) -> None:
+    case = mk.gather([3, 1, 2, 2], delta=4, count=3, threads=1)
+    with pytest.raises(InputError, match=match):
+        case.apply(**arrays)
+
+
+def test_native_bounds_are_checked_whatever_python_hands_over() -> None:
+    native = mk.gather([0, 1], delta=2, count=4, threads=1).prepare().native
+    for position in (-1, 8, 2**62):
+        with pytest.raises(ValueError, match="outside"):
+            native.peek("sparse", np.array([position]))
+        with pytest.raises(ValueError, match="outside"):
+            native.poke("sparse", np.array([position]), np.array([1.0]))
+    with pytest.raises(ValueError, match="outside"):
+        native.run_range(0, 5)
+    with pytest.raises(ValueError, match="empty"):
+        native.run_range(2, 2)
+    with pytest.raises(ValueError, match="as many values"):
+        native.poke("sparse", np.array([0]), np.array([1.0, 2.0]))
+
+
+def native(**changes: Any) -> Any:
+    arguments: dict[str, Any] = {
+        "kernel": "spatter.gather",
+        "dtype": "float64",
+        "index_dtype": "int64",
+        "integers": {"count": 4, "wrap": 1, "prefetch": 0},
+        "indices": {"pattern_gather": np.arange(4), "delta_gather": np.array([4])},
+        "threads": 1,
+        "pin": "none",
+        "pages": "default",
+        "numa": "first-touch",
+        "schedule": "static",
+        "chunk": 0,
+        "repetition": "fork",
+        "flush": False,
+    }
+    return _memkern.Prepared(**{**arguments, **changes})
+
+
+def indices(pattern: Any, delta: Any = (4,)) -> dict[str, Any]:
+    return {
+        "pattern_gather": np.array(pattern, dtype=np.int64),
+        "delta_gather": np.array(delta, dtype=np.int64),
+    }
+
+
+@pytest.mark.parametrize(
+    "changes, match",
+    [
+        ({"kernel": "spatter.nothing"}, "nothing"),
+        ({"kernel": "unknown.gather"}, "unknown"),
+        ({"dtype": "float16"}, "float16"),
+        ({"dtype": "int64"}, "int64"),
+        ({"index_dtype": "float64"}, "float64"),
+        ({"indices": indices([])}, "empty"),
+        ({"indices": indices([0, -1])}, "negative"),
+        ({"indices": indices([[0, 1]])}, "one dimension"),
+        ({"indices": {"delta_gather": np.array([1])}}, "missing"),
+        ({"indices": indices([2**62])}, "64 bits"),
+        ({"indices": indices([0], [2**62])}, "64 bits"),
+        ({"indices": indices([2**40]), "index_dtype": "int32"}, "int32"),
+        ({"integers": {"count": 0, "wrap": 1, "prefetch": 0}}, "count"),
+        ({"integers": {"count": 4, "wrap": 0, "prefetch": 0}}, "wrap"),
+        ({"integers": {"count": 2**62, "wrap": 1, "prefetch": 0}}, "64 bits"),
+        ({"integers": {"count": 4, "wrap": 2**62, "prefetch": 0}}, "64 bits"),
+        ({"integers": {}}, "missing"),
+        ({"threads": -1}, "threads"),
+        ({"threads": 10**6}, "threads"),
+        ({"pin": "0,x"}, "pin"),
+        ({"pin": "5-2"}, "backward"),
+        ({"pin": "99999"}, "99999"),
+        ({"pages": "8k"}, "8k"),
+        ({"numa": "node:77"}, "node:77"),
+        ({"numa": "far"}, "far"),
+        ({"schedule": "guided"}, "guided"),
+        ({"chunk": -1}, "chunk"),
+        ({"repetition": "twice"}, "twice"),
+        ({"repetition": "free", "schedule": "dynamic"}, "dynamic"),
+    ],
+)
+def test_extension_refuses_bad_input(changes: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match) as caught:
+        native(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_extension_keeps_its_own_copy_of_the_indices() -> None:
+    mine = indices([0, 1, 2, 3])
+    prepared = native(indices=mine)
+    mine["pattern_gather"][:] = 2**50
+    assert prepared.run(1) > 0
+    np.testing.assert_array_equal(prepared.copy_out("dense"), prepared.copy_out("sparse")[12:])
+
+
+def test_more_memory_than_there_is_is_refused_untouched() -> None:
+    with pytest.raises(MemoryError, match="smaller count") as caught:
+        mk.gather([0], delta=2**33, count=2**20, threads=1).prepare()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("pages", ["hugetlb-2m", "hugetlb-1g"])
+def test_hugetlb_pages_are_had_or_refused_in_words(pages: str) -> None:
+    case = mk.gather("UNIFORM:8:1:NR", count=64, threads=1, pages=pages)
+    size = {"hugetlb-2m": 2048, "hugetlb-1g": 1048576}[pages]
+    pool = Path(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/free_hugepages")
+    if pool.exists() and int(pool.read_text()) >= 2:
+        assert case.prepare().obtained["pages"] == pages
+    else:
+        with pytest.raises(MemoryError, match="vm.nr_hugepages"):
+            case.prepare()
+
+
+def test_named_pages_are_obtained_or_refused() -> None:
+    large: dict[str, Any] = {"pattern": "UNIFORM:8:1:NR", "count": 2**16, "threads": 1}
+    assert mk.gather(**large, pages="4k").prepare().obtained["pages"] == "4k"
+    mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if mode.exists() and "[never]" not in mode.read_text():
+        assert mk.gather(**large, pages="thp").prepare().obtained["pages"] == "thp"
+    else:
+        with pytest.raises(MemoryError, match="thp"):
+            mk.gather(**large, pages="thp").prepare()
+
+
+def test_numa_policies_place_memory() -> None:
+    node = _memkern.topology()["numa_nodes"][0]
+    for policy in ("first-touch", "interleave", f"node:{node}"):
+        case = mk.gather("UNIFORM:8:1:NR", count=64, threads=1, numa=policy)
+        try:
+            assert case.prepare().run(1) > 0
+        except InputError as error:  # a container may forbid the system call
+            assert "refused by the operating system" in str(error)
+
+
+def test_pinning_is_reported_and_given_back() -> None:
+    before = os.sched_getaffinity(0)
+    units = _memkern.topology()["units"]
+    prepared = mk.gather([0], count=4, threads=1, pin=str(units[-1])).prepare()
+    assert prepared.obtained["pin"] == str(units[-1])
+    prepared.run(10)
+    assert os.sched_getaffinity(0) == before
+    spread = mk.gather([0], count=4, threads=len(units), pin="spread").prepare()
+    assert sorted(map(int, spread.obtained["pin"].split(","))) == sorted(units)
+    with pytest.raises(InputError, match="list one for each"):
+        mk.gather([0], count=4, threads=2, pin=str(units[0])).prepare()
+
+
+def test_identity_follows_what_is_asked_and_nothing_else(case: Case) -> None:
+    assert case.identity() == case.with_(name="other").identity()
+    changes: list[dict[str, Any]] = [
+        {"threads": 2}, {"pages": "4k"}, {"variant": "auto"}, {"dtype": "float32"},
+        {"index_dtype": "int32"}, {"runs": 3}, {"ci": 0.5}, {"prefetch": 1}, {"chunk": 8},
+        {"repetition": "free"}, {"flush": True}, {"schedule": "dynamic"}, {"pin": "compact"},
+    ]  # fmt: skip
+    seen = {case.identity()} | {case.with_(**change).identity() for change in changes}
+    assert len(seen) == len(changes) + 1
+    other = mk.gather([0, 4, 8, 12, 16, 20, 24, 29], delta=32, count=512)
+    same = mk.gather([0, 4, 8, 12, 16, 20, 24, 28], delta=32, count=512)
+    assert other.identity() != same.identity()
+    with pytest.raises(InputError, match="no knob 'colour'"):
+        case.with_(colour="red")
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"threads": -1}, "threads"),
+        ({"threads": 1.5}, "threads"),
+        ({"prefetch": True}, "prefetch"),
+        ({"pages": "8k"}, "pages"),
+        ({"isa": "mmx"}, "isa"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"index_dtype": "int16"}, "index_dtype"),
+        ({"runs": 0}, "runs"),
+        ({"ci": 2.0}, "ci"),
+        ({"budget_s": float("nan")}, "budget"),
+        ({"count": 0}, "count"),
+        ({"count": 2.5}, "count"),
+        ({"count": 2**61}, "count"),
+        ({"delta": 2**59, "count": 2**40}, "2\\*\\*60"),
+        ({"delta": []}, "delta"),
+        ({"delta": [1.5]}, "delta"),
+        ({"wrap": 0}, "wrap"),
+    ],
+)
+def test_cases_refuse_bad_input(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(InputError, match=match) as caught:
+        mk.gather([0, 1], **{"count": 4, **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_kernels_need_their_own_patterns() -> None:
+    from memkern.kernels import spatter
+
+    with pytest.raises(InputError, match="needs pattern_scatter"):
+        spatter.case("gs", pattern_gather=[0, 1])
+    with pytest.raises(InputError, match="'scan'"):
+        spatter.case("scan", pattern=[0])
+    with pytest.raises(InputError, match="as many of both"):
+        mk.gs([0, 1], [0, 1, 2]).prepare()
+    with pytest.raises(InputError, match="outside"):
+        mk.multigather([0, 1], [2]).measure()
+
+
+def test_sweep_stores_every_case_and_resumes(tmp_path: Path, case: Case) -> None:
+    cases = mk.vary(case.with_(runs=3), pages=["4k", "default"], threads=[1, 2])
+    path = tmp_path / "out.db"
+    seen: list[str] = []
+    results = mk.sweep(
+        cases[:2], output=path, progress=False, on_result=lambda m: seen.append(m.record["case_id"])
+    )
+    assert len(results) == len(seen) == 2
+    with pytest.raises(InputError, match="--resume"):
+        mk.sweep(cases, output=path, progress=False)
+    more = mk.sweep(
+        cases,
+        output=path,
+        progress=False,
+        resume=True,
+        on_result=lambda m: seen.append(m.record["case_id"]),
+    )
+    assert [r["case_id"] for r in more] == seen == [c.identity() for c in cases]
+    loaded = mk.load(path)
+    assert [r["bandwidth_GBps"] for r in loaded] == [r["bandwidth_GBps"] for r in more]
+
+
+def test_repeats_are_measured_anew(case: Case) -> None:
+    results = mk.sweep([case.with_(runs=3)], repeats=3, progress=False)
+    assert [record["repeat"] for record in results] == [0, 1, 2]
+    assert len({record["case_id"] for record in results}) == 1
+
+
+def test_export_replaces_the_working_file(tmp_path: Path, case: Case) -> None:
+    path = tmp_path / "out.parquet"
+    mk.sweep([case.with_(runs=3)], output=path, progress=False)
+    assert path.exists()
+    assert not path.with_name("out.parquet.db").exists()
+    frame = mk.load(path).to_frame()
+    assert frame["kernel"].tolist() == ["spatter.gather"]
+
+
+def interrupt_soon(seconds: float) -> threading.Timer:
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    return timer
+
+
+def test_interrupt_keeps_the_samples_taken(tmp_path: Path, case: Case) -> None:
+    endless = case.with_(ci=1e-9, budget_s=60.0, max_samples=10**6)
+    path = tmp_path / "out.db"
+    timer = interrupt_soon(1.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        results = mk.sweep([endless, case], output=path, progress=False)
+    timer.join()
+    assert [record["stop"] for record in results] == ["interrupted"]
+    assert results.records[0]["samples"] == len(results.samples[0]) > 0
+    assert any("1 of 2" in str(w.message) for w in caught)
+    # What was cut off is measured again.
+    again = mk.sweep(
+        [endless.with_(budget_s=0.1), case], output=path, resume=True, progress=False
+    )
+    assert {r["stop"] for r in again} >= {"interrupted", "budget"}
+
+
+def test_tune_records_the_whole_search(case: Case) -> None:
+    best, search = mk.tune(
+        case.with_(variant="best"), budget_s=3.0, knobs={"prefetch": [0, 2], "chunk": [0, 8]}
+    )
+    steps = [record["tune_step"] for record in search]
+    assert steps[-1] == "best"
+    assert set(steps) <= {"variant", "prefetch", "chunk", "best"}
+    assert steps.count("variant") >= 3
+    final = search.records[-1]
+    assert final["variant_asked"] == best.knobs.variant
+    trials = [record["time_min_s"] for record in search.records[:-1] if record["valid"]]
+    chosen = [
+        record["time_min_s"]
+        for record in search.records[:-1]
+        if (record["variant"], record["isa"]) == (best.knobs.variant, best.knobs.isa)
+        and record["prefetch"] == best.knobs.prefetch
+        and record["chunk"] == best.knobs.chunk
+    ]
+    assert min(chosen) == min(trials)
+
+
+def test_several_prepared_cases_live_side_by_side() -> None:
+    one = mk.gather("UNIFORM:8:1:NR", count=100, threads=1).prepare()
+    two = mk.scatter("UNIFORM:8:1:NR", count=100, threads=1).prepare()
+    two.native.fill(outputs=True)
+    two.native.poke("sparse", np.arange(800), np.full(800, -5.0))
+    assert one.check().valid
+    assert isinstance(one, Prepared)
+    del one
+    three = mk.gather("UNIFORM:8:1:NR", count=100, threads=1).prepare()
+    assert three.check().valid
+    assert (two.native.peek("sparse", np.arange(800)) == -5.0).all()
+
+
+def test_threads_may_measure_at_once() -> None:
+    prepared = [mk.gather([0, 1], count=64, threads=2).prepare() for _ in range(2)]
+    done: list[float] = []
+    workers = [
+        threading.Thread(target=lambda p=p: done.append(sum(p.run(5) for _ in range(20))))
+        for p in prepared
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert len(done) == 2
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+    import subprocess
+
+    script = (
+        "import sys, memkern.cli; heavy = {'pandas', 'matplotlib', 'pyarrow', 'scipy', 'jinja2'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
