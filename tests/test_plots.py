@@ -543,7 +543,7 @@ def test_save_refuses_what_it_cannot_write(name, culprit, tmp_path):
 
 def test_save_over_a_directory_leaves_nothing_behind(tmp_path):
     (tmp_path / "figure.svg").mkdir()
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(InputError, match="can't be written"):
         save(figures["spatter-fig5"](None), tmp_path / "figure.svg")
     assert [file.name for file in tmp_path.iterdir()] == ["figure.svg"]
 

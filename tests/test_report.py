@@ -233,5 +233,5 @@ def test_a_report_needs_records(tmp_path):
 
 
 def test_an_unwritable_place_is_said(tmp_path):
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(InputError, match="can't be written"):
         page(tmp_path / "missing")

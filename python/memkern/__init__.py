@@ -18,7 +18,7 @@ from memkern.errors import InputError
 
 if TYPE_CHECKING:
     from memkern import patterns, plots, reference, report, results, statistics, suites
-    from memkern.compare import compare
+    from memkern.comparison import compare
     from memkern.kernels.launch import launch
     from memkern.kernels.spatter import gather, gs, multigather, multiscatter, scatter
     from memkern.results import ResultSet, load
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MODULES = ("patterns", "plots", "reference", "report", "results", "statistics", "suites")
 _HOMES = {
-    "compare": "memkern.compare",
+    "compare": "memkern.comparison",
     "launch": "memkern.kernels.launch",
     **dict.fromkeys(
         ("gather", "scatter", "gs", "multigather", "multiscatter"), "memkern.kernels.spatter"

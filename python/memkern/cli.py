@@ -399,7 +399,7 @@ def _table(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from memkern.compare import compare
+    from memkern.comparison import compare
     from memkern.results import load
 
     frame = compare(load(args.a), load(args.b), level=args.level / 100)

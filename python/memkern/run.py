@@ -175,11 +175,16 @@ class Prepared:
         """How many invocations make a sample of at least so many clock ticks."""
         goal = ticks * _memkern.clock_tick()
         invocations = 1
-        while (seconds := self.run(invocations)) < goal:
-            # A sample that is itself too short to be read is no basis for a larger step.
+        while True:
+            seconds = self.run(invocations)
+            if seconds < 20 * goal:
+                # So short a time may be mostly disturbance.
+                seconds = min(seconds, self.run(invocations), self.run(invocations))
+            if seconds >= goal:
+                return invocations
+            # What is itself too short to be read is no basis for a large step.
             grow = goal / seconds if seconds > goal / 100 else 10.0
             invocations = math.ceil(invocations * min(max(grow * 1.1, 1.5), 10.0))
-        return invocations
 
 
 @dataclass(frozen=True)
@@ -213,8 +218,7 @@ class Measurement:
     @property
     def results(self) -> ResultSet:
         """The measurement as a result set of one record."""
-        identity = self.record["environment_id"]
-        return ResultSet([self.record], [self.samples], {identity: self.environment})
+        return _together([self])
 
     def _repr_html_(self) -> str:
         return self.results._repr_html_()
@@ -269,7 +273,13 @@ def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
     return float(samples.min())
 
 
-def measure(case: Case, *, repeat: int = 0, extra: Mapping[str, Any] | None = None) -> Measurement:
+def measure(
+    case: Case,
+    *,
+    repeat: int = 0,
+    extra: Mapping[str, Any] | None = None,
+    machine: dict[str, Any] | None = None,
+) -> Measurement:
     """Measure one case: prepare, validate, sample.
 
     Parameters
@@ -279,6 +289,8 @@ def measure(case: Case, *, repeat: int = 0, extra: Mapping[str, Any] | None = No
         Number of this repeat, for the record.
     extra : mapping, optional
         Further columns of the record.
+    machine : dict, optional
+        The environment, where the caller has it already.
 
     Returns
     -------
@@ -297,7 +309,7 @@ def measure(case: Case, *, repeat: int = 0, extra: Mapping[str, Any] | None = No
     samples, invocations, stop = prepared.sample()
     noise_columns = environment.noise_since(noise)
     summary = statistics.summarise(samples)
-    machine = machine_environment()
+    machine = machine_environment() if machine is None else machine
     obtained = prepared.obtained
     knobs = case.knobs
     launch_s = (
@@ -404,7 +416,7 @@ def sweep(
     todo = [(case, r) for r in range(repeats) for case in cases]
     machine = machine_environment()
     sink = open_output(output, resume, machine) if output is not None else None
-    results = ResultSet([], [], {})
+    done: list[Measurement] = []
     interrupted = False
     previous = 0
     try:
@@ -416,11 +428,11 @@ def sweep(
             if repeat != previous:
                 _memkern.release_memory()
                 previous = repeat
-            measurement = measure(case, repeat=repeat)
-            if sink is not None:
-                sink.store.add(measurement.record, measurement.samples, measurement.environment)
+            measurement = measure(case, repeat=repeat, machine=machine)
+            if sink is None:
+                done.append(measurement)
             else:
-                results = results + measurement.results
+                sink.store.add(measurement.record, measurement.samples, machine)
             if on_result is not None:
                 on_result(measurement)
             if measurement.record["stop"] == "interrupted":
@@ -432,12 +444,13 @@ def sweep(
         if sink is not None:
             sink.store.close()
         raise
-    if sink is not None:
+    if sink is None:
+        results = _together(done)
+    elif interrupted:
         results = sink.store.result_set()
-        if interrupted:
-            sink.store.close()
-        else:
-            results = sink.finish()
+        sink.store.close()
+    else:
+        results = sink.finish()
     if interrupted:
         kept_where = f", kept for --resume beside {output}" if output is not None else ""
         warnings.warn(
@@ -445,6 +458,14 @@ def sweep(
             stacklevel=2,
         )
     return results
+
+
+def _together(done: Sequence[Measurement]) -> ResultSet:
+    return ResultSet(
+        [m.record for m in done],
+        [m.samples for m in done],
+        {m.record["environment_id"]: m.environment for m in done},
+    )
 
 
 def _progress(
@@ -515,7 +536,8 @@ def tune(
     space = {"variant": _variants(case), **(knobs or TUNED)}
     trials = sum(len(values) for values in space.values())
     end = time.perf_counter() + budget_s
-    search = ResultSet([], [], {})
+    machine = machine_environment()
+    search: list[Measurement] = []
     best, best_s = case, math.inf
     for knob, values in space.items():
         base = best
@@ -525,14 +547,14 @@ def tune(
             changes = dict(value) if knob == "variant" else {knob: value}
             trial = base.with_(**changes, budget_s=budget_s / trials / 2, max_samples=200)
             try:
-                result = measure(trial, extra={"tune_step": knob})
+                result = measure(trial, extra={"tune_step": knob}, machine=machine)
             except (InputError, MemoryError):
                 continue  # not to be had on this machine
-            search = search + result.results
+            search.append(result)
             if result.valid and result.record["time_min_s"] < best_s:
                 best, best_s = base.with_(**changes), result.record["time_min_s"]
-    final = measure(best, extra={"tune_step": "best"})
-    return best, search + final.results
+    search.append(measure(best, extra={"tune_step": "best"}, machine=machine))
+    return best, _together(search)
 
 
 def _variants(case: Case) -> list[dict[str, str]]:

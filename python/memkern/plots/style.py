@@ -246,5 +246,5 @@ def write_whole(target: Path, content: bytes) -> Path:
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise InputError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+        raise InputError(f"{target} can't be written: {error.strerror or error}") from error
     return target

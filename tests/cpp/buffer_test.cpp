@@ -1,0 +1,318 @@
+// Memory as it was asked for, or a refusal before anything was touched.
+#include "core/buffer.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <regex>
+#include <sstream>
+#include <string>
+
+#include "core/errors.hpp"
+#include "core/topology.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::refusal;
+using testing::says;
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+std::int64_t number_in(const std::string& path) {
+  std::ifstream file(path);
+  std::int64_t value = 0;
+  file >> value;
+  return file ? value : 0;
+}
+
+// Bytes of address space or of resident memory that this process has.
+std::int64_t status_B(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  std::string line;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string name;
+    std::int64_t kB = 0;
+    if (words >> name >> kB && name == key + ":") return kB * 1024;
+  }
+  return -1;
+}
+
+std::int64_t page_B() { return sysconf(_SC_PAGESIZE); }
+
+bool all_zero(const Buffer& buffer) {
+  for (std::int64_t i = 0; i < buffer.capacity(); ++i) {
+    if (buffer.data()[i] != std::byte{0}) return false;
+  }
+  return true;
+}
+
+class BufferTest : public ::testing::Test {
+ protected:
+  BufferTest() { Arena::release_pool(); }
+};
+
+using BufferDeathTest = BufferTest;
+
+TEST_F(BufferDeathTest, PagesOnBothSidesFault) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const std::int64_t bytes : {std::int64_t{1}, 3 * page_B(), 5 * kMiB}) {
+    const Buffer buffer(bytes, Placement{});
+    volatile std::byte* data = buffer.data();
+    data[0] = std::byte{1};
+    data[buffer.capacity() - 1] = std::byte{2};
+    EXPECT_DEATH(data[-1] = std::byte{1}, "");
+    EXPECT_DEATH(data[buffer.capacity()] = std::byte{1}, "");
+  }
+}
+
+TEST_F(BufferDeathTest, RespectsTheAddressSpaceLimit) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto limited = [] {
+    const Team team({1, "none"});
+    const std::int64_t limit = status_B("VmSize") + 256 * kMiB;
+    const rlimit rule{static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
+    if (setrlimit(RLIMIT_AS, &rule) != 0) std::exit(3);
+    const std::int64_t before = status_B("VmSize");
+    Arena arena(team, Placement{});
+    arena.request(1024 * kMiB, 1);
+    try {
+      arena.commit();
+    } catch (const MemoryError& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::exit(status_B("VmSize") - before < kMiB ? 0 : 4);
+    }
+    std::exit(5);
+  };
+  EXPECT_EXIT(limited(), ::testing::ExitedWithCode(0), "address space limit");
+}
+
+TEST_F(BufferTest, IsAlignedAndZero) {
+  for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{1}, page_B() + 1, 3 * kMiB}) {
+    const Buffer buffer(bytes, Placement{});
+    EXPECT_GE(buffer.capacity(), bytes);
+    const std::int64_t align = bytes >= 2 * kMiB ? 2 * kMiB : page_B();
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % static_cast<std::uintptr_t>(align),
+              0U);
+    EXPECT_EQ(buffer.capacity() % align, 0);
+    EXPECT_TRUE(all_zero(buffer));
+  }
+}
+
+TEST_F(BufferTest, PopulateTouchesThePartAskedFor) {
+  const Buffer buffer(64 * kMiB, {Pages::Base4k, {}});
+  const std::int64_t before = status_B("VmRSS");
+  EXPECT_TRUE(buffer.populate(8 * kMiB, 40 * kMiB));
+  const std::int64_t grown = status_B("VmRSS") - before;
+  EXPECT_GE(grown, 31 * kMiB);
+  EXPECT_LE(grown, 36 * kMiB);
+  EXPECT_TRUE(buffer.populate(5, 5));
+  EXPECT_TRUE(buffer.populate(buffer.capacity() - 1, buffer.capacity()));
+  EXPECT_TRUE(all_zero(buffer));
+}
+
+TEST_F(BufferTest, RefusesASizeThatOverflows) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  EXPECT_TRUE(
+      says(refusal<InputError>([] { Buffer(kMax - 5, Placement{}); }), "a buffer size"));
+  EXPECT_TRUE(
+      says(refusal<MemoryError>([] { Buffer(kMax / 2, Placement{}); }), "no address space"));
+}
+
+TEST_F(BufferTest, SmallPagesStaySmall) {
+  const Team team({2, "none"});
+  if (page_B() != 4096) {
+    EXPECT_TRUE(says(refusal<InputError>([] { Buffer(1, {Pages::Base4k, {}}); }), "base page"));
+    return;
+  }
+  Arena arena(team, {Pages::Base4k, {}});
+  arena.request(8 * kMiB, 1);
+  arena.commit();
+  EXPECT_EQ(arena.obtained_pages(), "4k");
+}
+
+TEST_F(BufferTest, DefaultSaysWhatItGot) {
+  const Team team({2, "none"});
+  Arena arena(team, Placement{});
+  arena.request(8 * kMiB, 1);
+  arena.commit();
+  EXPECT_TRUE(std::regex_match(arena.obtained_pages(), std::regex("[0-9]+k|thp(:0\\.[0-9]+)?")))
+      << arena.obtained_pages();
+}
+
+TEST_F(BufferTest, TransparentHugePagesAreHadOrRefused) {
+  const Team team({2, "none"});
+  Arena arena(team, {Pages::Thp, {}});
+  const std::size_t slot = arena.request(7 * kMiB, 1);
+  try {
+    arena.commit();
+  } catch (const MemoryError& error) {
+    EXPECT_TRUE(says(error.what(), "pages 'thp' cannot be had: the kernel gave "));
+    return;
+  }
+  EXPECT_EQ(arena.obtained_pages(), "thp");
+  EXPECT_EQ(arena[slot].capacity(), 8 * kMiB);
+}
+
+class HugetlbTest : public BufferTest, public ::testing::WithParamInterface<Pages> {
+ protected:
+  std::int64_t size_B() const { return GetParam() == Pages::Huge2m ? 2 * kMiB : 1024 * kMiB; }
+  std::string pool() const {
+    return "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(size_B() / 1024) + "kB/";
+  }
+  std::int64_t pages_to_be_had() const {
+    return number_in(pool() + "free_hugepages") - number_in(pool() + "resv_hugepages") +
+           number_in(pool() + "nr_overcommit_hugepages");
+  }
+  const char* name() const {
+    return GetParam() == Pages::Huge2m ? "hugetlb-2m" : "hugetlb-1g";
+  }
+};
+
+TEST_P(HugetlbTest, IsHadWhileThePoolLasts) {
+  const Team team({2, "none"});
+  Arena arena(team, {GetParam(), {}});
+  arena.request(size_B(), 1);
+  if (pages_to_be_had() < 1) {
+    EXPECT_TRUE(says(refusal<MemoryError>([&] { arena.commit(); }), "cannot be had"));
+    EXPECT_EQ(arena.obtained_pages(), "none");
+    return;
+  }
+  arena.commit();
+  EXPECT_EQ(arena.obtained_pages(), name());
+  EXPECT_EQ(arena[0].capacity(), size_B());
+  arena[0].data()[size_B() - 1] = std::byte{7};
+}
+
+TEST_P(HugetlbTest, IsRefusedBeyondThePool) {
+  const Team team({1, "none"});
+  Arena arena(team, {GetParam(), {}});
+  arena.request((pages_to_be_had() + 1) * size_B(), 1);
+  const std::string message = refusal<MemoryError>([&] { arena.commit(); });
+  EXPECT_TRUE(says(message, std::string("pages '") + name() + "' cannot be had"));
+  EXPECT_TRUE(says(message, "vm.nr_hugepages"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HugetlbTest, ::testing::Values(Pages::Huge2m, Pages::Huge1g),
+                         [](const auto& info) {
+                           return info.param == Pages::Huge2m ? "TwoMiB" : "OneGiB";
+                         });
+
+TEST_F(BufferTest, NumaPoliciesAreApplied) {
+  const Team team({2, "none"});
+  const int node = Topology::instance().numa_nodes().front();
+  for (const std::string& text :
+       {std::string("first-touch"), std::string("interleave"), "node:" + std::to_string(node)}) {
+    Arena arena(team, {Pages::Default, parse_numa(text)});
+    const std::size_t slot = arena.request(kMiB, 1);
+    arena.commit();
+    arena[slot].data()[kMiB - 1] = std::byte{1};
+  }
+}
+
+TEST_F(BufferTest, ReadsWords) {
+  EXPECT_EQ(parse_pages("default"), Pages::Default);
+  EXPECT_EQ(parse_pages("4k"), Pages::Base4k);
+  EXPECT_EQ(parse_pages("thp"), Pages::Thp);
+  EXPECT_EQ(parse_pages("hugetlb-2m"), Pages::Huge2m);
+  EXPECT_EQ(parse_pages("hugetlb-1g"), Pages::Huge1g);
+  EXPECT_TRUE(says(refusal<InputError>([] { parse_pages("2m"); }), "'2m'"));
+  EXPECT_EQ(parse_numa("first-touch").kind, NumaPolicy::Kind::FirstTouch);
+  EXPECT_EQ(parse_numa("interleave").kind, NumaPolicy::Kind::Interleave);
+  for (const char* bad : {"", "node", "node:", "node:x", "node:-1", "node:9999", "node:0x"}) {
+    EXPECT_TRUE(says(refusal<InputError>([&] { parse_numa(bad); }), std::string(bad)));
+  }
+}
+
+TEST_F(BufferTest, IsRefusedTogetherBeforeAnythingIsTouched) {
+  const Team team({2, "none"});
+  const std::int64_t space = status_B("VmSize");
+  const std::int64_t resident = status_B("VmRSS");
+  Arena arena(team, Placement{});
+  arena.request(256 * kMiB, 1);
+  arena.request(std::int64_t{1} << 50, 1);
+  const std::string message = refusal<MemoryError>([&] { arena.commit(); });
+  EXPECT_TRUE(says(message, "this case needs 1125900.175 GB but "));
+  EXPECT_TRUE(says(message, "use a smaller count"));
+  EXPECT_LT(status_B("VmSize") - space, 64 * kMiB);
+  EXPECT_LT(status_B("VmRSS") - resident, 64 * kMiB);
+}
+
+TEST_F(BufferTest, TheSumOfRequestsMustFit64Bits) {
+  const Team team({1, "none"});
+  Arena arena(team, Placement{});
+  arena.request(std::numeric_limits<std::int64_t>::max(), 1);
+  arena.request(std::numeric_limits<std::int64_t>::max(), 1);
+  EXPECT_TRUE(says(refusal<InputError>([&] { arena.commit(); }), "the memory of this case"));
+}
+
+class PoolTest : public BufferTest {
+ protected:
+  // The memory that a case of this kind is given, handed back at once.
+  static const std::byte* given(const Team& team, const Placement& placement, std::int64_t bytes,
+                                std::int64_t rows = 1) {
+    Arena arena(team, placement);
+    const std::size_t slot = arena.request(bytes, rows);
+    arena.commit();
+    return arena[slot].data();
+  }
+};
+
+TEST_F(PoolTest, HandsMemoryOnToTheSameKindOfCase) {
+  const Team team({2, "none"});
+  const std::byte* first = given(team, Placement{}, 4 * kMiB);
+  EXPECT_EQ(given(team, Placement{}, 4 * kMiB), first);
+  if (Topology::instance().numa_nodes().size() == 1) {
+    EXPECT_EQ(given(team, Placement{}, 3 * kMiB), first);
+  }
+}
+
+TEST_F(PoolTest, PlacesMemoryAnewForAnyOther) {
+  const Team team({2, "none"});
+  const Team other({1, "none"});
+  const std::byte* first = given(team, Placement{}, 4 * kMiB);
+  EXPECT_NE(given(other, Placement{}, 4 * kMiB), first);
+  EXPECT_NE(given(team, Placement{}, 4 * kMiB, 2), first);
+  EXPECT_NE(given(team, {Pages::Default, parse_numa("interleave")}, 4 * kMiB), first);
+  if (page_B() == 4096) EXPECT_NE(given(team, {Pages::Base4k, {}}, 4 * kMiB), first);
+  EXPECT_EQ(given(team, Placement{}, 4 * kMiB), first);
+}
+
+TEST_F(PoolTest, GivesWayToALargerSuccessor) {
+  const Team team({1, "none"});
+  given(team, Placement{}, 64 * kMiB);
+  const std::int64_t before = status_B("VmSize");
+  given(team, Placement{}, 80 * kMiB);
+  EXPECT_LT(status_B("VmSize") - before, 32 * kMiB);
+}
+
+TEST_F(PoolTest, KeepsTwoLiveCasesApart) {
+  const Team team({1, "none"});
+  Arena one(team, Placement{});
+  Arena two(team, Placement{});
+  const std::size_t a = one.request(kMiB, 1);
+  const std::size_t b = two.request(kMiB, 1);
+  one.commit();
+  two.commit();
+  EXPECT_NE(one[a].data(), two[b].data());
+}
+
+TEST_F(PoolTest, CanBeEmptied) {
+  const Team team({1, "none"});
+  const std::int64_t before = status_B("VmSize");
+  given(team, Placement{}, 64 * kMiB);
+  EXPECT_GE(status_B("VmSize") - before, 64 * kMiB);
+  Arena::release_pool();
+  EXPECT_LT(status_B("VmSize") - before, 32 * kMiB);
+}
+
+}  // namespace
+}  // namespace memkern

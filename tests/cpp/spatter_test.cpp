@@ -1,0 +1,241 @@
+// Gather/scatter cases as they are prepared, and run by several workers through the sampler. Under
+// the thread sanitizer this is where a race would show: every access here belongs to one worker.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "core/problem.hpp"
+#include "core/sampler.hpp"
+#include "core/team.hpp"
+#include "kernels/spatter.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::refusal;
+using testing::says;
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+
+// What a caller would pass, with what a test does not care about filled in.
+struct Request {
+  std::string kernel = "gather";
+  std::string dtype = "float64";
+  std::string index_dtype = "int64";
+  std::map<std::string, std::int64_t> integers = {{"count", 24}, {"wrap", 1}, {"prefetch", 0}};
+  std::map<std::string, std::vector<std::int64_t>> indices = {{"pattern", {0, 2, 5}},
+                                                              {"pattern_gather", {0, 1, 2}},
+                                                              {"pattern_scatter", {2, 0, 1}},
+                                                              {"delta_gather", {3}},
+                                                              {"delta_scatter", {3}}};
+
+  std::unique_ptr<Problem> prepare(const Team& team) const {
+    Inputs inputs;
+    inputs.integers = integers;
+    for (const auto& [name, values] : indices) {
+      inputs.indices[name] = {values.data(), static_cast<std::int64_t>(values.size())};
+    }
+    return find_family("spatter")("spatter." + kernel, dtype, index_dtype, inputs, team,
+                                  Placement{});
+  }
+  std::string refused() const {
+    const Team team({1, "none"});
+    return refusal<InputError>([&] { prepare(team); });
+  }
+};
+
+TEST(Prepare, SizesTheSparseArray) {
+  const Team team({2, "none"});
+  Request r;
+  r.indices["pattern_gather"] = {0, 9};
+  r.indices["delta_gather"] = {4};
+  r.integers["count"] = 10;
+  r.integers["wrap"] = 3;
+  const auto problem = r.prepare(team);
+  EXPECT_EQ(problem->array("sparse").columns, 9 * 4 + 9 + 1);
+  EXPECT_EQ(problem->array("dense").columns, 2 * 3);
+  EXPECT_EQ(problem->array("dense").rows, 2);
+  EXPECT_FALSE(problem->array("sparse").written);
+  EXPECT_TRUE(problem->array("dense").written);
+}
+
+TEST(Prepare, ShiftsAWalkThatGoesBelowZero) {
+  const Team team({1, "none"});
+  Request r;
+  r.indices["pattern_gather"] = {0, 1};
+  r.indices["delta_gather"] = {-4};
+  r.integers["count"] = 6;
+  EXPECT_EQ(r.prepare(team)->array("sparse").columns, 5 * 4 + 2);
+  const auto problem = r.prepare(team);
+  EXPECT_EQ(static_cast<const SpatterArgs*>(problem->args())->gather_walk.origin, 20);
+}
+
+TEST(Prepare, FollowsACyclicWalk) {
+  const Team team({1, "none"});
+  Request r;
+  r.indices["pattern_gather"] = {0};
+  r.indices["delta_gather"] = {5, -7, 1};  // bases 0 5 -2 -1 4 -3 -2
+  r.integers["count"] = 7;
+  EXPECT_EQ(r.prepare(team)->array("sparse").columns, 5 + 3 + 1);
+  r.integers["count"] = 2;
+  EXPECT_EQ(r.prepare(team)->array("sparse").columns, 6);
+}
+
+TEST(Prepare, RefusesWrongInputByName) {
+  Request r;
+  r.indices["pattern_gather"] = {0, -3};
+  EXPECT_TRUE(says(r.refused(), "pattern_gather[1] is -3"));
+  r = {};
+  r.indices["pattern_gather"] = {};
+  EXPECT_TRUE(says(r.refused(), "pattern_gather must not be empty"));
+  r = {};
+  r.indices.erase("delta_gather");
+  EXPECT_TRUE(says(r.refused(), "'delta_gather' is missing"));
+  r = {};
+  r.integers["count"] = 0;
+  EXPECT_TRUE(says(r.refused(), "count must be at least 1"));
+  r = {};
+  r.integers["wrap"] = 0;
+  EXPECT_TRUE(says(r.refused(), "wrap must be at least 1"));
+  r = {};
+  r.integers["prefetch"] = -1;
+  EXPECT_TRUE(says(r.refused(), "prefetch must be at least 0"));
+  r = {};
+  r.kernel = "gather2";
+  EXPECT_TRUE(says(r.refused(), "'spatter.gather2'"));
+  r = {};
+  r.dtype = "int32";
+  EXPECT_TRUE(says(r.refused(), "dtype 'int32'"));
+  r = {};
+  r.index_dtype = "float32";
+  EXPECT_TRUE(says(r.refused(), "index_dtype 'float32'"));
+  r = {};
+  r.kernel = "gs";
+  r.indices["pattern_scatter"] = {0, 1};
+  EXPECT_TRUE(says(r.refused(), "gs needs as many of both"));
+  r = {};
+  r.kernel = "multigather";
+  r.indices["pattern_gather"] = {0, 3};
+  EXPECT_TRUE(says(r.refused(), "pattern_gather[1] is 3, outside 0 to 2"));
+  r = {};
+  r.index_dtype = "int32";
+  r.indices["pattern_gather"] = {std::int64_t{1} << 31};
+  r.integers["count"] = 1;
+  EXPECT_TRUE(says(r.refused(), "use int64"));
+}
+
+TEST(Prepare, RefusesSizesThatOverflow) {
+  Request r;
+  r.indices["pattern_gather"] = {kMax};
+  EXPECT_TRUE(says(r.refused(), "does not fit 64 bits"));
+  r = {};
+  r.indices["delta_gather"] = {kMax};
+  EXPECT_TRUE(says(r.refused(), "does not fit 64 bits"));
+  r.indices["delta_gather"] = {kMax, kMax};
+  EXPECT_TRUE(says(r.refused(), "the way that delta_gather makes"));
+  r.indices["delta_gather"] = {std::numeric_limits<std::int64_t>::min()};
+  EXPECT_TRUE(says(r.refused(), "does not fit 64 bits"));
+  r = {};
+  r.integers["count"] = kMax;
+  EXPECT_TRUE(says(r.refused(), "does not fit 64 bits"));
+  r = {};
+  r.integers["wrap"] = kMax;
+  EXPECT_TRUE(says(r.refused(), "does not fit 64 bits"));
+}
+
+TEST(Prepare, KeepsWideIndicesFromNarrowHardware) {
+  const Team team({1, "none"});
+  Request r;
+  r.dtype = "float32";
+  const auto problem = r.prepare(team);
+  for (const RegisteredEntry& e : registered_entries()) EXPECT_TRUE(problem->runs(e));
+}
+
+struct Way {
+  Repetition repetition;
+  Schedule schedule;
+};
+
+// Scatters of different instances never meet: pattern 0..2 in some order, delta 3.
+TEST(Workers, GatherAndScatterWithoutMeeting) {
+  const Team team({4, "none"});
+  const std::vector<Way> ways = {{Repetition::Fork, {Schedule::Kind::Static, 0}},
+                                 {Repetition::Fork, {Schedule::Kind::Dynamic, 2}},
+                                 {Repetition::Barrier, {Schedule::Kind::Static, 3}},
+                                 {Repetition::Barrier, {Schedule::Kind::Dynamic, 1}},
+                                 {Repetition::Free, {Schedule::Kind::Static, 0}},
+                                 {Repetition::Free, {Schedule::Kind::Static, 2}}};
+  int runs = 0;
+  for (const char* kernel : {"gather", "scatter", "gs", "multigather", "multiscatter"}) {
+    for (const char* dtype : {"float32", "float64"}) {
+      for (const std::int64_t prefetch : {0, 2}) {
+        Request r;
+        r.kernel = kernel;
+        r.dtype = dtype;
+        r.integers["count"] = 200;
+        r.integers["prefetch"] = prefetch;
+        // Six places per outer pattern 0, 2, 5.
+        if (r.kernel == "multiscatter") r.indices["delta_scatter"] = {6};
+        const auto problem = r.prepare(team);
+        for (const RegisteredEntry& e : registered_entries()) {
+          if (e.kernel != "spatter." + r.kernel || e.isa != "baseline" || dtype != std::string(e.dtype) ||
+              e.index != r.index_dtype) {
+            continue;
+          }
+          for (const Way& way : ways) {
+            problem->fill(true);
+            const Step step{e.body, e.finish, problem->args(), problem->count()};
+            const Team::Session session(team);
+            Sampler(team, way.schedule, way.repetition).sample({&step, 1}, 3);
+            problem->mark_written();
+            ++runs;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(runs, 5 * 2 * 2 * 2 * 6);
+}
+
+// The result of several workers is the one that a single worker would have left.
+TEST(Workers, LeaveWhatOneWorkerWould) {
+  const Team one({1, "none"});
+  const Team four({4, "none"});
+  for (const RegisteredEntry& e : registered_entries()) {
+    bool runs_here = false;
+    for (const std::string& isa : supported_isas()) runs_here = runs_here || isa == e.isa;
+    const std::string name = e.kernel;
+    if (!runs_here || (name != "spatter.scatter" && name != "spatter.gs")) continue;
+    Request r;
+    r.kernel = name.substr(8);
+    r.dtype = e.dtype;
+    r.index_dtype = e.index;
+    r.integers["count"] = 100;
+    const std::string sparse = r.kernel == "gs" ? "sparse_scatter" : "sparse";
+    std::vector<std::vector<double>> results;
+    for (const Team* team : {&one, &four}) {
+      const auto problem = r.prepare(*team);
+      problem->fill(true);
+      const Step step{e.body, e.finish, problem->args(), problem->count()};
+      const Team::Session session(*team);
+      Sampler(*team, {Schedule::Kind::Static, 7}, Repetition::Barrier).sample({&step, 1}, 2);
+      problem->mark_written();
+      std::vector<double> values;
+      const Array& a = problem->array(sparse);
+      for (std::int64_t i = 0; i < a.columns; ++i) values.push_back(problem->peek(a, i));
+      results.push_back(values);
+    }
+    // Every worker's dense buffer holds the same values by position.
+    EXPECT_EQ(results[0], results[1]) << name << " " << e.variant << " " << e.isa;
+  }
+}
+
+}  // namespace
+}  // namespace memkern

@@ -1,0 +1,423 @@
+"""The command line as people and scripts use it: tables, JSON, exit codes, one-sentence errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memkern as mk
+from memkern import cli
+
+SMALL = ["-l", "256", "-t", "1", "-r", "3"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = cli.main(list(arguments))
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def one_sentence(err: str) -> str:
+    lines = [line for line in err.splitlines() if line]
+    assert len(lines) == 1, err
+    assert "Traceback" not in err
+    assert lines[0].startswith("memkern")
+    return lines[0]
+
+
+def test_spatter_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "spatter", "-p", "UNIFORM:8:4:NR", "-k", "Gather", *SMALL)
+    assert code == 0
+    header, row = out.splitlines()
+    assert "GB/s" in header
+    assert row.split()[1:3] == ["gather", "UNIFORM:8:4"]
+    assert err == ""
+
+
+def test_json_is_all_there_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(
+        capsys, "spatter", "-pUNIFORM:8:4", "-d8", "-ks" + "catter", "--json", *SMALL
+    )
+    assert code == 0
+    (record,) = json.loads(out)
+    assert record["kernel"] == "spatter.scatter"
+    assert (record["delta"], record["count"], record["threads"]) == ("8", 256, 1)
+    assert record["samples"] == 3
+    assert record["rate_GAMS"] is None
+
+
+def test_long_options_of_both_worlds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = tmp_path / "out.csv"
+    code, out, _ = run(
+        capsys,
+        "spatter", "--pattern", "0,4,8", "--kernel", "gather", "--delta", "4", "--count", "64",
+        "--wrap", "2", "--omp-threads", "1", "--runs", "2", "--pages", "4k", "--variant", "scalar",
+        "--isa", "baseline", "--dtype", "float32", "--index-dtype", "int32", "--pin", "none",
+        "--repetition", "barrier", "--prefetch", "2", "--chunk", "8", "--schedule", "dynamic",
+        "--repeats", "2", "--name", "mine", "--output", str(target), "--json",
+    )  # fmt: skip
+    assert code == 0
+    records = json.loads(out)
+    assert [record["repeat"] for record in records] == [0, 1]
+    record = records[0]
+    wanted: dict[str, Any] = {
+        "pattern": "0,4,8", "wrap": 2, "pages": "4k", "variant": "scalar", "isa": "baseline",
+        "dtype": "float32", "index_dtype": "int32", "repetition": "barrier", "prefetch": 2,
+        "chunk": 8, "schedule": "dynamic", "name": "mine", "bytes_B": 3 * 4 * 64,
+    }  # fmt: skip
+    assert {key: record[key] for key in wanted} == wanted
+    assert len(mk.load(target)) == 2
+
+
+def write_suite(path: Path, suite: list[dict[str, Any]]) -> str:
+    path.write_text(json.dumps(suite))
+    return str(path)
+
+
+def test_spatter_file_runs_unchanged(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    suite = write_suite(
+        tmp_path / "suite.json",
+        [
+            {"pattern": "UNIFORM:8:1:NR", "kernel": "Gather", "count": 64},
+            {"pattern": [0, 8, 16], "kernel": "SCATTER", "delta": 1, "count": 99, "nruns": 4},
+            {
+                "pattern-gather": "UNIFORM:8:1:NR",
+                "pattern-scatter": "UNIFORM:8:2:NR",
+                "kernel": "GS",
+                "count": 64,
+            },
+            {
+                "pattern": "UNIFORM:8:1:NR",
+                "pattern-gather": [1, 2],
+                "kernel": "MultiGather",
+                "count": 64,
+            },
+            {
+                "pattern": "UNIFORM:8:1:NR",
+                "pattern-scatter": [3, 0],
+                "kernel": "multiscatter",
+                "colour": "red",
+            },
+            {"pattern": [0, 6, 12], "kernel": "Gather", "delta": -5, "count": 64},
+        ],
+    )
+    code, out, err = run(capsys, "spatter", "-f", suite, "-t", "1", "--json")
+    assert code == 0
+    records = json.loads(out)
+    assert [record["kernel"].partition(".")[2] for record in records] == [
+        "gather", "scatter", "gs", "multigather", "multiscatter", "gather",
+    ]  # fmt: skip
+    assert [record["samples"] for record in records] == [10, 4, 10, 10, 10, 10]
+    assert records[2]["bytes_B"] == 2 * 8 * 8 * 64
+    assert records[3]["bytes_B"] == 2 * 8 * 64
+    assert records[4]["count"] == 1024
+    assert all(record["valid"] for record in records)
+    assert "colour" in err
+    # The same, for people: rows and the distribution of a list of cases.
+    code, out, _ = run(capsys, "spatter", "-f", suite, "-t", "1")
+    assert code == 0
+    assert len(out.splitlines()) == 1 + 6 + 1
+    assert "harmonic mean" in out.splitlines()[-1]
+
+
+def test_options_without_effect_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(
+        capsys,
+        "spatter", "-p", "0,1", *SMALL, "-a", "-m", "64", "-z", "32", "-o", "1", "-s",
+        "--dense-buffers", "--atomic-writes", "--atomic-thread-fence", "-b", "openmp", "-c",
+    )  # fmt: skip
+    assert code == 0
+    for option in ("-a", "-m", "-o", "--dense-buffers", "--atomic-writes", "--atomic-thread"):
+        assert option in err
+    quiet = run(capsys, "spatter", "-p", "0,1", *SMALL, "-a", "-v", "0")
+    assert quiet == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "arguments, culprit",
+    [
+        (["spatter", "-p", "UNIFORM:8:x"], "stride"),
+        (["spatter", "-p", "-1"], "-p"),
+        (["spatter", "-p", "0", "-k", "scan"], "kernel"),
+        (["spatter", "-p", "0", "-l", "0"], "count"),
+        (["spatter", "-p", "0", "-l", "999999999999999999999"], "count"),
+        (["spatter", "-p", "0", "-l", "99999999999"], "GB"),
+        (["spatter", "-p", "0", "-d", "999999999999999", "-l", "99999999999"], "2**60"),
+        (["spatter", "-p", "0", "-t", "1000000"], "threads"),
+        (["spatter", "-p", "0", "--pages", "8k"], "--pages"),
+        (["spatter", "-p", "0", "--isa", "mmx"], "--isa"),
+        (["spatter", "-p", "0", "--variant", "magic"], "magic"),
+        (["spatter", "-p", "0", "--pin", "4,x"], "pin"),
+        (["spatter", "-p", "0", "--numa", "node:99"], "node:99"),
+        (["spatter", "-p", "0", "--ci", "-1"], "--ci"),
+        (["spatter", "-p", "0", "--budget", "nan"], "--budget"),
+        (["spatter", "-p", "0", "-b", "cuda"], "cuda"),
+        (["spatter", "-p", "0", "--output", "/nowhere/x.db"], "/nowhere"),
+        (["spatter", "-p", "0", "--output", "x.xlsx"], ".parquet"),
+        (["spatter", "-f", "/nowhere.json"], "/nowhere.json"),
+        (["spatter"], "pattern"),
+        (["suite", "nothing"], "nothing"),
+        (["suite", "lulesh", "--footprint", "1"], "footprint"),
+        (["sweep", "/nowhere.toml"], "/nowhere.toml"),
+        (["tune", "-p", "0:0"], "0:0"),
+        (["compare", "/a.db", "/b.db"], "/a.db"),
+        (["figure", "mona-lisa"], "mona-lisa"),
+        (["figure", "spatter-fig3", "/a.db"], "/a.db"),
+        (["table", "spatter-table4", "-o", "x.doc"], ".csv"),
+        (["report", "-o", "x.pdf"], ".html"),
+        (["fly"], "fly"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: list[str],
+    culprit: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    assert culprit in one_sentence(err)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        "[" * 100_000,
+        '[{"pattern": [0], "count": NaN}]',
+        '[{"pattern": [0], "count": 1e999}]',
+        '[{"pattern": [0], "count": ' + "9" * 5000 + "}]",
+        '[{"pattern": "UNIFORM:8:' + "9" * 5000 + '"}]',
+        '[{"pattern": [true]}]',
+        '[{"pattern": [0.5]}]',
+        '[{"pattern": {"a": 1}}]',
+        '[{"pattern": [0], "delta": "many"}]',
+        '[{"kernel": 5, "pattern": [0]}]',
+        '[{"pattern": [0], "count": 4611686018427387904}]',
+        '["pattern"]',
+        "\x00\x01\x02",
+    ],
+)
+def test_hostile_files_are_refused_in_words(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    code, out, err = run(capsys, "spatter", "-f", str(path))
+    assert (code, out) == (2, "")
+    assert len(one_sentence(err)) < 500
+
+
+def test_a_failed_validation_is_exit_code_1(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from memkern import run as runner
+    from memkern.spec import Check
+
+    monkeypatch.setattr(runner.Prepared, "check", lambda self: Check(False, 0.25, "whole"))
+    code, out, _ = run(capsys, "spatter", "-p", "0,1", *SMALL)
+    assert code == 1
+    assert "INVALID" in out
+
+
+def test_suite_and_tune(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(
+        capsys, "suite", "nekbone", "--footprint", "1e5", "--runs", "2", "-t", "1", "--json"
+    )
+    assert code == 0
+    assert [record["name"] for record in json.loads(out)] == [f"NEKBONE-G{n}" for n in range(3)]
+    target = tmp_path / "search.json"
+    code, out, _ = run(
+        capsys,
+        "tune", "-p", "UNIFORM:8:4:NR", "-l", "256", "-t", "1", "--budget", "1", "-o", str(target),
+    )  # fmt: skip
+    assert code == 0
+    assert out.splitlines()[-1].startswith("best: --variant ")
+    assert mk.load(target).records[-1]["tune_step"] == "best"
+
+
+SWEEP = """
+repeats = 2
+[defaults]
+runs = 2
+threads = 1
+count = 64
+[[case]]
+kernel = ["gather", "scatter"]
+pattern = ["UNIFORM:8:1:NR", [0, 4]]
+[[case]]
+kernel = "gather"
+pattern = "UNIFORM:4:2"
+delta = [[8, 0], 4]
+variant = "scalar"
+[[case]]
+suite = "nekbone"
+footprint_B = 1e5
+"""
+
+
+def test_sweep_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP.replace("[0, 4]]", '"0,4"]').replace("count = 64\n", ""))
+    target = tmp_path / "out.db"
+    code, out, _ = run(capsys, "sweep", str(path), "-o", str(target), "--json")
+    assert code == 0
+    records = json.loads(out)
+    assert len(records) == 2 * (4 + 2 + 3)
+    assert {record["samples"] for record in records} == {2}
+    assert {record["delta"] for record in records} >= {"8,0", "4"}
+    resumed = run(capsys, "sweep", str(path), "-o", str(target), "--json", "--resume")
+    assert len(json.loads(resumed[1])) == len(records)
+    fewer = run(capsys, "sweep", str(path), "--json", "--runs", "3", "--variant", "auto")
+    assert {(r["samples"], r["variant"]) for r in json.loads(fewer[1])} == {(3, "auto")}
+
+
+@pytest.mark.parametrize(
+    "text, culprit",
+    [
+        ("x = [", "TOML"),
+        ("colour = 1", "colour"),
+        ("repeats = 1", "[[case]]"),
+        ("[[case]]\npattern = '0'", "kernel"),
+        ("[[case]]\nkernel = 'gather'\npattern = '0'\ncolour = 1", "colour"),
+        ("[[case]]\nkernel = 'gather'\npattern = []", "pattern"),
+        ("[[case]]\nkernel = 'gather'\npattern = 'UNIFORM:1'", "UNIFORM"),
+        ("[[case]]\nsuite = 'none'", "none"),
+        ("repeats = 0\n[[case]]\nkernel='gather'\npattern='0'", "repeats"),
+    ],
+)
+def test_bad_sweep_files(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, culprit: str
+) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    code, _, err = run(capsys, "sweep", str(path))
+    assert code == 2
+    assert culprit in one_sentence(err)
+
+
+def test_compare_two_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    paths = []
+    for pages in ("4k", "default"):
+        path = tmp_path / f"{pages}.json"
+        paths.append(str(path))
+        run(
+            capsys,
+            "spatter", "-p", "UNIFORM:8:1:NR", *SMALL, "--pages", pages, "--repeats", "3",
+            "--output", str(path), "--variant", "scalar", "-q",
+        )  # fmt: skip
+    code, out, _ = run(capsys, "compare", *paths)
+    assert code == 0
+    assert "compared: pages_asked" in out
+    assert "geometric mean of 1" in out
+    code, out, _ = run(capsys, "compare", paths[0], paths[0], "--json")
+    rows = json.loads(out)
+    assert rows[0]["ratio"] == pytest.approx(1.0)
+    assert rows[0]["repeats"] == 3
+
+
+def test_compare_says_when_nothing_matches() -> None:
+    one = mk.gather([0, 1], count=64, threads=1, runs=2).measure().results
+    other = mk.scatter([0, 3], count=65, threads=1, runs=2).measure().results
+    both = other + mk.gather([0, 9], count=66, threads=1, runs=2).measure().results
+    with pytest.raises(mk.InputError, match="no case in common"):
+        mk.compare(one + one, both)
+
+
+def test_figures_and_tables_by_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, _ = run(capsys, "figure", "--list")
+    assert code == 0
+    for number in (3, 5, 6, 7, 8, 9):
+        assert f"spatter-fig{number}" in out
+    target = tmp_path / "fig.png"
+    assert run(capsys, "figure", "spatter-fig3", "-o", str(target))[0] == 0
+    assert target.read_bytes().startswith(b"\x89PNG")
+    code, out, _ = run(capsys, "table", "spatter-table4")
+    assert code == 0
+    assert "Skylake" in out
+
+
+def test_info_names_what_there_is_and_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "info")
+    assert code == 0
+    for word in ("processor", "caches", "pages", "pinning", "instruction sets", "openmp", "cuda"):
+        assert word in out
+    facts = json.loads(run(capsys, "info", "--json")[1])
+    assert facts["launch_s"] > 0
+
+
+def test_version_and_no_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version")[1] == f"memkern {mk.__version__}\n"
+    code, out, _ = run(capsys)
+    assert code == 2
+    assert "VERB" in out
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "memkern.cli", "table", "spatter-table4"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    """A file size limit stands in for a full disk: the write fails just the same."""
+    script = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192));"
+        "from memkern.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    target = tmp_path / "out.db"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "spatter", "-p", "0,1", *SMALL, "--output", str(target)],
+        capture_output=True,
+        text=True,
+        env=dict(os.environ),
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert str(target) in one_sentence(done.stderr)
+
+
+def test_report_end_to_end(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real verb on a plan cut down to what a test may take."""
+    from memkern import kernels
+
+    whole = kernels.report_cases
+
+    def few(quick: bool, cache_B: int) -> list[Any]:
+        cases = whole(quick, 2**18)
+        return [c.with_(budget_s=0.002, max_samples=3) for c in cases]
+
+    monkeypatch.setattr(kernels, "report_cases", few)
+    target = tmp_path / "report.html"
+    code, out, _ = run(capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1")
+    assert code == 0, out
+    html = target.read_text()
+    assert str(target) in out
+    assert "<html" in html
+    frame = mk.load(tmp_path / "report.parquet").to_frame()
+    assert set(frame["kernel"]) == {"spatter.gather", "spatter.scatter"}
+    assert frame["valid"].all()
+    for name in ("PENNANT-G0", "LULESH-S3", "AMG-G1", "NEKBONE-G2"):
+        assert name in html
