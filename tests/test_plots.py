@@ -173,6 +173,9 @@ INPUTS = {
         noisy=lambda frame: frame.index % 5 == 2,
         count_rule="footprint",
     ),
+    "extremes": lambda: own_records().assign(
+        bandwidth_GBps=lambda frame: frame["bandwidth_GBps"] * 1e-5 ** (frame.index % 3)
+    ),
 }
 CASES = [
     (name, given)
@@ -314,9 +317,10 @@ def test_invalid_records_are_left_out_and_noisy_ones_hollow():
 def test_simd_against_scalar_pairs_the_same_case():
     fig = figures["spatter-fig6"](own_records())
     for ax in fig.axes:
-        np.testing.assert_allclose(line(ax, "simd").get_ydata(), [25.0] * 8)
-        np.testing.assert_allclose(line(ax, "auto").get_ydata(), [-10.0] * 8)
-    assert "%" in fig.axes[0].get_ylabel()
+        np.testing.assert_allclose(line(ax, "simd").get_ydata(), [1.25] * 8)
+        np.testing.assert_allclose(line(ax, "auto").get_ydata(), [0.9] * 8)
+        low, high = ax.get_ylim()
+        assert low < 0.9 and high > 1.25
 
 
 @pytest.mark.parametrize(
@@ -411,6 +415,19 @@ def test_bandwidth_bandwidth_draws_the_values_and_constant_fractions():
     assert 1.0 in [share[0] for share in shares]
     names = {text.get_text().replace("\n", ", ") for text in gather.texts}
     assert names == {OWN, *PUBLISHED_CPUS, "K40", "Titan XP", "P100", "V100"}
+
+
+def test_bandwidth_bandwidth_says_what_is_below_the_scale():
+    frame = own_records()
+    frame.loc[frame["pattern"] == "AMG-G0", "bandwidth_GBps"] = 1e-6
+    fig = figures["spatter-fig9"](frame)
+    assert f"AMG-G0 on {OWN}, 1e-06 GB/s" in small_print(fig)
+    crossed = [c for c in fig.axes[0].lines if c.get_label() == "_off"]
+    own = [c for c in fig.axes[0].collections if c.get_label() == "_own"]
+    lowest = min(c.get_offsets()[0, 1] for c in own)
+    assert [c.get_ydata()[0] for c in crossed] == [lowest]
+    low, high = fig.axes[0].get_ylim()
+    assert low < lowest and high / low < 2**17
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,11 @@ const Array& Problem::array(const std::string& name) const {
   throw InputError("this kernel has no array '" + name + "'");
 }
 
+const std::string& Problem::obtained_pages() {
+  if (obtained_pages_.empty()) obtained_pages_ = arena_.obtained_pages();
+  return obtained_pages_;
+}
+
 std::int64_t Problem::footprint_B() const {
   std::int64_t sum = 0;
   for (const Array& a : arrays_) sum += a.rows * a.columns * dtype_size(a.type);

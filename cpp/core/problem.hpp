@@ -66,7 +66,8 @@ class Problem {
 
   const std::vector<Array>& arrays() const { return arrays_; }
   const Array& array(const std::string& name) const;
-  std::string obtained_pages() const { return arena_.obtained_pages(); }
+  // Read back once, when first asked: the kernel walks the page tables for it.
+  const std::string& obtained_pages();
   std::int64_t footprint_B() const;
 
   // Gives arrays that hold something else their values by position: those that kernels read,
@@ -98,6 +99,7 @@ class Problem {
   const Team& team_;
   Arena arena_;
   std::vector<Array> arrays_;
+  std::string obtained_pages_;
   std::vector<std::unique_ptr<std::byte[]>> owned_;
 };
 

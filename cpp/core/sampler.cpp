@@ -78,10 +78,11 @@ Sampler::Sampler(const Team& team, Schedule schedule, Repetition repetition)
 
 void Sampler::work(const Step& step, int worker, int workers) {
   if (schedule_.kind == Schedule::Kind::Dynamic) {
+    const std::int64_t chunk = std::min(schedule_.chunk, step.count);
     while (true) {
-      const std::int64_t begin = next_.fetch_add(schedule_.chunk, std::memory_order_relaxed);
+      const std::int64_t begin = next_.fetch_add(chunk, std::memory_order_relaxed);
       if (begin >= step.count) return;
-      step.body(step.args, {begin, std::min(begin + schedule_.chunk, step.count)}, worker);
+      step.body(step.args, {begin, begin + std::min(chunk, step.count - begin)}, worker);
     }
   }
   if (schedule_.chunk == 0) {

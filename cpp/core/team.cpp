@@ -77,9 +77,9 @@ std::vector<int> parse_list(const std::string& text) {
 }
 
 // The binding that the runtime's workers have now; they outlive a Session so that a sequence of
-// samples does not pay for binding them each time.
+// samples does not pay for binding them each time. Every calling thread has workers of its own.
 std::string& applied_key() {
-  static std::string key;
+  thread_local std::string key;
   return key;
 }
 

@@ -15,6 +15,12 @@ Topology::Topology() {
   if (hwloc_topology_init(&handle_) != 0 || hwloc_topology_load(handle_) != 0) {
     throw std::runtime_error("hwloc could not read this machine's topology");
   }
+  // Bound by taskset or a batch system, a process has that part of the machine and no more.
+  const hwloc_bitmap_t given = hwloc_bitmap_alloc();
+  if (hwloc_get_cpubind(handle_, given, HWLOC_CPUBIND_PROCESS) == 0) {
+    hwloc_topology_restrict(handle_, given, 0);
+  }
+  hwloc_bitmap_free(given);
   const int units = hwloc_get_nbobjs_by_type(handle_, HWLOC_OBJ_PU);
   for (int i = 0; i < units; ++i) {
     const hwloc_obj_t pu = hwloc_get_obj_by_type(handle_, HWLOC_OBJ_PU, static_cast<unsigned>(i));

@@ -110,30 +110,32 @@ MEMKERN_INLINE void move_element(const SpatterArgs& a, Places<T> at, std::int64_
   if constexpr (kOp == Op::MultiScatter) at.to[outer[scatter[j]]] = at.from[j];
 }
 
-template <class T, class I, Op kOp>
-MEMKERN_INLINE void instance(const SpatterArgs& a, Places<T> at) {
+// `kLength` is the pattern's length where it is a constant, else 0.
+template <class T, class I, Op kOp, std::int64_t kLength>
+MEMKERN_INLINE void instance(const SpatterArgs& a, Places<T> at, std::int64_t length) {
+  if constexpr (kLength != 0) length = kLength;
   std::int64_t j = 0;
 #if MEMKERN_SIMD
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag<T>()));
-  for (; j + lanes <= a.length; j += lanes) move_vector<T, I, kOp>(a, at, j);
+  for (; j + lanes <= length; j += lanes) move_vector<T, I, kOp>(a, at, j);
 #endif
-  const std::int64_t length = a.length;
   MEMKERN_LOOP
   for (std::int64_t i = j; i < length; ++i) move_element<T, I, kOp>(a, at, i);
 }
 
-template <class T, class I, Op kOp, bool kPrefetch>
-MEMKERN_INLINE void instances(const SpatterArgs& a, Range range, int worker) {
-  const SpatterArgs args = a;
+// `kSimple`: one delta and one row of the dense buffer, as in most patterns.
+template <class T, class I, Op kOp, std::int64_t kLength, bool kSimple, bool kPrefetch>
+MEMKERN_INLINE void instances(const SpatterArgs& args, Range range, int worker) {
   T* dense = static_cast<T*>(args.dense) + worker * args.dense_stride;
   const T* source = static_cast<const T*>(args.source);
   T* target = static_cast<T*>(args.target);
-  SpatterBase gather_base(args.gather_walk, range.begin);
-  SpatterBase scatter_base(args.scatter_walk, range.begin);
   const SpatterArgs::Walk& walk = gathers(kOp) ? args.gather_walk : args.scatter_walk;
-  SpatterBase ahead(walk, range.begin + args.distance);
-  const std::int64_t dense_end = args.length * args.wrap;
-  std::int64_t row = range.begin % args.wrap * args.length;
+  SpatterBase<kSimple> gather_base(gathers(kOp) ? args.gather_walk : walk, range.begin);
+  SpatterBase<kSimple> scatter_base(scatters(kOp) ? args.scatter_walk : walk, range.begin);
+  SpatterBase<kSimple> ahead(walk, range.begin + args.distance);
+  const std::int64_t length = args.length;
+  const std::int64_t dense_end = length * args.wrap;
+  std::int64_t row = kSimple ? 0 : range.begin % args.wrap * length;
 
   for (std::int64_t n = range.begin; n < range.end; ++n) {
     if constexpr (kPrefetch) {
@@ -146,22 +148,32 @@ MEMKERN_INLINE void instances(const SpatterArgs& a, Range range, int worker) {
     Places<T> at{};
     at.from = gathers(kOp) ? source + gather_base.value() : dense + row;
     at.to = scatters(kOp) ? target + scatter_base.value() : dense + row;
-    instance<T, I, kOp>(args, at);
+    instance<T, I, kOp, kLength>(args, at, length);
     keep(at.to);
     if constexpr (gathers(kOp)) gather_base.next();
     if constexpr (scatters(kOp)) scatter_base.next();
-    row += args.length;
-    if (row == dense_end) row = 0;
+    if constexpr (!kSimple) {
+      row += length;
+      if (row == dense_end) row = 0;
+    }
   }
 }
 
 template <class T, class I, Op kOp>
 void body(const void* p, Range range, int worker) {
-  const SpatterArgs& a = *static_cast<const SpatterArgs*>(p);
+  // A copy of its own, which nothing else can point to, stays in registers.
+  const SpatterArgs a = *static_cast<const SpatterArgs*>(p);
+  const bool simple = a.wrap == 1 && a.gather_walk.cycle == 1 && a.scatter_walk.cycle == 1;
   if (a.distance > 0) {
-    instances<T, I, kOp, true>(a, range, worker);
+    instances<T, I, kOp, 0, false, true>(a, range, worker);
+  } else if (!simple) {
+    instances<T, I, kOp, 0, false, false>(a, range, worker);
+  } else if (a.length == 8) {
+    instances<T, I, kOp, 8, true, false>(a, range, worker);
+  } else if (a.length == 16) {
+    instances<T, I, kOp, 16, true, false>(a, range, worker);
   } else {
-    instances<T, I, kOp, false>(a, range, worker);
+    instances<T, I, kOp, 0, true, false>(a, range, worker);
   }
 }
 
@@ -182,8 +194,9 @@ void nontemporal(const void* p, Range range, int worker) {
   const I* gather = static_cast<const I*>(a.gather_index);
   const I* scatter = static_cast<const I*>(a.scatter_index);
   const I* outer = static_cast<const I*>(a.outer_index);
-  SpatterBase gather_base(a.gather_walk, range.begin);
-  SpatterBase scatter_base(a.scatter_walk, range.begin);
+  SpatterBase<false> gather_base(kOp == Op::GatherScatter ? a.gather_walk : a.scatter_walk,
+                                 range.begin);
+  SpatterBase<false> scatter_base(a.scatter_walk, range.begin);
   const std::int64_t dense_end = a.length * a.wrap;
   std::int64_t row = range.begin % a.wrap * a.length;
   for (std::int64_t n = range.begin; n < range.end; ++n) {

@@ -34,21 +34,31 @@ struct SpatterArgs {
   std::int64_t lines = 0;
 };
 
-// Follows a Walk from instance to instance without multiplying.
+// Follows a Walk from instance to instance without multiplying; `kSingle` says that there is but
+// one delta.
+template <bool kSingle>
 class SpatterBase {
  public:
   MEMKERN_INLINE SpatterBase(const SpatterArgs::Walk& walk, std::int64_t instance)
-      : walk_(walk),
+      : deltas_(walk.delta),
+        delta_(walk.period),
+        cycle_(walk.cycle),
         phase_(instance % walk.cycle),
         value_(walk.origin + instance / walk.cycle * walk.period + walk.prefix[phase_]) {}
   MEMKERN_INLINE std::int64_t value() const { return value_; }
   MEMKERN_INLINE void next() {
-    value_ += walk_.delta[phase_];
-    phase_ = phase_ + 1 == walk_.cycle ? 0 : phase_ + 1;
+    if constexpr (kSingle) {
+      value_ += delta_;
+    } else {
+      value_ += deltas_[phase_];
+      phase_ = phase_ + 1 == cycle_ ? 0 : phase_ + 1;
+    }
   }
 
  private:
-  const SpatterArgs::Walk& walk_;
+  const std::int64_t* deltas_;
+  std::int64_t delta_;
+  std::int64_t cycle_;
   std::int64_t phase_;
   std::int64_t value_;
 };

@@ -7,6 +7,7 @@ the same. `Case.prepare`, `Case.measure` and `Case.apply` hand it to `memkern.ru
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -261,7 +262,7 @@ class Case:
         _one_of("dtype", self.dtype, self.spec.dtypes)
         _one_of("index_dtype", self.index_dtype, self.spec.index_dtypes)
 
-    @property
+    @functools.cached_property
     def traffic(self) -> Traffic:
         """Bytes per iteration."""
         return self.spec.traffic(self)

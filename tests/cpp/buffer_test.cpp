@@ -202,8 +202,8 @@ TEST_P(HugetlbTest, IsRefusedBeyondThePool) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HugetlbTest, ::testing::Values(Pages::Huge2m, Pages::Huge1g),
-                         [](const auto& info) {
-                           return info.param == Pages::Huge2m ? "TwoMiB" : "OneGiB";
+                         [](const auto& tried) {
+                           return tried.param == Pages::Huge2m ? "TwoMiB" : "OneGiB";
                          });
 
 TEST_F(BufferTest, NumaPoliciesAreApplied) {
@@ -282,7 +282,9 @@ TEST_F(PoolTest, PlacesMemoryAnewForAnyOther) {
   EXPECT_NE(given(other, Placement{}, 4 * kMiB), first);
   EXPECT_NE(given(team, Placement{}, 4 * kMiB, 2), first);
   EXPECT_NE(given(team, {Pages::Default, parse_numa("interleave")}, 4 * kMiB), first);
-  if (page_B() == 4096) EXPECT_NE(given(team, {Pages::Base4k, {}}, 4 * kMiB), first);
+  if (page_B() == 4096) {
+    EXPECT_NE(given(team, {Pages::Base4k, {}}, 4 * kMiB), first);
+  }
   EXPECT_EQ(given(team, Placement{}, 4 * kMiB), first);
 }
 

@@ -184,8 +184,8 @@ std::vector<RegisteredEntry> entries_of(const std::string& family) {
   return all;
 }
 
-std::string name_of(const ::testing::TestParamInfo<RegisteredEntry>& info) {
-  const RegisteredEntry& e = info.param;
+std::string name_of(const ::testing::TestParamInfo<RegisteredEntry>& tried) {
+  const RegisteredEntry& e = tried.param;
   const std::string kernel = e.kernel;
   return kernel.substr(kernel.find('.') + 1) + "_" + e.variant + "_" + e.isa + "_" + e.dtype + "_" +
          e.index;

@@ -147,7 +147,7 @@ TEST_P(Types, HaveNames) { EXPECT_EQ(parse_dtype(dtype_name(GetParam())), GetPar
 
 INSTANTIATE_TEST_SUITE_P(All, Types,
                          ::testing::Values(DType::F32, DType::F64, DType::I32, DType::I64),
-                         [](const auto& info) { return std::string(dtype_name(info.param)); });
+                         [](const auto& tried) { return std::string(dtype_name(tried.param)); });
 
 TEST(Problem, CountsWhatItHolds) {
   const Team team({3, "none"});

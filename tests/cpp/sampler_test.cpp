@@ -153,13 +153,16 @@ TEST_P(Ways, KeepTheStepsOfASequenceApart) {
   EXPECT_LE(per_step[0] + per_step[1], seconds + 1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Ways, ::testing::ValuesIn(ways()), [](const auto& info) {
-  const char* const names[] = {"fork", "barrier", "free"};
-  const Way& way = info.param;
-  return std::string(names[static_cast<int>(way.repetition)]) +
-         (way.kind == Schedule::Kind::Static ? "_static_" : "_dynamic_") +
+std::string name_of(const ::testing::TestParamInfo<Way>& tried) {
+  const Way& way = tried.param;
+  const std::string repetition = way.repetition == Repetition::Fork      ? "fork"
+                                 : way.repetition == Repetition::Barrier ? "barrier"
+                                                                         : "free";
+  return repetition + (way.kind == Schedule::Kind::Static ? "_static_" : "_dynamic_") +
          std::to_string(way.chunk);
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Ways, ::testing::ValuesIn(ways()), name_of);
 
 TEST(Sampler, RefusesAFreeRunningDynamicSchedule) {
   const Team team({1, "none"});

@@ -133,13 +133,20 @@ TEST(Team, GivesTheCallerItsBindingBack) {
   EXPECT_EQ(binding(), before);
 }
 
-TEST(Team, BindsTheWorkersOfEveryCaller) {
-  // Threads that call each have workers of their own.
-  const Team team({2, first_unit() + "," + first_unit()});
+TEST(Team, KnowsTheWorkersOfEveryCaller) {
+  // Threads that call have workers of their own: what one has done with its own says nothing of
+  // another's.
+  const std::set<int> before = binding();
+  const Team pinned({2, first_unit() + "," + first_unit()});
+  const Team floating({2, "none"});
   std::vector<std::set<int>> seen;
-  std::thread caller([&] { seen = workers_bindings(team); });
+  std::thread caller([&] {
+    workers_bindings(pinned);
+    std::thread([&] { workers_bindings(floating); }).join();
+    seen = workers_bindings(floating);
+  });
   caller.join();
-  for (const std::set<int>& where : seen) EXPECT_EQ(where, std::set<int>{units().front()});
+  for (const std::set<int>& where : seen) EXPECT_EQ(where, before);
 }
 
 class BadPin : public ::testing::TestWithParam<const char*> {};

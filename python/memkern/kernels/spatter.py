@@ -49,7 +49,7 @@ KERNELS = ("gather", "scatter", "gs", "multigather", "multiscatter")
 _LINE_B = 64
 # Elements moved up to which a case is checked whole; larger ones by samples.
 _WHOLE = 2**18
-_SAMPLES = 20_000
+_SAMPLES = 4_000
 _WINDOWS = 24
 # Sums and products of what is smaller stay within 64 bits.
 _FAR = 2**60
@@ -104,10 +104,25 @@ def _length(case: Case) -> int:
 
 
 def _lines(side: _Side, value_B: int) -> float:
-    """Distinct cache lines an instance adds, on average over a window of instances."""
-    window = max(1, min(side.count, _WHOLE // len(side.index)))
-    lines = np.unique(side.places(np.arange(window)) * value_B // _LINE_B)
-    return len(lines) / window
+    """Distinct cache lines of all instances: counted over the first, which then go on alike.
+
+    What a window adds to the one before it is the same for every later one, provided that a
+    window is longer than the way on which instances overlap.
+    """
+
+    def count(instances: int) -> int:
+        places = side.places(np.arange(instances))
+        return len(np.unique(places * value_B // _LINE_B))
+
+    spread = int(side.index.max() - side.index.min()) + int(np.abs(side.deltas).sum())
+    overlap = side.cycle * (spread // max(1, abs(side.period)) + 1)
+    line = side.cycle * _LINE_B  # after so many instances lines are cut at the same places
+    window = -(-(overlap + line) // line) * line
+    window = max(1, min(window, _WHOLE // 2 // len(side.index)))
+    if side.count <= 2 * window:
+        return count(side.count) if side.count * len(side.index) <= _WHOLE else count(window)
+    first = count(window)
+    return first + (count(2 * window) - first) / window * (side.count - window)
 
 
 def _value_B(case: Case) -> int:
@@ -123,7 +138,7 @@ def _traffic(case: Case) -> Traffic:
         read=float(length * size if gather else 0),
         write=float(length * size if scatter else 0),
         index=float(length * lists * np.dtype(case.index_dtype).itemsize),
-        write_allocate=_lines(scatter, size) * _LINE_B if scatter else 0.0,
+        write_allocate=_lines(scatter, size) * _LINE_B / scatter.count if scatter else 0.0,
     )
 
 
@@ -132,7 +147,7 @@ def _model_bytes(case: Case) -> float:
     total = 0.0
     for side, ways in ((_gather_side(case), 1), (_scatter_side(case), 2)):
         if side is not None:
-            total += _lines(side, _value_B(case)) * _LINE_B * ways * side.count
+            total += _lines(side, _value_B(case)) * _LINE_B * ways
     return total
 
 
@@ -317,7 +332,7 @@ def _check_scatter_whole(case: Case, native: Native, side: _Side, workers: int) 
 def _check_scatter_sampled(case: Case, native: Native, side: _Side, workers: int) -> Check:
     rng = np.random.default_rng(0)
     length = len(side.index)
-    samples = max(64, min(_SAMPLES, 4_000_000 // (length * side.cycle)))
+    samples = max(64, min(_SAMPLES, _WHOLE // (length * side.cycle)))
     # Half are places that instances write, the ranges' seams among them; half lie anywhere.
     seams = np.array([side.count * w // workers for w in range(workers)])
     near = np.clip(seams[:, None] + np.arange(-2, 3)[None, :], 0, side.count - 1).ravel()
@@ -376,7 +391,7 @@ def _writers(
     # The walk comes back to the same few places. What stands there in the end is the last that
     # some worker wrote: workers with a range of their own end in it, others near the end.
     ranges = workers if case.knobs.schedule == "static" and case.knobs.chunk == 0 else 1
-    many = max(side.cycle, 4_000_000 // (len(side.index) * ranges))
+    many = max(side.cycle, _WHOLE // (len(side.index) * ranges))
     ends = [side.count * (w + 1) // ranges + 1 for w in range(ranges)]
     n = np.unique(np.concatenate([np.arange(max(0, e - many), e) for e in ends]))
     n = n[n < side.count]

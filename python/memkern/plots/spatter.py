@@ -69,13 +69,16 @@ _MEASURE = "`memkern report` measures them"
 # --------------------------------------------------------------------------- bandwidth by stride
 
 
-def _log2_axis(axis: Any, low: float = 1, high: float = 1) -> None:
-    """Put ticks at powers of two, or of four where the range is wide."""
+def _log2_axis(axis: Any) -> None:
+    """Put ticks at powers of two, or closer or wider apart as the range asks for."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axis.set_major_locator(LogLocator(base=2 if high / low < 2**9 else 4, numticks=20))
+    low, high = axis.get_view_interval()
+    between = [1, 1.2, 1.4, 1.6, 1.8] if high < 4 * low else [1]
+    base = 2 if high < 2**9 * low else 4
+    axis.set_major_locator(LogLocator(base=base, subs=between, numticks=20))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.9g}" if x >= 0.1 else f"{x:.2g}"))
 
 
 class _Series(NamedTuple):
@@ -192,7 +195,7 @@ def strides_gpu(records: Records = None) -> Figure:
 
 @figure("spatter-fig6")
 def simd_against_scalar(records: Records = None) -> Figure:
-    """Improvement of vectorised variants over scalar code against stride.
+    """Improvement of vectorised variants over scalar code against stride, as a ratio.
 
     Only own records are drawn: the published data hold no scalar runs. A pair of records differs
     in nothing but the variant; where a stride has several pairs (page policies, thread counts),
@@ -233,16 +236,21 @@ def simd_against_scalar(records: Records = None) -> Figure:
     for number, platform in enumerate(platforms):
         rows = cases[cases["platform"] == platform]
         for i, variant in enumerate(("simd", "auto")):
-            gain = 100 * (table[variant] / table["scalar"] - 1)
-            drawn = rows.assign(gain=gain).dropna(subset="gain")
+            drawn = rows.assign(ratio=table[variant] / table["scalar"]).dropna(subset="ratio")
             label = variant if len(platforms) == 1 else f"{variant}, {plain(platform)}"
             if len(drawn):
                 series.append(_Series(label, own_look(2 * number + i), drawn))
     hollow = ["Hollow: from a noisy record."] if cases["noisy"].any() else []
-    fig = _by_stride(series, "gain", 2, [*notes, *hollow])
+    fig = _by_stride(series, "ratio", 2, [*notes, *hollow])
+    ratios = [value for one in series for value in one.rows["ratio"]]
+    low, high = min(0.8, *ratios), max(1.25, *ratios)
+    margin = (high / low) ** 0.06
     for ax in fig.axes:
-        ax.axhline(0, color=GREY, linewidth=0.9, zorder=1, label="_equal")
-    fig.axes[0].set_ylabel("Improvement over scalar (%)")
+        ax.axhline(1, color=GREY, linewidth=0.9, zorder=1, label="_equal")
+        ax.set_yscale("log", base=2)
+        ax.set_ylim(low / margin, high * margin)
+        _log2_axis(ax.yaxis)
+    fig.axes[0].set_ylabel("Bandwidth over that of scalar code")
     return fig
 
 
@@ -361,30 +369,51 @@ def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELEC
 
     fig = new_figure(DOUBLE_IN if len(panels) == 2 else COLUMN_IN, 4.2)
     axes = fig.subplots(1, len(panels), squeeze=False)[0]
+    off: list[str] = []
     for ax, (kernel, names) in zip(axes, sorted(panels.items()), strict=True):
         word = KERNELS[kernel]
         ax.set_xlabel(f"Stride-1 {word} bandwidth (GB/s)")
         ax.set_ylabel(f"Bandwidth of {word} patterns (GB/s)")
         of_kernel = points[points["kernel"] == kernel]
-        _shares(ax, of_kernel)
+        lowest = _shares(ax, of_kernel)
+        below = of_kernel[of_kernel["bandwidth_GBps"] < lowest]
+        ax.plot(
+            below["base_bandwidth_GBps"],
+            [lowest] * len(below),
+            "kx",
+            markersize=4,
+            zorder=9.5,
+            label="_off",
+        )
+        off += [
+            f"{case} on {plain(platform)}, {bandwidth:.2g} GB/s"
+            for platform, case, bandwidth in zip(
+                below["platform"], below["case"], below["bandwidth_GBps"], strict=True
+            )
+        ]
+        of_kernel = of_kernel.assign(bandwidth_GBps=of_kernel["bandwidth_GBps"].clip(lower=lowest))
         _markers(ax, of_kernel, names)
         _name_platforms(ax, of_kernel)
+    if off:
+        notes.append(f"✕ below the scale: {'; '.join(off)}.")
     note(fig, notes)
     return fig
 
 
-def _shares(ax: Axes, points: DataFrame) -> None:
-    """Set the scales and draw the diagonals, each a share of the stride-1 bandwidth."""
+def _shares(ax: Axes, points: DataFrame) -> float:
+    """Set the scales, draw the diagonals of constant shares, and return the lowest bandwidth."""
     import numpy as np
 
     x, y = points["base_bandwidth_GBps"], points["bandwidth_GBps"]
     left, right = x.min() / 1.3, x.max() * 1.3
-    bottom, top = y.min() / 1.6, max(y.max(), right) * 1.3
+    top = float(max(y.max(), right) * 1.3)
+    lowest = float(max(y.min(), top / 2**15))
+    bottom = lowest / 1.6
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
     ax.grid(False)
-    _log2_axis(ax.xaxis, left, right)
-    _log2_axis(ax.yaxis, bottom, top)
-    octaves = np.arange(-30, 9, 1 if top / bottom < 2**15 else 2)
+    _log2_axis(ax.xaxis)
+    _log2_axis(ax.yaxis)
+    octaves = np.arange(-20, 9, 1 if top / bottom < 2**14 else 2)
     shares = [share for share in 2.0**octaves if bottom < share * right < top]
     for share in shares:
         colour, width = (GREY, 1.0) if share == 1 else ("#d4d4d4", 0.6)
@@ -394,6 +423,7 @@ def _shares(ax: Axes, points: DataFrame) -> None:
     edge.set_yticks(shares, [fraction(share) for share in shares], minor=False, color=GREY)
     edge.tick_params(length=0, labelsize=6.5)
     edge.set_ylabel("Fraction of stride 1 (diagonals)", color=GREY)
+    return lowest
 
 
 def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:

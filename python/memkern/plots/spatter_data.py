@@ -172,17 +172,28 @@ def relative(platform: Bandwidths) -> dict[str, float]:
     }
 
 
-def same_cases(frame: DataFrame, column: str) -> tuple[DataFrame, DataFrame]:
+def same_cases(
+    frame: DataFrame, column: str, whatever: Sequence[str] = ()
+) -> tuple[DataFrame, DataFrame]:
     """Return the bandwidth of the same cases under each value of one column.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `own_records` returns it.
+    column : str
+        What is compared.
+    whatever : sequence of str
+        Other columns in which the records of a case may differ.
 
     Returns
     -------
     table : DataFrame
-        One row a case, one column for each value of `column`: best bandwidth of the repeats.
+        One row a case, one column for each value of `column`: the best bandwidth.
     cases : DataFrame
         The first record of each case, with the same index; noisy if any record of it is.
     """
-    keys = [key for key in _CASE if key in frame and key != column]
+    keys = [key for key in _CASE if key in frame and key not in (column, *whatever)]
     frame = frame.assign(number=frame.groupby(keys, dropna=False, sort=False).ngroup())
     table = frame.pivot_table(
         index="number", columns=column, values="bandwidth_GBps", aggfunc="max"

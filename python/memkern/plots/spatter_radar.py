@@ -156,7 +156,10 @@ def _small_print(
     }
     lines = [f"stride 1: gather {base['gather']},", f"scatter {base['scatter']} GB/s"]
     outside = [f"{name} {x:.2g}" for name, x in ratio.items() if not FLOOR <= x <= CAP]
-    return lines + (wrap("✕ off the scale: " + ", ".join(outside), 36)[:3] if outside else [])
+    if outside:
+        said = outside[:2] if len(outside) < 3 else [f"{outside[0]} and {len(outside) - 1} more"]
+        lines += wrap("✕ off the scale: " + ", ".join(said), 36)
+    return lines
 
 
 def _radars(records: Records, kind: str) -> Figure:

@@ -45,10 +45,10 @@ def findings(records: DataFrame) -> list[str]:
     Raises
     ------
     InputError
-        As `memkern.plots.spatter.strides_cpu`, and where the variants or the pages asked for are
+        As `memkern.plots.spatter.strides_cpu`, and where the variants or the pages obtained are
         not told.
     """
-    own, _ = own_records(records, ("variant", "pages_asked"))
+    own, _ = own_records(records, ("variant", "pages"))
     points, _ = points_of(records)
     platforms = [platform for platform, is_own in platforms_of(points).items() if is_own]
     table = bandwidths(points)
@@ -142,7 +142,7 @@ def _on_variants(own: DataFrame) -> list[str]:
 def _on_pages(own: DataFrame) -> list[str]:
     from memkern.statistics import geometric_mean
 
-    table, cases = same_cases(own, "pages_asked")
+    table, cases = same_cases(own, "pages", whatever=("pages_asked", "variant"))
     if not {"thp", "4k"} <= set(table.columns):
         return []
     ratio = (table["thp"] / table["4k"]).dropna()
