@@ -149,7 +149,8 @@ def assert_legible(fig):
 
 def small_print(fig):
     """Return the sentences below the figure."""
-    return " ".join(fig.get_supxlabel().split())
+    notes = fig.findobj(lambda artist: artist.get_gid() == "note")
+    return " ".join(" ".join(note.get_text() for note in notes).split())
 
 
 # What a person may pass: nothing, one machine, a GPU beside it, several machines with long names,

@@ -165,19 +165,21 @@ Team::Session::Session(const Team& team) {
     }
     applied_key() = team.key_;
   }
-  if (!team.units_.empty()) {
-    own_ = hwloc_bitmap_alloc();
-    hwloc_get_cpubind(Topology::instance().handle(), own_, HWLOC_CPUBIND_THREAD);
-    const Bitmap set;
-    hwloc_bitmap_only(set.get(), static_cast<unsigned>(team.units_[0]));
-    bind_this_thread(set.get());
+  // The calling thread is bound and freed around every sample, by the bare system calls: through
+  // hwloc it would cost more than a prepared run may.
+  if (team.units_.empty() || sched_getaffinity(0, sizeof own_, own_.data()) != 0) return;
+  const auto unit = static_cast<std::size_t>(team.units_[0]);
+  if (CPU_COUNT_S(sizeof own_, own_.data()) == 1 && CPU_ISSET_S(unit, sizeof own_, own_.data())) {
+    return;
   }
+  Mask target;
+  CPU_ZERO_S(sizeof target, target.data());
+  CPU_SET_S(unit, sizeof target, target.data());
+  rebound_ = sched_setaffinity(0, sizeof target, target.data()) == 0;
 }
 
 Team::Session::~Session() {
-  if (own_ == nullptr) return;
-  bind_this_thread(own_);
-  hwloc_bitmap_free(own_);
+  if (rebound_) sched_setaffinity(0, sizeof own_, own_.data());
 }
 
 }  // namespace memkern

@@ -1,8 +1,9 @@
 // The workers of a measurement: how many, and where each one runs.
 #pragma once
 
-#include <hwloc.h>
+#include <sched.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,10 @@ class Team {
     Session& operator=(const Session&) = delete;
 
    private:
-    hwloc_bitmap_t own_ = nullptr;
+    // Room for every processor that a kernel can have.
+    using Mask = std::array<cpu_set_t, 8>;
+    Mask own_;
+    bool rebound_ = false;
   };
 
  private:

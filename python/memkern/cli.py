@@ -7,6 +7,7 @@ A table for people goes to standard output, progress and warnings to standard er
 from __future__ import annotations
 
 import argparse
+import inspect
 import itertools
 import os
 import sys
@@ -362,6 +363,22 @@ def _loaded(paths: Sequence[str]) -> ResultSet | None:
     return results
 
 
+def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any]:
+    """Options of a figure or table from NAME=VALUE; numbers become numbers."""
+    known = list(inspect.signature(exhibit).parameters)[1:]
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name not in known:
+            choices = ", ".join(f"{option}=..." for option in known) or "none here"
+            raise InputError(f"--option {shown(pair)} is not one of those there are: {choices}")
+        try:
+            options[name] = float(value)
+        except ValueError:
+            options[name] = value
+    return options
+
+
 def _figure(args: argparse.Namespace) -> int:
     from memkern.plots import describe, figures, save
 
@@ -371,8 +388,8 @@ def _figure(args: argparse.Namespace) -> int:
         return GOOD
     if args.name not in figures:
         raise InputError(f"figure {args.name!r} is not one of {', '.join(figures)}")
-    target = args.output or f"{args.name}.pdf"
-    save(figures[args.name](_loaded(args.files)), target)
+    draw, target = figures[args.name], args.output or f"{args.name}.pdf"
+    save(draw(_loaded(args.files), **_options(draw, args.option)), target)
     print(target)
     return GOOD
 
@@ -386,15 +403,16 @@ def _table(args: argparse.Namespace) -> int:
         return GOOD
     if args.name not in tables:
         raise InputError(f"table {args.name!r} is not one of {', '.join(tables)}")
-    frame = tables[args.name](_loaded(args.files))
+    make = tables[args.name]
+    frame = make(_loaded(args.files), **_options(make, args.option))
     if args.output:
         if Path(args.output).suffix != ".csv":
             raise InputError(f"a table is written as .csv, not as {shown(args.output)}")
-        frame.to_csv(args.output)
+        frame.to_csv(args.output, index=False)
     elif args.json:
-        print(frame.reset_index().to_json(orient="records"))
+        print(frame.to_json(orient="records"))
     else:
-        print(frame.to_string(float_format=lambda value: f"{value:.3g}"))
+        print(frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3g}"))
     return GOOD
 
 
@@ -501,6 +519,13 @@ def build_parser() -> argparse.ArgumentParser:
         sub.add_argument("files", nargs="*", metavar="FILE")
         sub.add_argument("--list", action="store_true", help="list the names")
         sub.add_argument("-o", "--output", metavar="PATH")
+        sub.add_argument(
+            "--option",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="an option of the named one, such as patterns=AMG-G0,LULESH-G2",
+        )
         if name == "table":
             sub.add_argument("--json", action="store_true", help="as JSON")
 
@@ -517,7 +542,12 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = build_parser()
-    args = parser.parse_args(argv)
+    args, extra = parser.parse_known_args(argv)
+    if extra and hasattr(args, "files") and not any(word.startswith("-") for word in extra):
+        # argparse takes files only in one place; people put them after options as well.
+        args.files += extra
+    elif extra:
+        parser.error(f"unrecognized arguments: {' '.join(extra)}")
     if args.version:
         import memkern
 

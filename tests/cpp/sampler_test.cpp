@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,9 +21,9 @@ using testing::says;
 
 // Counts how often each iteration ran, and what order things came in.
 struct Counter {
-  explicit Counter(std::int64_t count) : size(count), ran(new std::atomic<int>[count]()) {}
+  explicit Counter(std::int64_t count) : size(count), ran_(static_cast<std::size_t>(count)) {}
+  std::atomic<int>& ran(std::int64_t i) { return ran_[static_cast<std::size_t>(i)]; }
   std::int64_t size;
-  std::unique_ptr<std::atomic<int>[]> ran;
   std::atomic<std::int64_t> total{0};
   std::atomic<int> highest_worker{-1};
   std::atomic<int> outside{0};
@@ -33,6 +33,9 @@ struct Counter {
   int finished = 0;
   int finished_early = 0;
   int finish_workers = 0;
+
+ private:
+  std::vector<std::atomic<int>> ran_;
 };
 
 void count_body(const void* args, Range range, int worker) {
@@ -42,7 +45,7 @@ void count_body(const void* args, Range range, int worker) {
     return;
   }
   for (std::int64_t i = range.begin; i < range.end; ++i) {
-    const int before = counter.ran[i]++;
+    const int before = counter.ran(i)++;
     if (counter.after != nullptr && counter.after->total < (before + 1) * counter.after->size) {
       ++counter.too_early;
     }
@@ -97,12 +100,12 @@ TEST_P(Ways, RunEveryIterationOnceAnInvocation) {
     const Team::Session session(team);
     for (const std::int64_t count : {1, 2, 7, 64}) {
       for (const int invocations : {1, 3}) {
-        const Counter counter(count);
+        Counter counter(count);
         const Step step = step_of(counter, false);
         const double seconds = sampler(team).sample({&step, 1}, invocations);
         EXPECT_GE(seconds, 0.0);
         EXPECT_EQ(counter.outside, 0);
-        for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(counter.ran[i], invocations);
+        for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(counter.ran(i), invocations);
         EXPECT_LT(counter.highest_worker, threads);
         if (HasFailure()) {
           FAIL() << threads << " threads, count " << count << ", " << invocations << " invocations";
@@ -115,7 +118,7 @@ TEST_P(Ways, RunEveryIterationOnceAnInvocation) {
 TEST_P(Ways, FinishOnceAllIsDone) {
   const Team team({3, "none"});
   const Team::Session session(team);
-  const Counter counter(10);
+  Counter counter(10);
   const Step step = step_of(counter, true);
   sampler(team).sample({&step, 1}, 4);
   EXPECT_EQ(counter.finish_workers, 3);

@@ -19,4 +19,9 @@ from memkern.plots.style import save
 for _module in sorted(module.name for module in iter_modules(__path__)):
     import_module(f"{__name__}.{_module}")
 
+# Lists of names shall not show which module imports which.
+_figures = sorted(figures.items())
+figures.clear()
+figures.update(_figures)
+
 __all__ = ["Exhibit", "Section", "describe", "figures", "save", "sections", "tables"]

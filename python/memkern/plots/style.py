@@ -192,6 +192,7 @@ def note(fig: Figure, sentences: Iterable[str]) -> None:
             multialignment="left",
             fontsize=NOTE_SIZE,
             color=GREY,
+            gid="note",
         )
 
 
