@@ -17,10 +17,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memkern import results
 from memkern.environment import identity
 from memkern.errors import InputError
-from memkern.results import SCHEMA_VERSION, ResultSet, Store, load, open_output
+from memkern.files import writing
+from memkern.results import (
+    SCHEMA_VERSION,
+    ResultSet,
+    Store,
+    database,
+    formats,
+    load,
+    open_output,
+)
 
 FORMATS = [".db", ".parquet", ".csv", ".json"]
 HERE = {"machine": {"model": "one"}, "build": {"commit": "a1"}, "run": {"load": [0.5]}}
@@ -294,7 +302,8 @@ def test_exports_are_what_others_expect(tmp_path):
 def test_another_schema_version_is_refused(tmp_path, suffix, monkeypatch):
     path = tmp_path / f"x{suffix}"
     with monkeypatch.context() as patch:
-        patch.setattr(results, "SCHEMA_VERSION", 7)
+        for module in (database, formats):
+            patch.setattr(module, "SCHEMA_VERSION", 7)
         result_set(record()).save(path)
     with pytest.raises(InputError, match="its schema version is 7, not 1"):
         load(path)
@@ -376,7 +385,7 @@ def test_what_can_not_be_loaded(tmp_path):
     with pytest.raises(InputError, match=r"must end in one of \.parquet, \.csv, \.json, \.db"):
         load(tmp_path / "x.txt")
     (tmp_path / "d.json").mkdir()
-    with pytest.raises(InputError, match="can't be read: is a directory"):
+    with pytest.raises(InputError, match="can't be read: Is a directory"):
         load(tmp_path / "d.json")
     with pytest.raises(InputError, match="can't be read"):
         load("nul\0.json")
@@ -532,7 +541,7 @@ def test_files_of_others_are_left_alone(tmp_path):
     db.close()
     half = tmp_path / "half.db"
     with sqlite3.connect(half) as db:
-        db.execute(f"PRAGMA application_id = {results._APPLICATION_ID}")
+        db.execute(f"PRAGMA application_id = {database.APPLICATION_ID}")
     db.close()
     for path in (text, other, half):
         before = path.read_bytes()
@@ -567,9 +576,9 @@ def test_places_that_can_not_be_written(tmp_path, suffix):
         (tmp_path / f"folder{suffix}", "is a folder: name a file"),
         (tmp_path / f"link{suffix}", "is a symbolic link: name the file itself"),
         (tmp_path / f"pipe{suffix}", "is not a regular file: name a file"),
-        (tmp_path / "absent" / f"x{suffix}", "can't be written: no such file or directory"),
+        (tmp_path / "absent" / f"x{suffix}", "can't be written: No such file or directory"),
         (tmp_path / "file" / f"x{suffix}", "can't be written: "),
-        (tmp_path / f"{'x' * 300}{suffix}", "can't be written: file name too long"),
+        (tmp_path / f"{'x' * 300}{suffix}", "can't be written: File name too long"),
         (f"nul\0{suffix}", "can't be written: "),
         # Not even root can create files here.
         (f"/proc/x{suffix}", "can't be written: "),
@@ -581,7 +590,7 @@ def test_places_that_can_not_be_written(tmp_path, suffix):
             assert str(path).removesuffix(suffix)[:60] in str(caught.value)
     with pytest.raises(InputError, match=r"must end in one of \.parquet, \.csv, \.json, \.db"):
         data.save("/dev/full")
-    with pytest.raises(InputError, match="full is not a regular file"):
+    with pytest.raises(InputError, match="full can't be written because it is not a regular file"):
         data.to_json("/dev/full")
     with pytest.raises(InputError, match="must end in one of"):
         open_output(tmp_path / "x.xlsx")
@@ -591,7 +600,9 @@ def test_places_that_can_not_be_written(tmp_path, suffix):
 def test_a_link_beside_an_export_is_not_followed(tmp_path):
     (tmp_path / "x.samples.csv").symlink_to(tmp_path / "aim")
     for use in (result_set(record()).save, open_output):
-        with pytest.raises(InputError, match=r"x\.samples\.csv is a symbolic link"):
+        with pytest.raises(
+            InputError, match=r"x\.samples\.csv can't be written because it is a symbolic link"
+        ):
             use(tmp_path / "x.csv")
     assert [p.name for p in tmp_path.iterdir()] == ["x.samples.csv"]
 
@@ -604,13 +615,13 @@ def test_a_full_disk_leaves_the_finished_cases(tmp_path):
     with Store.open(path) as store:
         store.add(record("a"), [1.0], HERE)
         before = store.result_set()
-        [(pages,)] = store._db.execute("PRAGMA page_count").fetchall()
-        store._db.execute(f"PRAGMA max_page_count = {pages + 2}")
+        [(pages,)] = store._database.connection.execute("PRAGMA page_count").fetchall()
+        store._database.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(InputError, match=r"x\.db can't be written: the disk is full$"):
             store.add(record("b", new=1), np.zeros(100_000), HERE)
         assert_same(store.result_set(), before)
         assert_same(load(path), before)
-        store._db.execute("PRAGMA max_page_count = 1000000")
+        store._database.connection.execute("PRAGMA max_page_count = 1000000")
         store.add(record("b", new=1), np.zeros(100_000), HERE)
     assert [len(x) for x in load(path).samples] == [1, 100_000]
     assert [p.name for p in tmp_path.iterdir()] == ["x.db"]
@@ -619,7 +630,7 @@ def test_a_full_disk_leaves_the_finished_cases(tmp_path):
 def test_no_space_is_said_so():
     with (
         pytest.raises(InputError, match=r"^x can't be written: the disk is full$"),
-        results._writing("x"),
+        writing("x"),
         open("/dev/full", "wb", buffering=0) as full,
     ):
         full.write(b"x")
@@ -691,8 +702,8 @@ def test_a_half_written_transaction_is_undone(tmp_path, use):
         from memkern.results import Store
         store = Store.open("x.db")
         store.add({"case_id": "whole", "repeat": 0}, np.full(5000, 1.5), {})
-        store._db.execute("PRAGMA cache_size = 1")
-        with store._transaction() as cursor:
+        store._database.connection.execute("PRAGMA cache_size = 1")
+        with store._database.transaction() as cursor:
             cursor.execute("UPDATE samples SET time_s = zeroblob(40000)")
             cursor.execute("INSERT INTO records (case_id) VALUES ('half')")
             cursor.execute("INSERT INTO samples VALUES (2, zeroblob(9000000))")
@@ -725,15 +736,15 @@ def test_an_interrupted_add_is_undone(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(results, "_quoted", interrupt)
+            patch.setattr(database, "_quoted", interrupt)
             store.add(record("b"), [1.0], HERE)
-        assert not store._db.in_transaction
+        assert not store._database.connection.in_transaction
         store.add(record("c"), [1.0], HERE)
     assert [row["case_id"] for row in load(tmp_path / "x.db")] == ["a", "c"]
 
 
 def test_a_busy_file_is_said_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "_BUSY_S", 0.05)
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
     path = tmp_path / "x.db"
     with Store.open(path) as store:
         store.add(record("a"), [1.0], HERE)

@@ -5,7 +5,9 @@
 #include <pybind11/stl.h>
 
 #include <mutex>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/buffer.hpp"
 #include "core/errors.hpp"
@@ -60,7 +62,6 @@ class Prepared {
     }
     const Placement placement{parse_pages(pages), parse_numa(numa)};
     const Factory factory = find_family(kernel.substr(0, kernel.find('.')));
-    const Exclusive exclusive;
     problem_ = factory(kernel, dtype, index_dtype, inputs, team_, placement);
     for (const RegisteredEntry& e : registered_entries()) {
       if (kernel == e.kernel && dtype == e.dtype && problem_->index_dtype() == e.index &&
@@ -83,13 +84,29 @@ class Prepared {
     select_entry(*entries_.front());
   }
 
-  ~Prepared() {
-    // Memory goes back to the pool.
-    const Exclusive exclusive;
-    problem_.reset();
-  }
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
+
+  // Workers are bound and memory goes to and from the pool at both ends of a case's life, so both
+  // take the machine.
+  struct Release {
+    void operator()(Prepared* prepared) const {
+      const Exclusive exclusive;
+      delete prepared;
+    }
+  };
+  using Holder = std::unique_ptr<Prepared, Release>;
+  static Holder make(const std::string& kernel, const std::string& dtype,
+                     const std::string& index_dtype,
+                     const std::map<std::string, std::int64_t>& integers,
+                     const std::map<std::string, IndexArray>& indices, int threads,
+                     const std::string& pin, const std::string& pages, const std::string& numa,
+                     const std::string& schedule, std::int64_t chunk,
+                     const std::string& repetition, bool flush) {
+    const Exclusive exclusive;
+    return Holder(new Prepared(kernel, dtype, index_dtype, integers, indices, threads, pin, pages,
+                               numa, schedule, chunk, repetition, flush));
+  }
 
   std::vector<std::pair<std::string, std::string>> candidates() const {
     std::vector<std::pair<std::string, std::string>> all;
@@ -320,7 +337,7 @@ PYBIND11_MODULE(_memkern, m) {
 
   py::register_exception_translator([](std::exception_ptr p) {
     try {
-      if (p) std::rethrow_exception(p);
+      if (p) std::rethrow_exception(std::move(p));
     } catch (const InputError& e) {
       PyErr_SetString(PyExc_ValueError, e.what());
     } catch (const MemoryError& e) {
@@ -351,13 +368,8 @@ PYBIND11_MODULE(_memkern, m) {
     return all;
   });
 
-  py::class_<Prepared>(m, "Prepared")
-      .def(py::init<const std::string&, const std::string&, const std::string&,
-                    const std::map<std::string, std::int64_t>&,
-                    const std::map<std::string, IndexArray>&, int, const std::string&,
-                    const std::string&, const std::string&, const std::string&, std::int64_t,
-                    const std::string&, bool>(),
-           py::kw_only(), py::arg("kernel"), py::arg("dtype"), py::arg("index_dtype"),
+  py::class_<Prepared, Prepared::Holder>(m, "Prepared")
+      .def(py::init(&Prepared::make), py::kw_only(), py::arg("kernel"), py::arg("dtype"), py::arg("index_dtype"),
            py::arg("integers"), py::arg("indices"), py::arg("threads"), py::arg("pin"),
            py::arg("pages"), py::arg("numa"), py::arg("schedule"), py::arg("chunk"),
            py::arg("repetition"), py::arg("flush"))

@@ -179,11 +179,17 @@ void body(const void* p, Range range, int worker) {
 
 #if HWY_ARCH_X86_64 && MEMKERN_NONTEMPORAL
 
+// The empty statement hides where the bits come from: clang would store them as a floating-point
+// number again, for which there is no such instruction.
 MEMKERN_INLINE void stream(double* to, double value) {
-  _mm_stream_si64(reinterpret_cast<long long*>(to), __builtin_bit_cast(long long, value));
+  auto bits = __builtin_bit_cast(long long, value);
+  asm("" : "+r"(bits));
+  _mm_stream_si64(reinterpret_cast<long long*>(to), bits);
 }
 MEMKERN_INLINE void stream(float* to, float value) {
-  _mm_stream_si32(reinterpret_cast<int*>(to), __builtin_bit_cast(int, value));
+  auto bits = __builtin_bit_cast(int, value);
+  asm("" : "+r"(bits));
+  _mm_stream_si32(reinterpret_cast<int*>(to), bits);
 }
 
 // Stores that go past the caches: no line is read to be overwritten.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import cache, wraps
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
 
 from memkern.errors import InputError
+from memkern.files import publish
 from memkern.plots.registry import figures, register
 
 if TYPE_CHECKING:
@@ -222,7 +222,8 @@ def save(fig: Figure, path: str | os.PathLike[str]) -> Path:
         raise InputError(f"{str(target)!r}: a figure's file ends in {', '.join(SUFFIXES)}")
     out = BytesIO()
     fig.savefig(out, format=suffix[1:], dpi=300, metadata=_UNDATED[suffix])
-    return write_whole(target, out.getvalue())
+    publish({target: out.getvalue()})
+    return target
 
 
 _UNDATED: dict[str, dict[str, Any]] = {
@@ -230,22 +231,3 @@ _UNDATED: dict[str, dict[str, Any]] = {
     ".png": {},
     ".svg": {"Date": None},
 }
-
-
-def write_whole(target: Path, content: bytes) -> Path:
-    """Write under a temporary name beside `target`, then rename.
-
-    Raises
-    ------
-    InputError
-        A place that can't be written, or a full disk.
-    """
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, target)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise InputError(f"{target} can't be written: {error.strerror or error}") from error
-    return target

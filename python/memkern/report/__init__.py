@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from memkern.errors import InputError
+from memkern.files import publish
 from memkern.plots import Exhibit, Section
 from memkern.plots import sections as registered
 from memkern.plots.frames import Records, counted, frame_of
-from memkern.plots.style import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -123,7 +123,8 @@ def write(
         command=command or "",
         data=None if data is None else _link(Path(data), target),
     )
-    return write_whole(target, html.encode())
+    publish({target: html.encode()})
+    return target
 
 
 def _section(section: Section) -> dict[str, Any]:

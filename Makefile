@@ -1,0 +1,79 @@
+# What a person types; everything lives in .venv and build, and `make clean` takes it away.
+#   make report     measure this machine, write memkern-report.html
+#   make test       every test
+#   make lint       style, types, layers, static analysis
+#   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
+#   make wheel      a wheel that needs nothing on the machine it runs on
+.PHONY: report test lint sanitize wheel clean system system-test system-dev
+.DELETE_ON_ERROR:
+
+WERROR ?= OFF
+REPORT ?= memkern-report.html
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Without isolation a rebuild finds the objects of the last one.
+INSTALL := $(PIP) install --no-build-isolation --config-settings=cmake.define.MEMKERN_WERROR=$(WERROR)
+CMAKE := cmake -G Ninja -DMEMKERN_WERROR=$(WERROR)
+
+CPP := $(shell find cpp CMakeLists.txt -type f)
+PYTHON := $(shell find python -type f -not -name '*.pyc' -not -name '*.so')
+SOURCES := $(CPP) $(PYTHON) pyproject.toml README.md LICENSE
+
+report: system .venv/.installed
+	$(BIN)/memkern report --output $(REPORT)
+
+test: system-test .venv/.installed .venv/.test
+	$(CMAKE) -S . -B build/tests -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON
+	cmake --build build/tests
+	ctest --test-dir build/tests --output-on-failure
+	$(BIN)/python -m pytest
+
+lint: system-dev .venv/.installed .venv/.lint
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/clang-format --dry-run --Werror $(shell find cpp tests/cpp -name '*.[ch]pp')
+	CXX=clang++ $(CMAKE) -S . -B build/lint -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
+	cmake --build build/lint
+	ls cpp/kernels/*.cpp cpp/bindings/*.cpp cpp/core/*.cpp | \
+	  xargs -P $$(nproc) -n 1 clang-tidy --quiet -p build/lint
+
+sanitize: sanitize-address sanitize-thread
+SANITIZERS_address := address,undefined
+SANITIZERS_thread := thread
+sanitize-%: system-dev
+	CXX=clang++ $(CMAKE) -S . -B build/$@ -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON \
+	  -DMEMKERN_SANITIZE=$(SANITIZERS_$*)
+	cmake --build build/$@
+	ctest --test-dir build/$@ --output-on-failure
+
+wheel: system .venv/.wheel
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir wheelhouse dist/*.whl
+
+clean:
+	rm -rf .venv build dist wheelhouse .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+system:
+	@tools/install-system-packages.sh
+system-test:
+	@tools/install-system-packages.sh --test
+system-dev:
+	@tools/install-system-packages.sh --dev
+
+# The two packages are pyproject.toml's build requirements.
+.venv/.created: | system
+	python3 -m venv .venv
+	$(PIP) install 'scikit-build-core>=0.10' 'pybind11>=2.12'
+	touch $@
+
+.venv/.installed: $(SOURCES) | .venv/.created
+	$(INSTALL) .
+	touch $@
+
+.venv/.test .venv/.lint .venv/.wheel: .venv/.%: pyproject.toml | .venv/.installed
+	$(INSTALL) '.[$*]'
+	touch $@

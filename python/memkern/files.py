@@ -1,0 +1,141 @@
+"""Reading and writing whole files, and saying in one sentence why it could not be done."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import sqlite3
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from memkern.errors import InputError
+
+__all__ = ["parsing", "publish", "read", "rename", "temporary", "writable", "writing"]
+
+
+def publish(files: Mapping[Path, bytes]) -> None:
+    """Write files so that each is there in full or as it was; the last one comes last.
+
+    Parameters
+    ----------
+    files : mapping of Path to bytes
+        Contents by path.
+
+    Raises
+    ------
+    InputError
+        If a file can't be written. None is touched unless all could be written beside their
+        places.
+    """
+    for path in files:
+        writable(path)
+    temporaries = {path: temporary(path) for path in files}
+    try:
+        for path, content in files.items():
+            with writing(path), open(temporaries[path], "xb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+        for path, written in temporaries.items():
+            with writing(path):
+                rename(written, path)
+    finally:
+        for written in temporaries.values():
+            written.unlink(missing_ok=True)
+
+
+def writable(path: str | Path) -> Path:
+    """Return a path that may be written.
+
+    Raises
+    ------
+    InputError
+        If its folder is missing, or something other than a regular file is there.
+    """
+    target = Path(path)
+    try:
+        folder = target.parent.stat().st_mode
+        try:
+            mode = target.lstat().st_mode
+        except FileNotFoundError:
+            mode = None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{target} can't be written: {_reason(error)}") from None
+    if not stat.S_ISDIR(folder):
+        raise InputError(f"{target} can't be written: {target.parent} is not a folder")
+    if mode is None or stat.S_ISREG(mode):
+        return target
+    if stat.S_ISLNK(mode):
+        what = "a symbolic link: name the file itself"
+    else:
+        what = f"{'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}: name a file"
+    raise InputError(f"{target} can't be written because it is {what}")
+
+
+def temporary(path: Path) -> Path:
+    """Return a hidden name beside a file, which nobody else uses."""
+    return path.with_name(f".memkern-{secrets.token_hex(8)}.tmp")
+
+
+def rename(written: Path, path: Path) -> None:
+    """Give a written file its name, so that the renaming survives a power cut."""
+    os.replace(written, path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read(path: Path, size: int = -1) -> bytes:
+    """Return a file's first `size` bytes, or all of them.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or can't be read.
+    """
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(size)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} can't be read: {_reason(error)}") from None
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Have what fails inside, by the system or by SQLite, say that this file can't be written."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(f"{path} can't be written: {_reason(error)}") from error
+
+
+@contextlib.contextmanager
+def parsing(path: Path, what: str) -> Iterator[None]:
+    """Have whatever content may bring about say that this file can't be read as such a thing."""
+    try:
+        yield
+    except (
+        *(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
+        *(NotImplementedError, RecursionError, sqlite3.Error),
+    ) as error:
+        raise InputError(f"{path} can't be read as {what}: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or (isinstance(error, sqlite3.Error) and "is full" in str(error)):
+        return "the disk is full"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, KeyError):
+        return f"{error.args[0]!r} is missing or unknown"
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

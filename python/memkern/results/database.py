@@ -1,0 +1,318 @@
+"""The SQLite file of results.
+
+Each insertion is one transaction, synced to the disk before it returns; no transaction is open at
+any other time, so others can read the file while a sweep writes it. The tables are ``meta``,
+``environments``, ``records`` (one column each, added as they appear) and ``samples``
+(little-endian float64).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.environment import Environment
+from memkern.errors import InputError
+from memkern.files import parsing, read, rename, temporary, writing
+from memkern.results.values import (
+    RESULT,
+    SCHEMA_VERSION,
+    Contents,
+    Record,
+    Samples,
+    check_version,
+    column_kinds,
+    dumps,
+    plain_record,
+    restored_record,
+    series,
+)
+
+# Marks the file as ours to `file` and to us: "mkrn".
+APPLICATION_ID = 0x6D6B726E
+BUSY_S = 30.0
+
+_SQL_TYPES = {"bool": "INTEGER", "integer": "INTEGER", "real": "REAL", "text": "TEXT"}
+
+
+class Database:
+    """An open file of results; use `Database.new` or `Database.existing`.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    connection : sqlite3.Connection
+        The connection to it, which begins no transaction by itself.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        """Hold an open file."""
+        self.path = path
+        self.connection = connection
+
+    @classmethod
+    def new(cls, path: Path) -> Database:
+        """Make a file where there is none.
+
+        Raises
+        ------
+        InputError
+            If it is there or can't be written.
+        """
+        with writing(path):
+            # Not left to SQLite, which would follow a link that appeared in between.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        try:
+            return cls.existing(path, begin=True)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def existing(cls, path: Path, *, begin: bool = False) -> Database:
+        """Open a file that is there.
+
+        Parameters
+        ----------
+        path : Path
+            The file.
+        begin : bool
+            Whether to make the tables in a file that is empty: new, or what is left of one whose
+            making was cut off.
+
+        Raises
+        ------
+        InputError
+            If it is no database of results of this schema version.
+        """
+        # Not read-only even for reading: after a crash SQLite must first undo the unfinished write.
+        uri = path.absolute().as_uri() + "?mode=rw"
+        with parsing(path, RESULT):
+            connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
+        database = cls(path, connection)
+        try:
+            with parsing(path, RESULT):
+                [(application,)] = connection.execute("PRAGMA application_id").fetchall()
+                connection.execute("PRAGMA synchronous = FULL")
+            if begin and path.stat().st_size == 0:
+                database._begin()
+            else:
+                with parsing(path, RESULT):
+                    if application != APPLICATION_ID:
+                        raise ValueError("it is no database, or another program's")
+                    [(version,)] = connection.execute(
+                        "SELECT value FROM meta WHERE key = 'schema_version'"
+                    ).fetchall()
+                    check_version(int(version))
+        except BaseException:
+            connection.close()
+            raise
+        return database
+
+    def __enter__(self) -> Database:
+        """Return the database."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    def insert(
+        self,
+        rows: Iterable[tuple[Mapping[str, Any], npt.ArrayLike]],
+        environments: Mapping[str, Environment],
+        *,
+        replace: bool = False,
+    ) -> None:
+        """Write records and their samples in one transaction.
+
+        Parameters
+        ----------
+        rows : iterable of (mapping, array_like)
+            Each record, which must have ``case_id`` and ``repeat``, and its samples.
+        environments : mapping
+            Environments by ``environment_id``; those that are there already stay.
+        replace : bool
+            Whether a record takes the place of an earlier one of that name and repeat.
+
+        Raises
+        ------
+        InputError
+            If a record can't be held, the disk is full or the file can't be written; the file is
+            then as it was before.
+        """
+        plain = []
+        for given, samples in rows:
+            record = plain_record(given)
+            if record.get("case_id") is None or record.get("repeat") is None:
+                raise InputError("a record needs case_id and repeat to be found again")
+            plain.append((record, series(samples).astype("<f8").tobytes()))
+        with self.transaction() as cursor:
+            before = self._columns()
+            kinds = column_kinds((record for record, _ in plain), before)
+            stored = {name for name, kind in before.items() if kind in _SQL_TYPES}
+            for name, kind in kinds.items():
+                if kind in _SQL_TYPES and name not in stored | {"case_id", "repeat"}:
+                    cursor.execute(f"ALTER TABLE records ADD {_quoted(name)} {_SQL_TYPES[kind]}")
+            if kinds != before:
+                cursor.execute(
+                    "UPDATE meta SET value = ? WHERE key = 'columns'", (json.dumps(kinds),)
+                )
+            cursor.executemany(
+                "INSERT OR IGNORE INTO environments VALUES (?, ?)",
+                [(key, dumps(value)) for key, value in environments.items()],
+            )
+            for record, blob in plain:
+                if replace:
+                    key = (record["case_id"], record["repeat"])
+                    same = "SELECT record FROM records WHERE case_id = ? AND repeat = ?"
+                    cursor.execute(f"DELETE FROM samples WHERE record IN ({same})", key)
+                    cursor.execute("DELETE FROM records WHERE case_id = ? AND repeat = ?", key)
+                names = [name for name in record if kinds[name] in _SQL_TYPES]
+                cursor.execute(
+                    f"INSERT INTO records ({', '.join(map(_quoted, names))}) "
+                    f"VALUES ({', '.join('?' * len(names))})",
+                    [record[name] for name in names],
+                )
+                cursor.execute("INSERT INTO samples VALUES (?, ?)", (cursor.lastrowid, blob))
+
+    def contents(self) -> Contents:
+        """Return all that is in the file."""
+        rows = self._select("ORDER BY record", ())
+        return Contents(
+            [record for record, _ in rows], [samples for _, samples in rows], self.environments()
+        )
+
+    def find(self, case_id: str, repeat: int) -> Record | None:
+        """Return the latest record of a case's repeat, or None."""
+        found = self._select(
+            "WHERE records.case_id = ? AND records.repeat = ? ORDER BY record DESC LIMIT 1",
+            (case_id, repeat),
+        )
+        return found[0][0] if found else None
+
+    def is_empty(self) -> bool:
+        """Whether there is no record."""
+        return not self.connection.execute("SELECT 1 FROM records LIMIT 1").fetchall()
+
+    def environments(self) -> dict[str, Environment]:
+        """Return the environments by ``environment_id``."""
+        with parsing(self.path, RESULT):
+            rows = self.connection.execute(
+                "SELECT environment_id, json FROM environments ORDER BY rowid"
+            )
+            return {key: json.loads(text) for key, text in rows.fetchall()}
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Cursor]:
+        """Give a cursor, and have all done with it be on the disk at the end or not at all."""
+        with writing(self.path), contextlib.closing(self.connection.cursor()) as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                # SQLite has rolled back by itself where the disk was full.
+                if self.connection.in_transaction:
+                    cursor.execute("ROLLBACK")
+                raise
+
+    def _begin(self) -> None:
+        with writing(self.path):
+            self.connection.execute("PRAGMA journal_mode = DELETE")
+        with self.transaction() as cursor:
+            cursor.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            cursor.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+            cursor.execute(
+                "CREATE TABLE environments (environment_id TEXT PRIMARY KEY, json TEXT NOT NULL)"
+            )
+            cursor.execute(
+                "CREATE TABLE records (record INTEGER PRIMARY KEY, case_id TEXT, repeat INTEGER)"
+            )
+            cursor.execute("CREATE INDEX records_case ON records (case_id, repeat)")
+            cursor.execute(
+                "CREATE TABLE samples (record INTEGER PRIMARY KEY REFERENCES records (record), "
+                "time_s BLOB NOT NULL)"
+            )
+            cursor.executemany(
+                "INSERT INTO meta VALUES (?, ?)",
+                [("schema_version", str(SCHEMA_VERSION)), ("columns", "{}")],
+            )
+
+    def _columns(self) -> dict[str, str]:
+        found = self.connection.execute("SELECT value FROM meta WHERE key = 'columns'").fetchone()
+        kinds: dict[str, str] = json.loads(found[0])
+        return kinds
+
+    def _select(self, where: str, values: tuple[Any, ...]) -> list[tuple[Record, Samples]]:
+        with parsing(self.path, RESULT):
+            kinds = self._columns()
+            names = [name for name, kind in kinds.items() if kind in _SQL_TYPES]
+            columns = ", ".join(["samples.time_s", *(f"records.{_quoted(n)}" for n in names)])
+            rows = self.connection.execute(
+                f"SELECT {columns} FROM records JOIN samples USING (record) {where}", values
+            ).fetchall()
+            return [
+                (
+                    restored_record(dict(zip(names, row, strict=True)), kinds),
+                    np.frombuffer(blob, dtype="<f8").astype(np.float64),
+                )
+                for blob, *row in rows
+            ]
+
+
+def save(contents: Contents, path: Path) -> None:
+    """Write a file that is there in full or as it was.
+
+    Raises
+    ------
+    InputError
+        If a record can't be held or the file can't be written.
+    """
+    written = temporary(path)
+    try:
+        with Database.new(written) as database:
+            database.insert(
+                zip(contents.records, contents.samples, strict=True), contents.environments
+            )
+        with writing(path):
+            # A journal that a crash left beside the old file would be played into the new one.
+            path.with_name(path.name + "-journal").unlink(missing_ok=True)
+            rename(written, path)
+    except InputError as error:
+        # The file that was asked for is the culprit, not one that nobody knows of.
+        raise InputError(str(error).replace(str(written), str(path))) from error
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def load(path: Path) -> Contents:
+    """Return all that is in a file, which may be in use.
+
+    Raises
+    ------
+    InputError
+        If it is missing or no database of results of this schema version.
+    """
+    read(path, size=1)
+    with Database.existing(path) as database:
+        return database.contents()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,256 @@
+"""Where a run keeps its results while it goes on, and what becomes of them at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+
+from memkern.environment import Environment, differences, identity
+from memkern.errors import InputError
+from memkern.files import writable
+from memkern.results.database import Database
+from memkern.results.formats import files_of, known_suffix, need_pyarrow
+from memkern.results.resultset import ResultSet, load, working_file
+from memkern.results.values import Record
+
+
+class Store:
+    """Results in one SQLite file that is complete after every case.
+
+    Use `Store.open`. Each `add` is one transaction, synced to the disk before it returns; no
+    transaction is open at any other time, so others can read the file while a sweep writes it.
+    """
+
+    def __init__(self, database: Database, *, drop_if_empty: bool = False) -> None:
+        """Hold an open file; see `open`."""
+        self.path = database.path
+        self._database = database
+        self._drop_if_empty = drop_if_empty
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        resume: bool = False,
+        environment: Environment | None = None,
+    ) -> Store:
+        """Open a new file, or go on with one.
+
+        Parameters
+        ----------
+        path : path
+            The file; its folder must exist.
+        resume : bool
+            Whether an existing file may be continued.
+        environment : dict, optional
+            Where we are now. See `check`.
+
+        Raises
+        ------
+        InputError
+            If the file exists and `resume` is not set, is no store of this schema version, can't
+            be written, or holds results of another machine or build.
+        """
+        target = writable(path)
+        if not target.exists():
+            return cls(Database.new(target), drop_if_empty=True)
+        if not resume:
+            raise _exists(target)
+        store = cls(Database.existing(target, begin=True))
+        try:
+            if environment is not None:
+                store.check(environment)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def __enter__(self) -> Store:
+        """Return the store."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; one that we made and that has no record yet is removed."""
+        drop = False
+        with self._database, contextlib.suppress(sqlite3.Error):
+            drop = self._drop_if_empty and self._database.is_empty()
+        if drop:
+            self.path.unlink(missing_ok=True)
+        self._drop_if_empty = False
+
+    def check(self, environment: Environment) -> None:
+        """Refuse to mix results of two machines or builds.
+
+        Parameters
+        ----------
+        environment : dict
+            Where we are now.
+
+        Raises
+        ------
+        InputError
+            If a stored environment differs in what bears on a measurement; it says in what.
+        """
+        _check_same(self.path, self._database.environments(), environment)
+
+    def add(self, record: Mapping[str, Any], samples: npt.ArrayLike, environment: Any) -> None:
+        """Write a finished case to the disk, in place of an earlier one of that name and repeat.
+
+        Parameters
+        ----------
+        record : mapping
+            Must have ``case_id`` and ``repeat``; ``environment_id`` is set if it is missing.
+        samples : array_like of float, shape (n,)
+            Seconds per invocation.
+        environment : dict
+            Where it was measured.
+
+        Raises
+        ------
+        InputError
+            If the disk is full or the file can't be written; the store is then as it was before.
+        """
+        row = dict(record)
+        row.setdefault("environment_id", identity(environment))
+        self._database.insert([(row, samples)], {row["environment_id"]: environment}, replace=True)
+
+    def find(self, case_id: str, repeat: int) -> Record | None:
+        """Return the latest record of a case's repeat, or None if it has not been measured."""
+        return self._database.find(str(case_id), int(repeat))
+
+    def result_set(self) -> ResultSet:
+        """Return all that is in the file."""
+        return ResultSet(*self._database.contents())
+
+
+class Sink:
+    """Where a run's results go: a store while it runs, the file that was asked for at its end.
+
+    As a context manager it finishes when the block ends well; otherwise the working file stays.
+
+    Attributes
+    ----------
+    path : Path
+        The file that was asked for.
+    store : Store
+        The working file: `path` itself if that is a ``.db``, else ``x.parquet.db`` and the like.
+    """
+
+    def __init__(self, path: Path, store: Store) -> None:
+        """Hold both; see `open_output`."""
+        self.path = path
+        self.store = store
+
+    def finish(self) -> ResultSet:
+        """Export, then remove the working file; a run without any record leaves nothing.
+
+        Returns
+        -------
+        ResultSet
+            All that was written.
+
+        Raises
+        ------
+        InputError
+            If the export can't be written; the working file is kept then.
+        """
+        results = self.store.result_set()
+        exports = self.store.path != self.path
+        if exports and results:
+            results.save(self.path)
+        self.store.close()
+        if exports:
+            self.store.path.unlink(missing_ok=True)
+        return results
+
+    def __enter__(self) -> Sink:
+        """Return the sink."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Finish, or keep the working file after an error."""
+        if kind is None:
+            self.finish()
+        else:
+            self.store.close()
+
+
+def open_output(
+    path: str | Path, resume: bool = False, environment: Environment | None = None
+) -> Sink:
+    """Open the place for a run's results, and find out now what would fail at its end.
+
+    Parameters
+    ----------
+    path : path
+        Ends in .parquet, .csv, .json or .db.
+    resume : bool
+        Whether to go on with what is there: the working file of a run that was cut off, or a
+        finished export.
+    environment : dict, optional
+        Where we are now. See `Store.check`.
+
+    Raises
+    ------
+    InputError
+        If the suffix is another, a file is there already and `resume` is not set, it can't be
+        written, or it holds results of another machine or build.
+    """
+    target = writable(known_suffix(path))
+    if target.suffix == ".db":
+        return Sink(target, Store.open(target, resume, environment))
+    if target.suffix == ".parquet":
+        need_pyarrow()
+    working = working_file(target)
+    files = [writable(file) for file in (working, *files_of(target))]
+    present = next((file for file in files if file.exists()), None)
+    if present is not None and not resume:
+        raise _exists(present)
+    earlier = None if working.exists() or not target.exists() else load(target)
+    if earlier is not None and environment is not None:
+        _check_same(target, earlier.environments, environment)
+    store = Store.open(working, resume, environment)
+    if earlier is not None:
+        try:
+            store._database.insert(
+                zip(earlier.records, earlier.samples, strict=True), earlier.environments
+            )
+        except BaseException:
+            store.close()
+            raise
+    return Sink(target, store)
+
+
+def _check_same(path: Path, stored: Mapping[str, Environment], environment: Environment) -> None:
+    for other in stored.values():
+        found = differences(other, environment)
+        if found:
+            more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+            raise InputError(
+                f"{path} holds results of another machine or build "
+                f"({'; '.join(found[:4])}{more}): name another file"
+            )
+
+
+def _exists(path: Path) -> InputError:
+    return InputError(f"{path} exists already: go on with it by --resume, or name another file")

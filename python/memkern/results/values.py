@@ -1,0 +1,162 @@
+"""What records may hold: plain values, columns of one kind each, series of samples.
+
+Missing values have one form, whatever the format: NaN in a column of floats, None in any other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.environment import Environment
+from memkern.errors import InputError
+
+SCHEMA_VERSION = 1
+# What a file that can't be read should have been.
+RESULT = "a memkern result"
+
+Record = dict[str, Any]
+Samples = npt.NDArray[np.float64]
+
+# From "says nothing" to "says most"; text mixes with the first two only.
+_NUMBERS = ("null", "nan", "bool", "integer", "real")
+KINDS = frozenset((*_NUMBERS, "text"))
+
+
+class Contents(NamedTuple):
+    """What a file of results holds."""
+
+    records: list[Record]
+    samples: list[Samples]
+    environments: dict[str, Environment]
+
+
+def check_version(version: Any) -> None:
+    """Raise ValueError if this is not our schema version."""
+    if version != SCHEMA_VERSION:
+        raise ValueError(f"its schema version is {version}, not {SCHEMA_VERSION}")
+
+
+def plain_record(record: Mapping[str, Any]) -> Record:
+    """Return a record whose values are the plain Python they stand for.
+
+    Raises
+    ------
+    InputError
+        If a value is something else than a bool, a number of 64 bits, text or None.
+    """
+    return {name: _plain(name, value) for name, value in record.items()}
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        # SQLite knows no negative zero, so there is none anywhere.
+        return value + 0.0
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise InputError(f"column {name} must fit into 64 bits, not {value}")
+        return value
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"column {name} must be Unicode text, not {value!r}") from None
+        return value
+    raise InputError(
+        f"column {name} must be a bool, a number, text or None, not {type(value).__name__}"
+    )
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, str):
+        return "text"
+    return "nan" if math.isnan(value) else "real"
+
+
+def column_kinds(
+    records: Iterable[Mapping[str, Any]], known: Mapping[str, str] = {}
+) -> dict[str, str]:
+    """Return each column's kind: the narrowest that holds all its values.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        Plain records.
+    known : mapping of str to str
+        Kinds that earlier records have given the columns.
+
+    Raises
+    ------
+    InputError
+        If a column mixes text and numbers.
+    """
+    kinds = dict(known)
+    for record in records:
+        for name, value in record.items():
+            new, old = _kind(value), kinds.get(name, "null")
+            if new == old:
+                kinds[name] = new
+            elif "text" in (new, old):
+                if not {new, old} <= {"text", "null", "nan"}:
+                    raise InputError(f"column {name} must not mix text and numbers ({value!r})")
+                kinds[name] = "text"
+            else:
+                kinds[name] = max(new, old, key=_NUMBERS.index)
+    return kinds
+
+
+def restored_record(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Record:
+    """Return a record with all columns, each value in the form its kind has."""
+    return {name: restored(values.get(name), kind) for name, kind in kinds.items()}
+
+
+def restored(value: Any, kind: str) -> Any:
+    """Return a value in the form its column's kind has."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return math.nan if kind in ("real", "nan") else None
+    if kind == "real":
+        return float(value)
+    if kind == "integer":
+        return int(value)
+    return bool(value) if kind == "bool" else value
+
+
+def series(samples: npt.ArrayLike) -> Samples:
+    """Return samples as a float64 array of their own, shape (n,)."""
+    x = np.array(samples, dtype=np.float64)
+    if x.ndim != 1:
+        raise InputError(f"samples must have one dimension, not shape {x.shape}")
+    return x
+
+
+def jsonable(value: Any) -> Any:
+    """Replace what JSON has no word for: NaN by null, infinities by text that float() reads."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value
+
+
+def dumps(value: Any) -> str:
+    """Return a value as strict JSON."""
+    return json.dumps(jsonable(value), allow_nan=False, default=str)

@@ -1,0 +1,171 @@
+"""What the compiler made of the kernels, read back from the binary.
+
+A comparison of techniques means something only where `scalar` holds no vectors, `auto` and `simd`
+do, and no instruction set leaks into another's functions.
+"""
+
+import functools
+import platform
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from typing import NamedTuple
+
+from memkern import _memkern
+
+X86 = platform.machine() in ("x86_64", "AMD64")
+# Highway's namespaces by what they may use; what runs on every machine of the architecture bears
+# another name with each compiler.
+BASELINE = ("N_SSE2", "N_SCALAR", "N_EMU128", "N_NEON")
+OPERATIONS = ("gather", "scatter", "gs", "multigather", "multiscatter")
+BODY = re.compile(r"(?:body|nontemporal)<(\w+), (\w+), .*Op\)(\d)>")
+
+
+class Instruction(NamedTuple):
+    mnemonic: str
+    operands: str
+
+    @property
+    def moves_16_bytes(self) -> bool:
+        """Whether 16 bytes or more go to or from memory (between registers it is a copy)."""
+        move = re.fullmatch(
+            r"v?(mov[au]p[sd]|movdq[au](8|16|32|64)?|lddqu|movnt(dqa?|p[sd]))", self.mnemonic
+        )
+        return move is not None and "(" in self.operands and self.is_vector
+
+    @property
+    def is_vector(self) -> bool:
+        return re.search(r"%[xyz]mm", self.operands) is not None
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether several elements are worked on at once."""
+        if re.search(r"%[yz]mm", self.operands) or self.moves_16_bytes:
+            return True
+        if not self.is_vector:
+            return False
+        name = self.mnemonic.removeprefix("v")
+        # Register to register, or clearing one: no element of an array is in it.
+        if re.fullmatch(r"mov([au]p[sd]|dq[au]\d*|[dq]|s[sd])|p?xor(p[sd]|[dq])?", name):
+            return False
+        return re.match(r"p|unpck|shuf|insert|extract|blend|broadcast|perm", name) is not None or (
+            re.search(r"p[sd]$", name) is not None
+        )
+
+    @property
+    def is_vex(self) -> bool:
+        return self.mnemonic.startswith("v") and self.mnemonic not in ("verr", "verw")
+
+
+@functools.cache
+def functions() -> dict[str, list[Instruction]]:
+    """Instructions of every function of the extension, by its full name."""
+    objdump = shutil.which("objdump")
+    assert objdump is not None, "objdump comes with the compiler's binutils"
+    text = subprocess.run(
+        [objdump, "-d", "-C", "--no-show-raw-insn", "-w", _memkern.__file__],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    found: dict[str, list[Instruction]] = defaultdict(list)
+    name = ""
+    for line in text.splitlines():
+        if header := re.fullmatch(r"[0-9a-f]+ <(.*)>:", line):
+            name = header[1]
+        elif code := re.match(r"\s+[0-9a-f]+:\t(?:(?:bnd|lock|notrack|rep\w*) )*(\S+)\s*(.*)", line):
+            found[name].append(Instruction(code[1], code[2].split("#")[0]))
+    return found
+
+
+def kernels(technique: str, *spaces: str) -> dict[str, list[Instruction]]:
+    """Functions of a technique in the target namespaces given, or in all of them."""
+    wanted = re.compile(rf"memkern::{technique}::({'|'.join(spaces) or 'N_[A-Z0-9_]+'})::")
+    return {name: code for name, code in functions().items() if wanted.search(name)}
+
+
+def bodies(technique: str, *spaces: str) -> dict[tuple[str, str, str], list[Instruction]]:
+    """Gather/scatter bodies by (operation, value type, index type)."""
+    return {
+        (OPERATIONS[int(match[3])], match[1], match[2]): code
+        for name, code in kernels(technique, *spaces).items()
+        if (match := BODY.search(name)) and "nontemporal<" not in name
+    }
+
+
+def test_the_techniques_are_there() -> None:
+    for technique in ("scalar", "vectorised"):
+        assert kernels(technique, *BASELINE), f"{technique} has no baseline"
+        assert len(bodies(technique, *BASELINE)) == 20
+    built = {isa for _, _, isa, _, _ in _memkern.entries()}
+    for isa, space in (("avx2", "N_AVX2"), ("avx512", "N_AVX3"), ("sse4", "N_SSE4")):
+        for technique in ("scalar", "vectorised", "simd"):
+            assert len(bodies(technique, space)) == (20 if isa in built else 0), (technique, isa)
+
+
+def test_kernels_call_nothing() -> None:
+    for technique in ("scalar", "vectorised", "simd"):
+        for name, code in kernels(technique).items():
+            calls = [i for i in code if i.mnemonic in ("call", "callq", "bl", "blr")]
+            assert not calls, f"{name} calls {calls[0].operands}"
+
+
+if X86:
+
+    def test_scalar_holds_no_vectors() -> None:
+        for name, code in kernels("scalar").items():
+            packed = [i for i in code if i.is_packed]
+            assert not packed, f"{name}: {packed[0]}"
+
+    def test_auto_is_vectorised() -> None:
+        # Which loops pay is the compiler's choice; these every compiler takes: with AVX-512 all
+        # five in doubles, with AVX2, which cannot scatter, those that fill a dense buffer.
+        for operations, space in (
+            (OPERATIONS, "N_AVX3"),
+            (("gather", "multigather"), "N_AVX2"),
+        ):
+            found = bodies("vectorised", space)
+            for (operation, value, index), code in found.items():
+                if value == "double" and operation in operations:
+                    assert any(i.is_packed for i in code), (space, operation, value, index)
+
+    def test_simd_uses_hardware_gathers_and_scatters() -> None:
+        for space in ("N_AVX2", "N_AVX3"):
+            for (operation, value, index), code in bodies("simd", space).items():
+                names = {i.mnemonic for i in code}
+                suffix = "d" if value == "double" else "s"
+                where = (space, operation, value, index)
+                if operation in ("gather", "gs", "multigather"):
+                    assert names & {f"vgatherqp{suffix}", f"vgatherdp{suffix}"}, where
+                if space == "N_AVX3" and operation in ("scatter", "gs", "multiscatter"):
+                    assert names & {f"vscatterqp{suffix}", f"vscatterdp{suffix}"}, where
+                if operation.startswith("multi"):
+                    assert names & {"vpgatherqq", "vpgatherdd", "vpgatherdq", "vpgatherqd"}, where
+
+    def test_non_temporal_stores_are_what_they_say() -> None:
+        streams = [n for n in kernels("scalar") if "nontemporal<" in n]
+        assert streams
+        for name in streams:
+            code = functions()[name]
+            assert any(i.mnemonic.startswith("movnti") for i in code), name
+            assert any(i.mnemonic == "sfence" for i in code), name
+
+    def test_only_the_target_passes_leave_the_baseline() -> None:
+        # Whatever was compiled inside a target's region and not inlined there would be met by
+        # processors that cannot run it.
+        passes = re.compile(r"memkern::(scalar|vectorised|simd)::N_(AVX2|AVX3)::")
+        for name, code in functions().items():
+            if not passes.search(name):
+                leaked = [i for i in code if i.is_vex]
+                assert not leaked, f"{name}: {leaked[0]}"
+
+    def test_avx2_needs_no_avx512() -> None:
+        for technique in ("scalar", "vectorised", "simd"):
+            for name, code in kernels(technique, "N_AVX2").items():
+                wide = [
+                    i
+                    for i in code
+                    if re.search(r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|%k[0-7]", i.operands)
+                ]
+                assert not wide, f"{name}: {wide[0]}"

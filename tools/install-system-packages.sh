@@ -1,0 +1,87 @@
+#!/bin/sh
+# Installs what memkern is built from, as far as the system lacks it: for building and measuring,
+# with --test for the C++ tests as well, with --dev for linters and sanitizers on top.
+# Where nothing is missing it does nothing and needs neither root nor a network.
+set -eu
+
+case "${1:-}" in
+  "" | --test | --dev) level=${1:-} ;;
+  *)
+    echo "usage: $0 [--test | --dev]" >&2
+    exit 2
+    ;;
+esac
+
+missing=
+packages=
+# want WHAT PACKAGE CHECK...: WHAT is missing, and PACKAGE has it, unless CHECK succeeds.
+want() {
+  what=$1
+  package=$2
+  shift 2
+  if ! "$@" >/dev/null 2>&1; then
+    missing="${missing:+$missing, }$what"
+    packages="$packages $package"
+  fi
+}
+
+header() { echo "#include <$1>" | g++ -std=c++20 -E -x c++ - -o /dev/null; }
+links() { echo 'int main() {}' | clang++ -x c++ - "$@" -o /dev/null; }
+venv() { python3 -c 'import ensurepip, venv'; }
+python_headers() {
+  python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
+}
+
+check() {
+  missing=
+  packages=
+  want "a C++ compiler" g++ command -v g++
+  want CMake cmake command -v cmake
+  want Ninja ninja-build command -v ninja
+  want git git command -v git
+  want Python python3 command -v python3
+  want "Python's venv" python3-venv venv
+  want "Python's headers" python3-dev python_headers
+  want Highway libhwy-dev header hwy/highway.h
+  want hwloc libhwloc-dev header hwloc.h
+  if [ -n "$level" ]; then
+    want GoogleTest libgtest-dev header gtest/gtest.h
+  fi
+  if [ "$level" = --dev ]; then
+    want clang clang command -v clang++
+    want "clang's OpenMP" libomp-dev links -fopenmp
+    want "clang's sanitizers" libclang-rt-dev links -fsanitize=address
+    want clang-tidy clang-tidy command -v clang-tidy
+  fi
+}
+
+check
+if [ -n "$missing" ]; then
+  if ! command -v apt-get >/dev/null; then
+    echo "memkern's build lacks $missing: install them with this system's package manager" >&2
+    exit 1
+  fi
+  root=
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      echo "memkern's build lacks $missing: as root, apt-get install$packages" >&2
+      exit 1
+    fi
+    root=sudo
+  fi
+  echo "installing$packages"
+  $root apt-get -q update
+  # shellcheck disable=SC2086 # a list of words
+  $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install \
+    --no-install-recommends $packages >/dev/null
+  check
+  if [ -n "$missing" ]; then
+    echo "memkern's build still lacks $missing: their packages were installed but do not serve" >&2
+    exit 1
+  fi
+fi
+
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
+  echo "memkern needs Python 3.10 or later, and python3 here is $(python3 -V | cut -d' ' -f2)" >&2
+  exit 1
+fi
