@@ -74,7 +74,9 @@ def functions() -> dict[str, list[Instruction]]:
     for line in text.splitlines():
         if header := re.fullmatch(r"[0-9a-f]+ <(.*)>:", line):
             name = header[1]
-        elif code := re.match(r"\s+[0-9a-f]+:\t(?:(?:bnd|lock|notrack|rep\w*) )*(\S+)\s*(.*)", line):
+        elif code := re.match(
+            r"\s+[0-9a-f]+:\t(?:(?:bnd|lock|notrack|rep\w*) )*(\S+)\s*(.*)", line
+        ):
             found[name].append(Instruction(code[1], code[2].split("#")[0]))
     return found
 

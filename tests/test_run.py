@@ -248,7 +248,7 @@ def test_hugetlb_pages_are_had_or_refused_in_words(pages: str) -> None:
     if pool.exists() and int(pool.read_text()) >= 2:
         assert case.prepare().obtained["pages"] == pages
     else:
-        with pytest.raises(MemoryError, match="vm.nr_hugepages"):
+        with pytest.raises(MemoryError, match=r"vm\.nr_hugepages"):
             case.prepare()
 
 
@@ -398,9 +398,7 @@ def test_interrupt_keeps_the_samples_taken(tmp_path: Path, case: Case) -> None:
     assert results.records[0]["samples"] == len(results.samples[0]) > 0
     assert any("1 of 2" in str(w.message) for w in caught)
     # What was cut off is measured again.
-    again = mk.sweep(
-        [endless.with_(budget_s=0.1), case], output=path, resume=True, progress=False
-    )
+    again = mk.sweep([endless.with_(budget_s=0.1), case], output=path, resume=True, progress=False)
     assert {r["stop"] for r in again} >= {"interrupted", "budget"}
 
 

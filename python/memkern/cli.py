@@ -65,7 +65,9 @@ def _output_options(parser: argparse.ArgumentParser, short: bool) -> None:
         help="results file: .db, .parquet, .csv or .json",
     )
     group.add_argument("--json", action="store_true", help="records as JSON on standard output")
-    group.add_argument("--resume", action="store_true", help="go on with an unfinished results file")
+    group.add_argument(
+        "--resume", action="store_true", help="go on with an unfinished results file"
+    )
     group.add_argument("-q", "--quiet", action="store_true", help="no table, progress or warnings")
 
 
@@ -107,15 +109,15 @@ def _measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) -
     add("--repeats", type=_count(1), default=1, metavar="N", help="re-allocate and re-measure")
 
 
+_CASE_KNOBS = (
+    *("pin", "pages", "numa", "isa", "variant", "dtype", "index_dtype"),
+    *("schedule", "chunk", "prefetch", "repetition", "flush"),
+)
+
+
 def _knobs(args: argparse.Namespace) -> dict[str, Any]:
     """Everything of `_measuring_options` that belongs to a case."""
-    knobs = {
-        name: getattr(args, name)
-        for name in (
-            "pin", "pages", "numa", "isa", "variant", "dtype", "index_dtype", "schedule",
-            "chunk", "prefetch", "repetition", "flush",
-        )  # fmt: skip
-    }
+    knobs = {name: getattr(args, name) for name in _CASE_KNOBS}
     if args.threads is not None:
         knobs["threads"] = args.threads
     if args.ci is not None or args.budget is not None:
@@ -283,7 +285,7 @@ def _swept(args: argparse.Namespace) -> int:
 
 
 def _changed(args: argparse.Namespace) -> dict[str, Any]:
-    """The knobs given on the command line, which win over those of a file."""
+    """Return the knobs given on the command line, which win over those of a file."""
     parser = argparse.ArgumentParser()
     _measuring_options(parser)
     defaults = _knobs(parser.parse_args([]))
@@ -321,7 +323,10 @@ def _info(args: argparse.Namespace) -> int:
             f"{facts['memory_available_B'] / 1e9:.1f} GB to be had ({facts['memory_limit']})",
         ),
         ("pages", _pages(settings)),
-        ("pinning", "none, compact, spread, or a list of units out of " + _ranges(topology["units"])),
+        (
+            "pinning",
+            "none, compact, spread, or a list of units out of " + _ranges(topology["units"]),
+        ),
         ("instruction sets", ", ".join(build["isas"])),
         ("clock", f"smallest step {facts['clock_tick_s'] * 1e9:.0f} ns"),
         ("launch", f"an empty parallel region takes {facts['launch_s'] * 1e6:.2f} us"),
@@ -440,18 +445,13 @@ def _report(args: argparse.Namespace) -> int:
         raise InputError(f"the report is an .html file, not {shown(args.output)}")
     data = target.with_suffix(".parquet")
     cases = report_cases(args.quick, describe()["topology"]["last_level_cache_B"])
-    cases = [
-        case.with_(threads=args.threads or 0, pin=args.pin)
-        for case in cases
-    ]
+    cases = [case.with_(threads=args.threads or 0, pin=args.pin) for case in cases]
     for stale in data.parent.glob(f"{data.stem}*.parquet*"):
         if not args.resume:
             stale.unlink()
     if not args.quiet:
         _warn(f"measuring {len(cases)} cases, about {30 if args.quick else 120} s")
-    results = sweep(
-        cases, output=data, resume=args.resume, progress=False if args.quiet else None
-    )
+    results = sweep(cases, output=data, resume=args.resume, progress=False if args.quiet else None)
     if len(results) < len(cases):
         return INTERRUPTED
     words = ["memkern report"] + (["--quick"] if args.quick else [])

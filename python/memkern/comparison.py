@@ -47,7 +47,9 @@ def compare(a: ResultSet, b: ResultSet, *, level: float = 0.95) -> DataFrame:
     """
     import pandas as pd
 
-    compared = [c for c in _ASKED if _single(a, c) and _single(b, c) and _values(a, c) != _values(b, c)]
+    compared = [
+        c for c in _ASKED if _single(a, c) and _single(b, c) and _values(a, c) != _values(b, c)
+    ]
     keys = [c for c in _ASKED if c not in compared]
     left, right = _grouped(a, keys), _grouped(b, keys)
     common = [key for key in left if key in right]

@@ -39,7 +39,7 @@ _NOISY_STEAL = 0.01
 
 @contextmanager
 def _said_plainly() -> Iterator[None]:
-    """The extension's ValueErrors are about what a person asked for."""
+    """Turn the extension's ValueErrors into what they are: about what a person asked for."""
     try:
         yield
     except ValueError as error:
@@ -96,9 +96,7 @@ class Prepared:
         """Select the variant and instruction set asked for, by trial where it is `best`."""
         variant, isa = self.case.knobs.variant, self.case.knobs.isa
         every: list[tuple[str, str]] = self.native.candidates()
-        fitting = [
-            (v, i) for v, i in every if variant in ("best", v) and isa in ("best", i)
-        ]
+        fitting = [(v, i) for v, i in every if variant in ("best", v) and isa in ("best", i)]
         if not fitting:
             choices = ", ".join(f"{v} on {i}" for v, i in every)
             raise InputError(
@@ -110,8 +108,10 @@ class Prepared:
         self.native.select(*chosen)
 
     def _fastest(self, candidates: list[tuple[str, str]]) -> tuple[str, str]:
-        """Try each briefly, each on its own part of the iterations so that none finds another's
-        lines in the caches; the better half goes on to a longer trial."""
+        """Try each briefly, the better ones again for longer.
+
+        Each has its own part of the iterations, so that none finds another's lines in the caches.
+        """
         if len(candidates) == 1:
             return candidates[0]
         count = int(self.native.obtained()["count"])
@@ -123,9 +123,7 @@ class Prepared:
                 begin = number * part % max(1, count - part + 1)
                 self.native.select(*candidate)
                 # The shortest of three: the first pays for pages and branch history.
-                times[candidate] = min(
-                    self.native.run_range(begin, begin + part) for _ in range(3)
-                )
+                times[candidate] = min(self.native.run_range(begin, begin + part) for _ in range(3))
             ranked = sorted(candidates, key=times.__getitem__)
             candidates = ranked[: max(2, len(ranked) // 3)]
         return min(candidates, key=times.__getitem__)
@@ -468,9 +466,7 @@ def _together(done: Sequence[Measurement]) -> ResultSet:
     )
 
 
-def _progress(
-    todo: Sequence[tuple[Case, int]], wanted: bool | None
-) -> Iterable[tuple[Case, int]]:
+def _progress(todo: Sequence[tuple[Case, int]], wanted: bool | None) -> Iterable[tuple[Case, int]]:
     if wanted is None:
         wanted = sys.stderr.isatty() or "ipykernel" in sys.modules
     if not wanted:
@@ -563,7 +559,7 @@ def _variants(case: Case) -> list[dict[str, str]]:
 
 
 def describe() -> dict[str, Any]:
-    """What `memkern info` shows: machine, caches, pages, instruction sets, launch cost."""
+    """Return what `memkern info` shows: machine, caches, instruction sets, launch cost."""
     available, limit = _memkern.memory_limit()
     return {
         "topology": _memkern.topology(),
@@ -574,5 +570,3 @@ def describe() -> dict[str, Any]:
         "launch_s": launch_cost_s(0, "none", "fork"),
         "environment": machine_environment(),
     }
-
-

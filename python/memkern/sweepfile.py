@@ -92,8 +92,8 @@ def _parse(path: Path) -> dict[str, Any]:
 
 def _expand(table: dict[str, Any]) -> list[Case]:
     lists = {key: value if isinstance(value, list) else [value] for key, value in table.items()}
-    for key, values in lists.items():
-        if not values:
+    for key, listed in lists.items():
+        if not listed:
             raise InputError(f"{key} is an empty list")
     cases = []
     for values in itertools.product(*lists.values()):

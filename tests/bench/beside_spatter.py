@@ -66,8 +66,8 @@ def main() -> int:
     slower_all: list[str] = []
     for suite in args.suites:
         plain = [args.spatter, "-b", "openmp", "-t", str(args.threads), "-f", str(suite)]
-        peers = [own + ["-f", str(suite)]] if args.self else [plain, plain + ["--dense-buffers"]]
-        contestants = [own + ["-f", str(suite)], *peers]
+        peers = [[*own, "-f", str(suite)]] if args.self else [plain, [*plain, "--dense-buffers"]]
+        contestants = [[*own, "-f", str(suite)], *peers]
         times: list[list[list[float]]] = [[] for _ in contestants]
         walls: list[list[float]] = [[] for _ in contestants]
         peaks: list[list[float]] = [[] for _ in contestants]

@@ -174,7 +174,7 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
 
 
 def _fill_values(position: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """What a fresh array holds at a position: a whole number below 2**23 (see core/problem.hpp)."""
+    """Return what a fresh array holds: whole numbers below 2**23 (see core/problem.hpp)."""
     word = (position.astype(np.uint64) * np.uint64(2654435761) + np.uint64(array["salt"])) & (
         np.uint64(0xFFFFFFFF)
     )
@@ -182,9 +182,12 @@ def _fill_values(position: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[
 
 
 def _relative(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
-    error = np.abs(got.astype(np.float64) - wanted) / np.maximum(np.abs(wanted), 1.0)
+    error: npt.NDArray[np.float64] = np.abs(got.astype(np.float64) - wanted) / np.maximum(
+        np.abs(wanted), 1.0
+    )
     # A NaN is as wrong as can be.
-    return np.where(np.isnan(error), np.inf, error)
+    error[np.isnan(error)] = np.inf
+    return error
 
 
 def _relative_error(got: Values, wanted: Values) -> float:
@@ -192,7 +195,7 @@ def _relative_error(got: Values, wanted: Values) -> float:
 
 
 def _last_instances(case: Case, workers: int) -> list[IndexArray]:
-    """The instances that decide each worker's dense rows, in order (static schedules)."""
+    """Return the instances that decide each worker's dense rows (static schedules)."""
     count, wrap, chunk = case.integers["count"], case.integers["wrap"], case.knobs.chunk
     decisive = []
     for worker in range(workers):
@@ -294,7 +297,7 @@ def _check_scatter(case: Case, native: Native) -> Check:
 
 
 def _written_values(case: Case, native: Native, n: IndexArray, element: IndexArray) -> Values:
-    """What instance `n` writes with its element."""
+    """Return what instance `n` writes with its element."""
     arrays = native.arrays()
     gather = _gather_side(case)
     if gather is not None:
@@ -311,9 +314,7 @@ def _check_scatter_whole(case: Case, native: Native, side: _Side, workers: int) 
     n = np.arange(side.count)
     length = len(side.index)
     place = side.places(n).ravel()
-    value = _written_values(
-        case, native, np.repeat(n, length), np.tile(np.arange(length), len(n))
-    )
+    value = _written_values(case, native, np.repeat(n, length), np.tile(np.arange(length), len(n)))
     wanted = fresh.copy()
     wanted[place] = value
     error = _relative_error(got, wanted)
@@ -513,10 +514,12 @@ def case(
         "multigather": ("pattern", "pattern_gather"),
         "multiscatter": ("pattern", "pattern_scatter"),
     }[kernel]
+    patterns: dict[str, Pattern] = {}
     for key in needs:
-        if given[key] is None:
+        asked_for = given[key]
+        if asked_for is None:
             raise InputError(f"kernel {kernel} needs {key}")
-    patterns = {key: as_pattern(given[key]) for key in needs}
+        patterns[key] = as_pattern(asked_for)
     count = integer(count, "count", 1, _FAR)
     wrap = integer(wrap, "wrap", 1, _FAR)
 
@@ -599,9 +602,7 @@ def scatter(pattern: PatternLike, **options: Any) -> Case:
 
 def gs(pattern_gather: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
     """Case of ``A[j[:]] = B[i[:]]``; parameters as for `case`."""
-    return case(
-        "gs", pattern_gather=pattern_gather, pattern_scatter=pattern_scatter, **options
-    )
+    return case("gs", pattern_gather=pattern_gather, pattern_scatter=pattern_scatter, **options)
 
 
 def multigather(pattern: PatternLike, pattern_gather: PatternLike, **options: Any) -> Case:
@@ -627,7 +628,9 @@ def from_config(config: Mapping[str, Any], **options: Any) -> Case:
     idle = ("seed", "local_work_size")  # data are the same for every seed; sizes are a GPU's
     arguments = {key: value for key, value in config.items() if key not in idle}
     if config["kernel"] != "gs":
-        arguments = {k: v for k, v in arguments.items() if k not in ("delta_gather", "delta_scatter")}
+        arguments = {
+            k: v for k, v in arguments.items() if k not in ("delta_gather", "delta_scatter")
+        }
     return case(**{**arguments, **options})
 
 
