@@ -1,0 +1,39 @@
+"""Imports and includes point one way. (`make lint` checks the packages' layers in full.)"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# A layer may include itself and those before it.
+LAYERS = ("core", "kernels", "backends", "bindings")
+
+
+def test_only_the_measuring_loop_reaches_the_compiled_part() -> None:
+    package = ROOT / "python" / "memkern"
+    sources = sorted(package.rglob("*.py"))
+    assert len(sources) > 20
+    imports = [p.name for p in sources if re.search(r"import .*\b_memkern\b", p.read_text())]
+    assert imports == ["run.py"]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_includes_point_one_way(layer: str) -> None:
+    allowed = LAYERS[: LAYERS.index(layer) + 1]
+    sources = [*(ROOT / "cpp" / layer).glob("*.[ch]pp")]
+    assert sources or layer == "backends"
+    for source in sources:
+        for included in re.findall(r'#include "(\w+)/', source.read_text()):
+            assert included in (*allowed, "hwy"), f"{source.name} includes {included}"
+
+
+def test_core_and_kernels_know_no_python() -> None:
+    for layer in ("core", "kernels"):
+        for source in (ROOT / "cpp" / layer).glob("*.[ch]pp"):
+            assert "pybind11" not in source.read_text(), source.name
+    for source in (ROOT / "cpp" / "kernels").glob("*.[ch]pp"):
+        text = source.read_text()
+        assert not re.search(r"omp_|#pragma omp parallel|chrono|\bnow\(", text), source.name
