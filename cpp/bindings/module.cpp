@@ -4,8 +4,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <mutex>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -101,8 +101,8 @@ class Prepared {
                      const std::map<std::string, std::int64_t>& integers,
                      const std::map<std::string, IndexArray>& indices, int threads,
                      const std::string& pin, const std::string& pages, const std::string& numa,
-                     const std::string& schedule, std::int64_t chunk,
-                     const std::string& repetition, bool flush) {
+                     const std::string& schedule, std::int64_t chunk, const std::string& repetition,
+                     bool flush) {
     const Exclusive exclusive;
     return Holder(new Prepared(kernel, dtype, index_dtype, integers, indices, threads, pin, pages,
                                numa, schedule, chunk, repetition, flush));
@@ -152,8 +152,7 @@ class Prepared {
         if (flusher_) flusher_->flush();
         const Team::Session session(team_);
         problem_->mark_written();
-        values[done] =
-            sampler_.sample({&step_, 1}, invocations) / static_cast<double>(invocations);
+        values[done] = sampler_.sample({&step_, 1}, invocations) / static_cast<double>(invocations);
       }
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     }
@@ -369,9 +368,9 @@ PYBIND11_MODULE(_memkern, m) {
   });
 
   py::class_<Prepared, Prepared::Holder>(m, "Prepared")
-      .def(py::init(&Prepared::make), py::kw_only(), py::arg("kernel"), py::arg("dtype"), py::arg("index_dtype"),
-           py::arg("integers"), py::arg("indices"), py::arg("threads"), py::arg("pin"),
-           py::arg("pages"), py::arg("numa"), py::arg("schedule"), py::arg("chunk"),
+      .def(py::init(&Prepared::make), py::kw_only(), py::arg("kernel"), py::arg("dtype"),
+           py::arg("index_dtype"), py::arg("integers"), py::arg("indices"), py::arg("threads"),
+           py::arg("pin"), py::arg("pages"), py::arg("numa"), py::arg("schedule"), py::arg("chunk"),
            py::arg("repetition"), py::arg("flush"))
       .def("candidates", &Prepared::candidates)
       .def("select", &Prepared::select, py::arg("variant"), py::arg("isa"))

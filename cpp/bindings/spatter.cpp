@@ -20,8 +20,8 @@ class Walk {
   Walk(const std::string& name, std::vector<std::int64_t> deltas, std::int64_t count)
       : deltas_(std::move(deltas)) {
     const auto cycle = static_cast<std::int64_t>(deltas_.size());
-    const std::string what = "the way that " + name + " makes in " + std::to_string(count) +
-                             " instances";
+    const std::string what =
+        "the way that " + name + " makes in " + std::to_string(count) + " instances";
     for (const std::int64_t delta : deltas_) {
       prefix_.push_back(period_);
       period_ = checked_add(period_, delta, what.c_str());

@@ -148,12 +148,15 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) {
   reserved_ = static_cast<std::byte*>(region);
   const auto address = reinterpret_cast<std::uintptr_t>(reserved_);
   const auto step = static_cast<std::uintptr_t>(align);
-  const auto start = (address + static_cast<std::uintptr_t>(base_page_B()) + step - 1) / step * step;
+  const auto start =
+      (address + static_cast<std::uintptr_t>(base_page_B()) + step - 1) / step * step;
   data_ = reserved_ + (start - address);
 
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-  if (hugetlb) flags |= MAP_HUGETLB | ((placement.pages == Pages::Huge1g ? 30 : 21) << MAP_HUGE_SHIFT);
-  void* mapped = mmap(data_, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (hugetlb)
+    flags |= MAP_HUGETLB | ((placement.pages == Pages::Huge1g ? 30 : 21) << MAP_HUGE_SHIFT);
+  void* mapped =
+      mmap(data_, static_cast<std::size_t>(capacity_), PROT_READ | PROT_WRITE, flags, -1, 0);
   if (mapped == MAP_FAILED) {
     const int error = errno;
     munmap(reserved_, static_cast<std::size_t>(reserved_B_));
@@ -162,13 +165,14 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) {
                         gigabytes(capacity_) +
                         ": the system's pool of them is too small (sysctl vm.nr_hugepages)");
     }
-    throw MemoryError("a buffer of " + gigabytes(capacity_) + " was refused: " +
-                      std::strerror(error));
+    throw MemoryError("a buffer of " + gigabytes(capacity_) +
+                      " was refused: " + std::strerror(error));
   }
   try {
     // No huge page must form where 4k was named; where the advice is unknown to the kernel the
     // account read back later tells.
-    if (placement.pages == Pages::Base4k) madvise(data_, static_cast<std::size_t>(capacity_), MADV_NOHUGEPAGE);
+    if (placement.pages == Pages::Base4k)
+      madvise(data_, static_cast<std::size_t>(capacity_), MADV_NOHUGEPAGE);
     if (may_be_huge) madvise(data_, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
     apply_numa(data_, capacity_, placement.numa);
   } catch (...) {
@@ -254,7 +258,8 @@ void Arena::commit() {
   std::int64_t wanted = 0;
   for (const Slot& slot : slots_) {
     // Pages of the system's huge page pool are set aside already and counted in no other limit.
-    if (!slot.buffer && !is_hugetlb(placement_.pages)) wanted = checked_add(wanted, slot.bytes, "the memory of this case");
+    if (!slot.buffer && !is_hugetlb(placement_.pages))
+      wanted = checked_add(wanted, slot.bytes, "the memory of this case");
   }
   if (wanted > 0) {
     MemoryLimit limit = memory_limit();
@@ -264,10 +269,10 @@ void Arena::commit() {
       limit = memory_limit();
     }
     if (headroom > limit.available_B) {
-      throw MemoryError(
-          "this case needs " + gigabytes(wanted) + " but " + limit.source + " leaves " +
-          gigabytes(std::max<std::int64_t>(0, limit.available_B - kReserve_B)) +
-          ": use a smaller count");
+      throw MemoryError("this case needs " + gigabytes(wanted) + " but " + limit.source +
+                        " leaves " +
+                        gigabytes(std::max<std::int64_t>(0, limit.available_B - kReserve_B)) +
+                        ": use a smaller count");
     }
   }
 

@@ -21,9 +21,13 @@ struct IsaName {
 // runs, so it goes by the name `baseline` whatever Highway calls it.
 constexpr IsaName kIsaNames[] = {
 #if HWY_ARCH_X86
-    {HWY_AVX3, "avx512"}, {HWY_AVX2, "avx2"}, {HWY_SSE4, "sse4"},
+    {HWY_AVX3, "avx512"},
+    {HWY_AVX2, "avx2"},
+    {HWY_SSE4, "sse4"},
 #elif HWY_ARCH_ARM
-    {HWY_SVE, "sve"},     {HWY_SVE2, "sve2"}, {HWY_NEON, "neon"},
+    {HWY_SVE, "sve"},
+    {HWY_SVE2, "sve2"},
+    {HWY_NEON, "neon"},
 #endif
 };
 

@@ -51,8 +51,8 @@ void walk_upward(const CgroupFiles& files, std::string path, MemoryLimit& smalle
       // Page cache counts as usage but gives way.
       const std::int64_t cache =
           std::max<std::int64_t>(0, read_keyed(folder + "/memory.stat", files.reclaimable));
-      const std::int64_t left = std::max<std::int64_t>(0, limit - std::max<std::int64_t>(
-                                                                      0, usage - cache));
+      const std::int64_t left =
+          std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, usage - cache));
       if (left < smallest.available_B) smallest = {left, "cgroup limit of " + path};
     }
     if (path.empty() || path == "/") return;
@@ -93,8 +93,8 @@ MemoryLimit memory_limit(const std::string& root) {
                     smallest);
       }
     } else if (controllers.find(",memory,") != std::string::npos) {
-      walk_upward({root + "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                   "memory.usage_in_bytes", "total_inactive_file"},
+      walk_upward({root + "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                   "total_inactive_file"},
                   path, smallest);
     }
   }

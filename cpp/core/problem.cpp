@@ -148,9 +148,8 @@ void Problem::fill(bool outputs) {
     if (a.rows > 1) content += "/" + std::to_string(a.rows) + "x" + std::to_string(a.row_stride);
     if (buffer.content == content && buffer.content_columns >= a.columns) continue;
     if (a.rows == 1) {
-      parallel_parts(team_, 1, a.columns, [&](Range part, int) {
-        fill_part(a.type, a.data, part, a.salt);
-      });
+      parallel_parts(team_, 1, a.columns,
+                     [&](Range part, int) { fill_part(a.type, a.data, part, a.salt); });
     } else {
       parallel_parts(team_, a.rows, a.rows, [&](Range, int row) {
         fill_part(a.type, a.data + row * row_B, {0, a.columns}, a.salt);

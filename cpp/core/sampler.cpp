@@ -71,8 +71,9 @@ void parallel_parts(const Team& team, std::int64_t rows, std::int64_t size,
 Sampler::Sampler(const Team& team, Schedule schedule, Repetition repetition)
     : team_(team), schedule_(schedule), repetition_(repetition) {
   if (repetition == Repetition::Free && schedule.kind == Schedule::Kind::Dynamic) {
-    throw InputError("repetition 'free' has no barrier at which a dynamic schedule could start "
-                     "again: use schedule 'static'");
+    throw InputError(
+        "repetition 'free' has no barrier at which a dynamic schedule could start "
+        "again: use schedule 'static'");
   }
 }
 
@@ -188,15 +189,13 @@ double Sampler::sample_free(const Step& step, std::int64_t invocations) {
 double Sampler::sample(std::span<const Step> steps, std::int64_t invocations,
                        std::span<double> per_step) {
   switch (repetition_) {
-    case Repetition::Barrier:
-      return sample_barrier(steps, invocations, per_step);
+    case Repetition::Barrier: return sample_barrier(steps, invocations, per_step);
     case Repetition::Free:
       if (steps.size() != 1) {
         throw InputError("repetition 'free' takes a single kernel, not a sequence: use 'barrier'");
       }
       return sample_free(steps[0], invocations);
-    case Repetition::Fork:
-      break;
+    case Repetition::Fork: break;
   }
   return sample_fork(steps, invocations, per_step);
 }

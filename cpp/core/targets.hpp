@@ -7,7 +7,7 @@
 namespace memkern::MEMKERN_TECHNIQUE {
 namespace {
 
-#define MEMKERN_REGISTER(target, space)                     \
+#define MEMKERN_REGISTER(target, space)                           \
   const TableRegistrar registrar_##space(target, space::kEntries, \
                                          sizeof space::kEntries / sizeof space::kEntries[0])
 

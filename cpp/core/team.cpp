@@ -122,8 +122,8 @@ Team::Team(const TeamRequest& request) : pin_asked_(request.pin) {
 #pragma omp single
       started = omp_get_num_threads();
       const Bitmap set;
-      if (!units_.empty() && hwloc_get_cpubind(machine.handle(), set.get(),
-                                               HWLOC_CPUBIND_THREAD) == 0 &&
+      if (!units_.empty() &&
+          hwloc_get_cpubind(machine.handle(), set.get(), HWLOC_CPUBIND_THREAD) == 0 &&
           hwloc_bitmap_weight(set.get()) == 1) {
         bound[static_cast<std::size_t>(omp_get_thread_num())] = hwloc_bitmap_first(set.get());
       }

@@ -206,9 +206,8 @@ void nontemporal(const void* p, Range range, int worker) {
   const std::int64_t dense_end = a.length * a.wrap;
   std::int64_t row = range.begin % a.wrap * a.length;
   for (std::int64_t n = range.begin; n < range.end; ++n) {
-    const T* from = kOp == Op::GatherScatter
-                        ? static_cast<const T*>(a.source) + gather_base.value()
-                        : dense + row;
+    const T* from = kOp == Op::GatherScatter ? static_cast<const T*>(a.source) + gather_base.value()
+                                             : dense + row;
     T* to = static_cast<T*>(a.target) + scatter_base.value();
     for (std::int64_t j = 0; j < a.length; ++j) {
       if constexpr (kOp == Op::GatherScatter) {
@@ -236,22 +235,20 @@ void nontemporal(const void* p, Range range, int worker) {
 
 #define MEMKERN_ENTRY(name, op, T, I, dtype, index) \
   {"spatter." name, MEMKERN_VARIANT, dtype, index, body<T, I, op>, nullptr},
-#define MEMKERN_TYPES(entry, name, op)                          \
-  entry(name, op, double, std::int64_t, "float64", "int64")     \
-  entry(name, op, double, std::int32_t, "float64", "int32")     \
-  entry(name, op, float, std::int64_t, "float32", "int64")      \
-  entry(name, op, float, std::int32_t, "float32", "int32")
+#define MEMKERN_TYPES(entry, name, op)                             \
+  entry(name, op, double, std::int64_t, "float64", "int64")        \
+      entry(name, op, double, std::int32_t, "float64", "int32")    \
+          entry(name, op, float, std::int64_t, "float32", "int64") \
+              entry(name, op, float, std::int32_t, "float32", "int32")
 
 constexpr Entry kEntries[] = {
-    MEMKERN_TYPES(MEMKERN_ENTRY, "gather", Op::Gather)
-    MEMKERN_TYPES(MEMKERN_ENTRY, "scatter", Op::Scatter)
-    MEMKERN_TYPES(MEMKERN_ENTRY, "gs", Op::GatherScatter)
-    MEMKERN_TYPES(MEMKERN_ENTRY, "multigather", Op::MultiGather)
-    MEMKERN_TYPES(MEMKERN_ENTRY, "multiscatter", Op::MultiScatter)
-    MEMKERN_TYPES(MEMKERN_NT_ENTRY, "scatter", Op::Scatter)
-    MEMKERN_TYPES(MEMKERN_NT_ENTRY, "gs", Op::GatherScatter)
-    MEMKERN_TYPES(MEMKERN_NT_ENTRY, "multiscatter", Op::MultiScatter)
-};
+    MEMKERN_TYPES(MEMKERN_ENTRY, "gather", Op::Gather) MEMKERN_TYPES(
+        MEMKERN_ENTRY, "scatter", Op::Scatter) MEMKERN_TYPES(MEMKERN_ENTRY, "gs", Op::GatherScatter)
+        MEMKERN_TYPES(MEMKERN_ENTRY, "multigather", Op::MultiGather)
+            MEMKERN_TYPES(MEMKERN_ENTRY, "multiscatter", Op::MultiScatter)
+                MEMKERN_TYPES(MEMKERN_NT_ENTRY, "scatter", Op::Scatter)
+                    MEMKERN_TYPES(MEMKERN_NT_ENTRY, "gs", Op::GatherScatter)
+                        MEMKERN_TYPES(MEMKERN_NT_ENTRY, "multiscatter", Op::MultiScatter)};
 
 }  // namespace
 }  // namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE

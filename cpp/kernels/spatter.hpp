@@ -9,9 +9,9 @@
 namespace memkern {
 
 struct SpatterArgs {
-  const void* source = nullptr;   // the sparse side that is read
-  void* target = nullptr;         // the sparse side that is written
-  void* dense = nullptr;          // worker w's copy starts at w * dense_stride elements
+  const void* source = nullptr;  // the sparse side that is read
+  void* target = nullptr;        // the sparse side that is written
+  void* dense = nullptr;         // worker w's copy starts at w * dense_stride elements
   std::int64_t dense_stride = 0;
   const void* gather_index = nullptr;   // `length` indices: gather, gs; inner ones of multigather
   const void* scatter_index = nullptr;  // likewise for stores

@@ -121,8 +121,7 @@ TEST_F(BufferTest, PopulateTouchesThePartAskedFor) {
 
 TEST_F(BufferTest, RefusesASizeThatOverflows) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  EXPECT_TRUE(
-      says(refusal<InputError>([] { Buffer(kMax - 5, Placement{}); }), "a buffer size"));
+  EXPECT_TRUE(says(refusal<InputError>([] { Buffer(kMax - 5, Placement{}); }), "a buffer size"));
   EXPECT_TRUE(
       says(refusal<MemoryError>([] { Buffer(kMax / 2, Placement{}); }), "no address space"));
 }
@@ -172,9 +171,7 @@ class HugetlbTest : public BufferTest, public ::testing::WithParamInterface<Page
     return number_in(pool() + "free_hugepages") - number_in(pool() + "resv_hugepages") +
            number_in(pool() + "nr_overcommit_hugepages");
   }
-  const char* name() const {
-    return GetParam() == Pages::Huge2m ? "hugetlb-2m" : "hugetlb-1g";
-  }
+  const char* name() const { return GetParam() == Pages::Huge2m ? "hugetlb-2m" : "hugetlb-1g"; }
 };
 
 TEST_P(HugetlbTest, IsHadWhileThePoolLasts) {

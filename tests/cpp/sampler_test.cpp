@@ -77,8 +77,8 @@ std::vector<Way> ways() {
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   std::vector<Way> all;
   for (const Repetition r : {Repetition::Fork, Repetition::Barrier, Repetition::Free}) {
-    for (const std::int64_t chunk : {std::int64_t{0}, std::int64_t{1}, std::int64_t{3},
-                                     std::int64_t{1000}, kHuge}) {
+    for (const std::int64_t chunk :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, std::int64_t{1000}, kHuge}) {
       all.push_back({r, Schedule::Kind::Static, chunk});
       if (r != Repetition::Free && chunk > 0) all.push_back({r, Schedule::Kind::Dynamic, chunk});
     }
@@ -169,8 +169,9 @@ INSTANTIATE_TEST_SUITE_P(All, Ways, ::testing::ValuesIn(ways()), name_of);
 
 TEST(Sampler, RefusesAFreeRunningDynamicSchedule) {
   const Team team({1, "none"});
-  const std::string message = refusal<InputError>(
-      [&] { Sampler(team, {Schedule::Kind::Dynamic, 1}, Repetition::Free); });
+  const std::string message = refusal<InputError>([&] {
+    Sampler(team, {Schedule::Kind::Dynamic, 1}, Repetition::Free);
+  });
   EXPECT_TRUE(says(message, "use schedule 'static'"));
 }
 

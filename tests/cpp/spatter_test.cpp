@@ -185,8 +185,8 @@ TEST(Workers, GatherAndScatterWithoutMeeting) {
         if (r.kernel == "multiscatter") r.indices["delta_scatter"] = {6};
         const auto problem = r.prepare(team);
         for (const RegisteredEntry& e : registered_entries()) {
-          if (e.kernel != "spatter." + r.kernel || e.isa != "baseline" || dtype != std::string(e.dtype) ||
-              e.index != r.index_dtype) {
+          if (e.kernel != "spatter." + r.kernel || e.isa != "baseline" ||
+              dtype != std::string(e.dtype) || e.index != r.index_dtype) {
             continue;
           }
           for (const Way& way : ways) {

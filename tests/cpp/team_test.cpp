@@ -39,9 +39,8 @@ std::set<int> binding() {
 // Where each worker of the team is allowed to run, within a Session.
 std::vector<std::set<int>> workers_bindings(const Team& team) {
   std::vector<std::set<int>> out(static_cast<std::size_t>(team.size()));
-  parallel_parts(team, team.size(), team.size(), [&](Range, int worker) {
-    out[static_cast<std::size_t>(worker)] = binding();
-  });
+  parallel_parts(team, team.size(), team.size(),
+                 [&](Range, int worker) { out[static_cast<std::size_t>(worker)] = binding(); });
   return out;
 }
 
