@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,16 @@ def test_core_and_kernels_know_no_python() -> None:
     for source in (ROOT / "cpp" / "kernels").glob("*.[ch]pp"):
         text = source.read_text()
         assert not re.search(r"omp_|#pragma omp parallel|chrono|\bnow\(", text), source.name
+
+
+def test_analysis_needs_numpy_alone_to_be_imported() -> None:
+    # Saved results can be read where memkern cannot be built, and heavy libraries come when used.
+    modules = "comparison environment patterns plots reference report results statistics suites"
+    unwanted = "memkern._memkern pandas matplotlib pyarrow scipy jinja2 tqdm"
+    code = (
+        "import importlib, sys\n"
+        f"for name in {modules.split()}: importlib.import_module('memkern.' + name)\n"
+        f"print(*[name for name in {unwanted.split()} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == []

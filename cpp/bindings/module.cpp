@@ -84,6 +84,7 @@ class Prepared {
     select_entry(*entries_.front());
   }
 
+  ~Prepared() = default;
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
 

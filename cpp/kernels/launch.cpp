@@ -20,4 +20,4 @@ constexpr Entry kEntries[] = {{"launch.empty", MEMKERN_VARIANT, "float64", "", e
 HWY_AFTER_NAMESPACE();
 #endif
 
-#include "core/targets.hpp"
+#include "core/targets.inc"

@@ -235,24 +235,28 @@ void nontemporal(const void* p, Range range, int worker) {
 
 #define MEMKERN_ENTRY(name, op, T, I, dtype, index) \
   {"spatter." name, MEMKERN_VARIANT, dtype, index, body<T, I, op>, nullptr},
-#define MEMKERN_TYPES(entry, name, op)                             \
-  entry(name, op, double, std::int64_t, "float64", "int64")        \
-      entry(name, op, double, std::int32_t, "float64", "int32")    \
-          entry(name, op, float, std::int64_t, "float32", "int64") \
-              entry(name, op, float, std::int32_t, "float32", "int32")
+// clang-format off
+#define MEMKERN_TYPES(entry, name, op)                       \
+  entry(name, op, double, std::int64_t, "float64", "int64")  \
+  entry(name, op, double, std::int32_t, "float64", "int32")  \
+  entry(name, op, float, std::int64_t, "float32", "int64")   \
+  entry(name, op, float, std::int32_t, "float32", "int32")
 
 constexpr Entry kEntries[] = {
-    MEMKERN_TYPES(MEMKERN_ENTRY, "gather", Op::Gather) MEMKERN_TYPES(
-        MEMKERN_ENTRY, "scatter", Op::Scatter) MEMKERN_TYPES(MEMKERN_ENTRY, "gs", Op::GatherScatter)
-        MEMKERN_TYPES(MEMKERN_ENTRY, "multigather", Op::MultiGather)
-            MEMKERN_TYPES(MEMKERN_ENTRY, "multiscatter", Op::MultiScatter)
-                MEMKERN_TYPES(MEMKERN_NT_ENTRY, "scatter", Op::Scatter)
-                    MEMKERN_TYPES(MEMKERN_NT_ENTRY, "gs", Op::GatherScatter)
-                        MEMKERN_TYPES(MEMKERN_NT_ENTRY, "multiscatter", Op::MultiScatter)};
+    MEMKERN_TYPES(MEMKERN_ENTRY, "gather", Op::Gather)
+    MEMKERN_TYPES(MEMKERN_ENTRY, "scatter", Op::Scatter)
+    MEMKERN_TYPES(MEMKERN_ENTRY, "gs", Op::GatherScatter)
+    MEMKERN_TYPES(MEMKERN_ENTRY, "multigather", Op::MultiGather)
+    MEMKERN_TYPES(MEMKERN_ENTRY, "multiscatter", Op::MultiScatter)
+    MEMKERN_TYPES(MEMKERN_NT_ENTRY, "scatter", Op::Scatter)
+    MEMKERN_TYPES(MEMKERN_NT_ENTRY, "gs", Op::GatherScatter)
+    MEMKERN_TYPES(MEMKERN_NT_ENTRY, "multiscatter", Op::MultiScatter)
+};
+// clang-format on
 
 }  // namespace
 }  // namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif
 
-#include "core/targets.hpp"
+#include "core/targets.inc"
