@@ -40,6 +40,8 @@ std::vector<Shape> shapes() {
   all.push_back({8, 1, 1, {1}, {1}, 0});
   all.push_back({8, 1, 6, {0}, {0}, 0});
   all.push_back({8, 2, 6, {-4}, {-3}, 0});
+  all.push_back({8, 1, 6, {-4}, {-3}, 0});
+  all.push_back({16, 1, 6, {-5}, {7}, 0});
   all.push_back({16, 10, 6, {3}, {3}, 0});
   all.push_back({16, 1, 9, {5}, {6}, 1});
   all.push_back({16, 2, 9, {1, 5, -2}, {4, -4}, 4});

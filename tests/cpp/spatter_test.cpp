@@ -150,7 +150,7 @@ TEST(Prepare, RefusesSizesThatOverflow) {
   EXPECT_TRUE(says(r.refused(), "does not fit 64 bits"));
 }
 
-TEST(Prepare, KeepsWideIndicesFromNarrowHardware) {
+TEST(Prepare, LetsEveryVariantRunOnSmallIndices) {
   const Team team({1, "none"});
   Request r;
   r.dtype = "float32";
