@@ -446,9 +446,10 @@ def _report(args: argparse.Namespace) -> int:
     data = target.with_suffix(".parquet")
     cases = report_cases(args.quick, describe()["topology"]["last_level_cache_B"])
     cases = [case.with_(threads=args.threads or 0, pin=args.pin) for case in cases]
-    for stale in data.parent.glob(f"{data.stem}*.parquet*"):
-        if not args.resume:
-            stale.unlink()
+    if not args.resume:
+        # Only what an earlier report of this very name has left.
+        for suffix in (".parquet", ".samples.parquet", ".parquet.db"):
+            target.with_suffix(suffix).unlink(missing_ok=True)
     if not args.quiet:
         _warn(f"measuring {len(cases)} cases, about {30 if args.quick else 120} s")
     results = sweep(cases, output=data, resume=args.resume, progress=False if args.quiet else None)
