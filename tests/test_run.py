@@ -68,7 +68,7 @@ def test_stop_rule_ends_by_precision_samples_or_budget(case: Case) -> None:
     assert loose["ci_relative"] <= 0.9
     few = case.with_(ci=1e-9, budget_s=30.0, max_samples=12).measure().record
     assert (few["stop"], few["samples"]) == ("samples", 12)
-    brief = case.with_(ci=1e-9, budget_s=0.02, max_samples=10**6).measure().record
+    brief = case.with_(ci=1e-9, budget_s=1e-6, max_samples=10**6).measure().record
     assert brief["stop"] == "budget"
     assert brief["samples"] >= 1
 
