@@ -133,9 +133,9 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) {
                      std::to_string(base_page_B()) + " bytes");
   }
   page_B_ = placement.pages == Pages::Huge1g ? kHuge1g : hugetlb ? kHuge2m : base_page_B();
-  const bool may_be_huge =
+  may_be_huge_ =
       placement.pages == Pages::Thp || (placement.pages == Pages::Default && bytes >= kHuge2m);
-  const std::int64_t align = hugetlb ? page_B_ : may_be_huge ? kHuge2m : page_B_;
+  const std::int64_t align = hugetlb ? page_B_ : may_be_huge_ ? kHuge2m : page_B_;
   capacity_ = round_up(std::max<std::int64_t>(bytes, 1), align);
 
   reserved_B_ = checked_add(capacity_, 2 * align, "a buffer size");
@@ -173,7 +173,7 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) {
     // account read back later tells.
     if (placement.pages == Pages::Base4k)
       madvise(data_, static_cast<std::size_t>(capacity_), MADV_NOHUGEPAGE);
-    if (may_be_huge) madvise(data_, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
+    if (may_be_huge_) madvise(data_, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
     apply_numa(data_, capacity_, placement.numa);
   } catch (...) {
     munmap(reserved_, static_cast<std::size_t>(reserved_B_));
@@ -199,7 +199,13 @@ bool Buffer::populate(std::int64_t begin, std::int64_t end) const {
   return true;
 }
 
-std::string Buffer::obtained_pages() const {
+const std::string& Buffer::obtained_pages() const {
+  // The kernel walks every page for its account; only transparent huge pages come and go.
+  if (obtained_pages_.empty() || may_be_huge_) obtained_pages_ = read_pages();
+  return obtained_pages_;
+}
+
+std::string Buffer::read_pages() const {
   std::ifstream maps("/proc/self/smaps");
   const auto begin = reinterpret_cast<std::uintptr_t>(data_);
   std::string line;

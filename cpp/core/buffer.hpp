@@ -49,7 +49,7 @@ class Buffer {
 
   // What the kernel says it gave: "4k", "thp", "hugetlb-2m", "hugetlb-1g" or a mixture such as
   // "thp:0.42" (the share of bytes in huge pages).
-  std::string obtained_pages() const;
+  const std::string& obtained_pages() const;
 
   // What stands in the first `content_columns` elements, so that refilling can be saved; empty
   // when unknown.
@@ -57,6 +57,10 @@ class Buffer {
   std::int64_t content_columns = 0;
 
  private:
+  std::string read_pages() const;
+
+  mutable std::string obtained_pages_;
+  bool may_be_huge_ = false;
   std::byte* reserved_ = nullptr;
   std::int64_t reserved_B_ = 0;
   std::byte* data_ = nullptr;

@@ -31,6 +31,7 @@ from memkern.spec import Case, Check
 _TICKS_PER_SAMPLE = 1000
 # In fixed-count mode a sample is one invocation unless that is shorter than this.
 _TICKS_PER_RUN = 100
+_TRIAL_B = 2**18  # what a trial of a variant moves at least, if the case does
 _SHORT_LAUNCHES = 10  # below so many launches an invocation is mostly launching
 _NOISY_SPREAD = 0.10
 _NOISY_INTERVAL = 0.10
@@ -108,29 +109,38 @@ class Prepared:
         self.native.select(*chosen)
 
     def _fastest(self, candidates: list[tuple[str, str]]) -> tuple[str, str]:
-        """Try each briefly, the better ones again for longer.
-
-        Each has its own part of the iterations, so that none finds another's lines in the caches.
-        """
+        """Try each briefly, the better ones again for longer."""
         if len(candidates) == 1:
             return candidates[0]
-        count = int(self.native.obtained()["count"])
+        count = self.case.iterations
+        # A part much shorter than this says more about launching it than about the kernel.
+        least = math.ceil(_TRIAL_B * count / max(1, self.case.bytes_B))
         times: dict[tuple[str, str], float] = {}
-        for divisor in (128, 32):
-            part = max(1, count // divisor)
-            times = {}
-            for number, candidate in enumerate(candidates):
-                begin = number * part % max(1, count - part + 1)
+        begin = 0
+        for divisor in (512, 128):
+            part = min(count, max(count // divisor, least))
+            times = dict.fromkeys(candidates, math.inf)
+            # The shortest of three: the first pays for pages and branch history. Every trial goes
+            # on where the last one ended, so that it finds in the caches what a whole run would.
+            for _, candidate in itertools.product(range(3), candidates):
                 self.native.select(*candidate)
-                # The shortest of three: the first pays for pages and branch history.
-                times[candidate] = min(self.native.run_range(begin, begin + part) for _ in range(3))
+                seconds = self.native.run_range(begin, begin + part)
+                times[candidate] = min(times[candidate], seconds)
+                begin = begin + part if begin + 2 * part <= count else 0
             ranked = sorted(candidates, key=times.__getitem__)
             candidates = ranked[: max(2, len(ranked) // 3)]
         return min(candidates, key=times.__getitem__)
 
-    def check(self) -> Check:
-        """Validate: one invocation on freshly filled buffers against the reference."""
-        return self.case.spec.check(self.case, self.native)
+    def check(self, invoke: Callable[[], object] | None = None) -> Check:
+        """Validate what the kernel makes of freshly filled buffers against the reference.
+
+        Parameters
+        ----------
+        invoke : callable, optional
+            Invokes the kernel; once by default.
+        """
+        once = functools.partial(self.native.run, 1)
+        return self.case.spec.check(self.case, self.native, invoke or once)
 
     def sample(self) -> tuple[npt.NDArray[np.float64], int, str]:
         """Take samples until the case's stop rule is met.
@@ -173,6 +183,9 @@ class Prepared:
         """How many invocations make a sample of at least so many clock ticks."""
         goal = ticks * _memkern.clock_tick()
         invocations = 1
+        # Where a small part is long enough, the whole need not be tried.
+        if self.native.run_range(0, -(-self.case.iterations // 128)) >= 20 * goal:
+            return invocations
         while True:
             seconds = self.run(invocations)
             if seconds < 20 * goal:
@@ -278,7 +291,7 @@ def measure(
     extra: Mapping[str, Any] | None = None,
     machine: dict[str, Any] | None = None,
 ) -> Measurement:
-    """Measure one case: prepare, validate, sample.
+    """Measure one case: prepare, sample, validate.
 
     Parameters
     ----------
@@ -302,10 +315,18 @@ def measure(
     start = time.perf_counter()
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     prepared = prepare(case)
-    check = prepared.check()
-    noise = environment.read_noise()
-    samples, invocations, stop = prepared.sample()
-    noise_columns = environment.noise_since(noise)
+    taken: list[tuple[npt.NDArray[np.float64], int, str, dict[str, Any]]] = []
+
+    def sample() -> None:
+        noise = environment.read_noise()
+        taken.append((*prepared.sample(), environment.noise_since(noise)))
+
+    if case.spec.idempotent:
+        check = prepared.check(sample)  # what is timed is what is validated
+    else:
+        check = prepared.check()
+        sample()
+    samples, invocations, stop, noise_columns = taken[0]
     summary = statistics.summarise(samples)
     machine = machine_environment() if machine is None else machine
     obtained = prepared.obtained

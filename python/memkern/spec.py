@@ -222,7 +222,8 @@ class KernelSpec:
     iterations : callable
         Case to the iterations of one invocation.
     check : callable
-        (case, native) to `Check`: runs the kernel on freshly filled buffers and compares with an
+        (case, native, invoke) to `Check`: fills the buffers afresh, calls `invoke`, which runs the
+        kernel (once, or if it is idempotent any number of times), and compares with an
         independent reference.
     reference : callable
         (case, arrays) to the arrays after one invocation by one worker, in NumPy.
@@ -242,7 +243,7 @@ class KernelSpec:
     arrays: tuple[ArrayRole, ...]
     traffic: Callable[[Case], Traffic]
     iterations: Callable[[Case], int]
-    check: Callable[[Case, Native], Check]
+    check: Callable[[Case, Native, Callable[[], object]], Check]
     reference: Callable[[Case, Mapping[str, npt.NDArray[Any]]], dict[str, npt.NDArray[Any]]]
     model_bytes: Callable[[Case], float]
     dtypes: tuple[str, ...] = DTYPES

@@ -58,6 +58,7 @@ _FAR = 2**60
 _UNWRITTEN = -1.0  # no array's fill has it
 
 Values = npt.NDArray[Any]
+Invoke = Callable[[], object]
 PatternLike = Pattern | str | Sequence[int] | npt.NDArray[Any]
 
 
@@ -258,12 +259,12 @@ def _nearest_instance(
     return best
 
 
-def _check_gather(case: Case, native: Native) -> Check:
+def _check_gather(case: Case, native: Native, invoke: Invoke) -> Check:
     side = _gather_side(case)
     assert side is not None
     workers = native.obtained()["threads"]
     native.fill(outputs=True)
-    native.run(1)
+    invoke()
     error = _check_dense(case, native, side, workers)
     # Rows show the last instances only; short ranges show others.
     rng = np.random.default_rng(0)
@@ -287,13 +288,13 @@ def _check_gather(case: Case, native: Native) -> Check:
     return Check(error == 0.0, error, "whole" if whole else "sampled")
 
 
-def _check_scatter(case: Case, native: Native) -> Check:
+def _check_scatter(case: Case, native: Native, invoke: Invoke) -> Check:
     side = _scatter_side(case)
     assert side is not None
     workers = native.obtained()["threads"]
     if side.count * len(side.index) <= _WHOLE and side.size <= 8 * _WHOLE:
-        return _check_scatter_whole(case, native, side, workers)
-    return _check_scatter_sampled(case, native, side, workers)
+        return _check_scatter_whole(case, native, invoke, side, workers)
+    return _check_scatter_sampled(case, native, invoke, side, workers)
 
 
 def _written_values(case: Case, native: Native, n: IndexArray, element: IndexArray) -> Values:
@@ -306,9 +307,11 @@ def _written_values(case: Case, native: Native, n: IndexArray, element: IndexArr
     return _fill_values(n % wrap * length + element, arrays["dense"])
 
 
-def _check_scatter_whole(case: Case, native: Native, side: _Side, workers: int) -> Check:
+def _check_scatter_whole(
+    case: Case, native: Native, invoke: Invoke, side: _Side, workers: int
+) -> Check:
     native.fill(outputs=True)
-    native.run(1)
+    invoke()
     got = native.copy_out(side.array).astype(np.float64)
     fresh = _fill_values(np.arange(side.size), native.arrays()[side.array])
     n = np.arange(side.count)
@@ -332,7 +335,9 @@ def _check_scatter_whole(case: Case, native: Native, side: _Side, workers: int) 
     return Check(bool(good.all()), wrong, "membership")
 
 
-def _check_scatter_sampled(case: Case, native: Native, side: _Side, workers: int) -> Check:
+def _check_scatter_sampled(
+    case: Case, native: Native, invoke: Invoke, side: _Side, workers: int
+) -> Check:
     rng = np.random.default_rng(0)
     length = len(side.index)
     samples = max(64, min(_SAMPLES, _WHOLE // (length * side.cycle)))
@@ -350,7 +355,7 @@ def _check_scatter_sampled(case: Case, native: Native, side: _Side, workers: int
     )
     native.fill(outputs=False)
     native.poke(side.array, place, np.full(len(place), _UNWRITTEN))
-    native.run(1)
+    invoke()
     got = native.peek(side.array, place)
 
     which, n, element = _writers(case, side, place, workers)
@@ -406,9 +411,7 @@ def _writers(
 
 
 def _spec(kernel: str, summary: str, arrays: tuple[ArrayRole, ...]) -> KernelSpec:
-    check: Callable[[Case, Native], Check] = (
-        _check_gather if kernel in ("gather", "multigather") else _check_scatter
-    )
+    check = _check_gather if kernel in ("gather", "multigather") else _check_scatter
     return register(
         KernelSpec(
             name=f"spatter.{kernel}",
