@@ -405,8 +405,8 @@ def test_report_end_to_end(
 
     whole = kernels.report_cases
 
-    def few(quick: bool, cache_B: int) -> list[Any]:
-        cases = whole(quick, 2**18)
+    def few(quick: bool, cache_B: int, memory_B: int) -> list[Any]:
+        cases = whole(quick, 2**18, memory_B)
         return [c.with_(budget_s=0.002, max_samples=3) for c in cases]
 
     monkeypatch.setattr(kernels, "report_cases", few)

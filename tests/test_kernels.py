@@ -261,3 +261,27 @@ def test_model_counts_lines_once() -> None:
     # Instances on top of each other share theirs.
     still = mk.gather("UNIFORM:8:8", delta=0, count=64)
     assert still.spec.model_bytes(still) == 8 * 64
+
+
+@pytest.mark.parametrize("kernel", spatter.KERNELS)
+def test_another_seed_fills_other_values(kernel: str) -> None:
+    case = SAMPLES[f"spatter.{kernel}"][0].with_(threads=1)
+    results = [case.with_(seed=seed).apply() for seed in (0, 0, 1, 2**63 - 1)]
+    for name, values in results[0].items():
+        np.testing.assert_array_equal(values, results[1][name])
+        assert (values != results[2][name]).any()
+        assert (results[2][name] != results[3][name]).any()
+    assert case.with_(seed=1).identity() != case.identity()
+    record = case.with_(seed=1, runs=3).measure().record
+    assert record["valid"]
+    assert record["seed"] == 1
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("memory_B", [2**28, 2**31, 2**36])
+def test_a_report_respects_the_memory_there_is(quick: bool, memory_B: int) -> None:
+    cases = spatter.report_cases(quick, 2**25, memory_B)
+    sizes = [spatter._sparse_B(case) for case in cases]
+    assert max(sizes) <= memory_B // 2
+    assert max(sizes) >= min(memory_B // 4, 2**26)
+    assert {case.labels["name"] for case in cases} >= {"PENNANT-G0", "LULESH-S3"}

@@ -175,6 +175,7 @@ def native(**changes: Any) -> Any:
         "chunk": 0,
         "repetition": "fork",
         "flush": False,
+        "seed": 0,
     }
     return _memkern.Prepared(**{**arguments, **changes})
 

@@ -49,7 +49,7 @@ class Prepared {
            const std::map<std::string, std::int64_t>& integers,
            const std::map<std::string, IndexArray>& indices, int threads, const std::string& pin,
            const std::string& pages, const std::string& numa, const std::string& schedule,
-           std::int64_t chunk, const std::string& repetition, bool flush)
+           std::int64_t chunk, const std::string& repetition, bool flush, std::int64_t seed)
       : team_({threads, pin}),
         sampler_(team_, parse_schedule(schedule, chunk), parse_repetition(repetition)),
         kernel_(kernel),
@@ -80,6 +80,7 @@ class Prepared {
       flush_arena_.commit();
       flusher_.emplace(team_, flush_arena_[0].data(), bytes);
     }
+    problem_->set_seed(seed);
     problem_->fill(false);
     select_entry(*entries_.front());
   }
@@ -103,10 +104,10 @@ class Prepared {
                      const std::map<std::string, IndexArray>& indices, int threads,
                      const std::string& pin, const std::string& pages, const std::string& numa,
                      const std::string& schedule, std::int64_t chunk, const std::string& repetition,
-                     bool flush) {
+                     bool flush, std::int64_t seed) {
     const Exclusive exclusive;
     return Holder(new Prepared(kernel, dtype, index_dtype, integers, indices, threads, pin, pages,
-                               numa, schedule, chunk, repetition, flush));
+                               numa, schedule, chunk, repetition, flush, seed));
   }
 
   std::vector<std::pair<std::string, std::string>> candidates() const {
@@ -372,7 +373,7 @@ PYBIND11_MODULE(_memkern, m) {
       .def(py::init(&Prepared::make), py::kw_only(), py::arg("kernel"), py::arg("dtype"),
            py::arg("index_dtype"), py::arg("integers"), py::arg("indices"), py::arg("threads"),
            py::arg("pin"), py::arg("pages"), py::arg("numa"), py::arg("schedule"), py::arg("chunk"),
-           py::arg("repetition"), py::arg("flush"))
+           py::arg("repetition"), py::arg("flush"), py::arg("seed"))
       .def("candidates", &Prepared::candidates)
       .def("select", &Prepared::select, py::arg("variant"), py::arg("isa"))
       .def("run", &Prepared::run, py::arg("invocations"))

@@ -139,6 +139,11 @@ const void* Problem::own_indices(const std::string& name, const std::vector<std:
   return raw;
 }
 
+void Problem::set_seed(std::int64_t seed) {
+  const auto word = static_cast<std::uint64_t>(seed) * 0x9E3779B97F4A7C15U;
+  for (Array& a : arrays_) a.salt ^= static_cast<std::uint32_t>(word >> 32);
+}
+
 void Problem::fill(bool outputs) {
   for (const Array& a : arrays_) {
     if (a.written && !outputs) continue;

@@ -70,6 +70,8 @@ class Problem {
   const std::string& obtained_pages();
   std::int64_t footprint_B() const;
 
+  // Other values for another seed; 0 leaves them as they are. Before anything is filled.
+  void set_seed(std::int64_t seed);
   // Gives arrays that hold something else their values by position: those that kernels read,
   // and on demand those that they write.
   void fill(bool outputs);

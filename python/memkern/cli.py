@@ -101,7 +101,7 @@ def _measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) -
     add("--prefetch", type=_count(0), default=0, metavar="N", help="software prefetch distance")
     add("--repetition", default="fork", choices=REPETITIONS, help="how invocations follow")
     add("--flush", action="store_true", help="evict the caches before each sample")
-    add("--seed", type=_count(0), metavar="N", help="seed of random patterns")
+    add("--seed", type=_count(0), metavar="N", help="seed of the values in the arrays (0)")
     if short:
         add("--runs", type=_count(1), metavar="N", help="exactly N samples")
     add("--ci", type=_positive, metavar="PERCENT", help="target interval of the median (2)")
@@ -120,6 +120,8 @@ def _knobs(args: argparse.Namespace) -> dict[str, Any]:
     knobs = {name: getattr(args, name) for name in _CASE_KNOBS}
     if args.threads is not None:
         knobs["threads"] = args.threads
+    if args.seed is not None:
+        knobs["seed"] = args.seed
     if args.ci is not None or args.budget is not None:
         knobs["runs"] = None
     if args.ci is not None:
@@ -444,7 +446,10 @@ def _report(args: argparse.Namespace) -> int:
     if target.suffix != ".html":
         raise InputError(f"the report is an .html file, not {shown(args.output)}")
     data = target.with_suffix(".parquet")
-    cases = report_cases(args.quick, describe()["topology"]["last_level_cache_B"])
+    machine = describe()
+    cases = report_cases(
+        args.quick, machine["topology"]["last_level_cache_B"], machine["memory_available_B"]
+    )
     cases = [case.with_(threads=args.threads or 0, pin=args.pin) for case in cases]
     if not args.resume:
         # Only what an earlier report of this very name has left.

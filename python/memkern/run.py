@@ -84,6 +84,7 @@ class Prepared:
                 chunk=knobs.chunk,
                 repetition=knobs.repetition,
                 flush=knobs.flush,
+                seed=knobs.seed,
             )
             self._choose()
         self.run: Callable[[int], float] = self.native.run
@@ -370,6 +371,7 @@ def measure(
         "prefetch": knobs.prefetch,
         "repetition": knobs.repetition,
         "flush": knobs.flush,
+        "seed": knobs.seed,
         "samples": len(samples),
         "invocations": invocations,
         "stop": stop,

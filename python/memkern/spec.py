@@ -92,6 +92,8 @@ class Knobs:
         ``fork``, ``barrier`` or ``free``: how invocations follow each other in a sample.
     flush : bool
         Evict the caches before each sample.
+    seed : int
+        Seed of the values that arrays are filled with.
     """
 
     variant: str = "best"
@@ -105,6 +107,7 @@ class Knobs:
     prefetch: int = 0
     repetition: str = "fork"
     flush: bool = False
+    seed: int = 0
 
     def __post_init__(self) -> None:
         """Check what can be checked without the machine."""
@@ -114,6 +117,7 @@ class Knobs:
         _one_of("isa", self.isa, ISAS)
         for name in ("threads", "chunk", "prefetch"):
             integer(getattr(self, name), name, 0, 2**31 - 1)
+        integer(self.seed, "seed", 0, 2**63 - 1)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The kernel families: one module each, which registers its specs.
 
-A module may also offer ``report_cases(quick, cache_B)``: what `memkern report` measures of it.
+A module may also offer ``report_cases(quick, cache_B, memory_B)``: what `memkern report`
+measures of it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def load_all() -> list[ModuleType]:
     return [importlib.import_module(f"{__name__}.{name}") for name in names]
 
 
-def report_cases(quick: bool, cache_B: int) -> list[Case]:
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return what a report measures, family by family.
 
     Parameters
@@ -28,10 +29,12 @@ def report_cases(quick: bool, cache_B: int) -> list[Case]:
     quick : bool
         Whether to end within half a minute instead of about two.
     cache_B : int
-        Size of the last-level caches together, which memory-sized cases must exceed.
+        Size of the last-level caches together, which memory-sized cases should exceed.
+    memory_B : int
+        Memory that can be had, of which no case takes more than half.
     """
     cases: list[Case] = []
     for family in load_all():
         if hasattr(family, "report_cases"):
-            cases += family.report_cases(quick, cache_B)
+            cases += family.report_cases(quick, cache_B, memory_B)
     return cases

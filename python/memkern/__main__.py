@@ -1,0 +1,7 @@
+"""``python -m memkern`` is the command ``memkern``."""
+
+import sys
+
+from memkern.cli import main
+
+sys.exit(main())
