@@ -229,7 +229,11 @@ def test_a_failed_validation_is_exit_code_1(
     from memkern import run as runner
     from memkern.spec import Check
 
-    monkeypatch.setattr(runner.Prepared, "check", lambda self: Check(False, 0.25, "whole"))
+    def refuted(self: Any, invoke: Any) -> Check:
+        invoke()
+        return Check(False, 0.25, "whole")
+
+    monkeypatch.setattr(runner.Prepared, "check", refuted)
     code, out, _ = run(capsys, "spatter", "-p", "0,1", *SMALL)
     assert code == 1
     assert "INVALID" in out
