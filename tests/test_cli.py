@@ -239,6 +239,38 @@ def test_a_failed_validation_is_exit_code_1(
     assert "INVALID" in out
 
 
+@pytest.mark.parametrize(
+    "words, kernels",
+    [
+        (("stream", "--kernel", "copy,triad"), ["stream.copy", "stream.triad"]),
+        (("bs", "-k", "bs5"), ["bs.bs5"]),
+        (("loops", "-k", "schoenauer", "--dtype", "float32"), ["loops.schoenauer"]),
+    ],
+)
+def test_streaming_verbs(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], kernels: list[str]
+) -> None:
+    code, out, _ = run(capsys, *words, "-n", "1000", "--runs", "2", "-t", "1", "--json")
+    assert code == 0
+    records = json.loads(out)
+    assert [record["kernel"] for record in records] == kernels
+    assert all(record["valid"] and record["elements"] == 1000 for record in records)
+    code, out, _ = run(capsys, *words, "-n", "1000", "--runs", "2", "-t", "1")
+    assert code == 0
+    assert "1000 elements" in out
+
+
+def test_wrong_streaming_words(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, culprit in (
+        (("stream", "--kernel", "quad"), "stream.quad"),
+        (("stream", "--kernel", "copy", "--alpha", "2"), "alpha"),
+        (("loops", "--kernel", "sum", "--prefetch", "3", "-n", "9"), "prefetch"),
+    ):
+        code, _, err = run(capsys, *words)
+        assert code == 2
+        assert culprit in one_sentence(err)
+
+
 def test_suite_and_tune(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = run(
         capsys, "suite", "nekbone", "--footprint", "1e5", "--runs", "2", "-t", "1", "--json"

@@ -15,7 +15,7 @@ import pytest
 import memkern as mk
 from memkern import _memkern
 from memkern.errors import InputError
-from memkern.kernels import spatter
+from memkern.kernels import spatter, streaming
 from memkern.spec import Case, Check, registry
 
 THREADS = (1, 2)
@@ -54,8 +54,27 @@ def spatter_samples(kernel: str) -> list[Case]:
     return cases
 
 
+def streaming_samples(kernel: str) -> list[Case]:
+    """Lengths around vectors and blocks, every schedule and way to repeat."""
+    shapes: list[dict[str, Any]] = [
+        {"elements": 1},
+        {"elements": 7},
+        {"elements": 64, "seed": 3},
+        {"elements": 1001},
+        {"elements": 2**17 + 13},
+        {"elements": 1001, "chunk": 17},
+        {"elements": 1001, "chunk": 9, "schedule": "dynamic"},
+        {"elements": 333, "repetition": "barrier"},
+        {"elements": 333, "repetition": "free"},
+    ]
+    return [streaming.case(kernel, **shape) for shape in shapes]
+
+
+STREAMING = [name for name in registry() if name.partition(".")[0] in streaming.FAMILIES]
+
 SAMPLES = {
     **{f"spatter.{kernel}": spatter_samples(kernel) for kernel in spatter.KERNELS},
+    **{kernel: streaming_samples(kernel) for kernel in STREAMING},
     "launch.empty": [mk.launch()],
 }
 
@@ -69,10 +88,11 @@ def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
     """Random whole numbers for every array of the case, exact in every type."""
     rng = np.random.default_rng(7)
     native = case.with_(threads=threads, variant="best").prepare().native
-    shapes = {n: (a["rows"], a["columns"]) for n, a in native.arrays().items()}
     return {
-        name: rng.integers(0, 2**20, columns if rows == 1 else (rows, columns)).astype(case.dtype)
-        for name, (rows, columns) in shapes.items()
+        name: rng.integers(
+            0, 2**20, a["columns"] if a["rows"] == 1 else (a["rows"], a["columns"])
+        ).astype(a["dtype"])
+        for name, a in native.arrays().items()
     }
 
 
@@ -109,8 +129,15 @@ def test_kernel_agrees_with_its_reference(
         arrays = inputs(one, 1)
         wanted = one.spec.reference(one, arrays)
         got = one.apply(**arrays)
+        allowed = one.spec.ulps * float(np.finfo(dtype).eps)
         for name, values in wanted.items():
-            np.testing.assert_array_equal(got[name], values, err_msg=f"{name} of {one.columns}")
+            np.testing.assert_allclose(
+                got[name],
+                values,
+                rtol=0,
+                atol=allowed * float(np.max(np.abs(values), initial=1.0)),
+                err_msg=f"{name} of {one.columns}",
+            )
         for threads in THREADS:
             case = sample.with_(
                 variant=variant, isa=isa, dtype=dtype, index_dtype=index, threads=threads
@@ -285,3 +312,103 @@ def test_a_report_respects_the_memory_there_is(quick: bool, memory_B: int) -> No
     assert max(sizes) <= memory_B // 2
     assert max(sizes) >= min(memory_B // 4, 2**26)
     assert {case.labels["name"] for case in cases} >= {"PENNANT-G0", "LULESH-S3"}
+
+
+@pytest.mark.parametrize("kernel", STREAMING)
+def test_roles_say_what_a_kernel_reads_and_writes(kernel: str) -> None:
+    case = streaming.case(kernel, elements=50, threads=1)
+    arrays = inputs(case, 1)
+    after = case.apply(**arrays)
+    for role in case.spec.arrays:
+        changed = (after[role.name] != arrays[role.name]).any()
+        assert changed == (role.role != "read"), role
+        # What is read has a say in some result, what is only written has none.
+        other = {**arrays, role.name: arrays[role.name] + np.asarray(2**21, case.dtype)}
+        again = case.apply(**other)
+        written = [r.name for r in case.spec.arrays if r.role != "read"]
+        heard = any((again[name] != after[name]).any() for name in written)
+        assert heard == (role.role != "write"), role
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("kernel", STREAMING)
+def test_streaming_traffic_follows_from_the_roles(kernel: str, dtype: str) -> None:
+    case = streaming.case(kernel, elements=10, dtype=dtype)
+    size = np.dtype(dtype).itemsize
+    roles = [r.role for r in case.spec.arrays if r.name != streaming.RESULT]
+    moved = sum(2 if role == "update" else 1 for role in roles) * size
+    assert case.bytes_B == moved * 10
+    assert case.spec.model_bytes(case) == (moved + roles.count("write") * size) * 10
+    past_caches = case.with_(variant="nt")
+    assert past_caches.spec.model_bytes(past_caches) == case.bytes_B
+
+
+@pytest.mark.parametrize("elements", [3000, 2**20 + 50_001])
+@pytest.mark.parametrize("kernel", STREAMING)
+def test_corrupted_streams_are_caught(kernel: str, elements: int) -> None:
+    case = streaming.case(kernel, elements=elements, threads=2)
+    native = case.prepare().native
+    assert once(case, native).valid
+    for role in case.spec.arrays:
+        if role.role == "read":
+            continue
+        last = native.arrays()[role.name]["columns"] - 1
+        for position in (0, last):
+            check = checked(case, role.name, position, 12345.678)
+            assert not check.valid, f"{role.name}[{position}]"
+
+
+def test_a_reduction_that_leaves_a_worker_out_is_caught() -> None:
+    case = mk.loops("sum", 2**20 + 50_001, threads=2)
+    native = case.prepare().native
+
+    class Half(Corrupting):
+        def run(self, invocations: int) -> float:
+            return float(self.native.run_range(0, case.iterations // 2))
+
+    spoilt: Any = Half(native, "a", 0, 0.0)
+    assert not once(case, spoilt).valid
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("kernel", ["loops.sum", "bs.bs3", "bs.bs4"])
+def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
+    case = streaming.case(kernel, elements=3_000_000, dtype=dtype, threads=2, variant="auto")
+    sums = [float(case.apply()[streaming.RESULT][0]) for _ in range(3)]
+    assert len(set(sums)) == 1
+    # Whole numbers below 2**20, so that the exact sum fits 64 bits.
+    arrays = {**inputs(case, 2), streaming.RESULT: np.zeros(1)}
+    got = float(case.apply(**arrays)[streaming.RESULT][0])
+    first, *second = (v.astype(np.int64) for k, v in arrays.items() if k != streaming.RESULT)
+    factor = {"loops.sum": 1, "bs.bs3": first}.get(kernel, second[0] if second else 1)
+    exact = int(np.sum(first * factor))
+    assert abs(got - exact) <= 4 * float(np.finfo(dtype).eps) * exact
+
+
+@pytest.mark.parametrize(
+    "arguments, match",
+    [
+        ({"kernel": "stream.nothing", "elements": 1}, "stream.nothing"),
+        ({"kernel": "stream.triad", "elements": 0}, "elements"),
+        ({"kernel": "stream.triad", "elements": 2**62}, "size"),
+        ({"kernel": "stream.copy", "elements": 9, "alpha": 2.0}, "no scalar alpha"),
+        ({"kernel": "stream.scale", "elements": 9, "alpha": float("nan")}, "finite"),
+        ({"kernel": "stream.scale", "elements": 9, "dtype": "int64"}, "int64"),
+        ({"kernel": "stream.scale", "elements": 9, "prefetch": 4}, "prefetch"),
+        ({"kernel": "loops.sum", "elements": 9, "variant": "nt"}, "nt"),
+    ],
+)
+def test_wrong_streams_are_refused(arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        streaming.case(**arguments).prepare()
+
+
+@pytest.mark.parametrize("arrays", [[], [("a", True)], [("a", True)] * 5])
+def test_the_extension_takes_as_many_arrays_as_the_body(arrays: list[tuple[str, bool]]) -> None:
+    with pytest.raises(ValueError, match="takes 3 arrays"):
+        _memkern.Prepared(
+            kernel="stream.triad", dtype="float64", index_dtype="", threads=1, pin="none",
+            integers={"elements": 4, "prefetch": 0}, numbers={}, arrays=arrays, indices={},
+            pages="default", numa="first-touch", schedule="static", chunk=0, repetition="fork",
+            flush=False, seed=0,
+        )  # fmt: skip

@@ -11,9 +11,11 @@ from memkern.errors import InputError
 
 
 def test_names_and_citations():
-    assert reference.names() == ["lavin2020", "lavin2020-patterns", "lavin2020-platforms"]
+    lavin = ["lavin2020", "lavin2020-patterns", "lavin2020-platforms"]
+    assert reference.names() == ["chalmers2020", *lavin]
     for name in reference.names():
-        assert "10.1145/3422575.3422794" in reference.cite(name)
+        paper = "10.1145/3422575.3422794" if name in lavin else "arXiv:2009.10917"
+        assert paper in reference.cite(name)
         assert len(reference.load(name)) == len(reference.rows(name)) > 0
     for call in (reference.cite, reference.rows, reference.load):
         with pytest.raises(InputError, match="lavin2020-platforms, not 'lavin2019'"):

@@ -166,6 +166,8 @@ def native(**changes: Any) -> Any:
         "dtype": "float64",
         "index_dtype": "int64",
         "integers": {"count": 4, "wrap": 1, "prefetch": 0},
+        "numbers": {},
+        "arrays": [],
         "indices": {"pattern_gather": np.arange(4), "delta_gather": np.array([4])},
         "threads": 1,
         "pin": "none",

@@ -47,6 +47,8 @@ class Prepared {
  public:
   Prepared(const std::string& kernel, const std::string& dtype, const std::string& index_dtype,
            const std::map<std::string, std::int64_t>& integers,
+           const std::map<std::string, double>& numbers,
+           const std::vector<std::pair<std::string, bool>>& arrays,
            const std::map<std::string, IndexArray>& indices, int threads, const std::string& pin,
            const std::string& pages, const std::string& numa, const std::string& schedule,
            std::int64_t chunk, const std::string& repetition, bool flush, std::int64_t seed)
@@ -56,6 +58,8 @@ class Prepared {
         flush_arena_(team_, Placement{}) {
     Inputs inputs;
     inputs.integers = integers;
+    inputs.numbers = numbers;
+    inputs.arrays = arrays;
     for (const auto& [name, array] : indices) {
       if (array.ndim() != 1) throw InputError(name + " must have one dimension");
       inputs.indices[name] = {array.data(), array.size()};
@@ -101,13 +105,16 @@ class Prepared {
   static Holder make(const std::string& kernel, const std::string& dtype,
                      const std::string& index_dtype,
                      const std::map<std::string, std::int64_t>& integers,
+                     const std::map<std::string, double>& numbers,
+                     const std::vector<std::pair<std::string, bool>>& arrays,
                      const std::map<std::string, IndexArray>& indices, int threads,
                      const std::string& pin, const std::string& pages, const std::string& numa,
                      const std::string& schedule, std::int64_t chunk, const std::string& repetition,
                      bool flush, std::int64_t seed) {
     const Exclusive exclusive;
-    return Holder(new Prepared(kernel, dtype, index_dtype, integers, indices, threads, pin, pages,
-                               numa, schedule, chunk, repetition, flush, seed));
+    return Holder(new Prepared(kernel, dtype, index_dtype, integers, numbers, arrays, indices,
+                               threads, pin, pages, numa, schedule, chunk, repetition, flush,
+                               seed));
   }
 
   std::vector<std::pair<std::string, std::string>> candidates() const {
@@ -170,8 +177,9 @@ class Prepared {
     const Exclusive exclusive;
     const Team::Session session(team_);
     problem_->mark_written();
-    range_ = {begin, end, step_.body, step_.args};
-    const Step part{run_part, step_.finish, &range_, end - begin};
+    range_ = {begin, end, &step_};
+    const Step part{run_part, step_.finish == nullptr ? nullptr : finish_part, &range_,
+                    end - begin};
     return sampler_.sample({&part, 1}, 1);
   }
 
@@ -255,13 +263,17 @@ class Prepared {
   struct Part {
     std::int64_t begin;
     std::int64_t end;
-    Body body;
-    const void* args;
+    const Step* whole;
   };
 
   static void run_part(const void* p, Range range, int worker) {
     const Part& part = *static_cast<const Part*>(p);
-    part.body(part.args, {part.begin + range.begin, part.begin + range.end}, worker);
+    part.whole->body(part.whole->args, {part.begin + range.begin, part.begin + range.end}, worker);
+  }
+
+  static void finish_part(const void* p, int workers) {
+    const Step& whole = *static_cast<const Part*>(p)->whole;
+    whole.finish(whole.args, workers);
   }
 
   static bool is_supported(const std::string& isa) {
@@ -371,9 +383,10 @@ PYBIND11_MODULE(_memkern, m) {
 
   py::class_<Prepared, Prepared::Holder>(m, "Prepared")
       .def(py::init(&Prepared::make), py::kw_only(), py::arg("kernel"), py::arg("dtype"),
-           py::arg("index_dtype"), py::arg("integers"), py::arg("indices"), py::arg("threads"),
-           py::arg("pin"), py::arg("pages"), py::arg("numa"), py::arg("schedule"), py::arg("chunk"),
-           py::arg("repetition"), py::arg("flush"), py::arg("seed"))
+           py::arg("index_dtype"), py::arg("integers"), py::arg("numbers"), py::arg("arrays"),
+           py::arg("indices"), py::arg("threads"), py::arg("pin"), py::arg("pages"),
+           py::arg("numa"), py::arg("schedule"), py::arg("chunk"), py::arg("repetition"),
+           py::arg("flush"), py::arg("seed"))
       .def("candidates", &Prepared::candidates)
       .def("select", &Prepared::select, py::arg("variant"), py::arg("isa"))
       .def("run", &Prepared::run, py::arg("invocations"))

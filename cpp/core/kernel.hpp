@@ -29,6 +29,7 @@ struct Entry {
   const char* index;  // "" where a kernel has no index array
   Body body;
   Finish finish;
+  int arrays = 0;  // that the body takes as its spec declares them; 0 where the family knows
 };
 
 struct RegisteredEntry : Entry {

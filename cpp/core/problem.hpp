@@ -29,6 +29,9 @@ struct IndexView {
 class Inputs {
  public:
   std::map<std::string, std::int64_t> integers;
+  std::map<std::string, double> numbers;
+  // The spec's arrays in its order, by name and whether the kernel writes them.
+  std::vector<std::pair<std::string, bool>> arrays;
   std::map<std::string, IndexView> indices;
 
   std::int64_t integer(const std::string& name, std::int64_t least) const;

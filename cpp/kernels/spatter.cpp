@@ -7,11 +7,8 @@
 #include "hwy/highway.h"
 
 #include "core/kernel.hpp"
+#include "core/nontemporal.hpp"
 #include "kernels/spatter.hpp"
-
-#if HWY_ARCH_X86
-#include <immintrin.h>
-#endif
 
 #if MEMKERN_TARGET_EXISTS
 HWY_BEFORE_NAMESPACE();
@@ -179,19 +176,6 @@ void body(const void* p, Range range, int worker) {
 
 #if HWY_ARCH_X86_64 && MEMKERN_NONTEMPORAL
 
-// The empty statement hides where the bits come from: clang would store them as a floating-point
-// number again, for which there is no such instruction.
-MEMKERN_INLINE void stream(double* to, double value) {
-  auto bits = __builtin_bit_cast(long long, value);
-  asm("" : "+r"(bits));
-  _mm_stream_si64(reinterpret_cast<long long*>(to), bits);
-}
-MEMKERN_INLINE void stream(float* to, float value) {
-  auto bits = __builtin_bit_cast(int, value);
-  asm("" : "+r"(bits));
-  _mm_stream_si32(reinterpret_cast<int*>(to), bits);
-}
-
 // Stores that go past the caches: no line is read to be overwritten.
 template <class T, class I, Op kOp>
 void nontemporal(const void* p, Range range, int worker) {
@@ -211,11 +195,11 @@ void nontemporal(const void* p, Range range, int worker) {
     T* to = static_cast<T*>(a.target) + scatter_base.value();
     for (std::int64_t j = 0; j < a.length; ++j) {
       if constexpr (kOp == Op::GatherScatter) {
-        stream(to + scatter[j], from[gather[j]]);
+        store_past_caches(to + scatter[j], from[gather[j]]);
       } else if constexpr (kOp == Op::MultiScatter) {
-        stream(to + outer[scatter[j]], from[j]);
+        store_past_caches(to + outer[scatter[j]], from[j]);
       } else {
-        stream(to + scatter[j], from[j]);
+        store_past_caches(to + scatter[j], from[j]);
       }
     }
     keep(to);
@@ -224,7 +208,7 @@ void nontemporal(const void* p, Range range, int worker) {
     row += a.length;
     if (row == dense_end) row = 0;
   }
-  _mm_sfence();
+  store_fence();
 }
 
 #define MEMKERN_NT_ENTRY(name, op, T, I, dtype, index) \

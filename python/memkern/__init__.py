@@ -17,21 +17,25 @@ from typing import TYPE_CHECKING, Any
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
-    from memkern import patterns, plots, reference, report, results, statistics, suites
+    from memkern import models, patterns, plots, reference, report, results, statistics, suites
     from memkern.comparison import compare
     from memkern.kernels.launch import launch
     from memkern.kernels.spatter import gather, gs, multigather, multiscatter, scatter
+    from memkern.kernels.streaming import bs, loops, stream
+    from memkern.models import fit_t0_wmax
     from memkern.results import ResultSet, load
     from memkern.run import Measurement, apply, describe, measure, prepare, sweep, tune, vary
     from memkern.spec import Case, Knobs, Stop, registry
 
-_MODULES = ("patterns", "plots", "reference", "report", "results", "statistics", "suites")
+_MODULES = ("models", "patterns", "plots", "reference", "report", "results", "statistics", "suites")
 _HOMES = {
     "compare": "memkern.comparison",
     "launch": "memkern.kernels.launch",
     **dict.fromkeys(
         ("gather", "scatter", "gs", "multigather", "multiscatter"), "memkern.kernels.spatter"
     ),
+    **dict.fromkeys(("bs", "loops", "stream"), "memkern.kernels.streaming"),
+    "fit_t0_wmax": "memkern.models",
     **dict.fromkeys(("ResultSet", "load"), "memkern.results"),
     **dict.fromkeys(
         ("Measurement", "apply", "describe", "measure", "prepare", "sweep", "tune", "vary"),
@@ -48,13 +52,17 @@ __all__ = [
     "ResultSet",
     "Stop",
     "apply",
+    "bs",
     "compare",
     "describe",
+    "fit_t0_wmax",
     "gather",
     "gs",
     "launch",
     "load",
+    "loops",
     "measure",
+    "models",
     "multigather",
     "multiscatter",
     "patterns",
@@ -66,6 +74,7 @@ __all__ = [
     "results",
     "scatter",
     "statistics",
+    "stream",
     "suites",
     "sweep",
     "tune",

@@ -21,6 +21,8 @@ class Prepared:
         dtype: str,
         index_dtype: str,
         integers: dict[str, int],
+        numbers: dict[str, float],
+        arrays: list[tuple[str, bool]],
         indices: dict[str, npt.NDArray[np.int64]],
         threads: int,
         pin: str,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import itertools
+import math
 import os
 import sys
 import warnings
@@ -23,6 +24,7 @@ from memkern.patterns import shown
 from memkern.spec import DTYPES, INDEX_DTYPES, ISAS, PAGES, REPETITIONS, SCHEDULES, Case
 
 if TYPE_CHECKING:
+    from memkern.models import T0WmaxFit
     from memkern.results import ResultSet
     from memkern.run import Measurement
 
@@ -138,7 +140,7 @@ _HEADER = (
 
 
 def _row(number: int, record: dict[str, Any]) -> str:
-    label = record["name"] or record.get("pattern", "")
+    label = record["name"] or record.get("pattern") or f"{record['elements']} elements"
     label = label if len(label) <= 22 else label[:21] + "…"
     marks = [
         text
@@ -236,6 +238,28 @@ def _spatter(args: argparse.Namespace) -> int:
             cases.append(spatter.from_config(config, **knobs))
         except InputError as error:
             raise InputError(f"config {number}: {error}") from None
+    return _code(_measure(cases, args))
+
+
+def _streaming(args: argparse.Namespace) -> int:
+    from memkern.kernels import streaming
+    from memkern.run import describe
+    from memkern.spec import registry
+
+    family = args.verb
+    names = [name for name in registry() if name.startswith(f"{family}.")]
+    if args.kernel is not None:
+        names = [f"{family}.{word.strip()}" for word in args.kernel.split(",")]
+    knobs = {"runs": args.runs, **_knobs(args)}
+    del knobs["index_dtype"]
+    # STREAM's run rule: each array four times the last-level caches, or a million elements.
+    cache_B = 0 if args.elements else describe()["topology"]["last_level_cache_B"]
+    value_B = int(args.dtype.removeprefix("float")) // 8
+    elements = args.elements or max(4 * cache_B // value_B, 10**6)
+    cases = [
+        streaming.case(name, elements=elements, alpha=args.alpha, beta=args.beta, **knobs)
+        for name in names
+    ]
     return _code(_measure(cases, args))
 
 
@@ -437,6 +461,77 @@ def _compare(args: argparse.Namespace) -> int:
     return GOOD
 
 
+# What differs between records of one kernel and makes them points of different lines.
+_APART = ("backend", "threads", "dtype", "pages", "repetition")
+
+
+def _leave_out(text: str) -> str | float:
+    return text if text in ("caches", "changepoint") else _positive(text)
+
+
+def _fit(args: argparse.Namespace) -> int:
+    from memkern.models import fit_t0_wmax, groups, read
+
+    fits, code = {}, GOOD
+    split = groups(read(args.file), args.by.split(",") if args.by else ())
+    for name, group in split.items():
+        empty = all(record.get("bytes_B") == 0 for record in group)
+        if args.by is None and len(split) > 1 and empty:
+            # Launches among our records that move nothing are no points of a line.
+            continue
+        mixed = [c for c in _APART if len({record.get(c) for record in group}) > 1]
+        if args.by is None and mixed:
+            _warn(f"{name} mixes records that differ in {', '.join(mixed)}: --by tells them apart")
+        try:
+            fits[name] = fit_t0_wmax(
+                group,
+                weighting=args.weighting,
+                level=args.level / 100,
+                leave_out_B=args.leave_out,
+            )
+        except InputError as error:
+            _warn(f"{name}: {error}" if len(split) > 1 else str(error))
+            code = WRONG_INPUT
+    if not (fits or code):
+        raise InputError(f"no record of {args.file} moves any bytes")
+    if not fits:
+        return WRONG_INPUT
+    for remark in {fit.remark for fit in fits.values()} - {""}:
+        _warn(remark)
+    if args.json:
+        import json
+
+        rows = [{"group": name, **fit.summary()} for name, fit in fits.items()]
+        print(json.dumps(_finite(rows), indent=1, allow_nan=False))
+        return code
+    print(
+        f"{'group':<24} {'points':>6} {'T0 µs':>9} {f'{args.level:g} % interval':<21} "
+        f"{'Wmax GB/s':>9} {f'{args.level:g} % interval':<21} {'B0.8 bytes':>11} {'R2':>8}"
+    )
+    for name, fit in fits.items():
+        t0, wmax = ([f"{x:.4g}" for x in ends] for ends in _ends(fit))
+        print(
+            f"{name:<24} {len(fit.residuals):>6} {t0[0]:>9} {f'[{t0[1]}, {t0[2]}]':<21} "
+            f"{wmax[0]:>9} {f'[{wmax[1]}, {wmax[2]}]':<21} {fit.b80_B:>11.4g} {fit.r2:>8.5f}"
+        )
+    return code
+
+
+def _ends(fit: T0WmaxFit) -> tuple[list[float], list[float]]:
+    """T0 in microseconds and Wmax in GB/s, each with the ends of its interval."""
+    t0 = [1e6 * x for x in (fit.t0_s, *fit.t0_ci_s)]
+    return t0, [fit.wmax_GBps, *fit.wmax_ci_GBps]
+
+
+def _finite(value: Any) -> Any:
+    """Replace infinities and NaN, which JSON has no word for, by null."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _report(args: argparse.Namespace) -> int:
     from memkern import report
     from memkern.kernels import report_cases
@@ -502,6 +597,24 @@ def build_parser() -> argparse.ArgumentParser:
     sub.add_argument("--footprint", type=_positive, default=2e9, metavar="BYTES", help="(2e9)")
     _measuring_options(sub)
 
+    for family, what in (
+        ("stream", "STREAM's copy, scale, add and triad"),
+        ("bs", "the finite-element streaming tests BS1 to BS5"),
+        ("loops", "the loop kernels of the ECM studies"),
+    ):
+        sub = verb(family, _streaming, what)
+        sub.add_argument("-k", "--kernel", metavar="NAME,...", help="(all of them)")
+        sub.add_argument(
+            "-n",
+            "--elements",
+            type=_count(1),
+            metavar="N",
+            help="length of each array (four times the last-level caches, at least a million)",
+        )
+        sub.add_argument("--alpha", type=float, metavar="X", help="the kernel's scalar")
+        sub.add_argument("--beta", type=float, metavar="X", help="its second scalar")
+        _measuring_options(sub)
+
     sub = verb("sweep", _swept, "a sweep declared in a TOML file")
     sub.add_argument("file", metavar="FILE.toml")
     _measuring_options(sub)
@@ -516,6 +629,28 @@ def build_parser() -> argparse.ArgumentParser:
     sub = verb("compare", _compare, "two record files, case by case, with intervals")
     sub.add_argument("a", metavar="A")
     sub.add_argument("b", metavar="B")
+    sub.add_argument("--level", type=_positive, default=95.0, metavar="PERCENT")
+    sub.add_argument("--json", action="store_true", help="as JSON")
+
+    sub = verb("fit", _fit, "T0 and Wmax from records: ours, or columns bytes_B and time_s")
+    sub.add_argument("file", metavar="FILE")
+    sub.add_argument(
+        "--by",
+        metavar="COLUMN",
+        help="fit groups apart; several columns as A,B (our records: kernel, and platform)",
+    )
+    sub.add_argument(
+        "--weighting",
+        default="fitted",
+        choices=("fitted", "none"),
+        help="weights from the fitted times, or none as Chalmers and Warburton",
+    )
+    sub.add_argument(
+        "--leave-out",
+        type=_leave_out,
+        metavar="WHAT",
+        help="sizes up to so many bytes, what fits the caches, or what is before the changepoint",
+    )
     sub.add_argument("--level", type=_positive, default=95.0, metavar="PERCENT")
     sub.add_argument("--json", action="store_true", help="as JSON")
 

@@ -25,6 +25,10 @@ _LAVIN_2020 = (
     "Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020, pp. 209-222, "
     "doi:10.1145/3422575.3422794"
 )
+_CHALMERS_2020 = (
+    "Noel Chalmers, Tim Warburton: Portable high-order finite element kernels I: Streaming "
+    "Operations, 2020, arXiv:2009.10917"
+)
 
 
 def _optional_int(text: str) -> int | None:
@@ -37,6 +41,14 @@ def _optional_float(text: str) -> float | None:
 
 def _milli(text: str) -> float:
     return float(text) / 1e3
+
+
+def _micro(text: str) -> float:
+    return float(text) / 1e6
+
+
+def _bs(test: str) -> str:
+    return f"bs.{test.lower()}"
 
 
 def _indices(text: str) -> list[int]:
@@ -56,6 +68,17 @@ class _Table:
 
 
 _TABLES = {
+    "chalmers2020": _Table(
+        "chalmers2020_table3_t0_wmax.csv",
+        _CHALMERS_2020,
+        {
+            "platform": ("device", str),
+            "kernel": ("test", _bs),
+            "degree": ("polynomial_degree", _optional_int),
+            "t0_s": ("t0_us", _micro),
+            "wmax_GBps": ("wmax_GBps", float),
+        },
+    ),
     "lavin2020": _Table(
         "spatter_memsys20_results.csv",
         _LAVIN_2020,
@@ -144,6 +167,9 @@ def rows(name: str) -> list[dict[str, Any]]:
     name : str
         One of `names`:
 
+        ``chalmers2020``
+            Table 3, fits of ``T0 + B / Wmax`` on four GPUs: platform, kernel (``bs.bs1`` to
+            ``bs.bs7``), degree (of the polynomials; None where there are none), t0_s, wmax_GBps.
         ``lavin2020``
             500 results on ten platforms: platform, kind (``"cpu"`` or ``"gpu"``), suite, pattern,
             pattern_length, kernel, delta, count, runs, threads (None on GPUs), time_min_s,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memkern import run
 
 IndexArray = npt.NDArray[np.int64]
+Invoke = Callable[[], object]
 
 PAGES = ("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g")
 REPETITIONS = ("fork", "barrier", "free")
@@ -153,7 +154,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class ArrayRole:
-    """One array of a kernel: `shape` in words of the spec's parameters, `role` read or write."""
+    """One array of a kernel: `shape` in words of the spec's parameters.
+
+    `role` is ``read``, ``write``, or ``update`` where it is read and written.
+    """
 
     name: str
     shape: str
@@ -235,6 +239,10 @@ class KernelSpec:
         Case to the bytes that memory moves in one invocation, by the model.
     flops, amos : float
         Floating-point and atomic operations per iteration.
+    numbers : mapping
+        Scalars of the definition with their defaults.
+    ulps : float
+        Largest error that is still right, in units of the type's rounding.
     idempotent : bool
         Whether invoking it again leaves the result as it is.
     version : int
@@ -247,13 +255,15 @@ class KernelSpec:
     arrays: tuple[ArrayRole, ...]
     traffic: Callable[[Case], Traffic]
     iterations: Callable[[Case], int]
-    check: Callable[[Case, Native, Callable[[], object]], Check]
+    check: Callable[[Case, Native, Invoke], Check]
     reference: Callable[[Case, Mapping[str, npt.NDArray[Any]]], dict[str, npt.NDArray[Any]]]
     model_bytes: Callable[[Case], float]
     dtypes: tuple[str, ...] = DTYPES
     index_dtypes: tuple[str, ...] = ("",)
     flops: float = 0.0
     amos: float = 0.0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    ulps: float = 0.0
     idempotent: bool = True
     version: int = 1
 
@@ -265,8 +275,8 @@ class Case:
     Parameters
     ----------
     spec : KernelSpec
-    integers, indices : mapping
-        The inputs by name: whole numbers, and 1-d int64 arrays.
+    integers, numbers, indices : mapping
+        The inputs by name: whole numbers, scalars, and 1-d int64 arrays.
     dtype, index_dtype : str
     knobs : Knobs
     stop : Stop
@@ -278,6 +288,7 @@ class Case:
 
     spec: KernelSpec
     integers: Mapping[str, int] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
     indices: Mapping[str, IndexArray] = field(default_factory=dict)
     dtype: str = "float64"
     index_dtype: str = ""
@@ -313,6 +324,7 @@ class Case:
             "kernel": self.spec.name,
             "version": self.spec.version,
             "integers": dict(self.integers),
+            "numbers": dict(self.numbers),
             "dtype": self.dtype,
             "index_dtype": self.index_dtype,
             "knobs": dataclasses.asdict(self.knobs),
@@ -373,6 +385,21 @@ class Case:
         from memkern.run import apply
 
         return apply(self, **arrays)
+
+
+def fill_values(positions: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    """Return what a fresh array holds: whole numbers below 2**23 (see core/problem.hpp).
+
+    Parameters
+    ----------
+    positions : ndarray of int64
+    array : mapping
+        Its entry in `Native.arrays`.
+    """
+    word = (positions.astype(np.uint64) * np.uint64(2654435761) + np.uint64(array["salt"])) & (
+        np.uint64(0xFFFFFFFF)
+    )
+    return (word >> np.uint64(9)).astype(np.float64)
 
 
 _registry: dict[str, KernelSpec] = {}

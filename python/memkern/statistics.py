@@ -34,6 +34,7 @@ __all__ = [
     "pearson",
     "quartiles",
     "ratio_interval",
+    "student_quantile",
     "summarise",
 ]
 
@@ -385,7 +386,7 @@ def ratio_interval(
         least = min(len(x), len(y)) - 1
         # Welch's figure lies between these two; rounding errors must not take it below.
         freedom = max(int(variance**2 / weights), least) if weights > 0 else least
-    half_width = _student_quantile((1 + level) / 2, freedom) * math.sqrt(variance)
+    half_width = student_quantile((1 + level) / 2, freedom) * math.sqrt(variance)
     low, high = math.exp(centre - half_width), math.exp(centre + half_width)
     return Ratio(math.exp(centre), low, high, level)
 
@@ -433,8 +434,23 @@ def _binomial_rank(n: int, level: float) -> int:
     return int(np.searchsorted(2 * below, 1 - level, side="right"))
 
 
-def _student_quantile(p: float, freedom: int) -> float:
-    """Return the quantile p > 1/2 of Student's t, by bisection of its closed form."""
+# A bisection for every fit of a sweep would take longer than the fits.
+@lru_cache(maxsize=4096)
+def student_quantile(p: float, freedom: int) -> float:
+    """Return a quantile of Student's t, by bisection of its closed form.
+
+    Parameters
+    ----------
+    p : float
+        Probability below it, above 1/2.
+    freedom : int
+        Degrees of freedom, at least 1.
+
+    Returns
+    -------
+    float
+        The quantile.
+    """
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from memkern import suites
+from memkern import kernels, suites
 from memkern.errors import InputError
 from memkern.kernels import spatter
 from memkern.patterns import integer, shown
@@ -70,7 +70,7 @@ def read_sweep(path: str | Path, changes: Mapping[str, Any]) -> tuple[list[Case]
         except InputError as error:
             raise InputError(f"case {number} of {path}: {error}") from None
         except TypeError:
-            known = "kernel, suite, pattern, delta, count, wrap, runs, threads, pages and so on"
+            known = "kernel, suite, pattern, delta, count, elements, runs, threads, pages and so on"
             raise InputError(
                 f"case {number} of {path} has a key that no case has: there are {known}"
             ) from None
@@ -107,5 +107,5 @@ def _expand(table: dict[str, Any]) -> list[Case]:
         kernel = choice.pop("kernel", None)
         if not isinstance(kernel, str):
             raise InputError(f"kernel must be a name such as 'gather', not {shown(kernel)}")
-        cases.append(spatter.case(kernel, **choice))
+        cases.append(kernels.case(kernel, **choice))
     return cases

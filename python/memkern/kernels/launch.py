@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy.typing as npt
 
-from memkern.spec import Case, Check, KernelSpec, Knobs, Native, Stop, Traffic, register
+from memkern.errors import InputError
+from memkern.spec import Case, Check, Invoke, KernelSpec, Knobs, Native, Stop, Traffic, register
+
+FAMILIES = ("launch",)
 
 
-def _check(case: Case, native: Native, invoke: Callable[[], object]) -> Check:
+def _check(case: Case, native: Native, invoke: Invoke) -> Check:
     invoke()
     return Check(valid=True, error_max=0.0, how="whole")
 
@@ -35,6 +38,13 @@ EMPTY = register(
 )
 
 
+def case(kernel: str, **options: Any) -> Case:
+    """Build the case of the family's one kernel, ``launch.empty``; see `launch`."""
+    if kernel != EMPTY.name:
+        raise InputError(f"kernel {kernel!r} is not {EMPTY.name}")
+    return launch(**options)
+
+
 def launch(**options: Any) -> Case:
     """Case of the empty kernel.
 
@@ -43,5 +53,4 @@ def launch(**options: Any) -> Case:
     **options
         Fields of `memkern.spec.Knobs` and `memkern.spec.Stop`.
     """
-    case = Case(EMPTY, knobs=Knobs(variant="auto"), stop=Stop(budget_s=1.0))
-    return case.with_(**options)
+    return Case(EMPTY, knobs=Knobs(variant="auto"), stop=Stop(budget_s=1.0)).with_(**options)

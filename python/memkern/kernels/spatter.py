@@ -20,7 +20,7 @@ workers, each location keeps what some worker wrote there last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,15 +35,18 @@ from memkern.spec import (
     Case,
     Check,
     IndexArray,
+    Invoke,
     KernelSpec,
     Knobs,
     Native,
     Stop,
     Traffic,
+    fill_values,
     register,
 )
 
 SOURCE = "Lavin et al., Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020"
+FAMILIES = ("spatter",)
 KERNELS = ("gather", "scatter", "gs", "multigather", "multiscatter")
 
 _LINE_B = 64
@@ -58,7 +61,6 @@ _FAR = 2**60
 _UNWRITTEN = -1.0  # no array's fill has it
 
 Values = npt.NDArray[Any]
-Invoke = Callable[[], object]
 PatternLike = Pattern | str | Sequence[int] | npt.NDArray[Any]
 
 
@@ -174,14 +176,6 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     return after
 
 
-def _fill_values(position: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Return what a fresh array holds: whole numbers below 2**23 (see core/problem.hpp)."""
-    word = (position.astype(np.uint64) * np.uint64(2654435761) + np.uint64(array["salt"])) & (
-        np.uint64(0xFFFFFFFF)
-    )
-    return (word >> np.uint64(9)).astype(np.float64)
-
-
 def _relative(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
     error: npt.NDArray[np.float64] = np.abs(got.astype(np.float64) - wanted) / np.maximum(
         np.abs(wanted), 1.0
@@ -222,7 +216,7 @@ def _check_dense(case: Case, native: Native, side: _Side, workers: int) -> float
     wrap, length = case.integers["wrap"], _length(case)
     arrays = native.arrays()
     dense = native.copy_out("dense").reshape(workers, wrap, length).astype(np.float64)
-    fresh = _fill_values(np.arange(wrap * length), arrays["dense"]).reshape(wrap, length)
+    fresh = fill_values(np.arange(wrap * length), arrays["dense"]).reshape(wrap, length)
     source = arrays[side.array]
     if case.knobs.schedule == "dynamic":
         return max(
@@ -233,7 +227,7 @@ def _check_dense(case: Case, native: Native, side: _Side, workers: int) -> float
     error = 0.0
     for worker, n in enumerate(_last_instances(case, workers)):
         wanted = fresh.copy()
-        wanted[n % wrap] = _fill_values(side.places(n), source)
+        wanted[n % wrap] = fill_values(side.places(n), source)
         error = max(error, _relative_error(dense[worker], wanted))
     return error
 
@@ -252,7 +246,7 @@ def _nearest_instance(
     block = max(1, _WHOLE // length)
     for first in range(row, count, wrap * block):
         n = np.arange(first, min(count, first + wrap * block), wrap)
-        wanted = _fill_values(side.places(n), source)
+        wanted = fill_values(side.places(n), source)
         best = min(best, float(np.max(_relative(got[None, :], wanted), axis=1).min()))
         if best == 0.0:
             break
@@ -274,7 +268,7 @@ def _check_gather(case: Case, native: Native, invoke: Invoke) -> Check:
         native.run_range(int(begin), int(begin) + 1)
         row = int(begin) % wrap
         positions = row * length + np.arange(length)
-        wanted = _fill_values(side.places(np.array([begin])), source)[0]
+        wanted = fill_values(side.places(np.array([begin])), source)[0]
         # A single instance goes to worker 0, or under a dynamic schedule to any.
         candidates = range(workers if case.knobs.schedule == "dynamic" else 1)
         error = max(
@@ -302,9 +296,9 @@ def _written_values(case: Case, native: Native, n: IndexArray, element: IndexArr
     arrays = native.arrays()
     gather = _gather_side(case)
     if gather is not None:
-        return _fill_values(gather.base(n) + gather.index[element], arrays[gather.array])
+        return fill_values(gather.base(n) + gather.index[element], arrays[gather.array])
     wrap, length = case.integers["wrap"], _length(case)
-    return _fill_values(n % wrap * length + element, arrays["dense"])
+    return fill_values(n % wrap * length + element, arrays["dense"])
 
 
 def _check_scatter_whole(
@@ -313,7 +307,7 @@ def _check_scatter_whole(
     native.fill(outputs=True)
     invoke()
     got = native.copy_out(side.array).astype(np.float64)
-    fresh = _fill_values(np.arange(side.size), native.arrays()[side.array])
+    fresh = fill_values(np.arange(side.size), native.arrays()[side.array])
     n = np.arange(side.count)
     length = len(side.index)
     place = side.places(n).ravel()
@@ -469,7 +463,8 @@ def case(
     Parameters
     ----------
     kernel : str
-        ``gather``, ``scatter``, ``gs``, ``multigather`` or ``multiscatter``.
+        ``gather``, ``scatter``, ``gs``, ``multigather`` or ``multiscatter``, also with the
+        family's name before it.
     pattern, pattern_gather, pattern_scatter : Pattern, str or array_like of int
         Indices in elements, 1-d. gather and scatter take `pattern`; gs takes the two others, of
         one length; multi-kernels take `pattern` as the outer list and `pattern_gather` or
@@ -502,7 +497,7 @@ def case(
     ----------
     Lavin et al., MEMSYS 2020, sections 3 and 4.
     """
-    kernel = kernel.lower()
+    kernel = kernel.lower().removeprefix("spatter.")
     if kernel not in KERNELS:
         raise InputError(f"kernel {kernel!r} is not one of {', '.join(KERNELS)}")
     given = {

@@ -1,0 +1,420 @@
+"""Time against bytes as a line: ``T(B) = T0 + B / Wmax``.
+
+T0 is what an invocation costs however little it moves, Wmax the bandwidth that it tends to. The
+slope ``1 / Wmax`` is what is fitted, so Wmax's interval is the inverse of the slope's.
+
+Noise of timings grows with the time, so an unweighted fit is one to the largest sizes alone: its
+T0 is a small difference of large numbers. Weights ``1 / T**2`` make all sizes count alike. They
+must come from the fitted times: a measured time that is too short by chance would be given more
+weight for it, which draws the line down and the intervals off the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.errors import InputError
+from memkern.models.fit import Floats, ModelFit, Parameter, Prediction
+from memkern.models.records import Records, last_level_cache_B, points
+from memkern.statistics import student_quantile
+
+_LEAST_POINTS = 3
+# Fewest sizes on each side of a change-point: with fewer, a line fits whatever the noise is.
+_LEAST_SIDE = 5
+# What two lines must take off the sum of squares of one, in units of their variance. The best of
+# all splits of 10 to 400 sizes of one regime reaches this by chance once in a hundred times.
+_BEND = 20.0
+_MOST_ITERATIONS = 1000
+# Relative change of the fitted times at which the weights stand.
+_SETTLED = 1e-10
+
+_UNWEIGHTED = "the interval of T0 is not to be trusted: the fit is unweighted"
+
+
+@dataclass(frozen=True, eq=False)
+class T0WmaxFit(ModelFit):
+    """A fit of ``T(B) = T0 + B / Wmax``.
+
+    Its `parameters` are ``t0`` (s), ``slope`` (s/B) and, derived, ``wmax`` (GB/s); `residuals`
+    are in seconds.
+
+    Attributes
+    ----------
+    weighting : str
+        ``"fitted"`` or ``"none"``.
+    left_out : int
+        How many points were left out as cache-resident.
+    left_out_B : float
+        Up to which size; 0 if none was to be left out.
+    """
+
+    weighting: str
+    left_out: int
+    left_out_B: float
+
+    @property
+    def t0_s(self) -> float:
+        """Seconds that an invocation costs however little it moves; noise can make it negative."""
+        return self.parameters["t0"].value
+
+    @property
+    def t0_ci_s(self) -> tuple[float, float]:
+        """Interval of `t0_s`."""
+        return self.parameters["t0"].low, self.parameters["t0"].high
+
+    @property
+    def wmax_GBps(self) -> float:
+        """Bandwidth that large sizes tend to; infinite if times do not grow with size."""
+        return self.parameters["wmax"].value
+
+    @property
+    def wmax_ci_GBps(self) -> tuple[float, float]:
+        """Interval of `wmax_GBps`: its upper end is infinite if the slope may be zero."""
+        return self.parameters["wmax"].low, self.parameters["wmax"].high
+
+    @property
+    def b80_B(self) -> float:
+        """Bytes from which on 80 % of Wmax is reached, ``4 T0 Wmax``; NaN if T0 is negative."""
+        return self.b_fraction(0.8)
+
+    def b_fraction(self, fraction: float) -> float:
+        """Return the bytes at which a fraction of Wmax is reached, the Fischer-Brown point.
+
+        Parameters
+        ----------
+        fraction : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        float
+            ``fraction / (1 - fraction) * T0 * Wmax``; NaN if T0 is negative.
+
+        Raises
+        ------
+        InputError
+            If `fraction` is not between 0 and 1.
+        """
+        if not 0 < fraction < 1:
+            raise InputError(f"fraction must lie between 0 and 1, not {fraction!r}")
+        if self.t0_s < 0:
+            return math.nan
+        return fraction / (1 - fraction) * self.t0_s * self.wmax_GBps * 1e9
+
+    def predict(self, bytes_B: npt.ArrayLike) -> Prediction:
+        """Return time and bandwidth.
+
+        Parameters
+        ----------
+        bytes_B : array_like of float
+            Bytes moved, of any shape.
+
+        Returns
+        -------
+        Prediction
+            Of the same shape.
+
+        Raises
+        ------
+        InputError
+            If an amount is negative or not finite.
+        """
+        return predict_sum([(self, bytes_B)])
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a table shows of the fit.
+
+        Returns
+        -------
+        dict
+            ``t0_s``, ``t0_ci_s`` [low, high], ``wmax_GBps``, ``wmax_ci_GBps``, ``b80_B``, ``r2``
+            and ``points``, how many were used.
+        """
+        return {
+            "t0_s": self.t0_s,
+            "t0_ci_s": list(self.t0_ci_s),
+            "wmax_GBps": self.wmax_GBps,
+            "wmax_ci_GBps": list(self.wmax_ci_GBps),
+            "b80_B": self.b80_B,
+            "r2": self.r2,
+            "points": len(self.residuals),
+        }
+
+
+def fit_t0_wmax(
+    records: Records,
+    *,
+    weighting: Literal["fitted", "none"] = "fitted",
+    level: float = 0.95,
+    leave_out_B: float | Literal["caches", "changepoint"] | None = None,
+    caches_B: float | None = None,
+) -> T0WmaxFit:
+    """Fit ``T(B) = T0 + B / Wmax`` by least squares.
+
+    Parameters
+    ----------
+    records : ResultSet, DataFrame or mapping of str to array_like
+        Columns ``bytes_B`` and ``time_s``, or ``time_min_s`` as in our records, at least three
+        rows of at least two sizes. Rows whose ``valid`` is False do not count.
+    weighting : str
+        ``"fitted"`` weights each point by ``1 / T**2`` with T the fitted time, for noise in
+        proportion to the time. ``"none"`` weights all alike, as Chalmers and Warburton [1]_ do,
+        with a covariance robust against unequal variances (HC3 [2]_). A few large sizes decide
+        it then: the interval of its T0 is not to be trusted, and at 20 sizes with 2 % noise that
+        of its Wmax covers 0.83 where 0.95 is stated.
+    level : float
+        Confidence level of the intervals.
+    leave_out_B : float or str, optional
+        Leaves out what the caches hold: points of up to so many bytes; ``"caches"``, points whose
+        memory (``footprint_B`` where there is such a column, else ``bytes_B``) is no larger than
+        the last-level caches together; ``"changepoint"``, points before the size at which two
+        lines fit best, if two fit better than one by more than chance. Where times bend at
+        several sizes that is the sharpest bend and not always the last.
+    caches_B : float, optional
+        Size of the last-level caches, where the records do not know it.
+
+    Returns
+    -------
+    T0WmaxFit
+        Intervals are Student's with n - 2 degrees of freedom.
+
+    Raises
+    ------
+    InputError
+        If a column is missing, a value is not positive and finite, there are too few points or
+        sizes, or an option is out of its range.
+
+    Notes
+    -----
+    The weighted fit is iterated until the weights stand. It solves the likelihood equations of
+    gamma-distributed times, and a step is halved while it would raise their deviance or make a
+    fitted time negative.
+
+    References
+    ----------
+    .. [1] N. Chalmers and T. Warburton, "Portable high-order finite element kernels I: Streaming
+       Operations", arXiv:2009.10917 (2020).
+    .. [2] J. G. MacKinnon and H. White, "Some heteroskedasticity-consistent covariance matrix
+       estimators with improved finite sample properties", Journal of Econometrics 29 (1985) 305.
+
+    Examples
+    --------
+    >>> fit = fit_t0_wmax({"bytes_B": [1e3, 1e6, 1e9], "time_s": [2.01e-6, 12e-6, 10.002e-3]})
+    >>> round(fit.wmax_GBps), round(fit.b80_B)
+    (100, 800000)
+    """
+    if weighting not in ("fitted", "none"):
+        raise InputError(f"weighting must be fitted or none, not {weighting!r}")
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, not {level!r}")
+    sizes, times, footprint = points(records)
+    limit, held = 0.0, sizes
+    if leave_out_B == "changepoint":
+        limit = _change_point(sizes, times)
+    elif leave_out_B == "caches":
+        limit, held = _cache_size(records, caches_B), footprint
+    elif leave_out_B is not None:
+        limit = _positive("leave_out_B", leave_out_B)
+    kept = held > limit
+    x, y = sizes[kept], times[kept]
+    if len(x) < _LEAST_POINTS:
+        beyond = f" beyond {limit:.0f} B" if limit else ""
+        raise InputError(f"a fit needs at least {_LEAST_POINTS} points{beyond}, not {len(x)}")
+    if x.min() == x.max():
+        raise InputError(f"a fit needs at least two sizes, but every bytes_B is {x[0]:.0f}")
+
+    weights = _settled_weights(x, y) if weighting == "fitted" else np.ones_like(x)
+    rows = _line(x, weights)
+    t0, slope = (float(value) for value in rows @ y)
+    residuals = y - (t0 + slope * x)
+    squares = float(weights @ residuals**2)
+    if weighting == "fitted":
+        variance = squares / (len(x) - 2) / weights
+    else:
+        variance = _hc3(x, rows, residuals)
+    covariance = (rows * variance) @ rows.T
+    about_mean = float(weights @ (y - np.average(y, weights=weights)) ** 2)
+
+    quantile = student_quantile((1 + level) / 2, len(x) - 2)
+    t0_error, slope_error = (math.sqrt(value) for value in np.diag(covariance))
+    low, high = slope - quantile * slope_error, slope + quantile * slope_error
+    return T0WmaxFit(
+        parameters={
+            "t0": Parameter(t0, t0_error, t0 - quantile * t0_error, t0 + quantile * t0_error, "s"),
+            "slope": Parameter(slope, slope_error, low, high, "s/B"),
+            "wmax": Parameter(
+                _inverse_GBps(slope),
+                # By the delta method; the interval does not use it.
+                slope_error / slope**2 / 1e9 if slope > 0 else math.inf,
+                _inverse_GBps(high),
+                _inverse_GBps(low),
+                "GB/s",
+            ),
+        },
+        covariance=covariance,
+        points={"bytes_B": x, "time_s": y},
+        residuals=residuals,
+        r2=1 - squares / about_mean if about_mean > 0 else math.nan,
+        level=level,
+        remark=_UNWEIGHTED if weighting == "none" else "",
+        weighting=weighting,
+        left_out=int(np.count_nonzero(~kept)),
+        left_out_B=limit,
+    )
+
+
+def predict_sum(parts: Iterable[tuple[T0WmaxFit, npt.ArrayLike]]) -> Prediction:
+    """Return time and bandwidth of kernels that run one after the other, a CG iteration say.
+
+    Parameters
+    ----------
+    parts : iterable of (T0WmaxFit, array_like of float)
+        Each kernel's fit and the bytes that it moves; shapes that broadcast.
+
+    Returns
+    -------
+    Prediction
+        The sum of the times, and the sum of the bytes over it.
+
+    Raises
+    ------
+    InputError
+        If there is no kernel, or an amount is negative or not finite.
+    """
+    sizes, times = [], []
+    for fit, bytes_B in parts:
+        size = np.asarray(bytes_B, dtype=np.float64)
+        if not (np.isfinite(size) & (size >= 0)).all():
+            raise InputError("bytes_B must be finite and not negative to predict from")
+        sizes.append(size)
+        times.append(fit.t0_s + fit.parameters["slope"].value * size)
+    if not times:
+        raise InputError("a prediction needs at least one kernel")
+    time, size = np.asarray(sum(times)), np.asarray(sum(sizes))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bandwidth = np.where(time > 0, size / time / 1e9, np.nan)
+    # Indexed by nothing, an array without a dimension becomes a number.
+    return Prediction(time[()], bandwidth[()])
+
+
+def strong_scaling_efficiency(
+    kernels: Iterable[tuple[T0WmaxFit, float]], parts: npt.ArrayLike
+) -> Floats:
+    """Return how well kernels would scale if their data were dealt to several devices.
+
+    Parameters
+    ----------
+    kernels : iterable of (T0WmaxFit, float)
+        Each kernel's fit on one device and the bytes that it moves there.
+    parts : array_like of float
+        Numbers of devices, of any shape.
+
+    Returns
+    -------
+    ndarray of float
+        The time for all bytes on one device, over `parts` times the time for a part of them; of
+        the shape of `parts`. Communication is not in it, so it is an upper bound.
+
+    Raises
+    ------
+    InputError
+        If there is no kernel, an amount is negative or not finite, or there is less than one part.
+    """
+    devices, given = np.asarray(parts, dtype=np.float64), list(kernels)
+    if not (np.isfinite(devices) & (devices >= 1)).all():
+        raise InputError("parts must be finite and at least 1")
+    whole = predict_sum(given).time_s
+    part = predict_sum([(fit, np.float64(bytes_B) / devices) for fit, bytes_B in given]).time_s
+    return np.asarray(whole / (devices * part))[()]
+
+
+def _line(x: Floats, weights: Floats) -> Floats:
+    """Return the two rows that make T0 and the slope of the times: weighted least squares."""
+    share = weights / weights.sum()
+    mean = share @ x
+    from_mean = share * (x - mean)
+    slope = from_mean / (from_mean @ (x - mean))
+    return np.stack((share - mean * slope, slope))
+
+
+def _settled_weights(x: Floats, y: Floats) -> Floats:
+    """Return the inverse squares of the times that a fit with these very weights gives."""
+    # Starts from a line without T0, which is positive at every size.
+    fitted = x * (y / x).mean()
+    deviance = _deviance(y, fitted)
+    for _ in range(_MOST_ITERATIONS):
+        t0, slope = _line(x, fitted**-2.0) @ y
+        proposed = t0 + slope * x
+        if np.abs(proposed / fitted - 1).max() <= _SETTLED:
+            return np.asarray(fitted**-2.0)
+        # What rounding alone changes must not count as a rise.
+        while not _deviance(y, proposed) <= deviance + 1e-13 * len(y):
+            proposed = (fitted + proposed) / 2
+        fitted, deviance = proposed, _deviance(y, proposed)
+    raise InputError("the weights of the fit do not settle: these times are far from any line")
+
+
+def _deviance(y: Floats, fitted: Floats) -> float:
+    """Return half the gamma deviance of the times, or NaN if a fitted one is not positive."""
+    if not fitted.min() > 0:
+        return math.nan
+    ratio = y / fitted
+    return float((ratio - 1 - np.log(ratio)).sum())
+
+
+def _hc3(x: Floats, rows: Floats, residuals: Floats) -> Floats:
+    """Return the variances of the times as HC3 estimates them."""
+    rest = 1 - (rows[0] + rows[1] * x)
+    # A point on which alone the line hangs has no residual to tell its variance by.
+    alone = rest < 1e-9
+    return np.where(alone, np.inf, (residuals / np.where(alone, 1, rest)) ** 2)
+
+
+def _change_point(sizes: Floats, times: Floats) -> float:
+    """Return the last size of the first of two regimes, or 0 if there is one regime only."""
+    different = np.unique(sizes)
+    if len(different) < 2 * _LEAST_SIDE:
+        raise InputError(
+            f"a change-point search needs at least {2 * _LEAST_SIDE} sizes, not {len(different)}"
+        )
+    order = np.argsort(sizes, kind="stable")
+    x, y = sizes[order], times[order]
+    ends = np.searchsorted(x, different[_LEAST_SIDE - 1 : -_LEAST_SIDE], side="right")
+    misfits = [_misfit(x[:end], y[:end]) + _misfit(x[end:], y[end:]) for end in ends]
+    best = int(np.argmin(misfits))
+    # Residuals below this are rounding, which has its own bends.
+    rounding = len(x) * 1e-24
+    variance = (misfits[best] + rounding) / (len(x) - 4)
+    gain = _misfit(x, y) - misfits[best]
+    return float(x[ends[best] - 1]) if gain > _BEND * variance else 0.0
+
+
+def _misfit(x: Floats, y: Floats) -> float:
+    """Return the sum of squared relative residuals about a line."""
+    # Weights by measured times, since only fixed ones make the sums of two splits comparable.
+    weights = y**-2.0
+    t0, slope = _line(x, weights) @ y
+    return float(weights @ (y - t0 - slope * x) ** 2)
+
+
+def _cache_size(records: Records, caches_B: float | None) -> float:
+    size = last_level_cache_B(records) if caches_B is None else caches_B
+    if size is None:
+        raise InputError("the records do not know their machine's caches: give caches_B")
+    return _positive("caches_B", size)
+
+
+def _positive(name: str, value: float | str) -> float:
+    if isinstance(value, str) or not 0 < value < math.inf:
+        raise InputError(f"{name} must be a positive number of bytes, not {value!r}")
+    return float(value)
+
+
+def _inverse_GBps(slope: float) -> float:
+    return 1 / slope / 1e9 if slope > 0 else math.inf
