@@ -231,7 +231,7 @@ TEST(Families, AreFoundByName) {
   EXPECT_NE(find_family("launch"), nullptr);
   const std::string message = refusal<InputError>([] { find_family("stream?"); });
   EXPECT_TRUE(says(message, "'stream?'"));
-  EXPECT_TRUE(says(message, "there are bs, launch, loops, spatter"));
+  for (const char* family : {"launch", "spatter"}) EXPECT_TRUE(says(message, family));
 }
 
 }  // namespace
