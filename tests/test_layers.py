@@ -43,7 +43,9 @@ def test_core_and_kernels_know_no_python() -> None:
 
 def test_analysis_needs_numpy_alone_to_be_imported() -> None:
     # Saved results can be read where memkern cannot be built, and heavy libraries come when used.
-    modules = "comparison environment patterns plots reference report results statistics suites"
+    modules = (
+        "comparison environment models patterns plots reference report results statistics suites"
+    )
     unwanted = "memkern._memkern pandas matplotlib pyarrow scipy jinja2 tqdm"
     code = (
         "import importlib, sys\n"
