@@ -182,11 +182,8 @@ class SpatterProblem : public Problem {
 std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
                               const std::string& index_dtype, const Inputs& inputs,
                               const Team& team, const Placement& placement) {
-  const DType values = parse_dtype(dtype);
+  const DType values = parse_value_dtype(dtype);
   const DType indices = parse_dtype(index_dtype);
-  if (values != DType::F32 && values != DType::F64) {
-    throw InputError("dtype '" + dtype + "' is not float32 or float64");
-  }
   if (indices != DType::I32 && indices != DType::I64) {
     throw InputError("index_dtype '" + index_dtype + "' is not int32 or int64");
   }

@@ -64,11 +64,8 @@ class StreamingProblem : public Problem {
 std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
                               const std::string&, const Inputs& inputs, const Team& team,
                               const Placement& placement) {
-  const DType values = parse_dtype(dtype);
-  if (values != DType::F32 && values != DType::F64) {
-    throw InputError("dtype '" + dtype + "' is not float32 or float64");
-  }
-  return std::make_unique<StreamingProblem>(kernel, values, inputs, team, placement);
+  return std::make_unique<StreamingProblem>(kernel, parse_value_dtype(dtype), inputs, team,
+                                            placement);
 }
 
 const FamilyRegistrar stream("stream", make);

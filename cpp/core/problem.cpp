@@ -45,6 +45,12 @@ DType parse_dtype(const std::string& text) {
   throw InputError("dtype '" + text + "' is not float32, float64, int32 or int64");
 }
 
+DType parse_value_dtype(const std::string& text) {
+  const DType type = parse_dtype(text);
+  if (type == DType::F32 || type == DType::F64) return type;
+  throw InputError("dtype '" + text + "' is not float32 or float64");
+}
+
 const char* dtype_name(DType type) {
   switch (type) {
     case DType::F32: return "float32";

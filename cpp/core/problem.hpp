@@ -38,6 +38,9 @@ class Inputs {
   std::vector<std::int64_t> copy(const std::string& name) const;
 };
 
+// The type of a kernel's values: float32 or float64.
+DType parse_value_dtype(const std::string& text);
+
 // An array of a case. Every element has a value that follows from its position, so that results
 // can be checked in closed form: value(i) = ((i * 2654435761 + salt) mod 2^32) >> 9, a whole
 // number below 2^23, exact in every type.
