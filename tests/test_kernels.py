@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import memkern as mk
-from memkern import _memkern
+from memkern import _memkern, kernels
 from memkern.errors import InputError
 from memkern.kernels import spatter, streaming
 from memkern.spec import Case, Check, registry
@@ -54,6 +54,24 @@ def spatter_samples(kernel: str) -> list[Case]:
     return cases
 
 
+def built(kernel: str, **options: Any) -> Case:
+    """Case of a kernel by its name in the registry, with its definition."""
+    name, _, definition = kernel.partition("@")
+    return kernels.case(name, definition=definition or "paper", **options)
+
+
+STREAMS = ("stream", "raider", "bs", "loops")
+SHAPED = ("bs.bs0", "bs.bs6", "bs.bs7", "bs.bs8", "loops.stencil", "loops.matvec")
+INDEXED = [name for name, spec in registry().items() if spec.indices]
+# Those over arrays of one length without indices.
+STREAMING = [
+    name
+    for name in registry()
+    if name.partition(".")[0] in STREAMS and name not in (*SHAPED, *INDEXED)
+]
+MAPS = [name for name in STREAMING if name != "stream.rotation" and "central" not in name]
+
+
 def streaming_samples(kernel: str) -> list[Case]:
     """Lengths around vectors and blocks, every schedule and way to repeat."""
     shapes: list[dict[str, Any]] = [
@@ -65,23 +83,74 @@ def streaming_samples(kernel: str) -> list[Case]:
         {"elements": 1001, "chunk": 17},
         {"elements": 1001, "chunk": 9, "schedule": "dynamic"},
         {"elements": 333, "repetition": "barrier"},
-        {"elements": 333, "repetition": "free"},
+        {"elements": 333, "repetition": "spin"},
+        {"elements": 1003, "prefetch": 50},
+        {"elements": 1003, "offset": 40},
     ]
-    return [streaming.case(kernel, **shape) for shape in shapes]
+    if kernel != "stream.rotation":
+        shapes.append({"elements": 333, "repetition": "free"})
+    return [built(kernel, **shape) for shape in shapes]
 
 
-STREAMING = [name for name in registry() if name.partition(".")[0] in streaming.FAMILIES]
+def indexed_samples(kernel: str) -> list[Case]:
+    """Every pattern, without and with repeats."""
+    shapes: list[dict[str, Any]] = [
+        {"elements": 1},
+        {"elements": 7, "pattern": "stride:3"},
+        {"elements": 64, "seed": 3},
+        {"elements": 1001, "pattern": "chase", "chunk": 17},
+        {"elements": 1001, "pattern": "stride1", "chunk": 9, "schedule": "dynamic"},
+        {"elements": 333, "pattern": "zipf:1.2"},
+        {"elements": 333, "pattern": "hot:0.9:0.1", "repetition": "barrier"},
+        {"elements": 100, "pattern": "central"},
+        {"elements": 5, "pattern": [4, 0, 0, 2, 4], "repeats": True},
+        {"elements": 1003, "prefetch": 50, "offset": 8, "repetition": "free"},
+    ]
+    return [built(kernel, **shape) for shape in shapes]
+
+
+def mesh_samples(kernel: str) -> list[Case]:
+    """Small meshes of low and high degree, with and without a masked boundary."""
+    shapes: list[dict[str, Any]] = [
+        {"elements": 1, "degree": 1},
+        {"elements": 2, "degree": 1, "masked": "boundary"},
+        {"elements": 3, "degree": 3},
+        {"elements": 2, "degree": 7, "chunk": 11},
+        {"elements": 4, "degree": 2, "masked": "boundary", "repetition": "barrier"},
+        {"elements": 3, "degree": 5, "offset": 24, "chunk": 50, "schedule": "dynamic"},
+    ]
+    return [built(kernel, **shape) for shape in shapes]
+
+
+def plane_samples(kernel: str) -> list[Case]:
+    """Narrow, square and long two-dimensional arrays."""
+    shapes: list[dict[str, Any]] = [
+        {"rows": 3, "columns": 3},
+        {"rows": 40, "columns": 37, "chunk": 7},
+        {"rows": 301, "columns": 5, "prefetch": 64, "offset": 16},
+        {"rows": 5, "columns": 517, "repetition": "barrier"},
+        {"elements": 4000},
+        {"footprint_B": 5e4},
+    ]
+    return [built(kernel, **shape) for shape in shapes]
+
 
 SAMPLES = {
     **{f"spatter.{kernel}": spatter_samples(kernel) for kernel in spatter.KERNELS},
     **{kernel: streaming_samples(kernel) for kernel in STREAMING},
-    "launch.empty": [mk.launch()],
+    **{kernel: indexed_samples(kernel) for kernel in INDEXED},
+    **{f"bs.bs{number}": mesh_samples(f"bs.bs{number}") for number in (6, 7, 8)},
+    **{name: plane_samples(name) for name in ("loops.stencil", "loops.matvec")},
+    **{name: [built(name)] for name in ("launch.empty", "launch.compute", "bs.bs0")},
 }
 
 
 def every_build() -> list[Any]:
-    """(kernel, variant, isa, dtype, index dtype) of the whole binary."""
-    return [pytest.param(*entry, id="-".join(filter(None, entry))) for entry in _memkern.entries()]
+    """(kernel, variant, isa, dtype, index dtype, unroll) of the whole binary."""
+    return [
+        pytest.param(*entry, id="-".join(filter(None, map(str, entry))))
+        for entry in _memkern.entries()
+    ]
 
 
 def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
@@ -97,35 +166,49 @@ def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
 
 
 def test_both_sides_have_the_same_kernels() -> None:
-    assert {entry[0] for entry in _memkern.entries()} == set(registry())
+    # The rotation is a sequence of kernels that have bodies of their own.
+    assert {entry[0] for entry in _memkern.entries()} | {"stream.rotation"} == set(registry())
     assert set(SAMPLES) == set(registry())
 
 
 def test_every_type_and_instruction_set_is_built_for_every_variant() -> None:
     entries = set(_memkern.entries())
     for name, spec in registry().items():
+        if name == "stream.rotation":
+            continue
         techniques = {(v, i) for n, v, i, *_ in entries if n == name}
-        assert {"scalar", "auto", "simd"} <= {v for v, _ in techniques}
+        # Central accesses must not be merged into a wider one.
+        wanted = {"scalar"} if "central" in name else {"scalar", "auto", "simd"}
+        assert wanted <= {v for v, _ in techniques}
         for (variant, isa), dtype, index in itertools.product(
             techniques, spec.dtypes, spec.index_dtypes
         ):
-            assert (name, variant, isa, dtype, index) in entries
+            assert (name, variant, isa, dtype, index, 0) in entries
 
 
-@pytest.mark.parametrize("kernel, variant, isa, dtype, index", every_build())
+def test_loops_are_unrolled_as_the_paper_does() -> None:
+    unrolls: dict[tuple[str, ...], set[int]] = {}
+    for *key, unroll in _memkern.entries():
+        unrolls.setdefault(tuple(key), set()).add(unroll)
+    for key, found in unrolls.items():
+        many = key[0].startswith("loops.") and key[1] == "simd"
+        assert found == ({0, 1, 2, 3, 4, 6, 8, 12, 16} if many else {0}), key
+
+
+@pytest.mark.parametrize("kernel, variant, isa, dtype, index, unroll", every_build())
 def test_kernel_agrees_with_its_reference(
-    kernel: str, variant: str, isa: str, dtype: str, index: str
+    kernel: str, variant: str, isa: str, dtype: str, index: str, unroll: int
 ) -> None:
+    asked = {"variant": variant, "isa": isa, "dtype": dtype, "index_dtype": index, "unroll": unroll}
+    samples = SAMPLES[kernel][:4] if unroll else SAMPLES[kernel]
     if isa not in _memkern.supported_isas():
         # What this processor can't run must be refused in words.
-        for case in SAMPLES[kernel]:
+        for case in samples:
             with pytest.raises(InputError, match="has no variant"):
-                case.with_(variant=variant, isa=isa, dtype=dtype, index_dtype=index).prepare()
+                case.with_(**asked).prepare()
         return
-    for sample in SAMPLES[kernel]:
-        one = sample.with_(
-            variant=variant, isa=isa, dtype=dtype, index_dtype=index, threads=1, schedule="static"
-        )
+    for sample in samples:
+        one = sample.with_(**asked, threads=1, schedule="static")
         arrays = inputs(one, 1)
         wanted = one.spec.reference(one, arrays)
         got = one.apply(**arrays)
@@ -139,9 +222,7 @@ def test_kernel_agrees_with_its_reference(
                 err_msg=f"{name} of {one.columns}",
             )
         for threads in THREADS:
-            case = sample.with_(
-                variant=variant, isa=isa, dtype=dtype, index_dtype=index, threads=threads
-            )
+            case = sample.with_(**asked, threads=threads)
             prepared = case.prepare()
             assert prepared.obtained["variant"] == variant
             assert prepared.obtained["isa"] == isa
@@ -150,7 +231,11 @@ def test_kernel_agrees_with_its_reference(
 
 
 def once(case: Case, native: Any) -> Check:
-    return case.spec.check(case, native, lambda: native.run(1))
+    def invoke() -> int:
+        native.run(1)
+        return 1
+
+    return case.spec.check(case, native, invoke)
 
 
 class Corrupting:
@@ -314,9 +399,9 @@ def test_a_report_respects_the_memory_there_is(quick: bool, memory_B: int) -> No
     assert {case.labels["name"] for case in cases} >= {"PENNANT-G0", "LULESH-S3"}
 
 
-@pytest.mark.parametrize("kernel", STREAMING)
+@pytest.mark.parametrize("kernel", [*MAPS, "stream.rotation", *INDEXED])
 def test_roles_say_what_a_kernel_reads_and_writes(kernel: str) -> None:
-    case = streaming.case(kernel, elements=50, threads=1)
+    case = built(kernel, elements=50, threads=1)
     arrays = inputs(case, 1)
     after = case.apply(**arrays)
     for role in case.spec.arrays:
@@ -331,9 +416,9 @@ def test_roles_say_what_a_kernel_reads_and_writes(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("kernel", STREAMING)
+@pytest.mark.parametrize("kernel", MAPS)
 def test_streaming_traffic_follows_from_the_roles(kernel: str, dtype: str) -> None:
-    case = streaming.case(kernel, elements=10, dtype=dtype)
+    case = built(kernel, elements=10, dtype=dtype)
     size = np.dtype(dtype).itemsize
     roles = [r.role for r in case.spec.arrays if r.name != streaming.RESULT]
     moved = sum(2 if role == "update" else 1 for role in roles) * size
@@ -344,9 +429,9 @@ def test_streaming_traffic_follows_from_the_roles(kernel: str, dtype: str) -> No
 
 
 @pytest.mark.parametrize("elements", [3000, 2**20 + 50_001])
-@pytest.mark.parametrize("kernel", STREAMING)
+@pytest.mark.parametrize("kernel", [*STREAMING, *INDEXED])
 def test_corrupted_streams_are_caught(kernel: str, elements: int) -> None:
-    case = streaming.case(kernel, elements=elements, threads=2)
+    case = built(kernel, elements=elements, threads=2)
     native = case.prepare().native
     assert once(case, native).valid
     for role in case.spec.arrays:
@@ -373,7 +458,7 @@ def test_a_reduction_that_leaves_a_worker_out_is_caught() -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("kernel", ["loops.sum", "bs.bs3", "bs.bs4"])
 def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
-    case = streaming.case(kernel, elements=3_000_000, dtype=dtype, threads=2, variant="auto")
+    case = built(kernel, elements=3_000_000, dtype=dtype, threads=2, variant="auto")
     sums = [float(case.apply()[streaming.RESULT][0]) for _ in range(3)]
     assert len(set(sums)) == 1
     # Whole numbers below 2**20, so that the exact sum fits 64 bits.
@@ -394,21 +479,246 @@ def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
         ({"kernel": "stream.copy", "elements": 9, "alpha": 2.0}, "no scalar alpha"),
         ({"kernel": "stream.scale", "elements": 9, "alpha": float("nan")}, "finite"),
         ({"kernel": "stream.scale", "elements": 9, "dtype": "int64"}, "int64"),
-        ({"kernel": "stream.scale", "elements": 9, "prefetch": 4}, "prefetch"),
+        ({"kernel": "stream.scale"}, "either elements or footprint_B"),
+        ({"kernel": "stream.scale", "elements": 9, "offset": 12}, "multiple of 8"),
+        ({"kernel": "stream.scale", "elements": 9, "offset": 2**30}, "multiple of 8 bytes from 0"),
+        ({"kernel": "stream.scale", "elements": 9, "unroll": 2}, "not built with unroll 2"),
+        ({"kernel": "loops.copy", "elements": 9, "unroll": 5}, "unroll 5: there are 0, 1, 2"),
+        ({"kernel": "stream.copy", "elements": 9, "index_dtype": "int32"}, "index_dtype"),
+        ({"kernel": "stream.rotation", "elements": 9, "runs": 201}, "at most 200"),
+        ({"kernel": "stream.rotation", "elements": 9, "runs": 11, "dtype": "float32"}, "most 10"),
+        ({"kernel": "stream.rotation", "elements": 9, "repetition": "free"}, "'free' takes a"),
+        ({"kernel": "stream.copy", "elements": 9, "definition": "book"}, "definition 'book'"),
         ({"kernel": "loops.sum", "elements": 9, "variant": "nt"}, "nt"),
     ],
 )
 def test_wrong_streams_are_refused(arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
-        streaming.case(**arguments).prepare()
+        kernels.case(**arguments).prepare().run(1)
+
+
+ASKED: dict[str, Any] = {
+    "kernel": "stream.triad", "dtype": "float64", "index_dtype": "", "threads": 1, "pin": "none",
+    "integers": {"elements": 4, "prefetch": 0}, "numbers": {}, "indices": {},
+    "arrays": [("a", True), ("b", False), ("c", False)], "pages": "default",
+    "numa": "first-touch", "offset": 0, "schedule": "static", "chunk": 0, "repetition": "fork",
+    "unroll": 0, "flush": False, "seed": 0,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("arrays", [[], [("a", True)], [("a", True)] * 5])
 def test_the_extension_takes_as_many_arrays_as_the_body(arrays: list[tuple[str, bool]]) -> None:
+    _memkern.Prepared(**ASKED)
     with pytest.raises(ValueError, match="takes 3 arrays"):
-        _memkern.Prepared(
-            kernel="stream.triad", dtype="float64", index_dtype="", threads=1, pin="none",
-            integers={"elements": 4, "prefetch": 0}, numbers={}, arrays=arrays, indices={},
-            pages="default", numa="first-touch", schedule="static", chunk=0, repetition="fork",
-            flush=False, seed=0,
-        )  # fmt: skip
+        _memkern.Prepared(**{**ASKED, "arrays": arrays})
+
+
+def test_the_extension_takes_what_it_knows_and_nothing_else() -> None:
+    for name in ASKED:
+        with pytest.raises(ValueError, match=f"argument {name} is missing"):
+            _memkern.Prepared(**{k: v for k, v in ASKED.items() if k != name})
+    with pytest.raises(ValueError, match="no case has"):
+        _memkern.Prepared(**ASKED, colour="red")
+
+
+@pytest.mark.parametrize(
+    "changes, match",
+    [
+        ({"IDX1": [0, 1, 2]}, "IDX1 must have 4 entries, not 3"),
+        ({"IDX1": [0, 1, 2, 4]}, r"IDX1\[3\] is 4, outside 0 to 3"),
+        ({"IDX1": [0, -1, 2, 3]}, r"IDX1\[1\] is -1"),
+        ({}, "index_dtype"),
+    ],
+)
+def test_the_extension_checks_indices(changes: dict[str, list[int]], match: str) -> None:
+    asked = {
+        **ASKED,
+        "kernel": "raider.gather_copy",
+        "index_dtype": "int64",
+        "arrays": ASKED["arrays"][:2],
+    }
+    with pytest.raises(ValueError, match=match):
+        _memkern.Prepared(**{**asked, "indices": {k: np.array(v) for k, v in changes.items()}})
+
+
+@pytest.mark.parametrize(
+    "starts, columns, match",
+    [
+        ([0, 1, 2], [0, 5], r"columns\[1\] is 5"),
+        ([0, 1], [0, 1], "row_starts must have 3"),
+        ([1, 1, 2], [0, 1], "go from 0"),
+        ([0, 1, 1], [0, 1], "go from 0 to the number of columns, 2"),
+        ([0, 2, 1], [0, 1], "go from 0"),
+        ([0, 3, 2], [0, 1], r"row_starts\[1\] is 3"),
+        ([0, 2, 1, 2], [0, 1], r"row_starts\[2\] is smaller"),
+    ],
+)
+def test_the_extension_checks_rows(starts: list[int], columns: list[int], match: str) -> None:
+    rows = 3 if len(starts) == 4 else 2
+    asked = {
+        **ASKED,
+        "kernel": "bs.bs6",
+        "index_dtype": "int32",
+        "integers": {"local_nodes": 4, "global_nodes": rows, "prefetch": 0},
+        "arrays": ASKED["arrays"][:2],
+        "indices": {"row_starts": np.array(starts), "columns": np.array(columns)},
+    }
+    with pytest.raises(ValueError, match=match):
+        _memkern.Prepared(**asked)
+
+
+@pytest.mark.parametrize("kernel", INDEXED)
+def test_index_kernels_count_their_bytes(kernel: str) -> None:
+    case = built(kernel, elements=640, pattern="stride1")
+    form, operation = kernel.removeprefix("raider.").partition("@")[0].split("_")
+    words = {"copy": 2, "scale": 2, "add": 3, "triad": 3}[operation]
+    # As the release counts them: an index for every operand that is reached by one.
+    both = kernel.endswith("@release")
+    indices = {"gather": 2 if both else 1, "scatter": 1, "sg": words}[form]
+    assert case.bytes_B == 640 * 8 * words
+    assert case.bytes_index_B == 640 * 8 * indices
+    assert case.with_(index_dtype="int32").bytes_index_B == 640 * 4 * indices
+    # Every line once, and the written ones also in.
+    assert case.spec.model_bytes(case) == case.bytes_B + case.bytes_index_B + 640 * 8
+    narrow = built(kernel, elements=640, pattern="central")
+    assert narrow.spec.model_bytes(narrow) < case.spec.model_bytes(case)
+
+
+@pytest.mark.parametrize("pattern", ["permutation", "hot:0.5:0.01"])
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("kernel", ["raider.scatter_triad", "raider.sg_copy"])
+def test_scatters_are_checked_by_every_writer(kernel: str, threads: int, pattern: str) -> None:
+    case = built(kernel, elements=2**20 + 1001, threads=threads, pattern=pattern)
+    native = case.prepare().native
+    check = once(case, native)
+    assert check.valid
+    race = pattern != "permutation" and threads > 1
+    assert check.how == ("membership" if race else "sampled")
+
+    class Idle(Corrupting):
+        def run(self, invocations: int) -> float:
+            return 0.0
+
+    written = case.spec.arrays[0].name
+    spoilt: Any = Idle(native, written, 0, 0.0)
+    assert not once(case, spoilt).valid
+
+
+@pytest.mark.parametrize("number", [6, 7, 8])
+def test_mesh_kernels_count_the_papers_bytes(number: int) -> None:
+    case = mk.bs(number, elements=3, degree=2)
+    local, unique = 27 * 27, 7**3
+    wanted = {
+        6: 8 * local + 4 * local + 4 * (unique + 1) + 8 * unique,
+        7: 8 * unique + 4 * local + 8 * local,
+        8: 16 * local + 4 * local + 4 * (unique + 1),
+    }
+    assert case.bytes_B == wanted[number]
+
+
+@pytest.mark.parametrize("number", [6, 7, 8])
+@pytest.mark.parametrize("masked", ["none", "boundary"])
+@pytest.mark.parametrize("elements", [3, 21])
+def test_corrupted_meshes_are_caught(number: int, masked: str, elements: int) -> None:
+    case = mk.bs(number, elements=elements, degree=5, masked=masked, threads=2)
+    native = case.prepare().native
+    assert once(case, native).valid
+    array = "xg" if number == 6 else "xl"
+    last = native.arrays()[array]["columns"] - 1
+    for position in (0, last):
+        assert not checked(case, array, position, 12345.678).valid
+
+
+def test_gather_and_scatter_are_each_others_transpose() -> None:
+    rng = np.random.default_rng(1)
+    gather, scatter = (mk.bs(n, elements=3, degree=4) for n in (6, 7))
+    x = rng.random(gather.integers["local_nodes"])
+    y = rng.random(gather.integers["global_nodes"])
+    gathered, scattered = gather.apply(xl=x)["xg"], scatter.apply(xg=y)["xl"]
+    assert np.dot(gathered, y) == pytest.approx(np.dot(x, scattered), rel=1e-13)
+    both = mk.bs(8, elements=3, degree=4).apply(xl=x)["xl"]
+    np.testing.assert_allclose(both, scatter.apply(xg=gathered)["xl"], rtol=1e-14)
+
+
+def test_what_grows_is_sampled_calm() -> None:
+    measured = mk.bs(8, elements=4, degree=3, runs=40, threads=2).measure()
+    assert measured.valid
+    assert measured.record["invocations"] == 50
+    # Shared nodes would have grown to 8**2000 by now.
+    prepared = mk.bs(8, elements=4, degree=3, threads=1).prepare()
+    prepared.native.fill(outputs=True)
+    prepared.run(400)
+    assert not np.isfinite(prepared.native.copy_out("xl")).all()
+
+
+@pytest.mark.parametrize(
+    "arguments, match",
+    [
+        ({"kernel": "raider.gather_copy", "elements": 4, "pattern": [0, 1, 2, 2]}, "repeats"),
+        ({"kernel": "raider.gather_copy", "elements": 4, "pattern": [0, 1, 2, 7]}, "7"),
+        ({"kernel": "raider.gather_copy", "elements": 4, "pattern": "colour"}, "colour"),
+        ({"kernel": "raider.scatter_copy", "elements": 4, "alpha": 1.0}, "no scalar"),
+        ({"kernel": "raider.gather_swap", "elements": 4}, "raider.gather_swap"),
+        ({"kernel": "bs.bs6", "elements": 0}, "elements"),
+        ({"kernel": "bs.bs6", "elements": 2, "degree": 0}, "degree"),
+        ({"kernel": "bs.bs7", "elements": 10**6}, "nodes"),
+        ({"kernel": "bs.bs9", "elements": 2}, "bs.bs9"),
+        ({"kernel": "loops.stencil", "rows": 3}, "rows and columns"),
+        ({"kernel": "loops.stencil", "rows": 2, "columns": 9}, "rows"),
+        ({"kernel": "loops.stencil", "elements": 99, "layer_condition": "L9"}, "L9"),
+        ({"kernel": "loops.matvec", "rows": 9, "elements": 9}, "one of"),
+        ({"kernel": "loops.matvec", "rows": 2**39, "columns": 2**39}, "rows times columns"),
+    ],
+)
+def test_wrong_shapes_are_refused(arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        kernels.case(**arguments).prepare()
+
+
+def test_the_rotation_is_what_stream_runs() -> None:
+    case = mk.stream(elements=5000, threads=2)
+    arrays = {"a": np.full(5000, 2.0), "b": np.full(5000, 2.0), "c": np.zeros(5000)}
+    after = case.apply(**arrays)
+    assert {name: set(values) for name, values in after.items()} == {
+        "a": {30.0}, "b": {6.0}, "c": {8.0}
+    }  # fmt: skip
+    measured = case.measure()
+    assert measured.valid
+    assert measured.record["samples"] == 9  # ten, the first dropped
+    parts = [part.record["kernel"] for part in measured.parts]
+    assert parts == ["stream.copy", "stream.scale", "stream.add", "stream.triad"]
+    assert sum(part.record["bytes_B"] for part in measured.parts) == measured.record["bytes_B"]
+    together = sum(part.samples for part in measured.parts)
+    assert (together <= measured.samples).all()
+    assert (together >= 0.3 * measured.samples).all()
+    assert [r["kernel"] for r in measured.results] == [*parts, "stream.rotation"]
+    assert all(part.valid and part.record["rotation"] for part in measured.parts)
+
+
+@pytest.mark.parametrize("runs", [1, 200])
+def test_a_rotation_stays_right_to_the_last(runs: int) -> None:
+    assert mk.stream(elements=2000, runs=runs).measure().valid
+    narrow = mk.stream(elements=2000, runs=min(runs, 10), dtype="float32")
+    assert narrow.measure().valid
+
+
+def test_cycles_come_from_the_measured_clock() -> None:
+    record = mk.loops("copy", 4000, threads=1, variant="simd", runs=5).measure().record
+    if record["clock_GHz"] != record["clock_GHz"]:
+        assert record["cycles_per_vector"] != record["cycles_per_vector"]
+        return  # no instruction of known latency on this processor
+    assert 0.1 < record["clock_GHz"] < 10
+    lanes = {"avx512": 8, "avx2": 4}.get(record["isa"], 2)
+    cycles = record["time_min_s"] * record["clock_GHz"] * 1e9
+    assert record["cycles_per_vector"] == pytest.approx(cycles / (4000 / lanes))
+
+
+def test_no_more_flops_than_accumulators_allow() -> None:
+    # Accumulators that were merged into one would show as a rate beyond the units'.
+    rates = {
+        unroll: mk.loops("peakflops", 10**6, threads=1, unroll=unroll, variant="simd", budget_s=0.2)
+        .measure()
+        .record["cycles_per_vector"]
+        for unroll in (8, 16)
+    }
+    assert all(not rate < 0.2 for rate in rates.values()), rates

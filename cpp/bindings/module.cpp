@@ -4,12 +4,15 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "core/buffer.hpp"
+#include "core/clock.hpp"
 #include "core/errors.hpp"
 #include "core/limits.hpp"
 #include "core/problem.hpp"
@@ -43,50 +46,86 @@ py::dtype numpy_dtype(DType type) { return py::dtype(dtype_name(type)); }
 
 using IndexArray = py::array_t<std::int64_t, py::array::c_style>;
 
+// All that is asked of a case, by the names that it has in Python.
+struct Asked {
+  std::string kernel;
+  std::string dtype;
+  std::string index_dtype;
+  std::map<std::string, std::int64_t> integers;
+  std::map<std::string, double> numbers;
+  std::vector<std::pair<std::string, bool>> arrays;
+  std::map<std::string, IndexArray> indices;
+  int threads = 0;
+  std::string pin;
+  std::string pages;
+  std::string numa;
+  std::int64_t offset_B = 0;
+  std::string schedule;
+  std::int64_t chunk = 0;
+  std::string repetition;
+  int unroll = 0;
+  bool flush = false;
+  std::int64_t seed = 0;
+
+  explicit Asked(const py::dict& d) {
+    std::size_t taken = 0;
+    const auto take = [&]<class T>(const char* name, T& to) {
+      if (!d.contains(name)) throw InputError(std::string("the argument ") + name + " is missing");
+      to = d[name].cast<T>();
+      ++taken;
+    };
+    take("kernel", kernel);
+    take("dtype", dtype);
+    take("index_dtype", index_dtype);
+    take("integers", integers);
+    take("numbers", numbers);
+    take("arrays", arrays);
+    take("indices", indices);
+    take("threads", threads);
+    take("pin", pin);
+    take("pages", pages);
+    take("numa", numa);
+    take("offset", offset_B);
+    take("schedule", schedule);
+    take("chunk", chunk);
+    take("repetition", repetition);
+    take("unroll", unroll);
+    take("flush", flush);
+    take("seed", seed);
+    if (taken != d.size()) throw InputError("there is an argument that no case has");
+  }
+};
+
 class Prepared {
  public:
-  Prepared(const std::string& kernel, const std::string& dtype, const std::string& index_dtype,
-           const std::map<std::string, std::int64_t>& integers,
-           const std::map<std::string, double>& numbers,
-           const std::vector<std::pair<std::string, bool>>& arrays,
-           const std::map<std::string, IndexArray>& indices, int threads, const std::string& pin,
-           const std::string& pages, const std::string& numa, const std::string& schedule,
-           std::int64_t chunk, const std::string& repetition, bool flush, std::int64_t seed)
-      : team_({threads, pin}),
-        sampler_(team_, parse_schedule(schedule, chunk), parse_repetition(repetition)),
-        kernel_(kernel),
+  explicit Prepared(const Asked& asked)
+      : team_({asked.threads, asked.pin}),
+        sampler_(team_, parse_schedule(asked.schedule, asked.chunk),
+                 parse_repetition(asked.repetition)),
+        kernel_(asked.kernel),
         flush_arena_(team_, Placement{}) {
     Inputs inputs;
-    inputs.integers = integers;
-    inputs.numbers = numbers;
-    inputs.arrays = arrays;
-    for (const auto& [name, array] : indices) {
+    inputs.integers = asked.integers;
+    inputs.numbers = asked.numbers;
+    inputs.arrays = asked.arrays;
+    for (const auto& [name, array] : asked.indices) {
       if (array.ndim() != 1) throw InputError(name + " must have one dimension");
       inputs.indices[name] = {array.data(), array.size()};
     }
-    const Placement placement{parse_pages(pages), parse_numa(numa)};
-    const Factory factory = find_family(kernel.substr(0, kernel.find('.')));
-    problem_ = factory(kernel, dtype, index_dtype, inputs, team_, placement);
-    for (const RegisteredEntry& e : registered_entries()) {
-      if (kernel == e.kernel && dtype == e.dtype && problem_->index_dtype() == e.index &&
-          problem_->runs(e) && is_supported(e.isa)) {
-        entries_.push_back(&e);
-      }
-    }
-    if (entries_.empty()) {
-      throw InputError("kernel '" + kernel + "' has no variant for " + dtype + " values" +
-                       (index_dtype.empty() ? "" : " and " + index_dtype + " indices"));
-    }
-    if (flush) {
+    const Placement placement{parse_pages(asked.pages), parse_numa(asked.numa), asked.offset_B};
+    const Factory factory = find_family(kernel_.substr(0, kernel_.find('.')));
+    problem_ = factory(kernel_, asked.dtype, asked.index_dtype, inputs, team_, placement);
+    find_candidates(asked);
+    if (asked.flush) {
       const std::int64_t bytes =
           2 * std::max<std::int64_t>(Topology::instance().last_level_cache_B(), 1 << 20);
       flush_arena_.request(bytes, 1);
       flush_arena_.commit();
       flusher_.emplace(team_, flush_arena_[0].data(), bytes);
     }
-    problem_->set_seed(seed);
+    problem_->set_seed(asked.seed);
     problem_->fill(false);
-    select_entry(*entries_.front());
+    selected_ = &candidates_.front();
   }
 
   ~Prepared() = default;
@@ -102,26 +141,17 @@ class Prepared {
     }
   };
   using Holder = std::unique_ptr<Prepared, Release>;
-  static Holder make(const std::string& kernel, const std::string& dtype,
-                     const std::string& index_dtype,
-                     const std::map<std::string, std::int64_t>& integers,
-                     const std::map<std::string, double>& numbers,
-                     const std::vector<std::pair<std::string, bool>>& arrays,
-                     const std::map<std::string, IndexArray>& indices, int threads,
-                     const std::string& pin, const std::string& pages, const std::string& numa,
-                     const std::string& schedule, std::int64_t chunk, const std::string& repetition,
-                     bool flush, std::int64_t seed) {
+  static Holder make(const py::kwargs& arguments) {
+    const Asked asked(arguments);
     const Exclusive exclusive;
-    return Holder(new Prepared(kernel, dtype, index_dtype, integers, numbers, arrays, indices,
-                               threads, pin, pages, numa, schedule, chunk, repetition, flush,
-                               seed));
+    return Holder(new Prepared(asked));
   }
 
   std::vector<std::pair<std::string, std::string>> candidates() const {
     std::vector<std::pair<std::string, std::string>> all;
     for (const std::string& isa : supported_isas()) {
-      for (const RegisteredEntry* e : entries_) {
-        if (e->isa == isa) all.emplace_back(e->variant, e->isa);
+      for (const Candidate& c : candidates_) {
+        if (c.isa == isa) all.emplace_back(c.variant, c.isa);
       }
     }
     return all;
@@ -129,8 +159,11 @@ class Prepared {
 
   void select(const std::string& variant, const std::string& isa) {
     const Exclusive exclusive;
-    for (const RegisteredEntry* e : entries_) {
-      if (variant == e->variant && isa == e->isa) return select_entry(*e);
+    for (const Candidate& c : candidates_) {
+      if (variant == c.variant && isa == c.isa) {
+        selected_ = &c;
+        return;
+      }
     }
     throw InputError("kernel '" + kernel_ + "' has no variant '" + variant + "' for " + isa +
                      " on this machine with these inputs");
@@ -141,31 +174,44 @@ class Prepared {
     const Exclusive exclusive;
     const Team::Session session(team_);
     problem_->mark_written();
-    return sampler_.sample({&step_, 1}, invocations);
+    return sampler_.sample(selected_->steps, invocations);
   }
 
-  // Fills `out` with seconds per invocation, sample by sample, and stops after the first that
-  // ends later than `deadline_s` from now. What a signal interrupts keeps the samples done;
-  // the rest of `out` stays as it was.
+  // Fills rows of `out` with seconds per invocation, sample by sample, and stops after the first
+  // that ends later than `deadline_s` from now: the first column the whole, the others, where
+  // there are any, the kernels that an invocation runs in turn. What a signal interrupts keeps
+  // the samples done; the rest of `out` stays as it was.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s) {
     check_invocations(invocations);
-    if (out.ndim() != 1) throw InputError("out must have one dimension");
-    double* values = out.mutable_data();
+    const std::size_t steps = selected_->steps.size();
+    if (out.ndim() != 2 || (out.shape(1) != 1 && out.shape(1) != py::ssize_t(1 + steps))) {
+      throw InputError("out must have one column, or one more than there are kernels");
+    }
+    const auto columns = static_cast<std::size_t>(out.shape(1));
+    double* row = out.mutable_data();
     const double end = now() + deadline_s;
     std::int64_t done = 0;
-    for (; done < out.size(); ++done) {
+    for (; done < out.shape(0); ++done, row += columns) {
       if (done > 0 && now() > end) break;
       {
         const Exclusive exclusive;
         if (flusher_) flusher_->flush();
         const Team::Session session(team_);
         problem_->mark_written();
-        values[done] = sampler_.sample({&step_, 1}, invocations) / static_cast<double>(invocations);
+        std::fill_n(row + 1, columns - 1, 0.0);
+        row[0] = sampler_.sample(selected_->steps, invocations, {row + 1, columns - 1});
+        for (std::size_t k = 0; k < columns; ++k) row[k] /= static_cast<double>(invocations);
       }
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     }
     return done;
+  }
+
+  double clock_Hz() const {
+    const Exclusive exclusive;
+    const Team::Session session(team_);
+    return core_clock_Hz(team_);
   }
 
   // Runs the instances [begin, end) once and returns the seconds that took.
@@ -177,10 +223,14 @@ class Prepared {
     const Exclusive exclusive;
     const Team::Session session(team_);
     problem_->mark_written();
-    range_ = {begin, end, &step_};
-    const Step part{run_part, step_.finish == nullptr ? nullptr : finish_part, &range_,
-                    end - begin};
-    return sampler_.sample({&part, 1}, 1);
+    parts_.clear();
+    for (const Step& whole : selected_->steps) parts_.push_back({begin, end, &whole});
+    std::vector<Step> steps;
+    for (const Part& part : parts_) {
+      steps.push_back(
+          {run_part, part.whole->finish == nullptr ? nullptr : finish_part, &part, end - begin});
+    }
+    return sampler_.sample(steps, 1);
   }
 
   void fill(bool outputs) {
@@ -254,8 +304,12 @@ class Prepared {
     d["pages"] = problem_->obtained_pages();
     d["footprint_B"] = problem_->footprint_B();
     d["count"] = problem_->count();
-    d["variant"] = entry_->variant;
-    d["isa"] = entry_->isa;
+    d["variant"] = selected_->variant;
+    d["isa"] = selected_->isa;
+    d["vector_B"] = vector_size(selected_->isa);
+    py::list stages;
+    for (const Stage& stage : problem_->stages()) stages.append(stage.kernel);
+    d["stages"] = stages;
     return d;
   }
 
@@ -276,11 +330,44 @@ class Prepared {
     whole.finish(whole.args, workers);
   }
 
-  static bool is_supported(const std::string& isa) {
-    for (const std::string& name : supported_isas()) {
-      if (name == isa) return true;
+  // A variant for an instruction set, of every kernel that an invocation runs.
+  struct Candidate {
+    std::string variant;
+    std::string isa;
+    std::vector<Step> steps;
+  };
+
+  void find_candidates(const Asked& asked) {
+    std::vector<Stage> stages = problem_->stages();
+    if (stages.empty()) stages.push_back({kernel_, problem_->args()});
+    const std::vector<std::string> isas = supported_isas();
+    std::set<int> unrolls;
+    for (const RegisteredEntry& e : registered_entries()) {
+      if (stages.front().kernel != e.kernel || asked.dtype != e.dtype ||
+          problem_->index_dtype() != e.index || !problem_->runs(e) ||
+          std::find(isas.begin(), isas.end(), e.isa) == isas.end()) {
+        continue;
+      }
+      unrolls.insert(e.unroll);
+      if (e.unroll != asked.unroll) continue;
+      Candidate candidate{e.variant, e.isa, {}};
+      for (const Stage& stage : stages) {
+        const RegisteredEntry* entry =
+            find_entry(stage.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll);
+        if (entry == nullptr) break;
+        candidate.steps.push_back({entry->body, entry->finish, stage.args, problem_->count()});
+      }
+      if (candidate.steps.size() == stages.size()) candidates_.push_back(candidate);
     }
-    return false;
+    if (!candidates_.empty()) return;
+    if (!unrolls.empty()) {
+      std::string known;
+      for (const int u : unrolls) known += (known.empty() ? "" : ", ") + std::to_string(u);
+      throw InputError("kernel '" + kernel_ + "' is not built with unroll " +
+                       std::to_string(asked.unroll) + ": there are " + known);
+    }
+    throw InputError("kernel '" + kernel_ + "' has no variant for " + asked.dtype + " values" +
+                     (asked.index_dtype.empty() ? "" : " and " + asked.index_dtype + " indices"));
   }
 
   static void check_invocations(std::int64_t invocations) {
@@ -292,19 +379,13 @@ class Prepared {
     return a.rows == 1 ? "(" + columns + ",)" : "(" + std::to_string(a.rows) + ", " + columns + ")";
   }
 
-  void select_entry(const RegisteredEntry& entry) {
-    entry_ = &entry;
-    step_ = {entry.body, entry.finish, problem_->args(), problem_->count()};
-  }
-
   Team team_;
   Sampler sampler_;
   std::string kernel_;
   std::unique_ptr<Problem> problem_;
-  std::vector<const RegisteredEntry*> entries_;
-  const RegisteredEntry* entry_ = nullptr;
-  Step step_;
-  Part range_{};
+  std::vector<Candidate> candidates_;
+  const Candidate* selected_ = nullptr;
+  std::vector<Part> parts_;
   Arena flush_arena_;
   std::optional<CacheFlusher> flusher_;
 };
@@ -374,25 +455,23 @@ PYBIND11_MODULE(_memkern, m) {
     Arena::release_pool();
   });
   m.def("entries", [] {
-    std::vector<std::tuple<std::string, std::string, std::string, std::string, std::string>> all;
+    std::vector<std::tuple<std::string, std::string, std::string, std::string, std::string, int>>
+        all;
     for (const RegisteredEntry& e : registered_entries()) {
-      all.emplace_back(e.kernel, e.variant, e.isa, e.dtype, e.index);
+      all.emplace_back(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll);
     }
     return all;
   });
 
   py::class_<Prepared, Prepared::Holder>(m, "Prepared")
-      .def(py::init(&Prepared::make), py::kw_only(), py::arg("kernel"), py::arg("dtype"),
-           py::arg("index_dtype"), py::arg("integers"), py::arg("numbers"), py::arg("arrays"),
-           py::arg("indices"), py::arg("threads"), py::arg("pin"), py::arg("pages"),
-           py::arg("numa"), py::arg("schedule"), py::arg("chunk"), py::arg("repetition"),
-           py::arg("flush"), py::arg("seed"))
+      .def(py::init(&Prepared::make))
       .def("candidates", &Prepared::candidates)
       .def("select", &Prepared::select, py::arg("variant"), py::arg("isa"))
       .def("run", &Prepared::run, py::arg("invocations"))
       .def("run_range", &Prepared::run_range, py::arg("begin"), py::arg("end"))
       .def("sample", &Prepared::sample, py::arg("out").noconvert(), py::arg("invocations"),
            py::arg("deadline_s"))
+      .def("clock_Hz", &Prepared::clock_Hz)
       .def("fill", &Prepared::fill, py::arg("outputs"))
       .def("copy_in", &Prepared::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Prepared::copy_out, py::arg("name"))

@@ -1,42 +1,101 @@
-// What a streaming case needs: arrays of one length, as its spec declares them, and for a
-// reduction the workers' partial results.
+// What a streaming case needs before its bodies may run: its arrays as its spec declares them, with
+// the lengths that its kernel reaches, and index arrays that stay within them.
 #include "kernels/streaming.hpp"
 
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "core/arithmetic.hpp"
 #include "core/errors.hpp"
 #include "core/problem.hpp"
 
 namespace memkern {
 namespace {
 
+struct Index {
+  std::string name;
+  std::int64_t length;
+  std::int64_t low;
+  std::int64_t bound;
+};
+
+// How far a kernel reaches: `count` iterations over arrays of these lengths.
+struct Extent {
+  std::int64_t count = 0;
+  std::vector<std::int64_t> lengths;  // empty: all as long as there are iterations
+  std::vector<Index> indices;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+
+Extent extent_of(const std::string& kernel, const Inputs& inputs, int workers) {
+  Extent e;
+  if (kernel == "bs.bs0" || kernel.starts_with("launch.")) {
+    e.count = workers;
+  } else if (kernel == "bs.bs6" || kernel == "bs.bs8") {
+    const std::int64_t local = inputs.integer("local_nodes", 1);
+    e.count = inputs.integer("global_nodes", 1);
+    const std::int64_t entries = inputs.index("columns").size;
+    e.lengths = kernel == "bs.bs6" ? std::vector{e.count, local} : std::vector{local};
+    e.indices = {{"row_starts", checked_add(e.count, 1, "global_nodes"), 0, entries + 1},
+                 {"columns", entries, 0, local}};
+  } else if (kernel == "bs.bs7") {
+    e.count = inputs.integer("local_nodes", 1);
+    const std::int64_t global = inputs.integer("global_nodes", 1);
+    e.lengths = {e.count, global};
+    e.indices = {{"ids", e.count, -1, global}};
+  } else if (kernel == "loops.stencil") {
+    e.rows = inputs.integer("rows", 3);
+    e.columns = inputs.integer("columns", 3);
+    e.count = e.rows - 2;
+    e.lengths.assign(2, checked_mul(e.rows, e.columns, "rows times columns"));
+  } else if (kernel == "loops.matvec") {
+    e.rows = e.count = inputs.integer("rows", 1);
+    e.columns = inputs.integer("columns", 1);
+    e.lengths = {e.rows, checked_mul(e.rows, e.columns, "rows times columns"), e.columns};
+  } else {
+    e.count = e.rows = inputs.integer("elements", 1);
+    for (const auto& [name, view] : inputs.indices) {
+      e.indices.push_back({name, e.count, 0, e.count});
+    }
+  }
+  return e;
+}
+
 class StreamingProblem : public Problem {
  public:
-  StreamingProblem(const std::string& kernel, DType dtype, const Inputs& inputs, const Team& team,
-                   const Placement& placement)
-      : Problem(team, placement), dtype_(dtype), count_(inputs.integer("elements", 1)) {
-    if (inputs.integer("prefetch", 0) > 0) {
-      throw InputError("kernel '" + kernel + "' has no software prefetch");
-    }
-    std::size_t streams = inputs.arrays.size();
-    bool reduces = false;
-    for (const RegisteredEntry& e : registered_entries()) {
-      if (kernel != e.kernel) continue;
-      reduces = e.finish != nullptr;
-      if (streams != static_cast<std::size_t>(e.arrays) + (reduces ? 1 : 0)) {
-        throw InputError("kernel '" + kernel + "' takes " + std::to_string(e.arrays) + " arrays" +
-                         (reduces ? " and a result" : "") + ", not " + std::to_string(streams));
-      }
-    }
-    if (reduces) --streams;
-    for (std::size_t k = 0; k < inputs.arrays.size(); ++k) {
+  StreamingProblem(const std::string& kernel, DType dtype, const std::string& index_dtype,
+                   const Inputs& inputs, const Team& team, const Placement& placement)
+      : Problem(team, placement), dtype_(dtype), index_dtype_(index_dtype) {
+    Extent extent = extent_of(kernel, inputs, team.size());
+    count_ = extent.count;
+    const auto [streams, reduces] = what_bodies_take(kernel, inputs.arrays.size());
+    if (extent.lengths.empty()) extent.lengths.assign(streams, extent.count);
+    for (std::size_t k = 0; k < streams; ++k) {
       const auto& [name, written] = inputs.arrays[k];
-      if (k < streams) {
-        add_array(name, dtype, count_, false, written);
-      } else {
-        add_array(name, DType::F64, 1, false, true);
+      add_array(name, dtype, extent.lengths.at(k), false, written);
+    }
+    if (reduces) add_array(inputs.arrays[streams].first, DType::F64, 1, false, true);
+    if (extent.indices.empty() != index_dtype.empty()) {
+      throw InputError("kernel '" + kernel + "' has " +
+                       (extent.indices.empty() ? "no" : "indices and needs an") + " index_dtype");
+    }
+    for (const Index& index : extent.indices) {
+      const IndexView& view = inputs.index(index.name);
+      if (view.size != index.length) {
+        throw InputError(index.name + " must have " + std::to_string(index.length) +
+                         " entries, not " + std::to_string(view.size));
       }
+      highest_ = std::max(highest_, index.bound - 1);
+      add_indices(index.name, view, parse_dtype(index_dtype), index.low, index.bound);
     }
     commit();
     for (std::size_t k = 0; k < streams; ++k) args_.stream[k] = arrays()[k].data;
+    for (std::size_t k = 0; k < extent.indices.size(); ++k) {
+      args_.index[k] = indices(extent.indices[k].name);
+      if (extent.indices[k].name == "row_starts") check_ascending(extent.indices[k]);
+    }
     if (reduces) {
       args_.result = reinterpret_cast<double*>(arrays()[streams].data);
       partials_.resize(static_cast<std::size_t>(team.size() * StreamingArgs::kPartialStride));
@@ -46,6 +105,10 @@ class StreamingProblem : public Problem {
       const auto found = inputs.numbers.find(name);
       return found == inputs.numbers.end() ? 1.0 : found->second;
     };
+    args_.streams = static_cast<int>(streams);
+    args_.rows = extent.rows;
+    args_.columns = extent.columns;
+    args_.distance = std::min(inputs.integer("prefetch", 0), extent.count);
     args_.alpha = number("alpha");
     args_.beta = number("beta");
   }
@@ -53,22 +116,115 @@ class StreamingProblem : public Problem {
   const void* args() const override { return &args_; }
   std::int64_t count() const override { return count_; }
   DType dtype() const override { return dtype_; }
+  std::string index_dtype() const override { return index_dtype_; }
+
+  bool runs(const RegisteredEntry& entry) const override {
+    const std::string variant = entry.variant;
+    // Hardware gathers of 4-byte values take 4-byte indices.
+    const bool narrows = dtype_ == DType::F32 && index_dtype_ == "int64";
+    const bool vectors = variant == "simd" || (variant == "nt" && entry.isa != "baseline");
+    return !(vectors && narrows) || highest_ <= std::numeric_limits<std::int32_t>::max();
+  }
 
  private:
+  // Arrays that the bodies take, and whether they leave a result besides.
+  static std::pair<std::size_t, bool> what_bodies_take(const std::string& kernel,
+                                                       std::size_t arrays) {
+    for (const RegisteredEntry& e : registered_entries()) {
+      if (kernel != e.kernel) continue;
+      const bool reduces = e.finish != nullptr;
+      const auto streams = static_cast<std::size_t>(e.arrays);
+      if (arrays == streams + (reduces ? 1 : 0)) return {streams, reduces};
+      throw InputError("kernel '" + kernel + "' takes " + std::to_string(streams) + " arrays" +
+                       (reduces ? " and a result" : "") + ", not " + std::to_string(arrays));
+    }
+    throw InputError("there is no kernel '" + kernel + "'");
+  }
+
+  // Rows follow each other without gaps from the first entry to the last: a body runs through the
+  // entries by row.
+  void check_ascending(const Index& index) const {
+    const auto at = [&](std::int64_t i) {
+      const std::byte* data = indices(index.name);
+      return index_dtype_ == "int32" ? std::int64_t{reinterpret_cast<const std::int32_t*>(data)[i]}
+                                     : reinterpret_cast<const std::int64_t*>(data)[i];
+    };
+    if (at(0) != 0 || at(index.length - 1) != index.bound - 1) {
+      throw InputError("row_starts must go from 0 to the number of columns, " +
+                       std::to_string(index.bound - 1));
+    }
+    for (std::int64_t i = 1; i < index.length; ++i) {
+      if (at(i) < at(i - 1)) {
+        throw InputError("row_starts[" + std::to_string(i) + "] is smaller than the one before");
+      }
+    }
+  }
+
   StreamingArgs args_;
   DType dtype_;
-  std::int64_t count_;
+  std::string index_dtype_;
+  std::int64_t count_ = 0;
+  std::int64_t highest_ = 0;
   std::vector<double> partials_;
 };
 
+// STREAM's four kernels in turn over the same three arrays.
+class RotationProblem : public Problem {
+ public:
+  RotationProblem(DType dtype, const Inputs& inputs, const Team& team, const Placement& placement)
+      : Problem(team, placement), dtype_(dtype), count_(inputs.integer("elements", 1)) {
+    for (const auto& [name, written] : inputs.arrays)
+      add_array(name, dtype, count_, false, written);
+    commit();
+    const auto alpha = inputs.numbers.find("alpha");
+    for (std::size_t k = 0; k < kKernels.size(); ++k) {
+      StreamingArgs& args = args_.at(k);
+      for (const char name : std::string(kKernels.at(k).arrays)) {
+        args.stream[args.streams++] = array(std::string(1, name)).data;
+      }
+      args.alpha = alpha == inputs.numbers.end() ? 1.0 : alpha->second;
+      args.distance = std::min(inputs.integer("prefetch", 0), count_);
+    }
+  }
+
+  const void* args() const override { return &args_; }
+  std::int64_t count() const override { return count_; }
+  DType dtype() const override { return dtype_; }
+  std::vector<Stage> stages() const override {
+    std::vector<Stage> all;
+    for (std::size_t k = 0; k < kKernels.size(); ++k) {
+      all.push_back({kKernels.at(k).name, &args_.at(k)});
+    }
+    return all;
+  }
+
+ private:
+  struct Kernel {
+    const char* name;
+    const char* arrays;
+  };
+  static constexpr std::array<Kernel, 4> kKernels{{{"stream.copy", "ca"},
+                                                   {"stream.scale", "bc"},
+                                                   {"stream.add", "cab"},
+                                                   {"stream.triad", "abc"}}};
+  std::array<StreamingArgs, 4> args_;
+  DType dtype_;
+  std::int64_t count_;
+};
+
 std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
-                              const std::string&, const Inputs& inputs, const Team& team,
-                              const Placement& placement) {
-  return std::make_unique<StreamingProblem>(kernel, parse_value_dtype(dtype), inputs, team,
-                                            placement);
+                              const std::string& index_dtype, const Inputs& inputs,
+                              const Team& team, const Placement& placement) {
+  const DType values = parse_value_dtype(dtype);
+  if (kernel == "stream.rotation") {
+    return std::make_unique<RotationProblem>(values, inputs, team, placement);
+  }
+  return std::make_unique<StreamingProblem>(kernel, values, index_dtype, inputs, team, placement);
 }
 
+const FamilyRegistrar launch("launch", make);
 const FamilyRegistrar stream("stream", make);
+const FamilyRegistrar raider("raider", make);
 const FamilyRegistrar bs("bs", make);
 const FamilyRegistrar loops("loops", make);
 

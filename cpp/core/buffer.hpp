@@ -27,6 +27,8 @@ NumaPolicy parse_numa(const std::string& text);
 struct Placement {
   Pages pages = Pages::Default;
   NumaPolicy numa;
+  // Array k (from 0) of a case starts (k + 1) * offset_B past the begin of a page.
+  std::int64_t offset_B = 0;
   std::string key() const;
 };
 

@@ -15,19 +15,20 @@ std::vector<RegisteredEntry>& entries() {
 struct IsaName {
   std::int64_t target;
   const char* name;
+  int vector_B;
 };
 
 // Widest first. The static target of a portable build is what every machine of the architecture
 // runs, so it goes by the name `baseline` whatever Highway calls it.
 constexpr IsaName kIsaNames[] = {
 #if HWY_ARCH_X86
-    {HWY_AVX3, "avx512"},
-    {HWY_AVX2, "avx2"},
-    {HWY_SSE4, "sse4"},
+    {HWY_AVX3, "avx512", 64},
+    {HWY_AVX2, "avx2", 32},
+    {HWY_SSE4, "sse4", 16},
 #elif HWY_ARCH_ARM
-    {HWY_SVE, "sve"},
-    {HWY_SVE2, "sve2"},
-    {HWY_NEON, "neon"},
+    {HWY_SVE, "sve", 0},
+    {HWY_SVE2, "sve2", 0},
+    {HWY_NEON, "neon", 16},
 #endif
 };
 
@@ -64,12 +65,19 @@ std::vector<std::string> supported_isas() {
   return names;
 }
 
+int vector_size(const std::string& isa) {
+  for (const IsaName& known : kIsaNames) {
+    if (isa == known.name) return known.vector_B;
+  }
+  return 16;  // what every 64-bit processor known here has at the least
+}
+
 const RegisteredEntry* find_entry(const std::string& kernel, const std::string& variant,
                                   const std::string& isa, const std::string& dtype,
-                                  const std::string& index) {
+                                  const std::string& index, int unroll) {
   for (const RegisteredEntry& e : entries()) {
     if (kernel == e.kernel && variant == e.variant && isa == e.isa && dtype == e.dtype &&
-        index == e.index) {
+        index == e.index && unroll == e.unroll) {
       return &e;
     }
   }

@@ -30,6 +30,7 @@ struct Entry {
   Body body;
   Finish finish;
   int arrays = 0;  // that the body takes as its spec declares them; 0 where the family knows
+  int unroll = 0;  // vectors or accumulators per step; 0 for the kernel's own choice
 };
 
 struct RegisteredEntry : Entry {
@@ -41,9 +42,11 @@ const std::vector<RegisteredEntry>& registered_entries();
 // The entry asked for, or nullptr.
 const RegisteredEntry* find_entry(const std::string& kernel, const std::string& variant,
                                   const std::string& isa, const std::string& dtype,
-                                  const std::string& index);
+                                  const std::string& index, int unroll = 0);
 // Names of the instruction sets in this binary that this processor runs, widest first.
 std::vector<std::string> supported_isas();
+// Bytes in a vector of an instruction set; 0 where that is for the processor to say.
+int vector_size(const std::string& isa);
 
 // Registers one target's table; `target` is Highway's bit for it.
 class TableRegistrar {

@@ -1,5 +1,6 @@
 #include "core/problem.hpp"
 
+#include <atomic>
 #include <cstring>
 
 #include "core/arithmetic.hpp"
@@ -12,6 +13,7 @@ namespace {
 // Rows of different workers share no page, so that each lies on its worker's node and no line is
 // written by two.
 constexpr std::int64_t kRowAlign_B = 4096;
+constexpr std::int64_t kMostOffset_B = std::int64_t{1} << 20;
 
 template <class T>
 void fill_part(std::byte* row, Range columns, std::uint32_t salt) {
@@ -73,11 +75,24 @@ std::int64_t Inputs::integer(const std::string& name, std::int64_t least) const 
   return found->second;
 }
 
-std::vector<std::int64_t> Inputs::copy(const std::string& name) const {
+const IndexView& Inputs::index(const std::string& name) const {
   const auto found = indices.find(name);
   if (found == indices.end()) throw InputError("the input '" + name + "' is missing");
   if (found->second.size < 1) throw InputError(name + " must not be empty");
-  return {found->second.data, found->second.data + found->second.size};
+  return found->second;
+}
+
+std::vector<std::int64_t> Inputs::copy(const std::string& name) const {
+  const IndexView& view = index(name);
+  return {view.data, view.data + view.size};
+}
+
+Problem::Problem(const Team& team, const Placement& placement)
+    : team_(team), arena_(team, placement), offset_B_(placement.offset_B) {
+  if (offset_B_ < 0 || offset_B_ % 8 != 0 || offset_B_ > kMostOffset_B) {
+    throw InputError("offset must be a multiple of 8 bytes from 0 to " +
+                     std::to_string(kMostOffset_B) + ", not " + std::to_string(offset_B_));
+  }
 }
 
 const Array& Problem::array(const std::string& name) const {
@@ -95,29 +110,88 @@ const std::string& Problem::obtained_pages() {
 std::int64_t Problem::footprint_B() const {
   std::int64_t sum = 0;
   for (const Array& a : arrays_) sum += a.rows * a.columns * dtype_size(a.type);
+  for (const Indices& i : indices_) sum += i.array.columns * dtype_size(i.array.type);
   return sum;
+}
+
+Array Problem::request(const std::string& name, DType type, std::int64_t columns,
+                       std::int64_t rows) {
+  Array a;
+  a.name = name;
+  a.type = type;
+  a.rows = rows;
+  a.columns = columns;
+  const std::int64_t size = dtype_size(type);
+  const std::int64_t row_B = checked_mul(columns, size, "an array's size");
+  a.row_stride = (rows > 1 ? round_up(row_B, kRowAlign_B) : row_B) / size;
+  a.offset_B = ++requests_ * offset_B_;
+  const std::int64_t all_B = checked_mul(a.row_stride * size, rows, "an array's size");
+  a.slot = arena_.request(checked_add(all_B, a.offset_B, "an array's size"), rows);
+  return a;
 }
 
 std::size_t Problem::add_array(const std::string& name, DType type, std::int64_t columns,
                                bool per_worker, bool written) {
-  Array a;
-  a.name = name;
-  a.type = type;
-  a.rows = per_worker ? team_.size() : 1;
-  a.columns = columns;
+  Array a = request(name, type, columns, per_worker ? team_.size() : 1);
   a.written = written;
   a.salt = static_cast<std::uint32_t>(arrays_.size() + 1) * 0x9E3779B9U;
-  const std::int64_t size = dtype_size(type);
-  const std::int64_t row_B = checked_mul(columns, size, "an array's size");
-  a.row_stride = (a.rows > 1 ? round_up(row_B, kRowAlign_B) : row_B) / size;
-  a.slot = arena_.request(checked_mul(a.row_stride * size, a.rows, "an array's size"), a.rows);
   arrays_.push_back(a);
   return arrays_.size() - 1;
 }
 
+void Problem::add_indices(const std::string& name, const IndexView& values, DType type,
+                          std::int64_t low, std::int64_t bound) {
+  if (type == DType::I32 && bound - 1 > INT32_MAX) {
+    throw InputError(name + " reaches up to " + std::to_string(bound - 1) +
+                     ", too far for int32 indices: use int64");
+  }
+  indices_.push_back({request(name, type, values.size, 1), values, low, bound});
+}
+
 void Problem::commit() {
   arena_.commit();
-  for (Array& a : arrays_) a.data = arena_[a.slot].data();
+  for (Array& a : arrays_) a.data = arena_[a.slot].data() + a.offset_B;
+  for (Indices& i : indices_) {
+    i.array.data = arena_[i.array.slot].data() + i.array.offset_B;
+    copy_indices(i);
+  }
+}
+
+void Problem::copy_indices(const Indices& indices) {
+  arena_[indices.array.slot].content.clear();
+  std::atomic<std::int64_t> bad{indices.values.size};
+  const auto copy = [&]<class I>(I* to, Range part) {
+    for (std::int64_t i = part.begin; i < part.end; ++i) {
+      const std::int64_t value = indices.values.data[i];
+      if (value < indices.low || value >= indices.bound) {
+        std::int64_t first = bad.load();
+        while (i < first && !bad.compare_exchange_weak(first, i)) {
+        }
+        return;
+      }
+      to[i] = static_cast<I>(value);
+    }
+  };
+  parallel_parts(team_, 1, indices.values.size, [&](Range part, int) {
+    if (indices.array.type == DType::I32) {
+      copy(reinterpret_cast<std::int32_t*>(indices.array.data), part);
+    } else {
+      copy(reinterpret_cast<std::int64_t*>(indices.array.data), part);
+    }
+  });
+  const std::int64_t at = bad.load();
+  if (at < indices.values.size) {
+    throw InputError(indices.array.name + "[" + std::to_string(at) + "] is " +
+                     std::to_string(indices.values.data[at]) + ", outside " +
+                     std::to_string(indices.low) + " to " + std::to_string(indices.bound - 1));
+  }
+}
+
+const std::byte* Problem::indices(const std::string& name) const {
+  for (const Indices& i : indices_) {
+    if (i.array.name == name) return i.array.data;
+  }
+  throw InputError("this kernel has no index array '" + name + "'");
 }
 
 const void* Problem::own_indices(const std::string& name, const std::vector<std::int64_t>& values,
@@ -155,7 +229,8 @@ void Problem::fill(bool outputs) {
     if (a.written && !outputs) continue;
     Buffer& buffer = arena_[a.slot];
     const std::int64_t row_B = a.row_stride * dtype_size(a.type);
-    std::string content = std::string(dtype_name(a.type)) + "/" + std::to_string(a.salt);
+    std::string content = std::string(dtype_name(a.type)) + "/" + std::to_string(a.salt) + "+" +
+                          std::to_string(a.offset_B);
     if (a.rows > 1) content += "/" + std::to_string(a.rows) + "x" + std::to_string(a.row_stride);
     if (buffer.content == content && buffer.content_columns >= a.columns) continue;
     if (a.rows == 1) {

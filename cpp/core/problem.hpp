@@ -35,6 +35,7 @@ class Inputs {
   std::map<std::string, IndexView> indices;
 
   std::int64_t integer(const std::string& name, std::int64_t least) const;
+  const IndexView& index(const std::string& name) const;
   std::vector<std::int64_t> copy(const std::string& name) const;
 };
 
@@ -53,17 +54,26 @@ struct Array {
   bool written = false;         // by the kernel
   std::uint32_t salt = 0;
   std::size_t slot = 0;
+  std::int64_t offset_B = 0;  // of the first element in its slot
   std::byte* data = nullptr;
+};
+
+// A kernel that an invocation runs, and its arguments.
+struct Stage {
+  std::string kernel;
+  const void* args = nullptr;
 };
 
 class Problem {
  public:
-  Problem(const Team& team, const Placement& placement) : team_(team), arena_(team, placement) {}
+  Problem(const Team& team, const Placement& placement);
   virtual ~Problem() = default;
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
 
   virtual const void* args() const = 0;
+  // Where one invocation is several kernels in turn; a single kernel runs on args().
+  virtual std::vector<Stage> stages() const { return {}; }
   virtual std::int64_t count() const = 0;
   virtual DType dtype() const { return DType::F64; }
   virtual std::string index_dtype() const { return ""; }
@@ -95,8 +105,12 @@ class Problem {
   std::size_t add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
                         bool written);
   void commit();
-  // A case-owned copy of indices in the type that the kernel reads, checked to lie in
-  // [0, bound).
+  // Indices as an array of their own in the type that the kernel reads, placed like all others.
+  // commit() copies them and checks the copy to lie in [low, bound).
+  void add_indices(const std::string& name, const IndexView& values, DType type, std::int64_t low,
+                   std::int64_t bound);
+  const std::byte* indices(const std::string& name) const;
+  // A case-owned copy of few indices, which all workers read, checked to lie in [0, bound).
   const void* own_indices(const std::string& name, const std::vector<std::int64_t>& values,
                           DType type, std::int64_t bound);
   const Team& team() const { return team_; }
@@ -104,9 +118,21 @@ class Problem {
  private:
   std::byte* element(const Array& array, std::int64_t position) const;
 
+  struct Indices {
+    Array array;
+    IndexView values;
+    std::int64_t low;
+    std::int64_t bound;
+  };
+  Array request(const std::string& name, DType type, std::int64_t columns, std::int64_t rows);
+  void copy_indices(const Indices& indices);
+
   const Team& team_;
   Arena arena_;
+  std::int64_t offset_B_;
+  std::int64_t requests_ = 0;
   std::vector<Array> arrays_;
+  std::vector<Indices> indices_;
   std::string obtained_pages_;
   std::vector<std::unique_ptr<std::byte[]>> owned_;
 };

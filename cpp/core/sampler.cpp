@@ -9,6 +9,41 @@
 #include "core/errors.hpp"
 
 namespace memkern {
+namespace {
+
+void omp_wait() {
+#pragma omp barrier
+}
+
+// The last to arrive releases the others by counting rounds.
+class SpinBarrier {
+ public:
+  explicit SpinBarrier(int workers) : workers_(workers) {}
+  void wait() {
+    const int round = round_.load(std::memory_order_relaxed);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == workers_) {
+      arrived_.store(0, std::memory_order_relaxed);
+      round_.store(round + 1, std::memory_order_release);
+      return;
+    }
+    while (round_.load(std::memory_order_acquire) == round) pause();
+  }
+
+ private:
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+  // In lines that no prefetcher pairs.
+  alignas(128) std::atomic<int> arrived_{0};
+  alignas(128) std::atomic<int> round_{0};
+  int workers_;
+};
+
+}  // namespace
 
 double now() {
   const auto since_start = std::chrono::steady_clock::now().time_since_epoch();
@@ -33,8 +68,9 @@ double clock_tick() {
 Repetition parse_repetition(const std::string& text) {
   if (text == "fork") return Repetition::Fork;
   if (text == "barrier") return Repetition::Barrier;
+  if (text == "spin") return Repetition::Spin;
   if (text == "free") return Repetition::Free;
-  throw InputError("repetition '" + text + "' is not fork, barrier or free");
+  throw InputError("repetition '" + text + "' is not fork, barrier, spin or free");
 }
 
 Schedule parse_schedule(const std::string& kind, std::int64_t chunk) {
@@ -120,8 +156,9 @@ double Sampler::sample_fork(std::span<const Step> steps, std::int64_t invocation
   return now() - start;
 }
 
+template <class Wait>
 double Sampler::sample_barrier(std::span<const Step> steps, std::int64_t invocations,
-                               std::span<double> per_step) {
+                               std::span<double> per_step, const Wait& wait) {
   double start = 0.0;
   double end = 0.0;
   next_.store(0, std::memory_order_relaxed);
@@ -129,14 +166,14 @@ double Sampler::sample_barrier(std::span<const Step> steps, std::int64_t invocat
   {
     const int worker = omp_get_thread_num();
     const int workers = omp_get_num_threads();
-#pragma omp barrier
+    wait();
     double lap = 0.0;
     if (worker == 0) lap = start = now();
     for (std::int64_t k = 0; k < invocations; ++k) {
       for (std::size_t s = 0; s < steps.size(); ++s) {
         const Step& step = steps[s];
         work(step, worker, workers);
-#pragma omp barrier
+        wait();
         const bool serial_part =
             step.finish != nullptr || schedule_.kind == Schedule::Kind::Dynamic;
         if (worker == 0) {
@@ -149,9 +186,7 @@ double Sampler::sample_barrier(std::span<const Step> steps, std::int64_t invocat
           }
         }
         keep(step.args);
-        if (serial_part) {
-#pragma omp barrier
-        }
+        if (serial_part) wait();
       }
     }
     if (worker == 0) end = now();
@@ -189,7 +224,11 @@ double Sampler::sample_free(const Step& step, std::int64_t invocations) {
 double Sampler::sample(std::span<const Step> steps, std::int64_t invocations,
                        std::span<double> per_step) {
   switch (repetition_) {
-    case Repetition::Barrier: return sample_barrier(steps, invocations, per_step);
+    case Repetition::Barrier: return sample_barrier(steps, invocations, per_step, omp_wait);
+    case Repetition::Spin: {
+      SpinBarrier barrier(team_.size());
+      return sample_barrier(steps, invocations, per_step, [&barrier] { barrier.wait(); });
+    }
     case Repetition::Free:
       if (steps.size() != 1) {
         throw InputError("repetition 'free' takes a single kernel, not a sequence: use 'barrier'");

@@ -23,6 +23,7 @@ double clock_tick();
 enum class Repetition {
   Fork,     // fork and join each: what a caller of a parallel loop pays
   Barrier,  // one region, the team's barrier between invocations
+  Spin,     // the same with a barrier of our own, at which workers spin
   Free      // one region, no barrier: only where no invocation reads what another worker writes
 };
 Repetition parse_repetition(const std::string& text);
@@ -67,8 +68,9 @@ class Sampler {
   void work(const Step& step, int worker, int workers);
   double sample_fork(std::span<const Step> steps, std::int64_t invocations,
                      std::span<double> per_step);
+  template <class Wait>
   double sample_barrier(std::span<const Step> steps, std::int64_t invocations,
-                        std::span<double> per_step);
+                        std::span<double> per_step, const Wait& wait);
   double sample_free(const Step& step, std::int64_t invocations);
 
   const Team& team_;

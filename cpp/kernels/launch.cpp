@@ -1,4 +1,5 @@
-// Nothing, done by every worker: what a parallel region costs on its own.
+// Nothing, done by every worker: what a parallel region costs on its own. And work that needs no
+// memory, beside which a barrier's cost can be seen.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/launch.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -13,7 +14,23 @@ namespace {
 
 void empty(const void* args, Range, int) { keep(args); }
 
-constexpr Entry kEntries[] = {{"launch.empty", MEMKERN_VARIANT, "float64", "", empty, nullptr}};
+// A thousand dependent multiplications a worker.
+void compute(const void* args, Range range, int) {
+  std::uint64_t x = 1;
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    for (int k = 0; k < 1000; ++k) {
+      x *= 3;
+      asm volatile("" : "+r"(x));
+    }
+  }
+  keep(args);
+}
+
+constexpr Entry kEntries[] = {
+    {"launch.empty", MEMKERN_VARIANT, "float64", "", empty, nullptr},
+    {"launch.compute", MEMKERN_VARIANT, "float64", "", compute, nullptr},
+    {"bs.bs0", MEMKERN_VARIANT, "float64", "", empty, nullptr},
+};
 
 }  // namespace
 }  // namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE

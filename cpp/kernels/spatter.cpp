@@ -8,6 +8,7 @@
 
 #include "core/kernel.hpp"
 #include "core/nontemporal.hpp"
+#include "kernels/load_index-inl.hpp"
 #include "kernels/spatter.hpp"
 
 #if MEMKERN_TARGET_EXISTS
@@ -36,26 +37,6 @@ struct Places {
 
 template <class T>
 using Tag = hn::ScalableTag<T>;
-template <class T>
-using IndexOf = hn::Vec<hn::RebindToSigned<Tag<T>>>;
-
-// Indices in the width of the values, as the hardware's gathers want them. Preparation has made
-// sure that what is narrowed here fits.
-template <class T, class I>
-HWY_INLINE IndexOf<T> load_index(const I* HWY_RESTRICT index) {
-  const hn::RebindToSigned<Tag<T>> d;
-  if constexpr (sizeof(T) == sizeof(I)) {
-    return hn::LoadU(d, index);
-  } else if constexpr (sizeof(T) > sizeof(I)) {
-    const hn::Rebind<I, decltype(d)> narrow;
-    return hn::PromoteTo(d, hn::LoadU(narrow, index));
-  } else {
-    const hn::RepartitionToWide<decltype(d)> wide;
-    const auto low = hn::BitCast(d, hn::LoadU(wide, index));
-    const auto high = hn::BitCast(d, hn::LoadU(wide, index + hn::Lanes(wide)));
-    return hn::ConcatEven(d, high, low);
-  }
-}
 
 template <class T, class I, Op kOp>
 HWY_INLINE void move_vector(const SpatterArgs& a, Places<T> at, std::int64_t j) {

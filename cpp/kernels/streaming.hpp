@@ -1,5 +1,4 @@
-// Loops over arrays of one length: arguments shared by all techniques and by the code that
-// prepares them.
+// Loops over arrays: arguments shared by all techniques and by the code that prepares them.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +9,16 @@ namespace memkern {
 
 struct StreamingArgs {
   static constexpr int kMost = 4;
+  static constexpr int kIndices = 3;
   // Partial results of neighbouring workers lie in lines that no prefetcher pairs.
   static constexpr std::int64_t kPartialStride = 32;
 
   void* stream[kMost] = {};  // in the order in which the spec declares them
+  int streams = 0;
+  const void* index[kIndices] = {};
+  std::int64_t rows = 0;      // of two-dimensional arrays
+  std::int64_t columns = 0;   // of two-dimensional arrays
+  std::int64_t distance = 0;  // of the software prefetch, in elements
   double alpha = 1.0;
   double beta = 1.0;
   double* partial = nullptr;  // worker w's at w * kPartialStride

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from memkern.comparison import compare
     from memkern.kernels.launch import launch
     from memkern.kernels.spatter import gather, gs, multigather, multiscatter, scatter
+    from memkern.kernels.raider import raider
     from memkern.kernels.streaming import bs, loops, stream
     from memkern.models import fit_t0_wmax
     from memkern.results import ResultSet, load
@@ -34,6 +35,7 @@ _HOMES = {
     **dict.fromkeys(
         ("gather", "scatter", "gs", "multigather", "multiscatter"), "memkern.kernels.spatter"
     ),
+    "raider": "memkern.kernels.raider",
     **dict.fromkeys(("bs", "loops", "stream"), "memkern.kernels.streaming"),
     "fit_t0_wmax": "memkern.models",
     **dict.fromkeys(("ResultSet", "load"), "memkern.results"),
@@ -68,6 +70,7 @@ __all__ = [
     "patterns",
     "plots",
     "prepare",
+    "raider",
     "reference",
     "registry",
     "report",

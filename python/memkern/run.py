@@ -5,6 +5,7 @@ This is the only module that reaches the compiled part.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -25,7 +26,7 @@ from memkern import _memkern, environment, statistics
 from memkern.errors import InputError
 from memkern.kernels.launch import launch
 from memkern.results import ResultSet, open_output
-from memkern.spec import Case, Check
+from memkern.spec import Case, Check, Invoke, registry
 
 # A sample this many clock ticks long is read to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
@@ -82,14 +83,18 @@ class Prepared:
                 pin=knobs.pin,
                 pages=knobs.pages,
                 numa=knobs.numa,
+                offset=knobs.offset,
                 schedule=knobs.schedule,
                 chunk=knobs.chunk,
                 repetition=knobs.repetition,
+                unroll=knobs.unroll,
                 flush=knobs.flush,
                 seed=knobs.seed,
             )
             self._choose()
         self.run: Callable[[int], float] = self.native.run
+        self.stages: list[str] = self.obtained["stages"]
+        self._clocks_Hz: list[float] = []
 
     @property
     def obtained(self) -> dict[str, Any]:
@@ -134,24 +139,35 @@ class Prepared:
             candidates = ranked[: max(2, len(ranked) // 3)]
         return min(candidates, key=times.__getitem__)
 
-    def check(self, invoke: Callable[[], object] | None = None) -> Check:
+    def check(self, invoke: Invoke | None = None) -> Check:
         """Validate what the kernel makes of freshly filled buffers against the reference.
 
         Parameters
         ----------
         invoke : callable, optional
-            Invokes the kernel; once by default.
+            Invokes the kernel and returns how often; once by default.
         """
-        once = functools.partial(self.native.run, 1)
+
+        def once() -> int:
+            self.native.run(1)
+            return 1
+
         return self.case.spec.check(self.case, self.native, invoke or once)
+
+    @property
+    def clock_GHz(self) -> float:
+        """Clock of the workers' cores beside the samples taken so far; NaN if unknown."""
+        known = [clock for clock in self._clocks_Hz if clock > 0]
+        return float(np.median(known)) / 1e9 if known else math.nan
 
     def sample(self) -> tuple[npt.NDArray[np.float64], int, str]:
         """Take samples until the case's stop rule is met.
 
         Returns
         -------
-        samples : ndarray of float64, shape (n,)
-            Seconds per invocation.
+        samples : ndarray of float64, shape (n, 1 + k)
+            Seconds per invocation; beside them those of the k kernels that it runs in turn, if it
+            is more than one.
         invocations : int
             Invocations in one sample.
         stop : str
@@ -159,11 +175,12 @@ class Prepared:
         """
         stop = self.case.stop
         ticks = _TICKS_PER_SAMPLE if stop.runs is None else _TICKS_PER_RUN
-        invocations = 1 if self.case.knobs.flush else self._invocations(ticks)
+        once = self.case.knobs.flush or bool(self.stages)
+        invocations = stop.invocations or (1 if once else self._invocations(ticks))
         rule = statistics.StopRule(
             target=stop.ci, max_samples=stop.max_samples, budget_s=stop.budget_s
         )
-        samples = np.full(stop.runs or stop.max_samples, np.nan)
+        samples = np.full((stop.runs or stop.max_samples, 1 + len(self.stages)), np.nan)
         start = time.perf_counter()
         done = 0
         try:
@@ -171,13 +188,14 @@ class Prepared:
                 wanted = stop.runs or rule.next_count(done)
                 left = math.inf if stop.runs else stop.budget_s - (time.perf_counter() - start)
                 done += self.native.sample(samples[done:wanted], invocations, left)
+                self._clocks_Hz.append(self.native.clock_Hz())
                 if stop.runs:
                     return samples, invocations, "runs"
-                reason = rule.done(samples[:done], time.perf_counter() - start)
+                reason = rule.done(samples[:done, 0], time.perf_counter() - start)
                 if reason is not None:
                     return samples[:done], invocations, reason
         except KeyboardInterrupt:
-            taken = samples[~np.isnan(samples)]
+            taken = samples[~np.isnan(samples[:, 0])]
             if taken.size == 0:
                 raise
             return taken, invocations, "interrupted"
@@ -213,11 +231,14 @@ class Measurement:
         Seconds per invocation, in the order in which they were taken.
     environment : dict
         The machine and build.
+    parts : tuple of Measurement
+        Where an invocation runs several kernels in turn, these on their own.
     """
 
     record: dict[str, Any]
     samples: npt.NDArray[np.float64]
     environment: dict[str, Any]
+    parts: tuple[Measurement, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -231,7 +252,7 @@ class Measurement:
 
     @property
     def results(self) -> ResultSet:
-        """The measurement as a result set of one record."""
+        """The measurement as a result set, its parts first."""
         return _together([self])
 
     def _repr_html_(self) -> str:
@@ -318,86 +339,113 @@ def measure(
     start = time.perf_counter()
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     prepared = prepare(case)
+    spec, knobs = case.spec, case.knobs
     taken: list[tuple[npt.NDArray[np.float64], int, str, dict[str, Any]]] = []
 
-    def sample() -> None:
+    def sample() -> int:
         noise = environment.read_noise()
         taken.append((*prepared.sample(), environment.noise_since(noise)))
+        return len(taken[0][0]) * taken[0][1]
 
-    if case.spec.idempotent:
+    if spec.idempotent or prepared.stages:
         check = prepared.check(sample)  # what is timed is what is validated
     else:
         check = prepared.check()
+        for name, value in spec.calm.items():
+            array = prepared.native.arrays()[name]
+            values = np.full(array["columns"], value, dtype=array["dtype"])
+            prepared.native.copy_in(name, values)
         sample()
     samples, invocations, stop, noise_columns = taken[0]
-    summary = statistics.summarise(samples)
+    if prepared.stages and len(samples) > 1:
+        samples = samples[1:]  # STREAM's rule: the first turn does not count
     machine = machine_environment() if machine is None else machine
     obtained = prepared.obtained
-    knobs = case.knobs
     launch_s = (
-        summary["time_min_s"]
-        if case.spec.name == "launch.empty"
+        math.nan
+        if case.bytes_B == 0
         else launch_cost_s(obtained["threads"], knobs.pin, knobs.repetition)
     )
-    short = summary["time_min_s"] < _SHORT_LAUNCHES * launch_s
     wall_s = time.perf_counter() - start
-    iterations = case.iterations
-    rate = iterations / summary["time_min_s"] / 1e9
-    record = {
-        "case_id": case.identity(),
-        "repeat": repeat,
-        "environment_id": environment.identity(machine),
-        "platform": environment.platform_label(machine, obtained["threads"]),
-        "started": started,
-        "kernel": case.spec.name,
-        "name": case.labels.get("name", ""),
-        "suite": case.labels.get("suite", ""),
-        **case.columns,
-        "backend": "openmp",
-        "device": "cpu",
-        "variant": obtained["variant"],
-        "variant_asked": knobs.variant,
-        "isa": obtained["isa"],
-        "isa_asked": knobs.isa,
-        "dtype": case.dtype,
-        "index_dtype": case.index_dtype,
-        "threads": obtained["threads"],
-        "ranks": 1,
-        "pin_asked": knobs.pin,
-        "pin": obtained["pin"],
-        "pages_asked": knobs.pages,
-        "pages": obtained["pages"],
-        "numa_asked": knobs.numa,
-        "schedule": knobs.schedule,
-        "chunk": knobs.chunk,
-        "prefetch": knobs.prefetch,
-        "repetition": knobs.repetition,
-        "flush": knobs.flush,
-        "seed": knobs.seed,
-        "samples": len(samples),
-        "invocations": invocations,
-        "stop": stop,
-        **summary,
-        "launch_s": launch_s,
-        "time_net_s": summary["time_min_s"] - launch_s if short else math.nan,
-        "bytes_B": case.bytes_B,
-        "bytes_model_B": case.spec.model_bytes(case.with_(variant=obtained["variant"])),
-        "footprint_B": obtained["footprint_B"],
-        "bandwidth_GBps": case.bytes_B / summary["time_min_s"] / 1e9,
-        "bandwidth_median_GBps": case.bytes_B / summary["time_median_s"] / 1e9,
-        "rate_GAMS": rate * case.spec.amos or math.nan,
-        "performance_GFLOPs": rate * case.spec.flops or math.nan,
-        **noise_columns,
-        "noisy": summary["noise_spread"] > _NOISY_SPREAD
-        or summary["ci_relative"] > _NOISY_INTERVAL
-        or noise_columns["noise_steal_s"] > _NOISY_STEAL * wall_s,
-        "valid": check.valid,
-        "error_max": check.error_max,
-        "validation": check.how,
-        "wall_s": wall_s,
-        **(extra or {}),
-    }
-    return Measurement(record, samples, machine)
+
+    def record(case: Case, column: int, case_id: str) -> dict[str, Any]:
+        summary = statistics.summarise(samples[:, column])
+        shortest = summary["time_min_s"]
+        elements = case.iterations * case.spec.width(case)
+        vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
+        cycles = shortest * prepared.clock_GHz * 1e9 * obtained["threads"]
+        as_run = case.with_(variant=obtained["variant"])
+        return {
+            "case_id": case_id,
+            "repeat": repeat,
+            "environment_id": environment.identity(machine),
+            "platform": environment.platform_label(machine, obtained["threads"]),
+            "started": started,
+            "kernel": case.spec.kernel,
+            "definition": case.spec.definition,
+            "name": case.labels.get("name", ""),
+            "suite": case.labels.get("suite", ""),
+            **case.columns,
+            "backend": "openmp",
+            "device": "cpu",
+            "variant": obtained["variant"],
+            "variant_asked": knobs.variant,
+            "isa": obtained["isa"],
+            "isa_asked": knobs.isa,
+            "dtype": case.dtype,
+            "index_dtype": case.index_dtype,
+            "threads": obtained["threads"],
+            "ranks": 1,
+            "pin_asked": knobs.pin,
+            "pin": obtained["pin"],
+            "pages_asked": knobs.pages,
+            "pages": obtained["pages"],
+            "numa_asked": knobs.numa,
+            "offset": knobs.offset,
+            "schedule": knobs.schedule,
+            "chunk": knobs.chunk,
+            "prefetch": knobs.prefetch,
+            "unroll": knobs.unroll,
+            "repetition": knobs.repetition,
+            "rotation": bool(prepared.stages),
+            "flush": knobs.flush,
+            "seed": knobs.seed,
+            "samples": len(samples),
+            "invocations": invocations,
+            "stop": stop,
+            **summary,
+            "launch_s": launch_s,
+            "time_net_s": shortest - launch_s
+            if shortest < _SHORT_LAUNCHES * launch_s
+            else math.nan,
+            "bytes_B": case.bytes_B,
+            "bytes_index_B": case.bytes_index_B,
+            "bytes_model_B": as_run.spec.model_bytes(as_run),
+            "footprint_B": obtained["footprint_B"],
+            "bandwidth_GBps": case.bytes_B / shortest / 1e9,
+            "bandwidth_median_GBps": case.bytes_B / summary["time_median_s"] / 1e9,
+            "rate_GAMS": case.iterations / shortest / 1e9 * case.spec.amos or math.nan,
+            "performance_GFLOPs": elements / shortest / 1e9 * case.spec.flops or math.nan,
+            "clock_GHz": prepared.clock_GHz,
+            "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
+            **noise_columns,
+            "noisy": summary["noise_spread"] > _NOISY_SPREAD
+            or summary["ci_relative"] > _NOISY_INTERVAL
+            or noise_columns["noise_steal_s"] > _NOISY_STEAL * wall_s,
+            "valid": check.valid,
+            "error_max": check.error_max,
+            "validation": check.how,
+            "wall_s": wall_s,
+            **(extra or {}),
+        }
+
+    whole = record(case, 0, case.identity())
+    parts = []
+    for column, kernel in enumerate(prepared.stages, start=1):
+        part = dataclasses.replace(case, spec=registry()[kernel])
+        row = record(part, column, f"{case.identity()}-{kernel}")
+        parts.append(Measurement(row, samples[:, column], machine))
+    return Measurement(whole, samples[:, 0], machine, tuple(parts))
 
 
 def sweep(
@@ -455,7 +503,8 @@ def sweep(
             if sink is None:
                 done.append(measurement)
             else:
-                sink.store.add(measurement.record, measurement.samples, machine)
+                for part in (*measurement.parts, measurement):
+                    sink.store.add(part.record, part.samples, machine)
             if on_result is not None:
                 on_result(measurement)
             if measurement.record["stop"] == "interrupted":
@@ -484,10 +533,11 @@ def sweep(
 
 
 def _together(done: Sequence[Measurement]) -> ResultSet:
+    rows = [row for m in done for row in (*m.parts, m)]
     return ResultSet(
-        [m.record for m in done],
-        [m.samples for m in done],
-        {m.record["environment_id"]: m.environment for m in done},
+        [row.record for row in rows],
+        [row.samples for row in rows],
+        {row.record["environment_id"]: row.environment for row in rows},
     )
 
 

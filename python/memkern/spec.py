@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from memkern import run
 
 IndexArray = npt.NDArray[np.int64]
-Invoke = Callable[[], object]
+Invoke = Callable[[], int]
 
 PAGES = ("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g")
-REPETITIONS = ("fork", "barrier", "free")
+REPETITIONS = ("fork", "barrier", "spin", "free")
 SCHEDULES = ("static", "dynamic")
 ISAS = ("best", "baseline", "sse4", "avx2", "avx512", "neon", "sve", "sve2")
 DTYPES = ("float64", "float32")
@@ -53,6 +53,15 @@ class Traffic:
     write: float = 0.0
     index: float = 0.0
     write_allocate: float = 0.0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        """Bytes of both, one after the other."""
+        return Traffic(
+            self.read + other.read,
+            self.write + other.write,
+            self.index + other.index,
+            self.write_allocate + other.write_allocate,
+        )
 
     def view(self, *, index: bool = False, write_allocate: bool = False) -> float:
         """Bytes per iteration in the convention asked for."""
@@ -85,12 +94,20 @@ class Knobs:
         ``thp``, ``hugetlb-2m``, ``hugetlb-1g``.
     numa : str
         ``first-touch``, ``interleave`` or ``node:N``.
+    offset : int
+        Array k (from 0) starts (k + 1) times so many bytes past the begin of a page; a multiple
+        of 8.
     schedule, chunk : str, int
         ``static`` or ``dynamic``; iterations dealt at a time, 0 for one range a worker.
     prefetch : int
         Distance of the software prefetch in iterations, 0 for none.
+    unroll : int
+        Vectors (of a reduction, accumulators) per step of the loop; 0 for the kernel's own choice.
+        Only the loop kernels have others.
     repetition : str
-        ``fork``, ``barrier`` or ``free``: how invocations follow each other in a sample.
+        How invocations follow each other in a sample: ``fork`` (each a parallel region),
+        ``barrier`` (one region, the team's barrier in between), ``spin`` (a barrier of our own),
+        ``free`` (none).
     flush : bool
         Evict the caches before each sample.
     seed : int
@@ -103,9 +120,11 @@ class Knobs:
     pin: str = "none"
     pages: str = "default"
     numa: str = "first-touch"
+    offset: int = 0
     schedule: str = "static"
     chunk: int = 0
     prefetch: int = 0
+    unroll: int = 0
     repetition: str = "fork"
     flush: bool = False
     seed: int = 0
@@ -116,7 +135,7 @@ class Knobs:
         _one_of("repetition", self.repetition, REPETITIONS)
         _one_of("schedule", self.schedule, SCHEDULES)
         _one_of("isa", self.isa, ISAS)
-        for name in ("threads", "chunk", "prefetch"):
+        for name in ("threads", "offset", "chunk", "prefetch", "unroll"):
             integer(getattr(self, name), name, 0, 2**31 - 1)
         integer(self.seed, "seed", 0, 2**63 - 1)
 
@@ -134,12 +153,15 @@ class Stop:
         Target half-width of that interval, relative to the median.
     budget_s, max_samples : float, int
         Sampling ends here even if the target was not reached; the record says so.
+    invocations : int
+        Invocations in one sample; 0 takes as many as the clock needs to read them well.
     """
 
     runs: int | None = None
     ci: float = 0.02
     budget_s: float = 2.0
     max_samples: int = 1000
+    invocations: int = 0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -150,6 +172,7 @@ class Stop:
         if not 0 < self.budget_s < float("inf"):
             raise InputError(f"budget must be a positive number of seconds, not {self.budget_s}")
         integer(self.max_samples, "max_samples", 1, 10**7)
+        integer(self.invocations, "invocations", 0, 10**9)
 
 
 @dataclass(frozen=True)
@@ -220,31 +243,48 @@ class KernelSpec:
     Parameters
     ----------
     name : str
-        ``family.kernel``, as in the records.
+        ``family.kernel``, as in the records; where a release differs from its paper, the
+        release's kernel is ``family.kernel@release``.
     summary, source : str
         The definition in one line; paper, equation or table it comes from.
     arrays : tuple of ArrayRole
         The arrays that `Case.apply` takes and returns.
+    indices : tuple of str
+        Names of its index arrays, where every case has the same.
     traffic : callable
         Case to `Traffic` of one iteration.
     iterations : callable
         Case to the iterations of one invocation.
     check : callable
         (case, native, invoke) to `Check`: fills the buffers afresh, calls `invoke`, which runs the
-        kernel (once, or if it is idempotent any number of times), and compares with an
-        independent reference.
+        kernel (once, or if that is right for the kernel, more often) and says how often, and
+        compares with an independent reference.
     reference : callable
         (case, arrays) to the arrays after one invocation by one worker, in NumPy.
     model_bytes : callable
         Case to the bytes that memory moves in one invocation, by the model.
+    build : callable
+        The kernel's name and options by keyword to a `Case`.
     flops, amos : float
-        Floating-point and atomic operations per iteration.
+        Floating-point operations per element and atomic operations per iteration.
     numbers : mapping
         Scalars of the definition with their defaults.
     ulps : float
         Largest error that is still right, in units of the type's rounding.
     idempotent : bool
         Whether invoking it again leaves the result as it is.
+    elementwise : bool
+        Whether an iteration treats neighbouring elements of every stream, so that they add up to
+        vectors.
+    width : callable
+        Case to the number of elements that an iteration treats; 1 by default.
+    counts_index : bool
+        Whether the paper's bytes include those of indices.
+    calm : mapping
+        Arrays that sampling starts from another value than validation: what grows from
+        invocation to invocation unless it is that.
+    most_runs : mapping
+        By dtype, how many invocations in a row keep the values finite, where that is few.
     version : int
         Raised when the definition changes; part of a case's identity.
     """
@@ -258,6 +298,8 @@ class KernelSpec:
     check: Callable[[Case, Native, Invoke], Check]
     reference: Callable[[Case, Mapping[str, npt.NDArray[Any]]], dict[str, npt.NDArray[Any]]]
     model_bytes: Callable[[Case], float]
+    build: Callable[..., Case]
+    indices: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = DTYPES
     index_dtypes: tuple[str, ...] = ("",)
     flops: float = 0.0
@@ -265,7 +307,23 @@ class KernelSpec:
     numbers: Mapping[str, float] = field(default_factory=dict)
     ulps: float = 0.0
     idempotent: bool = True
+    elementwise: bool = False
+    width: Callable[[Case], int] = lambda case: 1
+    counts_index: bool = False
+    calm: Mapping[str, float] = field(default_factory=dict)
+    most_runs: Mapping[str, int] = field(default_factory=dict)
     version: int = 1
+
+    @property
+    def kernel(self) -> str:
+        """Name without the definition, as in the records."""
+        return self.name.partition("@")[0]
+
+    @property
+    def definition(self) -> str:
+        """``paper`` or ``release`` where they differ, else empty."""
+        _, at, definition = self.name.partition("@")
+        return definition if at else "paper" if f"{self.name}@release" in _registry else ""
 
 
 @dataclass(frozen=True)
@@ -301,6 +359,12 @@ class Case:
         """Check the types of the values."""
         _one_of("dtype", self.dtype, self.spec.dtypes)
         _one_of("index_dtype", self.index_dtype, self.spec.index_dtypes)
+        most = self.spec.most_runs.get(self.dtype)
+        if most is not None and not (self.stop.runs and self.stop.runs <= most):
+            raise InputError(
+                f"{self.spec.name} in {self.dtype} needs a number of runs, of at most {most}: its "
+                f"values grow with every one"
+            )
 
     @functools.cached_property
     def traffic(self) -> Traffic:
@@ -315,7 +379,12 @@ class Case:
     @property
     def bytes_B(self) -> int:
         """Bytes of one invocation by the paper's formula."""
-        return round(self.traffic.view() * self.iterations)
+        return round(self.traffic.view(index=self.spec.counts_index) * self.iterations)
+
+    @property
+    def bytes_index_B(self) -> int:
+        """Bytes of indices that one invocation loads."""
+        return round(self.traffic.index * self.iterations)
 
     def identity(self) -> str:
         """Hash of all that was asked; labels do not count."""

@@ -1,6 +1,5 @@
 """The kernel families: one module each, which registers its specs.
 
-A module names its ``FAMILIES`` and builds their cases by ``case(kernel, **options)``.
 A module may also offer ``report_cases(quick, cache_B, memory_B)``: what `memkern report`
 measures of it.
 """
@@ -13,9 +12,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
+from memkern.patterns import shown
 
 if TYPE_CHECKING:
     from memkern.spec import Case
+
+DEFINITIONS = ("paper", "release")
 
 
 def load_all() -> list[ModuleType]:
@@ -24,7 +26,7 @@ def load_all() -> list[ModuleType]:
     return [importlib.import_module(f"{__name__}.{name}") for name in names]
 
 
-def case(kernel: str, **options: Any) -> Case:
+def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     """Build a case of any kernel.
 
     Parameters
@@ -32,21 +34,30 @@ def case(kernel: str, **options: Any) -> Case:
     kernel : str
         Its name in the registry, such as ``stream.triad``; without a family a gather/scatter
         kernel.
+    definition : str
+        ``paper`` or ``release``, for kernels that differ between them.
     **options
-        Arguments of its family's ``case``.
+        What the kernel takes; see its family's module.
 
     Raises
     ------
     InputError
-        There is no such family, or the family refuses.
+        There is no such kernel, or its family refuses.
     """
+    from memkern.spec import registry
+
+    kernels = registry()
+    if definition not in DEFINITIONS:
+        raise InputError(f"definition {shown(definition)} is not one of {', '.join(DEFINITIONS)}")
     name = kernel if "." in kernel else f"spatter.{kernel}"
-    family = name.partition(".")[0]
-    builders = {f: m.case for m in load_all() for f in getattr(m, "FAMILIES", ())}
-    if family not in builders:
-        raise InputError(f"kernel {kernel!r} is of no family of {', '.join(builders)}")
-    built: Case = builders[family](name, **options)
-    return built
+    if f"{name}@{definition}" in kernels:
+        name = f"{name}@{definition}"
+    if name not in kernels:
+        family = f"{name.partition('.')[0]}."
+        known = [k for k in kernels if "@" not in k]
+        near = [k for k in known if k.startswith(family)]
+        raise InputError(f"kernel {shown(kernel)} is not one of {', '.join(near or known)}")
+    return kernels[name].build(name, **options)
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

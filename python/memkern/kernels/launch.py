@@ -1,4 +1,4 @@
-"""The empty kernel: what launching a parallel region costs."""
+"""The empty kernel, which is what launching a parallel region costs, and work without memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from memkern.errors import InputError
 from memkern.spec import Case, Check, Invoke, KernelSpec, Knobs, Native, Stop, Traffic, register
-
-FAMILIES = ("launch",)
 
 
 def _check(case: Case, native: Native, invoke: Invoke) -> Check:
@@ -22,27 +19,42 @@ def _nothing(case: Case, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, np
     return {}
 
 
-EMPTY = register(
-    KernelSpec(
-        name="launch.empty",
-        summary="fork and join only",
-        source="BS0 of Chalmers and Warburton 2020, on the CPU",
-        arrays=(),
-        traffic=lambda case: Traffic(),
-        iterations=lambda case: 1,
-        check=_check,
-        reference=_nothing,
-        model_bytes=lambda case: 0.0,
-        dtypes=("float64",),
+def _case(kernel: str, **options: Any) -> Case:
+    from memkern.spec import registry
+
+    base = Case(registry()[kernel], knobs=Knobs(variant="auto"), stop=Stop(budget_s=1.0))
+    return base.with_(**options)
+
+
+def _spec(name: str, summary: str, source: str) -> None:
+    register(
+        KernelSpec(
+            name=name,
+            summary=summary,
+            source=source,
+            arrays=(),
+            traffic=lambda case: Traffic(),
+            iterations=lambda case: 1,
+            check=_check,
+            reference=_nothing,
+            model_bytes=lambda case: 0.0,
+            build=_case,
+            dtypes=("float64",),
+        )
     )
+
+
+_spec("launch.empty", "fork and join only", "what an OpenMP parallel region costs")
+_spec(
+    "launch.compute",
+    "a thousand dependent multiplications a worker",
+    "Alappat et al. 2021, figure 3: work beside which a barrier's cost is seen",
 )
-
-
-def case(kernel: str, **options: Any) -> Case:
-    """Build the case of the family's one kernel, ``launch.empty``; see `launch`."""
-    if kernel != EMPTY.name:
-        raise InputError(f"kernel {kernel!r} is not {EMPTY.name}")
-    return launch(**options)
+_spec(
+    "bs.bs0",
+    "empty launch",
+    "Chalmers and Warburton 2020, BS0: what launching a kernel costs, T0",
+)
 
 
 def launch(**options: Any) -> Case:
@@ -53,4 +65,4 @@ def launch(**options: Any) -> Case:
     **options
         Fields of `memkern.spec.Knobs` and `memkern.spec.Stop`.
     """
-    return Case(EMPTY, knobs=Knobs(variant="auto"), stop=Stop(budget_s=1.0)).with_(**options)
+    return _case("launch.empty", **options)

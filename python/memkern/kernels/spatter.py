@@ -46,7 +46,6 @@ from memkern.spec import (
 )
 
 SOURCE = "Lavin et al., Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020"
-FAMILIES = ("spatter",)
 KERNELS = ("gather", "scatter", "gs", "multigather", "multiscatter")
 
 _LINE_B = 64
@@ -417,27 +416,10 @@ def _spec(kernel: str, summary: str, arrays: tuple[ArrayRole, ...]) -> KernelSpe
             check=check,
             reference=_reference,
             model_bytes=_model_bytes,
+            build=case,
             index_dtypes=INDEX_DTYPES,
         )
     )
-
-
-_DENSE_OUT = ArrayRole("dense", "(workers, wrap * L), one row a worker", "write")
-_DENSE_IN = ArrayRole("dense", "(workers, wrap * L), one row a worker", "read")
-_SPARSE_IN = ArrayRole("sparse", "(max(base) + max(index) + 1,)", "read")
-_SPARSE_OUT = ArrayRole("sparse", "(max(base) + max(index) + 1,)", "write")
-_spec("gather", "A[:] = B[i[:]]", (_SPARSE_IN, _DENSE_OUT))
-_spec("scatter", "A[j[:]] = B[:]", (_SPARSE_OUT, _DENSE_IN))
-_spec(
-    "gs",
-    "A[j[:]] = B[i[:]]",
-    (
-        ArrayRole("sparse_gather", _SPARSE_IN.shape, "read"),
-        ArrayRole("sparse_scatter", _SPARSE_IN.shape, "write"),
-    ),
-)
-_spec("multigather", "A[:] = B[i1[i2[:]]]", (_SPARSE_IN, _DENSE_OUT))
-_spec("multiscatter", "A[j1[j2[:]]] = B[:]", (_SPARSE_OUT, _DENSE_IN))
 
 
 def case(
@@ -558,6 +540,24 @@ def case(
     ).with_(**options)
     _extent_fits(result)
     return result
+
+
+_DENSE_OUT = ArrayRole("dense", "(workers, wrap * L), one row a worker", "write")
+_DENSE_IN = ArrayRole("dense", "(workers, wrap * L), one row a worker", "read")
+_SPARSE_IN = ArrayRole("sparse", "(max(base) + max(index) + 1,)", "read")
+_SPARSE_OUT = ArrayRole("sparse", "(max(base) + max(index) + 1,)", "write")
+_spec("gather", "A[:] = B[i[:]]", (_SPARSE_IN, _DENSE_OUT))
+_spec("scatter", "A[j[:]] = B[:]", (_SPARSE_OUT, _DENSE_IN))
+_spec(
+    "gs",
+    "A[j[:]] = B[i[:]]",
+    (
+        ArrayRole("sparse_gather", _SPARSE_IN.shape, "read"),
+        ArrayRole("sparse_scatter", _SPARSE_IN.shape, "write"),
+    ),
+)
+_spec("multigather", "A[:] = B[i1[i2[:]]]", (_SPARSE_IN, _DENSE_OUT))
+_spec("multiscatter", "A[j1[j2[:]]] = B[:]", (_SPARSE_OUT, _DENSE_IN))
 
 
 def registered(kernel: str) -> KernelSpec:

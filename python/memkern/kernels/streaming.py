@@ -1,7 +1,10 @@
 """Regular streaming: loops over arrays of one length.
 
 ``stream``
-    McCalpin's STREAM: copy, scale, add and triad, with its scalar 3.
+    McCalpin's STREAM: copy, scale, add and triad, with its scalar 3, each on its own or, as
+    ``stream.rotation``, in turn.
+``raider``
+    The same four as RaiderSTREAM has them.
 ``bs``
     The finite-element streaming tests BS1 to BS5 of Chalmers and Warburton 2020.
 ``loops``
@@ -22,6 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.errors import InputError
+from memkern.kernels import case
+from memkern.kernels.checking import WHOLE, error, extent, fresh, positions, verdict
 from memkern.patterns import integer
 from memkern.spec import (
     ArrayRole,
@@ -30,8 +35,8 @@ from memkern.spec import (
     Invoke,
     KernelSpec,
     Native,
+    Stop,
     Traffic,
-    fill_values,
     register,
     registry,
 )
@@ -41,19 +46,20 @@ Arrays = Mapping[str, Values]
 
 STREAM = "McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers"
 BS = "Chalmers and Warburton, Portable high-order finite element kernels I, 2020"
+RAIDER = "Beebe et al., RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, 2022"
 LOOPS = "Alappat et al., ECM modeling and performance tuning of SpMV and lattice QCD, 2021"
 
-# Elements up to which a case is checked whole.
-_WHOLE = 2**20
-_SAMPLES = 4_000
 _WINDOW = 4_096
 # Parts whose sums must add up to the whole's; odd, so that no worker's share is one of them.
 _PARTS = 13
 RESULT = "result"
-FAMILIES = ("stream", "bs", "loops")
+# As in the paper: enough that reading the clock costs nothing.
+INVOCATIONS = 20
+# Where an operation finds the numbers of the elements.
+POSITION = "i"
 
 
-def _spec(
+def regular(
     name: str,
     summary: str,
     source: str,
@@ -94,42 +100,34 @@ def _spec(
 
     def reference(case: Case, arrays: Arrays) -> dict[str, Values]:
         exact = {key: values.astype(np.float64) for key, values in arrays.items()}
+        exact[POSITION] = np.arange(case.iterations)
         after = {key: np.array(values, copy=True) for key, values in arrays.items()}
         for key, values in operation(exact, *constants(case)).items():
             after[key][:] = values
         return after
 
-    def fresh(native: Native, positions: npt.NDArray[np.int64]) -> dict[str, Values]:
-        return {
-            key: fill_values(positions, array)
-            for key, array in native.arrays().items()
-            if key != RESULT
-        }
+    def values_at(native: Native, at: npt.NDArray[np.int64]) -> dict[str, Values]:
+        names = [array.name for array in arrays if array.name != RESULT]
+        return {POSITION: at, **{name: fresh(native, name, at) for name in names}}
 
     def check(case: Case, native: Native, invoke: Invoke) -> Check:
-        rng = np.random.default_rng(0)
         n = case.iterations
-        whole = n <= _WHOLE
-        seams = np.linspace(0, n - 1, 4 * native.obtained()["threads"] + 1).astype(np.int64)
-        near = np.clip(seams[:, None] + np.arange(-2, 3), 0, n - 1).ravel()
-        positions = np.arange(n) if whole else np.unique([*near, *rng.integers(0, n, _SAMPLES)])
-        wanted = operation(fresh(native, positions), *constants(case))
+        at = positions(n, native)
+        wanted = operation(values_at(native, at), *constants(case))
         total = wanted.pop(RESULT, None)
         native.fill(outputs=True)
         invoke()
-        error = max(
-            (_error(native.peek(key, positions), values) for key, values in wanted.items()),
-            default=0.0,
+        worst = max(
+            (error(native.peek(key, at), values) for key, values in wanted.items()), default=0.0
         )
         if combine is not None:
-            error = max(error, _check_result(case, native, None if not whole else total))
-        limit = case.spec.ulps * float(np.finfo(case.dtype).eps)
-        return Check(error <= limit, error, "whole" if whole else "sampled")
+            worst = max(worst, _check_result(case, native, total if n <= WHOLE else None))
+        return verdict(case, worst, extent(n))
 
     def _check_result(case: Case, native: Native, total: Any) -> float:
         got = native.peek(RESULT, np.zeros(1, dtype=np.int64))
         if total is not None:
-            return _error(got, np.atleast_1d(total))
+            return error(got, np.atleast_1d(total))
         # The parts' results make the whole's, and those of short windows are known.
         assert combine is not None
         n = case.iterations
@@ -140,14 +138,14 @@ def _spec(
         for begin, end in itertools.pairwise(cuts):
             native.run_range(int(begin), int(end))
             parts.append(native.peek(RESULT, zero)[0])
-        error = _error(got, np.atleast_1d(combine(np.array(parts))))
+        worst = error(got, np.atleast_1d(combine(np.array(parts))))
         native.fill(outputs=True)
         for begin in cuts[:-1]:
             window = np.arange(begin, begin + _WINDOW)
             native.run_range(int(begin), int(begin) + _WINDOW)
-            known = operation(fresh(native, window), *constants(case))[RESULT]
-            error = max(error, _error(native.peek(RESULT, zero), np.atleast_1d(known)))
-        return error
+            known = operation(values_at(native, window), *constants(case))[RESULT]
+            worst = max(worst, error(native.peek(RESULT, zero), np.atleast_1d(known)))
+        return worst
 
     register(
         KernelSpec(
@@ -160,6 +158,7 @@ def _spec(
             check=check,
             reference=reference,
             model_bytes=model_bytes,
+            build=case_of,
             flops=flops,
             numbers=numbers or {},
             # An accumulator takes a thousand values, and squares of whole numbers are
@@ -167,141 +166,20 @@ def _spec(
             ulps=4.0 if combine is None else 128.0,
             # What reads its own result, or adds to a running sum, changes with every invocation.
             idempotent=combine is None and all(a.role != "update" for a in arrays),
+            elementwise=True,
         )
     )
 
 
-def _error(got: Values, wanted: Values) -> float:
-    """Return the largest difference over the largest value; infinite where one is NaN."""
-    difference = np.abs(np.asarray(got, dtype=np.float64) - wanted)
-    if np.isnan(difference).any():
-        return float("inf")
-    scale = max(float(np.max(np.abs(wanted))), 1.0)
-    return float(np.max(difference)) / scale
-
-
-def _dot(x: Values, y: Values) -> Any:
-    """Return x . y by NumPy's pairwise sum: its ``@`` was seen to be off by 3000 roundings."""
-    return np.sum(x * y)
-
-
-_Q = {"alpha": 3.0}
-
-_spec("stream.copy", "c = a", STREAM, "c:w a:r", lambda v, s, t: {"c": v["a"]})
-_spec(
-    *("stream.scale", "b = s c", STREAM, "b:w c:r"),
-    lambda v, s, t: {"b": s * v["c"]},
-    flops=1,
-    numbers=_Q,
-)
-_spec(
-    *("stream.add", "c = a + b", STREAM, "c:w a:r b:r"),
-    lambda v, s, t: {"c": v["a"] + v["b"]},
-    flops=1,
-)
-_spec(
-    *("stream.triad", "a = b + s c", STREAM, "a:w b:r c:r"),
-    lambda v, s, t: {"a": v["b"] + s * v["c"]},
-    flops=2,
-    numbers=_Q,
-)
-
-_spec("bs.bs1", "y = x", BS, "y:w x:r", lambda v, s, t: {"y": v["x"]})
-_spec(
-    *("bs.bs2", "y = s x + t y", BS, "y:u x:r"),
-    lambda v, s, t: {"y": s * v["x"] + t * v["y"]},
-    flops=3,
-    # Two invocations with t = -1 give y back, so that it stays bounded.
-    numbers={"alpha": 3.0, "beta": -1.0},
-)
-_spec(
-    *("bs.bs3", "x . x", BS, "x:r"),
-    lambda v, s, t: {RESULT: _dot(v["x"], v["x"])},
-    flops=2,
-    combine=np.sum,
-)
-_spec(
-    *("bs.bs4", "x . y", BS, "x:r y:r"),
-    lambda v, s, t: {RESULT: _dot(v["x"], v["y"])},
-    flops=2,
-    combine=np.sum,
-)
-
-
-def _cg_update(v: Arrays, s: float, _: float) -> dict[str, Any]:
-    r = v["r"] - s * v["Ap"]
-    return {"x": v["x"] + s * v["p"], "r": r, RESULT: _dot(r, r)}
-
-
-_spec(
-    *("bs.bs5", "x += s p; r -= s Ap; r . r", BS, "x:u r:u p:r Ap:r"),
-    _cg_update,
-    flops=6,
-    numbers={"alpha": 0.5},
-    combine=np.sum,
-)
-
-_spec(
-    *("loops.load", "largest of a", LOOPS, "a:r"),
-    lambda v, s, t: {RESULT: np.max(v["a"])},
-    combine=np.max,
-)
-_spec(
-    *("loops.sum", "sum of a", LOOPS, "a:r"),
-    lambda v, s, t: {RESULT: np.sum(v["a"])},
-    flops=1,
-    combine=np.sum,
-)
-_spec(
-    *("loops.dot", "a . b", LOOPS, "a:r b:r"),
-    lambda v, s, t: {RESULT: _dot(v["a"], v["b"])},
-    flops=2,
-    combine=np.sum,
-)
-_spec(
-    *("loops.init", "a = s", LOOPS, "a:w"),
-    lambda v, s, t: {"a": np.full(len(v["a"]), s)},
-    numbers=_Q,
-)
-_spec("loops.copy", "a = b", LOOPS, "a:w b:r", lambda v, s, t: {"a": v["b"]})
-_spec(
-    *("loops.update", "a = s a", LOOPS, "a:u"),
-    lambda v, s, t: {"a": s * v["a"]},
-    flops=1,
-    numbers={"alpha": -1.0},
-)
-_spec(
-    *("loops.daxpy", "a += s b", LOOPS, "a:u b:r"),
-    lambda v, s, t: {"a": v["a"] + s * v["b"]},
-    flops=2,
-    numbers=_Q,
-)
-_spec(
-    *("loops.triad", "a = b + s c", LOOPS, "a:w b:r c:r"),
-    lambda v, s, t: {"a": v["b"] + s * v["c"]},
-    flops=2,
-    numbers=_Q,
-)
-_spec(
-    *("loops.nstream", "a += b + s c", LOOPS, "a:u b:r c:r"),
-    lambda v, s, t: {"a": v["a"] + v["b"] + s * v["c"]},
-    flops=3,
-    numbers=_Q,
-)
-_spec(
-    *("loops.schoenauer", "a = b + c d", LOOPS, "a:w b:r c:r d:r"),
-    lambda v, s, t: {"a": v["b"] + v["c"] * v["d"]},
-    flops=2,
-)
-
-
-def case(
+def case_of(
     kernel: str,
     *,
-    elements: int,
+    elements: int | None = None,
+    footprint_B: float | None = None,
     dtype: str = "float64",
     alpha: float | None = None,
     beta: float | None = None,
+    runs: int | None = None,
     name: str = "",
     suite: str = "",
     **options: Any,
@@ -314,10 +192,14 @@ def case(
         Such as ``stream.triad``, ``bs.bs5`` or ``loops.daxpy``.
     elements : int
         Length of each array.
+    footprint_B : float
+        Bytes of all arrays together, in place of `elements`.
     dtype : str
         ``float64`` or ``float32``.
     alpha, beta : float, optional
         The kernel's scalars, where it has them; by default the spec's.
+    runs : int, optional
+        Exactly so many samples; ``stream.rotation`` takes 10 by default.
     name, suite : str
         Labels of the record.
     **options
@@ -326,42 +208,279 @@ def case(
     Raises
     ------
     InputError
-        The kernel is unknown or has no such scalar, or a value is out of range.
+        The kernel has no such scalar, or a value is out of range.
     """
-    kernels = {k: s for k, s in registry().items() if k.partition(".")[0] in FAMILIES}
-    if kernel not in kernels:
-        raise InputError(f"kernel {kernel!r} is not one of {', '.join(kernels)}")
-    spec = kernels[kernel]
-    numbers = dict(spec.numbers)
-    for key, value in (("alpha", alpha), ("beta", beta)):
-        if value is None:
-            continue
-        if key not in numbers:
-            raise InputError(f"kernel {kernel!r} has no scalar {key}")
-        if not np.isfinite(value):
-            raise InputError(f"{key} must be finite, not {value}")
-        numbers[key] = float(value)
-    elements = integer(elements, "elements", 1)
+    spec = registry()[kernel]
+    elements = length(spec, elements, footprint_B, dtype)
+    numbers = scalars(spec, alpha=alpha, beta=beta)
+    if kernel.startswith("bs."):
+        options = {"invocations": INVOCATIONS, **options}
     return Case(
         spec,
         integers={"elements": elements},
         numbers=numbers,
         dtype=dtype,
+        stop=Stop(runs=runs),
         columns={"elements": elements, **numbers},
         labels={"name": name, "suite": suite},
     ).with_(**options)
 
 
-def stream(kernel: str, elements: int, **options: Any) -> Case:
-    """Case of STREAM's copy, scale, add or triad; parameters as for `case`."""
+def length(spec: KernelSpec, elements: int | None, footprint_B: float | None, dtype: str) -> int:
+    """Return the arrays' length from one of the two ways to say it."""
+    if (elements is None) == (footprint_B is None):
+        raise InputError(f"{spec.name} needs either elements or footprint_B")
+    if footprint_B is None:
+        return integer(elements, "elements", 1)
+    if not 0 < footprint_B < 2**62:
+        raise InputError(f"footprint_B must be a positive number of bytes, not {footprint_B}")
+    streams = sum(array.name != RESULT for array in spec.arrays)
+    size = 4 if dtype == "float32" else 8
+    return max(1, int(footprint_B / (max(1, streams) * size)))
+
+
+def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
+    """Return the kernel's scalars, with what is given in place of the defaults."""
+    numbers = dict(spec.numbers)
+    for key, value in given.items():
+        if value is None:
+            continue
+        if key not in numbers:
+            raise InputError(f"kernel {spec.name!r} has no scalar {key}")
+        if not np.isfinite(value):
+            raise InputError(f"{key} must be finite, not {value}")
+        numbers[key] = float(value)
+    return numbers
+
+
+def _dot(x: Values, y: Values) -> Any:
+    """Return x . y by NumPy's pairwise sum: its ``@`` was seen to be off by 3000 roundings."""
+    return np.sum(x * y)
+
+
+_Q = {"alpha": 3.0}
+
+for _family, _source in (("stream", STREAM), ("raider", RAIDER)):
+    regular(f"{_family}.copy", "c = a", _source, "c:w a:r", lambda v, s, t: {"c": v["a"]})
+    regular(
+        *(f"{_family}.scale", "b = s c", _source, "b:w c:r"),
+        lambda v, s, t: {"b": s * v["c"]},
+        flops=1,
+        numbers=_Q,
+    )
+    regular(
+        *(f"{_family}.add", "c = a + b", _source, "c:w a:r b:r"),
+        lambda v, s, t: {"c": v["a"] + v["b"]},
+        flops=1,
+    )
+    regular(
+        *(f"{_family}.triad", "a = b + s c", _source, "a:w b:r c:r"),
+        lambda v, s, t: {"a": v["b"] + s * v["c"]},
+        flops=2,
+        numbers=_Q,
+    )
+
+regular("bs.bs1", "y = x", BS, "y:w x:r", lambda v, s, t: {"y": v["x"]})
+regular(
+    *("bs.bs2", "y = s x + t y", BS, "y:u x:r"),
+    lambda v, s, t: {"y": s * v["x"] + t * v["y"]},
+    flops=3,
+    # Two invocations with t = -1 give y back, so that it stays bounded.
+    numbers={"alpha": 3.0, "beta": -1.0},
+)
+regular(
+    *("bs.bs3", "x . x", BS, "x:r"),
+    lambda v, s, t: {RESULT: _dot(v["x"], v["x"])},
+    flops=2,
+    combine=np.sum,
+)
+regular(
+    *("bs.bs4", "x . y", BS, "x:r y:r"),
+    lambda v, s, t: {RESULT: _dot(v["x"], v["y"])},
+    flops=2,
+    combine=np.sum,
+)
+
+
+def _cg_update(v: Arrays, s: float, _: float) -> dict[str, Any]:
+    r = v["r"] - s * v["Ap"]
+    return {"x": v["x"] + s * v["p"], "r": r, RESULT: _dot(r, r)}
+
+
+regular(
+    *("bs.bs5", "x += s p; r -= s Ap; r . r", BS, "x:u r:u p:r Ap:r"),
+    _cg_update,
+    flops=6,
+    numbers={"alpha": 0.5},
+    combine=np.sum,
+)
+
+# The released code leaves x out.
+regular(
+    *("bs.bs5@release", "r -= s Ap; r . r", BS, "r:u Ap:r"),
+    lambda v, s, t: {"r": (r := v["r"] - s * v["Ap"]), RESULT: _dot(r, r)},
+    flops=4,
+    numbers={"alpha": 0.5},
+    combine=np.sum,
+)
+
+regular(
+    *("loops.load", "largest of a", LOOPS, "a:r"),
+    lambda v, s, t: {RESULT: np.max(v["a"])},
+    combine=np.max,
+)
+regular(
+    *("loops.load4", "largest of a, b, c and d", LOOPS, "a:r b:r c:r d:r"),
+    lambda v, s, t: {RESULT: max(np.max(v[name]) for name in "abcd")},
+    combine=np.max,
+)
+regular(
+    *("loops.sum", "sum of a", LOOPS, "a:r"),
+    lambda v, s, t: {RESULT: np.sum(v["a"])},
+    flops=1,
+    combine=np.sum,
+)
+regular(
+    *("loops.dot", "a . b", LOOPS, "a:r b:r"),
+    lambda v, s, t: {RESULT: _dot(v["a"], v["b"])},
+    flops=2,
+    combine=np.sum,
+)
+regular(
+    *("loops.init", "a = s", LOOPS, "a:w"),
+    lambda v, s, t: {"a": np.full(len(v["a"]), s)},
+    numbers=_Q,
+)
+regular(
+    *("loops.init4", "a = b = c = d = s", LOOPS, "a:w b:w c:w d:w"),
+    lambda v, s, t: {name: np.full(len(v["a"]), s) for name in "abcd"},
+    numbers=_Q,
+)
+regular("loops.copy", "a = b", LOOPS, "a:w b:r", lambda v, s, t: {"a": v["b"]})
+regular(
+    *("loops.update", "a = s a", LOOPS, "a:u"),
+    lambda v, s, t: {"a": s * v["a"]},
+    flops=1,
+    numbers={"alpha": -1.0},
+)
+regular(
+    *("loops.daxpy", "a += s b", LOOPS, "a:u b:r"),
+    lambda v, s, t: {"a": v["a"] + s * v["b"]},
+    flops=2,
+    numbers=_Q,
+)
+regular(
+    *("loops.triad", "a = b + s c", LOOPS, "a:w b:r c:r"),
+    lambda v, s, t: {"a": v["b"] + s * v["c"]},
+    flops=2,
+    numbers=_Q,
+)
+regular(
+    *("loops.nstream", "a += b + s c", LOOPS, "a:u b:r c:r"),
+    lambda v, s, t: {"a": v["a"] + v["b"] + s * v["c"]},
+    flops=3,
+    numbers=_Q,
+)
+regular(
+    *("loops.schoenauer", "a = b + c d", LOOPS, "a:w b:r c:r d:r"),
+    lambda v, s, t: {"a": v["b"] + v["c"] * v["d"]},
+    flops=2,
+)
+
+
+# Every element adds one to an accumulator, by a multiplication with one and an addition of one.
+regular(
+    *("loops.peakflops", "x = 1 x + 1, in registers", LOOPS, ""),
+    lambda v, s, t: {RESULT: float(len(v[POSITION]))},
+    flops=2,
+    combine=np.sum,
+)
+
+
+# STREAM copies, scales, adds and multiplies in turn, so that every pass grows a fifteenfold.
+_ROTATION = ("stream.copy", "stream.scale", "stream.add", "stream.triad")
+_RUNS = 10
+
+
+def _rotate(v: Arrays, s: float) -> dict[str, Any]:
+    c = v["a"]
+    b = s * c
+    c = v["a"] + b
+    return {"a": b + s * c, "b": b, "c": c}
+
+
+def _check_rotation(case: Case, native: Native, invoke: Invoke) -> Check:
+    n = case.iterations
+    at = positions(n, native)
+    values = {name: fresh(native, name, at) for name in "abc"}
+    native.fill(outputs=True)
+    for _ in range(invoke()):
+        values = _rotate(values, case.numbers["alpha"])
+    # STREAM's own rule: the average error of each array over its average value.
+    worst = 0.0
+    for name, wanted in values.items():
+        off = np.abs(native.peek(name, at) - wanted)
+        worst = max(worst, float(np.mean(np.where(np.isnan(off), np.inf, off)) / np.mean(wanted)))
+    return Check(worst <= _STREAM_ERROR[case.dtype], worst, extent(n))
+
+
+_STREAM_ERROR = {"float64": 1e-13, "float32": 1e-6}
+
+
+def _rotation_case(kernel: str, *, runs: int | None = None, **options: Any) -> Case:
+    runs = _RUNS if runs is None else runs
+    return case_of(kernel, runs=runs, invocations=1, **options)
+
+
+register(
+    KernelSpec(
+        name="stream.rotation",
+        summary="copy, scale, add and triad in turn over the same arrays",
+        source=STREAM,
+        arrays=(
+            ArrayRole("a", "(elements,)", "update"),
+            ArrayRole("b", "(elements,)", "write"),
+            ArrayRole("c", "(elements,)", "write"),
+        ),
+        traffic=lambda case: sum(
+            (registry()[name].traffic(case) for name in _ROTATION), start=Traffic()
+        ),
+        iterations=lambda case: case.integers["elements"],
+        check=_check_rotation,
+        reference=lambda case, arrays: {
+            name: values.astype(case.dtype)
+            for name, values in _rotate(arrays, case.numbers["alpha"]).items()
+        },
+        model_bytes=lambda case: sum(registry()[name].model_bytes(case) for name in _ROTATION),
+        build=_rotation_case,
+        flops=4,
+        numbers=_Q,
+        ulps=4.0,
+        idempotent=False,
+        most_runs={"float64": 200, "float32": 10},
+    )
+)
+
+
+def stream(kernel: str = "rotation", elements: int | None = None, **options: Any) -> Case:
+    """Case of one of STREAM's kernels, or of all in turn; parameters as for `case_of`."""
     return case(f"stream.{kernel}", elements=elements, **options)
 
 
-def bs(number: int, elements: int, **options: Any) -> Case:
-    """Case of the streaming test BS1 to BS5; parameters as for `case`."""
-    return case(f"bs.bs{number}", elements=elements, **options)
+def bs(number: int, **options: Any) -> Case:
+    """Case of a finite-element streaming test BS0 to BS8.
+
+    Parameters
+    ----------
+    number : int
+        0 to 8. BS1 to BS5 take `elements` or `footprint_B` as in `case_of`; BS6 to BS8 take
+        `elements` and `degree` of a mesh as in `memkern.kernels.mesh`.
+    **options
+        See there.
+    """
+    return case(f"bs.bs{number}", **options)
 
 
-def loops(kernel: str, elements: int, **options: Any) -> Case:
-    """Case of a loop kernel of the ECM studies; parameters as for `case`."""
+def loops(kernel: str, elements: int | None = None, **options: Any) -> Case:
+    """Case of a loop kernel of the ECM studies; parameters as for `case_of`."""
     return case(f"loops.{kernel}", elements=elements, **options)

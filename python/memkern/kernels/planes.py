@@ -1,0 +1,274 @@
+"""Loops of the ECM studies over two-dimensional arrays: the five-point stencil and y += A x."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from memkern.errors import InputError
+from memkern.kernels.checking import Values, error, extent, fresh, positions, verdict
+from memkern.kernels.streaming import LOOPS, scalars
+from memkern.patterns import integer, shown
+from memkern.spec import (
+    ArrayRole,
+    Case,
+    Check,
+    Invoke,
+    KernelSpec,
+    Native,
+    Traffic,
+    register,
+    registry,
+)
+
+# Where three rows of the stencil stay between their uses. Broken in a level, the rows come from
+# behind it three times instead of once.
+LAYERS = ("L1", "L2", "memory")
+_COLUMNS = 192  # of the matrix, as in the paper
+
+
+def _size(dtype: str) -> int:
+    return 4 if dtype == "float32" else 8
+
+
+def _side(value: int | None, name: str, least: int) -> int:
+    return integer(value, name, least, 2**40)
+
+
+def stencil(
+    kernel: str,
+    *,
+    rows: int | None = None,
+    columns: int | None = None,
+    elements: int | None = None,
+    footprint_B: float | None = None,
+    layer_condition: str = "",
+    dtype: str = "float64",
+    alpha: float | None = None,
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of the two-dimensional five-point stencil.
+
+    Parameters
+    ----------
+    kernel : str
+        ``loops.stencil``.
+    rows, columns : int, optional
+        Outer and inner dimension, both at least 3.
+    elements, footprint_B : optional
+        In their place, points of the grid or bytes of both arrays; the inner dimension is twice
+        the outer then.
+    layer_condition : str
+        Where three rows are held, if the caller knows: ``L1``, ``L2`` (broken in L1) or
+        ``memory`` (broken in L2). It says which bytes memory moves by the model; without it, that
+        the rows are held.
+    dtype, alpha, name, suite, **options
+        As for `memkern.kernels.streaming.case_of`; alpha is a quarter by default.
+
+    Raises
+    ------
+    InputError
+        A size is out of range, or said in two ways.
+    """
+    spec = registry()[kernel]
+    if (rows is None) != (columns is None) or sum(
+        x is not None for x in (rows, elements, footprint_B)
+    ) != 1:
+        raise InputError("loops.stencil needs rows and columns, or elements, or footprint_B")
+    if layer_condition and layer_condition not in LAYERS:
+        raise InputError(
+            f"layer_condition {shown(layer_condition)} is not one of {', '.join(LAYERS)}"
+        )
+    if rows is None:
+        points = (
+            elements if elements is not None else footprint_B and footprint_B / (2 * _size(dtype))
+        )
+        rows = max(3, round((float(points or 0) / 2) ** 0.5))
+        columns = 2 * rows
+    rows, columns = _side(rows, "rows", 3), _side(columns, "columns", 3)
+    numbers = scalars(spec, alpha=alpha)
+    return Case(
+        spec,
+        integers={"rows": rows, "columns": columns},
+        numbers=numbers,
+        dtype=dtype,
+        columns={
+            "elements": rows * columns,
+            "rows": rows,
+            "columns": columns,
+            "layer_condition": layer_condition,
+            **numbers,
+        },
+        labels={"name": name, "suite": suite},
+    ).with_(**options)
+
+
+def matvec(
+    kernel: str,
+    *,
+    rows: int | None = None,
+    columns: int = _COLUMNS,
+    elements: int | None = None,
+    footprint_B: float | None = None,
+    dtype: str = "float64",
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of the dense column-major product y += A x.
+
+    Parameters
+    ----------
+    kernel : str
+        ``loops.matvec``.
+    rows, columns : int
+        Length of y and of x; 192 columns by default, as in the paper.
+    elements, footprint_B : optional
+        In place of `rows`, entries or bytes of the matrix.
+    dtype, name, suite, **options
+        As for `memkern.kernels.streaming.case_of`.
+
+    Raises
+    ------
+    InputError
+        A size is out of range, or said in two ways.
+    """
+    if sum(x is not None for x in (rows, elements, footprint_B)) != 1:
+        raise InputError("loops.matvec needs one of rows, elements and footprint_B")
+    columns = _side(columns, "columns", 1)
+    if rows is None:
+        entries = elements if elements is not None else (footprint_B or 0) / _size(dtype)
+        rows = max(1, int(entries / columns))
+    rows = _side(rows, "rows", 1)
+    return Case(
+        registry()[kernel],
+        integers={"rows": rows, "columns": columns},
+        dtype=dtype,
+        columns={"elements": rows * columns, "rows": rows, "columns": columns},
+        labels={"name": name, "suite": suite},
+    ).with_(**options)
+
+
+def _five_points(case: Case, i: Values, at: Any) -> Values:
+    row = case.integers["columns"]
+    around = at(i) + at(i - 1) + at(i + 1) + at(i - row) + at(i + row)
+    return np.asarray(case.numbers["alpha"] * around)
+
+
+def _inner(case: Case, i: Values) -> Values:
+    """Return which of these points are not on the edge."""
+    row, column = np.divmod(i, case.integers["columns"])
+    last_row, last_column = case.integers["rows"] - 1, case.integers["columns"] - 1
+    return np.asarray((row > 0) & (row < last_row) & (column > 0) & (column < last_column))
+
+
+def _check_stencil(case: Case, native: Native, invoke: Invoke) -> Check:
+    n = case.integers["rows"] * case.integers["columns"]
+    at = positions(n, native)
+    inner = _inner(case, at)
+    wanted = fresh(native, "a", at)  # the edge stays as it is
+    wanted[inner] = _five_points(case, at[inner], lambda i: fresh(native, "b", i))
+    native.fill(outputs=True)
+    invoke()
+    return verdict(case, error(native.peek("a", at), wanted), extent(n))
+
+
+def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    shape = case.integers["rows"], case.integers["columns"]
+    b = arrays["b"].astype(np.float64).reshape(shape)
+    a = np.array(arrays["a"], copy=True).reshape(shape)
+    a[1:-1, 1:-1] = case.numbers["alpha"] * (
+        b[1:-1, 1:-1] + b[:-2, 1:-1] + b[2:, 1:-1] + b[1:-1, :-2] + b[1:-1, 2:]
+    )
+    return {"a": a.ravel(), "b": arrays["b"]}
+
+
+def _traffic_stencil(case: Case) -> Traffic:
+    """Each point read and written once; an iteration is a row."""
+    row_B = float((case.integers["columns"] - 2) * _size(case.dtype))
+    stores = 0.0 if case.knobs.variant == "nt" else row_B
+    return Traffic(read=row_B, write=row_B, write_allocate=stores)
+
+
+def _model_stencil(case: Case) -> float:
+    row = case.traffic
+    # Broken behind the last cache that could hold them, rows come in three times.
+    again = 2.0 if case.columns["layer_condition"] == "memory" else 0.0
+    return (row.view(write_allocate=True) + again * row.read) * case.iterations
+
+
+def _check_matvec(case: Case, native: Native, invoke: Invoke) -> Check:
+    rows, columns = case.integers["rows"], case.integers["columns"]
+    at = positions(rows, native)
+    x = fresh(native, "x", np.arange(columns))
+    wanted = fresh(native, "y", at)
+    for c in range(columns):
+        wanted = wanted + fresh(native, "A", c * rows + at) * x[c]
+    native.fill(outputs=True)
+    invoke()
+    return verdict(case, error(native.peek("y", at), wanted), extent(rows))
+
+
+def _reference_matvec(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    matrix = arrays["A"].reshape(case.integers["columns"], case.integers["rows"])
+    y = arrays["y"].astype(np.float64) + np.sum(
+        matrix.astype(np.float64).T * arrays["x"].astype(np.float64), axis=1
+    )
+    return {"y": y.astype(case.dtype), "A": arrays["A"], "x": arrays["x"]}
+
+
+def _traffic_matvec(case: Case) -> Traffic:
+    """Of one row: its entries, and y once. What y costs once it leaves the caches is 2 more."""
+    size = float(_size(case.dtype))
+    return Traffic(read=(case.integers["columns"] + 1) * size, write=size)
+
+
+register(
+    KernelSpec(
+        name="loops.stencil",
+        summary="a = s (b there and at its four neighbours)",
+        source=LOOPS,
+        arrays=(
+            ArrayRole("a", "(rows * columns,)", "write"),
+            ArrayRole("b", "(rows * columns,)", "read"),
+        ),
+        traffic=_traffic_stencil,
+        iterations=lambda case: case.integers["rows"] - 2,
+        check=_check_stencil,
+        reference=_reference_stencil,
+        model_bytes=_model_stencil,
+        build=stencil,
+        elementwise=True,
+        width=lambda case: case.integers["columns"] - 2,
+        flops=5,
+        numbers={"alpha": 0.25},
+        ulps=8.0,
+    )
+)
+register(
+    KernelSpec(
+        name="loops.matvec",
+        summary="y += A x, column by column",
+        source=LOOPS + ", figure 4",
+        arrays=(
+            ArrayRole("y", "(rows,)", "update"),
+            ArrayRole("A", "(rows * columns,)", "read"),
+            ArrayRole("x", "(columns,)", "read"),
+        ),
+        traffic=_traffic_matvec,
+        iterations=lambda case: case.integers["rows"],
+        check=_check_matvec,
+        reference=_reference_matvec,
+        model_bytes=lambda case: case.traffic.view() * case.iterations,
+        build=matvec,
+        elementwise=True,
+        width=lambda case: case.integers["columns"],
+        flops=2,
+        ulps=64.0,
+        idempotent=False,
+    )
+)

@@ -1,0 +1,195 @@
+"""Meshes: against nodes found by where they lie, full matrices, brute force, refusals."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memkern.errors import InputError
+from memkern.mesh import MAX_NODES, HexMesh, rows_of
+
+PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
+SIZES = [(k, n) for k in range(1, 5) for n in range(1, 8)]
+
+
+def refusal(call, *arguments):
+    """Return the one sentence with which a call refuses its arguments."""
+    with pytest.raises(InputError) as caught:
+        call(*arguments)
+    message = str(caught.value)
+    assert message
+    assert "\n" not in message
+    assert len(message) < 400
+    return message
+
+
+def coordinates(elements, degree):
+    """Return z, y, x of every local node, element by element, on unit cubes with uneven nodes."""
+    nodes = (1 - np.cos(np.pi * np.arange(degree + 1) / degree)) / 2
+    inside = np.array(list(itertools.product(nodes, repeat=3)))
+    corners = np.array(list(itertools.product(range(elements), repeat=3)), dtype=float)
+    return np.concatenate([corner + inside for corner in corners]).round(9)
+
+
+def scatter_of(mesh):
+    """Return Z as a full matrix whose rows of masked nodes are zero."""
+    return (mesh.ids[:, None] == np.arange(mesh.global_nodes)).astype(float)
+
+
+def gather_of(mesh):
+    """Return the transpose of Z as a full matrix made of the mesh's rows."""
+    starts, columns = mesh.gather_rows()
+    full = np.zeros((mesh.global_nodes, mesh.local_nodes))
+    for row, (start, end) in enumerate(itertools.pairwise(starts)):
+        for column in columns[start:end]:
+            full[row, column] += 1
+    return full
+
+
+@pytest.mark.parametrize(("elements", "degree"), SIZES)
+def test_nodes_that_lie_together_share_an_id(elements, degree):
+    places = coordinates(elements, degree)
+    unique, expected = np.unique(places, axis=0, return_inverse=True)
+    mesh = HexMesh(elements, degree)
+    assert mesh.local_nodes == len(places) == (elements * (degree + 1)) ** 3
+    assert mesh.global_nodes == len(unique) == (elements * degree + 1) ** 3
+    assert mesh.ids.dtype == np.int64
+    # Sorted by z, y, x the places come in the order in which global nodes are numbered.
+    assert np.array_equal(mesh.ids, expected.reshape(-1))
+
+
+@pytest.mark.parametrize(("elements", "degree"), SIZES)
+def test_the_boundary_is_the_surface_of_the_box(elements, degree):
+    places = coordinates(elements, degree)
+    on_surface = ((places == 0) | (places == elements)).any(axis=1)
+    masked = HexMesh(elements, degree, "boundary")
+    assert np.array_equal(masked.ids, np.where(on_surface, -1, HexMesh(elements, degree).ids))
+    assert masked.local_nodes == HexMesh(elements, degree).local_nodes
+    assert masked.global_nodes == HexMesh(elements, degree).global_nodes
+    assert len(masked.gather_rows()[1]) == np.count_nonzero(~on_surface)
+
+
+@pytest.mark.parametrize(("elements", "degree"), SIZES)
+def test_multiplicity_is_two_for_every_axis_along_which_a_node_lies_between_elements(
+    elements, degree
+):
+    along = np.ones(elements * degree + 1, dtype=int)
+    along[degree : elements * degree : degree] = 2
+    expected = (along[:, None, None] * along[:, None] * along).ravel()
+    mesh = HexMesh(elements, degree)
+    assert mesh.multiplicity.dtype == np.int64
+    assert np.array_equal(mesh.multiplicity, expected)
+    assert mesh.multiplicity.sum() == mesh.local_nodes
+
+
+@pytest.mark.parametrize("masked", ["none", "boundary"])
+@pytest.mark.parametrize(("elements", "degree"), [(1, 1), (1, 4), (2, 1), (3, 3), (2, 5)])
+def test_gather_after_scatter_multiplies_by_the_multiplicity(elements, degree, masked):
+    mesh = HexMesh(elements, degree, masked)
+    scatter, gather = scatter_of(mesh), gather_of(mesh)
+    assert np.array_equal(gather, scatter.T)
+    values = np.random.default_rng(1).standard_normal(mesh.global_nodes)
+    # On the way to eight times a value, three and five times it are rounded.
+    assert np.allclose(gather @ (scatter @ values), mesh.multiplicity * values, rtol=1e-14)
+
+
+def test_a_mesh_of_one_element_of_degree_one_may_be_all_boundary():
+    mesh = HexMesh(1, 1, "boundary")
+    assert mesh.ids.tolist() == [-1] * 8
+    assert mesh.multiplicity.tolist() == [0] * 8
+    starts, columns = mesh.gather_rows()
+    assert starts.tolist() == [0] * 9
+    assert columns.tolist() == []
+
+
+def test_a_mesh_is_a_value():
+    mesh = HexMesh(np.int64(2), np.int32(3))
+    assert mesh == HexMesh(2, 3) != HexMesh(2, 3, "boundary")
+    assert hash(mesh) == hash(HexMesh(2, 3))
+    assert repr(mesh) == "HexMesh(elements=2, degree=3, masked='none')"
+    with pytest.raises(AttributeError):
+        mesh.elements = 3
+    with pytest.raises(ValueError, match="read-only"):
+        mesh.ids[0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        mesh.multiplicity[0] = 9
+
+
+@PROPERTY
+@given(st.data())
+def test_rows_are_what_brute_force_finds(data):
+    global_nodes = data.draw(st.integers(1, 12))
+    ids = data.draw(st.lists(st.integers(-3, global_nodes - 1), max_size=40))
+    dtype = data.draw(st.sampled_from([None, np.int64, np.int8, ">i4"]))
+    starts, columns = rows_of(ids if dtype is None else np.array(ids, dtype), global_nodes)
+    assert starts.dtype == columns.dtype == np.int64
+    assert len(starts) == global_nodes + 1
+    assert (starts[0], starts[-1]) == (0, len(columns))
+    for node in range(global_nodes):
+        row = columns[starts[node] : starts[node + 1]].tolist()
+        assert row == [local for local, id_ in enumerate(ids) if id_ == node]
+
+
+def test_rows_of_ids_without_any_order():
+    mesh = HexMesh(3, 4, "boundary")
+    ids = np.random.default_rng(2).permutation(mesh.ids)
+    starts, columns = rows_of(ids, mesh.global_nodes)
+    assert np.array_equal(np.diff(starts), mesh.multiplicity)
+    assert np.array_equal(ids[columns], np.repeat(np.arange(mesh.global_nodes), np.diff(starts)))
+    steps = np.diff(columns)
+    # From one row to the next the columns may fall, within a row they must not.
+    assert (steps[np.diff(ids[columns]) == 0] > 0).all()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.0, True, None, "3", float("nan"), 2**63])
+def test_wrong_numbers_are_refused(wrong):
+    assert "elements" in refusal(HexMesh, wrong, 1)
+    assert "degree" in refusal(HexMesh, 1, wrong)
+    assert "global_nodes" in refusal(rows_of, [0], wrong)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((0, 1), "elements must be at least 1, not 0"),
+        ((1, 0), "degree must be at least 1, not 0"),
+        ((2, 1, "surface"), "masked must be none or boundary, not 'surface'"),
+        ((2, 1, None), "masked must be none or boundary, not None"),
+        ((2, 1, ["none"]), "masked must be none or boundary"),
+        ((5161, 1), "5161 and 1 give 1099743906248"),
+        # These 2**66 nodes are none at all where 64 bits overflow.
+        ((2**21, 1), "at most 1099511627776 local nodes"),
+        ((2**63 - 1, 2**63 - 1), "give an integer of more than 128 bits"),
+    ],
+)
+def test_bad_meshes_are_refused_before_anything_is_allocated(arguments, says):
+    assert says in refusal(HexMesh, *arguments)
+
+
+def test_the_largest_mesh_is_described_without_being_made():
+    mesh = HexMesh(5160, 1)
+    assert mesh.local_nodes == 10320**3 <= MAX_NODES
+    assert mesh.global_nodes == 5161**3
+
+
+@pytest.mark.parametrize(
+    ("ids", "says"),
+    [
+        ([0, 3, 1], "ids[1] must be below the number of global nodes, 3, not 3"),
+        (np.array([0, 1, -1, 99]), "ids[3] must be below the number of global nodes, 3, not 99"),
+        (np.array([2**63], dtype=np.uint64), "ids[0] must be at most 9223372036854775807"),
+        ([0, 2**63], "ids[1] must be at most 9223372036854775807"),
+        ([0, 1.0], "ids[1] must be an integer, not 1.0"),
+        ([0, True], "ids[1] must be an integer, not True"),
+        (np.array([0.0, 1.0]), "whole numbers, not float64"),
+        (np.array([True]), "whole numbers, not bool"),
+        (np.zeros((2, 2), dtype=int), "one-dimensional"),
+        (0, "one-dimensional"),
+        (None, "one-dimensional"),
+        ("0", "one-dimensional"),
+    ],
+)
+def test_bad_ids_are_refused(ids, says):
+    assert says in refusal(rows_of, ids, 3)
