@@ -173,9 +173,11 @@ def native(**changes: Any) -> Any:
         "pin": "none",
         "pages": "default",
         "numa": "first-touch",
+        "offset": 0,
         "schedule": "static",
         "chunk": 0,
         "repetition": "fork",
+        "unroll": 0,
         "flush": False,
         "seed": 0,
     }
@@ -309,6 +311,7 @@ def test_identity_follows_what_is_asked_and_nothing_else(case: Case) -> None:
     "options, match",
     [
         ({"threads": -1}, "threads"),
+        ({"threads": "two"}, "threads has the wrong type"),
         ({"threads": 1.5}, "threads"),
         ({"prefetch": True}, "prefetch"),
         ({"pages": "8k"}, "pages"),

@@ -342,6 +342,7 @@ def test_summary_by_hand():
     few = summarise(zigzag(10))
     assert few == {
         "time_min_s": 1,
+        "time_mean_s": 5.5,
         "time_median_s": 5.5,
         "time_p95_s": few["time_p95_s"],
         "time_max_s": 10,

@@ -71,7 +71,11 @@ struct Asked {
     std::size_t taken = 0;
     const auto take = [&]<class T>(const char* name, T& to) {
       if (!d.contains(name)) throw InputError(std::string("the argument ") + name + " is missing");
-      to = d[name].cast<T>();
+      try {
+        to = d[name].cast<T>();
+      } catch (const py::cast_error&) {
+        throw InputError(std::string("the argument ") + name + " has the wrong type");
+      }
       ++taken;
     };
     take("kernel", kernel);

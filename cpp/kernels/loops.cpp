@@ -20,7 +20,7 @@ void stencil(const void* p, Range range, int) {
   for (std::int64_t row = range.begin + 1; row <= range.end; ++row) {
     const std::int64_t end = (row + 1) * args.columns - 1;
     for (std::int64_t i = row * args.columns + 1; i < end;) {
-      const std::int64_t stop = burst<T>(args, i, end);
+      const std::int64_t stop = burst<T>(*static_cast<const StreamingArgs*>(p), i, end);
       map_range<T, Stencil, kNonTemporal, kUnroll>(args, i, stop);
       i = stop;
     }
@@ -30,33 +30,32 @@ void stencil(const void* p, Range range, int) {
 }
 
 // x0 += A x2, column by column: a column of A is a stream of its own, so that each is a daxpy.
-// With the hint, lines of A are asked for ahead of use and told not to stay.
+// Software prefetch asks for A alone; with the hint its lines are told not to stay.
 template <class T, bool kHint, int kUnroll = kMapUnroll>
 void matvec(const void* p, Range range, int) {
-  const StreamingArgs all = *static_cast<const StreamingArgs*>(p);
-  constexpr std::int64_t kBurst = kBurst_B / static_cast<std::int64_t>(sizeof(T));
-  StreamingArgs args = all;
-  args.streams = 2;
-  const std::int64_t ahead = all.distance > 0 ? all.distance : 2 * kBurst;
-  if constexpr (kHint) args.distance = 0;
-  for (std::int64_t c = 0; c < all.columns; ++c) {
-    T* column = static_cast<T*>(all.stream[1]) + c * all.rows;
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+  StreamingArgs args = *static_cast<const StreamingArgs*>(p);
+  T* matrix = static_cast<T*>(args.stream[1]);
+  const T* x = static_cast<const T*>(args.stream[2]);
+  const bool ahead = kHint || args.distance > 0;
+  const std::int64_t distance = args.distance > 0 ? args.distance : 2 * kBurst_B / kSize;
+  for (std::int64_t c = 0; c < args.columns; ++c) {
+    T* column = matrix + c * args.rows;
     args.stream[1] = column;
-    args.alpha = static_cast<double>(static_cast<const T*>(all.stream[2])[c]);
+    args.alpha = static_cast<double>(x[c]);
     for (std::int64_t i = range.begin; i < range.end;) {
-      std::int64_t stop = burst<T>(args, i, range.end);
-      if constexpr (kHint) {
-        stop = i + kBurst < range.end ? i + kBurst : range.end;
-        for (std::int64_t at = 0; at < kBurst;
-             at += kLine_B / static_cast<std::int64_t>(sizeof(T))) {
-          __builtin_prefetch(column + i + ahead + at, 0, 0);
+      std::int64_t stop = range.end;
+      if (ahead) {
+        if (stop - i > kBurst_B / kSize) stop = i + kBurst_B / kSize;
+        for (std::int64_t at = 0; at < kBurst_B / kSize; at += kLine_B / kSize) {
+          __builtin_prefetch(column + i + distance + at, 0, kHint ? 0 : 3);
         }
       }
       map_range<T, Daxpy, false, kUnroll>(args, i, stop);
       i = stop;
     }
   }
-  keep(all.stream[0]);
+  keep(args.stream[0]);
 }
 
 // clang-format off

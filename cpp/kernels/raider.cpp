@@ -84,7 +84,8 @@ void indexed(const void* p, Range range, int) {
   const auto& packed = single;
 #endif
   for (std::int64_t i = range.begin; i < range.end;) {
-    const std::int64_t stop = indexed_burst<T, By>(args, i, range.end);
+    const std::int64_t stop =
+        indexed_burst<T, By>(*static_cast<const StreamingArgs*>(p), i, range.end);
     map_elements<Op, kMapUnroll>(single, packed, i, stop, args.alpha, args.beta);
     i = stop;
   }

@@ -269,7 +269,8 @@ MEMKERN_INLINE void map_elements(const SingleA& single, [[maybe_unused]] const P
 }
 
 // Where to stop and come here again: the end, or with software prefetch the end of a burst, whose
-// lines `distance` elements ahead are asked for.
+// lines `distance` elements ahead are asked for. (Takes the arguments where they lie: a copy that
+// it could index would have to be in memory.)
 template <class T>
 MEMKERN_INLINE std::int64_t burst(const StreamingArgs& args, std::int64_t i, std::int64_t end) {
   if (args.distance == 0) return end;
@@ -317,7 +318,7 @@ void map(const void* p, Range range, int) {
   // A copy of its own, which nothing else can point to, stays in registers.
   const StreamingArgs args = *static_cast<const StreamingArgs*>(p);
   for (std::int64_t i = range.begin; i < range.end;) {
-    const std::int64_t stop = burst<T>(args, i, range.end);
+    const std::int64_t stop = burst<T>(*static_cast<const StreamingArgs*>(p), i, range.end);
     map_range<T, Op, kNonTemporal, kUnroll>(args, i, stop);
     i = stop;
   }
@@ -396,7 +397,7 @@ void reduce(const void* p, Range range, int worker) {
   const std::int64_t block = kBlock;
 #endif
   for (std::int64_t i = range.begin; i < range.end;) {
-    const std::int64_t most = burst<T>(args, i, range.end);
+    const std::int64_t most = burst<T>(*static_cast<const StreamingArgs*>(p), i, range.end);
     const std::int64_t end = i + block < most ? i + block : most;
     if constexpr (Op::kSums) {
       partial += reduce_block<T, Op, kUnroll>(args, i, end, 0.0);

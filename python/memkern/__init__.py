@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from memkern import models, patterns, plots, reference, report, results, statistics, suites
     from memkern.comparison import compare
     from memkern.kernels.launch import launch
-    from memkern.kernels.spatter import gather, gs, multigather, multiscatter, scatter
     from memkern.kernels.raider import raider
+    from memkern.kernels.spatter import gather, gs, multigather, multiscatter, scatter
     from memkern.kernels.streaming import bs, loops, stream
     from memkern.models import fit_t0_wmax
     from memkern.results import ResultSet, load

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from memkern import spatter_input, statistics
 from memkern.errors import InputError
-from memkern.kernels import spatter
+from memkern.kernels import DEFINITIONS, spatter
 from memkern.patterns import shown
 from memkern.spec import DTYPES, INDEX_DTYPES, ISAS, PAGES, REPETITIONS, SCHEDULES, Case
 
@@ -81,27 +81,54 @@ def _measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) -
     add(
         *(["-t"] if short else []),
         "--threads",
-        type=_count(1),
-        metavar="N",
+        type=_numbers(1, "threads"),
+        metavar="N,...",
         help="workers (default: every processing unit)",
     )
     add("--pin", default="none", metavar="HOW", help="none, compact, spread or a list: 0,2,4-7")
-    add("--pages", default="default", choices=PAGES, help="page policy of the buffers")
+    add("--pages", default="default", metavar="NAME,...", type=_words, help=", ".join(PAGES))
     add("--numa", default="first-touch", metavar="HOW", help="first-touch, interleave or node:N")
     add("--isa", default="best", choices=ISAS, help="instruction set")
     add(
         "--variant",
         default="best",
-        metavar="NAME",
+        type=_words,
+        metavar="NAME,...",
         help="scalar, auto, simd, nt or best: try all, measure the fastest",
     )
     add("--dtype", default="float64", choices=DTYPES, help="type of the values")
-    add("--index-dtype", default="int64", choices=INDEX_DTYPES, help="type of the indices")
+    add("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, where there are any")
     add("--device", default="cpu", choices=("cpu",), help="where to run")
     add("--schedule", default="static", choices=SCHEDULES, help="how iterations are dealt")
     add("--chunk", type=_count(0), default=0, metavar="N", help="iterations dealt at a time")
-    add("--prefetch", type=_count(0), default=0, metavar="N", help="software prefetch distance")
-    add("--repetition", default="fork", choices=REPETITIONS, help="how invocations follow")
+    add(
+        "--prefetch",
+        type=_numbers(0, "prefetch"),
+        default=0,
+        metavar="N,...",
+        help="software prefetch distance",
+    )
+    add(
+        "--unroll",
+        type=_numbers(0, "unroll"),
+        default=0,
+        metavar="N,...",
+        help="vectors or accumulators per step of the loop kernels",
+    )
+    add(
+        "--offset",
+        type=_numbers(0, "offset"),
+        default=0,
+        metavar="BYTES,...",
+        help="array k starts (k + 1) times so far past a page",
+    )
+    add(
+        "--repetition",
+        default="fork",
+        type=_words,
+        metavar="HOW,...",
+        help="how invocations follow: " + ", ".join(REPETITIONS),
+    )
     add("--flush", action="store_true", help="evict the caches before each sample")
     add("--seed", type=_count(0), metavar="N", help="seed of the values in the arrays (0)")
     if short:
@@ -112,16 +139,50 @@ def _measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) -
 
 
 _CASE_KNOBS = (
-    *("pin", "pages", "numa", "isa", "variant", "dtype", "index_dtype"),
-    *("schedule", "chunk", "prefetch", "repetition", "flush"),
+    *("pin", "pages", "numa", "isa", "variant", "dtype"),
+    *("schedule", "chunk", "prefetch", "unroll", "offset", "repetition", "flush"),
 )
+# Of these the command line takes lists, of which every combination is measured.
+_LISTED = ("threads", "pages", "variant", "prefetch", "unroll", "offset", "repetition")
+
+
+def _words(text: str) -> str | list[str]:
+    words = [word.strip() for word in text.split(",")]
+    return words if len(words) > 1 else words[0]
+
+
+def _numbers(least: int, name: str) -> Callable[[str], int | list[int]]:
+    from memkern.sizes import whole_numbers
+
+    parse = whole_numbers(least, name)
+
+    def convert(text: str) -> int | list[int]:
+        try:
+            numbers = parse(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return numbers if len(numbers) > 1 else numbers[0]
+
+    return convert
+
+
+def _varied(cases: Sequence[Case], args: argparse.Namespace) -> list[Case]:
+    """Return every case with every combination of the knobs of which there is a list."""
+    from memkern.run import vary
+
+    values = {name: getattr(args, name, None) for name in _LISTED}
+    lists = {name: value for name, value in values.items() if isinstance(value, list)}
+    return [varied for case in cases for varied in vary(case, **lists)]
 
 
 def _knobs(args: argparse.Namespace) -> dict[str, Any]:
-    """Everything of `_measuring_options` that belongs to a case."""
+    """Everything of `_measuring_options` that belongs to a case; of lists, the first."""
     knobs = {name: getattr(args, name) for name in _CASE_KNOBS}
+    if args.index_dtype is not None:
+        knobs["index_dtype"] = args.index_dtype
     if args.threads is not None:
         knobs["threads"] = args.threads
+    knobs = {k: v[0] if isinstance(v, list) else v for k, v in knobs.items()}
     if args.seed is not None:
         knobs["seed"] = args.seed
     if args.ci is not None or args.budget is not None:
@@ -139,8 +200,38 @@ _HEADER = (
 )
 
 
+def _what(record: dict[str, Any]) -> str:
+    """Say what a record of a streaming kernel is about."""
+    if "degree" in record:
+        return f"K {record['mesh_elements']}, N {record['degree']}"
+    if "elements" not in record:
+        return ""
+    pattern = record.get("index_pattern")
+    return f"{record['elements']} {pattern or 'elements'}"
+
+
+def _stream_table(measurement: Measurement) -> None:
+    """Print a rotation as STREAM does: best rate from the shortest time, without the first."""
+    _line(f"{'Function':<11} {'Best Rate MB/s':>14}  {'Avg time':>11}  {'Min time':>11}  Max time")
+    for part in measurement.parts:
+        record = part.record
+        name = f"{record['kernel'].partition('.')[2].capitalize()}:"
+        times = (record["time_mean_s"], record["time_min_s"], record["time_max_s"])
+        _line(
+            f"{name:<11} {record['bytes_B'] / record['time_min_s'] / 1e6:14.1f}  "
+            + "  ".join(f"{seconds:11.6f}" for seconds in times)
+        )
+    record = measurement.record
+    verdict = "validates" if record["valid"] else "FAILS its validation"
+    _line(
+        f"Solution {verdict}: average error {record['error_max']:.2g} on all three arrays; "
+        f"{record['elements']} elements, {record['threads']} threads, "
+        f"{record['variant']}/{record['isa']}, pages {record['pages']}"
+    )
+
+
 def _row(number: int, record: dict[str, Any]) -> str:
-    label = record["name"] or record.get("pattern") or f"{record['elements']} elements"
+    label = record["name"] or record.get("pattern") or _what(record)
     label = label if len(label) <= 22 else label[:21] + "…"
     marks = [
         text
@@ -161,7 +252,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
 
 def _summary(results: ResultSet) -> str:
     """Distribution of the bandwidths of a list of cases, as Spatter's users expect it."""
-    rates = [record["bandwidth_GBps"] for record in results if record["bytes_B"] > 0]
+    rates = [r["bandwidth_GBps"] for r in results if r["bytes_B"] > 0 and not r["rotation"]]
     if len(rates) < 2:
         return ""
     low, middle, high = statistics.quartiles(rates)
@@ -182,13 +273,16 @@ def _measure(cases: Sequence[Case], args: argparse.Namespace) -> ResultSet:
     def show(measurement: Measurement) -> None:
         if not table:
             return
+        if measurement.parts:
+            _stream_table(measurement)
+            return
         row = next(number)
         if row == 0:
             _line(_HEADER)
         _line(_row(row, measurement.record))
 
     results = sweep(
-        cases,
+        _varied(cases, args),
         repeats=args.repeats,
         output=args.output,
         resume=args.resume,
@@ -241,26 +335,107 @@ def _spatter(args: argparse.Namespace) -> int:
     return _code(_measure(cases, args))
 
 
-def _streaming(args: argparse.Namespace) -> int:
-    from memkern.kernels import streaming
+def _memory_sized(dtype: str) -> int:
+    """Elements by STREAM's rule: each array four times the last-level caches, or a million."""
     from memkern.run import describe
+
+    cache_B: int = describe()["topology"]["last_level_cache_B"]
+    return max(4 * cache_B // (int(dtype.removeprefix("float")) // 8), 10**6)
+
+
+def _streaming(args: argparse.Namespace) -> int:
+    from memkern import kernels
+    from memkern.sizes import parse_sizes
+
+    names = _streaming_kernels(args)
+    knobs = {"runs": args.runs, **_knobs(args)}
+    given = ("alpha", "beta", "pattern", "repeats_allowed", "definition", "rows", "columns")
+    for option in given:
+        if getattr(args, option, None) is not None:
+            knobs["repeats" if option == "repeats_allowed" else option] = getattr(args, option)
+    if args.sizes is not None and args.elements is not None:
+        raise InputError("--sizes and a number of elements exclude each other")
+    if args.sizes is not None:
+        shapes: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
+    elif "rows" in knobs:
+        shapes = [{}]
+    else:
+        shapes = [{"elements": args.elements or _memory_sized(args.dtype)}]
+    return _code(
+        _measure([kernels.case(name, **shape, **knobs) for name in names for shape in shapes], args)
+    )
+
+
+def _streaming_kernels(args: argparse.Namespace) -> list[str]:
     from memkern.spec import registry
 
-    family = args.verb
-    names = [name for name in registry() if name.startswith(f"{family}.")]
     if args.kernel is not None:
-        names = [f"{family}.{word.strip()}" for word in args.kernel.split(",")]
+        return [f"{args.verb}.{word.strip()}" for word in args.kernel.split(",")]
+    names = [name for name in registry() if name.startswith(f"{args.verb}.") and "@" not in name]
+    # On its own, STREAM means its four kernels in turn, unless sizes would make it a sweep.
+    return (
+        ["stream.rotation"]
+        if args.verb == "stream" and args.sizes is None
+        else [name for name in names if name != "stream.rotation"]
+    )
+
+
+def _finite_elements(args: argparse.Namespace) -> int:
+    from memkern import kernels
+    from memkern.sizes import parse_sizes
+
+    if args.sizes is not None and args.entries is not None:
+        raise InputError("--sizes and --entries exclude each other")
     knobs = {"runs": args.runs, **_knobs(args)}
-    del knobs["index_dtype"]
-    # STREAM's run rule: each array four times the last-level caches, or a million elements.
-    cache_B = 0 if args.elements else describe()["topology"]["last_level_cache_B"]
-    value_B = int(args.dtype.removeprefix("float")) // 8
-    elements = args.elements or max(4 * cache_B // value_B, 10**6)
-    cases = [
-        streaming.case(name, elements=elements, alpha=args.alpha, beta=args.beta, **knobs)
-        for name in names
-    ]
+    index_dtype = knobs.pop("index_dtype", None)
+    if args.sizes is not None:
+        lengths: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
+    else:
+        lengths = [{"elements": args.entries or _memory_sized(args.dtype)}]
+    mesh = {"masked": args.masked, **({"index_dtype": index_dtype} if index_dtype else {})}
+    cases = []
+    for number in args.tests or range(9):
+        name = f"bs.bs{number}"
+        if number == 0:
+            # An empty launch has no values of any type.
+            cases.append(kernels.case(name, **{**knobs, "dtype": "float64", "variant": "auto"}))
+        elif number < 6:
+            scalars = {k: v for k in ("alpha", "beta") if (v := getattr(args, k)) is not None}
+            options = {**knobs, **scalars, "definition": args.definition}
+            cases += [kernels.case(name, **shape, **options) for shape in lengths]
+        else:
+            cases += [
+                kernels.case(name, elements=k, degree=n, **mesh, **knobs)
+                for n in _all(args.degree)
+                for k in _all(args.elements)
+            ]
     return _code(_measure(cases, args))
+
+
+def _all(values: int | list[int]) -> list[int]:
+    return values if isinstance(values, list) else [values]
+
+
+def _barrier(args: argparse.Namespace) -> int:
+    from memkern.barrier import barrier_cost
+
+    threads = None if args.threads is None else _all(args.threads)
+    results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
+    if args.output:
+        results.save(args.output)
+    if args.json:
+        print(results.to_json_text())
+    elif not args.quiet:
+        print(
+            f"{'barrier':<12} {'threads':>7} {'ns':>9} {'least':>9} {'greatest':>9} {'cycles':>9}"
+        )
+        for r in results:
+            times = [1e9 * r[f"barrier_{end}s"] for end in ("", "low_", "high_")]
+            print(
+                f"{r['barrier']:<12} {r['threads']:>7} {times[0]:>9.1f} {times[1]:>9.1f} "
+                f"{times[2]:>9.1f} {times[0] * r['clock_GHz']:>9.0f}"
+            )
+    return GOOD
 
 
 def _suite(args: argparse.Namespace) -> int:
@@ -568,6 +743,21 @@ def _report(args: argparse.Namespace) -> int:
     return _code(results)
 
 
+def _list(least: int, name: str) -> Callable[[str], list[int]]:
+    convert = _numbers(least, name)
+    return lambda text: _all(convert(text))
+
+
+def _stream_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sizes",
+        metavar="LOW:HIGH:COUNT",
+        help="bytes of all arrays together, log-spaced, such as 16KiB:1GiB:400; or a list",
+    )
+    parser.add_argument("--alpha", type=float, metavar="X", help="the kernel's scalar")
+    parser.add_argument("--beta", type=float, metavar="X", help="its second scalar")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     parser = _Parser(prog="memkern", description="How fast this machine really moves data.")
@@ -598,8 +788,8 @@ def build_parser() -> argparse.ArgumentParser:
     _measuring_options(sub)
 
     for family, what in (
-        ("stream", "STREAM's copy, scale, add and triad"),
-        ("bs", "the finite-element streaming tests BS1 to BS5"),
+        ("stream", "STREAM: its four kernels in turn, or some of them on their own"),
+        ("raider", "RaiderSTREAM: STREAM's kernels regular, gathered, scattered and central"),
         ("loops", "the loop kernels of the ECM studies"),
     ):
         sub = verb(family, _streaming, what)
@@ -611,9 +801,71 @@ def build_parser() -> argparse.ArgumentParser:
             metavar="N",
             help="length of each array (four times the last-level caches, at least a million)",
         )
-        sub.add_argument("--alpha", type=float, metavar="X", help="the kernel's scalar")
-        sub.add_argument("--beta", type=float, metavar="X", help="its second scalar")
+        _stream_options(sub)
+        if family == "raider":
+            sub.add_argument(
+                "--pattern",
+                metavar="PATTERN",
+                help="order of the indices: permutation, stride1, stride:N, chase, central, "
+                "zipf:EXPONENT, hot:ACCESSES:ELEMENTS, or a file",
+            )
+            sub.add_argument(
+                "--allow-repeats",
+                dest="repeats_allowed",
+                action="store_true",
+                default=None,
+                help="the indices of a file need not be a permutation",
+            )
+            sub.add_argument("--definition", choices=DEFINITIONS, help="(paper)")
+        if family == "loops":
+            for side in ("rows", "columns"):
+                help = f"{side} of stencil and matvec"
+                sub.add_argument(f"--{side}", type=_count(1), metavar="N", help=help)
         _measuring_options(sub)
+
+    sub = verb("bs", _finite_elements, "the finite-element streaming tests BS0 to BS8")
+    sub.add_argument(
+        "tests", nargs="?", type=_list(0, "tests"), metavar="NUMBERS", help="0..8, or 1,2,6 (all)"
+    )
+    sub.add_argument(
+        "-n",
+        "--entries",
+        type=_count(1),
+        metavar="N",
+        help="length of each array of BS1 to BS5 (four times the last-level caches)",
+    )
+    sub.add_argument(
+        "--elements",
+        type=_numbers(1, "elements"),
+        default=20,
+        metavar="K,...",
+        help="mesh of K x K x K elements for BS6 to BS8 (20)",
+    )
+    sub.add_argument(
+        "--degree",
+        type=_numbers(1, "degree"),
+        default=7,
+        metavar="N,...",
+        help="polynomial degree for BS6 to BS8 (7)",
+    )
+    sub.add_argument(
+        "--masked",
+        default="none",
+        choices=("none", "boundary"),
+        help="nodes that take no part in BS6 to BS8",
+    )
+    sub.add_argument("--definition", choices=DEFINITIONS, default="paper", help="of BS5 (paper)")
+    _stream_options(sub)
+    _measuring_options(sub)
+
+    sub = verb("barrier", _barrier, "what the team's barrier costs, over team sizes")
+    sub.add_argument("-t", "--threads", type=_numbers(1, "threads"), metavar="N,...")
+    sub.add_argument("--kinds", default="omp-passive,omp-active,spin", metavar="NAME,...")
+    sub.add_argument("--runs", type=_count(1), default=10, metavar="N", help="(10)")
+    sub.add_argument("--pin", default="none", metavar="HOW")
+    sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
+    sub.add_argument("--json", action="store_true", help="records as JSON on standard output")
+    sub.add_argument("-q", "--quiet", action="store_true", help="no table")
 
     sub = verb("sweep", _swept, "a sweep declared in a TOML file")
     sub.add_argument("file", metavar="FILE.toml")

@@ -229,7 +229,8 @@ def summarise(samples: npt.ArrayLike) -> dict[str, float]:
     Returns
     -------
     dict of float
-        ``time_min_s``, ``time_median_s``, ``time_p95_s`` (NaN below 20 samples), ``time_max_s``,
+        ``time_min_s``, ``time_mean_s``, ``time_median_s``, ``time_p95_s`` (NaN below 20 samples),
+        ``time_max_s``,
         ``time_ci_low_s``, ``time_ci_high_s``, ``ci_level``, ``ci_batch``, ``ci_autocorrelation``,
         ``ci_relative`` (half width by median) and ``noise_spread`` (quartile distance by median).
 
@@ -243,6 +244,7 @@ def summarise(samples: npt.ArrayLike) -> dict[str, float]:
     lower, _, upper = quartiles(x)
     return {
         "time_min_s": float(x.min()),
+        "time_mean_s": float(x.mean()),
         "time_median_s": interval.median,
         "time_p95_s": float(np.quantile(x, 0.95)) if len(x) >= _P95_SAMPLES else math.nan,
         "time_max_s": float(x.max()),

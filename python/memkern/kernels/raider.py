@@ -47,8 +47,8 @@ def _index_of(case: Case, place: str, i: IndexArray) -> IndexArray:
 
 
 @functools.lru_cache(maxsize=4)
-def _built(pattern: str, n: int, seed: int) -> tuple[str, IndexArray]:
-    return indices.build(pattern, n, seed)
+def _built(pattern: str, n: int, seed: int, repeats: bool) -> tuple[str, IndexArray]:
+    return indices.build(pattern, n, seed, repeats)
 
 
 def indexed(
@@ -105,7 +105,7 @@ def indexed(
     label = ""
     for number, place in enumerate(spec.indices):
         if isinstance(pattern, str):
-            label, arrays[place] = _built(pattern, n, seed + number)
+            label, arrays[place] = _built(pattern, n, seed + number, repeats)
         else:
             label, arrays[place] = indices.build(pattern, n, seed, repeats)
     return Case(

@@ -99,7 +99,7 @@ def regular(
         return case.numbers.get("alpha", 1.0), case.numbers.get("beta", 1.0)
 
     def reference(case: Case, arrays: Arrays) -> dict[str, Values]:
-        exact = {key: values.astype(np.float64) for key, values in arrays.items()}
+        exact: dict[str, Values] = {k: v.astype(np.float64) for k, v in arrays.items()}
         exact[POSITION] = np.arange(case.iterations)
         after = {key: np.array(values, copy=True) for key, values in arrays.items()}
         for key, values in operation(exact, *constants(case)).items():

@@ -1,0 +1,75 @@
+"""Sizes as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memkern.errors import InputError
+from memkern.sizes import parse_bytes, parse_sizes, sizes, whole_numbers
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("1", 1),
+        ("64KiB", 65536),
+        ("64 kib", 65536),
+        ("1.5GB", 1.5e9),
+        ("1e6", 1e6),
+        ("2MiB", 2**21),
+        (4096, 4096),
+        (1e3, 1000),
+    ],
+)
+def test_bytes_are_read_as_written(text: str | float, wanted: float) -> None:
+    assert parse_bytes(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "KiB", "-3", "1 XB", "1..2", "nan", "1e400", "0", "1e30"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is not a size in bytes"):
+        parse_bytes(text)
+
+
+@given(st.integers(1, 2**40), st.integers(1, 2**10), st.integers(1, 500))
+def test_sizes_are_evenly_spaced(low: int, factor: int, count: int) -> None:
+    found = sizes(low, low * factor, count)
+    assert found == sorted(set(found))
+    assert found[0] == low
+    assert found[-1] == (low * factor if count > 1 else low)
+    assert len(found) <= count
+    if len(found) == count > 2 and low > 2**20:
+        ratios = [b / a for a, b in zip(found, found[1:], strict=False)]
+        assert max(ratios) / min(ratios) < 1.001
+
+
+def test_sizes_as_text() -> None:
+    assert parse_sizes("1KiB:4KiB:3") == [1024, 2048, 4096]
+    assert parse_sizes("64KiB,1MB") == [65536, 10**6]
+
+
+@pytest.mark.parametrize(
+    "text, match",
+    [
+        ("4KiB:1KiB:3", "smaller"),
+        ("1KiB:4KiB", "LOW:HIGH:COUNT"),
+        ("1KiB:4KiB:x", "LOW:HIGH:COUNT"),
+        ("1KiB:4KiB:0", "number of sizes"),
+        ("1KiB,big", "'big'"),
+    ],
+)
+def test_wrong_sizes_are_refused(text: str, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        parse_sizes(text)
+
+
+def test_lists_of_whole_numbers() -> None:
+    parse = whole_numbers(0, "tests")
+    assert parse("0..3,7, 2") == [0, 1, 2, 3, 7]
+    for wrong in ("", "a", "3..1", "-1", "1,,2", "0..9999999999", "1.5"):
+        with pytest.raises(InputError, match="tests"):
+            parse(wrong)
+    with pytest.raises(InputError, match="at least 2"):
+        whole_numbers(2, "tests")("1")
