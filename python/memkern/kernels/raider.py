@@ -10,6 +10,7 @@ of them is what must stand there, with several any of them, and the check asks f
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,9 +47,8 @@ def _index_of(case: Case, place: str, i: IndexArray) -> IndexArray:
     return case.indices[place][i] if place in case.indices else i
 
 
-@functools.lru_cache(maxsize=4)
-def _built(pattern: str, n: int, seed: int, repeats: bool) -> tuple[str, IndexArray]:
-    return indices.build(pattern, n, seed, repeats)
+# The kernels of a run share their index arrays. Files are read anew: they may have changed.
+_drawn = functools.lru_cache(maxsize=4)(indices.build)
 
 
 def indexed(
@@ -103,11 +103,10 @@ def indexed(
     numbers = scalars(spec, alpha=alpha)
     arrays: dict[str, IndexArray] = {}
     label = ""
+    drawn = isinstance(pattern, str) and not os.path.exists(pattern)
+    build = _drawn if drawn else indices.build
     for number, place in enumerate(spec.indices):
-        if isinstance(pattern, str):
-            label, arrays[place] = _built(pattern, n, seed + number, repeats)
-        else:
-            label, arrays[place] = indices.build(pattern, n, seed, repeats)
+        label, arrays[place] = build(pattern, n, seed + number, repeats)
     return Case(
         spec,
         integers={"elements": n},
