@@ -52,12 +52,22 @@ def gather_of(mesh):
 def test_nodes_that_lie_together_share_an_id(elements, degree):
     places = coordinates(elements, degree)
     unique, expected = np.unique(places, axis=0, return_inverse=True)
-    mesh = HexMesh(elements, degree)
+    mesh = HexMesh(elements, degree, numbering="lexicographic")
     assert mesh.local_nodes == len(places) == (elements * (degree + 1)) ** 3
     assert mesh.global_nodes == len(unique) == (elements * degree + 1) ** 3
     assert mesh.ids.dtype == np.int64
     # Sorted by z, y, x the places come in the order in which global nodes are numbered.
     assert np.array_equal(mesh.ids, expected.reshape(-1))
+
+
+@pytest.mark.parametrize(("elements", "degree"), SIZES)
+def test_nodes_are_numbered_as_elements_meet_them(elements, degree):
+    mesh, other = HexMesh(elements, degree), HexMesh(elements, degree, "none", "lexicographic")
+    # The same nodes lie together: pairs of ids are as many as ids.
+    pairs = np.unique(np.stack([mesh.ids, other.ids]), axis=1)
+    assert pairs.shape[1] == mesh.global_nodes == other.global_nodes
+    highest = np.maximum.accumulate(np.concatenate([[-1], mesh.ids]))
+    assert np.array_equal(mesh.ids[mesh.ids > highest[:-1]], np.arange(mesh.global_nodes))
 
 
 @pytest.mark.parametrize(("elements", "degree"), SIZES)
@@ -78,7 +88,7 @@ def test_multiplicity_is_two_for_every_axis_along_which_a_node_lies_between_elem
     along = np.ones(elements * degree + 1, dtype=int)
     along[degree : elements * degree : degree] = 2
     expected = (along[:, None, None] * along[:, None] * along).ravel()
-    mesh = HexMesh(elements, degree)
+    mesh = HexMesh(elements, degree, numbering="lexicographic")
     assert mesh.multiplicity.dtype == np.int64
     assert np.array_equal(mesh.multiplicity, expected)
     assert mesh.multiplicity.sum() == mesh.local_nodes
@@ -108,7 +118,7 @@ def test_a_mesh_is_a_value():
     mesh = HexMesh(np.int64(2), np.int32(3))
     assert mesh == HexMesh(2, 3) != HexMesh(2, 3, "boundary")
     assert hash(mesh) == hash(HexMesh(2, 3))
-    assert repr(mesh) == "HexMesh(elements=2, degree=3, masked='none')"
+    assert repr(mesh) == "HexMesh(elements=2, degree=3, masked='none', numbering='elements')"
     with pytest.raises(AttributeError):
         mesh.elements = 3
     with pytest.raises(ValueError, match="read-only"):

@@ -357,6 +357,8 @@ def _streaming(args: argparse.Namespace) -> int:
         raise InputError("--sizes and a number of elements exclude each other")
     if args.sizes is not None:
         shapes: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
+    elif getattr(args, "layer_condition", None) is not None:
+        names, shapes = ["loops.stencil"], _layer_conditions(args)
     elif "rows" in knobs:
         shapes = [{}]
     else:
@@ -364,6 +366,29 @@ def _streaming(args: argparse.Namespace) -> int:
     return _code(
         _measure([kernels.case(name, **shape, **knobs) for name in names for shape in shapes], args)
     )
+
+
+def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Shapes of the stencil, memory-sized, whose rows are held where it is asked for."""
+    from memkern.kernels.planes import rows_held
+    from memkern.run import describe
+
+    if args.kernel not in (None, "stencil"):
+        raise InputError("--layer-condition is the stencil's: use it with --kernel stencil")
+    points = args.elements or _memory_sized(args.dtype)
+    topology = describe()["topology"]
+    # A worker's share of a cache that several have in common.
+    share = max(1, max(_all(args.threads or len(topology["units"]))))
+    caches_B = {
+        f"L{cache['level']}": cache["size_B"] // min(share, max(1, cache["shared_by"]))
+        for cache in topology["caches"]
+    }
+    shapes = []
+    for holder in args.layer_condition.split(","):
+        columns = rows_held(holder, caches_B, args.dtype)
+        rows = max(3, points // columns)
+        shapes.append({"rows": rows, "columns": columns, "layer_condition": holder})
+    return shapes
 
 
 def _streaming_kernels(args: argparse.Namespace) -> list[str]:
@@ -392,7 +417,11 @@ def _finite_elements(args: argparse.Namespace) -> int:
         lengths: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
     else:
         lengths = [{"elements": args.entries or _memory_sized(args.dtype)}]
-    mesh = {"masked": args.masked, **({"index_dtype": index_dtype} if index_dtype else {})}
+    mesh = {
+        "masked": args.masked,
+        "numbering": args.numbering,
+        **({"index_dtype": index_dtype} if index_dtype else {}),
+    }
     cases = []
     for number in args.tests or range(9):
         name = f"bs.bs{number}"
@@ -818,6 +847,11 @@ def build_parser() -> argparse.ArgumentParser:
             )
             sub.add_argument("--definition", choices=DEFINITIONS, help="(paper)")
         if family == "loops":
+            sub.add_argument(
+                "--layer-condition",
+                metavar="WHERE,...",
+                help="stencil whose three rows are held in L1, L2, L3 or memory",
+            )
             for side in ("rows", "columns"):
                 help = f"{side} of stencil and matvec"
                 sub.add_argument(f"--{side}", type=_count(1), metavar="N", help=help)
@@ -853,6 +887,12 @@ def build_parser() -> argparse.ArgumentParser:
         default="none",
         choices=("none", "boundary"),
         help="nodes that take no part in BS6 to BS8",
+    )
+    sub.add_argument(
+        "--numbering",
+        default="elements",
+        choices=("elements", "lexicographic"),
+        help="order of the mesh's unique nodes (elements)",
     )
     sub.add_argument("--definition", choices=DEFINITIONS, default="paper", help="of BS5 (paper)")
     _stream_options(sub)

@@ -30,8 +30,8 @@ MAX_NODES = 2**40
 class HexMesh:
     """A box of K x K x K hexahedra of polynomial degree N, not periodic.
 
-    Elements are numbered ``ex + K (ey + K ez)``, the nodes of each ``i + (N+1) (j + (N+1) k)``,
-    and the global nodes ``x + (K N + 1) (y + (K N + 1) z)``.
+    Elements are numbered ``ex + K (ey + K ez)`` and the nodes of each
+    ``i + (N+1) (j + (N+1) k)``.
 
     Parameters
     ----------
@@ -42,16 +42,20 @@ class HexMesh:
     masked : {"none", "boundary"}
         ``boundary`` masks the nodes on the surface of the box, as a Dirichlet condition does:
         scatter leaves their copies untouched and gather ignores them.
+    numbering : {"elements", "lexicographic"}
+        Of the global nodes: in the order in which the elements meet them, as the released code
+        numbers them, or ``x + (K N + 1) (y + (K N + 1) z)``.
 
     Raises
     ------
     InputError
-        If a number is below 1, the mesh has more than 2**40 local nodes, or `masked` is neither.
+        If a number is below 1, the mesh has more than 2**40 local nodes, or a word is unknown.
     """
 
     elements: int
     degree: int
     masked: str = "none"
+    numbering: str = "elements"
 
     def __post_init__(self) -> None:
         """Check everything."""
@@ -64,6 +68,10 @@ class HexMesh:
             )
         if self.masked not in ("none", "boundary"):
             raise InputError(f"masked must be none or boundary, not {shown(self.masked)}")
+        if self.numbering not in ("elements", "lexicographic"):
+            raise InputError(
+                f"numbering must be elements or lexicographic, not {shown(self.numbering)}"
+            )
 
     @property
     def local_nodes(self) -> int:
@@ -86,6 +94,8 @@ class HexMesh:
         z = axis[:, None, None, :, None, None]
         last = self.elements * self.degree
         ids: npt.NDArray[np.int64] = x + (last + 1) * (y + (last + 1) * z)
+        if self.numbering == "elements":
+            ids = _by_appearance(ids.reshape(-1), self.global_nodes).reshape(ids.shape)
         if self.masked == "boundary":
             for along in (x, y, z):
                 ids = np.where((along == 0) | (along == last), -1, ids)
@@ -111,6 +121,16 @@ class HexMesh:
             The local nodes of each row, ascending.
         """
         return rows_of(self.ids, self.global_nodes)
+
+
+def _by_appearance(ids: npt.NDArray[np.int64], global_nodes: int) -> npt.NDArray[np.int64]:
+    """Return ids renumbered in the order in which they first appear."""
+    first = np.empty(global_nodes, dtype=np.int64)
+    # Written backwards, so that the first one stays.
+    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
+    rank = np.empty(global_nodes, dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(global_nodes)
+    return np.asarray(rank[ids])
 
 
 def rows_of(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from memkern.kernels import case
 from memkern.kernels.checking import Values, error, extent, fresh, positions, verdict
 from memkern.kernels.streaming import BS, INVOCATIONS
 from memkern.mesh import HexMesh
@@ -33,8 +34,10 @@ _INVOCATIONS_BS8 = 50
 
 
 @functools.lru_cache(maxsize=2)
-def _mesh(elements: int, degree: int, masked: str) -> tuple[HexMesh, IndexArray, IndexArray]:
-    mesh = HexMesh(elements, degree, masked)
+def _mesh(
+    elements: int, degree: int, masked: str, numbering: str
+) -> tuple[HexMesh, IndexArray, IndexArray]:
+    mesh = HexMesh(elements, degree, masked, numbering)
     return (mesh, *mesh.gather_rows())
 
 
@@ -44,6 +47,7 @@ def meshed(
     elements: int,
     degree: int = 7,
     masked: str = "none",
+    numbering: str = "elements",
     dtype: str = "float64",
     index_dtype: str = "int32",
     name: str = "",
@@ -62,6 +66,9 @@ def meshed(
         Polynomial degree N: an element has (N + 1)^3 nodes.
     masked : str
         ``none``, or ``boundary`` where the nodes on the box's surface take no part.
+    numbering : str
+        Of the unique nodes: ``elements``, in the order in which elements meet them, as in the
+        released code, or ``lexicographic``.
     dtype, index_dtype : str
         Of the values and of the indices (32 bits in the paper's code).
     name, suite : str
@@ -74,7 +81,7 @@ def meshed(
     InputError
         A size is out of range.
     """
-    mesh, row_starts, columns = _mesh(elements, degree, masked)
+    mesh, row_starts, columns = _mesh(elements, degree, masked, numbering)
     arrays = {"ids": mesh.ids} if kernel == "bs.bs7" else {}
     if not arrays:
         arrays = {"row_starts": row_starts, "columns": columns}
@@ -89,6 +96,7 @@ def meshed(
             "mesh_elements": elements,
             "degree": degree,
             "masked": masked,
+            "numbering": numbering,
             "local_nodes": mesh.local_nodes,
             "global_nodes": mesh.global_nodes,
         },
@@ -235,3 +243,18 @@ _spec(
     *(_check_both, _reference_both),
     calm={"xl": 0.0},
 )
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return BS6 to BS8 at degree 7 over sizes, and at lower degrees at the largest."""
+    local_B = min(2 * cache_B, memory_B // 8)
+    if quick:
+        return []
+    most = max(2, round((local_B / 8) ** (1 / 3) / 8))
+    shapes = [(7, k) for k in dict.fromkeys(max(2, round(most * f)) for f in (0.25, 0.4, 0.63, 1))]
+    shapes += [(n, max(2, round(8 * most / (n + 1)))) for n in (1, 3, 5)]
+    return [
+        case(f"bs.bs{number}", elements=elements, degree=degree, budget_s=0.3)
+        for number in (6, 7, 8)
+        for degree, elements in shapes
+    ]

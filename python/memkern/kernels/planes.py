@@ -23,9 +23,9 @@ from memkern.spec import (
     registry,
 )
 
-# Where three rows of the stencil stay between their uses. Broken in a level, the rows come from
-# behind it three times instead of once.
-LAYERS = ("L1", "L2", "memory")
+# What holds three rows of the stencil between their uses. A level that is too small for them
+# fetches each row three times instead of once.
+HOLDERS = ("L1", "L2", "L3", "memory")
 _COLUMNS = 192  # of the matrix, as in the paper
 
 
@@ -63,9 +63,9 @@ def stencil(
         In their place, points of the grid or bytes of both arrays; the inner dimension is twice
         the outer then.
     layer_condition : str
-        Where three rows are held, if the caller knows: ``L1``, ``L2`` (broken in L1) or
-        ``memory`` (broken in L2). It says which bytes memory moves by the model; without it, that
-        the rows are held.
+        What holds three rows, if the caller knows (see `rows_held`): ``L1``, ``L2`` (the layer
+        condition is broken in L1), ``L3``, or ``memory`` where no cache does. It says which bytes
+        each level moves by the model; without it, memory is taken to move each row once.
     dtype, alpha, name, suite, **options
         As for `memkern.kernels.streaming.case_of`; alpha is a quarter by default.
 
@@ -79,9 +79,9 @@ def stencil(
         x is not None for x in (rows, elements, footprint_B)
     ) != 1:
         raise InputError("loops.stencil needs rows and columns, or elements, or footprint_B")
-    if layer_condition and layer_condition not in LAYERS:
+    if layer_condition and layer_condition not in HOLDERS:
         raise InputError(
-            f"layer_condition {shown(layer_condition)} is not one of {', '.join(LAYERS)}"
+            f"layer_condition {shown(layer_condition)} is not one of {', '.join(HOLDERS)}"
         )
     if rows is None:
         points = (
@@ -101,10 +101,56 @@ def stencil(
             "rows": rows,
             "columns": columns,
             "layer_condition": layer_condition,
+            **_bytes_by_level(layer_condition, _size(dtype)),
             **numbers,
         },
         labels={"name": name, "suite": suite},
     ).with_(**options)
+
+
+def _bytes_by_level(holder: str, size: int) -> dict[str, int]:
+    """Return bytes that a point moves behind each cache, with ordinary stores, by the model."""
+    if not holder:
+        return {}
+    held = HOLDERS.index(holder)
+    # One read, or three of a cache that does not hold the rows; a write and its allocation.
+    return {
+        f"point_{level}_B": size * ((3 if number < held else 1) + 2)
+        for number, level in enumerate(HOLDERS[:-1])
+    }
+
+
+def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") -> int:
+    """Return an inner dimension of the stencil whose three rows a level of the caches just holds.
+
+    Parameters
+    ----------
+    holder : str
+        One of `HOLDERS`.
+    caches_B : mapping
+        Bytes that one worker has of each cache, by its name, such as ``L1``.
+    dtype : str
+
+    Returns
+    -------
+    int
+        Such that three rows take up half of that cache, or twice the last one for ``memory``.
+
+    Raises
+    ------
+    InputError
+        There is no such cache, or it is no larger than the one before.
+    """
+    if holder not in HOLDERS or (holder != "memory" and holder not in caches_B):
+        there = ", ".join([*caches_B, "memory"])
+        raise InputError(
+            f"nothing here that holds rows is called {shown(holder)}: there are {there}"
+        )
+    room = 2 * max(caches_B.values()) if holder == "memory" else caches_B[holder] / 2
+    smaller = [size for level, size in caches_B.items() if level < holder or holder == "memory"]
+    if any(room <= size for size in smaller):
+        raise InputError(f"{holder} holds no more than a smaller cache does: the rows fit that one")
+    return max(3, int(room / (3 * _size(dtype))))
 
 
 def matvec(

@@ -103,10 +103,11 @@ def indexed(
     numbers = scalars(spec, alpha=alpha)
     arrays: dict[str, IndexArray] = {}
     label = ""
-    drawn = isinstance(pattern, str) and not os.path.exists(pattern)
-    build = _drawn if drawn else indices.build
     for number, place in enumerate(spec.indices):
-        label, arrays[place] = build(pattern, n, seed + number, repeats)
+        if isinstance(pattern, str) and not os.path.exists(pattern):
+            label, arrays[place] = _drawn(pattern, n, seed + number, repeats)
+        else:
+            label, arrays[place] = indices.build(pattern, n, seed, repeats)
     return Case(
         spec,
         integers={"elements": n},
@@ -277,3 +278,14 @@ def raider(kernel: str, elements: int | None = None, **options: Any) -> Case:
         `memkern.kernels.streaming.case_of` take them.
     """
     return case(f"raider.{kernel}", elements=elements, **options)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return the paper's twelve kernels, or of each form the triad."""
+    n = max(min(2 * cache_B, memory_B // 16) // 8, 1)
+    operations = ("triad",) if quick else tuple(_OPERATIONS)
+    return [
+        raider(f"{form}{operation}", n, budget_s=0.1 if quick else 0.4)
+        for form in ("", "gather_", "scatter_")
+        for operation in operations
+    ]

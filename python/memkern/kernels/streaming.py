@@ -28,7 +28,9 @@ from memkern.errors import InputError
 from memkern.kernels import case
 from memkern.kernels.checking import WHOLE, error, extent, fresh, positions, verdict
 from memkern.patterns import integer
+from memkern.sizes import sizes
 from memkern.spec import (
+    DTYPES,
     ArrayRole,
     Case,
     Check,
@@ -484,3 +486,29 @@ def bs(number: int, **options: Any) -> Case:
 def loops(kernel: str, elements: int | None = None, **options: Any) -> Case:
     """Case of a loop kernel of the ECM studies; parameters as for `case_of`."""
     return case(f"loops.{kernel}", elements=elements, **options)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return loops at every size, STREAM at memory's, and the tests BS0 to BS5."""
+    most_B = min(4 * cache_B, memory_B // 2)
+    brief: dict[str, Any] = {"budget_s": 0.05 if quick else 0.15}
+    curve = sizes(2**14, most_B, 9 if quick else 25)
+    cases = [
+        loops(kernel, footprint_B=size, repetition="free", **brief)
+        for kernel in (("copy", "triad") if quick else ("load", "copy", "triad"))
+        for size in curve
+    ]
+    steady: dict[str, Any] = {"budget_s": 0.2 if quick else 0.5, "footprint_B": 3 * most_B // 2}
+    cases += [
+        stream(kernel, variant=variant, **steady)
+        for kernel in ("copy", "scale", "add", "triad")
+        for variant in ("best", "auto")
+    ]
+    cases += [
+        bs(number, footprint_B=size, **brief)
+        for number in ((1,) if quick else range(1, 6))
+        for size in sizes(2**16, most_B, 8 if quick else 16)
+    ]
+    if not quick:
+        cases += [loops("peakflops", 10**7, dtype=dtype, **brief) for dtype in DTYPES]
+    return [bs(0, **brief), *cases]
