@@ -9,16 +9,25 @@ import pytest
 from memkern import reference
 from memkern.errors import InputError
 
+RAIDER = ("copy", "scale", "add", "triad")
+PAPERS = {
+    "alappat2021-kernels": "10.1002/cpe.6512",
+    "chalmers2020": "arXiv:2009.10917",
+    "chalmers2020-devices": "arXiv:2009.10917",
+    "lavin2020": "10.1145/3422575.3422794",
+    "lavin2020-patterns": "10.1145/3422575.3422794",
+    "lavin2020-platforms": "10.1145/3422575.3422794",
+    "raider2022": "10.1109/HPEC55821.2022.9926292",
+}
+
 
 def test_names_and_citations():
-    lavin = ["lavin2020", "lavin2020-patterns", "lavin2020-platforms"]
-    assert reference.names() == ["chalmers2020", *lavin]
-    for name in reference.names():
-        paper = "10.1145/3422575.3422794" if name in lavin else "arXiv:2009.10917"
+    assert reference.names() == list(PAPERS)
+    for name, paper in PAPERS.items():
         assert paper in reference.cite(name)
         assert len(reference.load(name)) == len(reference.rows(name)) > 0
     for call in (reference.cite, reference.rows, reference.load):
-        with pytest.raises(InputError, match="lavin2020-platforms, not 'lavin2019'"):
+        with pytest.raises(InputError, match="raider2022, not 'lavin2019'"):
             call("lavin2019")
 
 
@@ -87,6 +96,42 @@ def test_published_deltas_are_those_of_table_5_or_noted():
         assert row["pattern_length"] == merged * len(entry["indices"])
         assert (row["suite"], row["kernel"]) == (entry["suite"], entry["kernel"])
         assert (row["delta"] == merged * entry["delta"]) == (row["note"] == "")
+
+
+def test_raider_figures_are_two_clusters_by_kernel_size_and_nodes():
+    frame = reference.load("raider2022")
+    assert frame.groupby("figure").size().to_dict() == {3: 12, 4: 12, 5: 45, 6: 45, 7: 15, 8: 15}
+    assert frame.groupby("platform")["figure"].unique().map(list).to_dict() == {
+        "nocona": [3, 5, 7],
+        "thor": [4, 6, 8],
+    }
+    kernels = {f"{access}{k}" for access in ("", "gather_", "scatter_") for k in RAIDER}
+    assert set(frame["kernel"]) == {f"raider.{kernel}" for kernel in kernels}
+    assert ((frame["nodes"] == 1) == (frame["figure"] <= 6)).all()
+    assert not frame.duplicated(["figure", "model", "kernel", "nodes", "elements"]).any()
+    first = frame.iloc[0]
+    assert (first["kernel"], first["elements"]) == ("raider.copy", 8_700_000)
+    assert first["bandwidth_GBps"] == pytest.approx(18.921)
+
+
+def test_loops_of_the_a64fx_take_longer_further_from_the_core():
+    frame = reference.load("alappat2021-kernels")
+    assert len(frame) == 13
+    assert (frame["kernel"] == "loops.stencil").sum() == 3
+    assert frame["statement"].is_unique
+    assert (frame["pred_l1"] <= frame["pred_l2"]).all()
+    assert (frame["pred_l2"] <= frame["pred_mem"]).all()
+    assert frame[["unroll_l1", "unroll_l2", "unroll_mem"]].stack().between(1, 16).all()
+    triad = frame.set_index("kernel").loc["loops.triad"]
+    assert (triad["pred_mem"], triad["meas_mem"], triad["unroll_l2"]) == (6.1, 5.7, 11)
+
+
+def test_no_fit_exceeds_the_peak_of_its_device():
+    devices = reference.load("chalmers2020-devices").set_index("platform")
+    fits = reference.load("chalmers2020")
+    assert set(fits["platform"]) == set(devices.index)
+    assert (fits["wmax_GBps"] < fits["platform"].map(devices["peak_bandwidth_GBps"])).all()
+    assert devices.loc["V100", "l2_MB"] == 6
 
 
 def test_rows_are_fresh_and_need_no_pandas():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +43,7 @@ def test_sizes_are_evenly_spaced(low: int, factor: int, count: int) -> None:
     assert found[-1] == (low * factor if count > 1 else low)
     assert len(found) <= count
     if len(found) == count > 2 and low > 2**20:
-        ratios = [b / a for a, b in zip(found, found[1:], strict=False)]
+        ratios = [b / a for a, b in itertools.pairwise(found)]
         assert max(ratios) / min(ratios) < 1.001
 
 

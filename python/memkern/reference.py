@@ -29,6 +29,16 @@ _CHALMERS_2020 = (
     "Noel Chalmers, Tim Warburton: Portable high-order finite element kernels I: Streaming "
     "Operations, 2020, arXiv:2009.10917"
 )
+_ALAPPAT_2021 = (
+    "Christie Alappat, Nils Meyer, Jan Laukemann, Thomas Gruber, Georg Hager, Gerhard Wellein, "
+    "Tilo Wettig: ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX, 2021, "
+    "arXiv:2103.03013, doi:10.1002/cpe.6512"
+)
+_RAIDER_2022 = (
+    "Michael Beebe, Brody Williams, Stephen Devaney, John Leidel, Yong Chen, Stephen Poole: "
+    "RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, HPEC 2022, "
+    "doi:10.1109/HPEC55821.2022.9926292"
+)
 
 
 def _optional_int(text: str) -> int | None:
@@ -51,6 +61,11 @@ def _bs(test: str) -> str:
     return f"bs.{test.lower()}"
 
 
+def _loop(kernel: str) -> str:
+    """Return our name of a loop of the ECM studies; their stencil has three rows."""
+    return "loops.stencil" if kernel.startswith("2d5pt") else f"loops.{kernel}"
+
+
 def _indices(text: str) -> list[int]:
     return [int(index) for index in text.strip("[]").split(",")]
 
@@ -68,6 +83,19 @@ class _Table:
 
 
 _TABLES = {
+    "alappat2021-kernels": _Table(
+        "alappat2021_ecm_kernels.csv",
+        _ALAPPAT_2021,
+        {
+            "kernel": ("kernel", _loop),
+            "statement": ("statement", str),
+            **{
+                f"{what}_{level}": (f"{what}_{level}", convert)
+                for what, convert in (("pred", float), ("meas", float), ("unroll", int))
+                for level in ("l1", "l2", "mem")
+            },
+        },
+    ),
     "chalmers2020": _Table(
         "chalmers2020_table3_t0_wmax.csv",
         _CHALMERS_2020,
@@ -77,6 +105,21 @@ _TABLES = {
             "degree": ("polynomial_degree", _optional_int),
             "t0_s": ("t0_us", _micro),
             "wmax_GBps": ("wmax_GBps", float),
+        },
+    ),
+    "chalmers2020-devices": _Table(
+        "chalmers2020_table2_devices.csv",
+        _CHALMERS_2020,
+        {
+            "platform": ("device", str),
+            "memory": ("memory", str),
+            "peak_bandwidth_GBps": ("peak_bandwidth_GBps", float),
+            "compute_units": ("compute_units", int),
+            "registers_MB": ("registers_MB", float),
+            "shared_MB": ("shared_MB", float),
+            "l1_MB": ("l1_MB", float),
+            "l2_MB": ("l2_MB", float),
+            "tdp_W": ("tdp_W", float),
         },
     ),
     "lavin2020": _Table(
@@ -124,6 +167,20 @@ _TABLES = {
             "table4_stream_GBps": ("table4_stream_GBps", _optional_float),
         },
     ),
+    "raider2022": _Table(
+        "raiderstream2022_figures.csv",
+        _RAIDER_2022,
+        {
+            "figure": ("figure", int),
+            "platform": ("platform", str),
+            "model": ("model", str),
+            "kernel": ("kernel", "raider.{}".format),
+            "nodes": ("nodes", int),
+            "cores": ("cores", int),
+            "elements": ("array_elements", int),
+            "bandwidth_GBps": ("bandwidth_MBps", _milli),
+        },
+    ),
 }
 
 
@@ -167,9 +224,18 @@ def rows(name: str) -> list[dict[str, Any]]:
     name : str
         One of `names`:
 
+        ``alappat2021-kernels``
+            Loops on one core of an A64FX: kernel, statement, and for data in L1, in L2 and in
+            memory the prediction of the ECM model (pred_l1, pred_l2, pred_mem), the measurement
+            with the best unrolling (meas_l1, ...), both in cycles for one 512-bit vector of every
+            stream, and that unrolling (unroll_l1, ...).  The stencil has three rows, apart by
+            where the layer condition holds, which `statement` says.
         ``chalmers2020``
             Table 3, fits of ``T0 + B / Wmax`` on four GPUs: platform, kernel (``bs.bs1`` to
             ``bs.bs7``), degree (of the polynomials; None where there are none), t0_s, wmax_GBps.
+        ``chalmers2020-devices``
+            Table 2, those GPUs: platform, memory, peak_bandwidth_GBps, compute_units,
+            registers_MB, shared_MB, l1_MB, l2_MB, tdp_W.
         ``lavin2020``
             500 results on ten platforms: platform, kind (``"cpu"`` or ``"gpu"``), suite, pattern,
             pattern_length, kernel, delta, count, runs, threads (None on GPUs), time_min_s,
@@ -180,6 +246,10 @@ def rows(name: str) -> list[dict[str, Any]]:
         ``lavin2020-platforms``
             Tables 3 and 4: platform, abbreviation, name, kind, backend, table3_threads,
             table3_stream_MBps, table4_stream_GBps; None where the paper prints nothing.
+        ``raider2022``
+            Figures 3 to 8, two clusters: figure, platform, model (``"OpenMP"``, ``"MPI"``, ...),
+            kernel (``raider.triad``, ``raider.gather_triad``, ...), nodes, cores, elements (of
+            each array), bandwidth_GBps, as read from the paper's vector graphics.
 
     Returns
     -------

@@ -33,6 +33,9 @@ _TICKS_PER_SAMPLE = 1000
 # In fixed-count mode a sample is one invocation unless that is shorter than this.
 _TICKS_PER_RUN = 100
 _TRIAL_B = 2**18  # what a trial of a variant moves at least, if the case does
+_TRIAL_S = 2e-5  # and how long one lasts of a case that moves less
+# Trials of variants: which part of an invocation, how often in turns, how many go on.
+_TRIALS = ((512, 4, 4), (128, 8, 2), (64, 12, 1))
 _SHORT_LAUNCHES = 10  # below so many launches an invocation is mostly launching
 _NOISY_SPREAD = 0.10
 _NOISY_INTERVAL = 0.10
@@ -117,27 +120,37 @@ class Prepared:
         self.native.select(*chosen)
 
     def _fastest(self, candidates: list[tuple[str, str]]) -> tuple[str, str]:
-        """Try each briefly, the better ones again for longer."""
-        if len(candidates) == 1:
-            return candidates[0]
+        """Try each briefly, the better ones longer, in turns."""
         count = self.case.iterations
         # A part much shorter than this says more about launching it than about the kernel.
         least = math.ceil(_TRIAL_B * count / max(1, self.case.bytes_B))
-        times: dict[tuple[str, str], float] = {}
         begin = 0
-        for divisor in (512, 128):
-            part = min(count, max(count // divisor, least))
-            times = dict.fromkeys(candidates, math.inf)
-            # The shortest of three: the first pays for pages and branch history. Every trial goes
-            # on where the last one ended, so that it finds in the caches what a whole run would.
-            for _, candidate in itertools.product(range(3), candidates):
+
+        def part_s(size: int) -> float:
+            """Seconds of the part after the last one: in no cache if the whole isn't."""
+            nonlocal begin
+            if size == count:
+                return self.run(repeats) / repeats
+            seconds = self.native.run_range(begin, begin + size)
+            begin = begin + size if begin + 2 * size <= count else 0
+            return seconds
+
+        repeats = 1
+        if count <= least:
+            once_s = min(self.run(1) for _ in range(3))
+            repeats = max(1, math.ceil(_TRIAL_S / max(once_s, _TRIAL_S / 1000)))
+        for divisor, rounds, finalists in _TRIALS:
+            if len(candidates) == 1:
+                break
+            size = min(count, max(count // divisor, least))
+            times: dict[tuple[str, str], list[float]] = {c: [] for c in candidates}
+            for _, candidate in itertools.product(range(rounds), candidates):
                 self.native.select(*candidate)
-                seconds = self.native.run_range(begin, begin + part)
-                times[candidate] = min(times[candidate], seconds)
-                begin = begin + part if begin + 2 * part <= count else 0
-            ranked = sorted(candidates, key=times.__getitem__)
-            candidates = ranked[: max(2, len(ranked) // 3)]
-        return min(candidates, key=times.__getitem__)
+                times[candidate].append(part_s(size))
+            # The first pays for pages and branch history, and any may be disturbed.
+            speed = {c: float(np.quantile(t, 0.25)) for c, t in times.items()}
+            candidates = sorted(candidates, key=speed.__getitem__)[:finalists]
+        return candidates[0]
 
     def check(self, invoke: Invoke | None = None) -> Check:
         """Validate what the kernel makes of freshly filled buffers against the reference.

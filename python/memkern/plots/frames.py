@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from memkern.errors import InputError
 
@@ -25,6 +25,9 @@ Records: TypeAlias = "DataFrame | HasFrame | None"
 def frame_of(records: Records) -> DataFrame:
     """Return records as a DataFrame, one without rows and columns for None.
 
+    What a ResultSet knows of its machines' caches goes along as ``attrs["caches"]``: level, size
+    and number of each kind of data cache, by ``environment_id``.
+
     Raises
     ------
     InputError
@@ -38,6 +41,7 @@ def frame_of(records: Records) -> DataFrame:
         frame = records
     elif hasattr(records, "to_frame"):
         frame = records.to_frame()
+        frame.attrs["caches"] = _caches(getattr(records, "environments", {}))
     else:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     if frame.empty:
@@ -45,7 +49,18 @@ def frame_of(records: Records) -> DataFrame:
     return frame
 
 
-def usable(
+def _caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, int, int]]]:
+    return {
+        key: sorted(
+            (cache["level"], cache["size_B"], cache.get("instances") or 1)
+            for cache in (environment.get("machine") or {}).get("caches") or ()
+            if cache.get("level") and cache.get("size_B") and cache.get("type") != "instruction"
+        )
+        for key, environment in environments.items()
+    }
+
+
+def validated(
     records: Records, kernels: Sequence[str], columns: Iterable[str]
 ) -> tuple[DataFrame, list[str]]:
     """Return the valid records of some kernels, and notes on the others.
@@ -57,27 +72,24 @@ def usable(
     kernels : sequence of str
         Names of the kernels wanted.
     columns : iterable of str
-        Columns that the caller needs beside platform, kernel, bandwidth_GBps, valid and noisy.
+        Columns that the caller needs beside platform, kernel, valid and noisy.
 
     Returns
     -------
     frame : DataFrame
-        The usable rows, with a fresh index.
+        The valid rows, with a fresh index.
     notes : list of str
         Sentences for the figure's small print.
 
     Raises
     ------
     InputError
-        No record at all, a column is missing, or a bandwidth is not a positive number.
+        No record at all, or a column is missing.
     """
-    import numpy as np
-    from pandas import to_numeric
-
-    needed = [*dict.fromkeys(("platform", "kernel", "bandwidth_GBps", "valid", "noisy", *columns))]
+    needed = [*dict.fromkeys(("platform", "kernel", "valid", "noisy", *columns))]
     frame = frame_of(records)
     if records is None:
-        return frame.reindex(columns=needed).astype({"bandwidth_GBps": float}), []
+        return frame.reindex(columns=needed), []
     missing = [column for column in needed if column not in frame]
     if missing:
         raise InputError(
@@ -89,6 +101,33 @@ def usable(
     if not valid.all():
         notes.append(f"{counted(int((~valid).sum()), 'record')} that failed validation left out.")
     frame = frame[valid].reset_index(drop=True)
+    return frame.assign(noisy=frame["noisy"].eq(True)), notes
+
+
+def usable(
+    records: Records, kernels: Sequence[str], columns: Iterable[str]
+) -> tuple[DataFrame, list[str]]:
+    """Return the valid records of some kernels with their bandwidths, and notes on the others.
+
+    Parameters
+    ----------
+    records, kernels, columns
+        As for `validated`; bandwidth_GBps is always among the columns.
+
+    Returns
+    -------
+    frame, notes
+        As of `validated`, bandwidths as floats.
+
+    Raises
+    ------
+    InputError
+        No record at all, a column is missing, or a bandwidth is not a positive number.
+    """
+    import numpy as np
+    from pandas import to_numeric
+
+    frame, notes = validated(records, kernels, ["bandwidth_GBps", *columns])
     bandwidth = to_numeric(frame["bandwidth_GBps"], errors="coerce").astype(float)
     wrong = frame[~(np.isfinite(bandwidth) & (bandwidth > 0))]
     if len(wrong):
@@ -97,7 +136,7 @@ def usable(
             f"the record of {row['kernel']} {row.get('pattern', '')!s} on {row['platform']!s} has "
             f"the bandwidth {row['bandwidth_GBps']!s} GB/s, which is not a positive number"
         )
-    return frame.assign(bandwidth_GBps=bandwidth, noisy=frame["noisy"].eq(True)), notes
+    return frame.assign(bandwidth_GBps=bandwidth), notes
 
 
 def best(frame: DataFrame, by: Sequence[str], prefer: Sequence[str] = ()) -> DataFrame:
@@ -125,3 +164,13 @@ def best(frame: DataFrame, by: Sequence[str], prefer: Sequence[str] = ()) -> Dat
 def counted(number: int, noun: str) -> str:
     """Return number and noun: '1 record', '3 records'."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def rounded(bandwidth: float) -> str:
+    """Return a bandwidth in three figures: 4.82, 43.7, 117."""
+    return f"{bandwidth:.{0 if bandwidth >= 100 else 1 if bandwidth >= 10 else 2}f}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return the parts as a list in a sentence: 'a', 'a and b', 'a, b and c'."""
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)

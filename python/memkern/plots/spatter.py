@@ -35,6 +35,7 @@ from memkern.plots.style import (
     Look,
     figure,
     fraction,
+    log2_axis,
     new_figure,
     note,
     other_look,
@@ -69,18 +70,6 @@ _MEASURE = "`memkern report` measures them"
 # --------------------------------------------------------------------------- bandwidth by stride
 
 
-def _log2_axis(axis: Any) -> None:
-    """Put ticks at powers of two, or closer or wider apart as the range asks for."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    low, high = axis.get_view_interval()
-    between = [1, 1.2, 1.4, 1.6, 1.8] if high < 4 * low else [1]
-    base = 2 if high < 2**9 * low else 4
-    axis.set_major_locator(LogLocator(base=base, subs=between, numticks=20))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.9g}" if x >= 0.1 else f"{x:.2g}"))
-
-
 class _Series(NamedTuple):
     label: str
     look: Look
@@ -105,7 +94,7 @@ def _by_stride(
             )
         ax.set(title=word.capitalize(), xlabel="Stride (elements of 8 B)")
         ax.set_xscale("log", base=2)
-        _log2_axis(ax.xaxis)
+        log2_axis(ax.xaxis)
     handles, labels = axes[0].get_legend_handles_labels()
     legend = fig.legend(handles, labels, loc="outside upper center", ncols=columns)
     for text, one in zip(legend.get_texts(), series, strict=True):
@@ -118,7 +107,7 @@ def _bandwidth_by_stride(series: Sequence[_Series], columns: int, notes: Sequenc
     fig = _by_stride(series, "bandwidth_GBps", columns, notes)
     for ax in fig.axes:
         ax.set_yscale("log", base=2)
-        _log2_axis(ax.yaxis)
+        log2_axis(ax.yaxis)
     fig.axes[0].set_ylabel("Bandwidth (GB/s)")
     return fig
 
@@ -249,7 +238,7 @@ def simd_against_scalar(records: Records = None) -> Figure:
         ax.axhline(1, color=GREY, linewidth=0.9, zorder=1, label="_equal")
         ax.set_yscale("log", base=2)
         ax.set_ylim(low / margin, high * margin)
-        _log2_axis(ax.yaxis)
+        log2_axis(ax.yaxis)
     fig.axes[0].set_ylabel("Bandwidth over that of scalar code")
     return fig
 
@@ -411,8 +400,8 @@ def _shares(ax: Axes, points: DataFrame) -> float:
     bottom = lowest / 1.6
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
     ax.grid(False)
-    _log2_axis(ax.xaxis)
-    _log2_axis(ax.yaxis)
+    log2_axis(ax.xaxis)
+    log2_axis(ax.yaxis)
     octaves = np.arange(-20, 9, 1 if top / bottom < 2**14 else 2)
     shares = [share for share in 2.0**octaves if bottom < share * right < top]
     for share in shares:

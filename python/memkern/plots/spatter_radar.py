@@ -7,7 +7,7 @@ from math import cos, degrees, pi, tau
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from memkern.plots.frames import Records
+from memkern.plots.frames import Records, rounded
 from memkern.plots.spatter_data import (
     APPLICATIONS,
     GATHER,
@@ -23,7 +23,6 @@ from memkern.plots.spatter_data import (
     relative,
     remarks,
 )
-from memkern.plots.spatter_words import rounded
 from memkern.plots.style import (
     DOUBLE_IN,
     GREY,

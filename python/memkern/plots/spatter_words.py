@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memkern.plots.frames import counted
+from memkern.plots.frames import counted, listed, rounded
 from memkern.plots.spatter_data import (
     KERNELS,
     KINDS,
@@ -26,17 +25,8 @@ if TYPE_CHECKING:
 _NEAR = 1.02
 
 
-def rounded(bandwidth: float) -> str:
-    """Return a bandwidth in three figures: 4.82, 43.7, 117."""
-    return f"{bandwidth:.{0 if bandwidth >= 100 else 1 if bandwidth >= 10 else 2}f}"
-
-
 def _percent(ratio: float) -> str:
     return f"{100 * ratio:.2g} %" if ratio < 0.1 else f"{100 * ratio:.0f} %"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
 def findings(records: DataFrame) -> list[str]:
@@ -81,7 +71,7 @@ def _on_strides(mine: Bandwidths) -> list[str]:
             if (kernel, case) in mine
         ]
         if kept:
-            drops.append(f"{word} keeps {_listed(kept)}")
+            drops.append(f"{word} keeps {listed(kept)}")
     sentences = [f"At stride 1: {', '.join(first)}."] if first else []
     if drops:
         sentences.append(
@@ -107,7 +97,7 @@ def _on_standing(mine: Bandwidths, others: dict[str, Bandwidths], kind: str) -> 
         ]
         sentences.append(
             f"Among the {len(ranked)} published {kind}, its stride-1 {word} takes place "
-            f"{len(above) + 1} of {len(ranked) + 1}, {_listed(neighbours)}."
+            f"{len(above) + 1} of {len(ranked) + 1}, {listed(neighbours)}."
         )
     return sentences
 
@@ -136,7 +126,7 @@ def _on_variants(own: DataFrame) -> list[str]:
     wins = [f"{variant} won {number}" for variant, number in won.items()]
     if len(clear) < len(several):
         wins.append(f"{len(several) - len(clear)} ended with the first two within 2 %")
-    return [f"Of {counted(len(several), 'case')} measured with several variants, {_listed(wins)}."]
+    return [f"Of {counted(len(several), 'case')} measured with several variants, {listed(wins)}."]
 
 
 def _on_pages(own: DataFrame) -> list[str]:

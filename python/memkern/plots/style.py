@@ -178,6 +178,18 @@ def fraction(value: float) -> str:
     return f"{value:g}" if value >= 1 else f"1/{1 / value:g}"
 
 
+def log2_axis(axis: Any) -> None:
+    """Put ticks at powers of two, or closer or wider apart as the range asks for."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    low, high = axis.get_view_interval()
+    between = [1, 1.2, 1.4, 1.6, 1.8] if high < 4 * low else [1]
+    base = 2 if high < 2**9 * low else 4
+    axis.set_major_locator(LogLocator(base=base, subs=between, numticks=20))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.9g}" if x >= 0.1 else f"{x:.2g}"))
+
+
 def note(fig: Figure, sentences: Iterable[str]) -> None:
     """Write small print below the figure, wrapped to its width."""
     from textwrap import wrap

@@ -167,7 +167,9 @@ def _table(frame: DataFrame) -> _Table:
 
 def _cell(value: Any) -> str:
     """Value as a person reads it; nothing for what is missing."""
-    if value is None or value != value:  # NaN, NaT
+    from pandas import isna
+
+    if isna(value):
         return ""
     if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
         return "yes" if value else "no"

@@ -1,0 +1,190 @@
+"""What the streaming figures have in common: grids of panels, axes of bytes, where caches end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memkern.plots.style import (
+    COLUMN_IN,
+    DOUBLE_IN,
+    GREY,
+    NOTE_SIZE,
+    Look,
+    new_figure,
+    other_look,
+    own_look,
+    plain,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+NOISY = "Hollow: from a noisy record."
+NT_DASHES: Any = (0, (3, 1.2))
+
+_LINES = [own_look(0), own_look(1), *map(other_look, range(6))]
+MOST_LINES = len(_LINES)
+
+
+def line_look(number: int) -> Look:
+    """Return the look of one of a machine's own lines."""
+    look = _LINES[number % MOST_LINES]
+    return look._replace(linestyle="-", linewidth=1.2, markersize=3.0, zorder=5 - 0.1 * number)
+
+
+def named(platform: object, limit: int = 32) -> str:
+    """Return a platform's name fit to be drawn, its threads whole where the rest is shortened."""
+    machine, _, threads = str(platform).rpartition(", ")
+    return f"{plain(machine, limit)}, {plain(threads, 20)}" if machine else plain(threads, limit)
+
+
+def shade(share: float) -> str:
+    """Return a colour of a sequence: blue for 0, yellowish green for 1."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return to_hex(colormaps["viridis"](0.15 + 0.7 * share))
+
+
+def curve(ax: Axes, rows: DataFrame, x: str, y: str, look: Look, label: str) -> None:
+    """Draw one column over another, with hollow markers for noisy records."""
+    rows = rows.sort_values(x)
+    ax.plot(rows[x], rows[y], label=label, **look._asdict())
+    noisy = rows[rows["noisy"]]
+    hollow = look._replace(linestyle="none", zorder=look.zorder + 0.05)._asdict()
+    ax.plot(noisy[x], noisy[y], label="_noisy", markerfacecolor="white", **hollow)
+
+
+def panels(number: int, columns: int, row_in: float) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a grid of panels, filled row by row.
+
+    One panel is a column wide if there is room for several, else as wide as the page.
+    """
+    alone = number == 1 and columns > 1
+    columns = min(columns, number)
+    rows = math.ceil(number / columns)
+    fig = new_figure(COLUMN_IN if alone else DOUBLE_IN, row_in * rows + 0.5)
+    axes = [ax for row in fig.subplots(rows, columns, squeeze=False) for ax in row]
+    for ax in axes[number:]:
+        ax.set_axis_off()
+    return fig, axes[:number]
+
+
+def legend_above(fig: Figure, axes: Sequence[Axes], most: int) -> None:
+    """Put one legend of what all panels draw above them, each label once, in columns that fit."""
+    entries: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    columns = _columns(list(entries), most, fig.get_figwidth())
+    fig.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns)
+
+
+def legend_below(ax: Axes, width_in: float) -> None:
+    """Put a legend of one panel, so wide, below it, to be read row by row."""
+    handles, labels = ax.get_legend_handles_labels()
+    columns = _columns(labels, 8, width_in)
+    order = [i for column in range(columns) for i in range(column, len(labels), columns)]
+    ax.legend(
+        [handles[i] for i in order],
+        [labels[i] for i in order],
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.14),
+        ncols=columns,
+        handletextpad=0.5,
+        columnspacing=1.0,
+        handlelength=2.0,
+    )
+
+
+def _columns(labels: Sequence[str], most: int, width_in: float) -> int:
+    """Return in how many columns a legend fits, full rows before ragged ones."""
+    import numpy as np
+
+    for columns in range(min(most, len(labels)), 1, -1):
+        columns = math.ceil(len(labels) / math.ceil(len(labels) / columns))
+        parts = np.array_split(labels, columns)
+        # A letter of 7 points is about 0.055 in wide, a line with its gaps 0.55 in.
+        if sum(0.055 * max(map(len, part)) + 0.55 for part in parts) < width_in:
+            return columns
+    return 1
+
+
+def bytes_axis(axis: Axis, most: int) -> None:
+    """Put ticks at powers of two bytes, so many at most."""
+    low, high = (math.log2(end) for end in axis.get_view_interval())
+    step = max(1, math.ceil((high - low) / most))
+    first = math.ceil(low / step)
+    _ticks(
+        axis, [2.0**power for power in range(first * step, math.floor(high) + 1, step)], in_bytes
+    )
+
+
+def counts_axis(axis: Axis, most: int = 7) -> None:
+    """Put ticks at 1, 2 and 5 times powers of ten, or at these alone: 200 k, 500 k, 1 M."""
+    low, high = axis.get_view_interval()
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for leading in ((1, 2, 5), (1,)):
+        ticks = [digit * 10.0**power for power in powers for digit in leading]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) <= most:
+            break
+    _ticks(axis, ticks, _in_thousands)
+
+
+def _ticks(axis: Axis, ticks: Sequence[float], name: Callable[[float], str]) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.set_major_locator(FixedLocator(list(ticks)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda x, _: name(x)))
+
+
+def in_bytes(size: float) -> str:
+    """Return a size as a person reads it: 32 KiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"
+
+
+def spaced(number: float) -> str:
+    """Return a whole number in groups of three digits: 8 700 000."""
+    return f"{number:,.0f}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+def _in_thousands(number: float) -> str:
+    for unit in ("", " k", " M"):
+        if number < 1000:
+            return f"{number:.3g}{unit}"
+        number /= 1000
+    return f"{number:.3g} G"
+
+
+def cache_regions(ax: Axes, ends: Sequence[tuple[str, float]]) -> None:
+    """Draw a line where each cache is full, and above the axes name what holds the data there."""
+    left, right = ax.get_xlim()
+    inside = [(name, end) for name, end in ends if end > left]
+    edges = [left, *(min(end, right) for _, end in inside), right]
+    names = [*(name for name, _ in inside), "memory"] if inside else []
+    above = ax.get_xaxis_transform()
+    for name, low, high in zip(names, edges[:-1], edges[1:], strict=False):
+        if high < right:
+            ax.axvline(high, color="#9a9a9a", linewidth=0.7, linestyle=(0, (4, 2)), zorder=1.5)
+        # The name of a region narrower than itself would run into the next one.
+        if math.log(high / low) > 0.06 * math.log(right / left):
+            place = math.sqrt(low * high)
+            text: dict[str, Any] = {
+                "fontsize": NOTE_SIZE,
+                "color": GREY,
+                "ha": "center",
+                "va": "bottom",
+            }
+            ax.text(place, 1.01, name, transform=above, **text)
+    ax.set_xlim(left, right)

@@ -1,0 +1,755 @@
+"""Streaming figures, tables and section: what is drawn is what the records say."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_plots import assert_legible, line, small_print
+
+from memkern import reference, report
+from memkern.errors import InputError
+from memkern.plots import describe, figures, save, sections, tables
+from memkern.plots.frames import frame_of, listed, usable
+from memkern.plots.streaming_bs import fitted, own_tests, three_figures
+from memkern.plots.streaming_data import (
+    as_defined,
+    cache_ends,
+    levels,
+    machine,
+    prevailing,
+    select,
+    short,
+)
+from memkern.plots.streaming_draw import in_bytes, named, spaced
+
+KIB, MIB = 2**10, 2**20
+OWN = "Own Machine 3000, 4 threads"
+LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+, 112 threads"
+STREAMS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
+# Bandwidths of a machine with caches of 32 KiB and 1 MiB a core and 16 MiB for all.
+BANDWIDTHS = ((4 * 32 * KIB, 400.0), (4 * MIB, 200.0), (16 * MIB, 150.0), (math.inf, 30.0))
+FIGURES = (
+    *("barrier-cost", "bs-fit", "bs-mesh", "loops-cycles", "matvec", "raider-kernels"),
+    *("raider-sizes", "saturation", "sizes"),
+)
+TABLES = ("bs-t0-wmax", "loops-cycles", "raider-table")
+ALONE = ("raider-kernels", "raider-sizes")  # figures that published data fill
+
+
+class Results:
+    """What a ResultSet is to a figure: records and environments."""
+
+    def __init__(self, rows):
+        self.rows = rows
+        caches = [
+            {"level": 1, "type": "data", "size_B": 32 * KIB, "instances": 4},
+            {"level": 1, "type": "instruction", "size_B": 64 * KIB, "instances": 4},
+            {"level": 2, "type": "unified", "size_B": MIB, "instances": 4},
+            {"level": 3, "type": "unified", "size_B": 16 * MIB, "instances": 1},
+        ]
+        self.environments = {"e1": {"machine": {"caches": caches}}, "e2": {}}
+
+    def to_frame(self):
+        return pd.DataFrame(self.rows)
+
+
+def record(kernel, size, bandwidth, **other):
+    """Return one record with the columns that figures read."""
+    return {
+        "environment_id": "e1",
+        "platform": OWN,
+        "kernel": kernel,
+        "definition": "",
+        "elements": size // 8,
+        "backend": "openmp",
+        "variant": "simd",
+        "dtype": "float64",
+        "threads": 4,
+        "repetition": "fork",
+        "unroll": 0,
+        "bytes_B": size,
+        "footprint_B": size,
+        "time_min_s": size / bandwidth / 1e9,
+        "bandwidth_GBps": bandwidth,
+        "clock_GHz": 2.0,
+        "cycles_per_vector": 64 * 2.0 / bandwidth,
+        "performance_GFLOPs": math.nan,
+        "noisy": False,
+        "valid": True,
+    } | other
+
+
+def held(size):
+    """Return the bandwidth of what is so large."""
+    return next(bandwidth for end, bandwidth in BANDWIDTHS if size <= end)
+
+
+def stream(sizes=tuple(16 * KIB * 2**i for i in range(15)), nt=True, **other):
+    """Return STREAM over sizes from L1 to memory."""
+    rows = []
+    for name in STREAMS:
+        for size in map(int, sizes):
+            rows.append(record(f"stream.{name}", size, held(size), **other))
+            if nt:
+                rows.append(record(f"stream.{name}", size, 45.0, **other, variant="nt"))
+    return rows
+
+
+def bs(numbers=range(1, 6), **other):
+    """Return BS1 to BS5: 2 us and 150 GB/s in caches; 30 GB/s beyond, of which they hold 16 MiB."""
+    rows = []
+    for number in numbers:
+        for size in map(int, 64 * KIB * 2 ** np.arange(0, 13, 0.5)):
+            time = 2e-6 + size / 150e9
+            if size > 16 * MIB:
+                time = (size - 16 * MIB) / 30e9 + 16 * MIB / 150e9
+            rows.append(record(f"bs.bs{number}", size, size / time / 1e9, **other))
+    return rows
+
+
+def meshes(**other):
+    """Return BS6 to BS8: 3 us and 100 GB/s at every degree and size."""
+    rows = []
+    for number in (6, 7, 8):
+        for degree in range(1, 8):
+            for side in (2, 3, 4, 6, 8, 12):
+                size = 28 * side**3 * (degree + 1) ** 3
+                bandwidth = size / (3e-6 + size / 100e9) / 1e9
+                how = {"degree": degree, "mesh_elements": side, **other}
+                rows.append(record(f"bs.bs{number}", size, bandwidth, **how))
+    return rows
+
+
+def raider(**other):
+    """Return all twenty kernels in three sizes, two definitions and two patterns."""
+    rows = []
+    for elements in (100_000, 1_000_000, 10_000_000):
+        for access, slower in {"": 1, "gather_": 8, "scatter_": 10, "sg_": 16}.items():
+            for name, arrays in STREAMS.items():
+                for pattern, gain in {"permutation": 1, "stride:8": 2}.items():
+                    for definition, more in {"paper": 1, "release": 1.5}.items():
+                        size = 8 * elements * arrays
+                        how = {
+                            "elements": elements,
+                            "definition": definition,
+                            "index_pattern": pattern if access else None,
+                            **other,
+                        }
+                        bandwidth = held(size) / slower * (gain if access else 1) * more
+                        rows.append(record(f"raider.{access}{name}", size, bandwidth, **how))
+        rows += [
+            record(f"raider.central_{name}", 1, 500.0, elements=elements, index_pattern="", **other)
+            for name in STREAMS
+        ]
+    return rows
+
+
+def loops(names=("triad", "sum", "update"), unrolls=(0, 1, 4), **other):
+    """Return loops on one thread, which run faster the more they are unrolled."""
+    rows = []
+    for name in names:
+        for unroll in unrolls:
+            for size in map(int, 8 * KIB * 2 ** np.arange(15)):
+                bandwidth = held(4 * size) / 4 * (1 + unroll / 8)
+                how = {"unroll": unroll, "threads": 1, "platform": "Own Machine 3000, 1 thread"}
+                rows.append(record(f"loops.{name}", size, bandwidth, **{**how, **other}))
+    return rows
+
+
+def threads(counts=(1, 2, 4), names=("stream.copy", "stream.triad", "bs.bs3"), name="Own", **other):
+    """Return kernels that scale up to two threads."""
+    rows = []
+    for kernel in names:
+        for count in counts:
+            platform = f"{name}, {count} thread{'s' * (count > 1)}"
+            how = {"threads": count, "platform": platform, **other}
+            rows.append(record(kernel, 2**30, 20.0 * min(count, 2), **how))
+    return rows
+
+
+def barriers(counts=(1, 2, 4), name="Own", **other):
+    """Return three kinds of barrier, 100 ns and more."""
+    rows = []
+    for i, kind in enumerate(("spin", "omp-active", "omp-passive")):
+        for count in counts:
+            cost = 1e-7 * (i + 1) * count
+            how = {
+                "platform": f"{name}, {count} thread{'s' * (count > 1)}",
+                "threads": count,
+                "barrier": kind,
+                "barrier_s": cost,
+                "barrier_low_s": 0.9 * cost,
+                "barrier_high_s": 1.5 * cost,
+            }
+            rows.append(record("launch.barrier", 1, math.nan, **{**how, **other}))
+    return rows
+
+
+def matvec(**other):
+    """Return products of matrices with ever more rows, with the hint at half the speed."""
+    rows = []
+    for count in (1000, 10_000, 100_000, 1_000_000, 10_000_000):
+        for variant, speed in {"auto": 8.0, "nt": 4.0}.items():
+            how = {"rows": count, "variant": variant, "performance_GFLOPs": speed, **other}
+            rows.append(record("loops.matvec", 192 * 8 * count, 6 * speed, **how))
+    return rows
+
+
+def everything(**other):
+    """Return records for all figures."""
+    return [
+        *stream(**other),
+        *bs(**other),
+        *meshes(**other),
+        *raider(**other),
+        *loops(**other),
+        *threads(**other),
+        *barriers(**other),
+        *matvec(**other),
+    ]
+
+
+def labels(ax):
+    return {curve.get_label() for curve in ax.lines}
+
+
+def frame(rows):
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return Results(everything())
+
+
+INPUTS = {
+    "own": lambda: Results(everything()),
+    "several": lambda: Results(
+        [
+            *everything(),
+            *(
+                row | {"bandwidth_GBps": 3 * row["bandwidth_GBps"]}
+                for row in everything(platform=LONG, environment_id="e2")
+                if row["kernel"] != "launch.barrier"
+            ),
+            *barriers(counts=(1, 8, 112), name=LONG.rpartition(",")[0]),
+            *threads(counts=(1, 8, 112), name=LONG.rpartition(",")[0], environment_id="e2"),
+        ]
+    ),
+    "faults": lambda: frame(everything()).assign(
+        valid=lambda rows: rows.index % 7 != 3, noisy=lambda rows: rows.index % 5 == 2
+    ),
+    "extremes": lambda: frame(everything()).assign(
+        bandwidth_GBps=lambda rows: rows["bandwidth_GBps"] * 1e-4 ** (rows.index % 2)
+    ),
+    "few": lambda: frame(
+        [
+            *stream(sizes=[MIB, 2 * MIB], nt=False)[:2],
+            *bs(numbers=[3])[:4],
+            *meshes()[:3],
+            *raider()[:1],
+            *loops(names=["triad"], unrolls=[0])[:2],
+            *threads(counts=(1, 2), names=["stream.add"]),
+            *barriers(counts=(2,)),
+            *matvec()[:2],
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("given", INPUTS)
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_legible(name, given):
+    fig = figures[name](INPUTS[given]())
+    assert fig.get_figwidth() in (3.35, 6.9)
+    assert_legible(fig)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_published_data_alone_are_legible(name):
+    fig = figures[name](None)
+    assert_legible(fig)
+    assert "Published clusters only." in small_print(fig)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_becomes_a_file(name, whole, tmp_path):
+    assert save(figures[name](whole), tmp_path / "figure.pdf").stat().st_size > 1000
+
+
+def test_names_and_descriptions():
+    assert set(FIGURES) <= set(figures) and set(TABLES) <= set(tables)
+    for function in (*(figures[name] for name in FIGURES), *(tables[name] for name in TABLES)):
+        assert 20 < len(describe(function)) <= 100
+
+
+# ---------------------------------------------------------------------------------- which records
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if name not in ALONE])
+@pytest.mark.parametrize("records", [None, [record("spatter.gather", 8, 1.0)]])
+def test_without_records_the_command_is_named(name, records):
+    given = records if records is None else frame(records)
+    with pytest.raises(InputError, match="`memkern ") as caught:
+        figures[name](given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "culprit"),
+    [
+        (lambda: frame(everything()).iloc[:0], "no record"),
+        (lambda: frame(everything()).drop(columns=["valid", "noisy"]), "'valid', 'noisy'"),
+        (lambda: frame(everything()).drop(columns=["kernel", "valid"]), "'kernel', 'valid'"),
+        (lambda: [1, 2], "list"),
+    ],
+)
+@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
+def test_wrong_records_are_refused_in_one_sentence(name, rows, culprit):
+    with pytest.raises(InputError, match=culprit) as caught:
+        {**figures, **tables}[name](rows())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["sizes", "bs-fit", "saturation", "raider-kernels"])
+@pytest.mark.parametrize("bandwidth", [0.0, float("nan"), "fast"])
+def test_wrong_bandwidths_are_refused(name, bandwidth):
+    with pytest.raises(InputError, match=f"{bandwidth} GB/s"):
+        figures[name](frame(everything()).assign(bandwidth_GBps=bandwidth))
+
+
+def test_kernels_that_move_nothing_have_no_bandwidth_to_refuse():
+    nothing = {"bandwidth_GBps": 0.0, "bytes_B": 0}
+    rows = [*stream(), record("bs.bs0", 1, 1.0) | nothing, record("loops.peakflops", 1, 1.0)]
+    chosen, _ = select(frame(rows), ["stream", "bs", "loops"])
+    assert {name.partition(".")[0] for name in chosen["kernel"]} == {"stream"}
+    known, _ = select(frame(rows), ["bs.bs0"], value="time_min_s")
+    assert len(known) == 1
+
+
+def test_records_of_other_families_may_lack_the_columns():
+    other = {"platform": OWN, "kernel": "spatter.gather", "valid": True, "noisy": False}
+    mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
+    mixed = mixed.astype({"elements": "Int64", "threads": "Int64", "degree": "Int64"})
+    for name in FIGURES:
+        figures[name](mixed)
+    assert line(figures["sizes"](mixed).axes[0], "copy").get_ydata()[0] == 400
+
+
+def test_the_setting_with_most_cases_prevails():
+    rows = [
+        *stream(nt=False),
+        *stream(sizes=[KIB, MIB], nt=False, dtype="float32"),
+        *stream(sizes=[KIB], nt=False, platform="Other, 1 thread", dtype="float32"),
+    ]
+    kept, notes = prevailing(frame(rows))
+    assert kept.groupby("platform")["dtype"].unique().map(list).to_dict() == {
+        OWN: ["float64"],
+        "Other, 1 thread": ["float32"],
+    }
+    assert notes == ["8 records under another setting (backend, dtype, threads) left out."]
+    tied = frame([record("stream.copy", MIB, 9.0, threads=count) for count in (8, 2)])
+    assert prevailing(tied)[0]["threads"].tolist() == [8]
+    assert prevailing(frame(rows).iloc[:0])[0].empty
+
+
+def test_definition_and_pattern_choose_records():
+    rows = frame(raider())
+    kept = as_defined(rows, "release", "stride:8")
+    assert set(kept["definition"]) == {"", "release"}
+    assert set(kept[kept["kernel"] == "raider.sg_copy"]["index_pattern"]) == {"stride:8"}
+    assert kept["kernel"].nunique() == 20
+    assert len(as_defined(frame(stream()), "paper", "permutation")) == len(stream())
+
+
+def test_caches_hold_what_their_cores_have_together():
+    rows = frame_of(Results(stream()))
+    assert cache_ends(rows) == [("L1", 4 * 32 * KIB), ("L2", 4 * MIB), ("L3", 16 * MIB)]
+    one = frame_of(Results(loops()))
+    assert cache_ends(one) == [("L1", 32 * KIB), ("L2", MIB), ("L3", 16 * MIB)]
+    assert cache_ends(frame_of(Results(stream(environment_id="e2")))) == []
+    assert cache_ends(frame_of(Results(stream(backend="cuda")))) == []
+    assert cache_ends(frame(stream())) == []
+
+
+def test_levels_leave_out_what_is_between_caches():
+    rows = [record("stream.copy", kib * KIB, 1.0) for kib in (96, 128, 256, 3072, 8192, 16384)]
+    rows += [record("stream.copy", 64 * MIB, 1.0)]
+    known = levels(frame_of(Results(rows))).tolist()
+    assert known == ["L1", "", "L2", "L2", "L3", "", "memory"]
+    unknown = levels(frame(rows)).tolist()
+    assert unknown == ["L1", "", "", "", "", "", "memory"]
+
+
+def test_words_for_what_is_drawn():
+    assert [short(name) for name in ("bs.bs3", "raider.sg_copy")] == ["BS3", "sg copy"]
+    assert machine("AMD EPYC, 2 threads") == "AMD EPYC" and machine("nocona") == "nocona"
+    assert named(LONG, 20).endswith(", 112 threads") and named("nocona") == "nocona"
+    assert spaced(8.7e6).split() == ["8", "700", "000"]
+    assert [in_bytes(size) for size in (512, 64 * KIB, 3 * MIB)] == ["512 B", "64 KiB", "3 MiB"]
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    numbers = (0.53312, 3950.4, math.inf, -math.inf)
+    assert list(map(three_figures, numbers)) == ["0.533", "3950", "∞", "-∞"]
+
+
+# ---------------------------------------------------------------------------------- the figures
+
+
+def test_sizes_draw_every_point_and_both_kinds_of_stores(whole):
+    fig = figures["sizes"](whole, kernels="stream")
+    (ax,) = fig.axes
+    sizes = 16 * KIB * 2 ** np.arange(15)
+    for name in STREAMS:
+        curve = line(ax, name)
+        np.testing.assert_array_equal(curve.get_xdata(), sizes)
+        np.testing.assert_allclose(curve.get_ydata(), [held(size) for size in sizes])
+    dashed = [curve for curve in ax.lines if curve.get_label() == "_nt"]
+    assert len(dashed) == 4 and all((curve.get_ydata() == 45).all() for curve in dashed)
+    assert dashed[0].get_color() == line(ax, "copy").get_color()
+    assert "Dashed: non-temporal stores." in small_print(fig)
+    assert [text.get_text() for text in ax.texts] == ["L1", "L2", "L3", "memory"]
+    ends = {curve.get_xdata()[0] for curve in ax.lines if len(set(curve.get_xdata())) == 1}
+    assert ends == {4 * 32 * KIB, 4 * MIB, 16 * MIB}
+
+
+def test_sizes_join_the_best_variant_where_it_changes():
+    rows = [row | {"variant": "nt" if row["bytes_B"] > MIB else "simd"} for row in stream(nt=False)]
+    fig = figures["sizes"](frame(rows))
+    assert len(line(fig.axes[0], "triad").get_xdata()) == 15
+    rings = [curve for curve in fig.axes[0].lines if curve.get_label() == "_best is nt"]
+    assert len(rings) == 4 and min(rings[0].get_xdata()) == 2 * MIB
+    assert "Ringed" in small_print(fig) and "Dashed" not in small_print(fig)
+
+
+def test_sizes_keep_the_rotation_apart():
+    rows = [row | {"rotation": False} for row in stream(nt=False)]
+    rows += stream(sizes=[3 * MIB], nt=False, rotation=True)
+    fig = figures["sizes"](frame(rows))
+    assert 3 * MIB not in line(fig.axes[0], "copy").get_xdata()
+    assert "4 records under another setting (rotation) left out" in small_print(fig)
+    only = figures["sizes"](frame(stream(nt=False, rotation=True)))
+    assert len(line(only.axes[0], "copy").get_xdata()) == 15
+
+
+def test_sizes_take_families_and_kernels_and_split_what_is_too_much(whole):
+    titles = [ax.get_title() for ax in figures["sizes"](whole, kernels="bs.bs1, loops").axes]
+    assert titles[0] == f"{OWN}\nBS" and "Own Machine 3000, 1 thread\nLoops" in titles
+    assert not any("Raider" in ax.get_title() for ax in figures["sizes"](whole).axes)
+    assert "matvec" not in {label for ax in figures["sizes"](whole).axes for label in labels(ax)}
+    assert "gather add" in labels(figures["sizes"](frame(raider()), kernels="raider").axes[0])
+    many = frame(loops(names=[f"loop{i}" for i in range(11)], unrolls=[0]))
+    titles = [ax.get_title() for ax in figures["sizes"](many).axes]
+    assert titles == ["Loops (1 of 2)", "Loops (2 of 2)"]
+    with pytest.raises(InputError, match="nothing"):
+        figures["sizes"](whole, kernels="nothing")
+    with pytest.raises(InputError, match="two sizes"):
+        figures["sizes"](frame(stream(sizes=[MIB])))
+
+
+def test_saturation_draws_ideal_scaling_from_one_thread():
+    fig = figures["saturation"](frame(threads()))
+    assert [ax.get_title() for ax in fig.axes] == ["STREAM copy", "STREAM triad", "BS3"]
+    for ax in fig.axes:
+        mine, ideal = line(ax, "Own"), line(ax, "ideal")
+        assert list(mine.get_xdata()) == [1, 2, 4] and list(mine.get_ydata()) == [20, 40, 40]
+        np.testing.assert_allclose(ideal.get_ydata(), 20 * np.asarray(ideal.get_xdata()))
+    with pytest.raises(InputError, match="two thread counts"):
+        figures["saturation"](frame(threads(counts=(4,))))
+
+
+def test_fits_find_t0_in_the_caches_and_wmax_beyond():
+    chosen, _ = own_tests(Results(bs()), ["bs.bs1"])
+    (one,), notes = fitted(chosen)
+    assert one.t0_us[0] == pytest.approx(2.0) and one.wmax_GBps[0] == pytest.approx(30.0)
+    assert notes == []
+    # Of 8 to 16 MiB neither line is.
+    between = chosen["footprint_B"].between(8 * MIB, 16 * MIB, inclusive="right")
+    assert one.used.equals(~between)
+    (all_sizes,), _ = fitted(chosen, leave_out="none")
+    assert len(all_sizes.fits) == 1 and all_sizes.used.all()
+    (large,), _ = fitted(chosen, leave_out="caches")
+    assert large.t0_us[0] == pytest.approx(-16 * MIB * (1 / 30 - 1 / 150) * 1e-3)
+    (largest,), _ = fitted(chosen, leave_out=64.0 * MIB)
+    assert largest.fits[0].left_out_B == 64 * MIB
+    with pytest.raises(InputError, match="not 'cache'"):
+        fitted(chosen, leave_out="cache")
+
+
+def test_fits_of_unknown_caches_are_of_all_sizes():
+    chosen, _ = own_tests(frame(bs()), ["bs.bs1"])
+    (one,), _ = fitted(chosen)
+    assert len(one.fits) == 1
+    assert "more than 10 % off their line" in small_print(figures["bs-fit"](frame(bs())))
+
+
+def test_too_few_sizes_beyond_the_caches_stay_out():
+    rows = [row for row in bs(numbers=[1]) if row["bytes_B"] < 40 * MIB]
+    (one,), _ = fitted(own_tests(Results(rows), ["bs.bs1"])[0])
+    assert one.in_caches and one.wmax_GBps[0] == pytest.approx(150)
+    assert max(one.fits[0].points["bytes_B"]) == 8 * MIB
+    assert "Wmax of BS1 is of the caches" in small_print(figures["bs-fit"](Results(rows)))
+
+
+def test_bs_fit_draws_points_lines_and_parameters(whole):
+    fig = figures["bs-fit"](whole)
+    titles = [ax.get_title(loc="left").partition(":")[0] for ax in fig.axes]
+    assert titles[:5] == [f"BS{number}" for number in range(1, 6)]
+    ax = fig.axes[0]
+    assert ax.texts[0].get_text().startswith("T₀ 2 [2, 2] µs   Wmax 30 [30, 30] GB/s")
+    held_line, beyond = (curve for curve in ax.lines if curve.get_label() == "_fit")
+    x = np.asarray(held_line.get_xdata())
+    np.testing.assert_allclose(held_line.get_ydata(), x / (2e-6 + x / 150e9) / 1e9)
+    assert max(held_line.get_xdata()) <= 8 * MIB < 16 * MIB < min(beyond.get_xdata())
+    (mark,) = (curve for curve in ax.lines if curve.get_label() == "_b80")
+    assert mark.get_xdata()[0] == pytest.approx(4 * 2e-6 * 150e9)
+    assert mark.get_ydata()[0] == pytest.approx(120)
+    pale = line(ax, "_left out")
+    assert len(pale.get_xdata()) > 0 and "Pale" in small_print(fig)
+
+
+def test_a_single_size_is_left_out_with_a_note():
+    rows = [*bs(numbers=[1]), *bs(numbers=[2])[:1]]
+    fig = figures["bs-fit"](frame(rows))
+    assert len(fig.axes) == 1
+    assert f"BS2 on {OWN} not fitted: a fit needs at least 3 points" in small_print(fig)
+    with pytest.raises(InputError, match=r"memkern bs 1\.\.5 --sizes 64KiB:512MiB:60"):
+        figures["bs-fit"](frame(rows[-1:]))
+
+
+def test_bs_mesh_draws_a_line_a_degree_and_the_fit_at_seven(whole):
+    fig = figures["bs-mesh"](whole)
+    assert len(fig.axes) == 3
+    for ax in fig.axes:
+        for degree in range(1, 8):
+            assert len(line(ax, f"N = {degree}").get_xdata()) == 6
+        assert "T₀ 3 [3, 3] µs" in [text.get_text() for text in ax.texts]
+        fit = line(ax, "fit, N = 7")
+        x = np.asarray(fit.get_xdata())
+        np.testing.assert_allclose(fit.get_ydata(), x / (3e-6 + x / 100e9) / 1e9)
+
+
+def test_raider_bars_are_own_and_published_values(whole):
+    fig = figures["raider-kernels"](whole, definition="release", index_pattern="stride:8")
+    titles = ["Regular", "Gather", "Scatter", "Scatter-gather", "Central"]
+    assert [ax.get_title() for ax in fig.axes if ax.get_title()] == titles
+    heights = {
+        container.get_label(): [bar.get_height() for bar in container]
+        for container in fig.axes[1].containers
+    }
+    np.testing.assert_allclose(heights[OWN], [30 / 8 * 2 * 1.5] * 4)
+    for platform, number in (("nocona", 3), ("thor", 4)):
+        rows = reference.load("raider2022")
+        rows = rows[(rows["figure"] == number) & rows["kernel"].str.contains("gather_")]
+        assert heights[platform] == rows["bandwidth_GBps"].tolist()
+    limits = [ax.get_ylim()[1] for ax in fig.axes[:4]]
+    assert len(set(limits)) == 1 and fig.axes[4].get_ylim()[1] > 500
+    assert "10 000 000" in small_print(fig).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_raider_says_what_is_not_there():
+    fig = figures["raider-kernels"](frame(raider()), definition="other")
+    assert "No own record with definition other" not in small_print(fig)  # central kernels stay
+    none = [row for row in raider() if "central" not in row["kernel"]]
+    note = small_print(figures["raider-kernels"](frame(none), definition="other"))
+    assert "No own record with definition other and pattern permutation." in note
+    assert "`memkern raider" in small_print(figures["raider-sizes"](frame(stream())))
+
+
+def test_raider_sizes_draw_three_triads(whole):
+    fig = figures["raider-sizes"](whole)
+    for ax, slower in zip(fig.axes, (1, 8, 10), strict=True):
+        mine = line(ax, OWN)
+        assert list(mine.get_xdata()) == [100_000, 1_000_000, 10_000_000]
+        wanted = [held(24 * n) / slower for n in (100_000, 1_000_000, 10_000_000)]
+        np.testing.assert_allclose(mine.get_ydata(), wanted)
+        assert len(line(ax, "thor, MPI").get_xdata()) == 5
+        assert mine.get_linewidth() > line(ax, "nocona, OpenMP").get_linewidth()
+
+
+def test_loops_draw_each_unrolling_and_the_fewest_cycles(whole):
+    fig = figures["loops-cycles"](whole)
+    assert [ax.get_title() for ax in fig.axes] == ["triad", "sum", "update"]
+    for ax in fig.axes:
+        own, most = line(ax, "kernel's own unrolling"), line(ax, "unrolled 4")
+        np.testing.assert_allclose(own.get_ydata(), 1.5 * np.asarray(most.get_ydata()))
+        assert list(line(ax, "fewest cycles").get_ydata()) == list(most.get_ydata())
+        assert own.get_ydata()[0] == pytest.approx(64 * 2.0 / 100)
+    plain = figures["loops-cycles"](frame(loops(unrolls=[0])))
+    assert labels(plain.axes[0]) - {"_noisy"} == {"kernel's own unrolling"}
+
+
+def test_stencils_are_apart_by_where_their_rows_are_held():
+    rows = [
+        row
+        for where, slower in {"L1": 1, "L2": 2, "memory": 3}.items()
+        for row in loops(names=["stencil"], unrolls=[0], layer_condition=where)
+        for row in [row | {"cycles_per_vector": slower * row["cycles_per_vector"]}]
+    ]
+    titles = [ax.get_title() for ax in figures["loops-cycles"](Results(rows)).axes]
+    assert titles == [f"stencil, rows in {where}" for where in ("L1", "L2", "memory")]
+    table = tables["loops-cycles"](Results(rows)).set_index("statement")
+    column = "Own Machine 3000, 1 thread: L1"
+    cycles = table[table["kernel"] == "loops.stencil"][column].tolist()
+    np.testing.assert_allclose(cycles, [1.28, 2.56, 3.84])
+
+
+def test_matrix_vector_draws_both_limits():
+    fig = figures["matvec"](Results([*matvec(), *stream()]))
+    (ax,) = fig.axes
+    assert list(line(ax, "plain").get_ydata()) == [8.0] * 5
+    assert list(line(ax, "non-temporal hint on A").get_ydata()) == [4.0] * 5
+    # The highest bandwidth of STREAM in memory is that of non-temporal stores.
+    assert line(ax, "8 B from memory an element").get_ydata()[0] == pytest.approx(2 * 45 / 8)
+    assert line(ax, "24 B from memory an element").get_ydata()[0] == pytest.approx(2 * 45 / 24)
+    ends = [curve.get_xdata()[0] for curve in ax.lines if len(set(curve.get_xdata())) == 1]
+    assert [end for end in ends if end > 1] == [32 * KIB * 4 / 8, 4 * MIB / 8, 16 * MIB / 8]
+    given = figures["matvec"](frame(matvec()), memory_GBps=16.0)
+    assert line(given.axes[0], "8 B from memory an element").get_ydata()[0] == 4.0
+    without = labels(figures["matvec"](frame(matvec())).axes[0])
+    assert not any("from memory" in label for label in without)
+    for wrong in (0.0, -1.0, math.inf):
+        with pytest.raises(InputError, match="memory_GBps"):
+            figures["matvec"](frame(matvec()), memory_GBps=wrong)
+
+
+def test_barriers_are_drawn_in_nanoseconds_and_cycles():
+    fig = figures["barrier-cost"](frame(barriers()))
+    time, cycles = fig.axes
+    np.testing.assert_allclose(line(time, "OpenMP, active").get_ydata(), [200, 400, 800])
+    np.testing.assert_allclose(line(cycles, "OpenMP, active").get_ydata(), [400, 800, 1600])
+    bars = time.collections[0].get_segments()
+    np.testing.assert_allclose([bar[:, 1] for bar in bars], np.outer([100, 200, 400], [0.9, 1.5]))
+    fig = figures["barrier-cost"](frame(barriers(clock_GHz=math.nan)))
+    assert len(fig.axes) == 1 and "do not know their clock" in small_print(fig)
+
+
+@pytest.mark.parametrize("name", ["sizes", "bs-fit", "loops-cycles", "barrier-cost"])
+def test_invalid_records_are_left_out_and_noisy_ones_hollow(name):
+    rows = frame([*stream(), *bs(), *loops(), *barriers()])
+    count = rows.groupby("kernel").cumcount()
+    rows["valid"] = ~count.eq(3)
+    rows["noisy"] = count.eq(5)
+    fig = figures[name](rows)
+    hollow = [
+        curve
+        for ax in fig.axes
+        for curve in ax.lines
+        if curve.get_label() == "_noisy" and len(curve.get_xdata())
+    ]
+    assert hollow and all(curve.get_markerfacecolor() == "white" for curve in hollow)
+    assert "failed validation left out" in small_print(fig) and "Hollow" in small_print(fig)
+
+
+# ----------------------------------------------------------------------------------- the tables
+
+
+def test_t0_wmax_table_has_own_fits_before_the_published_ones(whole):
+    table = tables["bs-t0-wmax"](whole).set_index("test")
+    assert list(table.index) == [f"BS{number}" for number in range(1, 8)]
+    assert list(table.columns[:6]) == [
+        f"{OWN}: {name}"
+        for name in (
+            *("T0_us", "T0_low_us", "T0_high_us"),
+            *("Wmax_GBps", "Wmax_low_GBps", "Wmax_high_GBps"),
+        )
+    ]
+    assert table.loc["BS4", f"{OWN}: T0_us"] == pytest.approx(2)
+    assert table.loc["BS4", f"{OWN}: Wmax_GBps"] == pytest.approx(30)
+    assert table.loc["BS7", f"{OWN}: T0_us"] == pytest.approx(3)
+    assert table.loc["BS7", f"{OWN}: Wmax_GBps"] == pytest.approx(100)
+    assert table.loc["BS1", "V100: T0_us"] == pytest.approx(2.9)
+    alone = tables["bs-t0-wmax"](None)
+    assert alone.shape == (7, 9) and alone.notna().all(axis=None)
+    partly = tables["bs-t0-wmax"](frame(bs(numbers=[2])))
+    assert partly.columns[1] == f"{OWN}: T0_us" and math.isnan(partly.iloc[0, 1])
+
+
+def test_cycles_table_has_levels_beside_the_a64fx(whole):
+    table = tables["loops-cycles"](whole).set_index("kernel")
+    own = [f"Own Machine 3000, 1 thread: {level}" for level in ("L1", "L2", "memory")]
+    cycles = [64 * 2.0 / (bandwidth / 4 * 1.5) for bandwidth in (400, 200, 30)]
+    np.testing.assert_allclose(table.loc["loops.triad", own].astype(float), cycles)
+    assert table.loc["loops.triad", "A64FX predicted: L2"] == 6
+    assert table.loc["loops.triad", "A64FX measured: memory"] == 5.7
+    assert math.isnan(table.loc["loops.update", "A64FX predicted: L1"])
+    assert table.loc["loops.update", own].notna().all()
+    assert tables["loops-cycles"](None).shape == (13, 8)
+
+
+def test_raider_table_has_definitions_and_patterns(whole):
+    table = tables["raider-table"](whole)
+    assert len(table) == 4 * 2 + 12 * 4 + 4
+    assert set(table["elements"]) == {10_000_000}
+    case = table.set_index(["kernel", "definition", "index_pattern"])["bandwidth_GBps"]
+    assert case["raider.gather_add", "release", "stride:8"] == pytest.approx(30 / 8 * 3)
+    with pytest.raises(InputError, match="memkern raider"):
+        tables["raider-table"](None)
+
+
+# ------------------------------------------------------------------------------------ the section
+
+
+def test_section_says_what_the_records_say(whole):
+    rows = [
+        row
+        for row in everything(platform=OWN, threads=4)
+        if row["kernel"].partition(".")[0] not in ("launch", "loops")
+    ]
+    empty = record("bs.bs0", 1, 1.0, bandwidth_GBps=0.0, time_min_s=1.5e-6)
+    section = sections["streaming"](frame_of(Results([*rows, empty])))
+    said = " ".join(section.findings)
+    assert "From memory (64 MiB or more): copy 45.0 GB/s and triad 45.0 GB/s." in said
+    assert "1.50 times as high in copy and 1.50 times as high in triad" in said
+    assert "triad reaches 400 GB/s in L1, 200 GB/s in L2, 150 GB/s in L3 and 40.0 GB/s in" in said
+    assert "T0 2 [2, 2] µs from what the caches hold and Wmax 30 [30, 30] GB/s beyond them" in said
+    assert "An empty launch, BS0, takes 1.5 µs." in said
+    assert "gather triad is 8.0 times slower (3.75 GB/s)" in said
+    assert "10.0 times slower" in said and "10 000 000" in said.replace("\N{NO-BREAK SPACE}", " ")
+    titles = [exhibit.title for exhibit in section.exhibits]
+    assert "Bandwidth from L1 to memory" in titles and "Cycles of loops" not in titles
+    assert "Cycles of loops in each memory level" not in titles
+    assert any(remark.startswith("Matrix times vector: ") for remark in section.remarks)
+    for name in ("chalmers2020", "raider2022", "alappat2021-kernels"):
+        assert reference.cite(name) in section.citation
+
+
+def test_section_shows_everything_there_is(whole):
+    section = sections["streaming"](frame_of(whole))
+    assert len(section.exhibits) == 12 and section.remarks == ()
+    assert any(line.startswith(f"{OWN}: ") for line in section.findings)
+
+
+@pytest.mark.parametrize(
+    ("rows", "there"),
+    [
+        ([record("spatter.gather", 8, 1.0)], False),
+        ([record("launch.empty", 8, 1.0)], False),
+        (barriers(), True),
+        (stream(sizes=[MIB]), True),
+        (loops(names=["peakflops"], unrolls=[0]), True),
+    ],
+)
+def test_section_of_little_or_nothing(rows, there):
+    section = sections["streaming"](frame(rows))
+    assert (section is not None) == there
+    if section is not None:
+        assert section.title == "Streaming" and section.remarks
+
+
+def test_section_marks_noisy_numbers():
+    rows = frame(stream(nt=False)).assign(noisy=True)
+    said = " ".join(sections["streaming"](rows).findings)
+    assert "At the largest size (256 MiB): copy 30.0 GB/s (noisy)" in said
+
+
+def test_section_stands_in_a_report(whole, tmp_path):
+    path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
+    text = path.read_text(encoding="utf-8")
+    assert "<h2>Streaming</h2>" in text and text.count("data:image/svg+xml") == 9
+
+
+def test_usable_and_validated_agree():
+    rows = frame(stream()).assign(valid=lambda rows: rows.index > 2)
+    kept, notes = usable(rows, ["stream.copy"], [])
+    assert len(kept) == 27 and notes == ["3 records that failed validation left out."]
