@@ -202,10 +202,16 @@ double Sampler::sample_free(const Step& step, std::int64_t invocations) {
   {
     const int worker = omp_get_thread_num();
     const int team = omp_get_num_threads();
+    // An invocation may be shorter than finding out what it consists of.
+    const Range part = contiguous_part(step.count, team, worker);
 #pragma omp barrier
     const double start = now();
     for (std::int64_t k = 0; k < invocations; ++k) {
-      work(step, worker, team);
+      if (schedule_.chunk == 0) {
+        step.body(step.args, part, worker);
+      } else {
+        work(step, worker, team);
+      }
       keep(step.args);
     }
     const double end = now();

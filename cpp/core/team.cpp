@@ -69,6 +69,10 @@ std::vector<int> parse_list(const std::string& text) {
         throw InputError("pin names processing unit " + std::to_string(u) +
                          ", which this process may not use or the machine does not have");
       }
+      if (std::find(units.begin(), units.end(), u) != units.end()) {
+        throw InputError("pin names processing unit " + std::to_string(u) +
+                         " twice: workers on one unit would wait for each other");
+      }
       units.push_back(u);
     }
     start = comma + 1;
