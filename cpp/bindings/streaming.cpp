@@ -36,12 +36,13 @@ Extent extent_of(const std::string& kernel, const Inputs& inputs, int workers) {
   } else if (kernel == "bs.bs6" || kernel == "bs.bs8") {
     const std::int64_t local = inputs.integer("local_nodes", 1);
     e.count = inputs.integer("global_nodes", 1);
+    e.rows = e.count;
     const std::int64_t entries = inputs.index("columns").size;
     e.lengths = kernel == "bs.bs6" ? std::vector{e.count, local} : std::vector{local};
     e.indices = {{"row_starts", checked_add(e.count, 1, "global_nodes"), 0, entries + 1},
                  {"columns", entries, 0, local}};
   } else if (kernel == "bs.bs7") {
-    e.count = inputs.integer("local_nodes", 1);
+    e.count = e.rows = inputs.integer("local_nodes", 1);
     const std::int64_t global = inputs.integer("global_nodes", 1);
     e.lengths = {e.count, global};
     e.indices = {{"ids", e.count, -1, global}};

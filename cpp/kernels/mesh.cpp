@@ -16,6 +16,28 @@ HWY_BEFORE_NAMESPACE();
 namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE {
 namespace {
 
+// Rows between two bursts of prefetches, and which entries are asked for: neighbours share lines,
+// and an odd step meets every copy of nodes that several elements share.
+constexpr std::int64_t kRows = 16;
+constexpr std::int64_t kStep = 5;
+
+// Where to stop and come here again: the end, or with software prefetch the end of a burst of
+// rows, whose values `distance` entries ahead are asked for.
+template <class T, class I>
+MEMKERN_INLINE std::int64_t row_burst(const StreamingArgs& args, const void* values, std::int64_t r,
+                                      std::int64_t end) {
+  if (args.distance == 0) return end;
+  const I* starts = static_cast<const I*>(args.index[0]);
+  const I* column = static_cast<const I*>(args.index[1]);
+  const std::int64_t stop = r + kRows < end ? r + kRows : end;
+  const std::int64_t last = starts[args.rows];
+  const std::int64_t until = starts[stop] + args.distance;
+  for (std::int64_t j = starts[r] + args.distance; j < until && j < last; j += kStep) {
+    __builtin_prefetch(static_cast<const T*>(values) + column[j]);
+  }
+  return stop;
+}
+
 // x0 = Z^T x1
 template <class T, class I, bool kNonTemporal>
 void gather(const void* p, Range range, int) {
@@ -25,41 +47,49 @@ void gather(const void* p, Range range, int) {
   const T* HWY_RESTRICT local = static_cast<const T*>(args.stream[1]);
   const Single<T, kNonTemporal> out{args};
   std::int64_t j = starts[range.begin];
-  for (std::int64_t r = range.begin; r < range.end; ++r) {
-    const std::int64_t end = starts[r + 1];
-    T sum = 0;
-    for (; j < end; ++j) sum += local[column[j]];
-    out.store(0, r, sum);
+  for (std::int64_t r = range.begin; r < range.end;) {
+    const std::int64_t stop =
+        row_burst<T, I>(*static_cast<const StreamingArgs*>(p), local, r, range.end);
+    for (; r < stop; ++r) {
+      const std::int64_t end = starts[r + 1];
+      // Most nodes lie inside an element, most others between two.
+      if (HWY_LIKELY(end == j + 1)) {
+        out.store(0, r, local[column[j]]);
+      } else if (end == j + 2) {
+        out.store(0, r, local[column[j]] + local[column[j + 1]]);
+      } else {
+        T sum = 0;
+        for (std::int64_t k = j; k < end; ++k) sum += local[column[k]];
+        out.store(0, r, sum);
+      }
+      j = end;
+    }
   }
   if constexpr (kNonTemporal) store_fence();
   keep(args.stream[0]);
 }
 
-// x0 = Z x1, elements of empty rows left as they are
+// Local nodes [i, end) of a scatter.
 template <class T, class I, bool kNonTemporal>
-void scatter(const void* p, Range range, int) {
-  const StreamingArgs args = *static_cast<const StreamingArgs*>(p);
+MEMKERN_INLINE void scatter_range(const StreamingArgs& args, std::int64_t i, std::int64_t end) {
   const I* HWY_RESTRICT id = static_cast<const I*>(args.index[0]);
   const T* HWY_RESTRICT global = static_cast<const T*>(args.stream[1]);
   const Single<T, kNonTemporal> out{args};
-  std::int64_t i = range.begin;
 #if MEMKERN_SIMD
   const hn::ScalableTag<T> d;
+  const hn::RebindToSigned<hn::ScalableTag<T>> di;
   T* HWY_RESTRICT local = static_cast<T*>(args.stream[0]);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   if constexpr (kNonTemporal) {
     // Stores past the caches want aligned vectors.
     const auto vector_B = static_cast<std::uintptr_t>(lanes) * sizeof(T);
-    for (; i < range.end && reinterpret_cast<std::uintptr_t>(local + i) % vector_B != 0; ++i) {
+    for (; i < end && reinterpret_cast<std::uintptr_t>(local + i) % vector_B != 0; ++i) {
       if (id[i] >= 0) out.store(0, i, global[id[i]]);
     }
   }
-  for (; i + lanes <= range.end; i += lanes) {
+  for (; i + lanes <= end; i += lanes) {
     const auto ids = load_index<T>(id + i);
-    const hn::RebindToSigned<hn::ScalableTag<T>> di;
-    const auto zero = hn::Zero(di);
-    const auto masked = hn::Lt(ids, zero);
-    if (HWY_LIKELY(hn::AllFalse(di, masked))) {
+    if (HWY_LIKELY(hn::AllFalse(di, hn::Lt(ids, hn::Zero(di))))) {
       const auto values = hn::GatherIndex(d, global, ids);
       if constexpr (kNonTemporal) {
         hn::Stream(values, d, local + i);
@@ -73,8 +103,32 @@ void scatter(const void* p, Range range, int) {
     }
   }
 #endif
-  for (; i < range.end; ++i) {
+  for (; i < end; ++i) {
     if (id[i] >= 0) out.store(0, i, global[id[i]]);
+  }
+}
+
+// x0 = Z x1, elements of empty rows left as they are
+template <class T, class I, bool kNonTemporal>
+void scatter(const void* p, Range range, int) {
+  const StreamingArgs args = *static_cast<const StreamingArgs*>(p);
+  const I* HWY_RESTRICT id = static_cast<const I*>(args.index[0]);
+  constexpr std::int64_t kLine = kLine_B / static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t kBurst = kBurst_B / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t i = range.begin; i < range.end;) {
+    std::int64_t stop = range.end;
+    if (args.distance > 0) {
+      if (stop - i > kBurst) stop = i + kBurst;
+      // Neighbours share lines: one id in the middle of each is enough.
+      const std::int64_t until =
+          stop + args.distance < args.rows ? stop + args.distance : args.rows;
+      for (std::int64_t k = i + args.distance + kLine / 2; k < until; k += kLine) {
+        // A masked id leads to the line before the first, which may be asked for all the same.
+        __builtin_prefetch(static_cast<const T*>(args.stream[1]) + id[k]);
+      }
+    }
+    scatter_range<T, I, kNonTemporal>(args, i, stop);
+    i = stop;
   }
   if constexpr (kNonTemporal) store_fence();
   keep(args.stream[0]);
@@ -88,12 +142,24 @@ void gather_scatter(const void* p, Range range, int) {
   const I* HWY_RESTRICT column = static_cast<const I*>(args.index[1]);
   T* local = static_cast<T*>(args.stream[0]);
   std::int64_t begin = starts[range.begin];
-  for (std::int64_t r = range.begin; r < range.end; ++r) {
-    const std::int64_t end = starts[r + 1];
-    T sum = 0;
-    for (std::int64_t j = begin; j < end; ++j) sum += local[column[j]];
-    for (std::int64_t j = begin; j < end; ++j) local[column[j]] = sum;
-    begin = end;
+  for (std::int64_t r = range.begin; r < range.end;) {
+    const std::int64_t stop =
+        row_burst<T, I>(*static_cast<const StreamingArgs*>(p), local, r, range.end);
+    for (; r < stop; ++r) {
+      const std::int64_t end = starts[r + 1];
+      if (HWY_LIKELY(end == begin + 1)) {
+        // Read and written all the same, as the definition has it.
+        T* node = local + column[begin];
+        const T sum = *node;
+        keep(node);
+        *node = sum;
+      } else {
+        T sum = 0;
+        for (std::int64_t j = begin; j < end; ++j) sum += local[column[j]];
+        for (std::int64_t j = begin; j < end; ++j) local[column[j]] = sum;
+      }
+      begin = end;
+    }
   }
   keep(local);
 }

@@ -16,7 +16,7 @@ struct StreamingArgs {
   void* stream[kMost] = {};  // in the order in which the spec declares them
   int streams = 0;
   const void* index[kIndices] = {};
-  std::int64_t rows = 0;      // of two-dimensional arrays
+  std::int64_t rows = 0;      // of two-dimensional arrays, or of what is indexed
   std::int64_t columns = 0;   // of two-dimensional arrays
   std::int64_t distance = 0;  // of the software prefetch, in elements
   double alpha = 1.0;

@@ -104,9 +104,8 @@ def _measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) -
     add(
         "--prefetch",
         type=_numbers(0, "prefetch"),
-        default=0,
         metavar="N,...",
-        help="software prefetch distance",
+        help="software prefetch distance (none, but for BS6 to BS8)",
     )
     add(
         "--unroll",
@@ -140,7 +139,7 @@ def _measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) -
 
 _CASE_KNOBS = (
     *("pin", "pages", "numa", "isa", "variant", "dtype"),
-    *("schedule", "chunk", "prefetch", "unroll", "offset", "repetition", "flush"),
+    *("schedule", "chunk", "unroll", "offset", "repetition", "flush"),
 )
 # Of these the command line takes lists, of which every combination is measured.
 _LISTED = ("threads", "pages", "variant", "prefetch", "unroll", "offset", "repetition")
@@ -178,10 +177,9 @@ def _varied(cases: Sequence[Case], args: argparse.Namespace) -> list[Case]:
 def _knobs(args: argparse.Namespace) -> dict[str, Any]:
     """Everything of `_measuring_options` that belongs to a case; of lists, the first."""
     knobs = {name: getattr(args, name) for name in _CASE_KNOBS}
-    if args.index_dtype is not None:
-        knobs["index_dtype"] = args.index_dtype
-    if args.threads is not None:
-        knobs["threads"] = args.threads
+    for name in ("index_dtype", "threads", "prefetch"):
+        if getattr(args, name) is not None:
+            knobs[name] = getattr(args, name)
     knobs = {k: v[0] if isinstance(v, list) else v for k, v in knobs.items()}
     if args.seed is not None:
         knobs["seed"] = args.seed
