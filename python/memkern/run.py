@@ -94,8 +94,8 @@ class Prepared:
                 flush=knobs.flush,
                 seed=knobs.seed,
             )
+            self.run: Callable[[int], float] = self.native.run
             self._choose()
-        self.run: Callable[[int], float] = self.native.run
         self.stages: list[str] = self.obtained["stages"]
         self._clocks_Hz: list[float] = []
 
