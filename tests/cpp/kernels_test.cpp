@@ -1,4 +1,5 @@
-// Every compiled body against loops that follow the definition, run serially.
+// Every compiled body of the gather/scatter and launch families against loops that follow the
+// definition, run serially; and the registry of all bodies.
 #include "core/kernel.hpp"
 
 #include <gtest/gtest.h>
@@ -18,6 +19,8 @@ namespace memkern {
 namespace {
 
 using testing::Fenced;
+using testing::name_of;
+using testing::with_types;
 
 constexpr int kWorkers = 2;
 
@@ -176,42 +179,26 @@ void check(const RegisteredEntry& entry, const Shape& shape) {
   EXPECT_EQ(fenced_source.values(), source);
 }
 
-std::vector<RegisteredEntry> entries_of(const std::string& family) {
-  std::vector<RegisteredEntry> all;
-  const std::vector<std::string> isas = supported_isas();
-  for (const RegisteredEntry& e : registered_entries()) {
-    const bool runs = std::find(isas.begin(), isas.end(), e.isa) != isas.end();
-    if (runs && std::string(e.kernel).rfind(family, 0) == 0) all.push_back(e);
-  }
-  return all;
-}
-
-std::string name_of(const ::testing::TestParamInfo<RegisteredEntry>& tried) {
-  const RegisteredEntry& e = tried.param;
-  const std::string kernel = e.kernel;
-  return kernel.substr(kernel.find('.') + 1) + "_" + e.variant + "_" + e.isa + "_" + e.dtype + "_" +
-         e.index;
+std::vector<RegisteredEntry> entries_from(const std::string& start) {
+  return testing::entries_of(
+      [&](const std::string& kernel) { return kernel.rfind(start, 0) == 0; });
 }
 
 class Spatter : public ::testing::TestWithParam<RegisteredEntry> {};
 
 TEST_P(Spatter, FollowsTheDefinition) {
   const RegisteredEntry& e = GetParam();
-  const bool wide = std::string(e.dtype) == "float64";
-  const bool wide_index = std::string(e.index) == "int64";
   for (const Shape& shape : shapes()) {
     SCOPED_TRACE(::testing::Message() << "length " << shape.length << ", wrap " << shape.wrap
                                       << ", count " << shape.count << ", distance "
                                       << shape.distance << ", delta " << shape.gather_delta[0]);
-    if (wide && wide_index) check<double, std::int64_t>(e, shape);
-    if (wide && !wide_index) check<double, std::int32_t>(e, shape);
-    if (!wide && wide_index) check<float, std::int64_t>(e, shape);
-    if (!wide && !wide_index) check<float, std::int32_t>(e, shape);
+    with_types(e, [&]<class T, class I>() { check<T, I>(e, shape); });
     if (HasFailure()) return;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllEntries, Spatter, ::testing::ValuesIn(entries_of("spatter.")), name_of);
+INSTANTIATE_TEST_SUITE_P(AllEntries, Spatter, ::testing::ValuesIn(entries_from("spatter.")),
+                         name_of);
 
 class Launch : public ::testing::TestWithParam<RegisteredEntry> {};
 
@@ -222,18 +209,18 @@ TEST_P(Launch, TouchesNothing) {
   EXPECT_EQ(args, before);
 }
 
-INSTANTIATE_TEST_SUITE_P(AllEntries, Launch, ::testing::ValuesIn(entries_of("launch.")), name_of);
+INSTANTIATE_TEST_SUITE_P(AllEntries, Launch, ::testing::ValuesIn(entries_from("launch.")), name_of);
+INSTANTIATE_TEST_SUITE_P(BS0, Launch, ::testing::ValuesIn(entries_from("bs.bs0")), name_of);
 
 TEST(Registry, HasEveryCombinationOnce) {
-  std::map<std::tuple<std::string, std::string, std::string, std::string, std::string>, int> seen;
+  std::map<std::tuple<std::string, std::string, std::string, std::string, std::string, int>, int>
+      seen;
   std::set<std::string> isas;
   for (const RegisteredEntry& e : registered_entries()) {
     EXPECT_NE(e.body, nullptr);
-    ++seen[{e.kernel, e.variant, e.isa, e.dtype, e.index}];
+    const int times = ++seen[{e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll}];
+    EXPECT_EQ(times, 1) << ::testing::PrintToString(e);
     isas.insert(e.isa);
-  }
-  for (const auto& [key, times] : seen) {
-    EXPECT_EQ(times, 1) << std::get<0>(key) << " " << std::get<1>(key) << " " << std::get<2>(key);
   }
   ASSERT_TRUE(isas.count("baseline"));
   for (const std::string& isa : isas) {
@@ -241,24 +228,94 @@ TEST(Registry, HasEveryCombinationOnce) {
       for (const char* kernel : {"gather", "scatter", "gs", "multigather", "multiscatter"}) {
         for (const char* dtype : {"float32", "float64"}) {
           for (const char* index : {"int32", "int64"}) {
-            EXPECT_EQ((seen[{std::string("spatter.") + kernel, variant, isa, dtype, index}]), 1)
+            EXPECT_EQ((seen[{std::string("spatter.") + kernel, variant, isa, dtype, index, 0}]), 1)
                 << kernel << " " << variant << " " << isa << " " << dtype << " " << index;
           }
         }
       }
-      EXPECT_EQ((seen[{"launch.empty", variant, isa, "float64", ""}]), 1);
+      for (const char* kernel : {"launch.empty", "launch.compute", "bs.bs0"}) {
+        EXPECT_EQ((seen[{kernel, variant, isa, "float64", "", 0}]), 1) << kernel << " " << isa;
+      }
     }
   }
 }
 
+// Where there are explicit vectors, every loop kernel comes with every number of them per step, and
+// nothing else does.
+TEST(Registry, UnrollsTheLoopKernels) {
+  std::map<std::tuple<std::string, std::string, std::string>, std::set<int>> unrolls;
+  for (const RegisteredEntry& e : registered_entries()) {
+    if (std::string(e.variant) == "simd") {
+      unrolls[{e.kernel, e.isa, e.dtype}].insert(e.unroll);
+    } else {
+      EXPECT_EQ(e.unroll, 0) << ::testing::PrintToString(e);
+    }
+  }
+  for (const auto& [key, seen] : unrolls) {
+    const std::string& kernel = std::get<0>(key);
+    const std::set<int> wanted = kernel.rfind("loops.", 0) == 0
+                                     ? std::set<int>{0, 1, 2, 3, 4, 6, 8, 12, 16}
+                                     : std::set<int>{0};
+    EXPECT_EQ(seen, wanted) << kernel << " " << std::get<1>(key) << " " << std::get<2>(key);
+  }
+}
+
+#if defined(__x86_64__)
+// What only writes an array in its order can write it past the caches, with every instruction set;
+// what jumps about in it or is reached by an index, with the baseline's single stores.
+TEST(Registry, WritesPastTheCachesWhereAKernelOnlyWrites) {
+  std::map<std::string, std::set<std::string>> isas;
+  for (const RegisteredEntry& e : registered_entries()) {
+    if (std::string(e.variant) == "nt") isas[e.kernel].insert(e.isa);
+  }
+  const std::vector<std::string> built = supported_isas();
+  for (const char* kernel :
+       {"stream.copy", "stream.scale", "stream.add", "stream.triad", "raider.copy", "raider.scale",
+        "raider.add", "raider.triad", "bs.bs1", "bs.bs6", "bs.bs7", "loops.init", "loops.init4",
+        "loops.copy", "loops.triad", "loops.schoenauer", "loops.stencil", "loops.matvec"}) {
+    for (const std::string& isa : built)
+      EXPECT_TRUE(isas[kernel].count(isa)) << kernel << " " << isa;
+  }
+  for (const char* kernel : {"raider.gather_triad", "raider.scatter_copy", "raider.sg_add"}) {
+    EXPECT_EQ(isas[kernel], std::set<std::string>{"baseline"}) << kernel;
+  }
+  for (const char* kernel : {"bs.bs2", "bs.bs3", "bs.bs5", "bs.bs8", "loops.update", "loops.daxpy",
+                             "loops.nstream", "loops.sum", "raider.central_copy"}) {
+    EXPECT_EQ(isas.count(kernel), 0U) << kernel;
+  }
+}
+#endif
+
 TEST(Registry, FindsTheEntryAskedForAndNoOther) {
   for (const RegisteredEntry& e : registered_entries()) {
-    const RegisteredEntry* found = find_entry(e.kernel, e.variant, e.isa, e.dtype, e.index);
+    const RegisteredEntry* found =
+        find_entry(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll);
     ASSERT_NE(found, nullptr);
     EXPECT_EQ(found->body, e.body);
+    EXPECT_EQ(found->unroll, e.unroll);
   }
   EXPECT_EQ(find_entry("spatter.gather", "auto", "baseline", "float16", "int64"), nullptr);
+  EXPECT_EQ(find_entry("loops.sum", "auto", "baseline", "float64", "int64"), nullptr);
+  EXPECT_EQ(find_entry("loops.sum", "auto", "baseline", "float64", "", 5), nullptr);
+  EXPECT_NE(find_entry("loops.sum", "auto", "baseline", "float64", ""), nullptr);
   EXPECT_EQ(find_entry("spatter.nothing", "auto", "baseline", "float64", "int64"), nullptr);
+}
+
+TEST(Registry, KnowsTheVectorsOfInstructionSets) {
+  const std::map<std::string, int> known = {
+#if defined(__x86_64__)
+    {"avx512", 64},
+    {"avx2", 32},
+    {"sse4", 16},
+#elif defined(__aarch64__)
+    {"sve", 0},
+    {"sve2", 0},
+    {"neon", 16},
+#endif
+    {"baseline", 16}
+  };
+  for (const auto& [isa, bytes] : known) EXPECT_EQ(vector_size(isa), bytes) << isa;
+  for (const RegisteredEntry& e : registered_entries()) EXPECT_EQ(known.count(e.isa), 1U) << e.isa;
 }
 
 TEST(Registry, EveryMachineRunsTheBaseline) {

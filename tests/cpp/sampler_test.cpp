@@ -7,9 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "core/errors.hpp"
 #include "support.hpp"
 
@@ -76,7 +79,8 @@ struct Way {
 std::vector<Way> ways() {
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   std::vector<Way> all;
-  for (const Repetition r : {Repetition::Fork, Repetition::Barrier, Repetition::Free}) {
+  for (const Repetition r :
+       {Repetition::Fork, Repetition::Barrier, Repetition::Spin, Repetition::Free}) {
     for (const std::int64_t chunk :
          {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, std::int64_t{1000}, kHuge}) {
       all.push_back({r, Schedule::Kind::Static, chunk});
@@ -96,6 +100,8 @@ class Ways : public ::testing::TestWithParam<Way> {
 
 TEST_P(Ways, RunEveryIterationOnceAnInvocation) {
   for (const int threads : {1, 2, 3, 5}) {
+    // Spinning workers that outnumber the processing units wait for the system's scheduler.
+    if (GetParam().repetition == Repetition::Spin && threads > 2) continue;
     const Team team({threads, "none"});
     const Team::Session session(team);
     for (const std::int64_t count : {1, 2, 7, 64}) {
@@ -151,17 +157,43 @@ TEST_P(Ways, KeepTheStepsOfASequenceApart) {
   EXPECT_EQ(second.total, 5 * 29);
   EXPECT_EQ(second.finished, 5);
   // The steps share out the sample between them.
-  EXPECT_GE(per_step[0], 0.0);
-  EXPECT_GE(per_step[1], 0.0);
+  EXPECT_GT(per_step[0], 0.0);
+  EXPECT_GT(per_step[1], 0.0);
   EXPECT_LE(per_step[0] + per_step[1], seconds + 1e-6);
+}
+
+void wait_body(const void* args, Range, int) {
+  const double end = now() + *static_cast<const double*>(args);
+  while (now() < end) {
+  }
+}
+
+TEST_P(Ways, AddToTheTimeOfTheStepThatTookIt) {
+  if (GetParam().repetition == Repetition::Free) return;
+  const Team team({2, "none"});
+  const Team::Session session(team);
+  const double short_s = 0.0;
+  const double long_s = 2e-3;
+  for (const std::size_t slow : {0U, 1U}) {
+    std::vector<Step> steps(2, {wait_body, nullptr, &short_s, 2});
+    steps[slow].args = &long_s;
+    std::vector<double> per_step = {10.0, 20.0};
+    const double seconds = sampler(team).sample(steps, 2, per_step);
+    const double took[2] = {per_step[0] - 10.0, per_step[1] - 20.0};
+    EXPECT_GE(took[slow], 2 * long_s - 1e-6);
+    EXPECT_GE(took[1 - slow], 0.0);
+    EXPECT_LE(took[0] + took[1], seconds + 1e-6);
+  }
 }
 
 std::string name_of(const ::testing::TestParamInfo<Way>& tried) {
   const Way& way = tried.param;
-  const std::string repetition = way.repetition == Repetition::Fork      ? "fork"
-                                 : way.repetition == Repetition::Barrier ? "barrier"
-                                                                         : "free";
-  return repetition + (way.kind == Schedule::Kind::Static ? "_static_" : "_dynamic_") +
+  const std::map<Repetition, std::string> names = {{Repetition::Fork, "fork"},
+                                                   {Repetition::Barrier, "barrier"},
+                                                   {Repetition::Spin, "spin"},
+                                                   {Repetition::Free, "free"}};
+  return names.at(way.repetition) +
+         (way.kind == Schedule::Kind::Static ? "_static_" : "_dynamic_") +
          std::to_string(way.chunk);
 }
 
@@ -178,8 +210,10 @@ TEST(Sampler, RefusesAFreeRunningDynamicSchedule) {
 TEST(Sampler, ReadsWords) {
   EXPECT_EQ(parse_repetition("fork"), Repetition::Fork);
   EXPECT_EQ(parse_repetition("barrier"), Repetition::Barrier);
+  EXPECT_EQ(parse_repetition("spin"), Repetition::Spin);
   EXPECT_EQ(parse_repetition("free"), Repetition::Free);
-  EXPECT_TRUE(says(refusal<InputError>([] { parse_repetition("Fork"); }), "'Fork'"));
+  EXPECT_EQ(refusal<InputError>([] { parse_repetition("Fork"); }),
+            "repetition 'Fork' is not fork, barrier, spin or free");
   EXPECT_EQ(parse_schedule("static", 0).chunk, 0);
   EXPECT_EQ(parse_schedule("dynamic", 0).chunk, 1);
   EXPECT_EQ(parse_schedule("dynamic", 9).kind, Schedule::Kind::Dynamic);
@@ -244,6 +278,21 @@ TEST(CacheFlusher, WritesEveryLine) {
       }
       EXPECT_TRUE(written) << line;
     }
+  }
+}
+
+TEST(CoreClock, IsOneThatAProcessorCanHave) {
+  for (const auto& [threads, pin] :
+       {std::pair<int, const char*>{1, "none"}, {3, "none"}, {0, "compact"}}) {
+    const Team team({threads, pin});
+    const Team::Session session(team);
+    const double clock = core_clock_Hz(team);
+#if defined(__x86_64__) || defined(__aarch64__)
+    EXPECT_GT(clock, 0.1e9) << threads;
+    EXPECT_LT(clock, 20e9) << threads;
+#else
+    EXPECT_EQ(clock, 0.0) << threads;
+#endif
   }
 }
 

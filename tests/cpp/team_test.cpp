@@ -86,11 +86,17 @@ TEST(Team, TakesEveryUnitByDefault) {
 }
 
 TEST(Team, BindsWhereItWasTold) {
-  const Team team({2, first_unit() + "," + first_unit()});
-  EXPECT_EQ(team.pin_obtained(), first_unit() + "," + first_unit());
-  for (const std::set<int>& where : workers_bindings(team)) {
-    EXPECT_EQ(where, std::set<int>{units().front()});
+  std::string list;
+  std::vector<std::set<int>> wanted;
+  std::vector<int> backwards = units();
+  std::reverse(backwards.begin(), backwards.end());
+  for (const int unit : backwards) {
+    list += (list.empty() ? "" : ",") + std::to_string(unit);
+    wanted.push_back({unit});
   }
+  const Team team({0, list});
+  EXPECT_EQ(team.pin_obtained(), list);
+  EXPECT_EQ(workers_bindings(team), wanted);
 }
 
 TEST(Team, BindsEachWorkerToItsUnit) {
@@ -114,8 +120,8 @@ TEST(Team, TakesARangeOfUnits) {
 
 TEST(Team, LetsWorkersGoAgain) {
   const std::set<int> before = binding();
-  { const Team pinned({3, first_unit() + "," + first_unit() + "," + first_unit()}); }
-  const Team floating({3, "none"});
+  { const Team pinned({0, "compact"}); }
+  const Team floating({0, "none"});
   for (const std::set<int>& where : workers_bindings(floating)) EXPECT_EQ(where, before);
 }
 
@@ -136,8 +142,8 @@ TEST(Team, KnowsTheWorkersOfEveryCaller) {
   // Threads that call have workers of their own: what one has done with its own says nothing of
   // another's.
   const std::set<int> before = binding();
-  const Team pinned({2, first_unit() + "," + first_unit()});
-  const Team floating({2, "none"});
+  const Team pinned({0, "compact"});
+  const Team floating({0, "none"});
   std::vector<std::set<int>> seen;
   std::thread caller([&] {
     workers_bindings(pinned);
@@ -163,6 +169,14 @@ INSTANTIATE_TEST_SUITE_P(All, BadPin,
 TEST(Team, RefusesListsTooShort) {
   const std::string message = refusal<InputError>([] { Team({2, first_unit()}); });
   EXPECT_TRUE(says(message, "list one for each"));
+}
+
+TEST(Team, RefusesAUnitForTwoWorkers) {
+  const std::string range = first_unit() + "-" + first_unit();
+  for (const std::string& list : {first_unit() + "," + first_unit(), range + "," + first_unit()}) {
+    const std::string message = refusal<InputError>([&] { Team({0, list}); });
+    EXPECT_TRUE(says(message, "unit " + first_unit() + " twice"));
+  }
 }
 
 TEST(Team, RefusesAbsurdNumbersOfThreads) {
