@@ -1,0 +1,69 @@
+"""Measure BS0, our empty launch, beside an empty OpenMP parallel region, in turns.
+
+The region is compiled by the system's compiler and lives in the same process, so that runtime,
+workers and wait policy are the same. Set OMP_WAIT_POLICY to choose the policy::
+
+    OMP_WAIT_POLICY=active python tests/bench/empty_launch.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import memkern as mk
+from memkern.statistics import ratio_interval
+
+SOURCE = """
+#include <omp.h>
+extern "C" double regions(int threads, long count) {
+  const double start = omp_get_wtime();
+  for (long k = 0; k < count; ++k) {
+#pragma omp parallel num_threads(threads)
+    { asm volatile("" ::: "memory"); }
+  }
+  return omp_get_wtime() - start;
+}
+"""
+REGIONS = 2000
+
+
+def main() -> None:
+    """Print medians and the ratio for every number of threads."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--turns", type=int, default=101)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "regions.cpp", Path(folder) / "regions.so"
+        source.write_text(SOURCE)
+        flags = ["-O2", "-fopenmp", "-shared", "-fPIC"]
+        subprocess.run(["c++", *flags, str(source), "-o", str(library)], check=True)
+        # First ours: the runtime of OpenMP that is loaded then serves both.
+        prepared = {t: mk.bs(0, threads=t).prepare() for t in range(1, (os.cpu_count() or 1) + 1)}
+        regions = ctypes.CDLL(str(library)).regions
+        regions.restype = ctypes.c_double
+        regions.argtypes = [ctypes.c_int, ctypes.c_long]
+    print(f"OMP_WAIT_POLICY={os.environ.get('OMP_WAIT_POLICY', 'not set')}, {args.turns} turns")
+    for threads, case in prepared.items():
+        case.run(REGIONS)
+        regions(threads, REGIONS)
+        times = np.array(
+            [(case.run(REGIONS), regions(threads, REGIONS)) for _ in range(args.turns)]
+        )
+        ours, theirs = times.T / REGIONS
+        ratio = ratio_interval(ours, theirs, paired=True)
+        print(
+            f"{threads} threads: BS0 {np.median(ours) * 1e9:.0f} ns, empty region "
+            f"{np.median(theirs) * 1e9:.0f} ns, ratio {ratio.ratio:.3f} "
+            f"[{ratio.low:.3f}, {ratio.high:.3f}]"
+        )
+
+
+if __name__ == "__main__":
+    main()
