@@ -16,6 +16,7 @@ from memkern.kernels import case
 from memkern.kernels.checking import Values, error, extent, fresh, positions, verdict
 from memkern.kernels.streaming import BS, INVOCATIONS
 from memkern.mesh import HexMesh
+from memkern.sizes import sizes
 from memkern.spec import (
     ArrayRole,
     Case,
@@ -254,14 +255,23 @@ _spec(
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return BS6 to BS8 at degree 7 over sizes, and at lower degrees at the largest."""
-    local_B = min(2 * cache_B, memory_B // 8)
     if quick:
         return []
-    most = max(2, round((local_B / 8) ** (1 / 3) / 8))
-    shapes = [(7, k) for k in dict.fromkeys(max(2, round(most * f)) for f in (0.25, 0.4, 0.63, 1))]
-    shapes += [(n, max(2, round(8 * most / (n + 1)))) for n in (1, 3, 5)]
+
+    def elements(footprint_B: float, degree: int) -> int:
+        """Elements along an axis of a mesh whose values and indices take up so many bytes."""
+        return max(2, int(np.cbrt(footprint_B / (20 * (degree + 1) ** 3)) + 0.5))
+
+    # On both sides of the caches as many sizes as a line needs.
+    most_B = min(3.5 * cache_B, memory_B / 2)
+    inside, beyond = (
+        sizes(cache_B // 64, cache_B // 2, 4),
+        sizes(min(1.5 * cache_B, most_B), most_B, 4),
+    )
+    shapes = [(7, elements(size, 7)) for size in (*inside, *beyond)]
+    shapes += [(degree, elements(most_B, degree)) for degree in (1, 2, 3, 5)]
     return [
-        case(f"bs.bs{number}", elements=elements, degree=degree, budget_s=0.3)
+        case(f"bs.bs{number}", elements=k, degree=degree, budget_s=0.15)
         for number in (6, 7, 8)
-        for degree, elements in shapes
+        for degree, k in dict.fromkeys(shapes)
     ]

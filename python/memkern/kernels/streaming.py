@@ -491,23 +491,23 @@ def loops(kernel: str, elements: int | None = None, **options: Any) -> Case:
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return loops at every size, STREAM at memory's, and the tests BS0 to BS5."""
     most_B = min(4 * cache_B, memory_B // 2)
-    brief: dict[str, Any] = {"budget_s": 0.05 if quick else 0.15}
-    curve = sizes(2**14, most_B, 9 if quick else 25)
+    brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12}
     cases = [
-        loops(kernel, footprint_B=size, repetition="free", **brief)
-        for kernel in (("copy", "triad") if quick else ("load", "copy", "triad"))
-        for size in curve
+        case(kernel, footprint_B=size, repetition="free", **brief)
+        for kernel in ("stream.copy", "stream.triad", "loops.load")[: 2 if quick else 3]
+        for size in sizes(2**14, most_B, 8 if quick else 25)
     ]
-    steady: dict[str, Any] = {"budget_s": 0.2 if quick else 0.5, "footprint_B": 3 * most_B // 2}
+    steady: dict[str, Any] = {"budget_s": 0.1 if quick else 0.5, "footprint_B": 3 * most_B // 2}
     cases += [
         stream(kernel, variant=variant, **steady)
-        for kernel in ("copy", "scale", "add", "triad")
+        for kernel in (("copy", "triad") if quick else ("copy", "scale", "add", "triad"))
         for variant in ("best", "auto")
     ]
+    # On both sides of the caches as many sizes as a line needs.
+    beyond = sizes(min(2 * cache_B, most_B), min(8 * cache_B, memory_B // 2), 5)
+    lengths = [*sizes(2**16, cache_B // 2, 7), *beyond]
     cases += [
-        bs(number, footprint_B=size, **brief)
-        for number in ((1,) if quick else range(1, 6))
-        for size in sizes(2**16, most_B, 8 if quick else 16)
+        bs(n, footprint_B=size, **brief) for n in range(1, 2 if quick else 6) for size in lengths
     ]
     if not quick:
         cases += [loops("peakflops", 10**7, dtype=dtype, **brief) for dtype in DTYPES]
