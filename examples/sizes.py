@@ -1,0 +1,38 @@
+"""From L1 to memory: copy and triad over 100 sizes, ordinary and non-temporal stores, and T0, Wmax.
+
+    python examples/sizes.py [sizes.parquet]
+
+Measures (or goes on measuring: the file keeps every finished case), draws ``sizes.pdf``, and fits
+launch cost and bandwidth to the copies that launch every time.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import memkern as mk
+from memkern.sizes import sizes
+
+
+def main() -> None:
+    """Measure, draw, fit."""
+    path = sys.argv[1] if len(sys.argv) > 1 else "sizes.parquet"
+    footprints = sizes("16KiB", "256MiB", 100)
+    cases = [
+        case
+        for kernel in ("copy", "triad")
+        for size in footprints
+        for case in mk.vary(
+            mk.stream(kernel, footprint_B=size, repetition="free", budget_s=0.1),
+            variant=["simd", "nt"],
+        )
+    ]
+    cases += [mk.bs(1, footprint_B=size, budget_s=0.1) for size in footprints]
+    results = mk.sweep(cases, output=path, resume=True)
+    mk.plots.save(mk.plots.figures["sizes"](results), "sizes.pdf")
+    fit = mk.fit_t0_wmax(results.filter(kernel="bs.bs1"), leave_out_B="caches")
+    print(f"T0 {fit.t0_s * 1e6:.2f} us, Wmax {fit.wmax_GBps:.1f} GB/s, from memory alone")
+
+
+if __name__ == "__main__":
+    main()
