@@ -309,6 +309,22 @@ def test_sizes_and_lists_of_knobs_are_combined(
     assert {(r["unroll"], r["threads"]) for r in records} == {(1, 1), (1, 2), (4, 1), (4, 2)}
 
 
+def test_stencils_by_layer_condition(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("loops", "--layer-condition", "L1,memory", "-n", "2000000", *SHORT, "--json")
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    held, broken = json.loads(out)
+    assert (held["layer_condition"], broken["layer_condition"]) == ("L1", "memory")
+    assert held["columns"] < broken["columns"]
+    assert held["kernel"] == broken["kernel"] == "loops.stencil"
+    code, _, err = run(capsys, "loops", "--layer-condition", "L9", "-n", "99")
+    assert code == 2
+    assert "'L9'" in one_sentence(err)
+    code, _, err = run(capsys, "loops", "-k", "copy", "--layer-condition", "L1")
+    assert code == 2
+    assert "stencil" in one_sentence(err)
+
+
 def test_indices_come_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     source = tmp_path / "idx.txt"
     source.write_text("3\n1\n0\n2\n")

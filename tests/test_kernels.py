@@ -16,6 +16,7 @@ import memkern as mk
 from memkern import _memkern, kernels
 from memkern.errors import InputError
 from memkern.kernels import spatter, streaming
+from memkern.kernels.planes import rows_held
 from memkern.spec import Case, Check, registry
 
 THREADS = (1, 2)
@@ -722,3 +723,51 @@ def test_no_more_flops_than_accumulators_allow() -> None:
         for unroll in (8, 16)
     }
     assert all(not rate < 0.2 for rate in rates.values()), rates
+
+
+def test_rows_of_the_stencil_fit_where_they_are_said_to() -> None:
+    caches = {"L1": 2**15, "L2": 2**20, "L3": 2**25}
+    columns = {where: rows_held(where, caches) for where in (*caches, "memory")}
+    for where, size in caches.items():
+        assert 3 * 8 * columns[where] <= size / 2
+    assert 3 * 8 * columns["L2"] > caches["L1"]
+    assert 3 * 8 * columns["L3"] > caches["L2"]
+    assert 3 * 8 * columns["memory"] > caches["L3"]
+    assert rows_held("L1", caches, "float32") == pytest.approx(2 * columns["L1"], abs=2)
+    for where, match in (("L4", "are L1, L2, L3, memory"), ("L2", "no more than a smaller")):
+        with pytest.raises(InputError, match=match):
+            rows_held(where, {**caches, "L2": 2**15} if where == "L2" else caches)
+
+
+@pytest.mark.parametrize(
+    "where, points",
+    [("L1", [24, 24, 24]), ("L2", [40, 24, 24]), ("L3", [40, 40, 24]), ("memory", [40, 40, 40])],
+)
+def test_a_layer_condition_says_what_each_level_moves(where: str, points: list[int]) -> None:
+    case = mk.loops("stencil", rows=12, columns=30, layer_condition=where)
+    assert [case.columns[f"point_L{level}_B"] for level in (1, 2, 3)] == points
+    inner = 10 * 28
+    assert case.bytes_B == 16 * inner
+    wanted = 40 if where == "memory" else 24
+    assert case.spec.model_bytes(case) == wanted * inner
+    past_caches = case.with_(variant="nt")
+    assert past_caches.spec.model_bytes(past_caches) == (wanted - 8) * inner
+
+
+@pytest.mark.parametrize("masked", ["none", "boundary"])
+def test_the_numbering_of_nodes_changes_no_sums(masked: str) -> None:
+    rng = np.random.default_rng(3)
+    results = []
+    for numbering in ("elements", "lexicographic"):
+        case = mk.bs(6, elements=3, degree=3, masked=masked, numbering=numbering)
+        assert case.columns["numbering"] == numbering
+        local = rng.permutation(np.arange(case.integers["local_nodes"], dtype=float))
+        rng = np.random.default_rng(3)
+        results.append(np.sort(case.apply(xl=local)["xg"]))
+    np.testing.assert_array_equal(*results)
+
+
+def test_meshes_are_prefetched_unless_asked_otherwise() -> None:
+    assert [mk.bs(n, elements=2).knobs.prefetch for n in (6, 7, 8)] == [1024, 256, 1024]
+    assert mk.bs(6, elements=2, prefetch=0).knobs.prefetch == 0
+    assert [mk.bs(n, elements=2).stop.invocations for n in (1, 6, 8)] == [20, 20, 50]
