@@ -528,7 +528,8 @@ def test_the_extension_takes_what_it_knows_and_nothing_else() -> None:
         ({"IDX1": [0, 1, 2]}, "IDX1 must have 4 entries, not 3"),
         ({"IDX1": [0, 1, 2, 4]}, r"IDX1\[3\] is 4, outside 0 to 3"),
         ({"IDX1": [0, -1, 2, 3]}, r"IDX1\[1\] is -1"),
-        ({}, "index_dtype"),
+        ({}, "takes 1 index arrays, not 0"),
+        ({f"IDX{k}": [0, 1, 2, 3] for k in range(1, 6)}, "takes 1 index arrays, not 5"),
     ],
 )
 def test_the_extension_checks_indices(changes: dict[str, list[int]], match: str) -> None:

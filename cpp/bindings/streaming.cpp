@@ -71,7 +71,7 @@ class StreamingProblem : public Problem {
       : Problem(team, placement), dtype_(dtype), index_dtype_(index_dtype) {
     Extent extent = extent_of(kernel, inputs, team.size());
     count_ = extent.count;
-    const auto [streams, reduces] = what_bodies_take(kernel, inputs.arrays.size());
+    const auto [streams, reduces] = what_bodies_take(kernel, inputs.arrays.size(), extent);
     if (extent.lengths.empty()) extent.lengths.assign(streams, extent.count);
     for (std::size_t k = 0; k < streams; ++k) {
       const auto& [name, written] = inputs.arrays[k];
@@ -130,9 +130,13 @@ class StreamingProblem : public Problem {
  private:
   // Arrays that the bodies take, and whether they leave a result besides.
   static std::pair<std::size_t, bool> what_bodies_take(const std::string& kernel,
-                                                       std::size_t arrays) {
+                                                       std::size_t arrays, const Extent& extent) {
     for (const RegisteredEntry& e : registered_entries()) {
       if (kernel != e.kernel) continue;
+      if (extent.indices.size() != static_cast<std::size_t>(e.indices)) {
+        throw InputError("kernel '" + kernel + "' takes " + std::to_string(e.indices) +
+                         " index arrays, not " + std::to_string(extent.indices.size()));
+      }
       const bool reduces = e.finish != nullptr;
       const auto streams = static_cast<std::size_t>(e.arrays);
       if (arrays == streams + (reduces ? 1 : 0)) return {streams, reduces};

@@ -29,8 +29,9 @@ struct Entry {
   const char* index;  // "" where a kernel has no index array
   Body body;
   Finish finish;
-  int arrays = 0;  // that the body takes as its spec declares them; 0 where the family knows
-  int unroll = 0;  // vectors or accumulators per step; 0 for the kernel's own choice
+  int arrays = 0;   // that the body takes as its spec declares them; 0 where the family knows
+  int unroll = 0;   // vectors or accumulators per step; 0 for the kernel's own choice
+  int indices = 0;  // index arrays that the body takes; 0 where the family knows
 };
 
 struct RegisteredEntry : Entry {

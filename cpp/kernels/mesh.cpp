@@ -166,24 +166,24 @@ void gather_scatter(const void* p, Range range, int) {
 
 // clang-format off
 #undef MEMKERN_MESH  // may differ from target to target
-#define MEMKERN_TYPES(name, streams, body, variant, past)                                     \
-  {name, variant, "float64", "int32", body<double, std::int32_t, past>, nullptr, streams},    \
-  {name, variant, "float64", "int64", body<double, std::int64_t, past>, nullptr, streams},    \
-  {name, variant, "float32", "int32", body<float, std::int32_t, past>, nullptr, streams},     \
-  {name, variant, "float32", "int64", body<float, std::int64_t, past>, nullptr, streams},
+#define MEMKERN_TYPES(name, streams, indices, body, variant, past)                                     \
+  {name, variant, "float64", "int32", body<double, std::int32_t, past>, nullptr, streams, 0, indices},    \
+  {name, variant, "float64", "int64", body<double, std::int64_t, past>, nullptr, streams, 0, indices},    \
+  {name, variant, "float32", "int32", body<float, std::int32_t, past>, nullptr, streams, 0, indices},     \
+  {name, variant, "float32", "int64", body<float, std::int64_t, past>, nullptr, streams, 0, indices},
 #if MEMKERN_STREAMS_PAST_CACHES
-#define MEMKERN_MESH(name, streams, body)                                                     \
-  MEMKERN_TYPES(name, streams, body, MEMKERN_VARIANT, false)                                  \
-  MEMKERN_TYPES(name, streams, body, "nt", true)
+#define MEMKERN_MESH(name, streams, indices, body)                                                     \
+  MEMKERN_TYPES(name, streams, indices, body, MEMKERN_VARIANT, false)                                  \
+  MEMKERN_TYPES(name, streams, indices, body, "nt", true)
 #else
-#define MEMKERN_MESH(name, streams, body)                                                     \
-  MEMKERN_TYPES(name, streams, body, MEMKERN_VARIANT, false)
+#define MEMKERN_MESH(name, streams, indices, body)                                                     \
+  MEMKERN_TYPES(name, streams, indices, body, MEMKERN_VARIANT, false)
 #endif
 
 constexpr Entry kEntries[] = {
-    MEMKERN_MESH("bs.bs6", 2, gather)
-    MEMKERN_MESH("bs.bs7", 2, scatter)
-    MEMKERN_TYPES("bs.bs8", 1, gather_scatter, MEMKERN_VARIANT, false)
+    MEMKERN_MESH("bs.bs6", 2, 2, gather)
+    MEMKERN_MESH("bs.bs7", 2, 1, scatter)
+    MEMKERN_TYPES("bs.bs8", 1, 2, gather_scatter, MEMKERN_VARIANT, false)
 };
 // clang-format on
 

@@ -20,6 +20,7 @@ constexpr int kDirect = -1;
 template <class I_, int k0, int k1, int k2 = kDirect>
 struct By {
   using I = I_;
+  static constexpr int kIndices = 1 + (k0 > k1 ? (k0 > k2 ? k0 : k2) : (k1 > k2 ? k1 : k2));
   MEMKERN_INLINE static constexpr int of(int k) { return k == 0 ? k0 : k == 1 ? k1 : k2; }
 };
 
@@ -115,11 +116,13 @@ void central(const void* p, Range range, int) {
 // clang-format off
 #undef MEMKERN_ONE  // may differ from target to target
 #define MEMKERN_PLAIN(name, streams, Op, T, I, dtype, index, ...)                             \
-  {name, MEMKERN_VARIANT, dtype, index, indexed<T, Op, By<I, __VA_ARGS__>, false>, nullptr, streams},
+  {name, MEMKERN_VARIANT, dtype, index, indexed<T, Op, By<I, __VA_ARGS__>, false>, nullptr, streams, 0,      \
+   By<I, __VA_ARGS__>::kIndices},
 #if HWY_ARCH_X86_64 && MEMKERN_NONTEMPORAL && HWY_TARGET == HWY_STATIC_TARGET
 #define MEMKERN_ONE(name, streams, Op, T, I, dtype, index, ...)                               \
   MEMKERN_PLAIN(name, streams, Op, T, I, dtype, index, __VA_ARGS__)                           \
-  {name, "nt", dtype, index, indexed<T, Op, By<I, __VA_ARGS__>, true>, nullptr, streams},
+  {name, "nt", dtype, index, indexed<T, Op, By<I, __VA_ARGS__>, true>, nullptr, streams, 0,        \
+   By<I, __VA_ARGS__>::kIndices},
 #else
 #define MEMKERN_ONE MEMKERN_PLAIN
 #endif

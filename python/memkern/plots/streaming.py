@@ -209,7 +209,8 @@ def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Fi
     frame = frame[frame.groupby(here)["threads"].transform("nunique") > 1]
     if frame.empty:
         raise InputError(
-            f"no kernel was measured with two thread counts at one size: `{_MEASURE_THREADS}` does so"
+            "no kernel was measured with two thread counts at one size: "
+            f"`{_MEASURE_THREADS}` does so"
         )
     frame = best(frame, (*here, "threads", "nt"))
     names = list(dict.fromkeys(frame["kernel"]))
