@@ -227,8 +227,8 @@ def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Fi
                 look = look._replace(linestyle=NT_DASHES) if nt else look
                 label = plain(name, 28) + (", non-temporal stores" if nt else "")
                 curve(ax, rows, "threads", BANDWIDTH, look, label)
-            one = mine[(mine["threads"] == 1) & ~mine["nt"]][BANDWIDTH]
-            for start in one:
+            one = mine[mine["threads"] == 1].sort_values("nt")
+            for start in one[BANDWIDTH].head(1):
                 ax.plot(threads, start * threads, color=GREY, linewidth=0.7, label="ideal")
         family = FAMILIES[kernel.partition(".")[0]]
         ax.set_title(short(kernel) if family == "BS" else f"{family} {short(kernel)}")
