@@ -6,6 +6,8 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
+#include <algorithm>
+
 #include "core/kernel.hpp"
 #include "kernels/load_index-inl.hpp"
 #include "kernels/streaming-inl.hpp"
@@ -20,8 +22,9 @@ constexpr int kDirect = -1;
 template <class I_, int k0, int k1, int k2 = kDirect>
 struct By {
   using I = I_;
-  static constexpr int kIndices = 1 + (k0 > k1 ? (k0 > k2 ? k0 : k2) : (k1 > k2 ? k1 : k2));
-  MEMKERN_INLINE static constexpr int of(int k) { return k == 0 ? k0 : k == 1 ? k1 : k2; }
+  static constexpr int kIndices = 1 + std::max({k0, k1, k2});
+  static constexpr int kPlaces[] = {k0, k1, k2};
+  MEMKERN_INLINE static constexpr int of(int k) { return kPlaces[k]; }
 };
 
 template <class T, class By, bool kNonTemporal>

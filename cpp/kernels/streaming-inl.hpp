@@ -28,10 +28,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Values that a reduction sums in their own type, a thousand to an accumulator; the blocks' sums
 // are added in double, so that no precision loses what many elements add up to.
-constexpr std::int64_t kBlock = std::int64_t{1} << 13;
+inline constexpr std::int64_t kBlock = std::int64_t{1} << 13;
 // Elements between two bursts of prefetches: a few lines of every stream.
-constexpr std::int64_t kBurst_B = 512;
-constexpr std::int64_t kLine_B = 64;
+inline constexpr std::int64_t kBurst_B = 512;
+inline constexpr std::int64_t kLine_B = 64;
 
 // How an operation reaches its elements: one at a time, or a vector of them.
 template <class T, bool kNonTemporal>
@@ -310,8 +310,8 @@ MEMKERN_INLINE void map_range(const StreamingArgs& args, std::int64_t begin, std
   map_elements<Op, kUnroll>(single, packed, begin, end, args.alpha, args.beta);
 }
 
-constexpr int kMapUnroll = 4;
-constexpr int kReduceUnroll = 8;
+inline constexpr int kMapUnroll = 4;
+inline constexpr int kReduceUnroll = 8;
 
 template <class T, class Op, bool kNonTemporal, int kUnroll = kMapUnroll>
 void map(const void* p, Range range, int) {
@@ -350,7 +350,8 @@ MEMKERN_INLINE typename A::Value reduce_steps(const A& a, std::int64_t& i, std::
   }
   for (; i + lanes <= end; i += lanes) sum0 = Op::step(a, i, va, sum0);
   MEMKERN_SIXTEEN(MEMKERN_JOIN)
-  if constexpr (kApart) sum0 = A::add(sum0, A::set(-kUnroll * (kUnroll - 1) / 2));
+  constexpr int kTooMuch = kUnroll * (kUnroll - 1) / 2;
+  if constexpr (kApart) sum0 = A::add(sum0, A::set(-static_cast<double>(kTooMuch)));
 #undef MEMKERN_JOIN
 #undef MEMKERN_STEP
 #undef MEMKERN_DECLARE
