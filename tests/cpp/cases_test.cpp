@@ -1,0 +1,338 @@
+// Streaming cases as they are prepared, and run by several workers through the sampler. Under the
+// thread sanitizer this is where a race would show: every access here belongs to one worker.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "core/problem.hpp"
+#include "core/sampler.hpp"
+#include "core/team.hpp"
+#include "kernels/streaming.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::entries_of;
+using testing::refusal;
+using testing::says;
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kElements = 60;
+constexpr std::int64_t kGlobal = 20;  // nodes, to which belong
+constexpr std::int64_t kMembers = 40;
+
+// The index arrays that a kernel of RaiderSTREAM takes.
+int index_arrays(const std::string& kernel) {
+  if (kernel.starts_with("raider.sg_")) return kernel.ends_with("d") ? 3 : 2;
+  if (kernel.starts_with("raider.gather_")) return kernel.ends_with("@release") ? 2 : 1;
+  return kernel.starts_with("raider.scatter_") ? 1 : 0;
+}
+
+// What a caller would pass for a kernel; every kernel looks up its own part.
+struct Request {
+  explicit Request(const std::string& name) : kernel(name) {
+    for (const RegisteredEntry& e : registered_entries()) {
+      if (kernel != e.kernel) continue;
+      arrays.clear();
+      for (int k = 0; k < e.arrays; ++k) arrays.push_back("x" + std::to_string(k));
+      if (e.finish != nullptr) arrays.emplace_back("result");
+      index_dtype = e.index;
+    }
+    if (kernel == "stream.rotation") arrays = {"a", "b", "c"};
+    for (int k = 0; k < index_arrays(kernel); ++k) {
+      const std::int64_t steps[] = {7, 11, 13};  // which have no divisor in common with kElements
+      auto& index = indices["IDX" + std::to_string(k + 1)];
+      for (std::int64_t i = 0; i < kElements; ++i) index.push_back((i * steps[k] + k) % kElements);
+    }
+    if (kernel == "bs.bs7") indices["ids"].assign(kElements, -1);
+    if (kernel == "bs.bs6" || kernel == "bs.bs8") indices["row_starts"] = {0};
+    for (std::int64_t j = 0; j < kMembers; ++j) {
+      const std::int64_t node = (j * 7 + 3) % kElements;
+      if (kernel == "bs.bs7") indices["ids"][static_cast<std::size_t>(node)] = j / 4;
+      if (kernel == "bs.bs6" || kernel == "bs.bs8") indices["columns"].push_back(node);
+    }
+    for (std::int64_t g = 0; g < kGlobal; ++g) {  // rows of none to four
+      if (indices.count("row_starts") == 0) break;
+      indices["row_starts"].push_back(indices["row_starts"].back() + g % 5);
+    }
+  }
+
+  std::unique_ptr<Problem> prepare(const Team& team, const Placement& placement = {}) const {
+    Inputs inputs;
+    inputs.integers = integers;
+    inputs.numbers = numbers;
+    for (const std::string& name : arrays) inputs.arrays.emplace_back(name, true);
+    for (const auto& [name, values] : indices) {
+      inputs.indices[name] = {values.data(), std::ssize(values)};
+    }
+    const Factory factory = find_family(kernel.substr(0, kernel.find('.')));
+    return factory(kernel, dtype, index_dtype, inputs, team, placement);
+  }
+
+  std::string kernel;
+  std::string dtype = "float64";
+  std::string index_dtype;
+  std::vector<std::string> arrays;
+  std::map<std::string, std::int64_t> integers = {
+      {"elements", kElements},   {"rows", 12},   {"columns", 9}, {"local_nodes", kElements},
+      {"global_nodes", kGlobal}, {"prefetch", 0}};
+  std::map<std::string, double> numbers;
+  std::map<std::string, std::vector<std::int64_t>> indices;
+};
+
+const StreamingArgs& args_of(const void* args) { return *static_cast<const StreamingArgs*>(args); }
+
+TEST(Prepare, SizesArraysAsFarAsTheKernelReaches) {
+  struct Sizes {
+    const char* kernel;
+    std::int64_t count;
+    std::vector<std::int64_t> columns;
+  };
+  const Team team({3, "none"});
+  for (const Sizes& sizes : {Sizes{"launch.empty", 3, {}},
+                             {"bs.bs0", 3, {}},
+                             {"stream.copy", 60, {60, 60}},
+                             {"stream.rotation", 60, {60, 60, 60}},
+                             {"bs.bs4", 60, {60, 60, 1}},
+                             {"loops.peakflops", 60, {1}},
+                             {"raider.sg_triad", 60, {60, 60, 60}},
+                             {"loops.stencil", 10, {12 * 9, 12 * 9}},
+                             {"loops.matvec", 12, {12, 12 * 9, 9}},
+                             {"bs.bs6", 20, {20, 60}},
+                             {"bs.bs7", 60, {60, 20}},
+                             {"bs.bs8", 20, {60}}}) {
+    const auto problem = Request(sizes.kernel).prepare(team);
+    EXPECT_EQ(problem->count(), sizes.count) << sizes.kernel;
+    std::vector<std::int64_t> columns;
+    for (const Array& a : problem->arrays()) columns.push_back(a.rows * a.columns);
+    EXPECT_EQ(columns, sizes.columns) << sizes.kernel;
+  }
+}
+
+TEST(Prepare, HandsOverWhatBodiesTake) {
+  const Team team({2, "none"});
+  Request r("raider.sg_triad");
+  r.index_dtype = "int64";
+  r.integers["prefetch"] = 7;
+  r.numbers = {{"alpha", 2.5}, {"beta", -0.5}};
+  for (const std::int64_t offset_B : {0, 8, 4096 + 64}) {
+    const auto problem = r.prepare(team, {Pages::Default, {}, offset_B});
+    const StreamingArgs& args = args_of(problem->args());
+    EXPECT_EQ(args.streams, 3);
+    EXPECT_EQ(args.rows, kElements);
+    EXPECT_EQ(args.distance, 7);
+    EXPECT_EQ(args.alpha, 2.5);
+    EXPECT_EQ(args.beta, -0.5);
+    for (std::size_t k = 0; k < 3; ++k) {
+      EXPECT_EQ(args.stream[k], problem->arrays()[k].data);
+      const auto* index = static_cast<const std::int64_t*>(args.index[k]);
+      const auto& wanted = r.indices["IDX" + std::to_string(k + 1)];
+      EXPECT_EQ(std::vector<std::int64_t>(index, index + kElements), wanted);
+      // Offsets grow over the arrays and then the indices.
+      const auto place = reinterpret_cast<std::uintptr_t>(index);
+      EXPECT_EQ(static_cast<std::int64_t>(place % 4096),
+                (static_cast<std::int64_t>(k) + 4) * offset_B % 4096);
+    }
+  }
+  r.numbers.clear();
+  r.integers["prefetch"] = kMax;  // no further than the arrays reach
+  const auto problem = r.prepare(team);
+  EXPECT_EQ(args_of(problem->args()).distance, kElements);
+  EXPECT_EQ(args_of(problem->args()).alpha, 1.0);
+  EXPECT_EQ(args_of(problem->args()).beta, 1.0);
+}
+
+TEST(Prepare, RefusesWrongInputByName) {
+  struct Wrong {
+    const char* kernel;
+    std::function<void(Request&)> spoil;
+    const char* says;
+  };
+  const auto set = [](const char* name, std::int64_t value) {
+    return [=](Request& r) { r.integers[name] = value; };
+  };
+  const auto put = [](const char* name, std::size_t at, std::int64_t value) {
+    return [=](Request& r) { r.indices[name][at] = value; };
+  };
+  const auto cut = [](const char* name) { return [=](Request& r) { r.indices[name].pop_back(); }; };
+  const Wrong wrong[] = {
+      {"stream.copy", [](Request& r) { r.integers.erase("elements"); }, "'elements' is missing"},
+      {"stream.copy", set("elements", 0), "elements must be at least 1, not 0"},
+      {"stream.copy", set("elements", kMax), "an array's size does not fit 64 bits"},
+      {"stream.copy", set("prefetch", -1), "prefetch must be at least 0, not -1"},
+      {"stream.copy", [](Request& r) { r.dtype = "int32"; }, "dtype 'int32' is not float32 or"},
+      {"stream.copy", [](Request& r) { r.index_dtype = "int64"; }, "has no index_dtype"},
+      {"stream.copy", [](Request& r) { r.kernel += "y"; }, "there is no kernel 'stream.copyy'"},
+      {"stream.triad", [](Request& r) { r.arrays.pop_back(); }, "takes 3 arrays, not 2"},
+      {"loops.sum", [](Request& r) { r.arrays.pop_back(); }, "arrays and a result, not 1"},
+      {"stream.rotation", [](Request& r) { r.arrays.pop_back(); }, "no array 'c'"},
+      {"loops.stencil", set("rows", 2), "rows must be at least 3"},
+      {"loops.stencil", set("columns", 2), "columns must be at least 3"},
+      {"loops.stencil", set("columns", kMax / 4), "rows times columns does not fit"},
+      {"loops.matvec", set("columns", 0), "columns must be at least 1"},
+      {"loops.matvec", set("rows", kMax / 4), "rows times columns does not fit"},
+      {"raider.gather_copy", [](Request& r) { r.index_dtype.clear(); }, "needs an index_dtype"},
+      {"raider.gather_copy", cut("IDX1"), "IDX1 must have 60 entries, not 59"},
+      {"raider.gather_copy", put("IDX1", 3, 60), "IDX1[3] is 60, outside 0 to 59"},
+      {"raider.sg_add", put("IDX3", 59, -1), "IDX3[59] is -1, outside 0 to 59"},
+      {"bs.bs6", [](Request& r) { r.indices.erase("columns"); }, "'columns' is missing"},
+      {"bs.bs6", [](Request& r) { r.indices["columns"].clear(); }, "columns must not be empty"},
+      {"bs.bs6", set("global_nodes", kMax), "global_nodes does not fit 64 bits"},
+      {"bs.bs6", set("global_nodes", 19), "row_starts must have 20 entries, not 21"},
+      {"bs.bs6", put("columns", 8, 60), "columns[8] is 60, outside 0 to 59"},
+      {"bs.bs6", put("row_starts", 0, 1), "row_starts must go from 0 to the number of columns, 40"},
+      {"bs.bs6", cut("columns"), "row_starts[20] is 40, outside 0 to 39"},
+      {"bs.bs6", put("row_starts", 20, 39),
+       "row_starts must go from 0 to the number of columns, 40"},
+      {"bs.bs8", put("row_starts", 5, 5), "row_starts[5] is smaller than the one before"},
+      {"bs.bs8", put("row_starts", 5, -1), "row_starts[5] is -1, outside 0 to 40"},
+      {"bs.bs8", put("columns", 0, -1), "columns[0] is -1, outside 0 to 59"},
+      {"bs.bs7", put("ids", 59, -2), "ids[59] is -2, outside -1 to 19"},
+      {"bs.bs7", put("ids", 0, 20), "ids[0] is 20, outside -1 to 19"},
+      {"bs.bs7", cut("ids"), "ids must have 60 entries, not 59"},
+      {"bs.bs7", [](Request& r) { r.index_dtype = "int16"; }, "'int16'"},
+  };
+  const Team team({2, "none"});
+  for (const Wrong& w : wrong) {
+    Request r(w.kernel);
+    w.spoil(r);
+    EXPECT_TRUE(says(refusal<InputError>([&] { r.prepare(team); }), w.says)) << w.kernel;
+  }
+}
+
+// DEFECT (cpp/bindings/streaming.cpp): index_dtype is taken for any dtype. As float32 it makes a
+// buffer of four bytes an index, into which eight are written: a larger case writes beyond it.
+TEST(Prepare, DISABLED_RefusesIndicesThatAreNoIntegers) {
+  const Team team({1, "none"});
+  Request r("raider.gather_copy");
+  for (const char* dtype : {"float32", "float64"}) {
+    r.index_dtype = dtype;
+    EXPECT_TRUE(says(refusal<InputError>([&] { r.prepare(team); }), dtype));
+  }
+}
+
+// DEFECT (cpp/bindings/streaming.cpp): RaiderSTREAM's index arrays are not counted. One too few
+// leaves a null pointer to the body; a fourth is written behind StreamingArgs::index.
+TEST(Prepare, DISABLED_CountsTheIndexArrays) {
+  const Team team({1, "none"});
+  Request few("raider.sg_copy");
+  few.indices.erase("IDX2");
+  EXPECT_TRUE(says(refusal<InputError>([&] { few.prepare(team); }), "IDX"));
+  Request many("raider.sg_triad");
+  many.indices["IDX4"] = many.indices["IDX1"];
+  EXPECT_TRUE(says(refusal<InputError>([&] { many.prepare(team); }), "IDX"));
+}
+
+TEST(Rotation, RunsItsFourKernelsInTurn) {
+  const Team team({2, "none"});
+  Request r("stream.rotation");
+  r.numbers = {{"alpha", 3.0}};
+  r.integers["prefetch"] = 1000;
+  const auto problem = r.prepare(team);
+  problem->fill(true);
+  std::vector<double> a;
+  for (std::int64_t i = 0; i < kElements; ++i) a.push_back(problem->peek(problem->array("a"), i));
+  std::vector<Step> steps;
+  std::vector<std::string> names;
+  for (const Stage& stage : problem->stages()) {
+    const RegisteredEntry* e = find_entry(stage.kernel, "scalar", "baseline", "float64", "");
+    ASSERT_NE(e, nullptr) << stage.kernel;
+    names.push_back(stage.kernel);
+    steps.push_back({e->body, e->finish, stage.args, problem->count()});
+    EXPECT_EQ(args_of(stage.args).streams, e->arrays);
+    EXPECT_EQ(args_of(stage.args).distance, kElements);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"stream.copy", "stream.scale", "stream.add",
+                                             "stream.triad"}));
+  for (const Repetition repetition : {Repetition::Fork, Repetition::Barrier, Repetition::Spin}) {
+    std::vector<double> per_step(steps.size());
+    {
+      const Team::Session session(team);
+      Sampler(team, {}, repetition).sample(steps, 2, per_step);
+    }
+    problem->mark_written();
+    for (const double seconds : per_step) EXPECT_GT(seconds, 0.0);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      double b = 0.0;
+      double c = 0.0;
+      for (int invocation = 0; invocation < 2; ++invocation) {
+        b = 3.0 * a[i];
+        c = a[i] + b;
+        a[i] = b + 3.0 * c;
+      }
+      ASSERT_EQ(problem->peek(problem->array("a"), at), a[i]) << i;
+      ASSERT_EQ(problem->peek(problem->array("b"), at), b) << i;
+      ASSERT_EQ(problem->peek(problem->array("c"), at), c) << i;
+    }
+  }
+}
+
+TEST(Stages, AreNoneOfASingleKernel) {
+  const Team team({1, "none"});
+  EXPECT_TRUE(Request("stream.triad").prepare(team)->stages().empty());
+}
+
+struct Way {
+  Repetition repetition;
+  Schedule schedule;
+  int workers;
+};
+
+// All values of a case after one invocation.
+std::vector<double> results(const Request& r, const RegisteredEntry& e, const Way& way) {
+  const Team team({way.workers, "none"});
+  const auto problem = r.prepare(team);
+  problem->fill(true);
+  const Step step{e.body, e.finish, problem->args(), problem->count()};
+  {
+    const Team::Session session(team);
+    Sampler(team, way.schedule, way.repetition).sample({&step, 1}, 1);
+  }
+  problem->mark_written();
+  std::vector<double> values;
+  for (const Array& a : problem->arrays()) {
+    for (std::int64_t i = 0; i < a.columns; ++i) values.push_back(problem->peek(a, i));
+  }
+  return values;
+}
+
+// With values below 2^23 nothing is rounded, so that the order of adding does not matter.
+TEST(Workers, LeaveWhatOneWorkerWould) {
+  const Way alone = {Repetition::Fork, {Schedule::Kind::Static, 0}, 1};
+  const Way ways[] = {{Repetition::Fork, {Schedule::Kind::Dynamic, 3}, 4},
+                      {Repetition::Barrier, {Schedule::Kind::Static, 7}, 4},
+                      {Repetition::Spin, {Schedule::Kind::Dynamic, 1}, 2},
+                      {Repetition::Free, {Schedule::Kind::Static, 0}, 3}};
+  const auto meets_nobody = [](const std::string& kernel) {
+    // In central all workers write the first element.
+    return !kernel.starts_with("spatter.") && !kernel.starts_with("raider.central");
+  };
+  for (const RegisteredEntry& e : entries_of(meets_nobody)) {
+    if (std::string(e.dtype) != "float64" || e.unroll > 1) continue;
+    Request r(e.kernel);
+    r.index_dtype = e.index;
+    r.integers["prefetch"] = 5;
+    const std::vector<double> wanted = results(r, e, alone);
+    for (const Way& way : ways) {
+      // A barrier at which workers spin takes milliseconds on a machine that is shared.
+      const bool one_is_enough = e.isa == "baseline" && std::string(e.variant) == "scalar";
+      if (way.repetition == Repetition::Spin && !one_is_enough) continue;
+      EXPECT_EQ(results(r, e, way), wanted)
+          << ::testing::PrintToString(e) << ", " << way.workers << " workers";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace memkern

@@ -1,0 +1,169 @@
+// Gather, scatter and both between local and global nodes (BS6 to BS8) against their definitions:
+// run serially on arrays that end at an inaccessible page, dealt to two workers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "core/kernel.hpp"
+#include "kernels/streaming.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::entries_of;
+using testing::Fenced;
+using testing::name_of;
+using testing::scattered;
+using testing::scattered_values;
+using testing::with_types;
+
+// Which local nodes belong to a global one: Z as lists. Those that belong to none are masked.
+struct Mesh {
+  std::vector<std::vector<std::int64_t>> nodes;  // by global node
+  std::int64_t local = 0;
+};
+
+// Global nodes with no, one and up to eight local nodes, whose numbers are scrambled.
+Mesh mesh(std::int64_t global, std::int64_t masked) {
+  Mesh m;
+  std::int64_t taken = 0;
+  for (std::int64_t g = 0; g < global; ++g) {
+    m.nodes.emplace_back(static_cast<std::size_t>((g + global + scattered(g, 1, 3)) % 9));
+    taken += std::ssize(m.nodes.back());
+  }
+  m.local = taken + masked;
+  std::vector<std::int64_t> order(static_cast<std::size_t>(m.local));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [](std::int64_t a, std::int64_t b) {
+    return scattered(a, 2, 1 << 30) < scattered(b, 2, 1 << 30);
+  });
+  auto next = order.begin();
+  for (auto& row : m.nodes) {
+    for (std::int64_t& node : row) node = *next++;
+  }
+  return m;
+}
+
+// The ranges of two workers as shares of all iterations.
+struct Shares {
+  double begin;
+  double cut;
+  double end;
+};
+
+template <class T, class I>
+void check(const RegisteredEntry& entry, const Mesh& m, const Shares& parts,
+           std::int64_t distance) {
+  const std::string kernel = entry.kernel;
+  std::vector<I> starts = {0};
+  std::vector<I> columns;
+  std::vector<I> ids(static_cast<std::size_t>(m.local), I{-1});
+  for (std::size_t g = 0; g < m.nodes.size(); ++g) {
+    for (const std::int64_t node : m.nodes[g]) {
+      columns.push_back(static_cast<I>(node));
+      ids[static_cast<std::size_t>(node)] = static_cast<I>(g);
+    }
+    starts.push_back(static_cast<I>(columns.size()));
+  }
+  const std::vector<T> local = scattered_values<T>(m.local, 3, 2048);
+  const std::vector<T> global = scattered_values<T>(std::ssize(m.nodes), 4, 2048);
+  Fenced<T> local_nodes(local);
+  Fenced<T> global_nodes(global);
+  Fenced<I> fenced_starts(starts);
+  Fenced<I> fenced_columns(columns);
+  Fenced<I> fenced_ids(ids);
+
+  StreamingArgs args;
+  const bool scatters = kernel == "bs.bs7";
+  args.index[0] = scatters ? fenced_ids.data() : fenced_starts.data();
+  if (!scatters) args.index[1] = fenced_columns.data();
+  args.streams = kernel == "bs.bs8" ? 1 : 2;
+  args.stream[0] = kernel == "bs.bs6" ? global_nodes.data() : local_nodes.data();
+  if (kernel != "bs.bs8") args.stream[1] = scatters ? global_nodes.data() : local_nodes.data();
+
+  args.rows = scatters ? m.local : std::ssize(m.nodes);
+  args.distance = distance;
+
+  const auto count = static_cast<double>(args.rows);
+  const auto place = [&](double share) { return static_cast<std::int64_t>(share * count); };
+  const Range all = {place(parts.begin), place(parts.end)};
+  entry.body(&args, {all.begin, place(parts.cut)}, 0);
+  entry.body(&args, {place(parts.cut), all.end}, 1);
+
+  std::vector<T> wanted_local = local;
+  std::vector<T> wanted_global = global;
+  for (std::int64_t i = all.begin; i < all.end; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (scatters) {
+      if (ids[at] >= 0) wanted_local[at] = global[static_cast<std::size_t>(ids[at])];
+      continue;
+    }
+    T sum = 0;
+    for (const std::int64_t node : m.nodes[at]) sum += local[static_cast<std::size_t>(node)];
+    if (kernel == "bs.bs6") wanted_global[at] = sum;
+    if (kernel == "bs.bs8") {
+      for (const std::int64_t node : m.nodes[at])
+        wanted_local[static_cast<std::size_t>(node)] = sum;
+    }
+  }
+  EXPECT_EQ(local_nodes.values(), wanted_local);
+  EXPECT_EQ(global_nodes.values(), wanted_global);
+}
+
+class OnMeshes : public ::testing::TestWithParam<RegisteredEntry> {};
+
+TEST_P(OnMeshes, FollowsItsDefinition) {
+  for (const std::int64_t global : {2, 3, 5, 9, 17, 40, 150}) {
+    // No node masked, here and there one, and so many that whole vectors are.
+    for (const std::int64_t masked : {std::int64_t{0}, std::int64_t{1}, global / 5, 20 * global}) {
+      const Mesh m = mesh(global, masked);
+      for (const Shares& parts : {Shares{0, 1, 1}, {0, 0.4, 1}, {0.3, 0.6, 0.9}, {1, 1, 1}}) {
+        // Nothing may be read behind the end of an index array to find what to prefetch.
+        for (const std::int64_t distance : {0, 5, 100'000}) {
+          with_types(GetParam(),
+                     [&]<class T, class I>() { check<T, I>(GetParam(), m, parts, distance); });
+          if (HasFailure()) {
+            FAIL() << global << " global nodes, " << masked << " masked, from " << parts.begin
+                   << " by " << parts.cut << " to " << parts.end << ", distance " << distance;
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllEntries, OnMeshes,
+                         ::testing::ValuesIn(entries_of([](const std::string& kernel) {
+                           return kernel == "bs.bs6" || kernel == "bs.bs7" || kernel == "bs.bs8";
+                         })),
+                         name_of);
+
+// What the tests above lean on.
+TEST(Meshes, HaveRowsOfEveryLength) {
+  std::vector<int> seen(9);
+  for (const auto& row : mesh(150, 0).nodes) ++seen[row.size()];
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), 0), 0);
+}
+
+TEST(Registry, HasEveryMeshKernelInEveryType) {
+  for (const char* kernel : {"bs.bs6", "bs.bs7", "bs.bs8"}) {
+    for (const std::string& isa : supported_isas()) {
+      for (const char* variant : {"scalar", "auto"}) {
+        for (const char* dtype : {"float64", "float32"}) {
+          for (const char* index : {"int32", "int64"}) {
+            EXPECT_NE(find_entry(kernel, variant, isa, dtype, index), nullptr)
+                << kernel << " " << variant << " " << isa << " " << dtype << " " << index;
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace memkern
