@@ -19,11 +19,12 @@ namespace {
 
 // Which index array says where x0, x1 and x2 are; kDirect for none.
 constexpr int kDirect = -1;
+constexpr int kOperands = 3;
 template <class I_, int k0, int k1, int k2 = kDirect>
 struct By {
   using I = I_;
   static constexpr int kIndices = 1 + std::max({k0, k1, k2});
-  static constexpr int kPlaces[] = {k0, k1, k2};
+  static constexpr int kPlaces[kOperands] = {k0, k1, k2};
   MEMKERN_INLINE static constexpr int of(int k) { return kPlaces[k]; }
 };
 
@@ -69,7 +70,7 @@ MEMKERN_INLINE std::int64_t indexed_burst(const StreamingArgs& args, std::int64_
   constexpr std::int64_t kElements = kBurst_B / static_cast<std::int64_t>(sizeof(T));
   const std::int64_t stop = i + kElements < end ? i + kElements : end;
   for (std::int64_t j = i + args.distance; j < stop + args.distance && j < args.rows; ++j) {
-    for (int k = 0; k < args.streams; ++k) {
+    for (int k = 0; k < kOperands && k < args.streams; ++k) {
       if (By::of(k) == kDirect) continue;
       const auto at = static_cast<const typename By::I*>(args.index[By::of(k)])[j];
       __builtin_prefetch(static_cast<const T*>(args.stream[k]) + at);

@@ -221,16 +221,14 @@ TEST(Prepare, DISABLED_RefusesIndicesThatAreNoIntegers) {
   }
 }
 
-// DEFECT (cpp/bindings/streaming.cpp): RaiderSTREAM's index arrays are not counted. One too few
-// leaves a null pointer to the body; a fourth is written behind StreamingArgs::index.
-TEST(Prepare, DISABLED_CountsTheIndexArrays) {
+TEST(Prepare, CountsTheIndexArrays) {
   const Team team({1, "none"});
   Request few("raider.sg_copy");
   few.indices.erase("IDX2");
-  EXPECT_TRUE(says(refusal<InputError>([&] { few.prepare(team); }), "IDX"));
+  EXPECT_TRUE(says(refusal<InputError>([&] { few.prepare(team); }), "2 index arrays, not 1"));
   Request many("raider.sg_triad");
   many.indices["IDX4"] = many.indices["IDX1"];
-  EXPECT_TRUE(says(refusal<InputError>([&] { many.prepare(team); }), "IDX"));
+  EXPECT_TRUE(says(refusal<InputError>([&] { many.prepare(team); }), "3 index arrays, not 4"));
 }
 
 TEST(Rotation, RunsItsFourKernelsInTurn) {

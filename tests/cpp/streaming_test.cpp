@@ -345,7 +345,8 @@ TEST(Registry, HasNoStreamingKernelWithoutADefinition) {
     if (elsewhere.count(kernel) == 1) continue;
     ASSERT_EQ(kernels().count(kernel), 1U) << kernel;
     EXPECT_EQ(e.arrays, std::ssize(kernel_of(e).places)) << kernel;
-    EXPECT_EQ(*e.index == '\0', indices_of(kernel_of(e)) == 0) << kernel;
+    EXPECT_EQ(e.indices, static_cast<int>(indices_of(kernel_of(e)))) << kernel;
+    EXPECT_EQ(*e.index == '\0', e.indices == 0) << kernel;
   }
 }
 
