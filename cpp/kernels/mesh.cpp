@@ -21,21 +21,69 @@ namespace {
 constexpr std::int64_t kRows = 16;
 constexpr std::int64_t kStep = 5;
 
-// Where to stop and come here again: the end, or with software prefetch the end of a burst of
-// rows, whose values `distance` entries ahead are asked for.
+// With software prefetch, asks for the values `distance` entries ahead of rows [r, stop).
 template <class T, class I>
-MEMKERN_INLINE std::int64_t row_burst(const StreamingArgs& args, const void* values, std::int64_t r,
-                                      std::int64_t end) {
-  if (args.distance == 0) return end;
+MEMKERN_INLINE void prefetch_rows(const StreamingArgs& args, const void* values, std::int64_t r,
+                                  std::int64_t stop) {
+  if (args.distance == 0) return;
   const I* starts = static_cast<const I*>(args.index[0]);
   const I* column = static_cast<const I*>(args.index[1]);
-  const std::int64_t stop = r + kRows < end ? r + kRows : end;
   const std::int64_t last = starts[args.rows];
   const std::int64_t until = starts[stop] + args.distance;
   for (std::int64_t j = starts[r] + args.distance; j < until && j < last; j += kStep) {
     __builtin_prefetch(static_cast<const T*>(values) + column[j]);
   }
-  return stop;
+}
+
+// Row [j, end) of Z^T x; most nodes lie inside an element, most others between two.
+template <class T, class I>
+MEMKERN_INLINE T row_sum(const I* HWY_RESTRICT column, const T* HWY_RESTRICT local, std::int64_t j,
+                         std::int64_t end) {
+  if (HWY_LIKELY(end == j + 1)) return local[column[j]];
+  if (end == j + 2) return local[column[j]] + local[column[j + 1]];
+  T sum = 0;
+  for (; j < end; ++j) sum += local[column[j]];
+  return sum;
+}
+
+// Whole bursts past the caches go through a line of their own, by vectors: single elements past
+// the caches cost more than their sums. A burst is stored after the next one has been summed,
+// when it has reached the cache that its vectors are read from.
+template <class T>
+struct Staged {
+  alignas(64) T burst[2][kRows];
+  T* pending = nullptr;
+  int at = 0;
+
+  MEMKERN_INLINE T* next() { return burst[at]; }
+  MEMKERN_INLINE void pass([[maybe_unused]] T* to) {
+    flush();
+    pending = to;
+    at ^= 1;
+  }
+  MEMKERN_INLINE void flush() {
+#if MEMKERN_SIMD
+    if (pending == nullptr) return;
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    for (std::int64_t k = 0; k < kRows; k += lanes) {
+      hn::Stream(hn::Load(d, burst[at ^ 1] + k), d, pending + k);
+    }
+#endif
+  }
+};
+
+// Rows [r, end) one by one; returns the end.
+template <class T, class I, class A>
+MEMKERN_INLINE std::int64_t gather_rows(const StreamingArgs& args, const A& out, std::int64_t r,
+                                        std::int64_t end) {
+  const I* HWY_RESTRICT starts = static_cast<const I*>(args.index[0]);
+  const I* HWY_RESTRICT column = static_cast<const I*>(args.index[1]);
+  for (; r < end; ++r) {
+    out.store(0, r,
+              row_sum(column, static_cast<const T*>(args.stream[1]), starts[r], starts[r + 1]));
+  }
+  return end;
 }
 
 // x0 = Z^T x1
@@ -45,26 +93,37 @@ void gather(const void* p, Range range, int) {
   const I* HWY_RESTRICT starts = static_cast<const I*>(args.index[0]);
   const I* HWY_RESTRICT column = static_cast<const I*>(args.index[1]);
   const T* HWY_RESTRICT local = static_cast<const T*>(args.stream[1]);
+  T* HWY_RESTRICT global = static_cast<T*>(args.stream[0]);
   const Single<T, kNonTemporal> out{args};
-  std::int64_t j = starts[range.begin];
-  for (std::int64_t r = range.begin; r < range.end;) {
-    const std::int64_t stop =
-        row_burst<T, I>(*static_cast<const StreamingArgs*>(p), local, r, range.end);
-    for (; r < stop; ++r) {
-      const std::int64_t end = starts[r + 1];
-      // Most nodes lie inside an element, most others between two.
-      if (HWY_LIKELY(end == j + 1)) {
-        out.store(0, r, local[column[j]]);
-      } else if (end == j + 2) {
-        out.store(0, r, local[column[j]] + local[column[j + 1]]);
+  constexpr bool kStages = kNonTemporal && MEMKERN_SIMD;
+  [[maybe_unused]] Staged<T> staged;
+  std::int64_t r = range.begin;
+  if constexpr (kStages) {
+    const std::int64_t past = reinterpret_cast<std::uintptr_t>(global + r) / sizeof(T) % kRows;
+    const std::int64_t aligned = r + (past == 0 ? 0 : kRows - past);
+    r = gather_rows<T, I>(args, out, r, aligned < range.end ? aligned : range.end);
+  }
+  std::int64_t j = starts[r];
+  for (; r + kRows <= range.end; r += kRows) {
+    prefetch_rows<T, I>(*static_cast<const StreamingArgs*>(p), local, r, r + kRows);
+    T* to = global + r;
+    if constexpr (kStages) to = staged.next();
+    // Unrolled: what a loop costs is as much as what a row of one entry does.
+    HWY_UNROLL(16)
+    for (std::int64_t k = 0; k < kRows; ++k) {
+      const std::int64_t end = starts[r + k + 1];
+      const T sum = row_sum<T, I>(column, local, j, end);
+      if constexpr (kStages) {
+        to[k] = sum;
       } else {
-        T sum = 0;
-        for (std::int64_t k = j; k < end; ++k) sum += local[column[k]];
-        out.store(0, r, sum);
+        out.store(0, r + k, sum);
       }
       j = end;
     }
+    if constexpr (kStages) staged.pass(global + r);
   }
+  if constexpr (kStages) staged.flush();
+  gather_rows<T, I>(args, out, r, range.end);
   if constexpr (kNonTemporal) store_fence();
   keep(args.stream[0]);
 }
@@ -143,8 +202,8 @@ void gather_scatter(const void* p, Range range, int) {
   T* local = static_cast<T*>(args.stream[0]);
   std::int64_t begin = starts[range.begin];
   for (std::int64_t r = range.begin; r < range.end;) {
-    const std::int64_t stop =
-        row_burst<T, I>(*static_cast<const StreamingArgs*>(p), local, r, range.end);
+    const std::int64_t stop = r + kRows < range.end ? r + kRows : range.end;
+    prefetch_rows<T, I>(*static_cast<const StreamingArgs*>(p), local, r, stop);
     for (; r < stop; ++r) {
       const std::int64_t end = starts[r + 1];
       if (HWY_LIKELY(end == begin + 1)) {
