@@ -1,0 +1,257 @@
+"""The verbs that say what records mean: compare, fit, figure, table and report."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memkern.cli.measuring import exit_code, warn
+from memkern.cli.options import GOOD, INTERRUPTED, WRONG_INPUT, Verb, count, positive
+from memkern.errors import InputError
+from memkern.patterns import shown
+
+if TYPE_CHECKING:
+    from memkern.models import T0WmaxFit
+    from memkern.results import ResultSet
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from memkern.comparison import compare
+    from memkern.results import load
+
+    frame = compare(load(args.a), load(args.b), level=args.level / 100)
+    if args.json:
+        print(frame.to_json(orient="records"))
+        return GOOD
+    if frame.attrs["compared"]:
+        print(f"compared: {', '.join(frame.attrs['compared'])}; ratio is A over B")
+    print(frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3f}"))
+    return GOOD
+
+
+# What differs between records of one kernel and makes them points of different lines.
+_APART = ("backend", "threads", "dtype", "pages", "repetition")
+
+
+def _leave_out(text: str) -> str | float:
+    return text if text in ("caches", "changepoint") else positive(text)
+
+
+def _fit(args: argparse.Namespace) -> int:
+    from memkern.models import fit_t0_wmax, groups, read
+
+    fits, code = {}, GOOD
+    split = groups(read(args.file), args.by.split(",") if args.by else ())
+    for name, group in split.items():
+        empty = all(record.get("bytes_B") == 0 for record in group)
+        if args.by is None and len(split) > 1 and empty:
+            # Launches among our records that move nothing are no points of a line.
+            continue
+        mixed = [c for c in _APART if len({record.get(c) for record in group}) > 1]
+        if args.by is None and mixed:
+            warn(f"{name} mixes records that differ in {', '.join(mixed)}: --by tells them apart")
+        try:
+            fits[name] = fit_t0_wmax(
+                group,
+                weighting=args.weighting,
+                level=args.level / 100,
+                leave_out_B=args.leave_out,
+            )
+        except InputError as error:
+            warn(f"{name}: {error}" if len(split) > 1 else str(error))
+            code = WRONG_INPUT
+    if not (fits or code):
+        raise InputError(f"no record of {args.file} moves any bytes")
+    if not fits:
+        return WRONG_INPUT
+    for remark in {fit.remark for fit in fits.values()} - {""}:
+        warn(remark)
+    if args.json:
+        import json
+
+        rows = [{"group": name, **fit.summary()} for name, fit in fits.items()]
+        print(json.dumps(_finite(rows), indent=1, allow_nan=False))
+        return code
+    print(
+        f"{'group':<24} {'points':>6} {'T0 µs':>9} {f'{args.level:g} % interval':<21} "
+        f"{'Wmax GB/s':>9} {f'{args.level:g} % interval':<21} {'B0.8 bytes':>11} {'R2':>8}"
+    )
+    for name, fit in fits.items():
+        t0, wmax = ([f"{x:.4g}" for x in ends] for ends in _ends(fit))
+        print(
+            f"{name:<24} {len(fit.residuals):>6} {t0[0]:>9} {f'[{t0[1]}, {t0[2]}]':<21} "
+            f"{wmax[0]:>9} {f'[{wmax[1]}, {wmax[2]}]':<21} {fit.b80_B:>11.4g} {fit.r2:>8.5f}"
+        )
+    return code
+
+
+def _ends(fit: T0WmaxFit) -> tuple[list[float], list[float]]:
+    """T0 in microseconds and Wmax in GB/s, each with the ends of its interval."""
+    t0 = [1e6 * x for x in (fit.t0_s, *fit.t0_ci_s)]
+    return t0, [fit.wmax_GBps, *fit.wmax_ci_GBps]
+
+
+def _finite(value: Any) -> Any:
+    """Replace infinities and NaN, which JSON has no word for, by null."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _loaded(paths: Sequence[str]) -> ResultSet | None:
+    from memkern.results import load
+
+    results = None
+    for path in paths:
+        results = load(path) if results is None else results + load(path)
+    return results
+
+
+def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any]:
+    """Options of a figure or table from NAME=VALUE; numbers become numbers."""
+    known = list(inspect.signature(exhibit).parameters)[1:]
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name not in known:
+            choices = ", ".join(f"{option}=..." for option in known) or "none here"
+            raise InputError(f"--option {shown(pair)} is not one of those there are: {choices}")
+        try:
+            options[name] = float(value)
+        except ValueError:
+            options[name] = value
+    return options
+
+
+def _figure(args: argparse.Namespace) -> int:
+    from memkern.plots import describe, figures, save
+
+    if args.list or args.name is None:
+        for name, function in figures.items():
+            print(f"{name:<16} {describe(function)}")
+        return GOOD
+    if args.name not in figures:
+        raise InputError(f"figure {args.name!r} is not one of {', '.join(figures)}")
+    draw, target = figures[args.name], args.output or f"{args.name}.pdf"
+    save(draw(_loaded(args.files), **_options(draw, args.option)), target)
+    print(target)
+    return GOOD
+
+
+def _table(args: argparse.Namespace) -> int:
+    from memkern.plots import describe, tables
+
+    if args.list or args.name is None:
+        for name, function in tables.items():
+            print(f"{name:<16} {describe(function)}")
+        return GOOD
+    if args.name not in tables:
+        raise InputError(f"table {args.name!r} is not one of {', '.join(tables)}")
+    make = tables[args.name]
+    frame = make(_loaded(args.files), **_options(make, args.option))
+    if args.output:
+        if Path(args.output).suffix != ".csv":
+            raise InputError(f"a table is written as .csv, not as {shown(args.output)}")
+        frame.to_csv(args.output, index=False)
+    elif args.json:
+        print(frame.to_json(orient="records"))
+    else:
+        print(frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3g}"))
+    return GOOD
+
+
+def _report(args: argparse.Namespace) -> int:
+    from memkern import report
+    from memkern.kernels import report_cases
+    from memkern.run import describe, machine_environment, sweep
+
+    target = Path(args.output)
+    if target.suffix != ".html":
+        raise InputError(f"the report is an .html file, not {shown(args.output)}")
+    data = target.with_suffix(".parquet")
+    machine = describe()
+    cases = report_cases(
+        args.quick, machine["topology"]["last_level_cache_B"], machine["memory_available_B"]
+    )
+    cases = [case.with_(threads=args.threads or 0, pin=args.pin) for case in cases]
+    if not args.resume:
+        # Only what an earlier report of this very name has left.
+        for suffix in (".parquet", ".samples.parquet", ".parquet.db"):
+            target.with_suffix(suffix).unlink(missing_ok=True)
+    if not args.quiet:
+        warn(f"measuring {len(cases)} cases, about {30 if args.quick else 120} s")
+    results = sweep(cases, output=data, resume=args.resume, progress=False if args.quiet else None)
+    if len(results) < len(cases):
+        return INTERRUPTED
+    words = ["memkern report"] + (["--quick"] if args.quick else [])
+    report.write(
+        results,
+        target,
+        title="Data movement on this machine",
+        environment=machine_environment(),
+        command=" ".join(words),
+        data=data,
+    )
+    print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
+    return exit_code(results)
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verbs compare, fit, figure, table and report."""
+    sub = verb("compare", _compare, "two record files, case by case, with intervals")
+    sub.add_argument("a", metavar="A")
+    sub.add_argument("b", metavar="B")
+    sub.add_argument("--level", type=positive, default=95.0, metavar="PERCENT")
+    sub.add_argument("--json", action="store_true", help="as JSON")
+
+    sub = verb("fit", _fit, "T0 and Wmax from records: ours, or columns bytes_B and time_s")
+    sub.add_argument("file", metavar="FILE")
+    sub.add_argument(
+        "--by",
+        metavar="COLUMN",
+        help="fit groups apart; several columns as A,B (our records: kernel, and platform)",
+    )
+    sub.add_argument(
+        "--weighting",
+        default="fitted",
+        choices=("fitted", "none"),
+        help="weights from the fitted times, or none as Chalmers and Warburton",
+    )
+    sub.add_argument(
+        "--leave-out",
+        type=_leave_out,
+        metavar="WHAT",
+        help="sizes up to so many bytes, what fits the caches, or what is before the changepoint",
+    )
+    sub.add_argument("--level", type=positive, default=95.0, metavar="PERCENT")
+    sub.add_argument("--json", action="store_true", help="as JSON")
+
+    for name, run, what in (("figure", _figure, "figure"), ("table", _table, "table")):
+        sub = verb(name, run, f"a named {what} from published and own records")
+        sub.add_argument("name", nargs="?", metavar="NAME")
+        sub.add_argument("files", nargs="*", metavar="FILE")
+        sub.add_argument("--list", action="store_true", help="list the names")
+        sub.add_argument("-o", "--output", metavar="PATH")
+        sub.add_argument(
+            "--option",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="an option of the named one, such as patterns=AMG-G0,LULESH-G2",
+        )
+        if name == "table":
+            sub.add_argument("--json", action="store_true", help="as JSON")
+
+    sub = verb("report", _report, "measure this machine and write one HTML file")
+    sub.add_argument("--quick", action="store_true", help="within 30 s")
+    sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
+    sub.add_argument("-t", "--threads", type=count(1), metavar="N")
+    sub.add_argument("--pin", default="none", metavar="HOW")
+    sub.add_argument("--resume", action="store_true")
+    sub.add_argument("-q", "--quiet", action="store_true")

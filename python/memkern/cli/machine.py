@@ -1,0 +1,80 @@
+"""The verb on the machine itself: info."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from memkern.cli.options import GOOD, Verb
+
+
+def _info(args: argparse.Namespace) -> int:
+    from memkern.run import describe
+
+    facts = describe()
+    if args.json:
+        import json
+
+        print(json.dumps(facts, indent=1))
+        return GOOD
+    machine, topology = facts["environment"]["machine"], facts["topology"]
+    build, settings = facts["build"], facts["environment"]["settings"]
+    caches = ", ".join(
+        f"L{c['level']} {c['size_B'] // 1024} KiB x {c['instances']}" for c in topology["caches"]
+    )
+    rows = [
+        ("processor", machine.get("cpu_model") or machine.get("model") or "unknown"),
+        (
+            "topology",
+            f"{topology['packages']} packages, {topology['cores']} cores, "
+            f"{len(topology['units'])} processing units usable, "
+            f"{len(topology['numa_nodes'])} NUMA nodes",
+        ),
+        ("caches", caches or "unknown"),
+        (
+            "memory",
+            f"{facts['memory_available_B'] / 1e9:.1f} GB to be had ({facts['memory_limit']})",
+        ),
+        ("pages", _pages(settings)),
+        (
+            "pinning",
+            "none, compact, spread, or a list of units out of " + _ranges(topology["units"]),
+        ),
+        ("instruction sets", ", ".join(build["isas"])),
+        ("clock", f"smallest step {facts['clock_tick_s'] * 1e9:.0f} ns"),
+        ("launch", f"an empty parallel region takes {facts['launch_s'] * 1e6:.2f} us"),
+        ("backends", "openmp; cuda, mpi and shmem are not part of this version"),
+        (
+            "build",
+            f"memkern {build['version']}, {build['compiler']}, Highway {build['highway']}, "
+            f"commit {build['commit']}",
+        ),
+    ]
+    for name, text in rows:
+        print(f"{name:<17} {text}")
+    return GOOD
+
+
+def _pages(settings: dict[str, Any]) -> str:
+    thp = (settings.get("thp") or {}).get("enabled") or "not in this kernel"
+    pools = [
+        f"{size} pool of {pool['reserved']}"
+        for size, pool in (settings.get("hugepages") or {}).items()
+    ]
+    return f"transparent huge pages: {thp}; " + (", ".join(pools) or "no hugetlb pools")
+
+
+def _ranges(units: Sequence[int]) -> str:
+    parts = []
+    for _, run in itertools.groupby(enumerate(sorted(units)), lambda pair: pair[1] - pair[0]):
+        group = [unit for _, unit in run]
+        parts.append(f"{group[0]}-{group[-1]}" if len(group) > 1 else f"{group[0]}")
+    return ",".join(parts)
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb info."""
+    sub = verb("info", _info, "what this machine and this build have, and what is missing")
+    sub.add_argument("--json", action="store_true", help="as JSON")

@@ -1,0 +1,154 @@
+"""Measure cases with the options of the command line, and print what people want to see."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from memkern import statistics
+from memkern.cli.options import GOOD, INTERRUPTED, INVALID
+
+if TYPE_CHECKING:
+    from memkern.results import ResultSet
+    from memkern.run import Measurement
+    from memkern.spec import Case
+
+# Of these the command line takes lists, of which every combination is measured.
+_LISTED = ("threads", "pages", "variant", "prefetch", "unroll", "offset", "repetition")
+
+
+def _varied(cases: Sequence[Case], args: argparse.Namespace) -> list[Case]:
+    """Return every case with every combination of the knobs of which there is a list."""
+    from memkern.run import vary
+
+    values = {name: getattr(args, name) for name in _LISTED}
+    lists = {name: value for name, value in values.items() if isinstance(value, list)}
+    return [varied for case in cases for varied in vary(case, **lists)]
+
+
+HEADER = (
+    f"{'case':<4} {'kernel':<13} {'pattern':<22} {'variant':<15} {'thr':>3} {'pages':<9} "
+    f"{'bytes':>13} {'time_min_s':>11} {'GB/s':>8} {'±%':>5}"
+)
+
+
+def _what(record: dict[str, Any]) -> str:
+    """Say what a record of a streaming kernel is about."""
+    if "degree" in record:
+        return f"K {record['mesh_elements']}, N {record['degree']}"
+    if "elements" not in record:
+        return ""
+    pattern = record.get("index_pattern")
+    return f"{record['elements']} {pattern or 'elements'}"
+
+
+def _stream_table(measurement: Measurement) -> None:
+    """Print a rotation as STREAM does: best rate from the shortest time, without the first."""
+    line(f"{'Function':<11} {'Best Rate MB/s':>14}  {'Avg time':>11}  {'Min time':>11}  Max time")
+    for part in measurement.parts:
+        record = part.record
+        name = f"{record['kernel'].partition('.')[2].capitalize()}:"
+        times = (record["time_mean_s"], record["time_min_s"], record["time_max_s"])
+        line(
+            f"{name:<11} {record['bytes_B'] / record['time_min_s'] / 1e6:14.1f}  "
+            + "  ".join(f"{seconds:11.6f}" for seconds in times)
+        )
+    record = measurement.record
+    verdict = "validates" if record["valid"] else "FAILS its validation"
+    line(
+        f"Solution {verdict}: average error {record['error_max']:.2g} on all three arrays; "
+        f"{record['elements']} elements, {record['threads']} threads, "
+        f"{record['variant']}/{record['isa']}, pages {record['pages']}"
+    )
+
+
+def row_of(number: int, record: dict[str, Any]) -> str:
+    """Return the row of a record under `HEADER`."""
+    label = record["name"] or record.get("pattern") or _what(record)
+    label = label if len(label) <= 22 else label[:21] + "…"
+    marks = [
+        text
+        for text, present in (
+            ("INVALID", not record["valid"]),
+            ("noisy", record["noisy"]),
+            (f"x{record['invocations']}", record["stop"] == "runs" and record["invocations"] > 1),
+        )
+        if present
+    ]
+    return (
+        f"{number:<4} {record['kernel'].partition('.')[2]:<13} {label:<22} "
+        f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
+        f"{record['pages']:<9} {record['bytes_B']:>13} {record['time_min_s']:>11.4g} "
+        f"{record['bandwidth_GBps']:>8.2f} {100 * record['ci_relative']:>5.1f} {' '.join(marks)}"
+    ).rstrip()
+
+
+def _summary(results: ResultSet) -> str:
+    """Distribution of the bandwidths of a list of cases, as Spatter's users expect it."""
+    rates = [r["bandwidth_GBps"] for r in results if r["bytes_B"] > 0 and not r["rotation"]]
+    if len(rates) < 2:
+        return ""
+    low, middle, high = statistics.quartiles(rates)
+    return (
+        f"GB/s of {len(rates)} cases: min {min(rates):.2f}, quartiles {low:.2f} {middle:.2f} "
+        f"{high:.2f}, max {max(rates):.2f}, harmonic mean {statistics.harmonic_mean(rates):.2f} "
+        f"± {statistics.harmonic_mean_error(rates):.2f}"
+    )
+
+
+def measure(cases: Sequence[Case], args: argparse.Namespace) -> ResultSet:
+    """Measure with the options of the command line, and print what people want to see."""
+    from memkern.run import sweep
+
+    table = not (args.json or args.quiet)
+    number = itertools.count()
+
+    def show(measurement: Measurement) -> None:
+        if not table:
+            return
+        if measurement.parts:
+            _stream_table(measurement)
+            return
+        row = next(number)
+        if row == 0:
+            line(HEADER)
+        line(row_of(row, measurement.record))
+
+    results = sweep(
+        _varied(cases, args),
+        repeats=args.repeats,
+        output=args.output,
+        resume=args.resume,
+        progress=False if args.quiet else None,
+        on_result=show,
+    )
+    if args.json:
+        print(results.to_json_text())
+    elif table and (summary := _summary(results)):
+        line(summary)
+    return results
+
+
+def line(text: str) -> None:
+    """Print above the progress bar, if there is one."""
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        tqdm.write(text, file=sys.stdout)
+    else:
+        print(text, flush=True)
+
+
+def exit_code(results: ResultSet) -> int:
+    """Return the exit code that says whether all results are there and valid."""
+    if any(record["stop"] == "interrupted" for record in results):
+        return INTERRUPTED
+    return GOOD if results.valid else INVALID
+
+
+def warn(message: str) -> None:
+    """Say something on standard error, under the command's name."""
+    print(f"memkern: {message}", file=sys.stderr)

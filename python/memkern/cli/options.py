@@ -1,0 +1,173 @@
+"""What the verbs share: the parser, converters of its values, and the options of measuring."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from memkern.errors import InputError
+from memkern.patterns import shown
+from memkern.spec import DTYPES, INDEX_DTYPES, ISAS, PAGES, REPETITIONS, SCHEDULES
+
+GOOD, INVALID, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one sentence; the usage is a --help away."""
+        self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+# How a module adds a verb: its name, what runs it and its help; what comes back takes its options.
+Verb = Callable[[str, Callable[[argparse.Namespace], int], str], Parser]
+
+
+def positive(text: str) -> float:
+    """Convert a positive, finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a positive number")
+    return value
+
+
+def count(least: int) -> Callable[[str], int]:
+    """Return a converter of whole numbers of at least `least`."""
+
+    def convert(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least):
+            raise argparse.ArgumentTypeError(
+                f"{shown(text)} is not a whole number of at least {least}"
+            )
+        return int(text)
+
+    return convert
+
+
+def _words(text: str) -> str | list[str]:
+    words = [word.strip() for word in text.split(",")]
+    return words if len(words) > 1 else words[0]
+
+
+def numbers(least: int, name: str) -> Callable[[str], int | list[int]]:
+    """Return a converter of one whole number or a list of them, which errors call `name`."""
+    from memkern.sizes import whole_numbers
+
+    parse = whole_numbers(least, name)
+
+    def convert(text: str) -> int | list[int]:
+        try:
+            values = parse(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return values if len(values) > 1 else values[0]
+
+    return convert
+
+
+def _output_options(parser: argparse.ArgumentParser, short: bool) -> None:
+    group = parser.add_argument_group("results")
+    group.add_argument(
+        *(["-o"] if short else []),
+        "--output",
+        metavar="PATH",
+        help="results file: .db, .parquet, .csv or .json",
+    )
+    group.add_argument("--json", action="store_true", help="records as JSON on standard output")
+    group.add_argument(
+        "--resume", action="store_true", help="go on with an unfinished results file"
+    )
+    group.add_argument("-q", "--quiet", action="store_true", help="no table, progress or warnings")
+
+
+def measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) -> None:
+    """Add our options; `short` is off where a peer's short options win."""
+    _output_options(parser, short)
+    group = parser.add_argument_group("how to measure")
+    add = group.add_argument
+    add(
+        *(["-t"] if short else []),
+        "--threads",
+        type=numbers(1, "threads"),
+        metavar="N,...",
+        help="workers (default: every processing unit)",
+    )
+    add("--pin", default="none", metavar="HOW", help="none, compact, spread or a list: 0,2,4-7")
+    add("--pages", default="default", metavar="NAME,...", type=_words, help=", ".join(PAGES))
+    add("--numa", default="first-touch", metavar="HOW", help="first-touch, interleave or node:N")
+    add("--isa", default="best", choices=ISAS, help="instruction set")
+    add(
+        "--variant",
+        default="best",
+        type=_words,
+        metavar="NAME,...",
+        help="scalar, auto, simd, nt or best: try all, measure the fastest",
+    )
+    add("--dtype", default="float64", choices=DTYPES, help="type of the values")
+    add("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, where there are any")
+    add("--device", default="cpu", choices=("cpu",), help="where to run")
+    add("--schedule", default="static", choices=SCHEDULES, help="how iterations are dealt")
+    add("--chunk", type=count(0), default=0, metavar="N", help="iterations dealt at a time")
+    add(
+        "--prefetch",
+        type=numbers(0, "prefetch"),
+        metavar="N,...",
+        help="software prefetch distance (none, but for BS6 to BS8)",
+    )
+    add(
+        "--unroll",
+        type=numbers(0, "unroll"),
+        default=0,
+        metavar="N,...",
+        help="vectors or accumulators per step of the loop kernels",
+    )
+    add(
+        "--offset",
+        type=numbers(0, "offset"),
+        default=0,
+        metavar="BYTES,...",
+        help="array k starts (k + 1) times so far past a page",
+    )
+    add(
+        "--repetition",
+        default="fork",
+        type=_words,
+        metavar="HOW,...",
+        help="how invocations follow: " + ", ".join(REPETITIONS),
+    )
+    add("--flush", action="store_true", help="evict the caches before each sample")
+    add("--seed", type=count(0), metavar="N", help="seed of the values in the arrays (0)")
+    if short:
+        add("--runs", type=count(1), metavar="N", help="exactly N samples")
+    add("--ci", type=positive, metavar="PERCENT", help="target interval of the median (2)")
+    add("--budget", type=positive, metavar="SECONDS", help="most seconds a case (2)")
+    add("--repeats", type=count(1), default=1, metavar="N", help="re-allocate and re-measure")
+
+
+_CASE_KNOBS = (
+    *("pin", "pages", "numa", "isa", "variant", "dtype"),
+    *("schedule", "chunk", "unroll", "offset", "repetition", "flush"),
+)
+
+
+def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Everything of `measuring_options` that belongs to a case; of lists, the first."""
+    knobs = {name: getattr(args, name) for name in _CASE_KNOBS}
+    for name in ("index_dtype", "threads", "prefetch"):
+        if getattr(args, name) is not None:
+            knobs[name] = getattr(args, name)
+    knobs = {k: v[0] if isinstance(v, list) else v for k, v in knobs.items()}
+    if args.seed is not None:
+        knobs["seed"] = args.seed
+    if args.ci is not None or args.budget is not None:
+        knobs["runs"] = None
+    if args.ci is not None:
+        knobs["ci"] = args.ci / 100
+    if args.budget is not None:
+        knobs["budget_s"] = args.budget
+    return knobs

@@ -1,0 +1,56 @@
+"""The verbs of gather and scatter: spatter and suite."""
+
+from __future__ import annotations
+
+import argparse
+
+from memkern import spatter_input
+from memkern.cli.measuring import exit_code, measure, warn
+from memkern.cli.options import Verb, knobs_of, measuring_options, positive
+from memkern.errors import InputError
+from memkern.kernels import spatter
+
+
+def _spatter(args: argparse.Namespace) -> int:
+    asked = spatter_input.options_to_configs(args)
+    if args.verbosity == 0:
+        args.quiet = True
+    if not args.quiet:
+        for warning in asked.warnings:
+            warn(warning)
+    knobs = knobs_of(args)
+    if asked.threads is not None:
+        knobs.setdefault("threads", asked.threads)
+    cases = []
+    for number, config in enumerate(asked.configs):
+        try:
+            cases.append(spatter.from_config(config, **knobs))
+        except InputError as error:
+            raise InputError(f"config {number}: {error}") from None
+    return exit_code(measure(cases, args))
+
+
+def _suite(args: argparse.Namespace) -> int:
+    from memkern import suites
+
+    configs = suites.load(args.suite, count_rule=args.counts, footprint_B=args.footprint)
+    knobs = {"runs": args.runs, **knobs_of(args)}
+    return exit_code(measure([spatter.from_config(c, **knobs) for c in configs], args))
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verbs spatter and suite."""
+    sub = verb("spatter", _spatter, "gather/scatter with Spatter's own options and JSON files")
+    spatter_input.add_options(sub)
+    measuring_options(sub, short=False)
+
+    sub = verb("suite", _suite, "a published suite of gather/scatter cases")
+    sub.add_argument("suite", help="ustride-cpu, ustride-gpu, apps, pennant, lulesh, nekbone, amg")
+    sub.add_argument(
+        "--counts",
+        default="footprint",
+        choices=("footprint", "paper"),
+        help="the published counts, or such that the source fills --footprint bytes",
+    )
+    sub.add_argument("--footprint", type=positive, default=2e9, metavar="BYTES", help="(2e9)")
+    measuring_options(sub)

@@ -1,0 +1,253 @@
+"""The verbs of the streaming families: stream, raider, loops, bs and barrier."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from memkern.cli.measuring import exit_code, measure
+from memkern.cli.options import GOOD, Verb, count, knobs_of, measuring_options, numbers
+from memkern.errors import InputError
+from memkern.kernels import DEFINITIONS
+
+
+def _streaming(args: argparse.Namespace) -> int:
+    from memkern import kernels
+    from memkern.sizes import parse_sizes
+
+    names = _streaming_kernels(args)
+    knobs = {"runs": args.runs, **knobs_of(args)}
+    given = ("alpha", "beta", "pattern", "repeats_allowed", "definition", "rows", "columns")
+    for option in given:
+        if getattr(args, option, None) is not None:
+            knobs["repeats" if option == "repeats_allowed" else option] = getattr(args, option)
+    if args.sizes is not None and args.elements is not None:
+        raise InputError("--sizes and a number of elements exclude each other")
+    if args.sizes is not None:
+        shapes: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
+    elif getattr(args, "layer_condition", None) is not None:
+        names, shapes = ["loops.stencil"], _layer_conditions(args)
+    elif "rows" in knobs:
+        shapes = [{}]
+    else:
+        shapes = [{"elements": args.elements or _memory_sized(args.dtype)}]
+    return exit_code(
+        measure([kernels.case(name, **shape, **knobs) for name in names for shape in shapes], args)
+    )
+
+
+def _memory_sized(dtype: str) -> int:
+    """Elements by STREAM's rule: each array four times the last-level caches, or a million."""
+    from memkern.run import describe
+
+    cache_B: int = describe()["topology"]["last_level_cache_B"]
+    return max(4 * cache_B // (int(dtype.removeprefix("float")) // 8), 10**6)
+
+
+def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Shapes of the stencil, memory-sized, whose rows are held where it is asked for."""
+    from memkern.kernels.planes import rows_held
+    from memkern.run import describe
+
+    if args.kernel not in (None, "stencil"):
+        raise InputError("--layer-condition is the stencil's: use it with --kernel stencil")
+    points = args.elements or _memory_sized(args.dtype)
+    topology = describe()["topology"]
+    # A worker's share of a cache that several have in common.
+    share = max(1, max(_all(args.threads or len(topology["units"]))))
+    caches_B = {
+        f"L{cache['level']}": cache["size_B"] // min(share, max(1, cache["shared_by"]))
+        for cache in topology["caches"]
+    }
+    shapes = []
+    for holder in args.layer_condition.split(","):
+        columns = rows_held(holder, caches_B, args.dtype)
+        rows = max(3, points // columns)
+        shapes.append({"rows": rows, "columns": columns, "layer_condition": holder})
+    return shapes
+
+
+def _streaming_kernels(args: argparse.Namespace) -> list[str]:
+    from memkern.spec import registry
+
+    if args.kernel is not None:
+        return [f"{args.verb}.{word.strip()}" for word in args.kernel.split(",")]
+    names = [name for name in registry() if name.startswith(f"{args.verb}.") and "@" not in name]
+    # On its own, STREAM means its four kernels in turn, unless sizes would make it a sweep.
+    return (
+        ["stream.rotation"]
+        if args.verb == "stream" and args.sizes is None
+        else [name for name in names if name != "stream.rotation"]
+    )
+
+
+def _finite_elements(args: argparse.Namespace) -> int:
+    from memkern import kernels
+    from memkern.sizes import parse_sizes
+
+    if args.sizes is not None and args.entries is not None:
+        raise InputError("--sizes and --entries exclude each other")
+    knobs = {"runs": args.runs, **knobs_of(args)}
+    index_dtype = knobs.pop("index_dtype", None)
+    if args.sizes is not None:
+        lengths: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
+    else:
+        lengths = [{"elements": args.entries or _memory_sized(args.dtype)}]
+    mesh = {
+        "masked": args.masked,
+        "numbering": args.numbering,
+        **({"index_dtype": index_dtype} if index_dtype else {}),
+    }
+    cases = []
+    for number in args.tests or range(9):
+        name = f"bs.bs{number}"
+        if number == 0:
+            # An empty launch has no values of any type.
+            cases.append(kernels.case(name, **{**knobs, "dtype": "float64", "variant": "auto"}))
+        elif number < 6:
+            scalars = {k: v for k in ("alpha", "beta") if (v := getattr(args, k)) is not None}
+            options = {**knobs, **scalars, "definition": args.definition}
+            cases += [kernels.case(name, **shape, **options) for shape in lengths]
+        else:
+            cases += [
+                kernels.case(name, elements=k, degree=n, **mesh, **knobs)
+                for n in _all(args.degree)
+                for k in _all(args.elements)
+            ]
+    return exit_code(measure(cases, args))
+
+
+def _barrier(args: argparse.Namespace) -> int:
+    from memkern.barrier import barrier_cost
+
+    threads = None if args.threads is None else _all(args.threads)
+    results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
+    if args.output:
+        results.save(args.output)
+    if args.json:
+        print(results.to_json_text())
+    elif not args.quiet:
+        print(
+            f"{'barrier':<12} {'threads':>7} {'ns':>9} {'least':>9} {'greatest':>9} {'cycles':>9}"
+        )
+        for r in results:
+            times = [1e9 * r[f"barrier_{end}s"] for end in ("", "low_", "high_")]
+            print(
+                f"{r['barrier']:<12} {r['threads']:>7} {times[0]:>9.1f} {times[1]:>9.1f} "
+                f"{times[2]:>9.1f} {times[0] * r['clock_GHz']:>9.0f}"
+            )
+    return GOOD
+
+
+def _all(values: int | list[int]) -> list[int]:
+    return values if isinstance(values, list) else [values]
+
+
+def _list(least: int, name: str) -> Callable[[str], list[int]]:
+    convert = numbers(least, name)
+    return lambda text: _all(convert(text))
+
+
+def _stream_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sizes",
+        metavar="LOW:HIGH:COUNT",
+        help="bytes of all arrays together, log-spaced, such as 16KiB:1GiB:400; or a list",
+    )
+    parser.add_argument("--alpha", type=float, metavar="X", help="the kernel's scalar")
+    parser.add_argument("--beta", type=float, metavar="X", help="its second scalar")
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verbs stream, raider, loops, bs and barrier."""
+    for family, what in (
+        ("stream", "STREAM: its four kernels in turn, or some of them on their own"),
+        ("raider", "RaiderSTREAM: STREAM's kernels regular, gathered, scattered and central"),
+        ("loops", "the loop kernels of the ECM studies"),
+    ):
+        sub = verb(family, _streaming, what)
+        sub.add_argument("-k", "--kernel", metavar="NAME,...", help="(all of them)")
+        sub.add_argument(
+            "-n",
+            "--elements",
+            type=count(1),
+            metavar="N",
+            help="length of each array (four times the last-level caches, at least a million)",
+        )
+        _stream_options(sub)
+        if family == "raider":
+            sub.add_argument(
+                "--pattern",
+                metavar="PATTERN",
+                help="order of the indices: permutation, stride1, stride:N, chase, central, "
+                "zipf:EXPONENT, hot:ACCESSES:ELEMENTS, or a file",
+            )
+            sub.add_argument(
+                "--allow-repeats",
+                dest="repeats_allowed",
+                action="store_true",
+                default=None,
+                help="the indices of a file need not be a permutation",
+            )
+            sub.add_argument("--definition", choices=DEFINITIONS, help="(paper)")
+        if family == "loops":
+            sub.add_argument(
+                "--layer-condition",
+                metavar="WHERE,...",
+                help="stencil whose three rows are held in L1, L2, L3 or memory",
+            )
+            for side in ("rows", "columns"):
+                help = f"{side} of stencil and matvec"
+                sub.add_argument(f"--{side}", type=count(1), metavar="N", help=help)
+        measuring_options(sub)
+
+    sub = verb("bs", _finite_elements, "the finite-element streaming tests BS0 to BS8")
+    sub.add_argument(
+        "tests", nargs="?", type=_list(0, "tests"), metavar="NUMBERS", help="0..8, or 1,2,6 (all)"
+    )
+    sub.add_argument(
+        "-n",
+        "--entries",
+        type=count(1),
+        metavar="N",
+        help="length of each array of BS1 to BS5 (four times the last-level caches)",
+    )
+    sub.add_argument(
+        "--elements",
+        type=numbers(1, "elements"),
+        default=20,
+        metavar="K,...",
+        help="mesh of K x K x K elements for BS6 to BS8 (20)",
+    )
+    sub.add_argument(
+        "--degree",
+        type=numbers(1, "degree"),
+        default=7,
+        metavar="N,...",
+        help="polynomial degree for BS6 to BS8 (7)",
+    )
+    sub.add_argument(
+        "--masked",
+        default="none",
+        choices=("none", "boundary"),
+        help="nodes that take no part in BS6 to BS8",
+    )
+    sub.add_argument(
+        "--numbering",
+        default="elements",
+        choices=("elements", "lexicographic"),
+        help="order of the mesh's unique nodes (elements)",
+    )
+    sub.add_argument("--definition", choices=DEFINITIONS, default="paper", help="of BS5 (paper)")
+    _stream_options(sub)
+    measuring_options(sub)
+
+    sub = verb("barrier", _barrier, "what the team's barrier costs, over team sizes")
+    sub.add_argument("-t", "--threads", type=numbers(1, "threads"), metavar="N,...")
+    sub.add_argument("--kinds", default="omp-passive,omp-active,spin", metavar="NAME,...")
+    sub.add_argument("--runs", type=count(1), default=10, metavar="N", help="(10)")
+    sub.add_argument("--pin", default="none", metavar="HOW")
+    sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
+    sub.add_argument("--json", action="store_true", help="records as JSON on standard output")
+    sub.add_argument("-q", "--quiet", action="store_true", help="no table")
