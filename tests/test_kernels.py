@@ -15,7 +15,8 @@ import pytest
 import memkern as mk
 from memkern import _memkern, kernels
 from memkern.errors import InputError
-from memkern.kernels import spatter, streaming
+from memkern.kernels import amo, spatter, streaming
+from memkern.kernels.checking import rounding
 from memkern.kernels.planes import rows_held
 from memkern.spec import Case, Check, registry
 
@@ -63,7 +64,9 @@ def built(kernel: str, **options: Any) -> Case:
 
 STREAMS = ("stream", "raider", "bs", "loops")
 SHAPED = ("bs.bs0", "bs.bs6", "bs.bs7", "bs.bs8", "loops.stencil", "loops.matvec")
-INDEXED = [name for name, spec in registry().items() if spec.indices]
+INDEXED = [
+    name for name, spec in registry().items() if spec.indices and name.startswith("raider.")
+]
 # Those over arrays of one length without indices.
 STREAMING = [
     name
@@ -136,22 +139,53 @@ def plane_samples(kernel: str) -> list[Case]:
     return [built(kernel, **shape) for shape in shapes]
 
 
+def amo_samples(kernel: str) -> list[Case]:
+    """One iteration and many, every way to share words, both rules of indices."""
+    pattern = kernel.partition(".")[2]
+    shapes: list[dict[str, Any]] = [
+        {"iters": 1},
+        {"iters": 300, "seed": 3},
+        {"iters": 77, "sharing": "private", "padding": 64},
+        {"iters": 50, "sharing": "shared", "repetition": "barrier"},
+        {"iters": 64, "repetition": "spin", "offset": 16},
+    ]
+    if pattern in ("rand", "ptrchase", "scatter", "gather", "sg"):
+        shapes.append({"iters": 200, "indices": "circustent"})
+    if pattern == "striden":
+        shapes.append({"iters": 20, "stride": 5})
+    if pattern == "central":
+        shapes += [{"iters": 30, "hot": 3}, {"iters": 30, "hot": 2, "sharing": "private"}]
+    cases = [built(kernel, threads=1, **shape) for shape in shapes]
+    AMO_SHAPES.update({c.identity(): s for c, s in zip(cases, shapes, strict=True)})
+    return cases
+
+
+AMO_SHAPES: dict[str, dict[str, Any]] = {}
 SAMPLES = {
     **{f"spatter.{kernel}": spatter_samples(kernel) for kernel in spatter.KERNELS},
     **{kernel: streaming_samples(kernel) for kernel in STREAMING},
     **{kernel: indexed_samples(kernel) for kernel in INDEXED},
     **{f"bs.bs{number}": mesh_samples(f"bs.bs{number}") for number in (6, 7, 8)},
     **{name: plane_samples(name) for name in ("loops.stencil", "loops.matvec")},
+    **{f"amo.{pattern}": amo_samples(f"amo.{pattern}") for pattern in amo.PATTERNS},
     **{name: [built(name)] for name in ("launch.empty", "launch.compute", "bs.bs0")},
 }
 
 
 def every_build() -> list[Any]:
-    """(kernel, variant, isa, dtype, index dtype, unroll) of the whole binary."""
+    """(kernel, variant, isa, dtype, index dtype, unroll, form) of the whole binary."""
     return [
         pytest.param(*entry, id="-".join(filter(None, map(str, entry))))
         for entry in _memkern.entries()
     ]
+
+
+def with_threads(case: Case, threads: int) -> Case:
+    """Return the case for so many workers; one of atomics is built for them."""
+    if not case.spec.name.startswith("amo."):
+        return case.with_(threads=threads)
+    shape = AMO_SHAPES[case.identity()]
+    return built(case.spec.name, **{**shape, "threads": threads})
 
 
 def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
@@ -178,29 +212,66 @@ def test_every_type_and_instruction_set_is_built_for_every_variant() -> None:
         if name == "stream.rotation":
             continue
         techniques = {(v, i) for n, v, i, *_ in entries if n == name}
-        # Central accesses must not be merged into a wider one.
-        wanted = {"scalar"} if "central" in name else {"scalar", "auto", "simd"}
+        # Central and atomic accesses must not be merged into a wider one.
+        single = "central" in name or name.startswith("amo.")
+        wanted = {"scalar"} if single else {"scalar", "auto", "simd"}
         assert wanted <= {v for v, _ in techniques}
-        for (variant, isa), dtype, index in itertools.product(
-            techniques, spec.dtypes, spec.index_dtypes
-        ):
-            assert (name, variant, isa, dtype, index, 0) in entries
+        forms = {(d, i, form) for n, _, _, d, i, _, form in entries if n == name}
+        if not spec.form:
+            assert forms == {(d, i, "") for d in spec.dtypes for i in spec.index_dtypes}
+        for (variant, isa), form in itertools.product(techniques, forms):
+            assert (name, variant, isa, *form[:2], 0, form[2]) in entries
+
+
+@pytest.mark.parametrize("pattern", amo.PATTERNS)
+def test_atomics_are_built_for_every_primitive_order_and_use(pattern: str) -> None:
+    constant = pattern in ("rand", "stride1", "striden", "central")
+    for size in (64, 32):
+        forms = {
+            tuple(form.split("/"))
+            for n, _, _, dtype, index, _, form in _memkern.entries()
+            if (n, dtype) == (f"amo.{pattern}", f"uint{size}")
+            and index == ("" if pattern in ("stride1", "striden", "central") else f"int{size}")
+        }
+        wanted = set()
+        for primitive, order in itertools.product(amo.PRIMITIVES, amo.ORDERS):
+            if (primitive == "exchange" and not constant) or (
+                primitive == "plain" and order != "relaxed"
+            ):
+                continue
+            always = pattern == "ptrchase" or primitive.startswith("cas")
+            wanted |= {(primitive, order, use) for use in ("used", "unused")[: 1 if always else 2]}
+        assert forms == wanted
+    floats = {
+        (dtype, form.partition("/")[0])
+        for n, _, _, dtype, _, _, form in _memkern.entries()
+        if n == f"amo.{pattern}" and dtype.startswith("float")
+    }
+    both = itertools.product(("float32", "float64"), ("add", "plain"))
+    assert floats == (set(both) if constant else set())
 
 
 def test_loops_are_unrolled_as_the_paper_does() -> None:
     unrolls: dict[tuple[str, ...], set[int]] = {}
-    for *key, unroll in _memkern.entries():
+    for *key, unroll, _ in _memkern.entries():
         unrolls.setdefault(tuple(key), set()).add(unroll)
     for key, found in unrolls.items():
         many = key[0].startswith("loops.") and key[1] == "simd"
         assert found == ({0, 1, 2, 3, 4, 6, 8, 12, 16} if many else {0}), key
 
 
-@pytest.mark.parametrize("kernel, variant, isa, dtype, index, unroll", every_build())
+@pytest.mark.parametrize("kernel, variant, isa, dtype, index, unroll, form", every_build())
 def test_kernel_agrees_with_its_reference(
-    kernel: str, variant: str, isa: str, dtype: str, index: str, unroll: int
+    kernel: str, variant: str, isa: str, dtype: str, index: str, unroll: int, form: str
 ) -> None:
-    asked = {"variant": variant, "isa": isa, "dtype": dtype, "index_dtype": index, "unroll": unroll}
+    asked = {
+        "variant": variant,
+        "isa": isa,
+        "dtype": dtype,
+        "index_dtype": index,
+        "unroll": unroll,
+        "form": form,
+    }
     samples = SAMPLES[kernel][:4] if unroll else SAMPLES[kernel]
     if isa not in _memkern.supported_isas():
         # What this processor can't run must be refused in words.
@@ -213,7 +284,7 @@ def test_kernel_agrees_with_its_reference(
         arrays = inputs(one, 1)
         wanted = one.spec.reference(one, arrays)
         got = one.apply(**arrays)
-        allowed = one.spec.ulps * float(np.finfo(dtype).eps)
+        allowed = one.spec.ulps * rounding(dtype)
         for name, values in wanted.items():
             np.testing.assert_allclose(
                 got[name],
@@ -223,7 +294,7 @@ def test_kernel_agrees_with_its_reference(
                 err_msg=f"{name} of {one.columns}",
             )
         for threads in THREADS:
-            case = sample.with_(**asked, threads=threads)
+            case = with_threads(sample, threads).with_(**asked)
             prepared = case.prepare()
             assert prepared.obtained["variant"] == variant
             assert prepared.obtained["isa"] == isa

@@ -165,6 +165,7 @@ def native(**changes: Any) -> Any:
         "kernel": "spatter.gather",
         "dtype": "float64",
         "index_dtype": "int64",
+        "form": "",
         "integers": {"count": 4, "wrap": 1, "prefetch": 0},
         "numbers": {},
         "arrays": [],

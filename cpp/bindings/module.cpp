@@ -51,6 +51,7 @@ struct Asked {
   std::string kernel;
   std::string dtype;
   std::string index_dtype;
+  std::string form;
   std::map<std::string, std::int64_t> integers;
   std::map<std::string, double> numbers;
   std::vector<std::pair<std::string, bool>> arrays;
@@ -81,6 +82,7 @@ struct Asked {
     take("kernel", kernel);
     take("dtype", dtype);
     take("index_dtype", index_dtype);
+    take("form", form);
     take("integers", integers);
     take("numbers", numbers);
     take("arrays", arrays);
@@ -268,13 +270,20 @@ class Prepared {
     return out;
   }
 
-  py::array_t<double> peek(const std::string& name, const IndexArray& positions) const {
+  py::array peek(const std::string& name, const IndexArray& positions) const {
     const Array& a = problem_->array(name);
-    py::array_t<double> out(positions.size());
+    py::array out(numpy_dtype(a.type), positions.size());
     const std::int64_t* at = positions.data();
-    double* values = out.mutable_data();
-    for (py::ssize_t i = 0; i < positions.size(); ++i) values[i] = problem_->peek(a, at[i]);
+    auto* to = static_cast<std::byte*>(out.mutable_data());
+    for (py::ssize_t i = 0; i < positions.size(); ++i, to += dtype_size(a.type)) {
+      problem_->peek(a, at[i], to);
+    }
     return out;
+  }
+
+  std::pair<std::uint64_t, std::uint64_t> digest(const std::string& name) const {
+    const Exclusive exclusive;
+    return problem_->digest(name);
   }
 
   void poke(const std::string& name, const IndexArray& positions,
@@ -346,18 +355,21 @@ class Prepared {
     if (stages.empty()) stages.push_back({kernel_, problem_->args()});
     const std::vector<std::string> isas = supported_isas();
     std::set<int> unrolls;
+    std::set<std::string> forms;
     for (const RegisteredEntry& e : registered_entries()) {
       if (stages.front().kernel != e.kernel || asked.dtype != e.dtype ||
           problem_->index_dtype() != e.index || !problem_->runs(e) ||
           std::find(isas.begin(), isas.end(), e.isa) == isas.end()) {
         continue;
       }
+      forms.insert(e.form);
+      if (asked.form != e.form) continue;
       unrolls.insert(e.unroll);
       if (e.unroll != asked.unroll) continue;
       Candidate candidate{e.variant, e.isa, {}};
       for (const Stage& stage : stages) {
         const RegisteredEntry* entry =
-            find_entry(stage.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll);
+            find_entry(stage.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.form);
         if (entry == nullptr) break;
         candidate.steps.push_back({entry->body, entry->finish, stage.args, problem_->count()});
       }
@@ -369,6 +381,12 @@ class Prepared {
       for (const int u : unrolls) known += (known.empty() ? "" : ", ") + std::to_string(u);
       throw InputError("kernel '" + kernel_ + "' is not built with unroll " +
                        std::to_string(asked.unroll) + ": there are " + known);
+    }
+    if (!forms.empty()) {
+      std::string known;
+      for (const std::string& form : forms) known += (known.empty() ? "" : ", ") + form;
+      throw InputError("kernel '" + kernel_ + "' is not built as '" + asked.form + "' for " +
+                       asked.dtype + " values: there are " + known);
     }
     throw InputError("kernel '" + kernel_ + "' has no variant for " + asked.dtype + " values" +
                      (asked.index_dtype.empty() ? "" : " and " + asked.index_dtype + " indices"));
@@ -459,10 +477,11 @@ PYBIND11_MODULE(_memkern, m) {
     Arena::release_pool();
   });
   m.def("entries", [] {
-    std::vector<std::tuple<std::string, std::string, std::string, std::string, std::string, int>>
-        all;
+    using Row = std::tuple<std::string, std::string, std::string, std::string, std::string, int,
+                           std::string>;
+    std::vector<Row> all;
     for (const RegisteredEntry& e : registered_entries()) {
-      all.emplace_back(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll);
+      all.emplace_back(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.form);
     }
     return all;
   });
@@ -480,6 +499,7 @@ PYBIND11_MODULE(_memkern, m) {
       .def("copy_in", &Prepared::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Prepared::copy_out, py::arg("name"))
       .def("peek", &Prepared::peek, py::arg("name"), py::arg("positions"))
+      .def("digest", &Prepared::digest, py::arg("name"))
       .def("poke", &Prepared::poke, py::arg("name"), py::arg("positions"), py::arg("values"))
       .def("arrays", &Prepared::arrays)
       .def("obtained", &Prepared::obtained);

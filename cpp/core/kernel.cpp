@@ -74,10 +74,10 @@ int vector_size(const std::string& isa) {
 
 const RegisteredEntry* find_entry(const std::string& kernel, const std::string& variant,
                                   const std::string& isa, const std::string& dtype,
-                                  const std::string& index, int unroll) {
+                                  const std::string& index, int unroll, const std::string& form) {
   for (const RegisteredEntry& e : entries()) {
     if (kernel == e.kernel && variant == e.variant && isa == e.isa && dtype == e.dtype &&
-        index == e.index && unroll == e.unroll) {
+        index == e.index && unroll == e.unroll && form == e.form) {
       return &e;
     }
   }

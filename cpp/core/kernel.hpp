@@ -29,9 +29,10 @@ struct Entry {
   const char* index;  // "" where a kernel has no index array
   Body body;
   Finish finish;
-  int arrays = 0;   // that the body takes as its spec declares them; 0 where the family knows
-  int unroll = 0;   // vectors or accumulators per step; 0 for the kernel's own choice
-  int indices = 0;  // index arrays that the body takes; 0 where the family knows
+  int arrays = 0;         // that the body takes as its spec declares them; 0 where the family knows
+  int unroll = 0;         // vectors or accumulators per step; 0 for the kernel's own choice
+  int indices = 0;        // index arrays that the body takes; 0 where the family knows
+  const char* form = "";  // which of the operations that the kernel is built with
 };
 
 struct RegisteredEntry : Entry {
@@ -43,7 +44,8 @@ const std::vector<RegisteredEntry>& registered_entries();
 // The entry asked for, or nullptr.
 const RegisteredEntry* find_entry(const std::string& kernel, const std::string& variant,
                                   const std::string& isa, const std::string& dtype,
-                                  const std::string& index, int unroll = 0);
+                                  const std::string& index, int unroll = 0,
+                                  const std::string& form = "");
 // Names of the instruction sets in this binary that this processor runs, widest first.
 std::vector<std::string> supported_isas();
 // Bytes in a vector of an instruction set; 0 where that is for the processor to say.

@@ -1,7 +1,10 @@
 #include "core/problem.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "core/arithmetic.hpp"
 #include "core/errors.hpp"
@@ -23,14 +26,30 @@ void fill_part(std::byte* row, Range columns, std::uint32_t salt) {
   }
 }
 
-void fill_part(DType type, std::byte* row, Range columns, std::uint32_t salt) {
+// Calls f with a value of the type.
+template <class F>
+auto with_type(DType type, const F& f) {
   switch (type) {
-    case DType::F32: return fill_part<float>(row, columns, salt);
-    case DType::F64: return fill_part<double>(row, columns, salt);
-    case DType::I32: return fill_part<std::int32_t>(row, columns, salt);
-    case DType::I64: return fill_part<std::int64_t>(row, columns, salt);
+    case DType::F32: return f(float{});
+    case DType::F64: return f(double{});
+    case DType::I32: return f(std::int32_t{});
+    case DType::U32: return f(std::uint32_t{});
+    case DType::U64: return f(std::uint64_t{});
+    case DType::I64: break;
   }
+  return f(std::int64_t{});
 }
+
+void fill_part(DType type, std::byte* row, Range columns, std::uint32_t salt) {
+  with_type(type, [&]<class T>(T) { fill_part<T>(row, columns, salt); });
+}
+
+constexpr std::array<std::pair<const char*, DType>, 6> kTypes{{{"float32", DType::F32},
+                                                               {"float64", DType::F64},
+                                                               {"int32", DType::I32},
+                                                               {"int64", DType::I64},
+                                                               {"uint32", DType::U32},
+                                                               {"uint64", DType::U64}}};
 
 std::map<std::string, Factory>& families() {
   static std::map<std::string, Factory> all;
@@ -40,11 +59,12 @@ std::map<std::string, Factory>& families() {
 }  // namespace
 
 DType parse_dtype(const std::string& text) {
-  if (text == "float32") return DType::F32;
-  if (text == "float64") return DType::F64;
-  if (text == "int32") return DType::I32;
-  if (text == "int64") return DType::I64;
-  throw InputError("dtype '" + text + "' is not float32, float64, int32 or int64");
+  std::string known;
+  for (const auto& [name, type] : kTypes) {
+    if (text == name) return type;
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  throw InputError("dtype '" + text + "' is not one of " + known);
 }
 
 DType parse_value_dtype(const std::string& text) {
@@ -54,16 +74,13 @@ DType parse_value_dtype(const std::string& text) {
 }
 
 const char* dtype_name(DType type) {
-  switch (type) {
-    case DType::F32: return "float32";
-    case DType::F64: return "float64";
-    case DType::I32: return "int32";
-    case DType::I64: break;
-  }
-  return "int64";
+  return std::find_if(kTypes.begin(), kTypes.end(), [&](auto& t) { return t.second == type; })
+      ->first;
 }
 
-std::int64_t dtype_size(DType type) { return type == DType::F32 || type == DType::I32 ? 4 : 8; }
+std::int64_t dtype_size(DType type) {
+  return with_type(type, []<class T>(T) { return static_cast<std::int64_t>(sizeof(T)); });
+}
 
 std::int64_t Inputs::integer(const std::string& name, std::int64_t least) const {
   const auto found = integers.find(name);
@@ -187,7 +204,7 @@ void Problem::copy_indices(const Indices& indices) {
   }
 }
 
-const std::byte* Problem::indices(const std::string& name) const {
+std::byte* Problem::indices(const std::string& name) const {
   for (const Indices& i : indices_) {
     if (i.array.name == name) return i.array.data;
   }
@@ -283,24 +300,40 @@ std::byte* Problem::element(const Array& a, std::int64_t position) const {
 
 double Problem::peek(const Array& a, std::int64_t position) const {
   const std::byte* at = element(a, position);
-  switch (a.type) {
-    case DType::F32: return static_cast<double>(*reinterpret_cast<const float*>(at));
-    case DType::F64: return *reinterpret_cast<const double*>(at);
-    case DType::I32: return static_cast<double>(*reinterpret_cast<const std::int32_t*>(at));
-    case DType::I64: break;
-  }
-  return static_cast<double>(*reinterpret_cast<const std::int64_t*>(at));
+  return with_type(
+      a.type, [&]<class T>(T) { return static_cast<double>(*reinterpret_cast<const T*>(at)); });
+}
+
+void Problem::peek(const Array& a, std::int64_t position, void* to) const {
+  std::memcpy(to, element(a, position), static_cast<std::size_t>(dtype_size(a.type)));
 }
 
 void Problem::poke(const Array& a, std::int64_t position, double value) {
   std::byte* at = element(a, position);
-  switch (a.type) {
-    case DType::F32: *reinterpret_cast<float*>(at) = static_cast<float>(value); break;
-    case DType::F64: *reinterpret_cast<double*>(at) = value; break;
-    case DType::I32: *reinterpret_cast<std::int32_t*>(at) = static_cast<std::int32_t>(value); break;
-    case DType::I64: *reinterpret_cast<std::int64_t*>(at) = static_cast<std::int64_t>(value); break;
-  }
+  with_type(a.type, [&]<class T>(T) { *reinterpret_cast<T*>(at) = static_cast<T>(value); });
   arena_[a.slot].content.clear();
+}
+
+std::pair<std::uint64_t, std::uint64_t> Problem::digest(const std::string& name) const {
+  const auto index = std::find_if(indices_.begin(), indices_.end(),
+                                  [&](const Indices& i) { return i.array.name == name; });
+  const Array& a = index == indices_.end() ? array(name) : index->array;
+  std::pair<std::uint64_t, std::uint64_t> all{0, 0};
+  const auto add = [&]<class W>(W) {
+    for (std::int64_t row = 0; row < a.rows; ++row) {
+      const W* words = reinterpret_cast<const W*>(a.data) + row * a.row_stride;
+      for (std::int64_t i = 0; i < a.columns; ++i) {
+        all.first += words[i];
+        all.second ^= words[i];
+      }
+    }
+  };
+  if (dtype_size(a.type) == 4) {
+    add(std::uint32_t{});
+  } else {
+    add(std::uint64_t{});
+  }
+  return all;
 }
 
 Factory find_family(const std::string& family) {

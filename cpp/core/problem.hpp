@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/buffer.hpp"
@@ -14,7 +15,7 @@
 
 namespace memkern {
 
-enum class DType { F32, F64, I32, I64 };
+enum class DType { F32, F64, I32, I64, U32, U64 };
 DType parse_dtype(const std::string& text);
 const char* dtype_name(DType type);
 std::int64_t dtype_size(DType type);
@@ -96,8 +97,12 @@ class Problem {
   // Row-major copies of whole arrays, without the padding between rows.
   void copy_in(const std::string& name, const void* source);
   void copy_out(const std::string& name, void* target) const;
+  // Sum modulo 2^64 and exclusive or of all elements of an array or index array, read as unsigned
+  // words.
+  std::pair<std::uint64_t, std::uint64_t> digest(const std::string& name) const;
   // Single elements by row * columns + column; bounds are checked.
   double peek(const Array& array, std::int64_t position) const;
+  void peek(const Array& array, std::int64_t position, void* to) const;
   void poke(const Array& array, std::int64_t position, double value);
 
  protected:
@@ -109,7 +114,7 @@ class Problem {
   // commit() copies them and checks the copy to lie in [low, bound).
   void add_indices(const std::string& name, const IndexView& values, DType type, std::int64_t low,
                    std::int64_t bound);
-  const std::byte* indices(const std::string& name) const;
+  std::byte* indices(const std::string& name) const;
   // A case-owned copy of few indices, which all workers read, checked to lie in [0, bound).
   const void* own_indices(const std::string& name, const std::vector<std::int64_t>& values,
                           DType type, std::int64_t bound);

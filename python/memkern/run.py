@@ -78,6 +78,7 @@ class Prepared:
                 kernel=case.spec.name,
                 dtype=case.dtype,
                 index_dtype=case.index_dtype,
+                form=case.form,
                 integers={**case.integers, "prefetch": knobs.prefetch},
                 numbers=dict(case.numbers),
                 arrays=[(array.name, array.role != "read") for array in case.spec.arrays],
@@ -187,9 +188,7 @@ class Prepared:
             Why sampling ended: ``runs``, ``ci``, ``samples``, ``budget`` or ``interrupted``.
         """
         stop = self.case.stop
-        ticks = _TICKS_PER_SAMPLE if stop.runs is None else _TICKS_PER_RUN
-        once = self.case.knobs.flush or bool(self.stages)
-        invocations = stop.invocations or (1 if once else self._invocations(ticks))
+        invocations = self.invocations
         rule = statistics.StopRule(
             target=stop.ci, max_samples=stop.max_samples, budget_s=stop.budget_s
         )
@@ -213,8 +212,14 @@ class Prepared:
                 raise
             return taken, invocations, "interrupted"
 
-    def _invocations(self, ticks: int) -> int:
-        """How many invocations make a sample of at least so many clock ticks."""
+    @functools.cached_property
+    def invocations(self) -> int:
+        """How many invocations make a sample: those asked for, or what the clock needs."""
+        if self.case.stop.invocations:
+            return self.case.stop.invocations
+        if self.case.knobs.flush or self.stages:
+            return 1
+        ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
         goal = ticks * _memkern.clock_tick()
         invocations = 1
         # Where a small part is long enough, the whole need not be tried.
@@ -354,14 +359,18 @@ def measure(
     prepared = prepare(case)
     spec, knobs = case.spec, case.knobs
     taken: list[tuple[npt.NDArray[np.float64], int, str, dict[str, Any]]] = []
+    if spec.counts_runs:
+        # Found by trying, which must be over before anything counts.
+        _ = prepared.invocations
 
     def sample() -> int:
         noise = environment.read_noise()
         taken.append((*prepared.sample(), environment.noise_since(noise)))
         return len(taken[0][0]) * taken[0][1]
 
-    if spec.idempotent or prepared.stages:
-        check = prepared.check(sample)  # what is timed is what is validated
+    if spec.idempotent or spec.counts_runs:
+        # What is timed is what is validated, and all that has an effect is counted.
+        check = prepared.check(sample)
     else:
         check = prepared.check()
         for name, value in spec.calm.items():
@@ -388,6 +397,7 @@ def measure(
         vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
         cycles = shortest * prepared.clock_GHz * 1e9 * obtained["threads"]
         as_run = case.with_(variant=obtained["variant"])
+        amos = case.spec.amos * check.columns.get("attempts_per_amo", 1.0)
         return {
             "case_id": case_id,
             "repeat": repeat,
@@ -399,6 +409,8 @@ def measure(
             "name": case.labels.get("name", ""),
             "suite": case.labels.get("suite", ""),
             **case.columns,
+            **dict(zip(case.spec.form, case.form.split("/"), strict=False)),
+            **check.columns,
             "backend": "openmp",
             "device": "cpu",
             "variant": obtained["variant"],
@@ -437,7 +449,7 @@ def measure(
             "footprint_B": obtained["footprint_B"],
             "bandwidth_GBps": case.bytes_B / shortest / 1e9,
             "bandwidth_median_GBps": case.bytes_B / summary["time_median_s"] / 1e9,
-            "rate_GAMS": case.iterations / shortest / 1e9 * case.spec.amos or math.nan,
+            "rate_GAMS": case.iterations / shortest / 1e9 * amos or math.nan,
             "performance_GFLOPs": elements / shortest / 1e9 * case.spec.flops or math.nan,
             "clock_GHz": prepared.clock_GHz,
             "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,

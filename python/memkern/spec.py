@@ -31,6 +31,7 @@ REPETITIONS = ("fork", "barrier", "spin", "free")
 SCHEDULES = ("static", "dynamic")
 ISAS = ("best", "baseline", "sse4", "avx2", "avx512", "neon", "sve", "sve2")
 DTYPES = ("float64", "float32")
+WORD_DTYPES = ("uint64", "uint32")
 INDEX_DTYPES = ("int64", "int32")
 
 
@@ -189,11 +190,15 @@ class ArrayRole:
 
 @dataclass(frozen=True)
 class Check:
-    """Outcome of a validation: how it was done and the largest relative error found."""
+    """Outcome of a validation: how it was done and the largest relative error found.
+
+    `columns` are what the record says besides of what the invocations did.
+    """
 
     valid: bool
     error_max: float
     how: str
+    columns: Mapping[str, float] = field(default_factory=dict)
 
 
 class Native(Protocol):
@@ -219,8 +224,12 @@ class Native(Protocol):
         """Return a copy of a whole array."""
         ...
 
-    def peek(self, name: str, positions: IndexArray) -> npt.NDArray[np.float64]:
+    def peek(self, name: str, positions: IndexArray) -> npt.NDArray[Any]:
         """Return single elements; positions count along rows."""
+        ...
+
+    def digest(self, name: str) -> tuple[int, int]:
+        """Return the sum modulo 2**64 and the exclusive or of an array's words."""
         ...
 
     def poke(self, name: str, positions: IndexArray, values: npt.NDArray[np.float64]) -> None:
@@ -283,6 +292,11 @@ class KernelSpec:
     calm : mapping
         Arrays that sampling starts from another value than validation: what grows from
         invocation to invocation unless it is that.
+    form : tuple of str
+        What the words of a case's `Case.form` say, where the kernel is built with several
+        operations; each is a column of the record.
+    counts_runs : bool
+        Whether the check knows what any number of invocations leaves, though they add up.
     most_runs : mapping
         By dtype, how many invocations in a row keep the values finite, where that is few.
     version : int
@@ -311,6 +325,8 @@ class KernelSpec:
     width: Callable[[Case], int] = lambda case: 1
     counts_index: bool = False
     calm: Mapping[str, float] = field(default_factory=dict)
+    form: tuple[str, ...] = ()
+    counts_runs: bool = False
     most_runs: Mapping[str, int] = field(default_factory=dict)
     version: int = 1
 
@@ -336,6 +352,8 @@ class Case:
     integers, numbers, indices : mapping
         The inputs by name: whole numbers, scalars, and 1-d int64 arrays.
     dtype, index_dtype : str
+    form : str
+        Which of its operations the kernel is to do, such as ``add/relaxed/unused``.
     knobs : Knobs
     stop : Stop
     columns : mapping
@@ -350,6 +368,7 @@ class Case:
     indices: Mapping[str, IndexArray] = field(default_factory=dict)
     dtype: str = "float64"
     index_dtype: str = ""
+    form: str = ""
     knobs: Knobs = field(default_factory=Knobs)
     stop: Stop = field(default_factory=Stop)
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -396,6 +415,7 @@ class Case:
             "numbers": dict(self.numbers),
             "dtype": self.dtype,
             "index_dtype": self.index_dtype,
+            "form": self.form,
             "knobs": dataclasses.asdict(self.knobs),
             "stop": dataclasses.asdict(self.stop),
             "columns": {k: str(v) for k, v in self.columns.items()},
@@ -416,7 +436,7 @@ class Case:
         """
         knobs = {f.name for f in dataclasses.fields(Knobs)}
         stop = {f.name for f in dataclasses.fields(Stop)}
-        own = {"dtype", "index_dtype"}
+        own = {"dtype", "index_dtype", "form"}
         new_knobs = {k: v for k, v in changes.items() if k in knobs}
         new_stop = {k: v for k, v in changes.items() if k in stop}
         new_own = {k: v for k, v in changes.items() if k in own}

@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("--pages", default="4k", help="memkern's pages; Spatter has the system's")
     parser.add_argument("suites", nargs="+", type=Path)
     args = parser.parse_args()
-    own = [sys.executable, "-m", "memkern.cli", "spatter", "--json", "-v0", "--pages", args.pages]
+    own = [sys.executable, "-m", "memkern", "spatter", "--json", "-v0", "--pages", args.pages]
     own += ["-t", str(args.threads)]
     ratios_all: list[float] = []
     slower_all: list[str] = []

@@ -213,12 +213,13 @@ INSTANTIATE_TEST_SUITE_P(AllEntries, Launch, ::testing::ValuesIn(entries_from("l
 INSTANTIATE_TEST_SUITE_P(BS0, Launch, ::testing::ValuesIn(entries_from("bs.bs0")), name_of);
 
 TEST(Registry, HasEveryCombinationOnce) {
-  std::map<std::tuple<std::string, std::string, std::string, std::string, std::string, int>, int>
-      seen;
+  using Key =
+      std::tuple<std::string, std::string, std::string, std::string, std::string, int, std::string>;
+  std::map<Key, int> seen;
   std::set<std::string> isas;
   for (const RegisteredEntry& e : registered_entries()) {
     EXPECT_NE(e.body, nullptr);
-    const int times = ++seen[{e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll}];
+    const int times = ++seen[{e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.form}];
     EXPECT_EQ(times, 1) << ::testing::PrintToString(e);
     isas.insert(e.isa);
   }
@@ -228,13 +229,14 @@ TEST(Registry, HasEveryCombinationOnce) {
       for (const char* kernel : {"gather", "scatter", "gs", "multigather", "multiscatter"}) {
         for (const char* dtype : {"float32", "float64"}) {
           for (const char* index : {"int32", "int64"}) {
-            EXPECT_EQ((seen[{std::string("spatter.") + kernel, variant, isa, dtype, index, 0}]), 1)
+            EXPECT_EQ((seen[{std::string("spatter.") + kernel, variant, isa, dtype, index, 0, ""}]),
+                      1)
                 << kernel << " " << variant << " " << isa << " " << dtype << " " << index;
           }
         }
       }
       for (const char* kernel : {"launch.empty", "launch.compute", "bs.bs0"}) {
-        EXPECT_EQ((seen[{kernel, variant, isa, "float64", "", 0}]), 1) << kernel << " " << isa;
+        EXPECT_EQ((seen[{kernel, variant, isa, "float64", "", 0, ""}]), 1) << kernel << " " << isa;
       }
     }
   }
@@ -289,15 +291,17 @@ TEST(Registry, WritesPastTheCachesWhereAKernelOnlyWrites) {
 TEST(Registry, FindsTheEntryAskedForAndNoOther) {
   for (const RegisteredEntry& e : registered_entries()) {
     const RegisteredEntry* found =
-        find_entry(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll);
+        find_entry(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.form);
     ASSERT_NE(found, nullptr);
     EXPECT_EQ(found->body, e.body);
     EXPECT_EQ(found->unroll, e.unroll);
+    EXPECT_EQ(std::string(found->form), e.form);
   }
   EXPECT_EQ(find_entry("spatter.gather", "auto", "baseline", "float16", "int64"), nullptr);
   EXPECT_EQ(find_entry("loops.sum", "auto", "baseline", "float64", "int64"), nullptr);
   EXPECT_EQ(find_entry("loops.sum", "auto", "baseline", "float64", "", 5), nullptr);
   EXPECT_NE(find_entry("loops.sum", "auto", "baseline", "float64", ""), nullptr);
+  EXPECT_EQ(find_entry("amo.rand", "scalar", "baseline", "uint64", "int64"), nullptr);
   EXPECT_EQ(find_entry("spatter.nothing", "auto", "baseline", "float64", "int64"), nullptr);
 }
 

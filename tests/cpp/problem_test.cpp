@@ -166,7 +166,8 @@ TEST_P(Types, ChecksPositions) {
 TEST_P(Types, HaveNames) { EXPECT_EQ(parse_dtype(dtype_name(GetParam())), GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(All, Types,
-                         ::testing::Values(DType::F32, DType::F64, DType::I32, DType::I64),
+                         ::testing::Values(DType::F32, DType::F64, DType::I32, DType::I64,
+                                           DType::U32, DType::U64),
                          [](const auto& tried) { return std::string(dtype_name(tried.param)); });
 
 TEST(Problem, CountsWhatItHolds) {

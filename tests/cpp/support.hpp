@@ -23,7 +23,7 @@ namespace memkern {
 // How a test names the entry that it is tried on.
 inline void PrintTo(const RegisteredEntry& e, std::ostream* out) {
   *out << e.kernel << ' ' << e.variant << ' ' << e.isa << ' ' << e.dtype << ' ' << e.index
-       << " unroll " << e.unroll;
+       << " unroll " << e.unroll << ' ' << e.form;
 }
 
 namespace testing {

@@ -43,9 +43,14 @@ def error(got: Values, wanted: Values) -> float:
     return float(np.max(difference(got, wanted), initial=0.0))
 
 
-def verdict(case: Case, worst: float, how: str) -> Check:
+def rounding(dtype: str) -> float:
+    """Return the unit of a type's rounding: nothing for whole numbers."""
+    return float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
+
+
+def verdict(case: Case, worst: float, how: str, **columns: float) -> Check:
     """Judge the largest error by the spec's limit."""
-    return Check(worst <= case.spec.ulps * float(np.finfo(case.dtype).eps), worst, how)
+    return Check(worst <= case.spec.ulps * rounding(case.dtype), worst, how, columns)
 
 
 def extent(n: int) -> str:

@@ -459,6 +459,7 @@ register(
         numbers=_Q,
         ulps=4.0,
         idempotent=False,
+        counts_runs=True,
         most_runs={"float64": 200, "float32": 10},
     )
 )

@@ -1,0 +1,198 @@
+// Atomic memory operations: every body on arrays that end at a page that faults, and by several
+// workers that meet on the same words, where the thread sanitizer sees what is not atomic.
+#include "kernels/amo.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "core/problem.hpp"
+#include "core/sampler.hpp"
+#include "core/team.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::entries_of;
+using testing::Fenced;
+using testing::refusal;
+using testing::says;
+using testing::scattered;
+using testing::scattered_values;
+
+bool is_amo(const std::string& kernel) { return kernel.starts_with("amo."); }
+
+struct Shape {
+  std::int64_t workers;
+  std::int64_t iters;
+  std::int64_t stride;
+  std::int64_t hot;
+  bool shared;
+};
+
+std::int64_t count_of(const Shape& s) { return s.workers * s.iters; }
+
+// Words that a kernel may reach.
+std::int64_t words_of(const std::string& kernel, const Shape& s) {
+  const std::int64_t places = kernel == "amo.central" ? s.hot
+                              : s.shared              ? s.iters
+                                                      : s.workers * s.iters;
+  return (places - 1) * s.stride + 1;
+}
+
+// One entry more than there are iterations, as the kernels need it.
+std::vector<std::int64_t> index_of(const std::string& kernel, const Shape& s) {
+  const bool chases = kernel == "amo.ptrchase";
+  const std::int64_t bound = chases ? count_of(s) + 1 : words_of(kernel, s);
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 0; i <= count_of(s); ++i) all.push_back(scattered(i, 3, bound));
+  return all;
+}
+
+// Operations of one iteration that go to VAL.
+std::int64_t on_values(const std::string& kernel) {
+  if (kernel == "amo.ptrchase") return 0;
+  return kernel == "amo.scatter" || kernel == "amo.gather" || kernel == "amo.sg" ? 2 : 1;
+}
+
+template <class V, class W>
+void run_fenced(const RegisteredEntry& e, const Shape& s) {
+  const std::vector<std::int64_t> wanted = index_of(e.kernel, s);
+  Fenced<V> values(scattered_values<V>(words_of(e.kernel, s), 5, 1000));
+  Fenced<W> index(std::vector<W>(wanted.begin(), wanted.end()));
+  Fenced<std::uint64_t> tally(
+      std::vector<std::uint64_t>(static_cast<std::size_t>(s.workers * kTallies), 0));
+  const AmoArgs args{values.data(), index.data(), s.stride, s.hot, s.shared, 1,
+                     tally.data(),  kTallies};
+  const std::vector<V> before = values.values();
+  for (int w = 0; w < s.workers; ++w) e.body(&args, {w * s.iters, (w + 1) * s.iters}, w);
+  // Indices are only read, whatever the primitive.
+  EXPECT_EQ(index.values(), std::vector<W>(wanted.begin(), wanted.end()));
+  const std::string form = e.form;
+  V grown = 0;
+  const std::vector<V> after = values.values();
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    grown = static_cast<V>(grown + after[i] - before[i]);
+  }
+  std::uint64_t applied = 0;
+  std::uint64_t attempts = 0;
+  std::uint64_t successes = 0;
+  for (std::int64_t w = 0; w < s.workers; ++w) {
+    const std::uint64_t* row = tally.data() + w * kTallies;
+    applied += row[kApplied];
+    attempts += row[kAttempts];
+    successes += row[kSuccesses];
+  }
+  if (form.starts_with("add") || form.starts_with("plain") || form.starts_with("cas")) {
+    EXPECT_EQ(grown, static_cast<V>(applied));
+  }
+  if (form.starts_with("cas")) {
+    const std::int64_t looks = std::string(e.kernel) == "amo.sg" ? 2
+                               : on_values(e.kernel) == 1        ? 0
+                                                                 : 1;
+    EXPECT_EQ(static_cast<std::int64_t>(attempts), count_of(s) * (looks + on_values(e.kernel)));
+    EXPECT_EQ(successes, attempts);
+  } else {
+    EXPECT_EQ(attempts, 0U);
+  }
+}
+
+TEST(Bodies, StayWithinTheirArrays) {
+  const std::vector<RegisteredEntry> all = entries_of(is_amo);
+  EXPECT_GT(all.size(), 500U);
+  for (const RegisteredEntry& e : all) {
+    const std::string dtype = e.dtype;
+    for (const Shape& s : {Shape{1, 1, 1, 1, false}, Shape{2, 37, 1, 1, true},
+                           Shape{3, 16, 8, 3, false}, Shape{2, 9, 3, 2, true}}) {
+      SCOPED_TRACE(::testing::PrintToString(e));
+      if (dtype == "uint64") run_fenced<std::uint64_t, std::uint64_t>(e, s);
+      if (dtype == "uint32") run_fenced<std::uint32_t, std::uint32_t>(e, s);
+      if (dtype == "float64") run_fenced<double, std::uint64_t>(e, s);
+      if (dtype == "float32") run_fenced<float, std::uint32_t>(e, s);
+    }
+  }
+}
+
+std::unique_ptr<Problem> prepare(const std::string& kernel, const std::string& dtype,
+                                 const std::string& index_dtype, const Team& team, const Shape& s,
+                                 const std::vector<std::int64_t>& index, std::int64_t words) {
+  Inputs inputs;
+  inputs.integers = {{"workers", s.workers}, {"iters", s.iters}, {"words", words},
+                     {"stride", s.stride},   {"hot", s.hot},     {"shared", s.shared ? 1 : 0},
+                     {"operand", 1}};
+  if (!index_dtype.empty()) inputs.indices["IDX"] = {index.data(), std::ssize(index)};
+  return find_family("amo")(kernel, dtype, index_dtype, inputs, team, Placement{});
+}
+
+TEST(Workers, LoseNothingThatIsAtomic) {
+  const Team team({3, "none"});
+  const Shape s{3, 200, 1, 1, true};
+  for (const RegisteredEntry& e : entries_of(is_amo)) {
+    const std::string form = e.form;
+    const std::vector<std::int64_t> index = index_of(e.kernel, s);
+    const std::int64_t words = words_of(e.kernel, s);
+    const auto problem = prepare(e.kernel, e.dtype, e.index, team, s, index, words);
+    problem->fill(true);
+    const Array& tally = problem->array("tally");
+    for (std::int64_t i = 0; i < tally.rows * tally.columns; ++i) problem->poke(tally, i, 0.0);
+    const bool has_values = on_values(e.kernel) > 0;
+    const auto before =
+        has_values ? problem->digest("VAL") : std::pair<std::uint64_t, std::uint64_t>{};
+    const Step step{e.body, e.finish, problem->args(), problem->count()};
+    {
+      const Team::Session session(team);
+      Sampler(team, {}, Repetition::Fork).sample({&step, 1}, 1);
+    }
+    const std::uint64_t mask = std::string(e.dtype) == "uint32" ? 0xFFFFFFFFU : ~std::uint64_t{0};
+    std::uint64_t applied = 0;
+    for (std::int64_t w = 0; w < s.workers; ++w) {
+      std::uint64_t one = 0;
+      problem->peek(tally, w * kTallies + kApplied, &one);
+      applied += one;
+    }
+    const bool adds = form.starts_with("add") || form.starts_with("cas");
+    if (has_values && adds && std::string(e.dtype).starts_with("uint")) {
+      EXPECT_EQ((problem->digest("VAL").first - before.first) & mask, applied & mask)
+          << ::testing::PrintToString(e);
+    }
+    if (!index.empty() && *e.index != '\0') {
+      std::uint64_t sum = 0;
+      for (const std::int64_t i : index) sum += static_cast<std::uint64_t>(i);
+      EXPECT_EQ(problem->digest("IDX").first, sum);
+    }
+  }
+}
+
+TEST(Prepare, RefusesWhatWouldReachTooFar) {
+  const Team team({2, "none"});
+  const Shape s{2, 10, 1, 1, false};
+  const auto index = index_of("amo.rand", s);
+  const auto refused = [&](const std::string& kernel, const std::string& index_dtype,
+                           const Shape& shape, const std::vector<std::int64_t>& idx,
+                           std::int64_t words) {
+    return refusal<InputError>(
+        [&] { prepare(kernel, "uint64", index_dtype, team, shape, idx, words); });
+  };
+  EXPECT_TRUE(says(refused("amo.stride1", "", s, {}, 19), "need an array of 20 words, not 19"));
+  EXPECT_TRUE(says(refused("amo.striden", "", {2, 10, 3, 1, false}, {}, 57), "58 words"));
+  EXPECT_TRUE(says(refused("amo.central", "", {2, 10, 8, 3, true}, {}, 16), "17 words"));
+  EXPECT_TRUE(says(refused("amo.rand", "int64", s, index, 5), "outside 0 to 4"));
+  EXPECT_TRUE(says(refused("amo.sg", "int64", s, {index.begin(), index.end() - 1}, 20),
+                   "at least 21 entries, not 20"));
+  EXPECT_TRUE(says(refused("amo.ptrchase", "int64", s, std::vector<std::int64_t>(21, 21), 1),
+                   "outside 0 to 20"));
+  EXPECT_TRUE(says(refused("amo.stride1", "", {3, 10, 1, 1, false}, {}, 99), "3 workers"));
+  EXPECT_TRUE(says(refused("amo.stride1", "", {2, 0, 1, 1, false}, {}, 99), "iters"));
+  EXPECT_TRUE(
+      says(refused("amo.stride1", "", {2, std::int64_t{1} << 62, 1, 1, false}, {}, 99), "64 bits"));
+  EXPECT_TRUE(says(refused("amo.striden", "", {2, 10, std::int64_t{1} << 62, 1, false}, {}, 99),
+                   "64 bits"));
+}
+
+}  // namespace
+}  // namespace memkern
