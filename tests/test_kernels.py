@@ -64,9 +64,7 @@ def built(kernel: str, **options: Any) -> Case:
 
 STREAMS = ("stream", "raider", "bs", "loops")
 SHAPED = ("bs.bs0", "bs.bs6", "bs.bs7", "bs.bs8", "loops.stencil", "loops.matvec")
-INDEXED = [
-    name for name, spec in registry().items() if spec.indices and name.startswith("raider.")
-]
+INDEXED = [name for name, spec in registry().items() if spec.indices and name.startswith("raider.")]
 # Those over arrays of one length without indices.
 STREAMING = [
     name

@@ -26,7 +26,11 @@ class Threads {
 
   MEMKERN_INLINE std::int64_t place(std::int64_t i) { return static_cast<std::int64_t>(index_[i]); }
   MEMKERN_INLINE std::int64_t look(std::int64_t i) { return static_cast<std::int64_t>(same(i)); }
-  MEMKERN_INLINE std::int64_t follow(std::int64_t i) { return look(i); }
+  MEMKERN_INLINE std::int64_t follow(std::int64_t i) {
+    const W next = same(i);
+    returned_ += next;
+    return static_cast<std::int64_t>(next);
+  }
   MEMKERN_INLINE void end(std::int64_t at) { end_ = static_cast<std::uint64_t>(at); }
 
   MEMKERN_INLINE void update(std::int64_t at) { use(sum(values_ + at, operand_)); }
@@ -42,12 +46,13 @@ class Threads {
     }
   }
 
-  void add_to(std::uint64_t* tally) const {
+  void add_to(std::uint64_t* tally, Range range) const {
     count(applied_, tally[kApplied]);
     tally[kReturned] += returned_;
     tally[kAttempts] += attempts_;
     tally[kSuccesses] += successes_;
     tally[kEnd] = end_;
+    tally[kIterations] += static_cast<std::uint64_t>(range.end - range.begin);
   }
 
  private:
@@ -155,7 +160,7 @@ void body(const void* p, Range range, int worker) {
   const AmoArgs args = *static_cast<const AmoArgs*>(p);
   Threads<V, W, kPrimitive, kOrder, kUsed> words(args);
   Pattern::run(words, args, range, worker);
-  words.add_to(args.tally + worker * args.tally_stride);
+  words.add_to(args.tally + worker * args.tally_stride, range);
   keep(args.values);
 }
 

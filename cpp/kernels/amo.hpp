@@ -17,10 +17,11 @@ namespace memkern {
 // What a worker has added up since its row was last cleared, modulo 2^64.
 enum Tally : int {
   kApplied,    // operands that went into VAL (of xor, their exclusive or)
-  kReturned,   // values that came back from it, where they are used
+  kReturned,   // values that came back from it, where they are used, and places of a walk
   kAttempts,   // compare-and-swaps tried
   kSuccesses,  // and done
   kEnd,        // where its last walk ended
+  kIterations,
   kTallies
 };
 

@@ -19,6 +19,7 @@ from memkern.errors import InputError
 if TYPE_CHECKING:
     from memkern import models, patterns, plots, reference, report, results, statistics, suites
     from memkern.comparison import compare
+    from memkern.kernels.amo import amo
     from memkern.kernels.launch import launch
     from memkern.kernels.raider import raider
     from memkern.kernels.spatter import gather, gs, multigather, multiscatter, scatter
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _MODULES = ("models", "patterns", "plots", "reference", "report", "results", "statistics", "suites")
 _HOMES = {
+    "amo": "memkern.kernels.amo",
     "compare": "memkern.comparison",
     "launch": "memkern.kernels.launch",
     **dict.fromkeys(
@@ -53,6 +55,7 @@ __all__ = [
     "Measurement",
     "ResultSet",
     "Stop",
+    "amo",
     "apply",
     "bs",
     "compare",

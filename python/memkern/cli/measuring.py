@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern import statistics
@@ -99,8 +99,16 @@ def _summary(results: ResultSet) -> str:
     )
 
 
-def measure(cases: Sequence[Case], args: argparse.Namespace) -> ResultSet:
-    """Measure with the options of the command line, and print what people want to see."""
+def measure(
+    cases: Sequence[Case],
+    args: argparse.Namespace,
+    header: str = HEADER,
+    row: Callable[[int, dict[str, Any]], str] = row_of,
+) -> ResultSet:
+    """Measure with the options of the command line, and print what people want to see.
+
+    `row` makes the lines of the table from the number and the record of each case.
+    """
     from memkern.run import sweep
 
     table = not (args.json or args.quiet)
@@ -112,10 +120,10 @@ def measure(cases: Sequence[Case], args: argparse.Namespace) -> ResultSet:
         if measurement.parts:
             _stream_table(measurement)
             return
-        row = next(number)
-        if row == 0:
-            line(HEADER)
-        line(row_of(row, measurement.record))
+        k = next(number)
+        if k == 0 and header:
+            line(header)
+        line(row(k, measurement.record))
 
     results = sweep(
         _varied(cases, args),
@@ -127,7 +135,7 @@ def measure(cases: Sequence[Case], args: argparse.Namespace) -> ResultSet:
     )
     if args.json:
         print(results.to_json_text())
-    elif table and (summary := _summary(results)):
+    elif table and row is row_of and (summary := _summary(results)):
         line(summary)
     return results
 

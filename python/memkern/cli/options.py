@@ -49,9 +49,10 @@ def count(least: int) -> Callable[[str], int]:
     return convert
 
 
-def _words(text: str) -> str | list[str]:
-    words = [word.strip() for word in text.split(",")]
-    return words if len(words) > 1 else words[0]
+def words(text: str) -> str | list[str]:
+    """Convert a word or a list of them."""
+    all_words = [word.strip() for word in text.split(",")]
+    return all_words if len(all_words) > 1 else all_words[0]
 
 
 def numbers(least: int, name: str) -> Callable[[str], int | list[int]]:
@@ -85,8 +86,18 @@ def _output_options(parser: argparse.ArgumentParser, short: bool) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="no table, progress or warnings")
 
 
-def measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) -> None:
-    """Add our options; `short` is off where a peer's short options win."""
+def measuring_options(
+    parser: argparse.ArgumentParser,
+    *,
+    short: bool = True,
+    runs: bool = True,
+    dtypes: tuple[str, ...] = DTYPES,
+) -> None:
+    """Add our options.
+
+    `short` is off where a peer's short options win, `runs` where that option is the peer's own;
+    the first of `dtypes` is the default.
+    """
     _output_options(parser, short)
     group = parser.add_argument_group("how to measure")
     add = group.add_argument
@@ -98,17 +109,17 @@ def measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) ->
         help="workers (default: every processing unit)",
     )
     add("--pin", default="none", metavar="HOW", help="none, compact, spread or a list: 0,2,4-7")
-    add("--pages", default="default", metavar="NAME,...", type=_words, help=", ".join(PAGES))
+    add("--pages", default="default", metavar="NAME,...", type=words, help=", ".join(PAGES))
     add("--numa", default="first-touch", metavar="HOW", help="first-touch, interleave or node:N")
     add("--isa", default="best", choices=ISAS, help="instruction set")
     add(
         "--variant",
         default="best",
-        type=_words,
+        type=words,
         metavar="NAME,...",
         help="scalar, auto, simd, nt or best: try all, measure the fastest",
     )
-    add("--dtype", default="float64", choices=DTYPES, help="type of the values")
+    add("--dtype", default=dtypes[0], choices=dtypes, help="type of the values")
     add("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, where there are any")
     add("--device", default="cpu", choices=("cpu",), help="where to run")
     add("--schedule", default="static", choices=SCHEDULES, help="how iterations are dealt")
@@ -136,13 +147,13 @@ def measuring_options(parser: argparse.ArgumentParser, *, short: bool = True) ->
     add(
         "--repetition",
         default="fork",
-        type=_words,
+        type=words,
         metavar="HOW,...",
         help="how invocations follow: " + ", ".join(REPETITIONS),
     )
     add("--flush", action="store_true", help="evict the caches before each sample")
     add("--seed", type=count(0), metavar="N", help="seed of the values in the arrays (0)")
-    if short:
+    if runs:
         add("--runs", type=count(1), metavar="N", help="exactly N samples")
     add("--ci", type=positive, metavar="PERCENT", help="target interval of the median (2)")
     add("--budget", type=positive, metavar="SECONDS", help="most seconds a case (2)")

@@ -42,7 +42,7 @@ def add_verbs(verb: Verb) -> None:
     """Add the verbs spatter and suite."""
     sub = verb("spatter", _spatter, "gather/scatter with Spatter's own options and JSON files")
     spatter_input.add_options(sub)
-    measuring_options(sub, short=False)
+    measuring_options(sub, short=False, runs=False)
 
     sub = verb("suite", _suite, "a published suite of gather/scatter cases")
     sub.add_argument("suite", help="ustride-cpu, ustride-gpu, apps, pennant, lulesh, nekbone, amg")

@@ -30,9 +30,11 @@ import numpy.typing as npt
 from memkern import indices
 from memkern.errors import InputError
 from memkern.kernels import case
-from memkern.kernels.checking import Values, error, extent, fresh, positions, verdict
+from memkern.kernels.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.patterns import integer, shown
+from memkern.sizes import sizes
 from memkern.spec import (
+    DTYPES,
     WORD_DTYPES,
     ArrayRole,
     Case,
@@ -76,9 +78,19 @@ _ITERS = 2**18
 _FOLLOWED = 2**12
 _WALKED = 2**22
 # Columns of `tally`, see kernels/amo.hpp.
-_APPLIED, _RETURNED, _ATTEMPTS, _SUCCESSES, _END = range(5)
+_APPLIED, _RETURNED, _ATTEMPTS, _SUCCESSES, _END, _ITERATIONS = range(6)
+_TALLIES = 6
 
 Tally = npt.NDArray[np.uint64]
+
+
+def exists(pattern: str, primitive: str, order: str = "relaxed", dtype: str = "uint64") -> bool:
+    """Say whether there is such an operation in such a pattern."""
+    if pattern not in _CONSTANT and (primitive == "exchange" or dtype in DTYPES):
+        return False
+    if dtype in DTYPES and primitive not in ("add", "plain"):
+        return False
+    return primitive != "plain" or order == "relaxed"
 
 
 def _pattern(case: Case) -> str:
@@ -125,6 +137,10 @@ def _index(
 ) -> IndexArray:
     """Return IDX: one element more than there are iterations."""
     count = iters * workers
+    if 32 * count > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        raise MemoryError(
+            f"the indices of {count} iterations need more memory than there is: take fewer"
+        )
     if pattern == "ptrchase":
         if rule == "circustent":
             n = iters * (workers + 1)
@@ -222,6 +238,12 @@ def amo_case(
         if value not in allowed:
             known = ", ".join(filter(None, allowed))
             raise InputError(f"{what} {shown(value)} is not one of {known}")
+    if not exists(pattern, primitive, order, dtype):
+        raise InputError(
+            f"there is no {primitive} in order {order} for {dtype} in amo.{pattern}: exchange and "
+            "floating-point numbers are for rand, stride1, striden and central, such numbers are "
+            "only added, and plain is relaxed"
+        )
     always = pattern == "ptrchase" or primitive.startswith("cas")
     if returns == "unused" and always:
         raise InputError(f"{primitive} in {pattern} always uses what it returns")
@@ -364,7 +386,8 @@ def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:
     n, o = case.integers, case.integers["operand"]
     floats = np.dtype(case.dtype).kind == "f"
     mask = 2 ** _bits(case) - 1
-    tally = [0] * 5
+    tally = [0] * _TALLIES
+    tally[_ITERATIONS] = iterations
     cas = primitive.startswith("cas")
 
     def operation(at: int, operand: Any, swap: bool = False) -> Any:
@@ -408,6 +431,7 @@ def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:
     for i in range(iterations):
         if pattern == "ptrchase":
             walk = look(walk)
+            tally[_RETURNED] += walk
         elif pattern == "scatter":
             last(look(i + 1), read(i * n["stride"]), swap=True)
         elif pattern == "gather":
@@ -443,7 +467,7 @@ def _cleared(native: Native) -> None:
 
 def _tallies(native: Native) -> Tally:
     """Return the workers' tallies, a row each."""
-    return native.copy_out("tally").reshape(-1, 5)
+    return native.copy_out("tally").reshape(-1, _TALLIES)
 
 
 def _wrong(flag: bool) -> float:
@@ -465,32 +489,59 @@ def _check_first(case: Case, native: Native) -> float:
     return _wrong(not same or _tallies(native)[0].tolist() != tally)
 
 
+def _walks(idx: IndexArray, workers: int, steps: int) -> list[tuple[int, int]]:
+    """Return where each worker's walk ends and the sum of the places on its way.
+
+    Of `steps` iterations each worker has a share, longer by one for the first ones where they
+    differ, and begins at its first.
+    """
+    shares = [steps // workers + (w < steps % workers) for w in range(workers)]
+    successor = idx.tolist()
+    found, start = [], 0
+    for share in shares:
+        at, places = start, 0
+        for _ in range(share):
+            at = successor[at]
+            places += at
+        found.append((at, places))
+        start += share
+    return found
+
+
 def _check_chase(case: Case, native: Native, invoke: Invoke) -> Check:
-    idx = case.indices["IDX"]
+    idx, n, workers = case.indices["IDX"], case.iterations, case.integers["workers"]
     before = native.digest("IDX")
     wanted = (int(idx.sum()) % 2**64, int(np.bitwise_xor.reduce(idx)))
-    whole = case.iterations <= _WALKED
+    # A walk along a whole cycle ends where it began, one along a part does not.
+    part = min(-(-n // 2), _WALKED)
+    _cleared(native)
+    native.run_range(0, part)
+    tally = _tallies(native)
+    walked = [(int(row[_END]), int(row[_RETURNED])) for row in tally]
+    bad = walked != _walks(idx, workers, part) or int(tally[:, _ITERATIONS].sum()) != part
     _cleared(native)
     runs = invoke()
-    if not whole:
-        native.run_range(0, _WALKED)
-    workers = case.integers["workers"]
-    cuts = [min(case.iterations, _WALKED) * w // workers for w in range(workers + 1)]
-    # As the workers' ranges are dealt: the first ones are longer by one where they differ.
-    steps = np.full(workers, cuts[-1] // workers)
-    steps[: cuts[-1] % workers] += 1
-    successor = idx.tolist()
-    ends = []
-    for start, n in zip(np.cumsum(steps) - steps, steps, strict=True):
-        at = int(start)
-        for _ in range(int(n)):
-            at = successor[at]
-        ends.append(at)
     tally = _tallies(native)
-    bad = tally[:, _END].tolist() != ends or not before == wanted == native.digest("IDX")
+    whole = n <= _WALKED
+    if whole:
+        walked = [(int(row[_END]), int(row[_RETURNED])) for row in tally]
+        walks = [(end, runs * places % 2**64) for end, places in _walks(idx, workers, n)]
+        bad = bad or walked != walks
+    bad = bad or int(tally[:, _ITERATIONS].sum()) != runs * n
+    bad = bad or not before == wanted == native.digest("IDX")
+    columns = _attempts(case, tally, runs)
     return verdict(
-        case, _wrong(bad), "whole" if whole else "sampled", **_attempts(case, tally, runs)
+        case,
+        _wrong(bad or _miscounted(case, columns)),
+        extent(n if whole else WHOLE + 1),
+        **columns,
     )
+
+
+def _miscounted(case: Case, columns: Mapping[str, float]) -> bool:
+    """Whether there were more or fewer compare-and-swaps than operations."""
+    per_amo = columns.get("attempts_per_amo", 1.0)
+    return per_amo < 1 or (per_amo > 1 and not case.form.startswith("cas-retry"))
 
 
 def _attempts(case: Case, tally: Tally, runs: int) -> dict[str, float]:
@@ -525,9 +576,8 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
     applied, returned = (sum(tally[:, k].tolist()) for k in (_APPLIED, _RETURNED))
     grown = after[0] - before[0]
     columns = _attempts(case, tally, runs)
-    if columns:
-        per_amo = columns["attempts_per_amo"]
-        worst = max(worst, _wrong(per_amo < 1 or (primitive == "cas" and per_amo > 1)))
+    worst = max(worst, _wrong(_miscounted(case, columns)))
+    worst = max(worst, _wrong(int(tally[:, _ITERATIONS].sum()) != runs * n))
     exact = primitive not in ("cas", "plain") or workers == 1
     exact = exact or columns.get("success_fraction") == 1.0
 
@@ -611,7 +661,7 @@ def _spec(pattern: str, summary: str, amos: int) -> None:
             source=CIRCUSTENT,
             arrays=(
                 *([] if chases else [ArrayRole("VAL", "(words,)", "update")]),
-                ArrayRole("tally", "(workers, 5)", "update"),
+                ArrayRole("tally", f"(workers, {_TALLIES})", "update"),
             ),
             indices=("IDX",) if pattern in _INDEXED else (),
             traffic=traffic,
@@ -645,3 +695,64 @@ def amo(pattern: str, **options: Any) -> Case:
         As for `amo_case`.
     """
     return case(f"amo.{pattern}", **options)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return the patterns by one worker and by all, what sharing costs, and latencies by size."""
+    workers = len(os.sched_getaffinity(0))
+    ends = sorted({1, workers})
+    brief: dict[str, Any] = {"budget_s": 0.05, "iters": 2**14 if quick else 2**16}
+    if quick:
+        return [
+            amo(pattern, primitive=primitive, threads=n, **brief)
+            for pattern in ("rand", "stride1", "ptrchase", "central")
+            for primitive in ("add", "cas")
+            for n in ends
+        ]
+    counts = sorted({*(2**k for k in range(workers.bit_length())), workers})
+    compared = ("add", "cas", "plain")
+    cases = [
+        amo(pattern, primitive=primitive, threads=n, **brief)
+        for pattern in PATTERNS
+        for primitive in compared
+        for n in (counts if primitive == "add" else ends)
+    ]
+    apart: list[dict[str, Any]] = [{"sharing": "private", "padding": p} for p in (0, 64, 128)]
+    cases += [
+        amo("central", threads=n, **how, **brief)
+        for how in (*apart, {"sharing": "shared"})
+        for n in counts
+    ]
+    most_B = min(2 * cache_B, memory_B // 16)
+    # As many as VAL has lines, up to a number that can still be checked soon: with fewer, the
+    # caches would hold all that the invocations reach.
+    reaches = min(most_B // _LINE_B, 2**22)
+    cases += [
+        amo(
+            "rand",
+            primitive=primitive,
+            words=most_B // 8,
+            threads=workers,
+            budget_s=0.05,
+            iters=-(-reaches // workers),
+        )
+        for primitive in compared
+    ]
+    for size in sizes(2**14, max(min(most_B, 2**27), 2**14), 13):
+        # One word of each line: a chase over all of them would only take longer.
+        lines = size // _LINE_B
+        chain = np.arange(_LINE_B // 8 * lines)
+        chain[:: _LINE_B // 8] = _LINE_B // 8 * _cycle(lines, 0)
+        cases += [
+            amo(
+                "ptrchase",
+                primitive=primitive,
+                indices=chain,
+                iters=lines,
+                threads=1,
+                repetition="free",
+                budget_s=0.05,
+            )
+            for primitive in compared
+        ]
+    return cases

@@ -1,0 +1,199 @@
+"""The verb amo: atomic memory operations, with CircusTent's options and names."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from typing import Any
+
+from memkern import kernels
+from memkern.cli.measuring import exit_code, line, measure, warn
+from memkern.cli.options import GOOD, Verb, count, knobs_of, measuring_options, numbers, words
+from memkern.errors import InputError
+from memkern.kernels import amo
+from memkern.patterns import shown
+from memkern.spec import DTYPES, WORD_DTYPES, registry
+
+_RULE = "=" * 48
+
+
+def _benchmarks() -> dict[str, tuple[str, str]]:
+    """Return every pattern and primitive by the name that CircusTent gives them, or would."""
+    return {
+        f"{pattern}_{primitive}".upper(): (pattern, primitive)
+        for pattern, primitive in itertools.product(amo.PATTERNS, amo.PRIMITIVES)
+        if amo.exists(pattern, primitive)
+    }
+
+
+def _list() -> int:
+    line("BENCHMARK | REQUIRED_OPTIONS | DESCRIPTION")
+    for name, (pattern, primitive) in _benchmarks().items():
+        needs = "stride" if pattern == "striden" else "No Arg Required"
+        line(f" - {name} | {needs} | {registry()[f'amo.{pattern}'].summary}, AMO {primitive}")
+    return GOOD
+
+
+def _all(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
+
+
+def _asked(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the patterns and primitives that were asked for."""
+    if args.bench is None:
+        patterns = list(amo.PATTERNS) if args.kernel is None else _all(args.kernel)
+        return list(itertools.product(patterns, _all(args.primitive)))
+    if args.kernel is not None:
+        raise InputError("--bench and --kernel exclude each other")
+    known = _benchmarks()
+    for name in args.bench:
+        if name.upper() not in known:
+            raise InputError(f"benchmark {shown(name)} is none of those that --list names")
+    return [known[name.upper()] for name in args.bench]
+
+
+def _amo(args: argparse.Namespace) -> int:
+    if args.list:
+        return _list()
+    asked = _asked(args)
+    knobs = {"runs": args.runs, **knobs_of(args)}
+    knobs.pop("index_dtype", None)
+    for option in ("words", "memsize", "hot", "returns", "indices"):
+        if getattr(args, option) is not None:
+            knobs[option] = getattr(args, option)
+    everywhere = args.bench is None and args.kernel is None
+    cases = []
+    for (pattern, primitive), order, sharing, padding, threads in itertools.product(
+        asked,
+        _all(args.order),
+        _all(args.sharing),
+        _all(args.padding),
+        _all(args.pes if args.pes is not None else args.threads or 0),
+    ):
+        if everywhere and not amo.exists(pattern, primitive, order, args.dtype):
+            continue
+        # CircusTent takes a stride everywhere and uses it in one place.
+        stride = args.stride if pattern == "striden" else 1
+        if args.stride != stride and not everywhere:
+            warn(f"amo.{pattern} has no stride: --stride {args.stride} is not used")
+        own = dict(knobs)
+        if everywhere and pattern != "central":
+            own.pop("hot", None)
+        if everywhere and not registry()[f"amo.{pattern}"].indices:
+            own.pop("indices", None)
+        own |= {"order": order, "sharing": sharing, "padding": padding, "threads": threads}
+        cases.append(
+            kernels.case(
+                f"amo.{pattern}", primitive=primitive, iters=args.iters, stride=stride, **own
+            )
+        )
+    if not cases:
+        raise InputError(f"no pattern has {args.primitive} in order {args.order} for {args.dtype}")
+    args.threads = None  # a case of atomics is built for its workers
+    if args.bench is None:
+        return exit_code(measure(cases, args, _HEADER, _row))
+    return exit_code(measure(cases, args, "", _as_circustent))
+
+
+_HEADER = (
+    f"{'case':<4} {'pattern':<9} {'primitive':<10} {'order':<8} {'returns':<7} {'sharing':<9} "
+    f"{'thr':>3} {'words':>10} {'time_min_s':>11} {'GAMS':>9} {'ns/AMO':>8} {'±%':>5}"
+)
+
+
+def _row(number: int, record: dict[str, Any]) -> str:
+    marks = [
+        text
+        for text, present in (
+            ("INVALID", not record["valid"]),
+            ("noisy", record["noisy"]),
+            (f"{record.get('success_fraction', 1):.3f} succeed", "success_fraction" in record),
+            (f"{record.get('lost_fraction', 0):.3f} lost", record.get("lost_fraction", 0) > 0),
+        )
+        if present
+    ]
+    return (
+        f"{number:<4} {record['kernel'].partition('.')[2]:<9} {record['primitive']:<10} "
+        f"{record['order']:<8} {record['returns']:<7} {record['sharing']:<9} "
+        f"{record['threads']:>3} {record['words']:>10} {record['time_min_s']:>11.4g} "
+        f"{record['rate_GAMS']:>9.4f} {record['threads'] / record['rate_GAMS']:>8.2f} "
+        f"{100 * record['ci_relative']:>5.1f} {', '.join(marks)}"
+    ).rstrip()
+
+
+def _as_circustent(number: int, record: dict[str, Any]) -> str:
+    name = f"{record['kernel'].partition('.')[2]}_{record['primitive']}".upper()
+    mark = "" if record["valid"] else "\n FAILED ITS VALIDATION"
+    return (
+        f"{_RULE}\n Benchmark Kernel     : {name}\n"
+        f" Timing (secs)        : {record['time_min_s']:.6g}\n"
+        f" Giga AMOs/sec (GAMS) : {record['rate_GAMS']:.6g}{mark}\n{_RULE}"
+    )
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb amo."""
+    sub = verb("amo", _amo, "atomic memory operations in CircusTent's patterns")
+    add = sub.add_argument_group("as CircusTent takes them").add_argument
+    add(
+        *("-b", "-bench", "--bench"),
+        action="append",
+        metavar="NAME",
+        help="RAND_ADD and the like: prints what CircusTent prints",
+    )
+    add(
+        *("-m", "-memsize", "--memsize"),
+        type=count(1),
+        metavar="BYTES",
+        help="size of VAL (as much as is reached)",
+    )
+    add(
+        *("-p", "-pes", "--pes"),
+        type=numbers(1, "pes"),
+        metavar="N,...",
+        help="workers, as --threads",
+    )
+    add(
+        *("-i", "-iters", "--iters"),
+        type=count(1),
+        default=2**18,
+        metavar="N",
+        help="iterations of each worker (262144)",
+    )
+    add(
+        *("-s", "-stride", "--stride"),
+        type=count(1),
+        default=1,
+        metavar="WORDS",
+        help="from one iteration's word to the next one's in striden (1)",
+    )
+    add("-l", "-list", "--list", action="store_true", help="list what --bench takes")
+    add = sub.add_argument_group("atomics").add_argument
+    add("--kernel", type=words, metavar="NAME,...", help=", ".join(amo.PATTERNS) + " (all)")
+    add(
+        "--primitive", type=words, default="add", metavar="NAME,...", help=", ".join(amo.PRIMITIVES)
+    )
+    add("--order", type=words, default="relaxed", metavar="NAME,...", help=", ".join(amo.ORDERS))
+    add(
+        "--returns",
+        choices=("used", "unused"),
+        help="what the last operation of an iteration returns (as CircusTent)",
+    )
+    add("--words", type=count(1), metavar="N", help="size of VAL in words")
+    add(
+        "--sharing",
+        type=words,
+        default="original",
+        metavar="HOW,...",
+        help="original, private (each worker has words of its own) or shared (all the same ones)",
+    )
+    add(
+        "--padding",
+        type=numbers(0, "padding"),
+        default=0,
+        metavar="BYTES,...",
+        help="from one word that is used to the next one (0: neighbours)",
+    )
+    add("--hot", type=count(1), metavar="N", help="words that central goes to (1)")
+    add("--indices", choices=amo.INDICES, help="how IDX is drawn (random)")
+    measuring_options(sub, short=False, dtypes=(*WORD_DTYPES, *DTYPES))

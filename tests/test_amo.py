@@ -1,0 +1,370 @@
+"""Atomic memory operations: what is refused, what a check catches, and what the records say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import memkern as mk
+from memkern.cli import main
+from memkern.errors import InputError
+from memkern.kernels import amo
+from memkern.spec import Case, Check
+
+CONSTANT = ("rand", "stride1", "striden", "central")
+PUT = ("scatter", "gather", "sg")
+
+
+class Changed:
+    """A prepared case of which something is otherwise than it says."""
+
+    def __init__(self, case: Case, **changes: Any) -> None:
+        self.native: Any = case.prepare().native
+        self.changes = changes
+
+    def __getattr__(self, name: str) -> Any:
+        return self.changes.get(name) or getattr(self.native, name)
+
+
+def checked(case: Case, native: Any, runs: int = 1) -> Check:
+    def invoke() -> int:
+        for _ in range(runs):
+            native.run(1)
+        return runs
+
+    return case.spec.check(case, native, invoke)
+
+
+def words(native: Any) -> int:
+    return int(native.arrays()["VAL"]["columns"])
+
+
+@pytest.mark.parametrize(
+    "pattern, options, match",
+    [
+        ("rand", {"primitive": "nand"}, "'nand' is not one of add"),
+        ("rand", {"order": "sloppy"}, "'sloppy' is not one of relaxed"),
+        ("rand", {"returns": "kept"}, "'kept'"),
+        ("rand", {"dtype": "int64"}, "'int64' is not one of uint64"),
+        ("rand", {"sharing": "none"}, "'none'"),
+        ("sg", {"dtype": "float64"}, "'float64' is not one of uint64, uint32"),
+        ("sg", {"primitive": "exchange"}, "no exchange"),
+        ("rand", {"primitive": "plain", "order": "seq_cst"}, "plain is relaxed"),
+        ("rand", {"primitive": "xor", "dtype": "float64"}, "no xor"),
+        ("ptrchase", {"returns": "unused"}, "always uses"),
+        ("rand", {"primitive": "cas", "returns": "unused"}, "always uses"),
+        ("rand", {"iters": 0}, "iters"),
+        ("rand", {"iters": 2**36}, "memory"),
+        ("rand", {"threads": -1}, "threads"),
+        ("rand", {"stride": 2}, "has no stride"),
+        ("rand", {"hot": 2}, "no hot words"),
+        ("central", {"hot": 0}, "hot"),
+        ("rand", {"padding": 12}, "multiple of the 8 bytes"),
+        ("rand", {"memsize": 100}, "multiple of 8 bytes"),
+        ("rand", {"memsize": 64, "words": 8}, "not both"),
+        ("rand", {"words": 0}, "words"),
+        ("rand", {"indices": "zipf"}, "'zipf' are not one of"),
+        ("rand", {"indices": [0] * 8}, "must be 9"),
+        ("stride1", {"indices": [0] * 9}, "has no indices"),
+        ("rand", {"indices": "circustent", "padding": 64}, "neither padding"),
+        ("rand", {"sharing": "private", "words": 1, "threads": 2}, "words of their own"),
+        ("rand", {"elements": 5}, "no knob 'elements'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(
+    pattern: str, options: dict[str, Any], match: str
+) -> None:
+    with pytest.raises((InputError, MemoryError), match=match) as caught:
+        mk.amo(pattern, **{"iters": 8, "threads": 1, **options})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "pattern, options, match",
+    [
+        ("stride1", {"words": 15}, "16 words at stride 1 need an array of 16 words, not 15"),
+        ("striden", {"stride": 9, "words": 100}, "136 words, not 100"),
+        ("central", {"hot": 4, "padding": 64, "words": 24}, "25 words, not 24"),
+        ("gather", {"words": 8}, "16 words"),
+        ("rand", {"indices": [5] * 17, "words": 5}, "outside 0 to 4"),
+        ("ptrchase", {"indices": [17] * 17}, "outside 0 to 16"),
+        ("rand", {"words": 2**46}, "memory"),
+    ],
+)
+def test_nothing_reaches_past_its_array(pattern: str, options: dict[str, Any], match: str) -> None:
+    case = mk.amo(pattern, iters=8, threads=2, **options)
+    with pytest.raises((InputError, MemoryError), match=match):
+        case.prepare()
+
+
+def test_a_case_is_for_its_workers() -> None:
+    case = mk.amo("rand", iters=8, threads=2).with_(threads=1)
+    with pytest.raises(InputError, match="2 workers and can't be run by 1"):
+        case.prepare()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("primitive", amo.PRIMITIVES)
+@pytest.mark.parametrize("pattern", [*CONSTANT, *PUT])
+def test_any_number_of_runs_validates(pattern: str, primitive: str, threads: int) -> None:
+    if not amo.exists(pattern, primitive):
+        return
+    case = mk.amo(pattern, primitive=primitive, iters=100, threads=threads)
+    for runs in (1, 3):
+        assert checked(case, case.prepare().native, runs).valid
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("primitive", ["add", "or", "and", "xor", "min", "max", "exchange", "cas"])
+@pytest.mark.parametrize("pattern", CONSTANT)
+def test_a_wrong_word_is_caught(pattern: str, primitive: str, threads: int) -> None:
+    case = mk.amo(pattern, primitive=primitive, iters=40, threads=threads)
+    native = case.prepare().native
+    for position in {0, words(native) // 2, words(native) - 1}:
+
+        def run(k: int, native: Any = native, position: int = position) -> float:
+            seconds = float(native.run(k))
+            native.poke("VAL", np.array([position]), np.array([2.0**30 + 5]))
+            return seconds
+
+        assert not checked(case, Changed(case, run=run, **bound(native))).valid
+
+
+def bound(native: Any) -> dict[str, Any]:
+    """What a `Changed` takes from another prepared case than its own."""
+    return {
+        name: getattr(native, name)
+        for name in ("fill", "copy_in", "copy_out", "peek", "digest", "run_range", "arrays")
+    }
+
+
+@pytest.mark.parametrize("pattern", PUT)
+@pytest.mark.parametrize("primitive", ["add", "xor", "cas"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_lost_update_is_caught(pattern: str, primitive: str, threads: int) -> None:
+    case = mk.amo(pattern, primitive=primitive, iters=40, threads=threads)
+    native = case.prepare().native
+
+    def run(k: int) -> float:
+        before = native.peek("VAL", np.array([3])).astype(float)
+        seconds = float(native.run(k))
+        native.poke("VAL", np.array([3]), before)
+        return seconds
+
+    before = native.digest("VAL")
+    native.fill(outputs=True)
+    native.run(1)
+    assert native.digest("VAL") != before
+    assert not checked(case, Changed(case, run=run, **bound(native))).valid
+
+
+@pytest.mark.parametrize("pattern", [*CONSTANT, "ptrchase", *PUT])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_kernel_that_does_nothing_is_caught(pattern: str, threads: int) -> None:
+    for primitive in ("add", "cas"):
+        case = mk.amo(pattern, primitive=primitive, iters=50, threads=threads)
+        native = case.prepare().native
+        idle = Changed(case, run=lambda k: 0.0, **bound(native))
+        assert not checked(case, idle).valid
+
+
+@pytest.mark.parametrize("pattern", [*CONSTANT, "ptrchase", *PUT])
+def test_another_pattern_is_caught(pattern: str) -> None:
+    case = mk.amo(pattern, iters=60, threads=1, seed=1)
+    other = mk.amo(pattern, iters=60, threads=1, seed=2)
+    shifted = mk.amo(pattern, iters=61, threads=1, seed=1)
+    native = (shifted if case.indices == {} else other).prepare().native
+    assert not checked(case, native).valid
+
+
+@pytest.mark.parametrize("primitive", ["add", "or", "and", "xor", "min", "max"])
+def test_another_primitive_is_caught(primitive: str) -> None:
+    # With operands that differ; but nothing is exchanged there.
+    case = mk.amo("scatter", iters=2000, threads=1, primitive=primitive)
+    for other in ("add", "or", "and", "xor", "min", "max"):
+        native = case.with_(form=f"{other}/relaxed/unused").prepare().native
+        assert checked(case, native).valid == (other == primitive)
+
+
+@pytest.mark.parametrize("primitive", ["add", "or", "and", "xor", "max", "exchange"])
+def test_another_primitive_is_caught_by_its_words(primitive: str) -> None:
+    case = mk.amo("rand", iters=2000, threads=2, primitive=primitive)
+    for other in ("add", "or", "and", "xor", "max", "exchange"):
+        native = case.with_(form=f"{other}/relaxed/unused").prepare().native
+        assert checked(case, native).valid == (other == primitive)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_sums_of_floating_point_numbers(dtype: str) -> None:
+    case = mk.amo("central", dtype=dtype, iters=3000, threads=2)
+    check = checked(case, case.prepare().native, 5)
+    assert check.valid
+    lossy = case.with_(form="plain/relaxed/unused").prepare().native
+    got = [checked(case, lossy, 200).valid for _ in range(5)]
+    # Two workers on one word lose something, sooner or later.
+    assert not all(got)
+
+
+def test_a_chase_goes_through_everything() -> None:
+    for threads in (1, 3):
+        case = mk.amo("ptrchase", iters=500, threads=threads)
+        successor = case.indices["IDX"][:-1]
+        at, seen = 0, set()
+        for _ in range(500 * threads):
+            seen.add(at)
+            at = int(successor[at])
+        assert at == 0
+        assert len(seen) == 500 * threads
+    private = mk.amo("ptrchase", iters=50, threads=2, sharing="private").indices["IDX"]
+    assert set(private[:50]) == set(range(50))
+    assert set(private[50:100]) == set(range(50, 100))
+
+
+def test_circustents_rule_leaves_out_the_last_word() -> None:
+    case = mk.amo("rand", iters=5000, threads=2, words=10, indices="circustent")
+    assert set(case.indices["IDX"]) == set(range(9))
+    chase = mk.amo("ptrchase", iters=300, threads=2, indices="circustent")
+    assert len(chase.indices["IDX"]) == 900
+
+
+def test_private_words_belong_to_one_worker() -> None:
+    case = mk.amo("rand", iters=400, threads=2, words=100, sharing="private", padding=64)
+    idx = case.indices["IDX"][:800]
+    assert (idx % 8 == 0).all()
+    assert not set(idx[:400]) & set(idx[400:])
+    central = mk.amo("central", iters=10, threads=2, sharing="private", padding=64)
+    assert central.columns["hot"] == 2
+    assert sorted(set(amo._hits(central))) == [0, 8]
+
+
+@pytest.mark.parametrize("hot, wanted", [(1, [20]), (2, [10, 10]), (4, [5, 5, 5, 5])])
+def test_hot_words_are_gone_to_in_turn(hot: int, wanted: list[int]) -> None:
+    case = mk.amo("central", iters=20, threads=1, hot=hot)
+    assert np.bincount(amo._hits(case)).tolist() == wanted
+
+
+def test_the_record_says_what_was_done() -> None:
+    record = mk.amo("sg", primitive="cas", iters=64, threads=2, budget_s=0.05).measure().record
+    assert record["valid"]
+    assert record["kernel"] == "amo.sg"
+    assert (record["primitive"], record["order"], record["returns"]) == ("cas", "relaxed", "used")
+    assert 0 < record["success_fraction"] <= 1
+    assert record["attempts_per_amo"] == 1
+    assert record["rate_GAMS"] == pytest.approx(2 * 64 * 4 / record["time_min_s"] / 1e9)
+    plain = mk.amo("central", primitive="plain", iters=4000, threads=2, budget_s=0.1).measure()
+    assert 0 <= plain.record["lost_fraction"] < 1
+    retried = mk.amo("central", primitive="cas-retry", iters=4000, threads=2, budget_s=0.1)
+    record = retried.measure().record
+    assert record["valid"]
+    assert record["rate_GAMS"] == pytest.approx(
+        8000 * record["attempts_per_amo"] / record["time_min_s"] / 1e9
+    )
+
+
+@pytest.mark.parametrize("runs", [1, 7])
+def test_fixed_runs_are_validated_as_timed(runs: int) -> None:
+    record = mk.amo("rand", iters=10, threads=1, runs=runs).measure().record
+    assert record["valid"]
+    assert record["samples"] == runs
+
+
+@pytest.mark.parametrize(
+    "pattern, amos", [*zip(amo.PATTERNS, (1, 1, 1, 1, 1, 3, 3, 4), strict=True)]
+)
+def test_traffic_is_that_of_the_words_operated_on(pattern: str, amos: int) -> None:
+    case = mk.amo(pattern, iters=32, threads=1)
+    assert case.spec.amos == amos
+    assert case.bytes_B == 32 * amos * 16
+    assert case.bytes_index_B == (256 if pattern == "rand" else 0)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    try:
+        code = main(["amo", *words])
+    except SystemExit as stop:
+        code = int(str(stop.code))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-b", "RAND_ADD", "-m", "64000", "-p", "2", "-i", "1000", "-s", "1"),
+        *(
+            (f"{d}bench", "RAND_ADD", f"{d}memsize", "64000", f"{d}pes", "2", f"{d}iters", "1000")
+            for d in ("-", "--")
+        ),
+    ],
+)
+def test_the_verb_takes_circustents_options(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    code, out, _ = run(capsys, *words, "--runs", "5")
+    assert code == 0
+    lines = dict(line.split(":") for line in out.splitlines() if ":" in line)
+    assert lines[" Benchmark Kernel     "].strip() == "RAND_ADD"
+    seconds, rate = (
+        float(lines[key]) for key in (" Timing (secs)        ", " Giga AMOs/sec (GAMS) ")
+    )
+    assert rate == pytest.approx(2000 / seconds / 1e9, rel=1e-4)
+    code, out, _ = run(capsys, *words, "--runs", "5", "--json")
+    (record,) = json.loads(out)
+    assert record["words"] == 8000
+    assert record["threads"] == 2
+
+
+def test_the_list_has_circustents_sixteen(capsys: pytest.CaptureFixture[str]) -> None:
+    for flag in ("-l", "-list", "--list"):
+        code, out, _ = run(capsys, flag)
+        assert code == 0
+        names = {line.split()[1] for line in out.splitlines()[1:]}
+        assert names >= {f"{p.upper()}_{a}" for p in amo.PATTERNS for a in ("ADD", "CAS")}
+        assert "SG_EXCHANGE" not in names
+
+
+@pytest.mark.parametrize(
+    "words, match",
+    [
+        (("-b", "RAND_MUL"), "'RAND_MUL'"),
+        (("-b", "RAND_ADD", "--kernel", "rand"), "exclude each other"),
+        (("-p", "0"), "'0'"),
+        (("-i", "0"), "'0'"),
+        (("-m", "12", "--kernel", "rand"), "multiple of 8"),
+        (("--kernel", "striden", "-s", "100", "-m", "800", "-i", "50"), "need an array of"),
+        (("--primitive", "exchange", "--dtype", "float64"), "no pattern has exchange"),
+        (("--kernel", "rand", "-i", "99999999999"), "memory"),
+        (("--kernel", "nothing"), "'amo.nothing'"),
+    ],
+)
+def test_the_verb_refuses_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], match: str
+) -> None:
+    code, out, err = run(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert match in err
+    assert len(err.splitlines()) == 1
+
+
+def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(
+        *(capsys, "--kernel", "rand,central", "--primitive", "add,cas", "--threads", "1,2"),
+        *("--order", "relaxed,seq_cst", "-i", "100", "--runs", "2", "--json"),
+    )
+    assert code == 0
+    seen = {(r["kernel"], r["primitive"], r["order"], r["threads"]) for r in json.loads(out)}
+    assert len(seen) == 16
+    code, out, _ = run(capsys, "-i", "50", "--runs", "2", "--primitive", "exchange,plain")
+    assert code == 0
+    assert len(out.splitlines()) == 1 + 4 + 8
+    assert "GAMS" in out
+
+
+def test_an_unused_stride_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "-b", "RAND_ADD", "-s", "4", "-i", "50", "--runs", "2")
+    assert code == 0
+    assert "has no stride" in err
