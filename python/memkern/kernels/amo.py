@@ -20,6 +20,7 @@ expected, so that their rates are not comparable with these.
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -612,7 +613,7 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
         if primitive in ("add", "cas", "cas-retry"):
             worst = max(worst, _wrong((grown - applied) & mask != 0))
         elif primitive == "xor":
-            folded = functools.reduce(int.__xor__, tally[:, _APPLIED].tolist(), 0)
+            folded = functools.reduce(operator.xor, tally[:, _APPLIED].tolist(), 0)
             worst = max(worst, _wrong((before[1] ^ after[1] ^ folded) & mask != 0))
         elif primitive == "exchange" and returns == "used":
             worst = max(worst, _wrong((before[0] + applied - returned - after[0]) & mask != 0))

@@ -1,0 +1,121 @@
+"""Measure memkern's atomics beside CircusTent's OpenMP build, in turns.
+
+CircusTent is built elsewhere with its own flags; this script only runs it::
+
+    python tests/bench/beside_circustent.py --circustent /path/to/circustent
+
+The operation is the same in its eight ADD kernels. Its CAS kernels pass the target itself, or
+what the last round has left, as what is expected: most of their swaps fail, or none can, so that
+there is nothing to compare. Each turn runs every kernel on both sides in rotating order, with the
+same VAL, iterations, workers and rule of indices, in 4 KiB pages. CircusTent times one pass;
+memkern's median over several passes is set against the median of as many runs of CircusTent.
+
+CircusTent's pointer chase soon runs in a short cycle, another one in each of its runs. Two workers
+may end in the same one, which makes their rate a matter of luck: the chase has one worker here,
+and in each turn other indices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import re
+import subprocess
+
+import numpy as np
+
+import memkern as mk
+from memkern.kernels.amo import PATTERNS
+from memkern.statistics import geometric_mean, ratio_interval
+
+PR_SET_THP_DISABLE = 41
+FLOOR = 0.97
+
+
+def no_huge_pages() -> None:
+    """Keep the peer on 4 KiB pages."""
+    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
+
+
+def workers(args: argparse.Namespace, pattern: str) -> int:
+    """Workers that a pattern can be compared with."""
+    return 1 if pattern == "ptrchase" else args.threads
+
+
+def circustent(args: argparse.Namespace, pattern: str) -> float:
+    """Seconds of one pass."""
+    sizes = {"-m": args.memsize, "-p": workers(args, pattern), "-i": args.iters}
+    words = [args.circustent, "-b", f"{pattern.upper()}_ADD"]
+    for flag, value in sizes.items():
+        words += [flag, str(value)]
+    if pattern == "striden":
+        words += ["-s", str(args.stride)]
+    environment = {**os.environ, "OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=True, env=environment, preexec_fn=no_huge_pages
+    )
+    found = re.search(r"Timing \(secs\)\s*:\s*(\S+)", done.stdout)
+    if found is None:
+        raise SystemExit(f"{' '.join(words)} printed no timing")
+    return float(found[1])
+
+
+def main() -> None:
+    """Print rates and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--circustent", required=True, help="executable")
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--runs", type=int, default=5, help="passes of each side a turn")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--iters", type=int, default=2_000_000)
+    parser.add_argument("--memsize", type=int, default=256_000_000)
+    parser.add_argument("--stride", type=int, default=8)
+    parser.add_argument("--patterns", default=",".join(PATTERNS))
+    args = parser.parse_args()
+    names = args.patterns.split(",")
+
+    def case_of(name: str, seed: int) -> mk.Case:
+        indexed = mk.registry()[f"amo.{name}"].indices
+        return mk.amo(
+            name,
+            iters=args.iters,
+            memsize=args.memsize,
+            threads=workers(args, name),
+            stride=args.stride if name == "striden" else 1,
+            indices="circustent" if indexed else "random",
+            pages="4k",
+            pin="compact",
+            runs=args.runs,
+            seed=seed,
+        )
+
+    ours: dict[str, list[float]] = {name: [] for name in names}
+    theirs: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(args.turns):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            measured = case_of(name, turn).measure()
+            if not measured.valid:
+                raise SystemExit(f"{name} failed its validation")
+            ours[name].append(measured.record["time_median_s"])
+            passes = [circustent(args, name) for _ in range(args.runs)]
+            theirs[name].append(float(np.median(passes)))
+    ratios = []
+    for name in names:
+        case = case_of(name, 0)
+        ratio = ratio_interval(theirs[name], ours[name], paired=True)
+        ratios.append(ratio)
+        amos = case.iterations * case.spec.amos / 1e9
+        print(
+            f"{name:<9} {amos / np.median(ours[name]):8.4f} GAMS, CircusTent "
+            f"{amos / np.median(theirs[name]):8.4f}, ratio {ratio.ratio:.3f} "
+            f"[{ratio.low:.3f}, {ratio.high:.3f}]"
+        )
+    mean = geometric_mean([ratio.ratio for ratio in ratios])
+    below = [name for name, ratio in zip(names, ratios, strict=True) if ratio.high < FLOOR]
+    print(f"geometric mean {mean:.3f}, wholly below {FLOOR}: {below}")
+    print("at least as fast" if mean >= 1 and not below else "NOT at least as fast")
+
+
+if __name__ == "__main__":
+    main()
