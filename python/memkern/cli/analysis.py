@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,7 @@ def _leave_out(text: str) -> str | float:
 
 
 def _fit(args: argparse.Namespace) -> int:
-    from memkern.models import fit_t0_wmax, groups, read
+    from memkern.models import fit_t0_wmax, groups, on_both_sides_of_caches, read
 
     fits, code = {}, GOOD
     split = groups(read(args.file), args.by.split(",") if args.by else ())
@@ -54,6 +53,8 @@ def _fit(args: argparse.Namespace) -> int:
         mixed = [c for c in _APART if len({record.get(c) for record in group}) > 1]
         if args.by is None and mixed:
             warn(f"{name} mixes records that differ in {', '.join(mixed)}: --by tells them apart")
+        if args.leave_out is None and on_both_sides_of_caches(group):
+            warn(f"{name}: some sizes fit the caches, which --leave-out caches would leave out")
         try:
             fits[name] = fit_t0_wmax(
                 group,
@@ -73,8 +74,10 @@ def _fit(args: argparse.Namespace) -> int:
     if args.json:
         import json
 
+        from memkern.results.values import jsonable
+
         rows = [{"group": name, **fit.summary()} for name, fit in fits.items()]
-        print(json.dumps(_finite(rows), indent=1, allow_nan=False))
+        print(json.dumps(jsonable(rows), indent=1, allow_nan=False))
         return code
     print(
         f"{'group':<24} {'points':>6} {'T0 µs':>9} {f'{args.level:g} % interval':<21} "
@@ -93,15 +96,6 @@ def _ends(fit: T0WmaxFit) -> tuple[list[float], list[float]]:
     """T0 in microseconds and Wmax in GB/s, each with the ends of its interval."""
     t0 = [1e6 * x for x in (fit.t0_s, *fit.t0_ci_s)]
     return t0, [fit.wmax_GBps, *fit.wmax_ci_GBps]
-
-
-def _finite(value: Any) -> Any:
-    """Replace infinities and NaN, which JSON has no word for, by null."""
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _loaded(paths: Sequence[str]) -> ResultSet | None:

@@ -5,7 +5,7 @@ parameters with standard errors and intervals, residuals, the points used, `pred
 """
 
 from memkern.models.fit import ModelFit, Parameter, Prediction
-from memkern.models.records import Records, groups, read
+from memkern.models.records import Records, groups, on_both_sides_of_caches, read
 from memkern.models.t0_wmax import (
     T0WmaxFit,
     fit_t0_wmax,
@@ -21,6 +21,7 @@ __all__ = [
     "T0WmaxFit",
     "fit_t0_wmax",
     "groups",
+    "on_both_sides_of_caches",
     "predict_sum",
     "read",
     "strong_scaling_efficiency",

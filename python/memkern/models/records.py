@@ -113,6 +113,22 @@ def last_level_cache_B(records: Records) -> int | None:
     return most
 
 
+def on_both_sides_of_caches(records: Records) -> bool:
+    """Whether there are sizes that the last-level caches hold and sizes that they don't.
+
+    False where the records don't know their machine's caches, or hold nothing that could be
+    fitted.
+    """
+    caches_B = last_level_cache_B(records)
+    if caches_B is None:
+        return False
+    try:
+        footprint = points(records).footprint_B
+    except InputError:
+        return False
+    return bool((footprint <= caches_B).any() and (footprint > caches_B).any())
+
+
 def read(path: str | Path) -> ResultSet:
     """Read our results, or anyone's table.
 

@@ -34,7 +34,10 @@ _MOST_ITERATIONS = 1000
 # Relative change of the fitted times at which the weights stand.
 _SETTLED = 1e-10
 
-_UNWEIGHTED = "the interval of T0 is not to be trusted: the fit is unweighted"
+_UNWEIGHTED = (
+    "the fit is unweighted: its interval of T0 is not to be trusted, and of few sizes that of Wmax "
+    "neither"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +110,50 @@ class T0WmaxFit(ModelFit):
             return math.nan
         return fraction / (1 - fraction) * self.t0_s * self.wmax_GBps * 1e9
 
+    @property
+    def b80_ci_B(self) -> tuple[float, float]:
+        """Interval of `b80_B`."""
+        return self.b_fraction_ci(0.8)
+
+    def b_fraction_ci(self, fraction: float) -> tuple[float, float]:
+        """Return the interval of `b_fraction`, by Fieller's theorem.
+
+        It holds every ratio of T0 to the slope at which their difference may be zero. Like
+        T0's, its lower end may be negative; both are infinite where the slope may be zero.
+
+        Parameters
+        ----------
+        fraction : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        low, high : float
+            Bytes.
+
+        Raises
+        ------
+        InputError
+            If `fraction` is not between 0 and 1.
+
+        References
+        ----------
+        E. C. Fieller, "Some problems in interval estimation", Journal of the Royal Statistical
+        Society B 16 (1954) 175.
+        """
+        if not 0 < fraction < 1:
+            raise InputError(f"fraction must lie between 0 and 1, not {fraction!r}")
+        t0, slope = self.t0_s, self.parameters["slope"].value
+        square = student_quantile((1 + self.level) / 2, len(self.residuals) - 2) ** 2
+        (v00, v01), (_, v11) = square * self.covariance
+        # (t0 - b slope)^2 <= v00 - 2 b v01 + b^2 v11 as a b^2 - 2 h b + c <= 0
+        a, h, c = slope**2 - v11, t0 * slope - v01, t0**2 - v00
+        if a <= 0 or slope <= 0:
+            return -math.inf, math.inf
+        root = math.sqrt(max(h * h - a * c, 0.0))
+        times = fraction / (1 - fraction)
+        return times * (h - root) / a, times * (h + root) / a
+
     def predict(self, bytes_B: npt.ArrayLike) -> Prediction:
         """Return time and bandwidth.
 
@@ -133,8 +180,8 @@ class T0WmaxFit(ModelFit):
         Returns
         -------
         dict
-            ``t0_s``, ``t0_ci_s`` [low, high], ``wmax_GBps``, ``wmax_ci_GBps``, ``b80_B``, ``r2``
-            and ``points``, how many were used.
+            ``t0_s``, ``t0_ci_s`` [low, high], ``wmax_GBps``, ``wmax_ci_GBps``, ``b80_B``,
+            ``b80_ci_B``, ``r2`` and ``points``, how many were used.
         """
         return {
             "t0_s": self.t0_s,
@@ -142,6 +189,7 @@ class T0WmaxFit(ModelFit):
             "wmax_GBps": self.wmax_GBps,
             "wmax_ci_GBps": list(self.wmax_ci_GBps),
             "b80_B": self.b80_B,
+            "b80_ci_B": list(self.b80_ci_B),
             "r2": self.r2,
             "points": len(self.residuals),
         }
