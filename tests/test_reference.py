@@ -12,6 +12,7 @@ from memkern.errors import InputError
 RAIDER = ("copy", "scale", "add", "triad")
 PAPERS = {
     "alappat2021-kernels": "10.1002/cpe.6512",
+    "beebe2022-circustent": "CircusTent: A Tool for Understanding",
     "chalmers2020": "arXiv:2009.10917",
     "chalmers2020-devices": "arXiv:2009.10917",
     "lavin2020": "10.1145/3422575.3422794",
@@ -124,6 +125,17 @@ def test_loops_of_the_a64fx_take_longer_further_from_the_core():
     assert frame[["unroll_l1", "unroll_l2", "unroll_mem"]].stack().between(1, 16).all()
     triad = frame.set_index("kernel").loc["loops.triad"]
     assert (triad["pred_mem"], triad["meas_mem"], triad["unroll_l2"]) == (6.1, 5.7, 11)
+
+
+def test_rates_of_circustent_follow_from_times_and_iterations():
+    frame = reference.load("beebe2022-circustent")
+    assert frame["iters"].tolist() == [n * 10**7 for n in range(1, 6)]
+    assert set(frame["kernel"]) == {"amo.rand"} and set(frame["primitive"]) == {"add"}
+    assert set(frame["threads"]) == {24} and set(frame["memory_B"]) == {16_488_974_000}
+    operations = frame["threads"] * frame["iters"]
+    np.testing.assert_allclose(
+        frame["rate_GAMS"], operations / frame["time_min_s"] / 1e9, rtol=1e-4
+    )
 
 
 def test_no_fit_exceeds_the_peak_of_its_device():

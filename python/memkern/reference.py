@@ -34,6 +34,10 @@ _ALAPPAT_2021 = (
     "Tilo Wettig: ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX, 2021, "
     "arXiv:2103.03013, doi:10.1002/cpe.6512"
 )
+_BEEBE_2022 = (
+    "Michael Beebe et al.: CircusTent: A Tool for Understanding the Performance of Atomic Memory "
+    "Operations, 2022 (slides)"
+)
 _RAIDER_2022 = (
     "Michael Beebe, Brody Williams, Stephen Devaney, John Leidel, Yong Chen, Stephen Poole: "
     "RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, HPEC 2022, "
@@ -59,6 +63,15 @@ def _micro(text: str) -> float:
 
 def _bs(test: str) -> str:
     return f"bs.{test.lower()}"
+
+
+def _amo(benchmark: str) -> str:
+    """Return our name of what CircusTent calls RAND_ADD."""
+    return f"amo.{benchmark.rpartition('_')[0].lower()}"
+
+
+def _primitive(benchmark: str) -> str:
+    return benchmark.rpartition("_")[2].lower()
 
 
 def _loop(kernel: str) -> str:
@@ -94,6 +107,20 @@ _TABLES = {
                 for what, convert in (("pred", float), ("meas", float), ("unroll", int))
                 for level in ("l1", "l2", "mem")
             },
+        },
+    ),
+    "beebe2022-circustent": _Table(
+        "beebe2022_circustent_rand_add.csv",
+        _BEEBE_2022,
+        {
+            "platform": ("machine", str),
+            "kernel": ("benchmark", _amo),
+            "primitive": ("benchmark", _primitive),
+            "memory_B": ("memory_B", int),
+            "threads": ("pes", int),
+            "iters": ("iterations_per_pe", int),
+            "time_min_s": ("time_s", float),
+            "rate_GAMS": ("rate_GAMS", float),
         },
     ),
     "chalmers2020": _Table(
@@ -230,6 +257,10 @@ def rows(name: str) -> list[dict[str, Any]]:
             with the best unrolling (meas_l1, ...), both in cycles for one 512-bit vector of every
             stream, and that unrolling (unroll_l1, ...).  The stencil has three rows, apart by
             where the layer condition holds, which `statement` says.
+        ``beebe2022-circustent``
+            Five runs of CircusTent's RAND_ADD: platform, kernel (``amo.rand``), primitive
+            (``add``), memory_B (of VAL), threads (processing elements), iters (of each thread),
+            time_min_s (of the run), rate_GAMS (1e9 atomic operations a second by all threads).
         ``chalmers2020``
             Table 3, fits of ``T0 + B / Wmax`` on four GPUs: platform, kernel (``bs.bs1`` to
             ``bs.bs7``), degree (of the polynomials; None where there are none), t0_s, wmax_GBps.

@@ -173,7 +173,10 @@ def _report(args: argparse.Namespace) -> int:
     cases = report_cases(
         args.quick, machine["topology"]["last_level_cache_B"], machine["memory_available_B"]
     )
-    cases = [case.with_(threads=args.threads or 0, pin=args.pin) for case in cases]
+    # A case that is built for its workers keeps them.
+    cases = [
+        case.with_(threads=case.knobs.threads or args.threads or 0, pin=args.pin) for case in cases
+    ]
     if not args.resume:
         # Only what an earlier report of this very name has left.
         for suffix in (".parquet", ".samples.parquet", ".parquet.db"):

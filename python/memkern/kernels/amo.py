@@ -739,7 +739,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         )
         for primitive in compared
     ]
-    for size in sizes(2**14, max(min(most_B, 2**27), 2**14), 13):
+    for size in sizes(2**14, max(min(most_B, 2**27), 2**14), 9):
         # One word of each line: a chase over all of them would only take longer.
         lines = size // _LINE_B
         chain = np.arange(_LINE_B // 8 * lines)

@@ -25,9 +25,9 @@ __all__ = ["write"]
 
 # Columns of the table of all results; a family's own columns stand in the data file.
 _COLUMNS = (
-    "platform", "kernel", "pattern", "delta", "count", "variant", "isa", "threads", "pages",
-    "bandwidth_GBps", "bandwidth_median_GBps", "time_min_s", "ci_relative", "samples", "noisy",
-    "valid",
+    "platform", "kernel", "pattern", "delta", "count", "primitive", "variant", "isa", "threads",
+    "pages", "bandwidth_GBps", "bandwidth_median_GBps", "rate_GAMS", "time_min_s", "ci_relative",
+    "samples", "noisy", "valid",
 )  # fmt: skip
 
 

@@ -1,0 +1,273 @@
+"""What the figures of atomic operations draw: which records count and which stand side by side.
+
+Where the records hold one case several times (pages, pinning, repeats), the highest rate counts.
+Records of another type, memory order or way of drawing indices than most of their machine are left
+out, since a comparison through both would show neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memkern.errors import InputError
+from memkern.plots.frames import Records, counted, listed
+from memkern.plots.streaming_data import machine, prevailing, select, split, words
+from memkern.plots.streaming_draw import in_bytes
+from memkern.plots.style import plain
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+RATE = "rate_GAMS"
+# In CircusTent's order.
+PATTERNS = ("rand", "stride1", "striden", "ptrchase", "central", "sg", "scatter", "gather")
+
+_NUMBERS = ("iters", "words", "stride", "padding_B", "hot", "threads", "time_min_s")
+# What records of some primitives have.
+_OUTCOMES = ("success_fraction", "lost_fraction")
+_WORDS = ("primitive", "order", "returns", "sharing", "index_pattern", "dtype")
+# How workers of `central` may share a line, in words of a legend.
+NEIGHBOURS = "own words, neighbours"
+ONE_WORD = "one word for all"
+# A size so many times another one is worth a row of its own.
+_LARGER = 4
+
+
+def atomics(
+    records: Records, measure: str, primitives: str | Sequence[str] = ""
+) -> tuple[DataFrame, list[str]]:
+    """Return the valid records of atomic operations, and notes on the others.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records.
+    measure : str
+        Command that measures such records. Without one, having none is no error.
+    primitives : str or sequence of str
+        Names of primitives, with commas between; by default all.
+
+    Returns
+    -------
+    frame : DataFrame
+        Beside the columns of the records: machine (the platform without its workers), pattern,
+        size_B (of VAL or, in the pointer chase, of IDX) and ns (each worker's time for an
+        operation, in nanoseconds). Columns of numbers are floats.
+    notes : list of str
+        What was left out.
+
+    Raises
+    ------
+    InputError
+        No such record, a column is missing, or no record is of any of the primitives.
+    """
+    import numpy as np
+    from pandas import to_numeric
+
+    frame, notes = select(
+        records, ["amo"], [*_NUMBERS, *_WORDS, "backend"], measure=measure, value=RATE
+    )
+    frame = frame.assign(
+        **{name: words(frame[name]) for name in _WORDS},
+        **{
+            name: to_numeric(frame[name], errors="coerce").astype(float)
+            if name in frame
+            else math.nan
+            for name in (*_NUMBERS, *_OUTCOMES, RATE)
+        },
+    )
+    wanted, present = split(primitives), list(dict.fromkeys(frame["primitive"]))
+    missing = [name for name in wanted if name not in present]
+    if missing == wanted and wanted and measure:
+        raise InputError(
+            f"no record is of the primitive {' or '.join(map(repr, missing))}, only of "
+            f"{listed(present)}: `{measure}` measures others"
+        )
+    if missing:
+        notes.append(f"No record of the primitive{'s' * (len(missing) > 1)} {listed(missing)}.")
+    frame = frame[frame["primitive"].isin(wanted)] if wanted else frame
+    word_B = [float(np.dtype(name).itemsize) for name in frame["dtype"]]
+    return frame.assign(
+        machine=[machine(platform) for platform in frame["platform"]],
+        pattern=frame["kernel"].str.removeprefix("amo."),
+        size_B=frame["words"] * word_B,
+        ns=frame["threads"] / frame[RATE],
+    ), notes
+
+
+def fastest(frame: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Return the row of the highest rate in each group."""
+    order = frame.sort_values(RATE, ascending=False, kind="stable")
+    return order.drop_duplicates(list(by)).sort_index()
+
+
+def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Return of each machine the records that can stand side by side.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As of `atomics`.
+
+    Returns
+    -------
+    frame : DataFrame
+        Records that share words as CircusTent has it, of one type and memory order; of each
+        pattern those of one stride and one way of drawing indices; of each primitive those that
+        use what is returned, or those that do not.
+    notes : list of str
+        How many were left out.
+
+    Raises
+    ------
+    InputError
+        No record shares words in CircusTent's way.
+    """
+    here = frame[frame["sharing"] == "original"]
+    if here.empty and len(frame):
+        raise InputError(
+            "no record has the sharing 'original', only "
+            f"{listed(sorted(map(repr, set(frame['sharing']))))}"
+        )
+    cases = ("pattern", "primitive", "threads")
+    here, notes = prevailing(
+        here, ("backend", "dtype", "order", "padding_B"), per=("machine",), count=cases
+    )
+    here, _ = prevailing(
+        here, ("stride", "index_pattern"), per=("machine", "pattern"), count=cases[1:]
+    )
+    here, _ = prevailing(
+        here, ("returns",), per=("machine", "pattern", "primitive"), count=cases[2:]
+    )
+    return here, notes
+
+
+def of_workers(frame: DataFrame, threads: float = 0) -> DataFrame:
+    """Return the records with so many workers; by default with the most of each machine.
+
+    Raises
+    ------
+    InputError
+        No record has so many.
+    """
+    if not threads:
+        return frame[frame["threads"] == frame.groupby("machine")["threads"].transform("max")]
+    if not frame["threads"].eq(threads).any():
+        known = listed([f"{count:g}" for count in sorted(set(frame["threads"]))])
+        raise InputError(f"no record has {counted(int(threads), 'worker')}, only {known}")
+    return frame[frame["threads"] == threads]
+
+
+def in_rows(frame: DataFrame) -> DataFrame:
+    """Return one record for each machine, number of workers, pattern, size and primitive.
+
+    Where a pattern was measured at several sizes, the smallest and, if that is four times as large
+    or more, the largest are kept. Adds the column row, the name of the pattern and, where there
+    are two, of the size, and sorts by it in CircusTent's order, the smaller size first.
+    """
+    here = ["machine", "threads", "pattern"]
+    sizes = frame.groupby(here)["size_B"]
+    least, most = sizes.transform("min"), sizes.transform("max")
+    two = most >= _LARGER * least
+    names = [
+        pattern.upper() + f", {in_bytes(size)}" * of_two
+        for pattern, size, of_two in zip(frame["pattern"], frame["size_B"], two, strict=True)
+    ]
+    rank = {pattern: place for place, pattern in enumerate(PATTERNS)}
+    frame = frame.assign(row=names, place=frame["pattern"].map(rank))
+    frame = frame[(frame["size_B"] == least) | (two & (frame["size_B"] == most))]
+    frame = fastest(frame, (*here, "row", "primitive"))
+    return frame.sort_values(["place", "size_B"], kind="stable").drop(columns="place")
+
+
+def with_workers(rows: DataFrame, several: bool) -> str:
+    """Return how many workers these records have, after their machine where there are several."""
+    first = rows.iloc[0]
+    workers = counted(int(first["threads"]), "worker")
+    return f"{plain(first['machine'], 24)}, {workers}" if several else workers
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, two figures of it: 48 %, 0.0037 %."""
+    if share < 1e-5:
+        return "< 0.001 %"
+    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.2g} %"
+
+
+def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:
+    """Return how many plain loads and stores the workers do in the time of one atomic operation.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As of `in_rows`.
+    primitives : sequence of str
+        Names of the primitives to compare with `plain`.
+
+    Returns
+    -------
+    DataFrame
+        The rows of these primitives that have a counterpart, with the columns price and, of the
+        counterpart, lost_fraction; noisy if either is.
+    """
+    here = ["machine", "threads", "row"]
+    unguarded = frame[frame["primitive"] == "plain"][[*here, RATE, "noisy", "lost_fraction"]]
+    atomic = frame[frame["primitive"].isin(list(primitives))].drop(columns="lost_fraction")
+    both = atomic.merge(unguarded, on=here, suffixes=("", "_plain"))
+    return both.assign(
+        price=both[f"{RATE}_plain"] / both[RATE], noisy=both["noisy"] | both["noisy_plain"]
+    )
+
+
+def shared_lines(frame: DataFrame) -> DataFrame:
+    """Return the records of `central` that show what sharing of lines costs.
+
+    Adds the column line, in the order of a legend: words of one's own, the nearest last, and one
+    word for all.
+    """
+    frame = frame[frame["pattern"] == "central"]
+    frame, _ = prevailing(
+        frame,
+        ("backend", "dtype", "order", "iters", "returns"),
+        per=("machine", "primitive"),
+        count=("sharing", "padding_B", "threads"),
+    )
+    word_B = frame["size_B"] / frame["words"]
+    apart = frame["padding_B"].where(frame["padding_B"] > word_B, 0)
+    own = frame["sharing"].eq("private") & frame["hot"].eq(frame["threads"])
+    one = ~frame["sharing"].eq("private") & frame["hot"].eq(1)
+    names = [
+        ONE_WORD if of_all else f"own words, {gap:g} B apart" if gap else NEIGHBOURS
+        for of_all, gap in zip(one, apart, strict=True)
+    ]
+    frame = frame.assign(line=names, gap=apart.where(~one, -1.0))[own | one]
+    frame = fastest(frame, ("machine", "primitive", "line", "threads"))
+    return frame.sort_values(["gap", "threads"], ascending=[False, True], kind="stable")
+
+
+def chases(frame: DataFrame, threads: float = 0) -> DataFrame:
+    """Return the pointer chases of each machine over two sizes or more.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As of `atomics`.
+    threads : int
+        Number of workers; by default the fewest that have two sizes.
+    """
+    frame = frame[frame["pattern"] == "ptrchase"]
+    frame = of_workers(frame, threads) if threads and len(frame) else frame
+    here = ["machine", "threads"]
+    frame, _ = prevailing(
+        frame,
+        ("backend", "dtype", "order", "sharing", "index_pattern"),
+        per=here,
+        count=("primitive", "size_B"),
+    )
+    frame = fastest(frame, (*here, "primitive", "size_B"))
+    sizes = frame.groupby([*here, "primitive"])["size_B"].transform("nunique")
+    frame = frame[sizes > 1]
+    fewest = frame.groupby("machine")["threads"].transform("min")
+    return frame[frame["threads"] == fewest].sort_values("size_B", kind="stable")

@@ -1,0 +1,558 @@
+"""Figures, tables and section of atomic operations: what is drawn is what the records say."""
+
+import math
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_plots import assert_legible, line, small_print
+
+from memkern import report
+from memkern.errors import InputError
+from memkern.kernels.amo import amo, report_cases
+from memkern.plots import describe, figures, save, sections, tables
+from memkern.plots.amo_data import PATTERNS, atomics, in_rows, one_setting, percent
+from memkern.plots.frames import frame_of
+from memkern.run import sweep
+
+KIB, MIB = 2**10, 2**20
+FIGURES = ("amo-latency", "amo-price", "amo-rates", "amo-sharing", "amo-workers")
+TABLES = ("amo-circustent", "amo-rates")
+LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+"
+# Of one adding worker, in GAMS; below, how many times slower other primitives are.
+RATES = dict(zip(PATTERNS, (0.2, 0.4, 0.5, 0.1, 0.6, 0.3, 0.25, 0.24), strict=True))
+PRICES = {"add": 1.0, "cas": 1.25, "plain": 0.2, "xor": 1.0}
+
+
+class Results:
+    """What a ResultSet is to a figure: records and environments."""
+
+    def __init__(self, rows):
+        self.rows = rows
+        caches = [
+            {"level": 1, "type": "data", "size_B": 32 * KIB, "instances": 4},
+            {"level": 2, "type": "unified", "size_B": MIB, "instances": 4},
+            {"level": 3, "type": "unified", "size_B": 16 * MIB, "instances": 1},
+        ]
+        self.environments = {"e1": {"machine": {"caches": caches}}, "e2": {}}
+
+    def to_frame(self):
+        return pd.DataFrame(self.rows)
+
+
+def record(pattern, primitive, threads, rate, name="Own Machine 3000", **other):
+    """Return one record with the columns that figures read."""
+    iters = other.get("iters", 2**16)
+    chance = {"success_fraction": 1.0} if primitive == "cas" else {}
+    return {
+        "environment_id": "e1",
+        "platform": f"{name}, {threads} thread{'s' * (threads > 1)}",
+        "kernel": f"amo.{pattern}",
+        "primitive": primitive,
+        "order": "relaxed",
+        "returns": "used" if primitive == "cas" else "unused",
+        "sharing": "original",
+        "padding_B": 0,
+        "hot": 1 if pattern == "central" else 0,
+        "iters": iters,
+        "words": 1 if pattern == "central" else iters * threads,
+        "stride": 1,
+        "index_pattern": "" if pattern in ("stride1", "striden", "central") else "random",
+        "backend": "openmp",
+        "dtype": "uint64",
+        "threads": threads,
+        "rate_GAMS": rate,
+        "time_min_s": iters * threads / rate / 1e9,
+        "bandwidth_GBps": 16 * rate,
+        "noisy": False,
+        "valid": True,
+        **chance,
+    } | other
+
+
+def scaled(pattern, threads):
+    """Return the rate of so many adding workers: fewer for all in CENTRAL, else as many times."""
+    return RATES[pattern] / threads if pattern == "central" else RATES[pattern] * threads
+
+
+def patterns(counts=(1, 2, 4), primitives=("add", "cas", "plain"), **other):
+    """Return all patterns; three quarters of the swaps in CENTRAL fail, half the plain get lost."""
+    rows = []
+    for pattern in PATTERNS:
+        for primitive in primitives:
+            for threads in counts:
+                contended = pattern == "central" and threads > 1
+                how = dict(other)
+                if contended and primitive == "cas":
+                    how["success_fraction"] = 0.25
+                if pattern == "central" and primitive == "plain":
+                    how["lost_fraction"] = 0.5 if contended else 0.0
+                rate = scaled(pattern, threads) / PRICES[primitive]
+                rows.append(record(pattern, primitive, threads, rate, **how))
+    return rows
+
+
+def large(threads=4, words=8 * MIB, **other):
+    """Return RAND in 64 MiB at half the rate of adds."""
+    return [
+        record("rand", primitive, threads, 0.4, words=words, iters=2**19, **other)
+        for primitive in ("add", "cas", "plain")
+    ]
+
+
+def sharing(counts=(1, 2, 4), **other):
+    """Return words of one's own, 8 times slower as neighbours, and one for all."""
+    rows = []
+    for threads in counts:
+        for gap in (0, 64, 128):
+            near = 8 if gap == 0 and threads > 1 else 1
+            how = {"sharing": "private", "hot": threads, "padding_B": gap, **other}
+            how["words"] = max(gap // 8, 1) * (threads - 1) + 1
+            rows.append(record("central", "add", threads, 0.6 * threads / near, **how))
+        rows.append(record("central", "add", threads, 0.05, **{"sharing": "shared", **other}))
+    return rows
+
+
+def chases(sizes=tuple(16 * KIB * 4**i for i in range(7)), **other):
+    """Return chains of one worker: 2 ns and 1 ns more for each four times the size."""
+    rows = []
+    for primitive, slower in {"add": 1.0, "cas": 2.0, "plain": 0.5}.items():
+        for i, size in enumerate(sizes):
+            how = {"words": size // 8, "iters": size // 64, "index_pattern": "array", **other}
+            rows.append(record("ptrchase", primitive, 1, 1 / slower / (i + 2), **how))
+    return rows
+
+
+def everything(**other):
+    """Return records for all figures."""
+    return [*patterns(**other), *large(**other), *sharing(**other), *chases(**other)]
+
+
+def frame(rows):
+    return pd.DataFrame(rows)
+
+
+def dots(ax, label):
+    """Return what a series of dots says: the name of the row and the value."""
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    curve = line(ax, label)
+    places = [round(y - 1e-9) for y in curve.get_ydata()]
+    return dict(zip([names[place] for place in places], curve.get_xdata(), strict=True))
+
+
+def beside(ax):
+    """Return the texts in a panel."""
+    return [text.get_text() for text in ax.texts]
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return Results(everything())
+
+
+INPUTS = {
+    "own": lambda: Results(everything()),
+    "several": lambda: Results(
+        [
+            *everything(),
+            *(
+                row | {"rate_GAMS": 3 * row["rate_GAMS"]}
+                for part in (
+                    patterns(counts=(1, 2, 4, 8, 16, 32, 64, 96, 112), name=LONG),
+                    large(threads=112, name=LONG),
+                    sharing(counts=(1, 2, 4, 8, 16, 32, 64, 96, 112), name=LONG),
+                    chases(name=LONG, environment_id="e2"),
+                )
+                for row in part
+            ),
+        ]
+    ),
+    "three": lambda: Results([row for n in "ABC" for row in everything(name=f"Machine {n}")]),
+    "faults": lambda: frame(everything()).assign(
+        valid=lambda rows: rows.index % 7 != 3, noisy=lambda rows: rows.index % 5 == 2
+    ),
+    "extremes": lambda: frame(everything()).assign(
+        rate_GAMS=lambda rows: rows["rate_GAMS"] * 1e-4 ** (rows.index % 2)
+    ),
+    "equal": lambda: frame(everything()).assign(rate_GAMS=0.125),
+    "few": lambda: frame(
+        [
+            *(record("rand", name, 1, 0.1) for name in ("add", "plain")),
+            record("rand", "add", 3, 0.2),
+            *sharing(counts=(1, 3))[::4],
+            *chases(sizes=(KIB, MIB))[:2],
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("given", INPUTS)
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_legible(name, given):
+    fig = figures[name](INPUTS[given]())
+    assert fig.get_figwidth() in (3.35, 6.9)
+    assert_legible(fig)
+
+
+@pytest.mark.parametrize("name", ["amo-rates", "amo-price"])
+def test_any_primitives_may_stand_side_by_side(name):
+    rows = frame(patterns(primitives=("add", "cas", "plain", "xor")))
+    fig = figures[name](rows, primitives="xor, cas,add")
+    assert_legible(fig)
+    words = ("xor", "cas", "add") if name == "amo-rates" else ("over xor", "over cas", "over add")
+    assert [text.get_text() for text in fig.legends[0].texts] == list(words)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_becomes_a_file(name, whole, tmp_path):
+    assert save(figures[name](whole), tmp_path / "figure.pdf").stat().st_size > 1000
+
+
+def test_names_and_descriptions():
+    assert set(FIGURES) <= set(figures) and set(TABLES) <= set(tables)
+    for function in (*(figures[name] for name in FIGURES), *(tables[name] for name in TABLES)):
+        assert 20 < len(describe(function)) <= 100
+
+
+# ---------------------------------------------------------------------------------- which records
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("records", [None, [{"kernel": "stream.add"} | record("sg", "add", 1, 1)]])
+def test_without_records_the_command_is_named(name, records):
+    given = records if records is None else frame(records).assign(kernel="stream.add")
+    with pytest.raises(InputError, match="`memkern ") as caught:
+        figures[name](given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "culprit"),
+    [
+        (lambda: frame(everything()).iloc[:0], "no record"),
+        (lambda: frame(everything()).drop(columns=["valid", "primitive"]), "'valid', 'primitive'"),
+        (lambda: frame(everything()).drop(columns=["rate_GAMS"]), "'rate_GAMS'"),
+        (lambda: [1, 2], "list"),
+    ],
+)
+@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
+def test_wrong_records_are_refused_in_one_sentence(name, rows, culprit):
+    with pytest.raises(InputError, match=culprit) as caught:
+        {**figures, **tables}[name](rows())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "options", "culprit"),
+    [
+        ("amo-rates", patterns(), {"primitives": "xor,nand"}, "'xor' or 'nand', only of add,"),
+        ("amo-rates", patterns(), {"threads": 3}, "3 workers, only 1, 2 and 4"),
+        ("amo-rates", sharing(), {}, "sharing 'original', only 'private' and 'shared'"),
+        ("amo-price", patterns(primitives=("add", "cas")), {}, "both as plain and as add or cas"),
+        ("amo-price", patterns(), {"threads": 3}, "3 workers, only 1, 2 and 4"),
+        ("amo-workers", patterns(counts=(2,)), {}, "two numbers of workers"),
+        ("amo-workers", patterns(), {"primitive": "max"}, "'max', only of add, cas and plain"),
+        ("amo-sharing", sharing(counts=(4,)), {}, "two numbers of workers"),
+        ("amo-sharing", patterns(), {}, "private words"),
+        ("amo-latency", chases(sizes=(MIB,)), {}, "two sizes"),
+        ("amo-latency", chases(), {"threads": 2}, "2 workers, only 1"),
+    ],
+)
+def test_what_records_lack_is_said(name, rows, options, culprit):
+    with pytest.raises(InputError, match=culprit) as caught:
+        figures[name](frame(rows), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_records_of_other_families_may_lack_the_columns():
+    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "noisy": False}
+    mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
+    mixed = mixed.astype({"threads": "Int64", "words": "Int64", "hot": "Int64"})
+    for name in FIGURES:
+        figures[name](mixed)
+    assert dots(figures["amo-rates"](mixed).axes[0], "add")["SG"] == pytest.approx(1.2)
+
+
+def test_records_of_another_setting_are_left_out():
+    rows = [*patterns(), *patterns(counts=(4,), primitives=("add",), order="seq_cst")]
+    rows += [row | {"rate_GAMS": 9.0} for row in patterns(counts=(4,), dtype="uint32")]
+    kept, notes = one_setting(atomics(frame(rows), "")[0])
+    assert set(kept["order"]) == {"relaxed"} and set(kept["dtype"]) == {"uint64"}
+    assert "32 records under another setting" in notes[0]
+    # Those of the primitives that are drawn.
+    assert "24 records" in small_print(figures["amo-rates"](frame(rows)))
+
+
+def test_the_fastest_of_several_counts():
+    rows = [*patterns(), *patterns(counts=(4,), pages="thp")]
+    rows[-1]["rate_GAMS"] = 100.0
+    table = tables["amo-rates"](frame(rows))
+    assert len(table) == 8 * 3 * 3
+    assert table["rate_GAMS"].max() == 100
+
+
+def test_small_and_large_arrays_have_rows_of_their_own():
+    rows = [*patterns(counts=(4,)), *large(), *large(words=2 * MIB)]
+    table = in_rows(one_setting(atomics(frame(rows), "")[0])[0])
+    names = list(dict.fromkeys(table["row"]))
+    assert names[:3] == ["RAND, 2 MiB", "RAND, 64 MiB", "STRIDE1"]
+    assert names[3:] == ["STRIDEN", "PTRCHASE", "CENTRAL", "SG", "SCATTER", "GATHER"]
+    close = [*patterns(counts=(4,)), *large(words=2**19)]
+    table = in_rows(one_setting(atomics(frame(close), "")[0])[0])
+    assert set(table["row"]) == {name.upper() for name in PATTERNS}
+
+
+def test_shares_are_said_in_percent():
+    shares = (1.0, 0.4836, 0.0123, 3.7e-5, 1e-9)
+    assert list(map(percent, shares)) == ["100 %", "48 %", "1.2 %", "0.0037 %", "< 0.001 %"]
+
+
+# ---------------------------------------------------------------------------------- the figures
+
+
+def test_rates_are_drawn_by_pattern_with_what_became_of_them(whole):
+    fig = figures["amo-rates"](whole)
+    (ax,) = fig.axes
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names[:2] == ["RAND, 2 MiB", "RAND, 64 MiB"] and names[-1] == "GATHER"
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # from top to bottom
+    added, swapped = dots(ax, "add"), dots(ax, "cas")
+    for pattern in PATTERNS[1:]:
+        rate = scaled(pattern, 4)
+        assert added[pattern.upper()] == pytest.approx(rate)
+        assert swapped[pattern.upper()] == pytest.approx(rate / 1.25)
+    assert added["RAND, 64 MiB"] == 0.4 and added["RAND, 2 MiB"] == pytest.approx(0.8)
+    assert "0.12 (25 % succeed)" in beside(ax)
+    assert ax.get_title() == "4 workers" and ax.get_xscale() == "log"
+    lost = figures["amo-rates"](whole, primitives="plain", threads=2)
+    assert "1.5 (50 % lost)" in beside(lost.axes[0])
+    assert lost.axes[0].get_title() == "2 workers"
+
+
+def test_the_price_is_in_plain_loads_and_stores(whole):
+    fig = figures["amo-price"](whole)
+    assert [ax.get_title() for ax in fig.axes] == ["1 worker", "4 workers"]
+    for ax in fig.axes:
+        assert dots(ax, "over add")["SCATTER"] == pytest.approx(5.0)
+        assert dots(ax, "over cas")["SCATTER"] == pytest.approx(6.25)
+        assert line(ax, "_as fast").get_xdata()[0] == 1
+    one, four = fig.axes
+    assert "lost" not in beside(one) and {"lost", "50 %"} <= set(beside(four))
+    assert dots(four, "over add")["RAND, 64 MiB"] == 1.0
+    rows = [*everything(), *patterns(counts=(1, 8), name="Other")]
+    titles = [ax.get_title() for ax in figures["amo-price"](frame(rows)).axes]
+    assert titles == [
+        *("Own Machine 3000, 1 worker", "Own Machine 3000, 4 workers"),
+        *("Other, 1 worker", "Other, 8 workers"),
+    ]
+    only = figures["amo-price"](whole, primitives="cas", threads=2)
+    assert [ax.get_title() for ax in only.axes] == ["2 workers"]
+
+
+def test_rates_against_workers_stand_beside_ideal_scaling(whole):
+    fig = figures["amo-workers"](whole)
+    rate, scaling = fig.axes
+    for pattern in PATTERNS:
+        mine, times = line(rate, pattern.upper()), line(scaling, pattern.upper())
+        assert list(mine.get_xdata()) == [1, 2, 4]
+        np.testing.assert_allclose(mine.get_ydata(), [scaled(pattern, n) for n in (1, 2, 4)])
+        wanted = [1, 0.5, 0.25] if pattern == "central" else [1, 2, 4]
+        np.testing.assert_allclose(times.get_ydata(), wanted)
+    ideal = line(scaling, "ideal")
+    assert list(ideal.get_xdata()) == list(ideal.get_ydata()) == [1, 4]
+    assert {ax.get_yscale() for ax in fig.axes} == {"log"}
+    swaps = figures["amo-workers"](whole, primitive="cas")
+    assert line(swaps.axes[0], "SG").get_ydata()[0] == pytest.approx(0.3 / 1.25)
+
+
+def test_without_one_worker_there_is_no_scaling():
+    fig = figures["amo-workers"](frame(patterns(counts=(2, 4))))
+    assert list(line(fig.axes[0], "SG").get_xdata()) == [2, 4]
+    assert len(line(fig.axes[1], "SG").get_xdata()) == 0
+    assert_legible(fig)
+
+
+def test_false_sharing_is_between_words_apart_and_one_word(whole):
+    (ax,) = figures["amo-sharing"](whole).axes
+    for label in ("own words, 128 B apart", "own words, 64 B apart"):
+        np.testing.assert_allclose(line(ax, label).get_ydata(), [0.6, 1.2, 2.4])
+    near = line(ax, "own words, neighbours")
+    np.testing.assert_allclose(near.get_ydata(), [0.6, 0.15, 0.3])
+    assert list(near.get_xdata()) == [1, 2, 4]
+    # CENTRAL as CircusTent has it is one word for all as well, and was faster.
+    np.testing.assert_allclose(line(ax, "one word for all").get_ydata(), [0.6, 0.3, 0.15])
+    np.testing.assert_allclose(line(ax, "ideal").get_ydata(), [0.6, 2.4])
+    several = sharing(counts=(2, 4), hot=2)  # words that workers share in pairs are no such case
+    assert list(
+        line(
+            figures["amo-sharing"](frame([*sharing(), *several])).axes[0], "own words, neighbours"
+        ).get_ydata()
+    ) == list(near.get_ydata())
+
+
+def test_latency_is_each_workers_time_for_an_operation(whole):
+    (ax,) = figures["amo-latency"](whole).axes
+    sizes = 16 * KIB * 4 ** np.arange(7)
+    for label, slower in {"add": 1.0, "cas": 2.0, "plain": 0.5}.items():
+        curve = line(ax, label)
+        np.testing.assert_array_equal(curve.get_xdata(), sizes)
+        np.testing.assert_allclose(curve.get_ydata(), slower * (np.arange(7) + 2))
+    assert beside(ax) == ["L1", "L2", "L3", "memory"]
+    ends = {curve.get_xdata()[0] for curve in ax.lines if len(set(curve.get_xdata())) == 1}
+    assert ends == {32 * KIB, MIB, 16 * MIB}
+    assert ax.get_title() == "1 worker"
+    many = [row | {"threads": 2, "platform": "Own Machine 3000, 2 threads"} for row in chases()]
+    fig = figures["amo-latency"](frame([*chases(), *many]), primitives="add", threads=2)
+    assert line(fig.axes[0], "add").get_ydata()[0] == pytest.approx(4.0)
+    words = [row | {"dtype": "uint32"} for row in chases()]
+    assert line(figures["amo-latency"](frame(words)).axes[0], "add").get_xdata()[0] == 8 * KIB
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_invalid_records_are_left_out_and_noisy_ones_hollow(name):
+    rows = frame(everything())
+    count = rows.groupby("kernel").cumcount()
+    rows["valid"] = ~count.eq(4)
+    rows["noisy"] = rows["primitive"].ne("cas")
+    fig = figures[name](rows)
+    hollow = [
+        curve
+        for ax in fig.axes
+        for curve in ax.lines
+        if curve.get_label() == "_noisy" and len(curve.get_xdata())
+    ]
+    assert hollow and all(curve.get_markerfacecolor() == "white" for curve in hollow)
+    assert "failed validation left out" in small_print(fig) and "Hollow" in small_print(fig)
+
+
+# ----------------------------------------------------------------------------------- the tables
+
+
+def test_table_of_rates_has_times_and_outcomes(whole):
+    table = tables["amo-rates"](whole)
+    one, four = table[table["threads"] == 1], table[table["threads"] == 4]
+    assert len(one) == 8 * 3 and len(four) == 9 * 3
+    assert list(dict.fromkeys(one["pattern"])) == [name.upper() for name in PATTERNS]
+    case = four.set_index(["pattern", "primitive", "array_B"])
+    swap = case.loc[("CENTRAL", "cas", 8)]
+    assert swap["success_fraction"] == 0.25 and math.isnan(swap["lost_fraction"])
+    assert swap["ns_per_amo"] == pytest.approx(4 / (0.6 / 4 / 1.25))
+    assert case.loc[("CENTRAL", "plain", 8)]["lost_fraction"] == 0.5
+    assert case.loc[("RAND", "add", 64 * MIB)]["rate_GAMS"] == 0.4
+    assert set(tables["amo-rates"](whole, primitives="cas")["primitive"]) == {"cas"}
+    with pytest.raises(InputError, match="memkern amo"):
+        tables["amo-rates"](None)
+
+
+def test_published_runs_stand_below_own_ones(whole):
+    table = tables["amo-circustent"](whole)
+    assert table["row"].tolist() == ["own"] * 4 + ["published"] * 5
+    own, published = table[table["row"] == "own"], table[table["row"] == "published"]
+    assert own["threads"].tolist() == [1, 2, 4, 4]
+    assert own["memory_B"].iloc[-1] == 64 * MIB and own["rate_GAMS"].iloc[-1] == 0.4
+    assert set(published["threads"]) == {24}
+    np.testing.assert_allclose(
+        published["rate_GAMS"],
+        published["threads"] * published["iters"] / published["time_s"] / 1e9,
+        rtol=1e-4,
+    )
+    np.testing.assert_allclose(table["ns_per_amo"], table["threads"] / table["rate_GAMS"])
+    alone = tables["amo-circustent"](None)
+    assert len(alone) == 5 and alone.notna().all(axis=None)
+    other = frame(patterns(primitives=("cas",)))
+    assert len(tables["amo-circustent"](other)) == 5
+
+
+# ------------------------------------------------------------------------------------ the section
+
+
+def test_section_says_what_the_records_say(whole):
+    section = sections["atomics"](frame_of(whole))
+    said = " ".join(section.findings)
+    assert "Atomic operations of 4 workers: at random places (RAND, 2 MiB) add 0.8 GAMS" in said
+    assert "at one word for all (CENTRAL) add 0.15 GAMS and cas 0.12 GAMS" in said
+    assert "25 % of the compare-and-swaps at one word for all succeed." in said
+    assert "5 at random places (RAND, 2 MiB); 5 at one word for all (CENTRAL), where 50 %" in said
+    assert "4 workers on words of their own reach 2.4 GAMS with the words 128 B apart" in said
+    assert "0.3 GAMS with the words in one cache line: false sharing costs a factor of 8.0" in said
+    assert "add takes 2 ns in 16 KiB and 8 ns in 64 MiB" in said
+    assert len(section.exhibits) == 7 and section.remarks == ()
+    assert "CircusTent" in section.citation
+
+
+def test_section_of_several_machines_names_them():
+    rows = [*everything(), *everything(name="Other")]
+    said = sections["atomics"](frame(rows)).findings
+    assert len(said) == 8
+    assert said[0].startswith("Own Machine 3000: ") and said[-1].startswith("Other: ")
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown", "said"),
+    [
+        (patterns(counts=(1,)), 4, 2),
+        (patterns(counts=(2,), primitives=("add",)), 3, 1),
+        (patterns(primitives=("xor",)), 2, 0),
+        (chases(), 5, 1),
+        (sharing(), 2, 1),
+        ([row | {"valid": False} for row in patterns()], 1, 0),
+    ],
+)
+def test_section_of_little(rows, shown, said):
+    section = sections["atomics"](frame(rows))
+    assert section.title == "Atomics"
+    assert len(section.findings) == said
+    assert (len(section.exhibits), len(section.remarks)) == (shown, 7 - shown)
+    assert all("\n" not in remark for remark in section.remarks)
+
+
+def test_section_of_other_records():
+    assert sections["atomics"](frame([{"kernel": "stream.add"}])) is None
+    assert sections["atomics"](frame([{"platform": "Own"}])) is None
+
+
+def test_section_marks_noisy_numbers():
+    said = " ".join(sections["atomics"](frame(everything(noisy=True))).findings)
+    assert "add 0.8 GAMS (noisy)" in said
+
+
+def test_section_stands_in_a_report(whole, tmp_path):
+    path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
+    text = path.read_text(encoding="utf-8")
+    assert "<h2>Atomics</h2>" in text and text.count("data:image/svg+xml") == 5
+    assert "rate_GAMS" in text and "PTRCHASE" in text
+
+
+# ------------------------------------------------------------------------------- real measurements
+
+
+def test_a_real_measurement_is_drawn():
+    results = [
+        amo("central", primitive=primitive, threads=n, iters=64, runs=3).measure().results
+        for primitive in ("add", "cas", "plain")
+        for n in (1, 2)
+    ]
+    together = sum(results[1:], results[0])
+    rows = together.to_frame()
+    fig = figures["amo-rates"](together)
+    added = rows[(rows["primitive"] == "add") & (rows["threads"] == 2)]["rate_GAMS"].iloc[0]
+    assert dots(fig.axes[0], "add") == {"CENTRAL": added}
+    assert len(figures["amo-price"](together).axes) == 2
+    assert list(line(figures["amo-workers"](together).axes[0], "CENTRAL").get_xdata()) == [1, 2]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_report_measures_what_its_section_shows(quick):
+    cases = [
+        case.with_(budget_s=0.002, max_samples=3) for case in report_cases(quick, 2**18, 2**31)
+    ]
+    assert max(case.integers["words"] * 8 for case in cases) <= 2**30
+    results = sweep(cases, progress=False)
+    section = sections["atomics"](frame_of(results))
+    several = len(os.sched_getaffinity(0)) > 1
+    titles = {exhibit.title for exhibit in section.exhibits}
+    assert "Rate of atomic operations by pattern" in titles
+    assert ("Rate of atomic operations against the workers" in titles) == several
+    if several and not quick:
+        assert len(titles) == 7 and section.remarks == ()
