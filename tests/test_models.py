@@ -423,7 +423,17 @@ def test_anyones_csv_and_parquet(capsys, tmp_path):
         (row,) = json.loads(out)
         assert (code, err) == (0, "")
         assert list(row) == [
-            *("group", "t0_s", "t0_ci_s", "wmax_GBps", "wmax_ci_GBps", "b80_B", "b80_ci_B", "r2", "points")
+            *(
+                "group",
+                "t0_s",
+                "t0_ci_s",
+                "wmax_GBps",
+                "wmax_ci_GBps",
+                "b80_B",
+                "b80_ci_B",
+                "r2",
+                "points",
+            )
         ]
         assert row["group"] == "all" and row["points"] == 20
         assert row["t0_s"] == pytest.approx(T0) and row["wmax_GBps"] == pytest.approx(800)

@@ -603,11 +603,11 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
     elif primitive in ("and", "or", "min", "max"):
         start = old.astype(case.dtype)
         kept = {
-            "and": lambda: (got & ~start) == 0,
-            "or": lambda: (start & ~got) == 0,
-            "min": lambda: got <= start,
-            "max": lambda: got >= start,
-        }[primitive]()
+            "and": (got & ~start) == 0,
+            "or": (start & ~got) == 0,
+            "min": got <= start,
+            "max": got >= start,
+        }[primitive]
         worst = max(worst, _wrong(not kept.all()))
     if not floats:
         if primitive in ("add", "cas", "cas-retry"):
