@@ -139,7 +139,7 @@ TEST_P(Types, CopiesInAndOutWithoutThePadding) {
   std::iota(in.begin(), in.end(), static_cast<unsigned char>(1));
   std::vector<unsigned char> out(bytes);
   problem.copy_in("written", in.data());
-  problem.copy_out("written", out.data());
+  problem.copy_out(a, out.data());
   EXPECT_EQ(in, out);
 }
 
