@@ -38,9 +38,9 @@ def test_every_file_of_the_package_is_installed() -> None:
 LAUNCH: dict[str, Any] = {
     "kernel": "launch.empty", "dtype": "float64", "index_dtype": "",
     "form": "", "integers": {"prefetch": 0},
-    "numbers": {}, "arrays": [], "indices": {}, "threads": 1, "pin": "none", "pages": "default",
-    "numa": "first-touch", "offset": 0, "schedule": "static", "chunk": 0, "repetition": "fork",
-    "unroll": 0, "flush": False, "seed": 0,
+    "numbers": {}, "arrays": [], "indices": {}, "data": {}, "threads": 1, "pin": "none",
+    "pages": "default", "numa": "first-touch", "offset": 0, "schedule": "static", "chunk": 0,
+    "repetition": "fork", "unroll": 0, "flush": False, "seed": 0,
 }  # fmt: skip
 
 

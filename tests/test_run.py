@@ -170,6 +170,7 @@ def native(**changes: Any) -> Any:
         "numbers": {},
         "arrays": [],
         "indices": {"pattern_gather": np.arange(4), "delta_gather": np.array([4])},
+        "data": {},
         "threads": 1,
         "pin": "none",
         "pages": "default",

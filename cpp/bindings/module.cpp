@@ -52,10 +52,7 @@ struct Asked {
   std::string dtype;
   std::string index_dtype;
   std::string form;
-  std::map<std::string, std::int64_t> integers;
-  std::map<std::string, double> numbers;
-  std::vector<std::pair<std::string, bool>> arrays;
-  std::map<std::string, IndexArray> indices;
+  Inputs inputs;
   int threads = 0;
   std::string pin;
   std::string pages;
@@ -83,10 +80,14 @@ struct Asked {
     take("dtype", dtype);
     take("index_dtype", index_dtype);
     take("form", form);
-    take("integers", integers);
-    take("numbers", numbers);
-    take("arrays", arrays);
-    take("indices", indices);
+    take("integers", inputs.integers);
+    take("numbers", inputs.numbers);
+    take("arrays", inputs.arrays);
+    std::map<std::string, py::array> arrays;
+    take("indices", arrays);
+    for (const auto& [name, array] : arrays) take_indices(name, array);
+    take("data", arrays);
+    for (const auto& [name, array] : arrays) take_data(name, array);
     take("threads", threads);
     take("pin", pin);
     take("pages", pages);
@@ -100,6 +101,38 @@ struct Asked {
     take("seed", seed);
     if (taken != d.size()) throw InputError("there is an argument that no case has");
   }
+
+ private:
+  // Integers of 32 bits are taken as they are, all others as 64 bits.
+  void take_indices(const std::string& name, const py::array& array) {
+    if (array.ndim() != 1) throw InputError(name + " must have one dimension");
+    const bool narrow = array.dtype().is(py::dtype::of<std::int32_t>()) && is_contiguous(array);
+    if (narrow) {
+      kept_.push_back(array);
+    } else {
+      try {
+        kept_.push_back(array.cast<IndexArray>());
+      } catch (const py::cast_error&) {
+        throw InputError(name + " must hold whole numbers");
+      }
+    }
+    inputs.indices[name] = {kept_.back().data(), array.size(), narrow};
+  }
+
+  void take_data(const std::string& name, const py::array& array) {
+    if (array.ndim() != 1 || !is_contiguous(array)) {
+      throw InputError(name + " must be contiguous and have one dimension");
+    }
+    kept_.push_back(array);
+    const DType type = parse_dtype(py::str(array.dtype()).cast<std::string>());
+    inputs.data[name] = {array.data(), array.size(), type};
+  }
+
+  static bool is_contiguous(const py::array& array) {
+    return (array.flags() & py::array::c_style) != 0;
+  }
+
+  std::vector<py::array> kept_;
 };
 
 class Prepared {
@@ -110,17 +143,9 @@ class Prepared {
                  parse_repetition(asked.repetition)),
         kernel_(asked.kernel),
         flush_arena_(team_, Placement{}) {
-    Inputs inputs;
-    inputs.integers = asked.integers;
-    inputs.numbers = asked.numbers;
-    inputs.arrays = asked.arrays;
-    for (const auto& [name, array] : asked.indices) {
-      if (array.ndim() != 1) throw InputError(name + " must have one dimension");
-      inputs.indices[name] = {array.data(), array.size()};
-    }
     const Placement placement{parse_pages(asked.pages), parse_numa(asked.numa), asked.offset_B};
     const Factory factory = find_family(kernel_.substr(0, kernel_.find('.')));
-    problem_ = factory(kernel_, asked.dtype, asked.index_dtype, inputs, team_, placement);
+    problem_ = factory(kernel_, asked.dtype, asked.index_dtype, asked.inputs, team_, placement);
     find_candidates(asked);
     if (asked.flush) {
       const std::int64_t bytes =
@@ -233,8 +258,8 @@ class Prepared {
     for (const Step& whole : selected_->steps) parts_.push_back({begin, end, &whole});
     std::vector<Step> steps;
     for (const Part& part : parts_) {
-      steps.push_back(
-          {run_part, part.whole->finish == nullptr ? nullptr : finish_part, &part, end - begin});
+      steps.push_back({run_part, part.whole->finish == nullptr ? nullptr : finish_part, &part,
+                       end - begin, nullptr});
     }
     return sampler_.sample(steps, 1);
   }
@@ -260,13 +285,13 @@ class Prepared {
   }
 
   py::array copy_out(const std::string& name) const {
-    const Array& a = problem_->array(name);
+    const Array& a = problem_->any_array(name);
     std::vector<py::ssize_t> shape{a.columns};
     if (a.rows > 1) shape.insert(shape.begin(), a.rows);
     py::array out(numpy_dtype(a.type), shape);
     void* target = out.mutable_data();
     const Exclusive exclusive;
-    problem_->copy_out(name, target);
+    problem_->copy_out(a, target);
     return out;
   }
 
@@ -323,6 +348,7 @@ class Prepared {
     py::list stages;
     for (const Stage& stage : problem_->stages()) stages.append(stage.kernel);
     d["stages"] = stages;
+    d["facts"] = problem_->facts();
     return d;
   }
 
@@ -351,6 +377,8 @@ class Prepared {
   };
 
   void find_candidates(const Asked& asked) {
+    cuts_ = problem_->cuts();
+    const std::int64_t* cuts = cuts_.empty() ? nullptr : cuts_.data();
     std::vector<Stage> stages = problem_->stages();
     if (stages.empty()) stages.push_back({kernel_, problem_->args()});
     const std::vector<std::string> isas = supported_isas();
@@ -371,7 +399,8 @@ class Prepared {
         const RegisteredEntry* entry =
             find_entry(stage.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.form);
         if (entry == nullptr) break;
-        candidate.steps.push_back({entry->body, entry->finish, stage.args, problem_->count()});
+        candidate.steps.push_back(
+            {entry->body, entry->finish, stage.args, problem_->count(), cuts});
       }
       if (candidate.steps.size() == stages.size()) candidates_.push_back(candidate);
     }
@@ -405,6 +434,7 @@ class Prepared {
   Sampler sampler_;
   std::string kernel_;
   std::unique_ptr<Problem> problem_;
+  Cuts cuts_;
   std::vector<Candidate> candidates_;
   const Candidate* selected_ = nullptr;
   std::vector<Part> parts_;

@@ -95,7 +95,9 @@ class StreamingProblem : public Problem {
     for (std::size_t k = 0; k < streams; ++k) args_.stream[k] = arrays()[k].data;
     for (std::size_t k = 0; k < extent.indices.size(); ++k) {
       args_.index[k] = indices(extent.indices[k].name);
-      if (extent.indices[k].name == "row_starts") check_ascending(extent.indices[k]);
+      if (extent.indices[k].name == "row_starts") {
+        check_starts("row_starts", extent.indices[k].bound - 1);
+      }
     }
     if (reduces) {
       args_.result = reinterpret_cast<double*>(arrays()[streams].data);
@@ -148,23 +150,6 @@ class StreamingProblem : public Problem {
 
   // Rows follow each other without gaps from the first entry to the last: a body runs through the
   // entries by row.
-  void check_ascending(const Index& index) const {
-    const auto at = [&](std::int64_t i) {
-      const std::byte* data = indices(index.name);
-      return index_dtype_ == "int32" ? std::int64_t{reinterpret_cast<const std::int32_t*>(data)[i]}
-                                     : reinterpret_cast<const std::int64_t*>(data)[i];
-    };
-    if (at(0) != 0 || at(index.length - 1) != index.bound - 1) {
-      throw InputError("row_starts must go from 0 to the number of columns, " +
-                       std::to_string(index.bound - 1));
-    }
-    for (std::int64_t i = 1; i < index.length; ++i) {
-      if (at(i) < at(i - 1)) {
-        throw InputError("row_starts[" + std::to_string(i) + "] is smaller than the one before");
-      }
-    }
-  }
-
   StreamingArgs args_;
   DType dtype_;
   std::string index_dtype_;

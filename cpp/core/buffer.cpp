@@ -239,8 +239,9 @@ std::string Buffer::read_pages() const {
   return text;
 }
 
-std::size_t Arena::request(std::int64_t bytes, std::int64_t rows) {
-  slots_.push_back({bytes, rows, nullptr, {}});
+std::size_t Arena::request(std::int64_t bytes, std::int64_t rows,
+                           std::vector<std::int64_t> cuts_B) {
+  slots_.push_back({bytes, rows, std::move(cuts_B), nullptr, {}});
   return slots_.size() - 1;
 }
 
@@ -249,7 +250,10 @@ void Arena::commit() {
   const bool partition_matters = Topology::instance().numa_nodes().size() > 1;
   for (Slot& slot : slots_) {
     slot.key = placement_.key() + "/" + team_.key() + "/" + std::to_string(slot.rows);
-    if (partition_matters) slot.key += "/" + std::to_string(slot.bytes);
+    if (partition_matters) {
+      slot.key += "/" + std::to_string(slot.bytes);
+      for (const std::int64_t cut : slot.cuts_B) slot.key += "," + std::to_string(cut);
+    }
     auto best = pool().end();
     for (auto it = pool().begin(); it != pool().end(); ++it) {
       if (it->first != slot.key || it->second->capacity() < slot.bytes) continue;
@@ -289,9 +293,14 @@ void Arena::commit() {
     slot.buffer = std::make_unique<Buffer>(slot.bytes, placement_);
     std::atomic<int> failed{0};
     const Buffer& buffer = *slot.buffer;
-    parallel_parts(team_, slot.rows, slot.bytes, [&](Range part, int) {
+    const auto touch = [&](Range part, int) {
       if (!buffer.populate(part.begin, part.end)) failed.store(errno);
-    });
+    };
+    if (slot.cuts_B.empty()) {
+      parallel_parts(team_, slot.rows, slot.bytes, touch);
+    } else {
+      parallel_parts(team_, slot.cuts_B, touch);
+    }
     if (failed.load() != 0) {
       const std::string reason = std::strerror(failed.load());
       slot.buffer.reset();

@@ -81,8 +81,8 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // Of `bytes`, row r belongs to worker r (`rows` > 1) or all workers share one row in equal
-  // parts (`rows` == 1). Returns the slot's number.
-  std::size_t request(std::int64_t bytes, std::int64_t rows);
+  // parts (`rows` == 1), or in parts that begin at cuts[w]. Returns the slot's number.
+  std::size_t request(std::int64_t bytes, std::int64_t rows, std::vector<std::int64_t> cuts_B = {});
   // Grants all requests or throws MemoryError before touching any; then first-touches.
   void commit();
   Buffer& operator[](std::size_t slot) const { return *slots_[slot].buffer; }
@@ -95,6 +95,7 @@ class Arena {
   struct Slot {
     std::int64_t bytes;
     std::int64_t rows;
+    std::vector<std::int64_t> cuts_B;
     std::unique_ptr<Buffer> buffer;
     std::string key;
   };

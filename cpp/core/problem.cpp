@@ -101,7 +101,9 @@ const IndexView& Inputs::index(const std::string& name) const {
 
 std::vector<std::int64_t> Inputs::copy(const std::string& name) const {
   const IndexView& view = index(name);
-  return {view.data, view.data + view.size};
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 0; i < view.size; ++i) all.push_back(view[i]);
+  return all;
 }
 
 Problem::Problem(const Team& team, const Placement& placement)
@@ -119,6 +121,16 @@ const Array& Problem::array(const std::string& name) const {
   throw InputError("this kernel has no array '" + name + "'");
 }
 
+const Array& Problem::any_array(const std::string& name) const {
+  for (const Indices& i : indices_) {
+    if (i.array.name == name) return i.array;
+  }
+  for (const Data& d : data_) {
+    if (d.array.name == name) return d.array;
+  }
+  return array(name);
+}
+
 const std::string& Problem::obtained_pages() {
   if (obtained_pages_.empty()) obtained_pages_ = arena_.obtained_pages();
   return obtained_pages_;
@@ -128,11 +140,12 @@ std::int64_t Problem::footprint_B() const {
   std::int64_t sum = 0;
   for (const Array& a : arrays_) sum += a.rows * a.columns * dtype_size(a.type);
   for (const Indices& i : indices_) sum += i.array.columns * dtype_size(i.array.type);
+  for (const Data& d : data_) sum += d.array.columns * dtype_size(d.array.type);
   return sum;
 }
 
-Array Problem::request(const std::string& name, DType type, std::int64_t columns,
-                       std::int64_t rows) {
+Array Problem::request(const std::string& name, DType type, std::int64_t columns, std::int64_t rows,
+                       const Cuts& cuts, std::int64_t tail) {
   Array a;
   a.name = name;
   a.type = type;
@@ -142,14 +155,23 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
   const std::int64_t row_B = checked_mul(columns, size, "an array's size");
   a.row_stride = (rows > 1 ? round_up(row_B, kRowAlign_B) : row_B) / size;
   a.offset_B = ++requests_ * offset_B_;
-  const std::int64_t all_B = checked_mul(a.row_stride * size, rows, "an array's size");
-  a.slot = arena_.request(checked_add(all_B, a.offset_B, "an array's size"), rows);
+  const std::int64_t all_B =
+      checked_add(checked_mul(a.row_stride * size, rows, "an array's size"),
+                  checked_mul(tail, size, "an array's size"), "an array's size");
+  const std::int64_t slot_B = checked_add(all_B, a.offset_B, "an array's size");
+  Cuts cuts_B;
+  for (const std::int64_t cut : cuts) cuts_B.push_back(cut * size + a.offset_B);
+  if (!cuts_B.empty()) {
+    cuts_B.front() = 0;
+    cuts_B.back() = slot_B;
+  }
+  a.slot = arena_.request(slot_B, rows, std::move(cuts_B));
   return a;
 }
 
 std::size_t Problem::add_array(const std::string& name, DType type, std::int64_t columns,
-                               bool per_worker, bool written) {
-  Array a = request(name, type, columns, per_worker ? team_.size() : 1);
+                               bool per_worker, bool written, const Cuts& cuts) {
+  Array a = request(name, type, columns, per_worker ? team_.size() : 1, cuts);
   a.written = written;
   a.salt = static_cast<std::uint32_t>(arrays_.size() + 1) * 0x9E3779B9U;
   arrays_.push_back(a);
@@ -157,12 +179,19 @@ std::size_t Problem::add_array(const std::string& name, DType type, std::int64_t
 }
 
 void Problem::add_indices(const std::string& name, const IndexView& values, DType type,
-                          std::int64_t low, std::int64_t bound) {
+                          std::int64_t low, std::int64_t bound, const Cuts& cuts,
+                          std::int64_t tail) {
   if (type == DType::I32 && bound - 1 > INT32_MAX) {
     throw InputError(name + " reaches up to " + std::to_string(bound - 1) +
                      ", too far for int32 indices: use int64");
   }
-  indices_.push_back({request(name, type, values.size, 1), values, low, bound});
+  indices_.push_back(
+      {request(name, type, values.size, 1, cuts, tail), values, low, bound, cuts, tail});
+}
+
+void Problem::add_data(const std::string& name, const DataView& values, const Cuts& cuts,
+                       std::int64_t tail) {
+  data_.push_back({request(name, values.type, values.size, 1, cuts, tail), values, cuts, tail});
 }
 
 void Problem::commit() {
@@ -172,6 +201,32 @@ void Problem::commit() {
     i.array.data = arena_[i.array.slot].data() + i.array.offset_B;
     copy_indices(i);
   }
+  for (Data& d : data_) {
+    d.array.data = arena_[d.array.slot].data() + d.array.offset_B;
+    copy_data(d);
+  }
+}
+
+void Problem::in_parts(const Cuts& cuts, std::int64_t size,
+                       const std::function<void(Range)>& fn) const {
+  if (cuts.empty()) {
+    parallel_parts(team_, 1, size, [&](Range part, int) { fn(part); });
+  } else {
+    parallel_parts(team_, cuts, [&](Range part, int) { fn(part); });
+  }
+}
+
+void Problem::copy_data(const Data& data) {
+  arena_[data.array.slot].content.clear();
+  const std::int64_t size = dtype_size(data.array.type);
+  if (data.values.data != nullptr)
+    in_parts(data.cuts, data.values.size, [&](Range part) {
+      std::memcpy(data.array.data + part.begin * size,
+                  static_cast<const std::byte*>(data.values.data) + part.begin * size,
+                  static_cast<std::size_t>((part.end - part.begin) * size));
+    });
+  std::memset(data.array.data + data.values.size * size, 0,
+              static_cast<std::size_t>(data.tail * size));
 }
 
 void Problem::copy_indices(const Indices& indices) {
@@ -179,7 +234,7 @@ void Problem::copy_indices(const Indices& indices) {
   std::atomic<std::int64_t> bad{indices.values.size};
   const auto copy = [&]<class I>(I* to, Range part) {
     for (std::int64_t i = part.begin; i < part.end; ++i) {
-      const std::int64_t value = indices.values.data[i];
+      const std::int64_t value = indices.values[i];
       if (value < indices.low || value >= indices.bound) {
         std::int64_t first = bad.load();
         while (i < first && !bad.compare_exchange_weak(first, i)) {
@@ -189,19 +244,51 @@ void Problem::copy_indices(const Indices& indices) {
       to[i] = static_cast<I>(value);
     }
   };
-  parallel_parts(team_, 1, indices.values.size, [&](Range part, int) {
-    if (indices.array.type == DType::I32) {
-      copy(reinterpret_cast<std::int32_t*>(indices.array.data), part);
-    } else {
-      copy(reinterpret_cast<std::int64_t*>(indices.array.data), part);
-    }
-  });
+  if (indices.values.data != nullptr)
+    in_parts(indices.cuts, indices.values.size, [&](Range part) {
+      if (indices.array.type == DType::I32) {
+        copy(reinterpret_cast<std::int32_t*>(indices.array.data), part);
+      } else {
+        copy(reinterpret_cast<std::int64_t*>(indices.array.data), part);
+      }
+    });
   const std::int64_t at = bad.load();
   if (at < indices.values.size) {
     throw InputError(indices.array.name + "[" + std::to_string(at) + "] is " +
-                     std::to_string(indices.values.data[at]) + ", outside " +
+                     std::to_string(indices.values[at]) + ", outside " +
                      std::to_string(indices.low) + " to " + std::to_string(indices.bound - 1));
   }
+  const std::int64_t size = dtype_size(indices.array.type);
+  std::memset(indices.array.data + indices.values.size * size, 0,
+              static_cast<std::size_t>(indices.tail * size));
+}
+
+void Problem::check_starts(const std::string& name, std::int64_t last) const {
+  const auto found = std::find_if(indices_.begin(), indices_.end(),
+                                  [&](const Indices& i) { return i.array.name == name; });
+  const Array& a = found->array;
+  const auto check = [&]<class I>(const I* at) {
+    if (at[0] != 0 || at[a.columns - 1] != last) {
+      throw InputError(name + " must go from 0 to " + std::to_string(last));
+    }
+    for (std::int64_t i = 1; i < a.columns; ++i) {
+      if (at[i] < at[i - 1]) {
+        throw InputError(name + "[" + std::to_string(i) + "] is smaller than the one before");
+      }
+    }
+  };
+  if (a.type == DType::I32) {
+    check(reinterpret_cast<const std::int32_t*>(a.data));
+  } else {
+    check(reinterpret_cast<const std::int64_t*>(a.data));
+  }
+}
+
+std::byte* Problem::data(const std::string& name) const {
+  for (const Data& d : data_) {
+    if (d.array.name == name) return d.array.data;
+  }
+  throw InputError("this kernel has no data '" + name + "'");
 }
 
 std::byte* Problem::indices(const std::string& name) const {
@@ -280,8 +367,7 @@ void Problem::copy_in(const std::string& name, const void* source) {
   arena_[a.slot].content.clear();
 }
 
-void Problem::copy_out(const std::string& name, void* target) const {
-  const Array& a = array(name);
+void Problem::copy_out(const Array& a, void* target) const {
   const std::int64_t size = dtype_size(a.type);
   for (std::int64_t row = 0; row < a.rows; ++row) {
     std::memcpy(static_cast<std::byte*>(target) + row * a.columns * size,
@@ -315,9 +401,7 @@ void Problem::poke(const Array& a, std::int64_t position, double value) {
 }
 
 std::pair<std::uint64_t, std::uint64_t> Problem::digest(const std::string& name) const {
-  const auto index = std::find_if(indices_.begin(), indices_.end(),
-                                  [&](const Indices& i) { return i.array.name == name; });
-  const Array& a = index == indices_.end() ? array(name) : index->array;
+  const Array& a = any_array(name);
   std::pair<std::uint64_t, std::uint64_t> all{0, 0};
   const auto add = [&]<class W>(W) {
     for (std::int64_t row = 0; row < a.rows; ++row) {

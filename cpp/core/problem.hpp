@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,9 +23,25 @@ std::int64_t dtype_size(DType type);
 
 // Somebody else's integers. Whoever uses them copies them first and checks the copy.
 struct IndexView {
-  const std::int64_t* data = nullptr;
+  const void* data = nullptr;
   std::int64_t size = 0;
+  bool narrow = false;  // of 32 bits each, not 64
+  std::int64_t operator[](std::int64_t i) const {
+    return narrow ? std::int64_t{static_cast<const std::int32_t*>(data)[i]}
+                  : static_cast<const std::int64_t*>(data)[i];
+  }
 };
+
+// Somebody else's numbers.
+struct DataView {
+  const void* data = nullptr;
+  std::int64_t size = 0;
+  DType type = DType::F64;
+};
+
+// Where the parts of an array begin that belong to each worker, and where the last one ends;
+// empty for equal parts.
+using Cuts = std::vector<std::int64_t>;
 
 // What a caller passes to a family: named integers and named index arrays.
 class Inputs {
@@ -34,6 +51,7 @@ class Inputs {
   // The spec's arrays in its order, by name and whether the kernel writes them.
   std::vector<std::pair<std::string, bool>> arrays;
   std::map<std::string, IndexView> indices;
+  std::map<std::string, DataView> data;
 
   std::int64_t integer(const std::string& name, std::int64_t least) const;
   const IndexView& index(const std::string& name) const;
@@ -78,11 +96,17 @@ class Problem {
   virtual std::int64_t count() const = 0;
   virtual DType dtype() const { return DType::F64; }
   virtual std::string index_dtype() const { return ""; }
+  // How a static schedule deals the iterations, where the parts shall not be equal.
+  virtual Cuts cuts() const { return {}; }
+  // What preparing found out that belongs into the record.
+  virtual std::map<std::string, double> facts() const { return {}; }
   // Whether this variant may be run on these inputs.
   virtual bool runs(const RegisteredEntry&) const { return true; }
 
   const std::vector<Array>& arrays() const { return arrays_; }
   const Array& array(const std::string& name) const;
+  // Also one of the inputs that a case holds.
+  const Array& any_array(const std::string& name) const;
   // Read back once, when first asked: the kernel walks the page tables for it.
   const std::string& obtained_pages();
   std::int64_t footprint_B() const;
@@ -96,7 +120,7 @@ class Problem {
   void mark_written();
   // Row-major copies of whole arrays, without the padding between rows.
   void copy_in(const std::string& name, const void* source);
-  void copy_out(const std::string& name, void* target) const;
+  void copy_out(const Array& array, void* target) const;
   // Sum modulo 2^64 and exclusive or of all elements of an array or index array, read as unsigned
   // words.
   std::pair<std::uint64_t, std::uint64_t> digest(const std::string& name) const;
@@ -108,13 +132,21 @@ class Problem {
  protected:
   // Declared in the constructor, before commit().
   std::size_t add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
-                        bool written);
+                        bool written, const Cuts& cuts = {});
   void commit();
   // Indices as an array of their own in the type that the kernel reads, placed like all others.
   // commit() copies them and checks the copy to lie in [low, bound).
+  // `tail` zeros follow, for vectors that read past the last. Without a source it is for the family
+  // to fill them, with indices that it has checked.
   void add_indices(const std::string& name, const IndexView& values, DType type, std::int64_t low,
-                   std::int64_t bound);
+                   std::int64_t bound, const Cuts& cuts = {}, std::int64_t tail = 0);
+  // Numbers that are an input, copied and placed like indices.
+  void add_data(const std::string& name, const DataView& values, const Cuts& cuts = {},
+                std::int64_t tail = 0);
   std::byte* indices(const std::string& name) const;
+  // After commit(): that an index array ascends from 0 to `last`.
+  void check_starts(const std::string& name, std::int64_t last) const;
+  std::byte* data(const std::string& name) const;
   // A case-owned copy of few indices, which all workers read, checked to lie in [0, bound).
   const void* own_indices(const std::string& name, const std::vector<std::int64_t>& values,
                           DType type, std::int64_t bound);
@@ -128,9 +160,20 @@ class Problem {
     IndexView values;
     std::int64_t low;
     std::int64_t bound;
+    Cuts cuts;
+    std::int64_t tail;
   };
-  Array request(const std::string& name, DType type, std::int64_t columns, std::int64_t rows);
+  struct Data {
+    Array array;
+    DataView values;
+    Cuts cuts;
+    std::int64_t tail;
+  };
+  Array request(const std::string& name, DType type, std::int64_t columns, std::int64_t rows,
+                const Cuts& cuts = {}, std::int64_t tail = 0);
   void copy_indices(const Indices& indices);
+  void copy_data(const Data& data);
+  void in_parts(const Cuts& cuts, std::int64_t size, const std::function<void(Range)>& fn) const;
 
   const Team& team_;
   Arena arena_;
@@ -138,6 +181,7 @@ class Problem {
   std::int64_t requests_ = 0;
   std::vector<Array> arrays_;
   std::vector<Indices> indices_;
+  std::vector<Data> data_;
   std::string obtained_pages_;
   std::vector<std::unique_ptr<std::byte[]>> owned_;
 };

@@ -87,6 +87,20 @@ Range contiguous_part(std::int64_t count, int workers, int worker) {
   return {begin, begin + share + (worker < rest ? 1 : 0)};
 }
 
+Range part_of(const Step& step, int workers, int worker) {
+  if (step.cuts == nullptr) return contiguous_part(step.count, workers, worker);
+  return {step.cuts[worker], step.cuts[worker + 1]};
+}
+
+void parallel_parts(const Team& team, std::span<const std::int64_t> cuts,
+                    const std::function<void(Range, int)>& fn) {
+  const auto workers = static_cast<std::int64_t>(cuts.size()) - 1;
+  parallel_parts(team, workers, workers, [&](Range, int w) {
+    const auto at = static_cast<std::size_t>(w);
+    fn({cuts[at], cuts[at + 1]}, w);
+  });
+}
+
 void parallel_parts(const Team& team, std::int64_t rows, std::int64_t size,
                     const std::function<void(Range, int)>& fn) {
   const Team::Session session(team);
@@ -123,7 +137,7 @@ void Sampler::work(const Step& step, int worker, int workers) {
     }
   }
   if (schedule_.chunk == 0) {
-    step.body(step.args, contiguous_part(step.count, workers, worker), worker);
+    step.body(step.args, part_of(step, workers, worker), worker);
     return;
   }
   const std::int64_t chunks = (step.count - 1) / schedule_.chunk + 1;
@@ -203,7 +217,7 @@ double Sampler::sample_free(const Step& step, std::int64_t invocations) {
     const int worker = omp_get_thread_num();
     const int team = omp_get_num_threads();
     // An invocation may be shorter than finding out what it consists of.
-    const Range part = contiguous_part(step.count, team, worker);
+    const Range part = part_of(step, team, worker);
 #pragma omp barrier
     const double start = now();
     for (std::int64_t k = 0; k < invocations; ++k) {

@@ -42,14 +42,23 @@ struct Step {
   Finish finish = nullptr;
   const void* args = nullptr;
   std::int64_t count = 0;
+  // Where not null: worker w's part begins at cuts[w] and ends at cuts[w + 1], in place of equal
+  // parts. (Of a schedule that deals one range a worker.)
+  const std::int64_t* cuts = nullptr;
 };
 
 // Worker w's part of [0, count) when it is dealt in `workers` contiguous ranges.
 Range contiguous_part(std::int64_t count, int workers, int worker);
 
+// The part of a worker where each has one.
+Range part_of(const Step& step, int workers, int worker);
+
 // Runs fn(part, worker) on every worker: on its row of `rows` > 1 equal rows of `size`, or on its
 // part of one row.
 void parallel_parts(const Team& team, std::int64_t rows, std::int64_t size,
+                    const std::function<void(Range, int)>& fn);
+// The same on parts that begin at cuts[w] and end at cuts[w + 1].
+void parallel_parts(const Team& team, std::span<const std::int64_t> cuts,
                     const std::function<void(Range, int)>& fn);
 
 class Sampler {

@@ -17,7 +17,18 @@ from typing import TYPE_CHECKING, Any
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
-    from memkern import models, patterns, plots, reference, report, results, statistics, suites
+    from memkern import (
+        matrices,
+        models,
+        patterns,
+        plots,
+        reference,
+        report,
+        results,
+        spmv,
+        statistics,
+        suites,
+    )
     from memkern.comparison import compare
     from memkern.kernels.amo import amo
     from memkern.kernels.launch import launch
@@ -29,7 +40,10 @@ if TYPE_CHECKING:
     from memkern.run import Measurement, apply, describe, measure, prepare, sweep, tune, vary
     from memkern.spec import Case, Knobs, Stop, registry
 
-_MODULES = ("models", "patterns", "plots", "reference", "report", "results", "statistics", "suites")
+_MODULES = (
+    *("matrices", "models", "patterns", "plots", "reference", "report", "results", "spmv"),
+    *("statistics", "suites"),
+)
 _HOMES = {
     "amo": "memkern.kernels.amo",
     "compare": "memkern.comparison",
@@ -66,6 +80,7 @@ __all__ = [
     "launch",
     "load",
     "loops",
+    "matrices",
     "measure",
     "models",
     "multigather",
@@ -79,6 +94,7 @@ __all__ = [
     "report",
     "results",
     "scatter",
+    "spmv",
     "statistics",
     "stream",
     "suites",

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from memkern import _memkern, environment, statistics
 from memkern.errors import InputError
 from memkern.kernels.launch import launch
+from memkern.kernels.streaming import loops, stream
 from memkern.results import ResultSet, open_output
 from memkern.spec import Case, Check, Invoke, registry
 
@@ -83,6 +84,10 @@ class Prepared:
                 numbers=dict(case.numbers),
                 arrays=[(array.name, array.role != "read") for array in case.spec.arrays],
                 indices=dict(case.indices),
+                data={
+                    name: np.ascontiguousarray(values, dtype=case.dtype)
+                    for name, values in case.data.items()
+                },
                 threads=knobs.threads,
                 pin=knobs.pin,
                 pages=knobs.pages,
@@ -326,6 +331,20 @@ def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
     return float(samples.min())
 
 
+@functools.cache
+def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
+    """Return what memory gives to loads alone and to a triad: medians of their best variants."""
+    cache_B = _memkern.topology()["last_level_cache_B"]
+    knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages, "budget_s": 0.5}
+    cases = {
+        "load": loops("load", footprint_B=4 * cache_B, **knobs),
+        "triad": stream("triad", footprint_B=6 * cache_B, **knobs),
+    }
+    return {
+        name: float(measure(case).record["bandwidth_median_GBps"]) for name, case in cases.items()
+    }
+
+
 def measure(
     case: Case,
     *,
@@ -388,6 +407,10 @@ def measure(
         if case.bytes_B == 0
         else launch_cost_s(obtained["threads"], knobs.pin, knobs.repetition)
     )
+    limits: dict[str, float] = {}
+    if spec.limits is not None:
+        rates = ceilings_GBps(obtained["threads"], knobs.pin, knobs.pages)
+        limits = spec.limits(case, check.columns, rates, float(np.median(samples[:, 0])))
     wall_s = time.perf_counter() - start
 
     def record(case: Case, column: int, case_id: str) -> dict[str, Any]:
@@ -411,6 +434,7 @@ def measure(
             **case.columns,
             **dict(zip(case.spec.form, case.form.split("/"), strict=False)),
             **check.columns,
+            **limits,
             "backend": "openmp",
             "device": "cpu",
             "variant": obtained["variant"],

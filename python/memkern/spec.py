@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memkern import run
 
 IndexArray = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.signedinteger[Any]]
 Invoke = Callable[[], int]
 
 PAGES = ("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g")
@@ -292,6 +293,10 @@ class KernelSpec:
     calm : mapping
         Arrays that sampling starts from another value than validation: what grows from
         invocation to invocation unless it is that.
+    limits : callable, optional
+        (case, columns of its check, bandwidths by name in GB/s, median in s) to columns that say
+        how far the result is from what the machine's memory allows. Bandwidths are those of
+        ``load`` and ``triad`` (see `memkern.run.ceilings_GBps`).
     form : tuple of str
         What the words of a case's `Case.form` say, where the kernel is built with several
         operations; each is a column of the record.
@@ -322,9 +327,12 @@ class KernelSpec:
     ulps: float = 0.0
     idempotent: bool = True
     elementwise: bool = False
-    width: Callable[[Case], int] = lambda case: 1
+    width: Callable[[Case], float] = lambda case: 1
     counts_index: bool = False
     calm: Mapping[str, float] = field(default_factory=dict)
+    limits: (
+        Callable[[Case, Mapping[str, float], Mapping[str, float], float], dict[str, float]] | None
+    ) = None
     form: tuple[str, ...] = ()
     counts_runs: bool = False
     most_runs: Mapping[str, int] = field(default_factory=dict)
@@ -349,8 +357,9 @@ class Case:
     Parameters
     ----------
     spec : KernelSpec
-    integers, numbers, indices : mapping
-        The inputs by name: whole numbers, scalars, and 1-d int64 arrays.
+    integers, numbers, indices, data : mapping
+        The inputs by name: whole numbers, scalars, 1-d arrays of indices, and 1-d arrays of
+        values in the case's dtype (a matrix's, say).
     dtype, index_dtype : str
     form : str
         Which of its operations the kernel is to do, such as ``add/relaxed/unused``.
@@ -365,7 +374,8 @@ class Case:
     spec: KernelSpec
     integers: Mapping[str, int] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
-    indices: Mapping[str, IndexArray] = field(default_factory=dict)
+    indices: Mapping[str, Indices] = field(default_factory=dict)
+    data: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     dtype: str = "float64"
     index_dtype: str = ""
     form: str = ""
@@ -424,6 +434,9 @@ class Case:
         for name in sorted(self.indices):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(self.indices[name], dtype=np.int64).tobytes())
+        for name in sorted(self.data):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(self.data[name]).data)
         return digest.hexdigest()[:16]
 
     def with_(self, **changes: Any) -> Case:

@@ -1,0 +1,33 @@
+// From compressed rows to chunks of C rows stored column by column (SELL-C-sigma, Kreutzer et al.,
+// "A unified sparse matrix data format", SIAM Journal on Scientific Computing 36, 2014).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/team.hpp"
+
+namespace memkern {
+
+// How a matrix is laid out in chunks, found from the lengths of its rows.
+struct SellLayout {
+  std::int64_t rows = 0;
+  std::int64_t chunk = 1;
+  std::vector<std::int64_t> order;   // row order[i] of the matrix is row i of the chunks
+  std::vector<std::int64_t> starts;  // of chunks, and the end of the last
+  std::int64_t entries() const { return starts.back(); }
+};
+
+// Sorts rows by falling length within blocks of sigma rows; equal rows keep their order.
+SellLayout sell_layout(const Team& team, const std::vector<std::int64_t>& row_starts,
+                       std::int64_t chunk, std::int64_t sigma);
+
+// Fills values and columns of layout.entries() elements. What pads a row is zero and points to
+// column `columns`, one past the last. With `moved`, the columns are moved to where it says.
+// Throws an InputError where a column is none of these.
+template <class T, class I, class J>
+void sell_fill(const Team& team, const SellLayout& layout,
+               const std::vector<std::int64_t>& row_starts, const I* columns_in, const T* values_in,
+               std::int64_t columns, const std::int64_t* moved, T* values_out, J* columns_out);
+
+}  // namespace memkern

@@ -1,0 +1,359 @@
+"""Sparse matrix-vector products: y = A x and y = y + A x by rows, in chunks of rows, by columns.
+
+``spmv.crs`` goes along compressed rows. ``spmv.sell`` is SELL-C-sigma: rows sorted by length within
+blocks of sigma, C of them side by side in a chunk as wide as its longest row. ``spmv.ell`` is
+ELLPACK, one chunk of all rows, and ``spmv.csc`` goes along compressed columns, which every worker
+adds to a y of its own; both are baselines.
+
+A case works in the order of its chunks: row i of y is row ``order[i]`` of A, and if columns are
+moved like rows, so is x. What pads a row is zero and is multiplied by one more element of x, past
+the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memkern.errors import InputError
+from memkern.kernels import case
+from memkern.kernels.checking import Values, fresh, positions, verdict
+from memkern.patterns import integer, shown
+from memkern.spec import (
+    INDEX_DTYPES,
+    ArrayRole,
+    Case,
+    Check,
+    IndexArray,
+    Invoke,
+    KernelSpec,
+    Native,
+    Traffic,
+    register,
+    registry,
+)
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from memkern.models.spmv import SpmvModel
+
+ALAPPAT = (
+    "Alappat, Meyer, Laukemann, Gruber, Hager, Wellein and Wettig, ECM modeling and performance "
+    "tuning of SpMV and Lattice QCD on A64FX, Concurrency and Computation 34, 2022"
+)
+KREUTZER = (
+    "Kreutzer, Hager, Wellein, Fehske and Bishop, A Unified Sparse Matrix Data Format for "
+    "Efficient General Sparse Matrix-Vector Multiplication on Modern Processors with Wide SIMD "
+    "Units, SIAM Journal on Scientific Computing 36, 2014"
+)
+FORMATS = ("crs", "sell", "ell", "csc")
+BALANCES = ("rows", "nnz")
+MVE = (1, 2, 3, 4, 6, 8)
+_MOST_CHUNK = 128
+# Up to so many rows a result is checked whole.
+_WHOLE_ROWS = 2**18
+
+
+def spmv_case(
+    kernel: str,
+    *,
+    matrix: Any,
+    accumulate: bool = True,
+    C: int = 8,
+    sigma: int = 1,
+    move_columns: bool = False,
+    balance: str = "rows",
+    mve: int | str = 0,
+    dtype: str = "float64",
+    index_dtype: str = "int32",
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of a sparse matrix-vector product.
+
+    Parameters
+    ----------
+    kernel : str
+        Such as ``spmv.sell``.
+    matrix : str, path, sparse array, ndarray or tuple
+        What `memkern.matrices.build` takes: a generator such as ``hpcg:64``, a Matrix Market file,
+        a SciPy sparse array, a two-dimensional array, or triplets.
+    accumulate : bool
+        y = y + A x, or y = A x.
+    C, sigma : int
+        Rows of a chunk, 1 to 128, and rows of a block that is sorted by length: 1, a multiple of C,
+        or at least as many as there are rows. Of ``spmv.sell`` alone.
+    move_columns : bool
+        Whether the columns of a square matrix are moved like its rows.
+    balance : str
+        Workers get as many ``rows``, or rows with as many nonzeros (``nnz``).
+    mve : int or str
+        Accumulators of a row in ``spmv.crs`` (modulo variable expansion): 1, 2, 3, 4, 6, 8, 0 for
+        the kernel's own choice, ``auto`` by the mean length of rows.
+    dtype, index_dtype : str
+        Of the values and of the indices.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.spec.Knobs`, of which ``prefetch`` is the distance in nonzeros of x's
+        software prefetch, and of `memkern.spec.Stop`.
+
+    Raises
+    ------
+    InputError
+        Something is out of range, or the matrix has no nonzeros.
+    """
+    from memkern import matrices
+
+    form = kernel.partition(".")[2]
+    label, a = matrices.build(matrix)
+    rows, columns = (int(n) for n in a.shape)
+    if a.nnz == 0:
+        raise InputError(f"the matrix {label} has no nonzeros: there is nothing to multiply")
+    if balance not in BALANCES:
+        raise InputError(f"balance {shown(balance)} is not one of {', '.join(BALANCES)}")
+    chunk = integer(C, "C", 1, _MOST_CHUNK) if form == "sell" else 1
+    block = _sigma(sigma, chunk, rows) if form == "sell" else 1
+    if move_columns and (form != "sell" or rows != columns):
+        raise InputError("columns are moved like rows in spmv.sell of square matrices alone")
+    # The knob by its general name and by the one that it has here.
+    given = options.pop("unroll", 0)
+    unroll = _accumulators(mve or given, a.nnz / rows) if form == "crs" else given
+    stored = a.tocsc() if form == "csc" else a
+    return Case(
+        registry()[kernel],
+        integers={
+            "rows": rows,
+            "columns": columns,
+            "nonzeros": int(a.nnz),
+            "chunk": chunk,
+            "sigma": block,
+            "move_columns": int(move_columns),
+            "by_entries": int(balance == "nnz"),
+        },
+        indices={"starts": stored.indptr, "columns": stored.indices},
+        data={"values": stored.data},
+        dtype=dtype,
+        index_dtype=index_dtype,
+        form="add" if accumulate else "write",
+        columns={
+            "matrix": label,
+            "rows": rows,
+            "columns": columns,
+            "nonzeros": int(a.nnz),
+            "nonzeros_per_row": a.nnz / rows,
+            "C": chunk,
+            "sigma": block,
+            "balance": balance,
+        },
+        labels={"name": name, "suite": suite},
+    ).with_(unroll=unroll, **options)
+
+
+def _sigma(sigma: int, chunk: int, rows: int) -> int:
+    sigma = integer(sigma, "sigma", 1, 2**62)
+    if sigma >= rows:
+        return rows
+    if sigma > 1 and sigma % chunk:
+        raise InputError(
+            f"sigma must be 1, a multiple of C = {chunk}, or at least the {rows} rows, not {sigma}"
+        )
+    return sigma
+
+
+def _accumulators(mve: int | str, length: float) -> int:
+    """As many as a row fills twice, from what is built."""
+    if mve == "auto":
+        return max(u for u in MVE if u == 1 or 2 * u <= length)
+    if isinstance(mve, str) or mve not in (0, *MVE):
+        known = ", ".join(map(str, MVE))
+        raise InputError(f"mve must be auto, 0 or one of {known}, not {shown(mve)}")
+    return int(mve)
+
+
+def as_csr(case: Case) -> csr_array:
+    """Return a case's matrix as SciPy knows it."""
+    from scipy.sparse import csc_array, csr_array
+
+    shape = (case.integers["rows"], case.integers["columns"])
+    parts = (case.data["values"], case.indices["columns"], case.indices["starts"])
+    if case.spec.name == "spmv.csc":
+        return csr_array(csc_array(parts, shape=shape))
+    return csr_array(parts, shape=shape)
+
+
+def order_of(case: Case, native: Native) -> IndexArray:
+    """Return which row of A each row of y is."""
+    if case.spec.name in ("spmv.sell", "spmv.ell"):
+        return native.copy_out("order")
+    return np.arange(case.integers["rows"])
+
+
+def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+    n, columns = case.integers["rows"], case.integers["columns"]
+    order = order_of(case, native)
+    seen = np.zeros(n, dtype=bool)
+    seen[order] = True
+    look = positions(n, native) if n > _WHOLE_ROWS else np.arange(n)
+    a = as_csr(case)[order[look]].astype(np.float64)
+    a.data[:] = a.data.astype(case.dtype)
+    x = fresh(native, "x", np.arange(columns))
+    if case.integers["move_columns"]:
+        moved = np.empty_like(x)
+        moved[order] = x
+        x = moved
+    before = fresh(native, "y", look) if case.form == "add" else np.zeros(len(look))
+    wanted = before + a @ x
+    # As many roundings as there are terms, of the sum of their absolute values.
+    terms = np.maximum((np.diff(a.indptr) + 2.0) / case.spec.ulps, 1.0)
+    size = np.abs(before) + abs(a) @ np.abs(x)
+    native.fill(outputs=True)
+    invoke()
+    off = np.abs(native.peek("y", look) - wanted)
+    allowed = terms * size
+    worst = float(np.max(np.where(np.isnan(off), np.inf, off) / np.where(allowed > 0, allowed, 1)))
+    if not seen.all():
+        worst = float("inf")
+    facts = native.obtained()["facts"]
+    columns_found = {
+        "beta": case.integers["nonzeros"] / facts["entries_stored"],
+        "convert_s": facts["convert_s"],
+    }
+    return verdict(case, worst, "whole" if len(look) == n else "sampled", **columns_found)
+
+
+def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    """Return y in the order of the chunks, from a layout found independently."""
+    a = as_csr(case)
+    n, sigma = case.integers["rows"], case.integers["sigma"]
+    lengths = np.diff(a.indptr)
+    order = np.arange(n)
+    if case.spec.name == "spmv.sell":
+        blocks = (order[b : b + sigma] for b in range(0, n, sigma))
+        order = np.concatenate([b[np.argsort(-lengths[b], kind="stable")] for b in blocks])
+    x = arrays["x"][: case.integers["columns"]].astype(np.float64)
+    if case.integers["move_columns"]:
+        moved = np.empty_like(x)
+        moved[order] = x
+        x = moved
+    y = np.array(arrays["y"], copy=True)
+    product = a.astype(np.float64) @ x
+    y[:n] = product[order] + (y[:n] if case.form == "add" else 0)
+    if case.form == "write" and case.spec.name == "spmv.sell":
+        y[n:] = 0
+    return {"x": arrays["x"], "y": y}
+
+
+def _iterations(case: Case) -> int:
+    """Rows, chunks of them, or columns: what is dealt to the workers."""
+    if case.spec.name == "spmv.csc":
+        return case.integers["columns"]
+    return -(-case.integers["rows"] // case.integers["chunk"])
+
+
+def _traffic(case: Case) -> Traffic:
+    """Every nonzero and its index once, x once, a pointer a row, y as the form has it."""
+    size = float(np.dtype(case.dtype).itemsize)
+    index = float(np.dtype(case.index_dtype).itemsize)
+    n = case.integers
+    y = n["rows"] * size
+    share = 1.0 / _iterations(case)
+    return Traffic(
+        read=share * ((n["nonzeros"] + n["columns"]) * size + (y if case.form == "add" else 0.0)),
+        write=share * y,
+        index=share * (n["nonzeros"] + _iterations(case) + 1) * index,
+        write_allocate=share * (y if case.form == "write" else 0.0),
+    )
+
+
+def model_of(case: Case, beta: float) -> SpmvModel:
+    """Return the model of a case with such a fill-in."""
+    from memkern.models.spmv import SpmvModel
+
+    n = case.integers
+    return SpmvModel(
+        rows=n["rows"],
+        columns=n["columns"],
+        nonzeros=n["nonzeros"],
+        value_B=np.dtype(case.dtype).itemsize,
+        index_B=np.dtype(case.index_dtype).itemsize,
+        beta=beta,
+        accumulate=case.form == "add",
+        pointers=0 if case.spec.name == "spmv.ell" else _iterations(case),
+    )
+
+
+def _limits(
+    case: Case, found: Mapping[str, float], rates: Mapping[str, float], median_s: float
+) -> dict[str, float]:
+    """Rooflines at the best alpha, and the alpha that the measured time implies."""
+    model = model_of(case, found["beta"])
+    median = 2 * case.integers["nonzeros"] / median_s / 1e9
+    roofline = model.roofline_GFLOPs(rates["load"])
+    return {
+        "load_GBps": rates["load"],
+        "triad_GBps": rates["triad"],
+        "roofline_load_GFLOPs": roofline,
+        "roofline_triad_GFLOPs": model.roofline_GFLOPs(rates["triad"]),
+        "performance_median_GFLOPs": median,
+        "roofline_fraction": median / roofline,
+        "alpha": model.best_alpha,
+        "alpha_implied": model.implied_alpha(median_s, rates["load"]),
+    }
+
+
+def _spec(name: str, summary: str, source: str) -> None:
+    register(
+        KernelSpec(
+            name=f"spmv.{name}",
+            summary=summary,
+            source=source,
+            arrays=(
+                ArrayRole("x", "(columns,), one more where rows are padded", "read"),
+                ArrayRole("y", "(rows,), those of whole chunks in sell", "update"),
+            ),
+            indices=("starts", "columns"),
+            traffic=_traffic,
+            iterations=_iterations,
+            check=_check,
+            reference=_reference,
+            model_bytes=lambda case: (
+                _traffic(case).view(index=True, write_allocate=True) * _iterations(case)
+            ),
+            build=spmv_case,
+            index_dtypes=INDEX_DTYPES,
+            flops=2,
+            width=lambda case: case.integers["nonzeros"] / _iterations(case),
+            ulps=32.0,
+            idempotent=False,
+            counts_index=True,
+            limits=_limits,
+            form=("result",),
+        )
+    )
+
+
+_spec("crs", "y = y + A x or y = A x, by compressed rows", ALAPPAT)
+_spec("sell", "the same in chunks of C rows sorted within sigma", KREUTZER)
+_spec("ell", "the same in one chunk of all rows (ELLPACK)", KREUTZER)
+_spec("csc", "the same by compressed columns", "baseline")
+
+
+def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
+    """Case of a sparse matrix-vector product; see `spmv_case`.
+
+    Parameters
+    ----------
+    matrix : str, path, sparse array, ndarray or tuple
+    format : str
+        ``crs``, ``sell``, ``ell`` or ``csc``.
+    **options
+        As for `spmv_case`.
+    """
+    if format not in FORMATS:
+        raise InputError(f"format {shown(format)} is not one of {', '.join(FORMATS)}")
+    return case(f"spmv.{format}", matrix=matrix, **options)

@@ -1,0 +1,97 @@
+"""Bytes and roofline of sparse matrix-vector products (Alappat et al. 2021, section on SpMV).
+
+A nonzero moves its value and its index, its share of x and its share of what a row moves.
+``alpha`` says how often x comes from memory for each nonzero: columns / nonzeros where each element
+comes once, 1 where every nonzero loads its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memkern.errors import InputError
+
+__all__ = ["SpmvModel"]
+
+
+@dataclass(frozen=True)
+class SpmvModel:
+    """What one product of a matrix with a vector moves and computes.
+
+    Parameters
+    ----------
+    rows, columns, nonzeros : int
+        Of the matrix.
+    value_B, index_B : int
+        Size of a value and of an index.
+    beta : float
+        Nonzeros over stored entries, padding among them (1 without).
+    accumulate : bool
+        y = y + A x reads and writes y; y = A x writes it.
+    write_allocate : bool
+        Whether the stores of y = A x read their lines first.
+    pointers : int, optional
+        Starts of rows or chunks that are read; as many as rows by default.
+    """
+
+    rows: int
+    columns: int
+    nonzeros: int
+    value_B: int = 8
+    index_B: int = 4
+    beta: float = 1.0
+    accumulate: bool = True
+    write_allocate: bool = True
+    pointers: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that there is something to multiply."""
+        if min(self.rows, self.columns, self.nonzeros) < 1 or not 0 < self.beta <= 1:
+            raise InputError(
+                "a model needs rows, columns and nonzeros of at least 1 and beta in (0, 1]"
+            )
+
+    @property
+    def best_alpha(self) -> float:
+        """Loads of x from memory for each nonzero, if every element comes once."""
+        return self.columns / self.nonzeros
+
+    @property
+    def row_B(self) -> float:
+        """Bytes of y and of pointers for each row."""
+        y = 2 if self.accumulate or self.write_allocate else 1
+        pointers = self.rows if self.pointers is None else self.pointers
+        return y * self.value_B + self.index_B * pointers / self.rows
+
+    def nonzero_B(self, alpha: float | None = None) -> float:
+        """Return the bytes that a nonzero moves, everything included.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            Loads of x for each nonzero; `best_alpha` by default.
+        """
+        alpha = self.best_alpha if alpha is None else alpha
+        stored = (self.value_B + self.index_B) / self.beta
+        return stored + self.value_B * alpha + self.row_B * self.rows / self.nonzeros
+
+    def bytes_B(self, alpha: float | None = None) -> float:
+        """Return the bytes of the whole product."""
+        return self.nonzero_B(alpha) * self.nonzeros
+
+    def intensity(self, alpha: float | None = None) -> float:
+        """Return flops per byte: 1/6 at best in double precision with indices of 32 bits."""
+        return 2 / self.nonzero_B(alpha)
+
+    def roofline_GFLOPs(self, bandwidth_GBps: float, alpha: float | None = None) -> float:
+        """Return the performance at which memory is the limit, for so much bandwidth."""
+        return self.intensity(alpha) * bandwidth_GBps
+
+    def implied_alpha(self, time_s: float, bandwidth_GBps: float) -> float:
+        """Return the alpha at which the model would take the measured time.
+
+        Below `best_alpha` where the caches held part of the data, or where memory gave more than
+        `bandwidth_GBps`.
+        """
+        moved = time_s * bandwidth_GBps * 1e9 / self.nonzeros
+        return (moved - self.nonzero_B(0.0)) / self.value_B

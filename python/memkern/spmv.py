@@ -1,0 +1,199 @@
+"""Sparse matrix-vector products in the caller's terms: multiply, convert, measure.
+
+A `Product` is a matrix in its format, placed where its workers read it, that can be multiplied many
+times and shows its arrays. `multiply` makes one and uses it once; `measure` times the kernel alone
+on prepared vectors and sets the result beside what the machine's memory allows.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.errors import InputError
+from memkern.kernels.spmv import FORMATS, order_of
+from memkern.kernels.spmv import spmv as case
+from memkern.patterns import shown
+from memkern.run import Measurement, prepare
+
+__all__ = ["FORMATS", "Product", "case", "convert", "measure", "multiply"]
+
+Vector = npt.NDArray[Any]
+
+
+class Product:
+    """A matrix ready to be multiplied.
+
+    Made by `convert`. Vectors come and go in the caller's order.
+
+    Attributes
+    ----------
+    case : Case
+        What a measurement of it would measure.
+    shape : tuple of int
+        Rows and columns.
+    permute_s : float
+        Seconds that the last `multiply` spent on permuting vectors.
+    """
+
+    def __init__(self, matrix: Any, *, rcm: bool = False, **options: Any) -> None:
+        from memkern import matrices
+
+        _, a = matrices.build(matrix)
+        self.shape: tuple[int, int] = (int(a.shape[0]), int(a.shape[1]))
+        self._before: npt.NDArray[np.int64] | None = None
+        if rcm:
+            a, self._before = matrices.reorder(a, "rcm")
+        self.permute_s = 0.0
+        self._empty = a.nnz == 0
+        self._dtype = str(options.get("dtype", "float64"))
+        if self._empty:
+            return
+        self._add = prepare(case(a, accumulate=True, **options))
+        self.case = self._add.case
+        self._native = self._add.native
+        self._order = order_of(self.case, self._native)
+
+    @property
+    def values(self) -> Vector:
+        """Stored values, shape (entries stored,)."""
+        return self._native.copy_out("values")
+
+    @property
+    def columns(self) -> npt.NDArray[Any]:
+        """Columns of the stored values (in CSC rows); those of padding are one past the last."""
+        return self._native.copy_out("columns")
+
+    @property
+    def starts(self) -> npt.NDArray[Any]:
+        """Where rows, chunks or columns start among the stored values, and where the last ends."""
+        return self._native.copy_out("starts")
+
+    @property
+    def widths(self) -> npt.NDArray[np.int64]:
+        """Entries of the longest row of each chunk."""
+        return np.diff(self.starts) // self.case.integers["chunk"]
+
+    @property
+    def order(self) -> npt.NDArray[np.int64]:
+        """Which row of the matrix each row of the product is, shape (rows,)."""
+        return self._order if self._before is None else self._before[self._order]
+
+    @property
+    def beta(self) -> float:
+        """Nonzeros over stored entries."""
+        stored = float(self._native.obtained()["facts"]["entries_stored"])
+        return self.case.integers["nonzeros"] / stored
+
+    @property
+    def convert_s(self) -> float:
+        """Seconds that laying the matrix out took."""
+        return float(self._native.obtained()["facts"]["convert_s"])
+
+    def multiply(self, x: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Vector:
+        """Return y + A x, or A x without a y.
+
+        Parameters
+        ----------
+        x : array_like of float, shape (columns,)
+        y : array_like of float, shape (rows,), optional
+
+        Returns
+        -------
+        ndarray, shape (rows,)
+            In the dtype of the product.
+
+        Raises
+        ------
+        InputError
+            A vector has the wrong shape, or holds no real numbers.
+        """
+        rows, columns = self.shape
+        ours = _vector("x", x, columns, self._dtype)
+        result = np.zeros(rows, self._dtype) if y is None else _vector("y", y, rows, self._dtype)
+        if self._empty:
+            return result.copy()
+        begin = time.perf_counter()
+        arrays = self._native.arrays()
+        # The element that padding is multiplied with stays zero, and what it is added to unread.
+        to_x = np.zeros(arrays["x"]["columns"], self._dtype)
+        to_y = np.zeros(arrays["y"]["columns"], self._dtype)
+        in_columns = ours if self._before is None else ours[self._before]
+        if self.case.integers["move_columns"]:
+            in_columns = in_columns[self._order]
+        to_x[:columns] = in_columns
+        to_y[:rows] = result[self.order]
+        self.permute_s = time.perf_counter() - begin
+        self._native.copy_in("x", to_x)
+        self._native.copy_in("y", to_y)
+        self._native.run(1)
+        begin = time.perf_counter()
+        result = np.empty(rows, self._dtype)
+        result[self.order] = self._native.copy_out("y")[:rows]
+        self.permute_s += time.perf_counter() - begin
+        return result
+
+    __matmul__ = multiply
+
+
+def _vector(name: str, values: npt.ArrayLike, size: int, dtype: str) -> Vector:
+    array = np.asarray(values)
+    if array.shape != (size,):
+        raise InputError(f"{name} must have shape ({size},), not {array.shape}")
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} must hold real numbers, not {shown(str(array.dtype))}")
+    return array.astype(dtype)
+
+
+def convert(matrix: Any, *, rcm: bool = False, **options: Any) -> Product:
+    """Lay a matrix out in a format.
+
+    Parameters
+    ----------
+    matrix : str, path, sparse array, ndarray or tuple
+        What `memkern.matrices.build` takes.
+    rcm : bool
+        Reorder rows and columns of a square matrix by reverse Cuthill-McKee first.
+    **options
+        ``format`` (``sell``) and what `memkern.kernels.spmv.spmv_case` takes.
+
+    Raises
+    ------
+    InputError, MemoryError
+        Something is out of range, or does not fit.
+    """
+    return Product(matrix, rcm=rcm, **options)
+
+
+def multiply(
+    matrix: Any, x: npt.ArrayLike, y: npt.ArrayLike | None = None, **options: Any
+) -> Vector:
+    """Return y + A x, or A x without a y; see `convert` and `Product.multiply`."""
+    return convert(matrix, **options).multiply(x, y)
+
+
+def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
+    """Measure the kernel of a product on prepared vectors, beside the matrix's roofline.
+
+    Parameters
+    ----------
+    matrix, rcm, **options
+        As for `convert`.
+
+    Returns
+    -------
+    Measurement
+        With ``roofline_load_GFLOPs`` and ``roofline_triad_GFLOPs``, the model's at the best alpha
+        and the fill-in as converted, for the bandwidth that loads alone and a triad have here;
+        ``roofline_fraction``, of the former; ``alpha`` at best and ``alpha_implied`` by the
+        median time at that bandwidth; ``convert_s``.
+    """
+    from memkern import matrices
+
+    label, a = matrices.build(matrix)
+    if rcm:
+        a, label = matrices.reorder(a, "rcm")[0], f"{label} rcm"
+    return case(a, **{"name": label, **options}).measure()
