@@ -600,7 +600,7 @@ def test_wrong_streams_are_refused(arguments: dict[str, Any], match: str) -> Non
 
 ASKED: dict[str, Any] = {
     "kernel": "stream.triad", "dtype": "float64", "index_dtype": "", "threads": 1, "pin": "none",
-    "integers": {"elements": 4, "prefetch": 0}, "numbers": {}, "indices": {},
+    "form": "", "integers": {"elements": 4, "prefetch": 0}, "numbers": {}, "indices": {}, "data": {},
     "arrays": [("a", True), ("b", False), ("c", False)], "pages": "default",
     "numa": "first-touch", "offset": 0, "schedule": "static", "chunk": 0, "repetition": "fork",
     "unroll": 0, "flush": False, "seed": 0,
@@ -649,7 +649,7 @@ def test_the_extension_checks_indices(changes: dict[str, list[int]], match: str)
         ([0, 1, 2], [0, 5], r"columns\[1\] is 5"),
         ([0, 1], [0, 1], "row_starts must have 3"),
         ([1, 1, 2], [0, 1], "go from 0"),
-        ([0, 1, 1], [0, 1], "go from 0 to the number of columns, 2"),
+        ([0, 1, 1], [0, 1], "starts must go from 0 to 2"),
         ([0, 2, 1], [0, 1], "go from 0"),
         ([0, 3, 2], [0, 1], r"row_starts\[1\] is 3"),
         ([0, 2, 1, 2], [0, 1], r"row_starts\[2\] is smaller"),
