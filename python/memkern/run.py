@@ -276,7 +276,7 @@ class Measurement:
     @property
     def results(self) -> ResultSet:
         """The measurement as a result set, its parts first."""
-        return _together([self])
+        return together([self])
 
     def _repr_html_(self) -> str:
         return self.results._repr_html_()
@@ -566,7 +566,7 @@ def sweep(
             sink.store.close()
         raise
     if sink is None:
-        results = _together(done)
+        results = together(done)
     elif interrupted:
         results = sink.store.result_set()
         sink.store.close()
@@ -581,7 +581,8 @@ def sweep(
     return results
 
 
-def _together(done: Sequence[Measurement]) -> ResultSet:
+def together(done: Sequence[Measurement]) -> ResultSet:
+    """Return measurements as one result set, the parts of each before it."""
     rows = [row for m in done for row in (*m.parts, m)]
     return ResultSet(
         [row.record for row in rows],
@@ -674,7 +675,7 @@ def tune(
             if result.valid and result.record["time_min_s"] < best_s:
                 best, best_s = base.with_(**changes), result.record["time_min_s"]
     search.append(measure(best, extra={"tune_step": "best"}, machine=machine))
-    return best, _together(search)
+    return best, together(search)
 
 
 def _variants(case: Case) -> list[dict[str, str]]:

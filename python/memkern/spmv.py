@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.errors import InputError
-from memkern.kernels.spmv import FORMATS, order_of
+from memkern.kernels.spmv import BALANCES, FORMATS, MVE, order_of
 from memkern.kernels.spmv import spmv as case
 from memkern.patterns import shown
-from memkern.run import Measurement, prepare
+from memkern.results import ResultSet
+from memkern.run import Measurement, prepare, together
 
-__all__ = ["FORMATS", "Product", "case", "convert", "measure", "multiply"]
+__all__ = ["FORMATS", "Product", "case", "convert", "measure", "multiply", "tune"]
 
 Vector = npt.NDArray[Any]
 
@@ -197,3 +198,80 @@ def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
     if rcm:
         a, label = matrices.reorder(a, "rcm")[0], f"{label} rcm"
     return case(a, **{"name": label, **options}).measure()
+
+
+def tune(matrix: Any, *, budget_s: float = 30.0, **options: Any) -> tuple[Measurement, ResultSet]:
+    """Search format, C, sigma, accumulators, balance, reordering and prefetch in a time budget.
+
+    One choice after another is varied with the best so far kept; what has not been tried when the
+    time is over stays as it is.
+
+    Parameters
+    ----------
+    matrix : str, path, sparse array, ndarray or tuple
+        What `memkern.matrices.build` takes.
+    budget_s : float
+        Seconds for the search.
+    **options
+        What all trials have in common, as `memkern.kernels.spmv.spmv_case` takes it.
+
+    Returns
+    -------
+    best : Measurement
+        The best form, measured once more.
+    search : ResultSet
+        Every trial in order and the best at the end; column ``tune_step`` names what was varied.
+    """
+    from memkern import matrices
+
+    if not 0 < budget_s < float("inf"):
+        raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
+    label, plain = matrices.build(matrix)
+    square = plain.shape[0] == plain.shape[1]
+    # The machine's ceilings are measured with the first trial, which the search does not pay for.
+    end = float("inf")
+    steps: dict[str, list[dict[str, Any]]] = {
+        "format": [{"format": "crs"}, {"format": "sell"}],
+        "C": [{"C": c} for c in (4, 8, 16, 32, 64)],
+        "sigma": [{"sigma": s} for s in (1, 128, 1024, 4096, plain.shape[0])],
+        "mve": [{"mve": u} for u in (0, *MVE)],
+        "balance": [{"balance": b} for b in BALANCES],
+        "rcm": [{"rcm": r} for r in ((False, True) if square else (False,))],
+        "prefetch": [{"prefetch": d} for d in (0, 16, 64, 256)],
+    }
+    trials = sum(len(values) for values in steps.values())
+    brief = {"budget_s": budget_s / trials / 3, "max_samples": 200}
+    reordered: dict[bool, Any] = {False: plain}
+    chosen: dict[str, Any] = {"format": "crs", **options}
+    search: list[Measurement] = []
+    best_s = float("inf")
+
+    def trial(form: dict[str, Any], step: str, **more: Any) -> Measurement:
+        form = dict(form)
+        rcm = form.pop("rcm", False)
+        if rcm not in reordered:
+            reordered[rcm] = matrices.reorder(plain, "rcm")[0]
+        if form["format"] != "sell":
+            form = {k: v for k, v in form.items() if k not in ("C", "sigma")}
+        if form["format"] != "crs":
+            form.pop("mve", None)
+        name = f"{label} rcm" if rcm else label
+        product = case(reordered[rcm], **{"name": name, **form, **more})
+        return product.measure(extra={"tune_step": step, "rcm": rcm})
+
+    for step, values in steps.items():
+        if step in ("C", "sigma") and chosen["format"] != "sell":
+            continue
+        if step == "mve" and chosen["format"] != "crs":
+            continue
+        base = dict(chosen)
+        for value in values:
+            if time.perf_counter() > end:
+                break
+            found = trial({**base, **value}, step, **brief)
+            search.append(found)
+            end = min(end, time.perf_counter() + budget_s)
+            if found.valid and found.record["time_median_s"] < best_s:
+                chosen, best_s = {**base, **value}, found.record["time_median_s"]
+    best = trial(chosen, "best")
+    return best, together([*search, best])

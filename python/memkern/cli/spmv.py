@@ -6,7 +6,7 @@ import argparse
 import itertools
 from typing import Any
 
-from memkern.cli.measuring import exit_code, measure
+from memkern.cli.measuring import exit_code, line, measure
 from memkern.cli.options import Verb, knobs_of, measuring_options, numbers, words
 from memkern.kernels.spmv import BALANCES, FORMATS, MVE
 
@@ -15,9 +15,32 @@ def _all(given: Any) -> list[Any]:
     return given if isinstance(given, list) else [given]
 
 
+def _tuned(args: argparse.Namespace) -> int:
+    from memkern import spmv
+
+    knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
+    records = None
+    for text in args.matrices:
+        knobs["accumulate"] = not args.write
+        _, search = spmv.tune(text, budget_s=args.budget or 30.0, **knobs)
+        records = search if records is None else records + search
+        if not (args.json or args.quiet):
+            line(f"{'step':<9} {_HEADER}")
+            for number, record in enumerate(search):
+                line(f"{record['tune_step']:<9} {_row(number, record)}")
+    assert records is not None
+    if args.output:
+        records.save(args.output)
+    if args.json:
+        print(records.to_json_text())
+    return exit_code(records)
+
+
 def _spmv(args: argparse.Namespace) -> int:
     from memkern import matrices, spmv
 
+    if args.tune:
+        return _tuned(args)
     knobs = {"runs": args.runs, **knobs_of(args)}
     cases = []
     for text, rcm in itertools.product(args.matrices, _all(args.rcm)):
@@ -88,5 +111,6 @@ def add_verbs(verb: Verb) -> None:
     add("--balance", type=words, default="rows", metavar="HOW,...", help=", ".join(BALANCES))
     add("--mve", type=_accumulators, default=0, metavar="N,...",
         help="accumulators of a row of crs: " + ", ".join(map(str, MVE)) + " or auto")  # fmt: skip
+    add("--tune", action="store_true", help="search the best form within --budget (30 s)")
     add("--write", action="store_true", help="y = A x in place of y = y + A x")
     measuring_options(sub)
