@@ -600,8 +600,8 @@ def test_wrong_streams_are_refused(arguments: dict[str, Any], match: str) -> Non
 
 ASKED: dict[str, Any] = {
     "kernel": "stream.triad", "dtype": "float64", "index_dtype": "", "threads": 1, "pin": "none",
-    "form": "", "integers": {"elements": 4, "prefetch": 0}, "numbers": {}, "indices": {}, "data": {},
-    "arrays": [("a", True), ("b", False), ("c", False)], "pages": "default",
+    "form": "", "integers": {"elements": 4, "prefetch": 0}, "numbers": {}, "indices": {},
+    "data": {}, "arrays": [("a", True), ("b", False), ("c", False)], "pages": "default",
     "numa": "first-touch", "offset": 0, "schedule": "static", "chunk": 0, "repetition": "fork",
     "unroll": 0, "flush": False, "seed": 0,
 }  # fmt: skip

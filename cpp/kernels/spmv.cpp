@@ -191,14 +191,19 @@ MEMKERN_INLINE void block(const Matrix<T, I>& m, T* y, std::int64_t rows, std::i
   for (; r + lanes <= rows; r += lanes) {
     lanes_at_once<T, I, kAdd, 1>(m, y + r, first + r, step, width);
   }
-#elif MEMKERN_AUTO
-  // In pieces whose sums the compiler can keep in registers.
-  constexpr std::int64_t kPiece = 16;
+#else
+  // In pieces whose sums the compiler keeps in registers.
+  constexpr std::int64_t kPiece = MEMKERN_AUTO ? 16 : 8;
   for (; r + kPiece <= rows; r += kPiece) {
     T sum[kPiece] = {};
     for (std::int64_t j = 0; j < width; ++j) {
       const std::int64_t k = first + r + j * step;
-      _Pragma("omp simd") for (std::int64_t u = 0; u < kPiece; ++u) sum[u] +=
+#if MEMKERN_AUTO
+      _Pragma("omp simd")
+#else
+      HWY_UNROLL(8)
+#endif
+          for (std::int64_t u = 0; u < kPiece; ++u) sum[u] +=
           m.values[k + u] * m.x[m.columns[k + u]];
     }
     for (std::int64_t u = 0; u < kPiece; ++u) store<kAdd>(y + r + u, sum[u]);

@@ -43,7 +43,7 @@ CSR: TypeAlias = "csr_array[np.float64, tuple[int, int]]"
 Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-Block: TypeAlias = tuple[Integers, Integers, "Floats | float"]
+Block: TypeAlias = tuple[Integers, npt.NDArray[Any], "Floats | float"]
 """Nonzeros of each row, shape (k,); their columns, and their values or the one that all have."""
 
 MAX_NONZEROS = 2**40

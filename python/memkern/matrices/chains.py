@@ -5,8 +5,8 @@ as a number, site 0 being the lowest bit.  The number of a state is the sum of C
 bits, p being the position of the j-th of them (counted from 1): the combinatorial number system.
 No table of states is needed, neither from numbers to states nor back.
 
-Neighbouring rows reach far into the vector and share little of it: these matrices are unfriendly
-to caches.
+Spin chains are a family of their own: rows of different length reach far into the vector, with
+steps that double from bond to bond, and next to nothing of it stays in a cache.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def spin_chain(
 ) -> CSR:
     """Make the Heisenberg chain of spins 1/2 with a fixed number of them up.
 
-    Unfriendly to caches.  Neighbours interact by ``(S+ S- + S- S+) / 2 + anisotropy Sz Sz``: XXX
+    A spin chain.  Neighbours interact by ``(S+ S- + S- S+) / 2 + anisotropy Sz Sz``: XXX
     if the anisotropy is 1, else XXZ.  An L-site chain with u up has ``C(L, u)`` rows and
     ``C(L, u) + 2 B C(L - 2, u - 1)`` nonzeros, where B is L if periodic and L - 1 if not.  The
     diagonal is stored in full, zeros included.
@@ -164,9 +164,9 @@ def spin_chain(
 def free_fermions(sites: int, particles: int | None = None, periodic: bool = True) -> CSR:
     """Make a chain of free fermions of one kind that hop between neighbouring sites.
 
-    Unfriendly to caches.  A hop has the value -1, times the sign of the particles that it passes.
-    N particles on L sites have ``C(L, N)`` rows and ``2 B C(L - 2, N - 1)`` nonzeros, where B is L
-    if periodic and L - 1 if not.
+    It has a spin chain's pattern without the diagonal.  A hop has the value -1, times the sign of
+    the particles that it passes.  N particles on L sites have ``C(L, N)`` rows and
+    ``2 B C(L - 2, N - 1)`` nonzeros, where B is L if periodic and L - 1 if not.
 
     Parameters
     ----------

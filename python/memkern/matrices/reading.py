@@ -359,6 +359,8 @@ def from_sparse(matrix: Any, name: str = "the matrix") -> CSR:
         If the matrix does not have two dimensions, an index is outside of it, or a value is
         complex or not finite.
     """
+    from scipy.sparse import csr_array
+
     shape = matrix.shape
     if len(shape) != 2 or not min(shape):
         raise InputError(f"{name} must have rows and columns, not the shape {shape}")
@@ -366,7 +368,12 @@ def from_sparse(matrix: Any, name: str = "the matrix") -> CSR:
     try:
         if matrix.format in ("csr", "csc", "bsr"):
             matrix.check_format(full_check=True)
+            rows = matrix.tocsr()
+            own = (_real(rows.data, name), rows.indices.copy(), rows.indptr.copy())
+            return _finished(csr_array(own, shape=shape), name)
         entries = matrix.tocoo()
+    except InputError:
+        raise
     except (ValueError, TypeError) as error:
         raise InputError(f"{name} is damaged: {' '.join(str(error).split())}") from None
     for where, size, what in zip((entries.row, entries.col), shape, ("row", "column"), strict=True):
@@ -407,7 +414,11 @@ def _from_coordinates(
     """Make a matrix of entries that are known to lie within its shape."""
     from scipy.sparse import coo_array
 
-    matrix: CSR = coo_array((values, (rows, columns)), shape=shape).tocsr()
+    return _finished(coo_array((values, (rows, columns)), shape=shape).tocsr(), name)
+
+
+def _finished(matrix: CSR, name: str) -> CSR:
+    """Bring compressed rows into canonical form, in place, and see that all values are finite."""
     matrix.sum_duplicates()
     finite = np.isfinite(matrix.data)
     if not finite.all():
@@ -417,6 +428,6 @@ def _from_coordinates(
             f"{name} must hold finite numbers, and that in row {row} and column "
             f"{matrix.indices[at]}, counted from 0, is {matrix.data[at]}"
         )
-    dtype = index_dtype(shape[0], shape[1], matrix.nnz)
+    dtype = index_dtype(matrix.shape[0], matrix.shape[1], matrix.nnz)
     starts, indices = (a.astype(dtype, copy=False) for a in (matrix.indptr, matrix.indices))
-    return wrap(shape[0], shape[1], starts, indices, matrix.data)
+    return wrap(matrix.shape[0], matrix.shape[1], starts, indices, matrix.data)

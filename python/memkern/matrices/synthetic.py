@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern.errors import InputError
 from memkern.matrices.assembly import (
     CSR,
     Block,
-    Floats,
     assemble,
     blocks,
     check_size,
@@ -283,7 +280,8 @@ def kkt(
     Returns
     -------
     scipy.sparse.csr_array of float64, shape (n**3 + m, n**3 + m)
-        Symmetric and indefinite.  The values of A are random as well.
+        Symmetric and indefinite.  The values of A are random as well.  While it is made, A is in
+        memory twice more.
 
     Raises
     ------
@@ -305,54 +303,49 @@ def kkt(
     check_size(rows, rows, nonzeros)
 
     def parts() -> Iterator[Block]:
-        where, values = _constraints(np.random.default_rng(seed), m, each, points)
-        yield from _beside(seven_point_blocks((n, n, n)), where, values, points)
+        below = _constraints(seed, m, each, points)
+        yield from _beside(seven_point_blocks((n, n, n)), below.T.tocsr())
         for first, last in blocks(m, each + 1):
-            columns, entries = where[first:last], values[first:last]
+            columns = below.indices[first * each : last * each].reshape(-1, each)
+            values = below.data[first * each : last * each].reshape(-1, each)
             if delta:
                 diagonal = np.arange(points + first, points + last)
                 columns = np.column_stack([columns, diagonal])
-                entries = np.column_stack([entries, np.full(last - first, -delta)])
-            lengths = np.full(last - first, columns.shape[1])
-            yield lengths, columns.ravel(), entries.ravel()
+                values = np.column_stack([values, np.full(last - first, -delta)])
+            yield np.full(last - first, columns.shape[1]), columns.ravel(), values.ravel()
 
     return assemble(rows, rows, nonzeros, parts())
 
 
-def _constraints(
-    generator: np.random.Generator, m: int, each: int, points: int
-) -> tuple[npt.NDArray[Any], Floats]:
-    """Return the columns, ascending, and the values of m constraints, both of shape (m, each)."""
-    where = np.empty((m, each), dtype=index_dtype(points, points, m * each))
-    values = np.empty((m, each))
-    for first, last in blocks(m, 2 * each):
-        draws = generator.random((last - first, 2 * each))
-        choices = np.full(last - first, points, dtype=np.int64)
-        where[first:last] = distinct_columns(draws[:, each:], choices)
-        values[first:last] = 1 - draws[:, :each]
-    return where, values
+def _constraints(seed: int, m: int, each: int, points: int) -> CSR:
+    """Return rows of random columns and values."""
+
+    def parts() -> Iterator[Block]:
+        generator = np.random.default_rng(seed)
+        for first, last in blocks(m, 2 * each):
+            draws = generator.random((last - first, 2 * each))
+            choices = np.full(last - first, points, dtype=np.int64)
+            columns = distinct_columns(draws[:, each:], choices)
+            yield np.full(last - first, each), columns.ravel(), (1 - draws[:, :each]).ravel()
+
+    return assemble(m, points, m * each, parts())
 
 
-def _beside(
-    left: Iterator[Block], where: npt.NDArray[Any], values: Floats, points: int
-) -> Iterator[Block]:
-    """Yield rows of the left block with those of the transposed constraints beside them."""
-    order = np.argsort(where, axis=None, kind="stable")
-    starts = np.zeros(points + 1, dtype=np.int64)
-    np.cumsum(np.bincount(where.ravel(), minlength=points), out=starts[1:])
+def _beside(left: Iterator[Block], right: CSR) -> Iterator[Block]:
+    """Yield the rows of a square matrix with those of another one to the right of them."""
     row = 0
-    for lengths, columns, entries in left:
+    for lengths, columns, values in left:
         end = row + len(lengths)
-        mine = order[starts[row] : starts[end]]
-        more = np.diff(starts[row : end + 1])
+        more = np.diff(right.indptr[row : end + 1])
+        mine = slice(right.indptr[row], right.indptr[end])
+        both = np.concatenate([columns, right.shape[0] + right.indices[mine].astype(np.int64)])
+        entries = np.concatenate([np.broadcast_to(values, columns.shape), right.data[mine]])
         owner = np.concatenate(
             [np.repeat(np.arange(len(lengths)), some) for some in (lengths, more)]
         )
-        # Stable: a row's columns of the left block stay before those of the right one.
+        # Stable: what is on the left stays there.
         by_row = np.argsort(owner, kind="stable")
-        both = np.concatenate([columns, points + mine // where.shape[1]])
-        entries = np.broadcast_to(entries, columns.shape)
-        yield lengths + more, both[by_row], np.concatenate([entries, values.ravel()[mine]])[by_row]
+        yield lengths + more, both[by_row], entries[by_row]
         row = end
 
 
