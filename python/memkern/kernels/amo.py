@@ -44,7 +44,6 @@ from memkern.spec import (
     Invoke,
     KernelSpec,
     Native,
-    Stop,
     Traffic,
     register,
     registry,
@@ -103,10 +102,9 @@ def _bits(case: Case) -> int:
 
 
 def _drawn(
-    rule: str, places: int, n: int, case_seed: int, workers: int, private: bool
+    places: int, n: int, workers: int, private: bool, rng: np.random.Generator
 ) -> IndexArray:
     """Return n places, each worker's own ones where they are private."""
-    rng = np.random.default_rng(integer(case_seed, "seed"))
     if not private:
         return rng.integers(0, places, n)
     if places < workers:
@@ -142,10 +140,11 @@ def _index(
         raise MemoryError(
             f"the indices of {count} iterations need more memory than there is: take fewer"
         )
+    rng = np.random.default_rng(seed)
     if pattern == "ptrchase":
         if rule == "circustent":
             n = iters * (workers + 1)
-            return np.random.default_rng(seed).integers(0, n, max(n, count + 1))
+            return rng.integers(0, n, max(n, count + 1))
         cycles = (
             [_cycle(iters, seed + w, w * iters) for w in range(workers)]
             if private
@@ -153,8 +152,8 @@ def _index(
         )
         return np.concatenate([*cycles, [0]])
     if rule == "circustent":
-        return np.random.default_rng(seed).integers(0, max(1, places - 1), count + 1)
-    return pad * _drawn(rule, places, count + 1, seed, workers, private)
+        return rng.integers(0, max(1, places - 1), count + 1)
+    return pad * _drawn(places, count + 1, workers, private, rng)
 
 
 def amo_case(
@@ -253,6 +252,7 @@ def amo_case(
     workers = integer(threads, "threads", 0, 2**20) or len(os.sched_getaffinity(0))
     integer(iters, "iters", 1, 2**40)
     integer(stride, "stride", 1, 2**40)
+    integer(seed, "seed", 0)
     integer(padding, "padding", 0, 2**20)
     if padding % size:
         raise InputError(f"padding must be a multiple of the {size} bytes of a word, not {padding}")
@@ -302,7 +302,6 @@ def amo_case(
             "index_pattern": label,
         },
         labels={"name": name, "suite": suite},
-        stop=Stop(),
     ).with_(threads=workers, seed=seed, **options)
 
 
