@@ -1,0 +1,101 @@
+"""Conjugate gradients and a Chebyshev filter: what an iteration should take, and what it takes.
+
+    python examples/krylov.py [matrix]
+
+A matrix is a generator's word (7pt:100:100:100) or a Matrix Market file of a symmetric positive
+definite matrix, larger than the caches. An iteration of either is a handful of memkern's kernels.
+Streaming ones are predicted by T(B) = T0 + B/Wmax, fitted at sizes around this one; the product by
+its roofline. Beside the predictions stand the same kernels run one after the other, each on arrays
+of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+import memkern as mk
+from memkern.sizes import sizes
+
+# Kernels of an iteration beside the product, by their names among the finite-element tests.
+CG = {"p . Ap": 4, "x, r and r . r": 5, "p = r + beta p": 2}
+CHEBYSHEV = {"w = 2/e (A v - c v) - u": 2, "sum of the filter": 2}
+
+
+def solve(product: mk.spmv.Product, b: np.ndarray, tolerance: float) -> tuple[np.ndarray, int]:
+    """Conjugate gradients, as every textbook has them."""
+    x = np.zeros_like(b)
+    r, p = b.copy(), b.copy()
+    rr = first = float(r @ r)
+    for iteration in range(1, 10 * len(b)):
+        ap = product.multiply(p)
+        alpha = rr / float(p @ ap)
+        x += alpha * p
+        r -= alpha * ap
+        rr, before = float(r @ r), rr
+        if rr <= tolerance**2 * first:
+            return x, iteration
+        p = r + rr / before * p
+    raise SystemExit("no convergence: is the matrix symmetric positive definite?")
+
+
+def fitted(number: int, entries: int) -> mk.models.T0WmaxFit:
+    """Fit a streaming test at sizes around so many entries."""
+    cases = [
+        mk.bs(number, elements=int(n), budget_s=0.1)
+        for n in sizes(str(max(entries // 4, 64)), str(2 * entries), 7)
+    ]
+    return mk.fit_t0_wmax(mk.sweep(cases, progress=False))
+
+
+def sequence_s(cases: list[mk.Case], repeats: int = 20) -> float:
+    """Seconds of the kernels one after the other, the median of some rounds."""
+    prepared = [case.prepare() for case in cases]
+    rounds = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        for kernel in prepared:
+            kernel.run(1)
+        rounds.append(time.perf_counter() - begin)
+    return float(np.median(rounds))
+
+
+def main() -> None:
+    """Solve, predict, measure, print."""
+    text = sys.argv[1] if len(sys.argv) > 1 else "7pt:100:100:100"
+    label, matrix = mk.matrices.build(text)
+    n = matrix.shape[0]
+    product = mk.spmv.convert(matrix, format="crs")
+    exact = np.sin(np.arange(n))
+    x, iterations = solve(product, matrix @ exact, 1e-8)
+    error = float(np.linalg.norm(x - exact) / np.linalg.norm(exact))
+    print(
+        f"{label}: {n} rows, {matrix.nnz} nonzeros; CG took {iterations} iterations, error {error:.1e}"
+    )
+
+    spmv = mk.spmv.case(matrix, "crs", accumulate=False, budget_s=0.5)
+    record = spmv.measure().record
+    roofline_s = 2 * matrix.nnz / record["roofline_load_GFLOPs"] / 1e9
+    fits = {number: fitted(number, n) for number in {*CG.values(), *CHEBYSHEV.values()}}
+    cases = {number: mk.bs(number, elements=n) for number in fits}
+    for name, parts in (("CG", CG), ("Chebyshev", CHEBYSHEV)):
+        predicted_s = roofline_s
+        print(
+            f"{name}, an iteration\n  {'product, by its roofline':<28} {roofline_s * 1e3:8.3f} ms"
+        )
+        for part, number in parts.items():
+            seconds = float(fits[number].predict(cases[number].bytes_B).time_s)
+            predicted_s += seconds
+            print(f"  {part + f' (BS{number})':<28} {seconds * 1e3:8.3f} ms")
+        measured_s = sequence_s([spmv, *(cases[number] for number in parts.values())])
+        print(
+            f"  {'together, predicted':<28} {predicted_s * 1e3:8.3f} ms\n"
+            f"  {'measured':<28} {measured_s * 1e3:8.3f} ms, "
+            f"{measured_s / predicted_s:.2f} times that"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Measure memkern's sparse products beside other libraries', in turns.
+
+Each peer is a program, built elsewhere with its library's own flags, that is called as
+``PROGRAM FILE THREADS SECONDS``: FILE holds int64 rows, columns and nonzeros, int32 row starts and
+columns, and float64 values; it repeats y = y + A x for so many seconds and prints a line for each
+of its forms: name, shortest and median seconds of a product. SciPy (one thread) runs here::
+
+    python tests/bench/beside_spmv.py --peer eigen=/path/a --peer mkl=/path/b hpcg:128 rmat:20
+
+Every turn runs all contestants in rotating order, in 4 KiB pages. The peer of a matrix is the
+form that is fastest by its median over all turns; memkern's forms are CRS and SELL-C-1 with C of
+8, 16 and 32, each by its best variant. A ratio is the peer's time over memkern's, its interval
+from the turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import subprocess
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+
+import memkern as mk
+from memkern.statistics import geometric_mean, ratio_interval
+
+FLOOR = 0.97
+PR_SET_THP_DISABLE = 41
+FORMS: dict[str, dict[str, Any]] = {
+    "crs": {"format": "crs"},
+    **{f"sell-{c}": {"format": "sell", "C": c} for c in (8, 16, 32)},
+}
+
+
+def no_huge_pages() -> None:
+    """Keep a peer on 4 KiB pages."""
+    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
+
+
+def write(matrix: Any, path: str) -> None:
+    """Write a matrix as peers read it."""
+    with open(path, "wb") as file:
+        np.array([*matrix.shape, matrix.nnz], dtype=np.int64).tofile(file)
+        matrix.indptr.astype(np.int32).tofile(file)
+        matrix.indices.astype(np.int32).tofile(file)
+        matrix.data.astype(np.float64).tofile(file)
+
+
+def peer_seconds(program: str, path: str, args: argparse.Namespace) -> dict[str, float]:
+    """Median seconds of each form of a peer."""
+    environment = {**os.environ, "OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
+    done = subprocess.run(
+        [program, path, str(args.threads), str(args.seconds)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        preexec_fn=no_huge_pages,
+    )
+    rows = (line.split() for line in done.stdout.splitlines())
+    return {row[0]: float(row[2]) for row in rows if len(row) >= 3}
+
+
+def scipy_seconds(matrix: Any, seconds: float) -> float:
+    """Median seconds of SciPy's product, which has one thread."""
+    x, y = np.ones(matrix.shape[1]), np.zeros(matrix.shape[0])
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 5:
+        begin = time.perf_counter()
+        y += matrix @ x
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times))
+
+
+def main() -> None:
+    """Print times and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("matrices", nargs="+")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PROGRAM")
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    args = parser.parse_args()
+    programs = dict(peer.split("=", 1) for peer in args.peer)
+    ratios = []
+    for text in args.matrices:
+        label, matrix = mk.matrices.build(text)
+        knobs = {"threads": args.threads, "pages": "4k", "budget_s": args.seconds}
+        cases = {n: mk.spmv.case(matrix, name=label, **f, **knobs) for n, f in FORMS.items()}
+        theirs: dict[str, list[float]] = {}
+        ours: dict[str, list[float]] = {name: [] for name in cases}
+        limits = []
+        with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+            write(matrix, file.name)
+            contestants = [*cases, *programs, "scipy"]
+            for turn in range(args.turns):
+                k = turn % len(contestants)
+                for name in contestants[k:] + contestants[:k]:
+                    if name in cases:
+                        record = cases[name].measure().record
+                        if not record["valid"]:
+                            raise SystemExit(f"{name} of {label} failed its validation")
+                        ours[name].append(record["time_median_s"])
+                        limits.append(record["roofline_load_GFLOPs"])
+                    elif name == "scipy":
+                        theirs.setdefault(name, []).append(scipy_seconds(matrix, args.seconds))
+                    else:
+                        for form, seconds in peer_seconds(programs[name], file.name, args).items():
+                            theirs.setdefault(form, []).append(seconds)
+        flops = 2 * matrix.nnz / 1e9
+        print(f"{label}: {matrix.nnz} nonzeros, roofline {np.median(limits):.2f} GFLOP/s")
+        for name, times in (*ours.items(), *theirs.items()):
+            print(f"  {name:<14} {flops / np.median(times):7.3f} GFLOP/s")
+        best = min(ours, key=lambda name: float(np.median(ours[name])))
+        peer = min(theirs, key=lambda name: float(np.median(theirs[name])))
+        ratio = ratio_interval(theirs[peer], ours[best], paired=True)
+        ratios.append(ratio)
+        print(f"  {best} over {peer}: {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
+    mean = geometric_mean([ratio.ratio for ratio in ratios])
+    below = sum(ratio.high < FLOOR for ratio in ratios)
+    print(f"geometric mean {mean:.3f}, wholly below {FLOOR}: {below}")
+
+
+if __name__ == "__main__":
+    main()
