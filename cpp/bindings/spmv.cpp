@@ -36,7 +36,7 @@ class SpmvProblem : public Problem {
       const bool ell = format == Format::Ell;
       layout_ = sell_layout(team, source.starts, ell ? source.rows : inputs.integer("chunk", 1),
                             ell ? 1 : inputs.integer("sigma", 1));
-      place(format, source, layout_.starts, source.columns + 1, by_entries);
+      place(format, source, layout_.starts, checked_add(source.columns, 1, "columns"), by_entries);
       if (inputs.integer("move_columns", 0) != 0) move_columns(source);
       with_types(source.index.narrow, [&]<class T, class I, class J>(T, I, J) {
         sell_fill(team, layout_, source.starts, static_cast<const I*>(source.index.data),
@@ -99,8 +99,9 @@ class SpmvProblem : public Problem {
         throw InputError("there are " + std::to_string(values.size) + " values for " +
                          std::to_string(index.size) + " columns");
       }
-      if (std::ssize(starts) != lines + 1) {
-        throw InputError("starts must have " + std::to_string(lines + 1) + " entries, not " +
+      const std::int64_t needed = checked_add(lines, 1, kernel == "spmv.csc" ? "columns" : "rows");
+      if (std::ssize(starts) != needed) {
+        throw InputError("starts must have " + std::to_string(needed) + " entries, not " +
                          std::to_string(starts.size()));
       }
       if (starts.front() != 0 || starts.back() != index.size ||
@@ -125,6 +126,7 @@ class SpmvProblem : public Problem {
     const std::int64_t units = std::ssize(starts) - 1;
     const std::int64_t stored = starts.back();
     args_.entries = stored;
+    args_.distance = std::min(args_.distance, stored);
     args_.chunk = layout_.chunk;
     args_.step = source.rows;
     args_.width = stored / source.rows;

@@ -94,11 +94,15 @@ Range part_of(const Step& step, int workers, int worker) {
 
 void parallel_parts(const Team& team, std::span<const std::int64_t> cuts,
                     const std::function<void(Range, int)>& fn) {
-  const auto workers = static_cast<std::int64_t>(cuts.size()) - 1;
-  parallel_parts(team, workers, workers, [&](Range, int w) {
-    const auto at = static_cast<std::size_t>(w);
-    fn({cuts[at], cuts[at + 1]}, w);
-  });
+  const Team::Session session(team);
+#pragma omp parallel num_threads(team.size())
+  {
+    const auto workers = static_cast<std::size_t>(omp_get_num_threads());
+    for (auto part = static_cast<std::size_t>(omp_get_thread_num()); part + 1 < cuts.size();
+         part += workers) {
+      fn({cuts[part], cuts[part + 1]}, static_cast<int>(part));
+    }
+  }
 }
 
 void parallel_parts(const Team& team, std::int64_t rows, std::int64_t size,

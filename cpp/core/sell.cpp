@@ -25,8 +25,9 @@ SellLayout sell_layout(const Team& team, const std::vector<std::int64_t>& row_st
   layout.chunk = chunk;
   layout.order.resize(static_cast<std::size_t>(rows));
   std::iota(layout.order.begin(), layout.order.end(), std::int64_t{0});
+  sigma = std::min(sigma, rows);
   if (sigma > 1) {
-    const std::int64_t blocks = (rows + sigma - 1) / sigma;
+    const std::int64_t blocks = (rows - 1) / sigma + 1;
     parallel_parts(team, 1, blocks, [&](Range part, int) {
       for (std::int64_t b = part.begin; b < part.end; ++b) {
         const auto begin = layout.order.begin() + b * sigma;
@@ -37,7 +38,7 @@ SellLayout sell_layout(const Team& team, const std::vector<std::int64_t>& row_st
       }
     });
   }
-  const std::int64_t chunks = (rows + chunk - 1) / chunk;
+  const std::int64_t chunks = rows / chunk + (rows % chunk > 0 ? 1 : 0);
   layout.starts.assign(static_cast<std::size_t>(chunks + 1), 0);
   parallel_parts(team, 1, chunks, [&](Range part, int) {
     for (std::int64_t c = part.begin; c < part.end; ++c) {
@@ -59,7 +60,7 @@ template <class T, class I, class J>
 void sell_fill(const Team& team, const SellLayout& layout,
                const std::vector<std::int64_t>& row_starts, const I* columns_in, const T* values_in,
                std::int64_t columns, const std::int64_t* moved, T* values_out, J* columns_out) {
-  std::atomic<std::int64_t> bad{-1};
+  std::atomic<std::int64_t> bad{row_starts.back()};
   const std::int64_t chunk = layout.chunk;
   parallel_parts(team, 1, std::ssize(layout.starts) - 1, [&](Range part, int) {
     for (std::int64_t c = part.begin; c < part.end; ++c) {
@@ -77,8 +78,10 @@ void sell_fill(const Team& team, const SellLayout& layout,
           if (j < length) {
             const auto given = static_cast<std::int64_t>(columns_in[begin + j]);
             if (given < 0 || given >= columns) {
-              bad.store(begin + j);
-              return;
+              std::int64_t first_bad = bad.load();
+              while (begin + j < first_bad && !bad.compare_exchange_weak(first_bad, begin + j)) {
+              }
+              continue;
             }
             column = moved != nullptr ? moved[given] : given;
             value = values_in[begin + j];
@@ -89,9 +92,10 @@ void sell_fill(const Team& team, const SellLayout& layout,
       }
     }
   });
-  if (bad.load() >= 0) {
-    throw InputError("column " + std::to_string(bad.load()) + " of the matrix is none of its " +
-                     std::to_string(columns));
+  const std::int64_t at = bad.load();
+  if (at < row_starts.back()) {
+    throw InputError("columns[" + std::to_string(at) + "] is " + std::to_string(columns_in[at]) +
+                     ", outside 0 to " + std::to_string(columns - 1));
   }
 }
 

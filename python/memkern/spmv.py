@@ -18,7 +18,8 @@ from memkern.kernels.spmv import BALANCES, FORMATS, MVE, order_of
 from memkern.kernels.spmv import spmv as case
 from memkern.patterns import shown
 from memkern.results import ResultSet
-from memkern.run import Measurement, prepare, together
+from memkern.run import Measurement, Prepared, prepare, together
+from memkern.spec import Case
 
 __all__ = ["FORMATS", "Product", "case", "convert", "measure", "multiply", "tune"]
 
@@ -32,8 +33,6 @@ class Product:
 
     Attributes
     ----------
-    case : Case
-        What a measurement of it would measure.
     shape : tuple of int
         Rows and columns.
     permute_s : float
@@ -49,50 +48,66 @@ class Product:
         if rcm:
             a, self._before = matrices.reorder(a, "rcm")
         self.permute_s = 0.0
-        self._empty = a.nnz == 0
         self._dtype = str(options.get("dtype", "float64"))
-        if self._empty:
+        if "accumulate" in options:
+            raise InputError("a product has no accumulate: it adds to y where there is one")
+        self._prepared: Prepared | None = None
+        if a.nnz == 0:
+            # There is nothing to lay out, but options are checked as always.
+            case(([0], [0], [1.0], self.shape), **options)
             return
-        self._add = prepare(case(a, accumulate=True, **options))
-        self.case = self._add.case
-        self._native = self._add.native
-        self._order = order_of(self.case, self._native)
+        self._prepared = prepare(case(a, accumulate=True, **options))
+        self._order = order_of(self.case, self._laid_out.native)
+
+    @property
+    def case(self) -> Case:
+        """What a measurement of it would measure."""
+        return self._laid_out.case
+
+    @property
+    def _laid_out(self) -> Prepared:
+        if self._prepared is None:
+            raise InputError("a matrix without nonzeros is not laid out: there is only its product")
+        return self._prepared
 
     @property
     def values(self) -> Vector:
         """Stored values, shape (entries stored,)."""
-        return self._native.copy_out("values")
+        return self._laid_out.native.copy_out("values")
 
     @property
     def columns(self) -> npt.NDArray[Any]:
         """Columns of the stored values (in CSC rows); those of padding are one past the last."""
-        return self._native.copy_out("columns")
+        return self._laid_out.native.copy_out("columns")
 
     @property
     def starts(self) -> npt.NDArray[Any]:
         """Where rows, chunks or columns start among the stored values, and where the last ends."""
-        return self._native.copy_out("starts")
+        return self._laid_out.native.copy_out("starts")
 
     @property
     def widths(self) -> npt.NDArray[np.int64]:
         """Entries of the longest row of each chunk."""
-        return np.diff(self.starts) // self.case.integers["chunk"]
+        is_one_chunk = self.case.spec.name == "spmv.ell"
+        chunk = self.case.integers["rows" if is_one_chunk else "chunk"]
+        return np.diff(self.starts) // chunk
 
     @property
     def order(self) -> npt.NDArray[np.int64]:
         """Which row of the matrix each row of the product is, shape (rows,)."""
+        _ = self._laid_out
         return self._order if self._before is None else self._before[self._order]
 
     @property
     def beta(self) -> float:
         """Nonzeros over stored entries."""
-        stored = float(self._native.obtained()["facts"]["entries_stored"])
+        stored = float(self._laid_out.native.obtained()["facts"]["entries_stored"])
         return self.case.integers["nonzeros"] / stored
 
     @property
     def convert_s(self) -> float:
         """Seconds that laying the matrix out took."""
-        return float(self._native.obtained()["facts"]["convert_s"])
+        return float(self._laid_out.native.obtained()["facts"]["convert_s"])
 
     def multiply(self, x: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Vector:
         """Return y + A x, or A x without a y.
@@ -115,10 +130,10 @@ class Product:
         rows, columns = self.shape
         ours = _vector("x", x, columns, self._dtype)
         result = np.zeros(rows, self._dtype) if y is None else _vector("y", y, rows, self._dtype)
-        if self._empty:
-            return result.copy()
+        if self._prepared is None:
+            return result
         begin = time.perf_counter()
-        arrays = self._native.arrays()
+        arrays = self._laid_out.native.arrays()
         # The element that padding is multiplied with stays zero, and what it is added to unread.
         to_x = np.zeros(arrays["x"]["columns"], self._dtype)
         to_y = np.zeros(arrays["y"]["columns"], self._dtype)
@@ -128,12 +143,12 @@ class Product:
         to_x[:columns] = in_columns
         to_y[:rows] = result[self.order]
         self.permute_s = time.perf_counter() - begin
-        self._native.copy_in("x", to_x)
-        self._native.copy_in("y", to_y)
-        self._native.run(1)
+        self._laid_out.native.copy_in("x", to_x)
+        self._laid_out.native.copy_in("y", to_y)
+        self._laid_out.native.run(1)
         begin = time.perf_counter()
         result = np.empty(rows, self._dtype)
-        result[self.order] = self._native.copy_out("y")[:rows]
+        result[self.order] = self._laid_out.native.copy_out("y")[:rows]
         self.permute_s += time.perf_counter() - begin
         return result
 
@@ -141,7 +156,10 @@ class Product:
 
 
 def _vector(name: str, values: npt.ArrayLike, size: int, dtype: str) -> Vector:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} must have shape ({size},), not rows of several lengths") from None
     if array.shape != (size,):
         raise InputError(f"{name} must have shape ({size},), not {array.shape}")
     if array.dtype.kind not in "fiub":

@@ -13,6 +13,7 @@
 #include <regex>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "core/errors.hpp"
 #include "core/topology.hpp"
@@ -262,6 +263,36 @@ class PoolTest : public BufferTest {
     return arena[slot].data();
   }
 };
+
+TEST_F(BufferTest, CutsTouchEverythingOnce) {
+  const Team team({3, "none"});
+  const std::int64_t bytes = 32 * kMiB;
+  const std::int64_t odd = 5 * kMiB + 123;
+  // Empty parts and parts that begin within a page.
+  for (const std::vector<std::int64_t>& cuts :
+       {std::vector<std::int64_t>{0, odd, 2 * odd, bytes}, {0, 0, bytes, bytes}, {0, bytes}}) {
+    Arena::release_pool();
+    const std::int64_t before = status_B("VmRSS");
+    Arena arena(team, {Pages::Base4k, {}});
+    const std::size_t slot = arena.request(bytes, 1, cuts);
+    arena.commit();
+    EXPECT_GE(status_B("VmRSS") - before, bytes - kMiB);
+    EXPECT_GE(arena[slot].capacity(), bytes);
+    EXPECT_TRUE(all_zero(arena[slot]));
+  }
+}
+
+TEST_F(PoolTest, HandsMemoryOnWhateverItsCuts) {
+  if (Topology::instance().numa_nodes().size() > 1) GTEST_SKIP() << "where it lies matters here";
+  const Team team({2, "none"});
+  const std::byte* first = given(team, Placement{}, 4 * kMiB);
+  for (const std::int64_t cut : {std::int64_t{0}, kMiB, 4 * kMiB}) {
+    Arena arena(team, Placement{});
+    const std::size_t slot = arena.request(4 * kMiB, 1, {0, cut, 4 * kMiB});
+    arena.commit();
+    EXPECT_EQ(arena[slot].data(), first);
+  }
+}
 
 TEST_F(PoolTest, HandsMemoryOnToTheSameKindOfCase) {
   const Team team({2, "none"});

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/errors.hpp"
@@ -51,8 +53,11 @@ class Declared : public Problem {
   const void* args() const override { return this; }
   std::int64_t count() const override { return 1; }
   using Problem::add_array;
+  using Problem::add_data;
   using Problem::add_indices;
+  using Problem::check_starts;
   using Problem::commit;
+  using Problem::data;
   using Problem::indices;
 };
 
@@ -339,6 +344,191 @@ TEST_F(AddedIndices, LeaveNoMemoryThatSeemsFilled) {
   }
 }
 
+TEST_F(AddedIndices, MayBeGivenWith32Bits) {
+  const std::vector<std::int32_t> values = {-1, 5, 6, 0};
+  const IndexView narrow{values.data(), 4, true};
+  for (const DType type : {DType::I32, DType::I64}) {
+    Declared problem(three_);
+    problem.add_indices("ids", narrow, type, -1, 7);
+    problem.commit();
+    std::vector<std::int64_t> got;
+    for (std::int64_t i = 0; i < 4; ++i) {
+      got.push_back(type == DType::I32
+                        ? reinterpret_cast<const std::int32_t*>(problem.indices("ids"))[i]
+                        : reinterpret_cast<const std::int64_t*>(problem.indices("ids"))[i]);
+    }
+    EXPECT_EQ(got, std::vector<std::int64_t>(values.begin(), values.end()));
+    Declared wrong(three_);
+    wrong.add_indices("ids", narrow, type, -1, 6);
+    EXPECT_EQ(refusal<InputError>([&] { wrong.commit(); }), "ids[2] is 6, outside -1 to 5");
+  }
+}
+
+// How starts are refused that are to ascend from 0 to `last`.
+std::string refused_starts(const std::vector<std::int64_t>& values, DType type, std::int64_t last) {
+  const Team team({2, "none"});
+  Declared problem(team);
+  problem.add_indices("starts", view(values), type, 0, 100);
+  problem.commit();
+  return refusal<InputError>([&] { problem.check_starts("starts", last); });
+}
+
+TEST(Starts, MustAscendFromZeroToTheLast) {
+  const Team team({2, "none"});
+  for (const DType type : {DType::I32, DType::I64}) {
+    for (const std::vector<std::int64_t>& good :
+         {std::vector<std::int64_t>{0}, {0, 0, 0}, {0, 2, 2, 9}}) {
+      Declared problem(team);
+      problem.add_indices("starts", view(good), type, 0, 100);
+      problem.commit();
+      EXPECT_NO_THROW(problem.check_starts("starts", good.back()));
+    }
+    EXPECT_EQ(refused_starts({1, 2, 9}, type, 9), "starts must go from 0 to 9");
+    EXPECT_EQ(refused_starts({0, 2, 8}, type, 9), "starts must go from 0 to 9");
+    EXPECT_EQ(refused_starts({0, 2, 10}, type, 9), "starts must go from 0 to 9");
+    EXPECT_EQ(refused_starts({0, 5, 4, 9}, type, 9), "starts[2] is smaller than the one before");
+  }
+}
+
+// Elements of an input and of the zeros after it.
+template <class T>
+std::vector<T> with_tail(const std::byte* data, std::int64_t size, std::int64_t tail) {
+  const auto* values = reinterpret_cast<const T*>(data);
+  return {values, values + size + tail};
+}
+
+class AddedData : public ::testing::Test {
+ protected:
+  // Memory that held something else is handed on.
+  static void leave_rubbish(const Team& team) {
+    Arena::release_pool();
+    Arena arena(team, Placement{});
+    for (int i = 0; i < 4; ++i) arena.request(1 << 16, 1);
+    arena.commit();
+    for (std::size_t i = 0; i < 4; ++i) {
+      std::fill_n(arena[i].data(), arena[i].capacity(), std::byte{0xAA});
+    }
+  }
+  const Team three_{{3, "none"}};
+  const std::vector<Cuts> cuts_ = {{}, {0, 10, 10, 1001}, {0, 0, 1001, 1001}, {0, 400, 900, 1001}};
+};
+
+TEST_F(AddedData, IsCopiedAndFollowedByZeros) {
+  std::vector<double> values(1001);
+  std::iota(values.begin(), values.end(), 1.0);
+  std::vector<std::int64_t> ids(values.begin(), values.end());
+  for (const Cuts& cuts : cuts_) {
+    for (const std::int64_t tail : {0, 1, 64}) {
+      leave_rubbish(three_);
+      std::vector<double> source = values;
+      Declared problem(three_);
+      problem.add_data("values", {source.data(), 1001, DType::F64}, cuts, tail);
+      problem.add_indices("narrow", view(ids), DType::I32, 0, 2000, cuts, tail);
+      problem.add_indices("wide", view(ids), DType::I64, 0, 2000, cuts, tail);
+      problem.commit();
+      source.assign(source.size(), -1.0);
+      std::vector<double> wanted = values;
+      wanted.resize(static_cast<std::size_t>(1001 + tail));
+      EXPECT_EQ(with_tail<double>(problem.data("values"), 1001, tail), wanted);
+      EXPECT_EQ(with_tail<std::int32_t>(problem.indices("narrow"), 1001, tail),
+                std::vector<std::int32_t>(wanted.begin(), wanted.end()));
+      EXPECT_EQ(with_tail<std::int64_t>(problem.indices("wide"), 1001, tail),
+                std::vector<std::int64_t>(wanted.begin(), wanted.end()));
+      // What is read past the end is no part of the input.
+      EXPECT_EQ(problem.footprint_B(), 1001 * (8 + 4 + 8));
+    }
+  }
+}
+
+TEST_F(AddedData, MayBeLeftToTheFamily) {
+  for (const Cuts& cuts : cuts_) {
+    leave_rubbish(three_);
+    Declared problem(three_);
+    problem.add_data("values", {nullptr, 1001, DType::F32}, cuts, 64);
+    problem.add_indices("ids", {nullptr, 1001}, DType::I64, 0, 5, cuts, 64);
+    problem.commit();
+    EXPECT_EQ(with_tail<float>(problem.data("values") + 1001 * 4, 0, 64), std::vector<float>(64));
+    EXPECT_EQ(with_tail<std::int64_t>(problem.indices("ids") + 1001 * 8, 0, 64),
+              std::vector<std::int64_t>(64));
+    auto* values = reinterpret_cast<float*>(problem.data("values"));
+    for (int i = 0; i < 1001; ++i) values[i] = static_cast<float>(i);
+    std::vector<float> out(1001);
+    problem.copy_out(problem.any_array("values"), out.data());
+    EXPECT_EQ(out, std::vector<float>(values, values + 1001));
+  }
+}
+
+TEST_F(AddedData, CanBeCopiedOutAndDigested) {
+  const std::vector<float> values = {1.5F, -2.0F, 0.0F, 7.0F};
+  const std::vector<std::int64_t> ids = {3, 1, 2};
+  Declared problem(three_);
+  problem.add_array("read", DType::F64, 5, false, false);
+  problem.add_data("values", {values.data(), 4, DType::F32}, {}, 64);
+  problem.add_indices("ids", view(ids), DType::I32, 0, 4, {}, 64);
+  problem.commit();
+  std::vector<float> out(4);
+  problem.copy_out(problem.any_array("values"), out.data());
+  EXPECT_EQ(out, values);
+  std::vector<std::int32_t> out_ids(3);
+  problem.copy_out(problem.any_array("ids"), out_ids.data());
+  EXPECT_EQ(out_ids, (std::vector<std::int32_t>{3, 1, 2}));
+  EXPECT_EQ(problem.any_array("read").name, "read");
+  EXPECT_EQ(problem.any_array("values").columns, 4);
+  std::uint64_t sum = 0;
+  std::uint64_t either = 0;
+  for (const float value : values) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, &value, 4);
+    sum += word;
+    either ^= word;
+  }
+  EXPECT_EQ(problem.digest("values"), std::pair(sum, either));
+  EXPECT_EQ(problem.digest("ids"), (std::pair<std::uint64_t, std::uint64_t>{6, 3 ^ 1 ^ 2}));
+  // Inputs are none of the arrays that are filled, and the other way round.
+  EXPECT_EQ(problem.arrays().size(), 1U);
+  EXPECT_TRUE(says(refusal<InputError>([&] { problem.array("values"); }), "'values'"));
+  EXPECT_TRUE(says(refusal<InputError>([&] { problem.any_array("other"); }), "'other'"));
+  EXPECT_TRUE(says(refusal<InputError>([&] { problem.data("ids"); }), "no data 'ids'"));
+  problem.fill(true);
+  problem.copy_out(problem.any_array("values"), out.data());
+  EXPECT_EQ(out, values);
+}
+
+TEST_F(AddedData, CountsInSizesThatOverflow) {
+  Declared problem(three_);
+  for (const std::int64_t size : {kMax, kMax / 8}) {
+    const std::string message = refusal<InputError>([&] {
+      problem.add_data("huge", {nullptr, size, DType::F64}, {}, 64);
+    });
+    EXPECT_TRUE(says(message, "an array's size"));
+  }
+}
+
+TEST_F(AddedData, StandsWhereItsOffsetSays) {
+  const std::vector<double> values = {1, 2, 3};
+  for (const std::int64_t offset_B : {8, 136, 4096, 5000}) {
+    for (const Cuts& cuts : {Cuts{}, Cuts{0, 1, 1, 3}}) {
+      Declared problem(three_, offset_B);
+      problem.add_array("y", DType::F64, 3, false, true, cuts);
+      problem.add_data("values", {values.data(), 3, DType::F64}, cuts, 8);
+      problem.commit();
+      const auto place = reinterpret_cast<std::uintptr_t>(problem.data("values"));
+      EXPECT_EQ(static_cast<std::int64_t>(place % 4096), 2 * offset_B % 4096);
+      EXPECT_EQ(with_tail<double>(problem.data("values"), 3, 8),
+                (std::vector<double>{1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0}));
+      problem.fill(true);
+      const Array& y = problem.array("y");
+      for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(problem.peek(y, i), closed_form(y, i));
+    }
+  }
+}
+
+TEST(Problem, DealsEquallyAndKnowsNothingUnlessAFamilySaysSo) {
+  const Team team({2, "none"});
+  EXPECT_TRUE(Declared(team).cuts().empty());
+  EXPECT_TRUE(Declared(team).facts().empty());
+}
+
 class Offsets : public ::testing::TestWithParam<std::int64_t> {
  protected:
   Team team_{{3, "none"}};
@@ -431,6 +621,9 @@ TEST(Inputs, AreAskedForByName) {
   EXPECT_TRUE(says(refusal<InputError>([&] { inputs.integer("count", 8); }), "at least 8, not 7"));
   EXPECT_TRUE(says(refusal<InputError>([&] { inputs.copy("other"); }), "'other' is missing"));
   EXPECT_TRUE(says(refusal<InputError>([&] { inputs.copy("empty"); }), "must not be empty"));
+  const std::vector<std::int32_t> narrow = {INT32_MIN, -1, INT32_MAX};
+  inputs.indices["narrow"] = {narrow.data(), 3, true};
+  EXPECT_EQ(inputs.copy("narrow"), std::vector<std::int64_t>(narrow.begin(), narrow.end()));
 }
 
 TEST(Families, AreFoundByName) {

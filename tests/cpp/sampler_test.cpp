@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -162,6 +163,39 @@ TEST_P(Ways, KeepTheStepsOfASequenceApart) {
   EXPECT_LE(per_step[0] + per_step[1], seconds + 1e-6);
 }
 
+// What parts each worker was given, each invocation.
+struct Ledger {
+  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> parts;
+};
+
+void enter_body(const void* args, Range range, int worker) {
+  auto& ledger = *const_cast<Ledger*>(static_cast<const Ledger*>(args));
+  ledger.parts[static_cast<std::size_t>(worker)].emplace_back(range.begin, range.end);
+}
+
+TEST_P(Ways, DealByCutsWhereAWorkerHasOneRange) {
+  // Empty parts, at the begin, in between and at the end.
+  for (const std::vector<std::int64_t>& cuts :
+       {std::vector<std::int64_t>{0, 1, 9, 20}, {0, 0, 20, 20}, {0, 20, 20, 20}, {0, 7, 7, 20}}) {
+    const Team team({3, "none"});
+    const Team::Session session(team);
+    Counter counter(20);
+    const Step counted{count_body, count_finish, &counter, 20, cuts.data()};
+    sampler(team).sample({&counted, 1}, 2);
+    EXPECT_EQ(counter.outside, 0);
+    EXPECT_EQ(counter.finish_workers, 3);
+    for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(counter.ran(i), 2) << i;
+    if (GetParam().kind != Schedule::Kind::Static || GetParam().chunk != 0) continue;
+    Ledger ledger{std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>(3)};
+    const Step entered{enter_body, nullptr, &ledger, 20, cuts.data()};
+    sampler(team).sample({&entered, 1}, 2);
+    for (std::size_t w = 0; w < 3; ++w) {
+      const std::pair<std::int64_t, std::int64_t> part{cuts[w], cuts[w + 1]};
+      EXPECT_EQ(ledger.parts[w], (std::vector<std::pair<std::int64_t, std::int64_t>>{part, part}));
+    }
+  }
+}
+
 void wait_body(const void* args, Range, int) {
   const double end = now() + *static_cast<const double*>(args);
   while (now() < end) {
@@ -262,6 +296,42 @@ TEST(ParallelParts, GiveEachWorkerItsRow) {
       }
     }
   }
+}
+
+TEST(ParallelParts, GoByCuts) {
+  const Team team({3, "none"});
+  // As many parts as workers, fewer and more.
+  for (const std::vector<std::int64_t>& cuts :
+       {std::vector<std::int64_t>{0, 2, 2, 11}, {0, 11}, {3, 8}, {0, 1, 2, 5, 5, 11}}) {
+    std::vector<int> owner(11, -1);
+    std::atomic<int> parts{0};
+    parallel_parts(team, cuts, [&](Range part, int number) {
+      ++parts;
+      EXPECT_EQ(part.begin, cuts[static_cast<std::size_t>(number)]);
+      EXPECT_EQ(part.end, cuts[static_cast<std::size_t>(number) + 1]);
+      for (std::int64_t i = part.begin; i < part.end; ++i) {
+        owner[static_cast<std::size_t>(i)] = number;
+      }
+    });
+    EXPECT_EQ(parts, std::ssize(cuts) - 1);
+    for (std::int64_t i = 0; i < 11; ++i) {
+      const auto after = std::upper_bound(cuts.begin(), cuts.end(), i);
+      const bool inside = after != cuts.begin() && after != cuts.end();
+      EXPECT_EQ(owner[static_cast<std::size_t>(i)], inside ? after - cuts.begin() - 1 : -1);
+    }
+  }
+}
+
+TEST(PartOf, IsEqualUnlessThereAreCuts) {
+  const Step equal{nullptr, nullptr, nullptr, 10};
+  EXPECT_EQ(part_of(equal, 3, 0).end, 4);
+  EXPECT_EQ(part_of(equal, 3, 2).begin, 7);
+  const std::int64_t cuts[] = {0, 9, 9, 10};
+  const Step cut{nullptr, nullptr, nullptr, 10, cuts};
+  EXPECT_EQ(part_of(cut, 3, 0).end, 9);
+  EXPECT_EQ(part_of(cut, 3, 1).begin, part_of(cut, 3, 1).end);
+  EXPECT_EQ(part_of(cut, 3, 2).begin, 9);
+  EXPECT_EQ(part_of(cut, 3, 2).end, 10);
 }
 
 TEST(CacheFlusher, WritesEveryLine) {

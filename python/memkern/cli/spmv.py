@@ -8,6 +8,7 @@ from typing import Any
 
 from memkern.cli.measuring import exit_code, line, measure
 from memkern.cli.options import Verb, knobs_of, measuring_options, numbers, words
+from memkern.errors import InputError
 from memkern.kernels.spmv import BALANCES, FORMATS, MVE
 
 
@@ -18,6 +19,10 @@ def _all(given: Any) -> list[Any]:
 def _tuned(args: argparse.Namespace) -> int:
     from memkern import spmv
 
+    searched = {"format": ["crs", "sell"], "C": 8, "sigma": 1, "mve": 0, "balance": "rows"}
+    for option, default in {**searched, "rcm": False, "move_columns": False, "unroll": 0}.items():
+        if getattr(args, option) != default:
+            raise InputError(f"--tune searches by itself: leave out --{option.replace('_', '-')}")
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
     records = None
     for text in args.matrices:
@@ -55,7 +60,7 @@ def _spmv(args: argparse.Namespace) -> int:
                     for c, s in itertools.product(_all(args.C), _all(args.sigma))
                 ]
             elif form == "crs":
-                cases += [spmv.case(matrix, form, mve=u, **shared) for u in _all(args.mve)]
+                cases += [spmv.case(matrix, form, mve=u, **shared) for u in _all(args.mve or args.unroll)]
             else:
                 cases.append(spmv.case(matrix, form, **shared))
     args.unroll = 0

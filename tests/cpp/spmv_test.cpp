@@ -1,0 +1,817 @@
+// Sparse matrix-vector products: every body on arrays that end at a page that faults, the layout in
+// chunks, and whole cases with several workers, where the thread sanitizer sees who writes what.
+#include "kernels/spmv.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "core/problem.hpp"
+#include "core/sampler.hpp"
+#include "core/sell.hpp"
+#include "core/team.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::entries_of;
+using testing::Fenced;
+using testing::refusal;
+using testing::says;
+using testing::scattered;
+using testing::with_types;
+
+using Integers = std::vector<std::int64_t>;
+using Numbers = std::vector<double>;
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Compressed rows, of whole numbers so small that no sum is rounded.
+struct Matrix {
+  std::int64_t columns = 0;
+  Integers starts{0};
+  Integers index;
+  Numbers values;
+
+  std::int64_t rows() const { return std::ssize(starts) - 1; }
+  std::int64_t length(std::int64_t row) const { return starts[at(row + 1)] - starts[at(row)]; }
+
+  void add_row(const Integers& its_columns) {
+    for (const std::int64_t c : its_columns) {
+      index.push_back(c);
+      values.push_back(static_cast<double>(scattered(std::ssize(index), 7, 9) + 1));
+    }
+    starts.push_back(std::ssize(index));
+  }
+
+  Matrix transposed() const {
+    Matrix t;
+    t.columns = rows();
+    for (std::int64_t c = 0; c < columns; ++c) {
+      for (std::int64_t r = 0; r < rows(); ++r) {
+        for (std::int64_t k = starts[at(r)]; k < starts[at(r + 1)]; ++k) {
+          if (index[at(k)] != c) continue;
+          t.index.push_back(r);
+          t.values.push_back(values[at(k)]);
+        }
+      }
+      t.starts.push_back(std::ssize(t.index));
+    }
+    return t;
+  }
+
+  // y + A x, row by row.
+  Numbers times(const Numbers& x, Numbers y) const {
+    for (std::int64_t r = 0; r < rows(); ++r) {
+      for (std::int64_t k = starts[at(r)]; k < starts[at(r + 1)]; ++k) {
+        y[at(r)] += values[at(k)] * x[at(index[at(k)])];
+      }
+    }
+    return y;
+  }
+};
+
+// Rows of such lengths; their columns are scattered and may come twice.
+Matrix of_lengths(const Integers& lengths, std::int64_t columns) {
+  Matrix m;
+  m.columns = columns;
+  for (const std::int64_t length : lengths) {
+    Integers row;
+    for (std::int64_t j = 0; j < length; ++j) {
+      row.push_back(scattered(std::ssize(m.index) + j, 11, columns));
+    }
+    m.add_row(row);
+  }
+  return m;
+}
+
+Integers scattered_lengths(std::int64_t rows, std::int64_t bound) {
+  return testing::scattered_values<std::int64_t>(rows, 2, bound);
+}
+
+std::vector<Matrix> matrices() {
+  Integers one_long = scattered_lengths(37, 6);
+  one_long[20] = 150;
+  Integers ends_empty(19, 0);
+  ends_empty[9] = 3;
+  Matrix dense_row = of_lengths(scattered_lengths(130, 4), 41);
+  Integers all(41);
+  std::iota(all.begin(), all.end(), std::int64_t{0});
+  dense_row.add_row(all);
+  return {of_lengths({1}, 1),
+          of_lengths({67}, 70),
+          of_lengths(Integers(21, 1), 1),
+          of_lengths(scattered_lengths(64, 9), 50),
+          of_lengths(one_long, 90),
+          of_lengths(ends_empty, 5),
+          dense_row};
+}
+
+// The arrays of a kernel's format, found without the code that is tested.
+struct Stored {
+  Numbers values;
+  Integers columns;
+  Integers starts;
+  Integers order;
+  std::int64_t units = 0;  // that are dealt to workers
+  std::int64_t x_size = 0;
+  std::int64_t y_size = 0;
+  std::int64_t chunk = 1;
+};
+
+Stored in_chunks(const Matrix& m, std::int64_t chunk, std::int64_t sigma) {
+  Stored s;
+  s.order.resize(at(m.rows()));
+  std::iota(s.order.begin(), s.order.end(), std::int64_t{0});
+  for (std::int64_t begin = 0; begin < m.rows(); begin += sigma) {
+    std::stable_sort(s.order.begin() + begin, s.order.begin() + std::min(m.rows(), begin + sigma),
+                     [&](std::int64_t a, std::int64_t b) { return m.length(a) > m.length(b); });
+  }
+  s.starts.push_back(0);
+  for (std::int64_t first = 0; first < m.rows(); first += chunk) {
+    const std::int64_t end = std::min(m.rows(), first + chunk);
+    std::int64_t width = 0;
+    for (std::int64_t i = first; i < end; ++i) width = std::max(width, m.length(s.order[at(i)]));
+    for (std::int64_t j = 0; j < width; ++j) {
+      for (std::int64_t i = first; i < first + chunk; ++i) {
+        const bool has = i < end && j < m.length(s.order[at(i)]);
+        const std::int64_t k = has ? m.starts[at(s.order[at(i)])] + j : 0;
+        s.values.push_back(has ? m.values[at(k)] : 0.0);
+        s.columns.push_back(has ? m.index[at(k)] : m.columns);
+      }
+    }
+    s.starts.push_back(std::ssize(s.values));
+  }
+  s.units = std::ssize(s.starts) - 1;
+  s.x_size = m.columns + 1;
+  s.y_size = s.units * chunk;
+  s.chunk = chunk;
+  return s;
+}
+
+Stored stored(const std::string& kernel, const Matrix& m, std::int64_t chunk, std::int64_t sigma) {
+  if (kernel == "spmv.sell") return in_chunks(m, chunk, sigma);
+  if (kernel == "spmv.ell") {
+    Stored s = in_chunks(m, m.rows(), 1);
+    s.units = m.rows();
+    return s;
+  }
+  Stored s;
+  const Matrix lines = kernel == "spmv.csc" ? m.transposed() : m;
+  s.values = lines.values;
+  s.columns = lines.index;
+  s.starts = lines.starts;
+  s.order.resize(at(m.rows()));
+  std::iota(s.order.begin(), s.order.end(), std::int64_t{0});
+  s.units = lines.rows();
+  s.x_size = m.columns;
+  s.y_size = m.rows();
+  return s;
+}
+
+template <class T>
+std::vector<T> as(const auto& values, std::int64_t zeros = 0) {
+  std::vector<T> all;
+  for (const auto value : values) all.push_back(static_cast<T>(value));
+  all.insert(all.end(), at(zeros), T{});
+  return all;
+}
+
+Numbers x_of(std::int64_t columns) { return testing::scattered_values<double>(columns, 5, 100); }
+
+void expect_same(const Numbers& got, const Numbers& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(wanted[i])) {
+      EXPECT_TRUE(std::isnan(got[i])) << i << ": " << got[i];
+    } else {
+      EXPECT_EQ(got[i], wanted[i]) << i;
+    }
+  }
+}
+
+// Parts of [0, units), some of them empty and none aligned to anything.
+Integers parts_of(std::int64_t units, int workers) {
+  Integers cuts{0};
+  for (int w = 1; w < workers; ++w) {
+    cuts.push_back(std::max(cuts.back(), scattered(w, 3, units + 1) * w / workers));
+  }
+  cuts.push_back(units);
+  return cuts;
+}
+
+struct Way {
+  int workers = 1;
+  std::int64_t distance = 0;
+  std::int64_t chunk = 8;
+  std::int64_t sigma = 1;
+};
+
+template <class T, class I>
+void run_fenced(const RegisteredEntry& e, const Matrix& m, const Numbers& x, const Way& way) {
+  const Stored s = stored(e.kernel, m, way.chunk, way.sigma);
+  const bool adds = std::string(e.form) == "add";
+  Fenced<T> values(as<T>(s.values, SpmvArgs::kTail));
+  Fenced<I> columns(as<I>(s.columns, SpmvArgs::kTail));
+  Fenced<I> starts(as<I>(s.starts));
+  Fenced<T> their_x(as<T>(x, s.x_size - m.columns));
+  const Numbers before = testing::scattered_values<double>(s.y_size, 6, 1000);
+  Fenced<T> y(as<T>(before));
+  Fenced<T> partial(std::vector<T>(at(m.rows() * way.workers)));
+  SpmvArgs args;
+  args.values = values.data();
+  args.columns = columns.data();
+  args.starts = starts.data();
+  args.x = their_x.data();
+  args.y = y.data();
+  args.chunk = s.chunk;
+  args.step = m.rows();
+  args.width = std::ssize(s.values) / m.rows();
+  args.rows = m.rows();
+  args.entries = std::ssize(s.values);
+  args.distance = way.distance;
+  args.partial = partial.data();
+  args.partial_stride = m.rows();
+
+  Numbers in_order(at(s.y_size), 0.0);
+  const Numbers product = m.times(x, Numbers(at(m.rows()), 0.0));
+  for (std::int64_t i = 0; i < m.rows(); ++i) in_order[at(i)] = product[at(s.order[at(i)])];
+  const Integers cuts = parts_of(s.units, way.workers);
+  // Twice, because what one invocation leaves must not disturb the next.
+  for (int invocation = 1; invocation <= 2; ++invocation) {
+    for (int w = 0; w < way.workers; ++w) e.body(&args, {cuts[at(w)], cuts[at(w + 1)]}, w);
+    if (e.finish != nullptr) e.finish(&args, way.workers);
+    Numbers wanted = in_order;
+    for (std::size_t i = 0; adds && i < wanted.size(); ++i) {
+      wanted[i] = before[i] + invocation * in_order[i];
+    }
+    expect_same(as<double>(y.values()), wanted);
+    if (::testing::Test::HasFailure()) return;
+  }
+  expect_same(as<double>(values.values()), as<double>(s.values, SpmvArgs::kTail));
+  EXPECT_EQ(columns.values(), as<I>(s.columns, SpmvArgs::kTail));
+}
+
+std::vector<RegisteredEntry> all_entries() {
+  return entries_of([](const std::string& kernel) { return kernel.starts_with("spmv."); });
+}
+
+class Bodies : public ::testing::TestWithParam<RegisteredEntry> {
+ protected:
+  static void run(const Matrix& m, const Numbers& x, const Way& way) {
+    with_types(GetParam(), [&]<class T, class I>() { run_fenced<T, I>(GetParam(), m, x, way); });
+    if (HasFailure()) {
+      FAIL() << m.rows() << " x " << m.columns << ", C " << way.chunk << ", sigma " << way.sigma
+             << ", " << way.workers << " workers, distance " << way.distance;
+    }
+  }
+  static bool chunked() { return std::string(GetParam().kernel) == "spmv.sell"; }
+  static Integers chunks() { return chunked() ? Integers{1, 3, 8, 16, 32, 128} : Integers{1}; }
+};
+
+TEST_P(Bodies, GiveWhatPlainLoopsGive) {
+  for (const Matrix& m : matrices()) {
+    const Numbers x = x_of(m.columns);
+    for (const std::int64_t chunk : chunks()) {
+      run(m, x, {1, 0, chunk, 1});
+      run(m, x, {3, 5, chunk, 2 * chunk});
+      run(m, x, {2, 2 * SpmvArgs::kTail, chunk, m.rows()});
+    }
+  }
+}
+
+// One row alone has what is not finite; beside it, what it leaves in vectors must not count.
+TEST_P(Bodies, KeepWhatIsNotFiniteToItsRows) {
+  constexpr std::int64_t kColumns = 60;
+  const Integers odd = {0, 1, kColumns - 1};
+  for (const std::int64_t the_row : {0, 13, 29}) {
+    Matrix m;
+    m.columns = kColumns;
+    for (std::int64_t r = 0; r < 30; ++r) {
+      Integers row;
+      for (std::int64_t j = 0; j < scattered(r, 8, 20); ++j) {
+        row.push_back(2 + scattered(r * 20 + j, 1, kColumns - 3));
+      }
+      if (r == the_row) row.insert(row.end(), odd.begin(), odd.end());
+      m.add_row(row);
+    }
+    for (const double bad : {kInfinity, -kInfinity, kNaN}) {
+      Numbers x = x_of(kColumns);
+      for (const std::int64_t c : odd) x[at(c)] = bad;
+      Matrix bad_values = m;
+      for (std::int64_t j = 0; j < m.length(the_row); ++j) {
+        bad_values.values[at(m.starts[at(the_row)] + j)] = bad;
+      }
+      for (const std::int64_t chunk : chunks()) {
+        run(m, x, {2, 0, chunk, 1});
+        run(m, x, {1, 3, chunk, 4 * chunk});
+        run(bad_values, x_of(kColumns), {1, 0, chunk, 4 * chunk});
+      }
+    }
+  }
+}
+
+// The first column is what the zeros past the last entry point to.
+TEST_P(Bodies, LeaveOutColumnsWithoutEntries) {
+  for (const Integers& lengths : {Integers{1}, Integers{0, 3, 0}, scattered_lengths(40, 7)}) {
+    Matrix m = of_lengths(lengths, 20);
+    m.columns = 22;
+    for (std::int64_t& c : m.index) ++c;
+    Numbers x = x_of(22);
+    x.front() = kNaN;
+    x.back() = kInfinity;
+    for (const std::int64_t chunk : chunks()) run(m, x, {1, 2, chunk, m.rows()});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Bodies, ::testing::ValuesIn(all_entries()), [](const auto& tried) {
+  return testing::name_of(tried) + "_" + tried.param.form;
+});
+
+TEST(Entries, AreThereInBothForms) {
+  std::map<std::string, int> found;
+  for (const RegisteredEntry& e : all_entries()) ++found[std::string(e.kernel) + "/" + e.form];
+  for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"}) {
+    EXPECT_GE(found[kernel + "/write"], 4) << kernel;
+    EXPECT_EQ(found[kernel + "/write"], found[kernel + "/add"]) << kernel;
+  }
+  EXPECT_EQ(found.size(), 8U);
+}
+
+class Layout : public ::testing::Test {
+ protected:
+  const Team one_{{1, "none"}};
+  const Team three_{{3, "none"}};
+};
+
+TEST_F(Layout, SortsWithinBlocksAndKeepsTheOrderOfEqualRows) {
+  for (const Matrix& m : matrices()) {
+    for (const std::int64_t chunk : {1, 3, 8, 128}) {
+      for (const std::int64_t sigma : {std::int64_t{1}, chunk, 4 * chunk, m.rows(), kMax}) {
+        const Stored wanted = in_chunks(m, chunk, std::min(sigma, m.rows()));
+        for (const Team* team : {&one_, &three_}) {
+          const SellLayout layout = sell_layout(*team, m.starts, chunk, sigma);
+          EXPECT_EQ(layout.rows, m.rows());
+          EXPECT_EQ(layout.chunk, chunk);
+          EXPECT_EQ(layout.order, wanted.order);
+          EXPECT_EQ(layout.starts, wanted.starts);
+          EXPECT_EQ(layout.entries(), std::ssize(wanted.values));
+          for (const std::int64_t start : layout.starts) EXPECT_EQ(start % chunk, 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Layout, IsKnownOfASmallMatrix) {
+  const Integers starts = {0, 1, 3, 3, 6, 8};  // rows of 1, 2, 0, 3, 2
+  const SellLayout as_is = sell_layout(one_, starts, 2, 1);
+  EXPECT_EQ(as_is.order, (Integers{0, 1, 2, 3, 4}));
+  EXPECT_EQ(as_is.starts, (Integers{0, 4, 10, 14}));
+  const SellLayout in_blocks = sell_layout(one_, starts, 2, 4);
+  EXPECT_EQ(in_blocks.order, (Integers{3, 1, 0, 2, 4}));
+  EXPECT_EQ(in_blocks.starts, (Integers{0, 6, 8, 12}));
+  const SellLayout whole = sell_layout(one_, starts, 2, 5);
+  EXPECT_EQ(whole.order, (Integers{3, 1, 4, 0, 2}));
+  EXPECT_EQ(whole.starts, (Integers{0, 6, 10, 10}));
+}
+
+TEST_F(Layout, MustFit64Bits) {
+  const auto refused = [&](std::int64_t length, std::int64_t chunk) {
+    return refusal<InputError>([&] { sell_layout(one_, {0, length}, chunk, 1); });
+  };
+  EXPECT_TRUE(says(refused(std::int64_t{1} << 40, std::int64_t{1} << 40), "the padded matrix"));
+}
+
+template <class T, class I, class J>
+void fill_and_compare(const Team& team, const Matrix& m, std::int64_t chunk, std::int64_t sigma,
+                      bool moves) {
+  const SellLayout layout = sell_layout(team, m.starts, chunk, sigma);
+  Stored wanted = in_chunks(m, chunk, sigma);
+  Integers moved(at(m.columns));
+  for (std::int64_t c = 0; c < m.columns; ++c) moved[at(c)] = (c * 7 + 3) % m.columns;
+  if (moves) {
+    for (std::int64_t& c : wanted.columns) c = c == m.columns ? c : moved[at(c)];
+  }
+  const std::vector<I> columns_in = as<I>(m.index);
+  const std::vector<T> values_in = as<T>(m.values);
+  // What was there before must not shine through.
+  std::vector<T> values(at(layout.entries()), T{77});
+  std::vector<J> columns(at(layout.entries()), J{-7});
+  sell_fill(team, layout, m.starts, columns_in.data(), values_in.data(), m.columns,
+            moves ? moved.data() : nullptr, values.data(), columns.data());
+  EXPECT_EQ(as<double>(values), wanted.values);
+  EXPECT_EQ(as<std::int64_t>(columns), wanted.columns);
+}
+
+TEST_F(Layout, IsFilledInAnyTypes) {
+  for (const Matrix& m : matrices()) {
+    const std::int64_t rows = m.rows();
+    for (const bool moves : {false, true}) {
+      fill_and_compare<double, std::int32_t, std::int32_t>(one_, m, 1, 1, moves);
+      fill_and_compare<double, std::int32_t, std::int64_t>(three_, m, 8, 16, moves);
+      fill_and_compare<double, std::int64_t, std::int32_t>(three_, m, 3, rows, moves);
+      fill_and_compare<double, std::int64_t, std::int64_t>(three_, m, rows, 1, moves);
+      fill_and_compare<float, std::int32_t, std::int32_t>(three_, m, 128, rows, moves);
+      fill_and_compare<float, std::int32_t, std::int64_t>(one_, m, 5, 5, moves);
+      fill_and_compare<float, std::int64_t, std::int32_t>(three_, m, 2, 6, moves);
+      fill_and_compare<float, std::int64_t, std::int64_t>(three_, m, 16, 1, moves);
+    }
+  }
+}
+
+TEST_F(Layout, RefusesColumnsThatAreNone) {
+  Matrix m = of_lengths(scattered_lengths(50, 6), 9);
+  const SellLayout layout = sell_layout(three_, m.starts, 4, 8);
+  std::vector<double> values(at(layout.entries()));
+  std::vector<std::int32_t> columns(at(layout.entries()));
+  const auto fill = [&] {
+    sell_fill(three_, layout, m.starts, m.index.data(), m.values.data(), m.columns, nullptr,
+              values.data(), columns.data());
+  };
+  fill();
+  // Also what would be in bounds if it were cut to 32 bits.
+  for (const std::int64_t bad : {std::int64_t{9}, std::int64_t{-1}, std::int64_t{1} << 32, kMax}) {
+    for (const std::int64_t place : {std::int64_t{0}, std::ssize(m.index) - 1}) {
+      const std::int64_t good = std::exchange(m.index[at(place)], bad);
+      EXPECT_EQ(refusal<InputError>(fill), "columns[" + std::to_string(place) + "] is " +
+                                               std::to_string(bad) + ", outside 0 to 8");
+      m.index[at(place)] = good;
+    }
+  }
+}
+
+// What a caller would pass.
+struct Request {
+  Request(std::string name, const Matrix& a)
+      : kernel(std::move(name)),
+        columns(kernel == "spmv.csc" ? a.transposed().index : a.index),
+        starts(kernel == "spmv.csc" ? a.transposed().starts : a.starts),
+        values(kernel == "spmv.csc" ? a.transposed().values : a.values),
+        integers({{"rows", a.rows()},
+                  {"columns", a.columns},
+                  {"chunk", 8},
+                  {"sigma", 1},
+                  {"move_columns", 0},
+                  {"by_entries", 0},
+                  {"prefetch", 0}}) {}
+
+  std::unique_ptr<Problem> prepare(const Team& team) const {
+    Inputs inputs;
+    inputs.integers = integers;
+    inputs.arrays = {{"x", false}, {"y", true}};
+    const std::vector<std::int32_t> narrow = as<std::int32_t>(columns);
+    if (has_columns) inputs.indices["columns"] = {columns.data(), std::ssize(columns)};
+    if (has_columns && narrow_columns) {
+      inputs.indices["columns"] = {narrow.data(), std::ssize(narrow), true};
+    }
+    if (has_starts) inputs.indices["starts"] = {starts.data(), std::ssize(starts)};
+    const std::vector<float> short_values = as<float>(values);
+    const bool is_short = values_dtype == "float32";
+    const void* numbers = is_short ? static_cast<const void*>(short_values.data())
+                                   : static_cast<const void*>(values.data());
+    if (has_values) {
+      inputs.data["values"] = {numbers, std::ssize(values), parse_dtype(values_dtype)};
+    }
+    return find_family("spmv")(kernel, dtype, index_dtype, inputs, team, Placement{});
+  }
+
+  std::string kernel;
+  Integers columns;
+  Integers starts;
+  Numbers values;
+  std::map<std::string, std::int64_t> integers;
+  std::string dtype = "float64";
+  std::string values_dtype = "float64";
+  std::string index_dtype = "int32";
+  bool narrow_columns = false;
+  bool has_columns = true;
+  bool has_starts = true;
+  bool has_values = true;
+};
+
+TEST(Prepare, RefusesWrongInputInASentence) {
+  struct Wrong {
+    std::vector<std::string> kernels;
+    std::function<void(Request&)> spoil;
+    std::string says;
+  };
+  const auto set = [](const char* name, std::int64_t value) {
+    return [=](Request& r) { r.integers[name] = value; };
+  };
+  const std::vector<std::string> all = {"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"};
+  const std::vector<std::string> by_rows = {"spmv.crs", "spmv.sell", "spmv.ell"};
+  const std::int64_t large = std::int64_t{1} << 31;
+  const std::vector<Wrong> wrong = {
+      {all, [](Request& r) { r.has_values = false; }, "the input 'values' is missing"},
+      {all, [](Request& r) { r.has_columns = false; }, "the input 'columns' is missing"},
+      {all, [](Request& r) { r.has_starts = false; }, "the input 'starts' is missing"},
+      {all, [](Request& r) { r.values_dtype = "float32"; }, "must be float64, not float32"},
+      {all, [](Request& r) { r.dtype = "float32"; }, "must be float32, not float64"},
+      {all, [](Request& r) { r.dtype = "int32"; }, "dtype 'int32' is not float32 or float64"},
+      {all, [](Request& r) { r.index_dtype = "float64"; }, "'float64' is not int32 or int64"},
+      {all, [](Request& r) { r.index_dtype = "uint32"; }, "'uint32' is not int32 or int64"},
+      {all, [](Request& r) { r.index_dtype = ""; }, "dtype ''"},
+      {all, [](Request& r) { r.integers.erase("by_entries"); }, "'by_entries' is missing"},
+      {all, [](Request& r) { r.values.pop_back(); }, "there are 13 values for 14 columns"},
+      {all, [](Request& r) { r.columns.clear(); }, "columns must not be empty"},
+      {all, [](Request& r) { r.starts.clear(); }, "starts must not be empty"},
+      {all, [](Request& r) { r.starts.pop_back(); }, "starts must have 7 entries, not 6"},
+      {all, [](Request& r) { r.starts.front() = 1; }, "starts must ascend from 0"},
+      {all, [](Request& r) { --r.starts.back(); }, "number of entries, 14"},
+      {all, [](Request& r) { ++r.starts.back(); }, "number of entries, 14"},
+      {all, [](Request& r) { r.starts[2] = 13; }, "starts must ascend"},
+      {all, [](Request& r) { r.starts[1] = -1; }, "starts must ascend"},
+      {all, [](Request& r) { r.starts[1] = kMax; }, "starts must ascend"},
+      {all, [](Request& r) { r.columns[3] = 6; }, "columns[3] is 6, outside 0 to 5"},
+      {all, [](Request& r) { r.columns[13] = -1; }, "columns[13] is -1, outside 0 to 5"},
+      {all, [](Request& r) { r.columns[0] = kMax; }, "outside 0 to 5"},
+      {all, set("rows", 0), "rows must be at least 1, not 0"},
+      {all, set("columns", 0), "columns must be at least 1, not 0"},
+      {all, set("prefetch", -1), "prefetch must be at least 0, not -1"},
+      {by_rows, set("rows", 7), "starts must have 8 entries, not 7"},
+      {by_rows, set("rows", kMax), "64 bits"},
+      {by_rows, set("columns", kMax), "64 bits"},
+      {{"spmv.csc"}, set("rows", kMax), "64 bits"},
+      {{"spmv.csc"}, set("columns", kMax), "64 bits"},
+      {{"spmv.sell"}, set("chunk", 0), "chunk must be at least 1, not 0"},
+      {{"spmv.sell"}, set("chunk", kMax), "64 bits"},
+      {{"spmv.sell"}, set("sigma", 0), "sigma must be at least 1, not 0"},
+      {{"spmv.sell"}, [](Request& r) { r.integers.erase("sigma"); }, "'sigma' is missing"},
+      // Too far for 32 bits, which has to be said before any memory is asked for.
+      {{"spmv.crs"}, set("columns", large + 1), "columns reaches up to 2147483648, too far"},
+      {{"spmv.sell", "spmv.ell"}, set("columns", large), "columns reaches up to 2147483648"},
+      {{"spmv.csc"}, set("rows", large + 1), "columns reaches up to 2147483648, too far"},
+      {{"spmv.sell"}, set("chunk", large), "starts reaches up to"},
+  };
+  const Matrix m = of_lengths({3, 0, 5, 1, 1, 4}, 6);
+  const Team one({1, "none"});
+  const Team three({3, "none"});
+  for (const Wrong& w : wrong) {
+    for (const std::string& kernel : w.kernels) {
+      for (const Team* team : {&one, &three}) {
+        Request r(kernel, m);
+        w.spoil(r);
+        const std::string message = refusal<InputError>([&] { r.prepare(*team); });
+        EXPECT_TRUE(says(message, w.says)) << kernel;
+        EXPECT_EQ(message.find('\n'), std::string::npos);
+      }
+    }
+  }
+}
+
+TEST(Prepare, MovesColumnsOfSquareMatricesAlone) {
+  const Team team({2, "none"});
+  Request r("spmv.sell", of_lengths({1, 2, 3}, 4));
+  r.integers["move_columns"] = 1;
+  EXPECT_TRUE(says(refusal<InputError>([&] { r.prepare(team); }), "3 rows and 4 columns can't be"));
+  Request square("spmv.sell", of_lengths({1, 2, 3}, 3));
+  square.integers["move_columns"] = 1;
+  EXPECT_NE(square.prepare(team), nullptr);
+}
+
+template <class T>
+std::vector<T> input(const Problem& problem, const std::string& name) {
+  const Array& a = problem.any_array(name);
+  std::vector<T> all(at(a.rows * a.columns));
+  problem.copy_out(a, all.data());
+  return all;
+}
+
+TEST(Prepare, StoresWhatTheFormatSays) {
+  for (const Matrix& m : matrices()) {
+    for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"}) {
+      for (const int workers : {1, 3}) {
+        const Team team({workers, "none"});
+        Request r(kernel, m);
+        r.integers["chunk"] = 3;
+        r.integers["sigma"] = 6;
+        r.narrow_columns = workers == 3;
+        const auto problem = r.prepare(team);
+        const Stored s = stored(kernel, m, 3, 6);
+        EXPECT_EQ(input<double>(*problem, "values"), s.values);
+        EXPECT_EQ(as<std::int64_t>(input<std::int32_t>(*problem, "columns")), s.columns);
+        EXPECT_EQ(as<std::int64_t>(input<std::int32_t>(*problem, "starts")), s.starts);
+        if (kernel == "spmv.sell" || kernel == "spmv.ell") {
+          EXPECT_EQ(input<std::int64_t>(*problem, "order"), s.order);
+        }
+        EXPECT_EQ(problem->count(), s.units);
+        EXPECT_EQ(problem->array("x").columns, s.x_size);
+        EXPECT_EQ(problem->array("y").columns, s.y_size);
+        EXPECT_EQ(problem->dtype(), DType::F64);
+        EXPECT_EQ(problem->index_dtype(), "int32");
+        EXPECT_EQ(problem->facts().at("entries_stored"), static_cast<double>(s.values.size()));
+        EXPECT_GE(problem->facts().at("convert_s"), 0.0);
+        const auto& args = *static_cast<const SpmvArgs*>(problem->args());
+        for (std::int64_t i = 0; i < SpmvArgs::kTail; ++i) {
+          ASSERT_EQ(static_cast<const double*>(args.values)[args.entries + i], 0.0);
+          ASSERT_EQ(static_cast<const std::int32_t*>(args.columns)[args.entries + i], 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(Prepare, LimitsThePrefetchToTheEntries) {
+  const Team team({1, "none"});
+  Request r("spmv.crs", of_lengths({3, 4}, 5));
+  r.integers["prefetch"] = kMax;
+  const auto problem = r.prepare(team);
+  EXPECT_EQ(static_cast<const SpmvArgs*>(problem->args())->distance, 7);
+}
+
+// Hardware gathers of 4-byte values take 4-byte indices, which reach this far.
+TEST(Prepare, LeavesNarrowGathersToTheColumnsThatTheyReach) {
+  const Team team({1, "none"});
+  for (const std::string index : {"int32", "int64"}) {
+    for (const std::string dtype : {"float32", "float64"}) {
+      Request r("spmv.crs", of_lengths({3, 4}, 5));
+      r.dtype = r.values_dtype = dtype;
+      r.index_dtype = index;
+      const auto problem = r.prepare(team);
+      for (const RegisteredEntry& e : all_entries()) {
+        if (e.dtype == dtype && e.index == index) {
+          EXPECT_TRUE(problem->runs(e));
+        }
+      }
+    }
+  }
+}
+
+TEST(Cuts, AreNoneForOneWorkerAndForEllpack) {
+  const Matrix m = of_lengths({1, 2, 3}, 4);
+  const Team one({1, "none"});
+  const Team two({2, "none"});
+  for (const std::int64_t by_entries : {0, 1}) {
+    for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.csc", "spmv.ell"}) {
+      Request r(kernel, m);
+      r.integers["by_entries"] = by_entries;
+      EXPECT_TRUE(r.prepare(one)->cuts().empty());
+      EXPECT_EQ(r.prepare(two)->cuts().empty(), kernel == "spmv.ell");
+    }
+  }
+}
+
+TEST(Cuts, DealAsManyRowsOrAsManyEntries) {
+  for (const int workers : {2, 3, 5}) {
+    const Team team({workers, "none"});
+    for (const Matrix& m : matrices()) {
+      for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.csc"}) {
+        const Stored s = stored(kernel, m, 8, 1);
+        for (const bool by_entries : {false, true}) {
+          Request r(kernel, m);
+          r.integers["by_entries"] = by_entries ? 1 : 0;
+          const Cuts cuts = r.prepare(team)->cuts();
+          ASSERT_EQ(std::ssize(cuts), workers + 1);
+          EXPECT_EQ(cuts.front(), 0);
+          EXPECT_EQ(cuts.back(), s.units);
+          EXPECT_TRUE(std::is_sorted(cuts.begin(), cuts.end()));
+          for (int w = 0; w < workers; ++w) {
+            if (!by_entries) {
+              EXPECT_EQ(cuts[at(w)], contiguous_part(s.units, workers, w).begin);
+              continue;
+            }
+            // Of all ends of rows, none is nearer to the equal share.
+            const std::int64_t share = contiguous_part(std::ssize(s.values), workers, w).begin;
+            const auto off = [&](std::int64_t start) { return std::abs(start - share); };
+            for (const std::int64_t start : s.starts) {
+              EXPECT_LE(off(s.starts[at(cuts[at(w)])]), off(start));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// One entry of each kernel, variant and form, of all types and instruction sets in turn.
+std::vector<RegisteredEntry> one_of_each() {
+  std::map<std::string, std::vector<RegisteredEntry>> kinds;
+  for (const RegisteredEntry& e : all_entries()) {
+    if (e.unroll > 1) continue;
+    kinds[std::string(e.kernel) + "/" + e.variant + "/" + e.form].push_back(e);
+  }
+  std::vector<RegisteredEntry> all;
+  for (const auto& [kind, entries] : kinds) all.push_back(entries[all.size() * 3 % entries.size()]);
+  return all;
+}
+
+// A prepared case that is run on `x` and zeros.
+class Prepared {
+ public:
+  Prepared(Request r, const RegisteredEntry& e, const Matrix& m, const Team& team)
+      : m_(m), e_(e), team_(team), order_(at(m.rows())) {
+    r.dtype = r.values_dtype = e.dtype;
+    r.index_dtype = e.index;
+    problem_ = r.prepare(team);
+    cuts_ = problem_->cuts();
+    moved_ = r.integers["move_columns"] != 0;
+    std::iota(order_.begin(), order_.end(), std::int64_t{0});
+    if (r.kernel == "spmv.sell") order_ = input<std::int64_t>(*problem_, "order");
+  }
+
+  // y in the order of A after so many invocations.
+  Numbers result(const Numbers& x, Repetition repetition, Schedule schedule, int invocations) {
+    const Array& to_x = problem_->array("x");
+    const Array& y = problem_->array("y");
+    problem_->fill(true);
+    for (std::int64_t c = 0; c < to_x.columns; ++c) {
+      const std::int64_t from = moved_ && c < m_.columns ? order_[at(c)] : c;
+      problem_->poke(to_x, c, c < m_.columns ? x[at(from)] : 0.0);
+    }
+    for (std::int64_t i = 0; i < y.columns; ++i) problem_->poke(y, i, 0.0);
+    const Step step{e_.body, e_.finish, problem_->args(), problem_->count(),
+                    cuts_.empty() ? nullptr : cuts_.data()};
+    {
+      const Team::Session session(team_);
+      Sampler(team_, schedule, repetition).sample({&step, 1}, invocations);
+    }
+    problem_->mark_written();
+    Numbers all(at(m_.rows()));
+    for (std::int64_t i = 0; i < m_.rows(); ++i) all[at(order_[at(i)])] = problem_->peek(y, i);
+    for (std::int64_t i = m_.rows(); i < y.columns; ++i) EXPECT_EQ(problem_->peek(y, i), 0.0) << i;
+    return all;
+  }
+
+ private:
+  const Matrix& m_;
+  const RegisteredEntry& e_;
+  const Team& team_;
+  std::unique_ptr<Problem> problem_;
+  Integers order_;
+  Cuts cuts_;
+  bool moved_ = false;
+};
+
+constexpr Schedule kWhole{Schedule::Kind::Static, 0};
+
+TEST(Workers, GiveTheSameInEveryWay) {
+  Integers lengths = scattered_lengths(53, 7);
+  lengths[30] = 80;
+  const Matrix m = of_lengths(lengths, 53);
+  const Numbers x = x_of(m.columns);
+  const Numbers once = m.times(x, Numbers(at(m.rows()), 0.0));
+  Numbers thrice = once;
+  for (double& value : thrice) value *= 3;
+  for (const int workers : {1, 2, 3}) {
+    const Team team({workers, "none"});
+    for (const RegisteredEntry& e : one_of_each()) {
+      SCOPED_TRACE(::testing::PrintToString(e));
+      for (const std::int64_t by_entries : {0, 1}) {
+        Request r(e.kernel, m);
+        r.integers["by_entries"] = by_entries;
+        r.integers["prefetch"] = 4 * by_entries;
+        if (r.kernel == "spmv.sell") {
+          r.integers["chunk"] = 4;
+          r.integers["sigma"] = 12;
+          r.integers["move_columns"] = by_entries;
+        }
+        const Numbers& wanted = std::string(e.form) == "add" ? thrice : once;
+        Prepared run(r, e, m, team);
+        EXPECT_EQ(run.result(x, Repetition::Fork, kWhole, 3), wanted);
+        EXPECT_EQ(run.result(x, Repetition::Barrier, kWhole, 3), wanted);
+        // Running freely, partial results are added up once, at the end.
+        EXPECT_EQ(run.result(x, Repetition::Free, kWhole, 3),
+                  e.finish != nullptr ? thrice : wanted);
+        EXPECT_EQ(run.result(x, Repetition::Fork, {Schedule::Kind::Dynamic, 2}, 3), wanted);
+        EXPECT_EQ(run.result(x, Repetition::Barrier, {Schedule::Kind::Static, 5}, 3), wanted);
+      }
+    }
+  }
+}
+
+TEST(Workers, MayBeMoreThanRows) {
+  const Matrix m = of_lengths({2, 5}, 3);
+  const Numbers x = x_of(m.columns);
+  const Numbers wanted = m.times(x, {0.0, 0.0});
+  const Team team({5, "none"});
+  for (const RegisteredEntry& e : one_of_each()) {
+    SCOPED_TRACE(::testing::PrintToString(e));
+    for (const std::int64_t by_entries : {0, 1}) {
+      Request r(e.kernel, m);
+      r.integers["by_entries"] = by_entries;
+      EXPECT_EQ(Prepared(r, e, m, team).result(x, Repetition::Fork, kWhole, 1), wanted);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace memkern
