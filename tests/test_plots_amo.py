@@ -12,8 +12,8 @@ from memkern import report
 from memkern.errors import InputError
 from memkern.kernels.amo import amo, report_cases
 from memkern.plots import describe, figures, save, sections, tables
-from memkern.plots.amo_data import PATTERNS, atomics, in_rows, one_setting, percent
-from memkern.plots.frames import frame_of
+from memkern.plots.amo_data import PATTERNS, atomics, in_rows, one_setting
+from memkern.plots.frames import frame_of, percent
 from memkern.run import sweep
 
 KIB, MIB = 2**10, 2**20

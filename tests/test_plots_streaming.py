@@ -10,18 +10,11 @@ from test_plots import assert_legible, line, small_print
 from memkern import reference, report
 from memkern.errors import InputError
 from memkern.plots import describe, figures, save, sections, tables
-from memkern.plots.frames import frame_of, listed, usable
-from memkern.plots.streaming_bs import fitted, own_tests, three_figures
-from memkern.plots.streaming_data import (
-    as_defined,
-    cache_ends,
-    levels,
-    machine,
-    prevailing,
-    select,
-    short,
-)
-from memkern.plots.streaming_draw import in_bytes, named, spaced
+from memkern.plots.drawing import in_bytes, named, spaced
+from memkern.plots.frames import frame_of, listed, three_figures, usable
+from memkern.plots.selection import cache_ends, machine, prevailing, select
+from memkern.plots.streaming_bs import fitted, own_tests
+from memkern.plots.streaming_data import as_defined, levels, short
 
 KIB, MIB = 2**10, 2**20
 OWN = "Own Machine 3000, 4 threads"

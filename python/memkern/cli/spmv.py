@@ -60,7 +60,9 @@ def _spmv(args: argparse.Namespace) -> int:
                     for c, s in itertools.product(_all(args.C), _all(args.sigma))
                 ]
             elif form == "crs":
-                cases += [spmv.case(matrix, form, mve=u, **shared) for u in _all(args.mve or args.unroll)]
+                cases += [
+                    spmv.case(matrix, form, mve=u, **shared) for u in _all(args.mve or args.unroll)
+                ]
             else:
                 cases.append(spmv.case(matrix, form, **shared))
     args.unroll = 0

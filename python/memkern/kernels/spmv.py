@@ -12,7 +12,10 @@ the last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import comb, log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,7 +116,7 @@ def spmv_case(
     label, a = matrices.build(matrix)
     rows, columns = (int(n) for n in a.shape)
     if a.nnz == 0:
-        raise InputError(f"the matrix {label} has no nonzeros: there is nothing to multiply")
+        raise InputError(f"the matrix {name or label} has no nonzeros to multiply")
     if balance not in BALANCES:
         raise InputError(f"balance {shown(balance)} is not one of {', '.join(BALANCES)}")
     chunk = integer(C, "C", 1, _MOST_CHUNK) if form == "sell" else 1
@@ -256,16 +259,17 @@ def _iterations(case: Case) -> int:
 
 
 def _traffic(case: Case) -> Traffic:
-    """Every nonzero and its index once, x once, a pointer a row, y as the form has it."""
+    """Every nonzero and its index once, x once, what pointers there are, y as the form has it."""
     size = float(np.dtype(case.dtype).itemsize)
     index = float(np.dtype(case.index_dtype).itemsize)
     n = case.integers
     y = n["rows"] * size
     share = 1.0 / _iterations(case)
+    pointers = 0 if case.spec.name == "spmv.ell" else _iterations(case) + 1
     return Traffic(
         read=share * ((n["nonzeros"] + n["columns"]) * size + (y if case.form == "add" else 0.0)),
         write=share * y,
-        index=share * (n["nonzeros"] + _iterations(case) + 1) * index,
+        index=share * (n["nonzeros"] + pointers) * index,
         write_allocate=share * (y if case.form == "write" else 0.0),
     )
 
@@ -357,3 +361,67 @@ def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
     if format not in FORMATS:
         raise InputError(f"format {shown(format)} is not one of {', '.join(FORMATS)}")
     return case(f"spmv.{format}", matrix=matrix, **options)
+
+
+# Of a nonzero with its index, in the types that the report measures.
+_NONZERO_B = 12
+_ROW_LENGTHS = (4, 8, 16, 64)
+
+
+def _products(matrix: str, forms: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Case]:
+    """Return cases of one matrix that is made once and lies in memory once."""
+    from memkern import matrices
+
+    label, a = matrices.build(matrix)
+    cases = [spmv(a, form, name=label, **how) for form, how in forms]
+    return [replace(case, indices=cases[0].indices, data=cases[0].data) for case in cases]
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return one matrix of each kind, larger than the caches, and what sets the formats apart."""
+    # All matrices together have 16 times as much, and the one at work is there four times.
+    unit = min(cache_B, memory_B // 64, 2**28)
+    brief: dict[str, Any] = {"budget_s": 0.05}
+    forms: list[tuple[str, dict[str, Any]]]
+    forms = [("crs", brief), ("sell", {"C": 8, **brief})]
+    if quick:
+        return _products("hpcg:32", forms)
+    forms.append(("sell", {"C": 16, **brief}))
+    workers = len(os.sched_getaffinity(0))
+    counts = sorted({*(2**k for k in range(workers.bit_length())), workers})
+    # Five at most: for each number of workers the bandwidth is measured first.
+    counts = sorted({counts[round(i * (len(counts) - 1) / 4)] for i in range(5)})
+
+    def edge(size: float) -> int:
+        """Return how many points a cube with 27 neighbours each has along an edge."""
+        return max(round(float(np.cbrt(size / 27 / _NONZERO_B))), 4)
+
+    def sites(size: float) -> int:
+        """Return the number of spins whose chain comes next to such a size."""
+        return min(range(6, 33), key=lambda n: abs(comb(n, n // 2) * (n + 2) * 6 - size))
+
+    size = 1.5 * unit
+    short = round(size / 14 / _NONZERO_B)
+    scale = max(round(log2(size / 15 / _NONZERO_B)), 6)
+    *scaled, last = _products(f"hpcg:{edge(3 * unit)}", forms)
+    cases = [*(case.with_(threads=n) for case in scaled for n in counts), last]
+    for matrix in (
+        f"hpcg:{edge(unit / 4)}",
+        f"spin:{sites(size)}",
+        f"band:{short}:{short // 2}:14",
+    ):
+        cases += _products(matrix, forms)
+    cases += _products(
+        f"rmat:{scale}:16",
+        [
+            *(("crs", {"balance": balance, **brief}) for balance in BALANCES),
+            *(("sell", {"C": 8, "sigma": s, **brief}) for s in (1, 32, 1024, 2**scale)),
+            *(("sell", {"C": 16, "sigma": s, **brief}) for s in (1, 1024, 2**scale)),
+        ],
+    )
+    for length in _ROW_LENGTHS:
+        rows = round(size / length / _NONZERO_B)
+        cases += _products(
+            f"tsm:{rows}:{length}", [*(("crs", {"mve": u, **brief}) for u in (1, 2, 3)), *forms[1:]]
+        )
+    return cases

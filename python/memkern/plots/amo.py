@@ -6,9 +6,8 @@ CircusTent, one of whose published results stands beside the own ones in a table
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.plots.amo_data import (
@@ -18,33 +17,32 @@ from memkern.plots.amo_data import (
     chases,
     fastest,
     in_rows,
-    of_workers,
     one_setting,
-    percent,
     prices,
     shared_lines,
-    with_workers,
 )
 from memkern.plots.amo_words import findings
-from memkern.plots.frames import Records, frame_of
-from memkern.plots.registry import Exhibit, Section, register, sections, tables
-from memkern.plots.streaming_bs import three_figures
-from memkern.plots.streaming_data import cache_ends, prevailing, split
-from memkern.plots.streaming_draw import (
+from memkern.plots.drawing import (
     NOISY,
+    Dot,
     bytes_axis,
     cache_regions,
+    counted_axis,
     counts_axis,
     curve,
+    dots,
     legend_above,
-    line_look,
+    marked_look,
     panels,
+    row_in,
 )
-from memkern.plots.style import GREY, NOTE_SIZE, Look, figure, note, plain
+from memkern.plots.frames import Records, frame_of, percent, three_figures
+from memkern.plots.registry import Exhibit, Section, register, section, tables
+from memkern.plots.selection import cache_ends, of_workers, prevailing, split, with_workers
+from memkern.plots.style import GREY, NOTE_SIZE, figure, note, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
@@ -55,69 +53,6 @@ _MEASURE_SHARING = (
 )
 _MEASURE_LATENCY = "memkern report"
 _RATE_LABEL = "Rate (GAMS)"
-
-
-_MARKERS = "os^DvPX*"
-
-
-def _look(number: int) -> Look:
-    """Return the look of a line or series, whose marker no other one has."""
-    return line_look(number)._replace(marker=_MARKERS[number % len(_MARKERS)])
-
-
-# ---------------------------------------------------------------------------------- dots in rows
-
-
-class _Dot(NamedTuple):
-    """A value in a row, and the words beside it."""
-
-    row: str
-    value: float
-    words: str
-    noisy: bool
-
-
-def _dots(
-    ax: Axes,
-    rows: Sequence[str],
-    series: Mapping[str, tuple[Look, Sequence[_Dot]]],
-    ends: tuple[float, float],
-) -> None:
-    """Draw values from top to bottom, those of several series below one another in each row."""
-    ax.set_xscale("log")
-    ax.set_xlim(ends[0] / 1.4, ends[1] * 1.4)
-    middle = math.sqrt(ends[0] * ends[1])
-    for number, (label, (look, dots)) in enumerate(series.items()):
-        places = [rows.index(dot.row) + (number + 0.5) / len(series) - 0.5 for dot in dots]
-        look = look._replace(linestyle="none", markersize=4.0)
-        ax.plot([dot.value for dot in dots], places, label=label, **look._asdict())
-        noisy = [(dot.value, y) for dot, y in zip(dots, places, strict=True) if dot.noisy]
-        hollow = look._replace(zorder=look.zorder + 0.05)._asdict()
-        ax.plot(*zip(*noisy, strict=True), label="_noisy", mfc="white", **hollow) if noisy else None
-        for dot, y in zip(dots, places, strict=True):
-            right = dot.value <= middle
-            ax.annotate(
-                dot.words,
-                (dot.value, y),
-                xytext=(5 if right else -5, 0),
-                textcoords="offset points",
-                ha="left" if right else "right",
-                va="center",
-                fontsize=NOTE_SIZE,
-                color=GREY,
-            )
-    for i in range(0, len(rows), 2):
-        ax.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
-    ax.set_yticks(range(len(rows)), rows)
-    ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.tick_params(axis="y", length=0)
-    ax.grid(False, axis="y")
-    counts_axis(ax.xaxis, 6)
-
-
-def _row_in(rows: int, series: int) -> float:
-    """Return the height of a panel of so many rows, in inches."""
-    return 0.35 + rows * (0.125 * series + 0.04)
 
 
 @figure("amo-rates")
@@ -155,20 +90,20 @@ def rates(
     drawn = [name for name in split(primitives) if name in set(frame["primitive"])]
     machines = list(frame.groupby("machine", sort=False))
     most = max(rows["row"].nunique() for _, rows in machines)
-    fig, axes = panels(len(machines), 2, _row_in(most, len(drawn)))
+    fig, axes = panels(len(machines), 2, row_in(most, len(drawn)))
     for ax, (_, rows) in zip(axes, machines, strict=True):
         series = {
             name: (
-                _look(number),
+                marked_look(number),
                 [
-                    _Dot(row["row"], row[RATE], _with_outcome(row), row["noisy"])
+                    Dot(row["row"], row[RATE], _with_outcome(row), row["noisy"])
                     for row in rows[rows["primitive"] == name].to_dict("records")
                 ],
             )
             for number, name in enumerate(drawn)
         }
         names = list(dict.fromkeys(rows["row"]))
-        _dots(ax, names, series, (frame[RATE].min(), frame[RATE].max()))
+        dots(ax, names, series, (frame[RATE].min(), frame[RATE].max()))
         ax.set_title(with_workers(rows, len(machines) > 1))
         ax.set_xlabel(_RATE_LABEL)
     legend_above(fig, axes, 5)
@@ -233,20 +168,20 @@ def price(
         for _, rows in of_machine.groupby("threads")
     ]
     most = max(rows["row"].nunique() for rows in cells)
-    fig, axes = panels(len(cells), 2, _row_in(most, len(drawn)))
+    fig, axes = panels(len(cells), 2, row_in(most, len(drawn)))
     for ax, rows in zip(axes, cells, strict=True):
         series = {
             f"over {name}": (
-                _look(number),
+                marked_look(number),
                 [
-                    _Dot(row["row"], row["price"], three_figures(row["price"]), row["noisy"])
+                    Dot(row["row"], row["price"], three_figures(row["price"]), row["noisy"])
                     for row in rows[rows["primitive"] == name].to_dict("records")
                 ],
             )
             for number, name in enumerate(drawn)
         }
         names = list(dict.fromkeys(rows["row"]))
-        _dots(ax, names, series, (min(1.0, frame["price"].min()), frame["price"].max()))
+        dots(ax, names, series, (min(1.0, frame["price"].min()), frame["price"].max()))
         ax.axvline(1, color=GREY, linewidth=0.8, zorder=1.5, label="_as fast")
         _losses(ax, names, rows)
         ax.set_title(with_workers(rows, frame["machine"].nunique() > 1))
@@ -277,26 +212,11 @@ def _losses(ax: Axes, names: Sequence[str], rows: DataFrame) -> None:
 # ---------------------------------------------------------------------------- against the workers
 
 
-def _workers_axis(axis: Axis, counts: Sequence[float]) -> None:
-    """Put ticks at numbers of workers, as many as can be read."""
-    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
-
-    counts = sorted(set(counts))
-    apart = (counts[-1] / counts[0]) ** 0.07
-    ticks = counts[:1]
-    for count in counts[1:]:
-        if count >= apart * ticks[-1]:
-            ticks.append(count)
-    axis.set_major_locator(FixedLocator(ticks))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-
-
 def _against_workers(ax: Axes, frame: DataFrame, label: str) -> None:
     """Give a panel axes of workers and rates, both logarithmic."""
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    _workers_axis(ax.xaxis, frame["threads"].tolist())
+    counted_axis(ax.xaxis, frame["threads"].tolist())
     ax.set(xlabel="Workers", ylabel=label)
 
 
@@ -345,7 +265,7 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
     fig, axes = panels(2 * len(machines), 2, 2.7)
     for (name, rows), rate, scaling in zip(machines, axes[::2], axes[1::2], strict=True):
         for number, pattern in enumerate(patterns):
-            mine, look = rows[rows["pattern"] == pattern], _look(number)
+            mine, look = rows[rows["pattern"] == pattern], marked_look(number)
             curve(rate, mine, "threads", RATE, look, pattern.upper())
             curve(scaling, mine.dropna(subset="scaled"), "threads", "scaled", look, pattern.upper())
         threads = np.array([1.0, rows["threads"].max()])
@@ -407,7 +327,7 @@ def sharing(records: Records = None, primitive: str = "add") -> Figure:
         for number, line in enumerate(lines):
             mine = rows[rows["line"] == line]
             if len(mine):
-                curve(ax, mine, "threads", RATE, _look(number), line)
+                curve(ax, mine, "threads", RATE, marked_look(number), line)
         alone = rows[(rows["threads"] == 1) & (rows["sharing"] == "private")]
         for start in alone[RATE].head(1):
             threads = np.array([1.0, rows["threads"].max()])
@@ -464,7 +384,7 @@ def latency(
         for number, name in enumerate(names):
             mine = rows[rows["primitive"] == name]
             if len(mine):
-                curve(ax, mine, "size_B", "ns", _look(number), name)
+                curve(ax, mine, "size_B", "ns", marked_look(number), name)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
         low = frame["ns"].min() / 1.25
@@ -606,7 +526,7 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
 )  # fmt: skip
 
 
-@register(sections, "atomics")
+@section("atomics", 3)
 def report_section(records: DataFrame) -> Section | None:
     """Atomic memory operations: findings, figures and tables.
 

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
-from memkern.plots.frames import Records, counted, listed
-from memkern.plots.streaming_data import machine, prevailing, select, split, words
-from memkern.plots.streaming_draw import in_bytes
-from memkern.plots.style import plain
+from memkern.plots.drawing import in_bytes
+from memkern.plots.frames import Records, listed
+from memkern.plots.selection import machine, of_workers, prevailing, select, split, words
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -144,22 +143,6 @@ def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
     return here, notes
 
 
-def of_workers(frame: DataFrame, threads: float = 0) -> DataFrame:
-    """Return the records with so many workers; by default with the most of each machine.
-
-    Raises
-    ------
-    InputError
-        No record has so many.
-    """
-    if not threads:
-        return frame[frame["threads"] == frame.groupby("machine")["threads"].transform("max")]
-    if not frame["threads"].eq(threads).any():
-        known = listed([f"{count:g}" for count in sorted(set(frame["threads"]))])
-        raise InputError(f"no record has {counted(int(threads), 'worker')}, only {known}")
-    return frame[frame["threads"] == threads]
-
-
 def in_rows(frame: DataFrame) -> DataFrame:
     """Return one record for each machine, number of workers, pattern, size and primitive.
 
@@ -180,20 +163,6 @@ def in_rows(frame: DataFrame) -> DataFrame:
     frame = frame[(frame["size_B"] == least) | (two & (frame["size_B"] == most))]
     frame = fastest(frame, (*here, "row", "primitive"))
     return frame.sort_values(["place", "size_B"], kind="stable").drop(columns="place")
-
-
-def with_workers(rows: DataFrame, several: bool) -> str:
-    """Return how many workers these records have, after their machine where there are several."""
-    first = rows.iloc[0]
-    workers = counted(int(first["threads"]), "worker")
-    return f"{plain(first['machine'], 24)}, {workers}" if several else workers
-
-
-def percent(share: float) -> str:
-    """Return a share in percent, two figures of it: 48 %, 0.0037 %."""
-    if share < 1e-5:
-        return "< 0.001 %"
-    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.2g} %"
 
 
 def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:

@@ -12,16 +12,13 @@ from memkern.plots.amo_data import (
     atomics,
     chases,
     in_rows,
-    of_workers,
     one_setting,
-    percent,
     prices,
     shared_lines,
-    with_workers,
 )
-from memkern.plots.frames import listed
-from memkern.plots.streaming_bs import three_figures
-from memkern.plots.streaming_draw import in_bytes
+from memkern.plots.drawing import in_bytes
+from memkern.plots.frames import listed, percent, three_figures
+from memkern.plots.selection import of_workers, with_workers
 
 if TYPE_CHECKING:
     from pandas import DataFrame

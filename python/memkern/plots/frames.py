@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -174,3 +175,17 @@ def rounded(bandwidth: float) -> str:
 def listed(parts: Sequence[str]) -> str:
     """Return the parts as a list in a sentence: 'a', 'a and b', 'a, b and c'."""
     return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+
+
+def three_figures(value: float) -> str:
+    """Return a number in three figures, without an exponent where it is large: 0.533, 3950."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, two figures of it: 48 %, 0.0037 %."""
+    if share < 1e-5:
+        return "< 0.001 %"
+    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.2g} %"

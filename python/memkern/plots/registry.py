@@ -51,6 +51,7 @@ class Section:
 figures: dict[str, Callable[..., Figure]] = {}
 tables: dict[str, Callable[..., DataFrame]] = {}
 sections: dict[str, Callable[[DataFrame], Section | None]] = {}
+_places: dict[str, int] = {}
 
 
 def register(
@@ -62,6 +63,24 @@ def register(
         if name in where:
             raise KeyError(f"{name!r} is registered already")
         where[name] = function
+        return function
+
+    return enter
+
+
+def section(
+    name: str, place: int
+) -> Callable[[Callable[[DataFrame], Section | None]], Callable[[DataFrame], Section | None]]:
+    """Enter a function in `sections`, which a report goes through by their places."""
+
+    def enter(
+        function: Callable[[DataFrame], Section | None],
+    ) -> Callable[[DataFrame], Section | None]:
+        register(sections, name)(function)
+        _places[name] = place
+        ordered = sorted(sections.items(), key=lambda item: _places[item[0]])
+        sections.clear()
+        sections.update(ordered)
         return function
 
     return enter

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
 from memkern.plots.frames import Records, best, frame_of
-from memkern.plots.registry import Exhibit, Section, register, sections, tables
+from memkern.plots.registry import Exhibit, Section, register, section, tables
 from memkern.plots.spatter_data import (
     APPLICATIONS,
     KERNELS,
@@ -603,7 +603,7 @@ _EXHIBITS: tuple[tuple[str, Any, str, str | None], ...] = (
 )  # fmt: skip
 
 
-@register(sections, "spatter")
+@section("spatter", 1)
 def report_section(records: DataFrame) -> Section | None:
     """Gather and scatter: findings, figures and table 4.
 

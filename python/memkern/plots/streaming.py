@@ -10,23 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
-from memkern.plots.frames import Records, best, frame_of
-from memkern.plots.registry import Exhibit, Section, register, sections
-from memkern.plots.streaming_bs import bs_fits, bs_mesh, t0_wmax_table
-from memkern.plots.streaming_data import (
-    BANDWIDTH,
-    BARRIER,
-    FAMILIES,
-    as_defined,
-    cache_ends,
-    is_nt,
-    machine,
-    prevailing,
-    select,
-    short,
-    split,
-)
-from memkern.plots.streaming_draw import (
+from memkern.plots.drawing import (
     MOST_LINES,
     NOISY,
     NT_DASHES,
@@ -40,17 +24,15 @@ from memkern.plots.streaming_draw import (
     named,
     panels,
 )
+from memkern.plots.frames import Records, best, frame_of
+from memkern.plots.registry import Exhibit, Section, section
+from memkern.plots.selection import BANDWIDTH, cache_ends, machine, prevailing, select, split
+from memkern.plots.streaming_bs import bs_fits, bs_mesh, t0_wmax_table
+from memkern.plots.streaming_data import BARRIER, FAMILIES, as_defined, is_nt, short
 from memkern.plots.streaming_loops import cycles, cycles_by_level, matrix_vector
 from memkern.plots.streaming_raider import by_kernel, by_size, raider_bandwidths
 from memkern.plots.streaming_words import findings
-from memkern.plots.style import (
-    GREY,
-    figure,
-    log2_axis,
-    note,
-    own_look,
-    plain,
-)
+from memkern.plots.style import GREY, figure, log2_axis, note, own_look, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -414,7 +396,7 @@ _EXHIBITS: tuple[tuple[str, Any, str, str], ...] = (
 )  # fmt: skip
 
 
-@register(sections, "streaming")
+@section("streaming", 2)
 def report_section(records: DataFrame) -> Section | None:
     """Streaming kernels: findings, figures and tables.
 

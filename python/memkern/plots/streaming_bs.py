@@ -16,26 +16,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
-from memkern.plots.frames import Records, best, listed
+from memkern.plots.drawing import NOISY, bytes_axis, curve, legend_above, named, panels, shade
+from memkern.plots.frames import Records, best, listed, three_figures
 from memkern.plots.registry import register, tables
-from memkern.plots.streaming_data import (
-    BANDWIDTH,
-    SETTING,
-    as_defined,
-    cache_ends,
-    prevailing,
-    select,
-    short,
-)
-from memkern.plots.streaming_draw import (
-    NOISY,
-    bytes_axis,
-    curve,
-    legend_above,
-    named,
-    panels,
-    shade,
-)
+from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
+from memkern.plots.streaming_data import as_defined, short
 from memkern.plots.style import NOTE_SIZE, Look, figure, note, own_look
 
 if TYPE_CHECKING:
@@ -276,13 +261,6 @@ def interval(name: str, values: Sequence[float], unit: str) -> str:
     """Return a value and the ends of its interval as text: 'T0 1.43 [1.2, 1.66] µs'."""
     value, low, high = map(three_figures, values)
     return f"{name} {value} [{low}, {high}] {unit}"
-
-
-def three_figures(value: float) -> str:
-    """Return a number in three figures, without an exponent where it is large: 0.533, 3950."""
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
 def _on_what_is_drawn(fits: Sequence[Fitted]) -> list[str]:

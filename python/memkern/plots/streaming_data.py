@@ -8,166 +8,26 @@ through both would show neither.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from memkern.errors import InputError
-from memkern.plots.frames import Records, counted, frame_of, usable, validated
+from memkern.plots.selection import cache_ends, words
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-BANDWIDTH = "bandwidth_GBps"
 FAMILIES = {"stream": "STREAM", "bs": "BS", "loops": "Loops", "raider": "RaiderSTREAM"}
 BARRIER = "launch.barrier"
 MEMORY = "memory"
-# Two that move nothing, and one that is a sum of others.
-_NO_BANDWIDTH = ("bs.bs0", "loops.peakflops", "stream.rotation")
-
-SETTING = ("backend", "dtype", "threads")
-
-_NUMBERS = (
-    *("elements", "rows", "degree", "unroll", "threads", "footprint_B", "bytes_B"),
-    *("time_min_s", "cycles_per_vector", "performance_GFLOPs", "clock_GHz"),
-    *("barrier_s", "barrier_low_s", "barrier_high_s"),
-)
 # STREAM's rule for what counts as memory.
 _BEYOND = 4
 # The core's stack and the code want their part of a cache.
 _FILLED = 0.75
 
 
-def split(kernels: str | Sequence[str]) -> list[str]:
-    """Return names given as a list or, on a command line, with commas between."""
-    names = kernels.split(",") if isinstance(kernels, str) else kernels
-    return [name.strip() for name in names if name.strip()]
-
-
 def short(kernel: str) -> str:
     """Return a kernel's name without its family: 'triad', 'gather triad', 'BS3'."""
     family, _, name = kernel.partition(".")
     return name.upper() if family == "bs" else name.replace("_", " ")
-
-
-def machine(platform: object) -> str:
-    """Return a platform's name without its thread count."""
-    return re.sub(r", \d+ threads?$", "", str(platform))
-
-
-def select(
-    records: Records,
-    kernels: Sequence[str],
-    columns: Iterable[str] = (),
-    *,
-    measure: str = "",
-    value: str = BANDWIDTH,
-) -> tuple[DataFrame, list[str]]:
-    """Return the valid records of some kernels, and notes on the others.
-
-    Parameters
-    ----------
-    records : DataFrame, ResultSet or None
-        Own records.
-    kernels : sequence of str
-        Names of kernels or families.
-    columns : iterable of str
-        Columns that the caller needs beside platform, kernel, valid, noisy and the value's.
-    measure : str
-        Command that measures such records. Without one, having none is no error.
-    value : str
-        Column of what is drawn. A bandwidth must be positive; of another column, rows in which
-        it is not make no sense and are left out.
-
-    Returns
-    -------
-    frame : DataFrame
-        Columns of numbers are floats.
-    notes : list of str
-        What was left out.
-
-    Raises
-    ------
-    InputError
-        No such record, a column is missing, or a bandwidth is not a positive number.
-    """
-    import numpy as np
-    from pandas import to_numeric
-
-    frame = frame_of(records)
-    if records is not None and "kernel" not in frame:
-        validated(frame, [], [value, *columns])  # says what else is lacking
-    present = [] if records is None else [str(name) for name in frame["kernel"].unique()]
-    names = [name for name in present if name in kernels or name.partition(".")[0] in kernels]
-    if value == BANDWIDTH:
-        names = [name for name in names if name not in _NO_BANDWIDTH]
-    if not names:
-        if measure:
-            raise InputError(f"there is no record of {', '.join(kernels)}: `{measure}` measures it")
-        nothing, notes = validated(None, [], [value, *columns])
-        types = {name: float for name in nothing if name in (BANDWIDTH, *_NUMBERS)}
-        return nothing.astype({"platform": str, "kernel": str, "noisy": bool, **types}), notes
-    read = usable if value == BANDWIDTH else validated
-    frame, notes = read(frame, names, [value, *columns])
-    numbers = [column for column in _NUMBERS if column in frame]
-    frame = frame.assign(
-        **{name: to_numeric(frame[name], errors="coerce").astype(float) for name in numbers}
-    )
-    frame = frame[np.isfinite(frame[value]) & (frame[value] > 0)]
-    if frame.empty and measure:
-        raise InputError(
-            f"no valid record of {', '.join(kernels)} has a {value}: `{measure}` measures it"
-        )
-    return frame, notes
-
-
-def prevailing(
-    frame: DataFrame,
-    columns: Sequence[str] = SETTING,
-    *,
-    per: Sequence[str] = ("platform",),
-    count: Sequence[str] = ("kernel", "footprint_B"),
-) -> tuple[DataFrame, list[str]]:
-    """Keep of each platform the records of the setting under which most was measured.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Records.
-    columns : sequence of str
-        What makes a setting; those that the records lack do not.
-    per : sequence of str
-        What has one setting each.
-    count : sequence of str
-        What is counted: the different values of these columns. Where two settings have as many,
-        the one with the larger values goes first.
-
-    Returns
-    -------
-    frame : DataFrame
-        The records kept.
-    notes : list of str
-        How many were left out.
-    """
-    columns = [column for column in columns if column in frame]
-    if frame.empty or not columns:
-        return frame, []
-    frame = frame.assign(setting=frame.groupby(columns, dropna=False).ngroup())
-    cases = frame.drop_duplicates([*per, "setting", *count])
-    sizes = cases.groupby([*per, "setting"]).size().rename("cases").reset_index()
-    chosen = sizes.sort_values(["cases", "setting"]).drop_duplicates([*per], keep="last")
-    wanted = frame[[*per]].merge(chosen, on=[*per], how="left")["setting"]
-    kept = frame[frame["setting"].to_numpy() == wanted.to_numpy()].drop(columns="setting")
-    if len(kept) == len(frame):
-        return kept, []
-    names = ", ".join(column.replace("_", " ") for column in columns)
-    left = counted(len(frame) - len(kept), "record")
-    return kept, [f"{left} under another setting ({names}) left out."]
-
-
-def words(column: Series) -> Series:
-    """Return a column of words, '' where there is none."""
-    return column.astype(object).where(column.notna(), "").astype(str)
 
 
 def as_defined(frame: DataFrame, definition: str, pattern: str = "") -> DataFrame:
@@ -187,24 +47,6 @@ def as_defined(frame: DataFrame, definition: str, pattern: str = "") -> DataFram
 def is_nt(frame: DataFrame) -> Series:
     """Say of each record whether it stored past the caches."""
     return frame["variant"].eq("nt")
-
-
-def cache_ends(rows: DataFrame) -> list[tuple[str, float]]:
-    """Return name and size of the caches that the workers of these records have together.
-
-    Workers are taken to be spread over the cores: as many have a cache of their own as there are
-    caches of that level. Empty where the records do not know their machine, or know the host of
-    the device that they ran on.
-    """
-    known: Mapping[str, list[tuple[int, int, int]]] = rows.attrs.get("caches", {})
-    if rows.empty or "environment_id" not in rows or rows["backend"].eq("cuda").any():
-        return []
-    caches = next((known[key] for key in rows["environment_id"].unique() if known.get(key)), [])
-    threads = max(int(rows["threads"].max()), 1) if "threads" in rows else 1
-    sizes: dict[int, float] = {}
-    for level, size, instances in caches:
-        sizes[level] = max(sizes.get(level, 0.0), float(size) * min(instances, threads))
-    return [(f"L{level}", size) for level, size in sorted(sizes.items())]
 
 
 def levels(frame: DataFrame) -> Series:

@@ -11,22 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
-from memkern.plots.frames import Records, best
-from memkern.plots.registry import register, tables
-from memkern.plots.streaming_data import (
-    BANDWIDTH,
-    FAMILIES,
-    MEMORY,
-    cache_ends,
-    is_nt,
-    levels,
-    prevailing,
-    select,
-    short,
-    split,
-    words,
-)
-from memkern.plots.streaming_draw import (
+from memkern.plots.drawing import (
     NOISY,
     NT_DASHES,
     bytes_axis,
@@ -38,6 +23,10 @@ from memkern.plots.streaming_draw import (
     panels,
     shade,
 )
+from memkern.plots.frames import Records, best
+from memkern.plots.registry import register, tables
+from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split, words
+from memkern.plots.streaming_data import FAMILIES, MEMORY, is_nt, levels, short
 from memkern.plots.style import GREY, figure, log2_axis, note, own_look
 
 if TYPE_CHECKING:

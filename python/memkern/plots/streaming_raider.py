@@ -9,18 +9,11 @@ import math
 from functools import cache
 from typing import TYPE_CHECKING
 
+from memkern.plots.drawing import NOISY, counts_axis, curve, legend_above, named, panels, spaced
 from memkern.plots.frames import Records, best, rounded
 from memkern.plots.registry import register, tables
-from memkern.plots.streaming_data import BANDWIDTH, SETTING, as_defined, prevailing, select, words
-from memkern.plots.streaming_draw import (
-    NOISY,
-    counts_axis,
-    curve,
-    legend_above,
-    named,
-    panels,
-    spaced,
-)
+from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select, words
+from memkern.plots.streaming_data import as_defined
 from memkern.plots.style import figure, log2_axis, note, other_look, own_look
 
 if TYPE_CHECKING:

@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from memkern.plots.frames import best, listed, rounded
-from memkern.plots.streaming_bs import fitted, interval, own_tests, three_figures
-from memkern.plots.streaming_data import (
-    BANDWIDTH,
-    FAMILIES,
-    MEMORY,
-    SETTING,
-    as_defined,
-    cache_ends,
-    is_nt,
-    levels,
-    prevailing,
-    select,
-    short,
-)
-from memkern.plots.streaming_draw import in_bytes, spaced
+from memkern.plots.drawing import in_bytes, spaced
+from memkern.plots.frames import best, listed, rounded, three_figures
+from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
+from memkern.plots.streaming_bs import fitted, interval, own_tests
+from memkern.plots.streaming_data import FAMILIES, MEMORY, as_defined, is_nt, levels, short
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -1,10 +1,10 @@
-"""What the streaming figures have in common: grids of panels, axes of bytes, where caches end."""
+"""What figures have in common: grids of panels, axes of bytes, dots in rows, where caches end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.plots.style import (
     COLUMN_IN,
@@ -188,3 +188,78 @@ def cache_regions(ax: Axes, ends: Sequence[tuple[str, float]]) -> None:
             }
             ax.text(place, 1.01, name, transform=above, **text)
     ax.set_xlim(left, right)
+
+
+_MARKERS = "os^DvPX*"
+
+
+def marked_look(number: int) -> Look:
+    """Return the look of a line or series, whose marker no other one has."""
+    return line_look(number)._replace(marker=_MARKERS[number % len(_MARKERS)])
+
+
+class Dot(NamedTuple):
+    """A value in a row, and the words beside it."""
+
+    row: str
+    value: float
+    words: str
+    noisy: bool
+
+
+def dots(
+    ax: Axes,
+    rows: Sequence[str],
+    series: Mapping[str, tuple[Look, Sequence[Dot]]],
+    ends: tuple[float, float],
+) -> None:
+    """Draw values from top to bottom, those of several series below one another in each row."""
+    ax.set_xscale("log")
+    ax.set_xlim(ends[0] / 1.4, ends[1] * 1.4)
+    middle = math.sqrt(ends[0] * ends[1])
+    for number, (label, (look, values)) in enumerate(series.items()):
+        places = [rows.index(dot.row) + (number + 0.5) / len(series) - 0.5 for dot in values]
+        look = look._replace(linestyle="none", markersize=4.0)
+        ax.plot([dot.value for dot in values], places, label=label, **look._asdict())
+        noisy = [(dot.value, y) for dot, y in zip(values, places, strict=True) if dot.noisy]
+        hollow = look._replace(zorder=look.zorder + 0.05)._asdict()
+        ax.plot(*zip(*noisy, strict=True), label="_noisy", mfc="white", **hollow) if noisy else None
+        for dot, y in zip(values, places, strict=True):
+            right = dot.value <= middle
+            ax.annotate(
+                dot.words,
+                (dot.value, y),
+                xytext=(5 if right else -5, 0),
+                textcoords="offset points",
+                ha="left" if right else "right",
+                va="center",
+                fontsize=NOTE_SIZE,
+                color=GREY,
+            )
+    for i in range(0, len(rows), 2):
+        ax.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(False, axis="y")
+    counts_axis(ax.xaxis, 6)
+
+
+def row_in(rows: int, series: int) -> float:
+    """Return the height of a panel of so many rows, in inches."""
+    return 0.35 + rows * (0.125 * series + 0.04)
+
+
+def counted_axis(axis: Axis, counts: Sequence[float]) -> None:
+    """Put ticks at what there is of some count, such as workers, as many as can be read."""
+    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+    counts = sorted(set(counts))
+    apart = (counts[-1] / counts[0]) ** 0.07
+    ticks = counts[:1]
+    for count in counts[1:]:
+        if count >= apart * ticks[-1]:
+            ticks.append(count)
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))

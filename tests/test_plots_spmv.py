@@ -1,0 +1,583 @@
+"""Figures, table and section of sparse products: what is drawn is what the records say."""
+
+import math
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_plots import assert_legible, line, small_print
+
+from memkern import report
+from memkern.errors import InputError
+from memkern.kernels.spmv import report_cases, spmv
+from memkern.plots import describe, figures, save, sections, tables
+from memkern.plots.frames import frame_of
+from memkern.plots.spmv_data import in_order, products
+from memkern.run import sweep
+
+KIB, MIB = 2**10, 2**20
+FIGURES = ("spmv-fill-in", "spmv-matrices", "spmv-row-length", "spmv-saturation")
+TABLES = ("spmv-matrices",)
+LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+"
+# Label, rows and nonzeros; a nonzero has 12 bytes, and the last cache 16 MiB.
+MATRICES = {
+    "5pt:300:300": (90_000, 448_800),
+    "hpcg:68": (314_432, 8_242_408),
+    "rmat:18:16:0": (262_144, 3_939_202),
+    "kkt:_a long$ name of one:20000:7:3": (300_000, 5_000_000),
+}
+# Of one worker in GFLOP/s, by kind of format.
+SPEEDS = {"crs": 1.0, "sell-8": 1.5, "sell-16": 1.25, "ell": 0.5, "csc": 0.25}
+
+
+class Results:
+    """What a ResultSet is to a figure: records and environments."""
+
+    def __init__(self, rows):
+        self.rows = rows
+        caches = [
+            {"level": 1, "type": "data", "size_B": 32 * KIB, "instances": 4},
+            {"level": 2, "type": "unified", "size_B": MIB, "instances": 4},
+            {"level": 3, "type": "unified", "size_B": 16 * MIB, "instances": 1},
+        ]
+        self.environments = {"e1": {"machine": {"caches": caches}}, "e2": {}}
+
+    def to_frame(self):
+        return pd.DataFrame(self.rows)
+
+
+def record(kind, label, shape, threads=4, speed=None, machine="Own Machine 3000", **other):
+    """Return one record with the columns that figures read."""
+    rows, nonzeros = shape
+    form, _, chunk = kind.partition("-")
+    speed = SPEEDS[kind] * threads if speed is None else speed
+    roofline = min(threads, 2) * 2.0
+    time_s = 2 * nonzeros / speed / 1e9
+    beta = other.get("beta", 1.0)
+    return {
+        "environment_id": "e1",
+        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
+        "kernel": f"spmv.{form}",
+        "name": label,
+        "matrix": "matrix",
+        "rows": rows,
+        "columns": rows,
+        "nonzeros": nonzeros,
+        "nonzeros_per_row": nonzeros / rows,
+        "C": int(chunk or 1),
+        "sigma": 1,
+        "balance": "rows",
+        "result": "add",
+        "unroll": 0,
+        "prefetch": 0,
+        "backend": "openmp",
+        "dtype": "float64",
+        "index_dtype": "int32",
+        "threads": threads,
+        "performance_GFLOPs": speed,
+        "performance_median_GFLOPs": 0.9 * speed,
+        "roofline_load_GFLOPs": roofline,
+        "roofline_triad_GFLOPs": 1.5 * roofline,
+        "roofline_fraction": 0.9 * speed / roofline,
+        "load_GBps": 6 * roofline,
+        "triad_GBps": 9 * roofline,
+        "alpha": rows / nonzeros,
+        "alpha_implied": 3 * rows / nonzeros,
+        "beta": beta,
+        "convert_s": 20 * time_s,
+        "time_min_s": time_s,
+        "bandwidth_GBps": 6 * speed,
+        "footprint_B": round(12 * nonzeros / beta) + 20 * rows,
+        "noisy": False,
+        "valid": True,
+    } | other
+
+
+def matrices(counts=(1, 2, 4), kinds=("crs", "sell-8", "sell-16"), **other):
+    """Return all matrices in all formats; RMAT is at half the speed of the others and padded."""
+    rows = []
+    for label, shape in MATRICES.items():
+        for kind in kinds:
+            slow = "rmat" in label
+            beta = {"sell-8": 0.25, "sell-16": 0.25 * 0.5**0.1}.get(kind, 1.0) if slow else 1.0
+            for n in counts:
+                speed = SPEEDS[kind] * n * (0.5 if slow else 1)
+                rows.append(record(kind, label, shape, n, speed, **{"beta": beta, **other}))
+    return rows
+
+
+def blocks(chunks=(8, 16), threads=4, **other):
+    """Return RMAT sorted within blocks: beta from 0.25, half as fast, to nearly 1."""
+    shape = MATRICES["rmat:18:16:0"]
+    betas = dict(zip((1, 32, 1024, shape[0]), (0.25, 0.5, 0.75, 0.96), strict=True))
+    return [
+        record(
+            f"sell-{chunk}", "rmat:18:16:0", shape, threads, 4 * beta - 0.005 * chunk,
+            **{"sigma": sigma, "beta": min(beta * (8 / chunk) ** 0.1, 1.0), **other},
+        )
+        for chunk in chunks
+        for sigma, beta in betas.items()
+    ]  # fmt: skip
+
+
+def lengths(counts=(4,), each=(4, 8, 16, 32, 128), **other):
+    """Return tall and skinny matrices: CRS gains by length, more with more accumulators."""
+    rows = []
+    for length in each:
+        label, shape = f"tsm:{2**22 // length}:{length}", (2**22 // length, 2**22)
+        for n in counts:
+            for unroll in (1, 2, 3):
+                speed = n * min(length / 32, 1 + unroll / 4)
+                rows.append(record("crs", label, shape, n, speed, **{"unroll": unroll, **other}))
+            rows += [record(f"sell-{c}", label, shape, n, 1.5 * n, **other) for c in (8, 16)]
+    return rows
+
+
+def everything(**other):
+    """Return records for all figures."""
+    return [*matrices(**other), *blocks(**other), *lengths(**other)]
+
+
+def frame(rows):
+    return pd.DataFrame(rows)
+
+
+def dots(ax, label):
+    """Return what a series of dots says: the name of the row and the value."""
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    curve = line(ax, label)
+    places = [round(y - 1e-9) for y in curve.get_ydata()]
+    return dict(zip([names[place] for place in places], curve.get_xdata(), strict=True))
+
+
+def beside(ax):
+    """Return the texts in a panel."""
+    return [text.get_text() for text in ax.texts]
+
+
+def drawn(ax):
+    """Return the names of the curves in a panel."""
+    return [curve.get_label() for curve in ax.lines if not curve.get_label().startswith("_")]
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return Results(everything())
+
+
+INPUTS = {
+    "own": lambda: Results(everything()),
+    "several": lambda: Results(
+        [
+            *everything(),
+            *matrices(counts=(1, 2, 4, 8, 16, 32, 64, 96, 112), machine=LONG),
+            *blocks(threads=112, machine=LONG),
+            *lengths(counts=(112,), machine=LONG, environment_id="e2"),
+        ]
+    ),
+    "three": lambda: Results([row for n in "ABC" for row in everything(machine=f"Machine {n}")]),
+    "faults": lambda: frame(everything()).assign(
+        valid=lambda rows: rows.index % 7 != 3, noisy=lambda rows: rows.index % 5 == 2
+    ),
+    "extremes": lambda: frame(everything()).assign(
+        performance_GFLOPs=lambda rows: rows["performance_GFLOPs"] * 1e-3 ** (rows.index % 2)
+    ),
+    "equal": lambda: frame(everything()).assign(performance_GFLOPs=2.0, beta=1.0),
+    "few": lambda: frame(
+        [
+            *lengths(each=(8, 9))[::5],
+            *(record("sell-4", "spin:6", (20, 80), n, 0.1 * n, sigma=n) for n in (1, 20)),
+        ]
+    ),
+    "chunks": lambda: frame(
+        [row for c in (4, 32, 64, 128) for row in blocks(chunks=(c,))] + everything()
+    ),
+    "many matrices": lambda: frame(
+        [
+            row | {"name": f"{row['name']}:{i}", "nonzeros": row["nonzeros"] + i}
+            for i in range(12)
+            for row in everything()
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("given", INPUTS)
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_legible(name, given):
+    options = {"formats": "sell"} if (given, name) == ("few", "spmv-matrices") else {}
+    fig = figures[name](INPUTS[given](), **options)
+    assert fig.get_figwidth() in (3.35, 6.9)
+    assert_legible(fig)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_becomes_a_file(name, whole, tmp_path):
+    assert save(figures[name](whole), tmp_path / "figure.pdf").stat().st_size > 1000
+
+
+def test_names_and_descriptions():
+    assert set(FIGURES) <= set(figures) and set(TABLES) <= set(tables)
+    for function in (*(figures[name] for name in FIGURES), *(tables[name] for name in TABLES)):
+        assert 20 < len(describe(function)) <= 100
+
+
+# ---------------------------------------------------------------------------------- which records
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
+@pytest.mark.parametrize("records", [None, [{"kernel": "stream.add"}]])
+def test_without_records_the_command_is_named(name, records):
+    given = records if records is None else frame(everything()).assign(kernel="stream.add")
+    with pytest.raises(InputError, match="`memkern spmv ") as caught:
+        {**tables, **figures}[name](given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "culprit"),
+    [
+        (lambda: frame(everything()).iloc[:0], "no record"),
+        (lambda: frame(everything()).drop(columns=["valid", "sigma"]), "'valid', 'sigma'"),
+        (lambda: frame(everything()).drop(columns=["performance_GFLOPs"]), "'performance_GFLOPs'"),
+        (lambda: [1, 2], "list"),
+    ],
+)
+@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
+def test_wrong_records_are_refused_in_one_sentence(name, rows, culprit):
+    with pytest.raises(InputError, match=culprit) as caught:
+        {**tables, **figures}[name](rows())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "options", "culprit"),
+    [
+        ("spmv-row-length", matrices(), {}, "no tall and skinny matrices"),
+        ("spmv-row-length", lengths(each=(8,)), {}, "rows of two lengths"),
+        ("spmv-row-length", lengths(), {"threads": 3}, "3 workers, only 4"),
+        ("spmv-row-length", lengths(), {"formats": "ell"}, "format ell, only in CRS, SELL-8 and"),
+        ("spmv-row-length", lengths(), {"formats": "coo"}, "'coo' is not one of crs, sell"),
+        ("spmv-saturation", matrices(counts=(4,)), {}, "no matrix was measured with two numbers"),
+        ("spmv-saturation", matrices(), {"matrix": "spin"}, "no matrix 'spin' was measured"),
+        ("spmv-matrices", matrices(), {"threads": 3}, "3 workers, only 1, 2 and 4"),
+        ("spmv-matrices", matrices(), {"formats": "csc,ell"}, "csc or ell, only in CRS"),
+        ("spmv-matrices", matrices(), {"matrices": "spin,arrow"}, "'spin' or 'arrow'"),
+        ("spmv-fill-in", matrices(), {}, "two values of sigma"),
+        ("spmv-fill-in", blocks(), {"matrices": "hpcg"}, "two values of sigma"),
+    ],
+)
+def test_what_records_lack_is_said(name, rows, options, culprit):
+    with pytest.raises(InputError, match=culprit) as caught:
+        figures[name](frame(rows), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_records_of_other_families_may_lack_the_columns():
+    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "noisy": False}
+    mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
+    mixed = mixed.astype({"threads": "Int64", "C": "Int64", "sigma": "Int64", "unroll": "Int64"})
+    for name in FIGURES:
+        figures[name](mixed)
+    (ax,) = figures["spmv-matrices"](mixed).axes
+    assert dots(ax, "CRS")["hpcg:68"] == 4.0
+
+
+def test_records_of_another_setting_are_left_out():
+    rows = [*matrices(), *matrices(counts=(4,), result="write")]
+    rows += [row | {"performance_GFLOPs": 99.0} for row in matrices((4,), dtype="float32")]
+    kept, notes = products(frame(rows), "")
+    assert set(kept["result"]) == {"add"} and set(kept["dtype"]) == {"float64"}
+    assert "24 records under another setting" in notes[0]
+    assert "24 records" in small_print(figures["spmv-matrices"](frame(rows)))
+
+
+def test_matrices_without_names_stay_apart():
+    shapes = ((100, 500), (1000, 9000))
+    rows = [record("crs", "", shape, matrix=name) for shape in shapes for name in ("matrix", "x")]
+    rows = [row for row in rows if row["matrix"] == "matrix" or row["rows"] == 100]
+    labels = products(frame(rows), "")[0]["label"]
+    assert labels.tolist() == ["matrix, 500 nonzeros", "x", "matrix, 9000 nonzeros"]
+
+
+def test_labels_that_are_shortened_alike_have_rows_of_their_own():
+    ends = ("kkt:a name that is too ", " for its row:7:3")
+    shape = (100, 500)
+    rows = [record("crs", word.join(ends), shape, speed=n) for n, word in ((1, "long"), (2, "big"))]
+    fig = figures["spmv-matrices"](frame(rows))
+    assert sorted(dots(fig.axes[0], "CRS").values()) == [1, 2]
+    assert_legible(fig)
+
+
+def test_order_of_formats():
+    kinds = ["CSC", "SELL-16", "ELL", "SELL-8", "CRS", "SELL-8"]
+    assert in_order(kinds) == ["CRS", "SELL-8", "SELL-16", "ELL", "CSC"]
+
+
+# ---------------------------------------------------------------------------------- the figures
+
+
+def test_performance_against_row_length(whole):
+    (ax,) = figures["spmv-row-length"](whole).axes
+    assert drawn(ax)[1:] == [
+        *("CRS, 1 accumulator", "CRS, 2 accumulators", "CRS, 3 accumulators"),
+        *("SELL-8", "SELL-16"),
+    ]
+    each = np.array([4, 8, 16, 32, 128])
+    for unroll in (1, 2, 3):
+        curve = line(ax, f"CRS, {unroll} accumulator{'s' * (unroll > 1)}")
+        assert list(curve.get_xdata()) == list(each)
+        np.testing.assert_allclose(curve.get_ydata(), 4 * np.minimum(each / 32, 1 + unroll / 4))
+    np.testing.assert_allclose(line(ax, "roofline of memory").get_ydata(), 4.0)
+    assert ax.get_ylim()[0] == 0 and ax.get_title() == "4 workers"
+    two = figures["spmv-row-length"](whole, accumulators="2", formats="sell-16, crs").axes[0]
+    assert drawn(two)[1:] == ["CRS, 2 accumulators", "SELL-16"]
+
+
+def test_the_kernels_own_choice_of_accumulators_has_a_line():
+    rows = [row | {"unroll": 0} for row in lengths() if row["unroll"] in (0, 1)]
+    (ax,) = figures["spmv-row-length"](frame(rows)).axes
+    assert drawn(ax)[1:] == ["CRS", "SELL-8", "SELL-16"]
+
+
+def test_of_two_sizes_with_rows_of_one_length_the_larger_is_drawn():
+    small = [row | {"performance_GFLOPs": 99.0, "nonzeros": 1000} for row in lengths()]
+    (ax,) = figures["spmv-row-length"](frame([*lengths(), *small])).axes
+    assert max(line(ax, "SELL-8").get_ydata()) == 6.0
+
+
+def test_saturation_is_of_hpcg_beside_the_roofline(whole):
+    (ax,) = figures["spmv-saturation"](whole).axes
+    assert ax.get_title() == "hpcg:68"
+    for label, speed in (("CRS", 1.0), ("SELL-8", 1.5), ("SELL-16", 1.25)):
+        assert list(line(ax, label).get_xdata()) == [1, 2, 4]
+        np.testing.assert_allclose(line(ax, label).get_ydata(), speed * np.array([1, 2, 4]))
+    np.testing.assert_allclose(line(ax, "roofline of memory").get_ydata(), [2, 4, 4])
+    assert ax.get_ylim()[0] == 0
+    (ax,) = figures["spmv-saturation"](whole, matrix="rmat").axes
+    assert ax.get_title() == "rmat:18:16:0"
+    np.testing.assert_allclose(line(ax, "CRS").get_ydata(), [0.5, 1, 2])
+    without = [row for row in matrices() if not row["name"].startswith("hpcg")]
+    (ax,) = figures["spmv-saturation"](frame(without)).axes
+    assert ax.get_title().startswith("kkt")  # the largest
+
+
+def test_small_and_large_matrices_are_apart(whole):
+    small, large = figures["spmv-matrices"](whole).axes
+    assert small.get_title() == "4 workers, within 16 MiB of cache"
+    assert large.get_title() == "4 workers, beyond 16 MiB of cache"
+    assert list(dots(small, "CRS")) == ["5pt:300:300"]
+    names = [text.get_text() for text in large.get_yticklabels()]
+    assert names[0] == "rmat:18:16:0" and names[2] == "hpcg:68" and len(names) == 3
+    assert small.get_ylim() == large.get_ylim()  # rows are as high
+    assert dots(large, "CRS")["hpcg:68"] == 4.0 and dots(large, "SELL-8")["hpcg:68"] == 6.0
+    assert dots(large, "roofline of memory")["hpcg:68"] == 4.0
+    assert line(large, "roofline of memory").get_marker() == "D"
+    # The best sigma, named where there were several.
+    assert dots(large, "SELL-8")["rmat:18:16:0"] == pytest.approx(4 * 0.96 - 0.04)
+    assert "3.8 (σ all)" in beside(large) and "6" in beside(large)
+    assert "Tall and skinny matrices left out." in small_print(large.figure)
+
+
+def test_formats_and_matrices_are_a_choice():
+    rows = frame(matrices(kinds=tuple(SPEEDS)))
+    (ax,) = figures["spmv-matrices"](rows, formats="csc,crs, ELL,sell", matrices="hpcg,5pt").axes
+    assert drawn(ax) == ["CRS", "SELL-8", "SELL-16", "ELL", "CSC", "roofline of memory"]
+    assert_legible(ax.figure)
+    assert list(dots(ax, "CSC")) == ["5pt:300:300", "hpcg:68"]
+    assert ax.get_title() == "4 workers"  # the caches are unknown
+    only = figures["spmv-matrices"](frame(lengths()))  # without others, they are drawn
+    assert len(dots(only.axes[0], "CRS")) == 5
+    one = figures["spmv-matrices"](rows, threads=1)
+    assert one.axes[0].get_title() == "1 worker"
+
+
+def test_a_matrix_that_one_format_fits_into_the_caches_is_small():
+    shape = (90_000, 900_000)
+    rows = [record("crs", "arrow", shape), record("sell-8", "arrow", shape, beta=0.2)]
+    (ax,) = figures["spmv-matrices"](Results(rows)).axes
+    assert "within" in ax.get_title()
+
+
+def test_fill_in_by_sigma(whole):
+    fig = figures["spmv-fill-in"](whole)
+    assert [ax.get_title() for ax in fig.axes] == ["C = 8", "C = 16"]
+    for ax, chunk in zip(fig.axes, (8, 16), strict=True):
+        assert drawn(ax) == ["rmat:18:16:0"]
+        curve = line(ax, "rmat:18:16:0")
+        assert list(curve.get_xdata()) == [1, 32, 1024, 262_144]
+        betas = np.array([0.25, 0.5, 0.75, 0.96]) * (8 / chunk) ** 0.1
+        np.testing.assert_allclose(curve.get_ydata(), betas)
+        assert ax.get_ylim()[0] == 0
+
+
+def test_many_lines_of_fill_in_are_those_that_sigma_changes_most():
+    rows = [
+        row | {"name": f"m{i}", "beta": 1 - (1 - row["beta"]) / (i + 1)}
+        for i in range(12)
+        for row in blocks()
+    ]
+    fig = figures["spmv-fill-in"](frame(rows))
+    assert drawn(fig.axes[0]) == [f"m{i}" for i in range(8)]
+    assert "4 matrices" in small_print(fig)
+    assert_legible(fig)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_invalid_records_are_left_out_and_noisy_ones_hollow(name):
+    rows = frame(everything())
+    rows["valid"] = rows.index % 5 != 4
+    rows["noisy"] = rows["kernel"].eq("spmv.sell")
+    fig = figures[name](rows)
+    assert "failed validation left out" in small_print(fig)
+    hollow = [
+        curve
+        for ax in fig.axes
+        for curve in ax.lines
+        if curve.get_label() == "_noisy" and len(curve.get_xdata())
+    ]
+    if name == "spmv-fill-in":
+        assert not hollow  # what is stored is no question of noise
+    else:
+        assert hollow and all(curve.get_markerfacecolor() == "white" for curve in hollow)
+        assert "Hollow" in small_print(fig)
+
+
+# ------------------------------------------------------------------------------------- the table
+
+
+def test_table_has_a_row_for_each_matrix_and_form(whole):
+    table = tables["spmv-matrices"](whole)
+    assert set(table["platform"]) == {"Own Machine 3000, 4 threads"}
+    case = table.set_index(["matrix", "format"])
+    assert case.index.is_unique and len(table) == 3 * 3 + (1 + 2 * 4) + 5 * 3
+    one = case.loc[("hpcg:68", "SELL-8-1")]
+    assert one["performance_GFLOPs"] == 6.0 and one["roofline_load_GFLOPs"] == 4.0
+    assert one["roofline_fraction"] == pytest.approx(0.9 * 1.5) and one["bandwidth_GBps"] == 36
+    assert one["conversion"] == pytest.approx(20)
+    assert one["alpha_implied"] == pytest.approx(3 * one["alpha"])
+    assert case.loc[("rmat:18:16:0", "SELL-16-all")]["beta"] == pytest.approx(0.96 * 0.5**0.1)
+    assert case.loc[("tsm:32768:128", "CRS, 3 accumulators")]["performance_GFLOPs"] == 7.0
+    order = table[table["matrix"] == "rmat:18:16:0"]["format"].tolist()
+    assert order[:3] == ["CRS", "SELL-8-1", "SELL-8-32"] and order[-1] == "SELL-16-all"
+    assert set(tables["spmv-matrices"](whole, threads=2)["platform"]) == {
+        "Own Machine 3000, 2 threads"
+    }
+
+
+def test_no_alpha_is_implied_where_memory_was_not_the_limit(whole):
+    table = tables["spmv-matrices"](whole).set_index("matrix")
+    assert table.loc["5pt:300:300"]["alpha_implied"].isna().all()
+    below = tables["spmv-matrices"](frame(matrices(alpha_implied=-0.5)))
+    assert below["alpha_implied"].isna().all() and below["alpha"].notna().all()
+
+
+# ------------------------------------------------------------------------------------ the section
+
+
+def test_section_says_what_the_records_say(whole):
+    section = sections["spmv"](frame_of(whole))
+    said = " ".join(section.findings)
+    assert "4 workers on hpcg:68, which is larger than the caches: CRS 4 GFLOP/s, 90 % of" in said
+    assert "The roofline is 4 GFLOP/s, with the 24 GB/s that loads alone" in said
+    assert "5pt:300:300 in SELL-8 reaches 6 GFLOP/s, 1.5 times what memory" in said
+    assert "Its vector costs rmat:18:16:0 most: SELL-8 is at" in said
+    assert "of 4 nonzeros CRS with 1 accumulator 0.5 GFLOP/s and SELL-8 6 GFLOP/s" in said
+    assert "of 128 nonzeros CRS with 3 accumulators 7 GFLOP/s and SELL-8 6 GFLOP/s" in said
+    assert "4 workers multiply hpcg:68 so many times as fast as 1: 4.00 in CRS" in said
+    assert "beta of rmat:18:16:0 in SELL-8 from 0.25 to 0.96; the fastest is by all rows," in said
+    assert "with 3.8 GFLOP/s after 3 GFLOP/s with sigma 1" in said
+    assert "To convert to SELL takes as long as 20 products" in said
+    assert len(section.exhibits) == 5 and section.remarks == ()
+
+
+def test_section_of_several_machines_names_them():
+    rows = [*everything(), *everything(machine="Other")]
+    said = sections["spmv"](frame(rows)).findings
+    assert said[0].startswith("Own Machine 3000: ") and said[-1].startswith("Other: ")
+    assert len(said) == 2 * len(sections["spmv"](frame(everything())).findings)
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [
+        (matrices(counts=(1,)), 2),
+        (matrices(counts=(1, 2), kinds=("csc",)), 2),
+        (lengths(), 3),
+        (blocks(), 3),
+        ([row | {"valid": False} for row in matrices()], 0),
+    ],
+)
+def test_section_of_little(rows, shown):
+    section = sections["spmv"](frame(rows))
+    assert section.title == "Sparse matrix-vector products"
+    assert (len(section.exhibits), len(section.remarks)) == (shown, 5 - shown)
+    assert all("\n" not in remark for remark in section.remarks)
+
+
+def test_where_caches_are_unknown_nothing_is_said_of_them():
+    said = " ".join(sections["spmv"](frame(everything())).findings)
+    assert "4 workers on hpcg:68: CRS" in said and "From the caches" not in said
+
+
+def test_section_of_other_records():
+    assert sections["spmv"](frame([{"kernel": "stream.add"}])) is None
+    assert sections["spmv"](frame([{"platform": "Own"}])) is None
+
+
+def test_section_marks_noisy_numbers():
+    said = " ".join(sections["spmv"](frame(everything(noisy=True))).findings)
+    assert "CRS 4 GFLOP/s (noisy)" in said and "4.00 in CRS (noisy)" in said
+
+
+def test_section_stands_last_in_a_report(whole, tmp_path):
+    assert list(sections)[-4:] == ["spatter", "streaming", "atomics", "spmv"]
+    path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
+    text = path.read_text(encoding="utf-8")
+    assert "<h2>Sparse matrix-vector products</h2>" in text
+    assert text.count("data:image/svg+xml") == 4 and "alpha_implied" in text
+
+
+# ------------------------------------------------------------------------------- real measurements
+
+
+def test_a_real_measurement_is_drawn():
+    several = [
+        spmv("5pt:40:40", form, threads=n, runs=3, name="grid", **how).measure().results
+        for n in (1, 2)
+        for form, how in (("crs", {}), ("sell", {}), ("sell", {"sigma": 8}), ("csc", {}))
+    ]
+    together = sum(several[1:], several[0])
+    rows = together.to_frame()
+    fig = figures["spmv-matrices"](together, formats="crs,csc")
+    mine = rows[(rows["kernel"] == "spmv.crs") & (rows["threads"] == 2)]
+    assert dots(fig.axes[0], "CRS") == {"grid": mine["performance_GFLOPs"].iloc[0]}
+    assert list(line(figures["spmv-saturation"](together).axes[0], "SELL-8").get_xdata()) == [1, 2]
+    assert list(line(figures["spmv-fill-in"](together).axes[0], "grid").get_xdata()) == [1, 8]
+    assert len(tables["spmv-matrices"](together)) == 4
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_report_measures_what_its_section_shows(quick):
+    cases = [
+        case.with_(budget_s=0.002, max_samples=3) for case in report_cases(quick, 2**18, 2**31)
+    ]
+    held_B = {id(case.data["values"]): case.data["values"].nbytes * 1.5 for case in cases}
+    assert math.fsum(held_B.values()) < (2**24 if quick else 32 * 2**18)
+    results = sweep(cases, progress=False)
+    section = sections["spmv"](frame_of(results))
+    several = len(os.sched_getaffinity(0)) > 1
+    titles = {exhibit.title for exhibit in section.exhibits}
+    assert {"Performance by matrix and format", "Matrices and formats in numbers"} <= titles
+    assert ("Performance against the workers" in titles) == (several and not quick)
+    assert ("What sorting of rows saves" in titles) == (not quick)
+    if several and not quick:
+        assert len(titles) == 5 and section.remarks == ()
+
+
+@pytest.mark.parametrize("memory_B", [2**26, 2**34])
+def test_a_report_takes_no_more_than_half_of_the_memory(memory_B):
+    cases = report_cases(False, 2**23, memory_B)
+    held_B = {id(case.data["values"]): case.data["values"].nbytes * 1.5 for case in cases}
+    assert math.fsum(held_B.values()) + 4 * max(held_B.values()) < memory_B / 2
