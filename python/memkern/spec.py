@@ -417,6 +417,10 @@ class Case:
 
     def identity(self) -> str:
         """Hash of all that was asked; labels do not count."""
+        return self._identity
+
+    @functools.cached_property
+    def _identity(self) -> str:
         digest = hashlib.sha256()
         asked = {
             "kernel": self.spec.name,
