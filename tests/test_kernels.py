@@ -174,8 +174,10 @@ def spmv_samples(kernel: str) -> list[Case]:
         {"matrix": dense},
         {"matrix": [[3.0]], "accumulate": False},
         {"matrix": dense, "balance": "nnz", "repetition": "barrier"},
-        {"matrix": square, "prefetch": 7, "offset": 24},
+        {"matrix": square, "offset": 24},
     ]
+    if kernel in ("spmv.crs", "spmv.sell"):
+        shapes.append({"matrix": dense, "prefetch": 7})
     if kernel == "spmv.sell":
         shapes += [
             {"matrix": dense, "C": 1},

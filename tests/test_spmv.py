@@ -73,11 +73,12 @@ def products(draw: st.DrawFn) -> tuple[sp.csr_array, dict[str, Any]]:
         "balance": draw(st.sampled_from(family.BALANCES)),
         "dtype": draw(st.sampled_from(["float64", "float32"])),
         "index_dtype": draw(st.sampled_from(["int32", "int64"])),
-        "prefetch": draw(st.sampled_from([0, 3, 1000])),
         "rcm": square and draw(st.booleans()),
     }
     variants = {"crs": ["auto", "simd", "nt"], "sell": ["auto", "simd", "nt"]}
     options["variant"] = draw(st.sampled_from(["scalar", *variants.get(form, [])]))
+    if form in variants:
+        options["prefetch"] = draw(st.sampled_from([0, 3, 1000]))
     if form == "sell":
         chunk = draw(st.sampled_from([1, 2, 3, 4, 7, 8, 16, 32, 128]))
         options["C"] = chunk
@@ -340,6 +341,10 @@ WIDE = whole(20, 15, 3)
         ({"format": "crs", "unroll": 5}, "mve must be"),
         ({"format": "ell", "variant": "nt"}, "'nt'"),
         ({"prefetch": -1}, "prefetch must be at least 0"),
+        ({"format": "ell", "prefetch": 8}, "spmv.ell has no prefetch"),
+        ({"format": "crs", "C": 8}, "spmv.crs has no C, which is for spmv.sell"),
+        ({"format": "csc", "sigma": 8}, "spmv.csc has no sigma"),
+        ({"mve": 2}, "spmv.sell has no mve"),
         ({"threads": -1}, "threads must be at least 0"),
         ({"elements": 5}, "no knob 'elements'"),
     ],

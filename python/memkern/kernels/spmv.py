@@ -65,8 +65,8 @@ def spmv_case(
     *,
     matrix: Any,
     accumulate: bool = True,
-    C: int = 8,
-    sigma: int = 1,
+    C: int | None = None,
+    sigma: int | None = None,
     move_columns: bool = False,
     balance: str = "rows",
     mve: int | str = 0,
@@ -88,8 +88,8 @@ def spmv_case(
     accumulate : bool
         y = y + A x, or y = A x.
     C, sigma : int
-        Rows of a chunk, 1 to 128, and rows of a block that is sorted by length: 1, a multiple of C,
-        or at least as many as there are rows. Of ``spmv.sell`` alone.
+        Rows of a chunk, 1 to 128 (8), and rows of a block that is sorted by length: 1 (the
+        default), a multiple of C, or at least as many as there are rows. Of ``spmv.sell`` alone.
     move_columns : bool
         Whether the columns of a square matrix are moved like its rows.
     balance : str
@@ -103,7 +103,7 @@ def spmv_case(
         Labels of the record.
     **options
         Fields of `memkern.spec.Knobs`, of which ``prefetch`` is the distance in nonzeros of x's
-        software prefetch, and of `memkern.spec.Stop`.
+        software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.spec.Stop`.
 
     Raises
     ------
@@ -119,8 +119,17 @@ def spmv_case(
         raise InputError(f"the matrix {name or label} has no nonzeros to multiply")
     if balance not in BALANCES:
         raise InputError(f"balance {shown(balance)} is not one of {', '.join(BALANCES)}")
-    chunk = integer(C, "C", 1, _MOST_CHUNK) if form == "sell" else 1
-    block = _sigma(sigma, chunk, rows) if form == "sell" else 1
+    for option, given, owner in (
+        ("C", C is not None, ("sell",)),
+        ("sigma", sigma is not None, ("sell",)),
+        ("mve", mve != 0, ("crs",)),
+        ("prefetch", options.get("prefetch", 0) != 0, ("crs", "sell")),
+    ):
+        if given and form not in owner:
+            owners = " and ".join(f"spmv.{name}" for name in owner)
+            raise InputError(f"spmv.{form} has no {option}, which is for {owners}")
+    chunk = integer(8 if C is None else C, "C", 1, _MOST_CHUNK) if form == "sell" else 1
+    block = _sigma(1 if sigma is None else sigma, chunk, rows) if form == "sell" else 1
     if move_columns and (form != "sell" or rows != columns):
         raise InputError("columns are moved like rows in spmv.sell of square matrices alone")
     # The knob by its general name and by the one that it has here.
