@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -726,7 +727,8 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     except SystemExit as stop:
         code = int(str(stop.code))
     out, err = capsys.readouterr()
-    return code, out, err
+    # Where a notebook ran before, there is a progress bar, which clears its line.
+    return code, out, re.sub(r"[^\n]*\r", "", err)
 
 
 QUICK = ("--runs", "2", "--variant", "scalar", "-t", "1")

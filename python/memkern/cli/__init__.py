@@ -56,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG_INPUT
     warnings.showwarning = lambda message, *rest, **more: warn(str(message))
     try:
-        return int(args.run(args))
+        code = int(args.run(args))
+        sys.stdout.flush()  # while somebody can still be told that nobody reads it
+        return code
     except (InputError, MemoryError) as error:
         warn(str(error) or "out of memory")
     except BrokenPipeError:
