@@ -53,7 +53,7 @@ class AmoProblem : public Problem {
         throw InputError("IDX must have at least " + std::to_string(least) + " entries, not " +
                          std::to_string(view.size));
       }
-      add_indices("IDX", view, parse_dtype(index_dtype), 0, chases ? view.size : words);
+      add_indices("IDX", view, parse_index_dtype(index_dtype), 0, chases ? view.size : words);
     }
     commit();
     if (!chases) args_.values = array("VAL").data;

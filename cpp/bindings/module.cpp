@@ -335,11 +335,13 @@ class Prepared {
     return all;
   }
 
+  // Apart from the rest: the kernel walks the page tables for it.
+  std::string pages() const { return problem_->obtained_pages(); }
+
   py::dict obtained() const {
     py::dict d;
     d["threads"] = team_.size();
     d["pin"] = team_.pin_obtained();
-    d["pages"] = problem_->obtained_pages();
     d["footprint_B"] = problem_->footprint_B();
     d["count"] = problem_->count();
     d["variant"] = selected_->variant;
@@ -532,7 +534,8 @@ PYBIND11_MODULE(_memkern, m) {
       .def("digest", &Prepared::digest, py::arg("name"))
       .def("poke", &Prepared::poke, py::arg("name"), py::arg("positions"), py::arg("values"))
       .def("arrays", &Prepared::arrays)
-      .def("obtained", &Prepared::obtained);
+      .def("obtained", &Prepared::obtained)
+      .def("pages", &Prepared::pages);
 }
 
 }  // namespace memkern

@@ -182,12 +182,8 @@ class SpatterProblem : public Problem {
 std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
                               const std::string& index_dtype, const Inputs& inputs,
                               const Team& team, const Placement& placement) {
-  const DType values = parse_value_dtype(dtype);
-  const DType indices = parse_dtype(index_dtype);
-  if (indices != DType::I32 && indices != DType::I64) {
-    throw InputError("index_dtype '" + index_dtype + "' is not int32 or int64");
-  }
-  return std::make_unique<SpatterProblem>(kernel, values, indices, inputs, team, placement);
+  return std::make_unique<SpatterProblem>(kernel, parse_value_dtype(dtype),
+                                          parse_index_dtype(index_dtype), inputs, team, placement);
 }
 
 const FamilyRegistrar registrar("spatter", make);

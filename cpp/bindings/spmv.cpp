@@ -224,12 +224,8 @@ class SpmvProblem : public Problem {
 std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
                               const std::string& index_dtype, const Inputs& inputs,
                               const Team& team, const Placement& placement) {
-  const DType index = parse_dtype(index_dtype);
-  if (index != DType::I32 && index != DType::I64) {
-    throw InputError("index_dtype '" + index_dtype + "' is not int32 or int64");
-  }
-  return std::make_unique<SpmvProblem>(kernel, parse_value_dtype(dtype), index, inputs, team,
-                                       placement);
+  return std::make_unique<SpmvProblem>(kernel, parse_value_dtype(dtype),
+                                       parse_index_dtype(index_dtype), inputs, team, placement);
 }
 
 const FamilyRegistrar spmv("spmv", make);

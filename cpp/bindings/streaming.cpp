@@ -71,7 +71,9 @@ class StreamingProblem : public Problem {
       : Problem(team, placement), dtype_(dtype), index_dtype_(index_dtype) {
     Extent extent = extent_of(kernel, inputs, team.size());
     count_ = extent.count;
-    const auto [streams, reduces] = what_bodies_take(kernel, inputs.arrays.size(), extent);
+    const RegisteredEntry& bodies = find_bodies(kernel, inputs.arrays.size(), extent);
+    const auto streams = static_cast<std::size_t>(bodies.arrays);
+    const bool reduces = bodies.finish != nullptr;
     if (extent.lengths.empty()) extent.lengths.assign(streams, extent.count);
     for (std::size_t k = 0; k < streams; ++k) {
       const auto& [name, written] = inputs.arrays[k];
@@ -89,20 +91,25 @@ class StreamingProblem : public Problem {
                          " entries, not " + std::to_string(view.size));
       }
       highest_ = std::max(highest_, index.bound - 1);
-      add_indices(index.name, view, parse_dtype(index_dtype), index.low, index.bound);
+      add_indices(index.name, view, parse_index_dtype(index_dtype), index.low, index.bound);
     }
     commit();
     for (std::size_t k = 0; k < streams; ++k) args_.stream[k] = arrays()[k].data;
     for (std::size_t k = 0; k < extent.indices.size(); ++k) {
       args_.index[k] = indices(extent.indices[k].name);
       if (extent.indices[k].name == "row_starts") {
+        // A body runs through the entries by row, from the first entry to the last.
         check_starts("row_starts", extent.indices[k].bound - 1);
       }
     }
     if (reduces) {
-      args_.result = reinterpret_cast<double*>(arrays()[streams].data);
       partials_.resize(static_cast<std::size_t>(team.size() * StreamingArgs::kPartialStride));
       args_.partial = partials_.data();
+      // It leaves the partial results as a first invocation needs them, and a result of no use.
+      double none = 0.0;
+      args_.result = &none;
+      bodies.finish(&args_, team.size());
+      args_.result = reinterpret_cast<double*>(arrays()[streams].data);
     }
     const auto number = [&](const char* name) {
       const auto found = inputs.numbers.find(name);
@@ -130,26 +137,25 @@ class StreamingProblem : public Problem {
   }
 
  private:
-  // Arrays that the bodies take, and whether they leave a result besides.
-  static std::pair<std::size_t, bool> what_bodies_take(const std::string& kernel,
-                                                       std::size_t arrays, const Extent& extent) {
+  // The kernel's bodies that run on every machine, where they take as many arrays and indices as
+  // there are.
+  static const RegisteredEntry& find_bodies(const std::string& kernel, std::size_t arrays,
+                                            const Extent& extent) {
     for (const RegisteredEntry& e : registered_entries()) {
-      if (kernel != e.kernel) continue;
+      if (kernel != e.kernel || std::string(e.isa) != "baseline") continue;
       if (extent.indices.size() != static_cast<std::size_t>(e.indices)) {
         throw InputError("kernel '" + kernel + "' takes " + std::to_string(e.indices) +
                          " index arrays, not " + std::to_string(extent.indices.size()));
       }
       const bool reduces = e.finish != nullptr;
       const auto streams = static_cast<std::size_t>(e.arrays);
-      if (arrays == streams + (reduces ? 1 : 0)) return {streams, reduces};
+      if (arrays == streams + (reduces ? 1 : 0)) return e;
       throw InputError("kernel '" + kernel + "' takes " + std::to_string(streams) + " arrays" +
                        (reduces ? " and a result" : "") + ", not " + std::to_string(arrays));
     }
     throw InputError("there is no kernel '" + kernel + "'");
   }
 
-  // Rows follow each other without gaps from the first entry to the last: a body runs through the
-  // entries by row.
   StreamingArgs args_;
   DType dtype_;
   std::string index_dtype_;

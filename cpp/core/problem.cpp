@@ -73,6 +73,12 @@ DType parse_value_dtype(const std::string& text) {
   throw InputError("dtype '" + text + "' is not float32 or float64");
 }
 
+DType parse_index_dtype(const std::string& text) {
+  if (text == "int32") return DType::I32;
+  if (text == "int64") return DType::I64;
+  throw InputError("index_dtype '" + text + "' is not int32 or int64");
+}
+
 const char* dtype_name(DType type) {
   return std::find_if(kTypes.begin(), kTypes.end(), [&](auto& t) { return t.second == type; })
       ->first;
@@ -102,6 +108,7 @@ const IndexView& Inputs::index(const std::string& name) const {
 std::vector<std::int64_t> Inputs::copy(const std::string& name) const {
   const IndexView& view = index(name);
   std::vector<std::int64_t> all;
+  all.reserve(static_cast<std::size_t>(view.size));
   for (std::int64_t i = 0; i < view.size; ++i) all.push_back(view[i]);
   return all;
 }
@@ -152,13 +159,14 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
   a.rows = rows;
   a.columns = columns;
   const std::int64_t size = dtype_size(type);
-  const std::int64_t row_B = checked_mul(columns, size, "an array's size");
-  a.row_stride = (rows > 1 ? round_up(row_B, kRowAlign_B) : row_B) / size;
+  const char* what = "an array's size";
+  const std::int64_t row_B = checked_mul(checked_add(columns, tail, what), size, what);
   a.offset_B = ++requests_ * offset_B_;
-  const std::int64_t all_B =
-      checked_add(checked_mul(a.row_stride * size, rows, "an array's size"),
-                  checked_mul(tail, size, "an array's size"), "an array's size");
-  const std::int64_t slot_B = checked_add(all_B, a.offset_B, "an array's size");
+  const std::int64_t reach_B = checked_add(row_B, a.offset_B, what);
+  // Every row begins behind an offset of its own, or it would end in the next one's first page.
+  const std::int64_t stride_B = rows > 1 ? round_up(reach_B, kRowAlign_B) : row_B;
+  a.row_stride = stride_B / size;
+  const std::int64_t slot_B = rows > 1 ? checked_mul(stride_B, rows, what) : reach_B;
   Cuts cuts_B;
   for (const std::int64_t cut : cuts) cuts_B.push_back(cut * size + a.offset_B);
   if (!cuts_B.empty()) {

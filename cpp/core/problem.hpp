@@ -60,6 +60,8 @@ class Inputs {
 
 // The type of a kernel's values: float32 or float64.
 DType parse_value_dtype(const std::string& text);
+// The type of its indices: int32 or int64.
+DType parse_index_dtype(const std::string& text);
 
 // An array of a case. Every element has a value that follows from its position, so that results
 // can be checked in closed form: value(i) = ((i * 2654435761 + salt) mod 2^32) >> 9, a whole

@@ -7,6 +7,7 @@
 #define MEMKERN_STREAMING_INL
 #endif
 
+#include <limits>
 #include <type_traits>
 
 #include "core/kernel.hpp"
@@ -310,6 +311,10 @@ MEMKERN_INLINE void map_range(const StreamingArgs& args, std::int64_t begin, std
   map_elements<Op, kUnroll>(single, packed, begin, end, args.alpha, args.beta);
 }
 
+// What a reduction begins with.
+template <class Op>
+inline constexpr double kStart = Op::kSums ? 0.0 : -std::numeric_limits<double>::infinity();
+
 inline constexpr int kMapUnroll = 4;
 inline constexpr int kReduceUnroll = 8;
 
@@ -416,11 +421,11 @@ void reduce(const void* p, Range range, int worker) {
 template <class Op>
 void finish(const void* p, int workers) {
   const StreamingArgs& args = *static_cast<const StreamingArgs*>(p);
-  double all = 0.0;
+  double all = kStart<Op>;
   for (int w = 0; w < workers; ++w) {
     double& partial = args.partial[w * StreamingArgs::kPartialStride];
     all = Op::kSums ? all + partial : partial > all ? partial : all;
-    partial = 0.0;
+    partial = kStart<Op>;
   }
   *args.result = all;
 }

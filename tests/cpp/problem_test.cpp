@@ -572,10 +572,7 @@ TEST_P(Offsets, AreKnownToWhoeverTakesTheMemoryOver) {
   }
 }
 
-// DEFECT (cpp/core/problem.cpp, `request`): rows are padded to whole pages before the offset is
-// added, so that with an offset the end of one worker's row lies in a page, and in a line, with the
-// begin of the next one's.
-TEST_P(Offsets, DISABLED_LeaveWorkersPagesOfTheirOwn) {
+TEST_P(Offsets, LeaveWorkersPagesOfTheirOwn) {
   Declared problem(team_, GetParam());
   problem.add_array("rows", DType::F64, 4096 / 8, true, true);
   problem.commit();
