@@ -102,13 +102,13 @@ class Prepared:
             )
             self.run: Callable[[int], float] = self.native.run
             self._choose()
-        self.stages: list[str] = self.obtained["stages"]
+        self.stages: list[str] = self.native.obtained()["stages"]
         self._clocks_Hz: list[float] = []
 
     @property
     def obtained(self) -> dict[str, Any]:
         """What was obtained of what was asked."""
-        return dict(self.native.obtained())
+        return {**self.native.obtained(), "pages": self.native.pages()}
 
     def _choose(self) -> None:
         """Select the variant and instruction set asked for, by trial where it is `best`."""
@@ -508,6 +508,8 @@ def sweep(
 ) -> ResultSet:
     """Measure cases one after another, each on disk as soon as it ends.
 
+    Memory goes from case to case and back to the system at the end.
+
     Parameters
     ----------
     cases : iterable of Case
@@ -565,6 +567,8 @@ def sweep(
         if sink is not None:
             sink.store.close()
         raise
+    finally:
+        _memkern.release_memory()
     if sink is None:
         results = together(done)
     elif interrupted:

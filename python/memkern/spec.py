@@ -242,7 +242,7 @@ class Native(Protocol):
         ...
 
     def obtained(self) -> dict[str, Any]:
-        """Return what was obtained of what was asked."""
+        """Return what was obtained of what was asked, but for the pages."""
         ...
 
 
