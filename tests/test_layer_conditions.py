@@ -1,0 +1,358 @@
+"""Layer conditions: the paper's numbers, and traffic beside that of a simulated cache."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memkern.errors import InputError
+from memkern.models.layer_conditions import CONDITIONS, FLOPS, LayerConditions, simulate
+
+CUBE = (24, 24, 24, 24)
+RIRI: dict[str, Any] = {"layout": "RIRI", "cuts": (1, 1, 2, 2)}
+RRII: dict[str, Any] = {"layout": "RRII", "cuts": (1, 2, 2, 2)}
+
+
+def between(model: LayerConditions, condition: str, sharing: int = 1) -> float:
+    """A cache in which a condition holds by a clear margin, and the next does not."""
+    limits_B = model.conditions(sharing)
+    following = CONDITIONS[CONDITIONS.index(condition) + 1]
+    room_B = limits_B.get(following, math.inf)
+    # An LRU cache may fulfil a condition from half of it on.
+    assert 1.2 * limits_B[condition] < 0.35 * room_B
+    return 1.2 * limits_B[condition] * min(sharing, model.threads)
+
+
+# The formulas
+
+
+@pytest.mark.parametrize("ls", [1, 8, 12])
+def test_the_scalar_conditions(ls: int) -> None:
+    x, y, z = 6, 10, 14
+    extents = (x, y, z, 18)
+    wanted = {
+        "s": 2880,
+        "x": 2 * ls * (72 / ls + 96 + 12) * 16,
+        "y": 2 * ls * x * (72 / ls + 84 + 12) * 16,
+        "z": 2 * ls * x * y * (72 / ls + 60 + 12) * 16,
+        "t": 2 * ls * x * y * z * (72 / ls + 36 + 12) * 16,
+    }
+    assert LayerConditions(extents, ls).conditions() == pytest.approx(wanted)
+    assert LayerConditions(extents, ls).paper_conditions() == pytest.approx(wanted)
+    half = {name: size / 2 for name, size in wanted.items()}
+    assert LayerConditions(extents, ls, value_B=4).conditions() == pytest.approx(half)
+    # With one parity, half as many sites lie between; a site update is as large as ever.
+    even = LayerConditions(extents, ls, parity="even").conditions()
+    assert even == pytest.approx({**half, "s": 2880})
+
+
+@pytest.mark.parametrize(
+    "how, s_B, factors", [(RIRI, 11520, (8, 8, 8, 4)), (RRII, 23040, (16, 16, 8, 4))]
+)
+def test_vectors_of_512_bits(how: dict[str, Any], s_B: int, factors: tuple[int, ...]) -> None:
+    general = LayerConditions(CUBE, 8, **how).conditions()
+    paper = LayerConditions(CUBE, 8, **how).paper_conditions()
+    scalar = LayerConditions(CUBE, 8).conditions()
+    assert general["s"] == s_B
+    assert paper["s"] == 11520
+    for direction, factor in zip("xyzt", factors, strict=True):
+        assert general[direction] == pytest.approx(factor / 2 * scalar[direction])
+        assert paper[direction] == pytest.approx(factor / 2 * scalar[direction])
+
+
+def test_cuts_in_x_and_s() -> None:
+    scalar = LayerConditions(CUBE, 8)
+    x = LayerConditions(CUBE, 8, cuts=(4, 1, 1, 1)).conditions()
+    assert x == pytest.approx(scalar.conditions() | {"s": 4 * 2880, "x": 4 * 29952})
+    s = LayerConditions(CUBE, 8, s_cut=4)
+    # Sites of different s share their links.
+    assert s.conditions() == scalar.conditions() | {"s": (72 + 4 * 108) * 16}
+    assert s.site_B(1) == (18 + 96 + 24) * 16
+    assert s.site_B(1e5) == scalar.site_B(1e5)
+
+
+@pytest.mark.parametrize("w", [1, 2])
+@pytest.mark.parametrize("value_B", [4, 8])
+@pytest.mark.parametrize("how", [{}, RIRI, RRII, {"parity": "odd"}])
+def test_bytes_of_a_site_update(w: int, value_B: int, how: dict[str, Any]) -> None:
+    model = LayerConditions(CUBE, 8, write_factor=w, value_B=value_B, **how)
+    assert model.holds(1) == "none"
+    assert model.site_B(1) == (72 + 96 + 12 * w) * 2 * value_B
+    for condition, k in zip("sxyzt", (8, 7, 5, 3, 1), strict=True):
+        limit_B = model.conditions()[condition]
+        assert model.holds(1.001 * limit_B) == condition
+        assert model.holds(limit_B) != condition
+        assert model.site_B(1.001 * limit_B) == (72 / 8 + 12 * k + 12 * w) * 2 * value_B
+    assert model.holds(math.inf) == "all"
+    assert model.site_B(math.inf) == (24 * value_B if w == 1 else 0)
+
+
+def test_the_whole_lattice_stays_where_there_is_room() -> None:
+    model = LayerConditions((8, 8, 8, 8), 8)
+    assert model.footprint_B() == 8**4 * (72 + 2 * 12 * 8) * 16
+    assert model.holds(model.footprint_B()) == "all"
+    assert model.holds(model.footprint_B() - 1) == "t"
+    assert LayerConditions((8, 8, 8, 8), 8, parity="odd").footprint_B() == model.footprint_B() / 2
+    # Non-temporal stores pass the caches by.
+    without = LayerConditions((8, 8, 8, 8), 8, write_factor=1)
+    assert without.footprint_B() == 8**4 * (72 + 12 * 8) * 16
+
+
+def test_roofline() -> None:
+    model = LayerConditions(CUBE, 8)
+    assert FLOPS == 1320
+    assert model.updates == 24**4 * 8
+    assert LayerConditions(CUBE, 8, parity="even", **RIRI).updates == 24**4 * 4
+    limit_B = 1.001 * model.conditions()["t"]
+    assert model.roofline_GFLOPs(60, limit_B) == pytest.approx(1320 / 720 * 60)
+    assert model.roofline_GFLOPs(60, math.inf) == math.inf
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.tuples(*[st.integers(1, 12)] * 4),
+    st.integers(1, 16),
+    st.lists(st.floats(1, 1e10), min_size=2, max_size=2),
+    st.integers(1, 4),
+)
+def test_larger_caches_never_move_more(
+    extents: tuple[int, int, int, int], ls: int, caches: list[float], threads: int
+) -> None:
+    model = LayerConditions(extents, ls, threads=min(threads, math.prod(extents)))
+    small, large = sorted(caches)
+    for sharing in (1, threads):
+        assert model.site_B(large, sharing) <= model.site_B(small, sharing) + 1e-9
+
+
+# Threads
+
+
+@pytest.mark.parametrize(
+    "threads, sharing, slices",
+    [
+        (1, 1, 3),
+        (24, 24, 1),
+        (12, 12, 2),
+        (8, 8, 3),
+        (6, 6, 3),
+        (16, 16, 3),
+        (48, 48, 1),
+        (24, 4, 6 / 4),
+        (12, 4, 9 / 4),
+        (8, 4, 3),
+        (24, 1, 3),
+    ],
+)
+def test_threads_share_slices(threads: int, sharing: int, slices: float) -> None:
+    model = LayerConditions(CUBE, 8, threads=threads)
+    for condition, rest in zip("xyz", (4, 2, 0), strict=True):
+        assert model.spinors(condition, sharing) == pytest.approx(slices + rest)
+    # Each brings less that must be kept.
+    room_B = 2 * 8 * 24**2 * (9 + 12 * (slices + 2) + 12) * 16
+    assert model.conditions(sharing)["z"] == pytest.approx(room_B)
+    cache_B = 1.001 * room_B * sharing
+    assert model.shared_cache_B(cache_B, sharing) == pytest.approx(1.001 * room_B)
+    assert model.holds(cache_B, sharing) == "z"
+    assert model.site_B(cache_B, sharing) == pytest.approx((9 + 12 * slices + 24) * 16)
+
+
+@pytest.mark.parametrize(
+    "threads, sharing, k", [(1, 1, 1), (8, 1, 1 + 2 / 3), (8, 4, 1 + 2 / 12), (8, 8, 1), (24, 1, 3)]
+)
+def test_parts_have_ends(threads: int, sharing: int, k: float) -> None:
+    model = LayerConditions(CUBE, 8, threads=threads)
+    assert model.spinors("t", sharing) == pytest.approx(k)
+    own = 24**4 / threads * (72 + 96 * (k + 1)) * 16
+    assert model.footprint_B(sharing) == pytest.approx(own)
+
+
+def test_no_more_threads_share_than_there_are() -> None:
+    model = LayerConditions(CUBE, threads=2)
+    assert model.shared_cache_B(1e6, 48) == 5e5
+    assert model.site_B(1e6, 48) == model.site_B(1e6, 2)
+
+
+def test_neighbours_coincide_where_extents_are_small() -> None:
+    assert LayerConditions((2, 8, 8, 8)).spinors("s") == 7
+    assert LayerConditions((8, 8, 8, 2)).spinors("z") == 2
+    assert LayerConditions((8, 8, 8, 1)).spinors("z") == 1
+    assert LayerConditions((1, 1, 1, 1)).spinors("s") == 1
+
+
+def test_levels_are_those_of_a_record() -> None:
+    model = LayerConditions(CUBE, 8, threads=2)
+    caches = [
+        {"level": 3, "type": "unified", "size_B": 36_000_000, "shared_by": 16, "instances": 1},
+        {"level": 1, "type": "data", "size_B": 32768, "shared_by": 1},
+        {"level": 1, "type": "instruction", "size_B": 32768, "shared_by": 1},
+        {"level": 2, "type": "unified", "size_B": 1 << 20, "shared_by": None},
+        {"level": 4, "type": "unified", "size_B": None},
+    ]
+    rows = model.levels(caches)
+    assert [(row["cache"], row["sharing"], row["condition"]) for row in rows] == [
+        ("L1", 1, "x"),
+        ("L2", 1, "y"),
+        ("L3", 2, "z"),
+    ]
+    assert rows[2] == {
+        "cache": "L3",
+        "size_B": 36_000_000,
+        "sharing": 2,
+        "core_B": 18_000_000,
+        "condition": "z",
+        "site_B": (9 + 36 + 24) * 16,
+    }
+
+
+# The simulation
+
+
+def test_a_cache_of_one_byte_gets_everything_anew() -> None:
+    for w in (1, 2):
+        assert simulate((4, 4, 4, 4), 2, 1, write_factor=w) == (72 / 2 + 96 + 12 * w) * 16
+
+
+def test_a_cache_for_everything_gets_nothing() -> None:
+    model = LayerConditions((4, 4, 4, 4), 2)
+    whole_B = model.footprint_B()
+    assert simulate((4, 4, 4, 4), 2, whole_B) == 0
+    assert simulate((4, 4, 4, 4), 2, whole_B, write_factor=1) == 12 * 16
+    assert simulate((4, 4, 4, 4), 2, whole_B - 1) > 0
+
+
+def test_the_simulation_of_three_sites_by_hand() -> None:
+    # A site reads itself and the two others, and with it 72 links; one result leaves the cache for
+    # each that comes.  Three spinors and one site's links and result are held: spinors stay.
+    room_B = (3 * 12 + 72 + 12) * 16
+    assert simulate((3, 1, 1, 1), 1, room_B) == (72 + 24) * 16
+    assert simulate((3, 1, 1, 1), 1, room_B, value_B=4) == (72 + 24) * 8
+
+
+LATTICES: list[tuple[tuple[int, int, int, int], int, dict[str, Any]]] = [
+    ((8, 8, 8, 8), 8, {}),
+    ((12, 10, 8, 16), 4, {"write_factor": 1}),
+    ((8, 8, 8, 8), 8, {"value_B": 4}),
+    ((8, 8, 16, 12), 8, {"cuts": (1, 1, 2, 2)}),
+    ((8, 16, 16, 12), 8, {"cuts": (1, 2, 2, 2)}),
+    ((16, 8, 8, 8), 8, {"parity": "even"}),
+    ((16, 8, 8, 8), 8, {"parity": "odd"}),
+]
+
+
+@pytest.mark.parametrize("extents, ls, how", LATTICES)
+@pytest.mark.parametrize("condition", "xyzt")
+def test_one_thread_moves_what_is_predicted(
+    extents: tuple[int, int, int, int], ls: int, how: dict[str, Any], condition: str
+) -> None:
+    model = LayerConditions(extents, ls, **how)
+    cache_B = 1.25 * model.conditions()[condition]
+    assert model.holds(cache_B) == condition
+    # Rows at the ends of planes come once more.
+    assert simulate(extents, ls, cache_B, **how) == pytest.approx(model.site_B(cache_B), rel=0.02)
+    if condition == "x":
+        below_B = 0.3 * model.conditions()[condition]
+        got = simulate(extents, ls, below_B, **how)
+        assert got == pytest.approx((72 / ls + 96 + 12 * model.write_factor) * 2 * model.value_B)
+
+
+@pytest.mark.parametrize("condition", "xyzt")
+def test_a_lattice_larger_than_caches(condition: str) -> None:
+    model = LayerConditions((16, 16, 16, 16), 8)
+    cache_B = between(model, condition)
+    got = simulate((16, 16, 16, 16), 8, cache_B)
+    assert got == pytest.approx(model.site_B(cache_B), rel=0.002)
+
+
+@pytest.mark.parametrize(
+    "threads, sharing",
+    [(16, 16), (8, 8), (4, 4), (32, 32), (64, 64), (16, 4), (8, 4), (4, 2), (4, 1), (32, 1)],
+)
+@pytest.mark.parametrize("condition", "xyz")
+def test_threads_move_what_is_predicted(threads: int, sharing: int, condition: str) -> None:
+    extents = (8, 8, 8, 16) if threads != 32 else (8, 8, 24, 16)
+    model = LayerConditions(extents, 8, threads=threads)
+    cache_B = 1.2 * model.conditions(sharing)[condition] * sharing
+    got = simulate(extents, 8, cache_B, threads=threads, sharing=sharing)
+    assert got == pytest.approx(model.site_B(cache_B, sharing), rel=0.015)
+
+
+def test_threads_of_parts_of_slices_have_ends() -> None:
+    extents = (4, 4, 4, 48)
+    model = LayerConditions(extents, 8, threads=3)
+    for sharing in (1, 2, 3):
+        cache_B = 1.2 * model.conditions(sharing)["t"] * sharing
+        assert model.holds(cache_B, sharing) == "t"
+        got = simulate(extents, 8, cache_B, threads=3, sharing=sharing)
+        assert got == pytest.approx(model.site_B(cache_B, sharing), rel=0.002)
+        assert model.spinors("t", sharing) == pytest.approx(
+            1 + {1: 1 / 8, 2: 1 / 16, 3: 0}[sharing]
+        )
+
+
+def test_half_of_a_condition_is_enough_for_lru() -> None:
+    model = LayerConditions((8, 8, 8, 8), 8)
+    for condition in "yzt":
+        limit_B = model.conditions()[condition]
+        holding = model.site_B(1.1 * limit_B)
+        assert simulate((8, 8, 8, 8), 8, 0.6 * limit_B) == pytest.approx(holding, rel=0.01)
+        assert simulate((8, 8, 8, 8), 8, 0.35 * limit_B) > 1.2 * holding
+
+
+def test_loops_in_another_order_reuse_in_that_order() -> None:
+    """Extents and loops turned round together are the same case."""
+    turned = simulate((12, 6, 8, 10), 4, 3e5, order="xyzt")
+    # Links and neighbours come in another order, which moves single rows.
+    assert turned == pytest.approx(simulate((10, 8, 6, 12), 4, 3e5), rel=0.01)
+    assert turned != simulate((12, 6, 8, 10), 4, 3e5)
+
+
+# Wrong input
+
+
+@pytest.mark.parametrize(
+    "wrong, match",
+    [
+        ({"extents": (4, 4, 4)}, "extents must be four integers"),
+        ({"extents": (4, 4, 4, 0)}, "extents in t must be an integer of at least 1, not 0"),
+        ({"extents": (4, 4.0, 4, 4)}, "extents in y must be an integer"),
+        ({"cuts": (1, 3, 1, 1)}, "the extent in y must be a multiple of 3, .* not 4"),
+        ({"cuts": (1, 1, 1, 4), "parity": "odd"}, "the extent in t must be a multiple of 8"),
+        ({"extents": (4, 4, 3, 4), "parity": "even"}, "the extent in z must be a multiple of 2"),
+        ({"parity": "both"}, "parity must be full, even or odd, not 'both'"),
+        ({"ls": 0}, "ls must be an integer of at least 1, not 0"),
+        ({"value_B": 0}, "value_B must be an integer of at least 1"),
+    ],
+)
+def test_wrong_lattices_are_refused(wrong: dict[str, Any], match: str) -> None:
+    given_ = {"extents": (4, 4, 4, 4), "ls": 8, **wrong}
+    with pytest.raises(InputError, match=match):
+        LayerConditions(**given_)
+    with pytest.raises(InputError, match=match):
+        simulate(cache_B=1e6, **given_)
+
+
+@pytest.mark.parametrize(
+    "call, match",
+    [
+        (lambda: LayerConditions(CUBE, s_cut=3), "ls must be a multiple of s_cut = 3, not 8"),
+        (lambda: LayerConditions(CUBE, write_factor=3), "write_factor must be 2 or 1, not 3"),
+        (lambda: LayerConditions(CUBE, layout="IRIR"), "layout must be .* not 'IRIR'"),
+        (lambda: LayerConditions((2, 2, 2, 2), threads=17), "at most the 16 sites .* not 17"),
+        (lambda: LayerConditions(CUBE).holds(0), "cache_B must be positive, not 0"),
+        (lambda: LayerConditions(CUBE).site_B(1e6, 0), "sharing must be an integer of at least 1"),
+        (lambda: LayerConditions(CUBE).roofline_GFLOPs(-1, 1e6), "bandwidth_GBps must be positive"),
+        (lambda: LayerConditions(CUBE).spinors("w"), "condition must be one of none, s, x, y"),
+        (lambda: simulate(CUBE, 8, math.nan), "cache_B must be positive, not nan"),
+        (lambda: simulate(CUBE, 8, 1e6, write_factor=0), "write_factor must be 2 or 1, not 0"),
+        (lambda: simulate(CUBE, 8, 1e6, order="tzy"), "order must be a permutation of tzyx"),
+        (lambda: simulate((2, 2, 2, 2), 8, 1e6, threads=17), "at most the 16 sites .* not 17"),
+    ],
+)
+def test_wrong_numbers_are_refused(call: Any, match: str) -> None:
+    with pytest.raises(InputError, match=match) as said:
+        call()
+    assert len(str(said.value).splitlines()) == 1
