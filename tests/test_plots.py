@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from plotting import assert_legible, line, refused, small_print
 
 from memkern import reference
 from memkern.errors import InputError
@@ -92,65 +92,6 @@ def published(platform, kernel, pattern=None):
         return float(rows[rows["pattern"] == pattern]["bandwidth_GBps"].iloc[0])
     strides = rows[rows["suite"] == "ustride"]["pattern"].str.rpartition(":")[2].astype(int)
     return rows.loc[strides.sort_values().index, "bandwidth_GBps"].tolist()
-
-
-def line(ax, label):
-    """Return the curve with a label."""
-    return next(curve for curve in ax.lines if curve.get_label() == label)
-
-
-def drawn_texts(fig, dpi=200):
-    """Return what is really drawn, line by line: text, corners in pixels, size in points."""
-    texts = []
-    draw_text = RendererAgg.draw_text
-
-    def spy(self, gc, x, y, s, prop, angle, *args, **kwargs):
-        if s.strip():
-            width, height, descent = self.get_text_width_height_descent(s, prop, False)
-            turn = math.radians(angle)
-            along = np.array([math.cos(turn), -math.sin(turn)])
-            up = np.array([-math.sin(turn), -math.cos(turn)])
-            low, high = np.array([x, y]) - descent * up, np.array([x, y]) + (height - descent) * up
-            corners = np.array([low, low + width * along, high + width * along, high])
-            texts.append((s, corners, prop.get_size_in_points()))
-        draw_text(self, gc, x, y, s, prop, angle, *args, **kwargs)
-
-    RendererAgg.draw_text = spy
-    try:
-        fig.set_dpi(dpi)
-        FigureCanvasAgg(fig).draw()
-    finally:
-        RendererAgg.draw_text = draw_text
-    return texts
-
-
-def overlap(a, b):
-    """Say whether two convex polygons overlap by more than a pixel (separating axes)."""
-    for corners in (a, b):
-        for edge in np.diff([*corners, corners[0]], axis=0)[:2]:
-            axis = np.array([-edge[1], edge[0]]) / np.hypot(*edge)
-            p, q = a @ axis, b @ axis
-            if p.max() - q.min() <= 1 or q.max() - p.min() <= 1:
-                return False
-    return True
-
-
-def assert_legible(fig):
-    """No two texts overlap, none leaves the figure, none is smaller than 5.5 points."""
-    texts = drawn_texts(fig)
-    assert texts
-    size = fig.get_size_inches() * fig.dpi
-    for i, (text, corners, points) in enumerate(texts):
-        assert points >= 5.5, text
-        assert (corners >= -0.5).all() and (corners <= size + 0.5).all(), text
-        for other, others, _ in texts[i + 1 :]:
-            assert not overlap(corners, others), f"{text!r} overlaps {other!r}"
-
-
-def small_print(fig):
-    """Return the sentences below the figure."""
-    notes = fig.findobj(lambda artist: artist.get_gid() == "note")
-    return " ".join(" ".join(note.get_text() for note in notes).split())
 
 
 # Another family's figures have their tests beside its records.
@@ -340,9 +281,8 @@ def test_simd_against_scalar_pairs_the_same_case():
     ],
 )
 def test_simd_against_scalar_needs_pairs(rows):
-    with pytest.raises(InputError, match="memkern report") as caught:
+    with refused("memkern report"):
         figures["spatter-fig6"](rows(own_records()))
-    assert "\n" not in str(caught.value)
 
 
 def test_simd_against_scalar_has_nothing_to_draw_without_own_records():
@@ -514,9 +454,8 @@ def test_table_4_refuses_a_wrong_stream(stream):
     ],
 )
 def test_wrong_records_are_refused_in_one_sentence(name, records, culprit):
-    with pytest.raises(InputError, match=culprit) as caught:
+    with refused(culprit):
         {**figures, **tables}[name](records())
-    assert "\n" not in str(caught.value)
 
 
 def test_a_result_set_is_as_good_as_its_frame():

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
+from plotting import refused
 from test_plots import GATHER, OWN, own_records, record
 
 from memkern import plots, report
@@ -221,9 +222,8 @@ def test_report_of_kernels_without_a_section_has_the_results(tmp_path):
     ],
 )
 def test_wrong_input_writes_nothing(change, culprit, tmp_path):
-    with pytest.raises(InputError, match=culprit) as caught:
+    with refused(culprit):
         page(tmp_path, **change)
-    assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 

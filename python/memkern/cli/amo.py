@@ -8,7 +8,17 @@ from typing import Any
 
 from memkern import kernels
 from memkern.cli.measuring import exit_code, line, measure, warn
-from memkern.cli.options import GOOD, Verb, count, knobs_of, measuring_options, numbers, words
+from memkern.cli.options import (
+    GOOD,
+    Verb,
+    count,
+    each,
+    given,
+    knobs_of,
+    measuring_options,
+    numbers,
+    words,
+)
 from memkern.errors import InputError
 from memkern.kernels import amo
 from memkern.patterns import shown
@@ -34,15 +44,11 @@ def _list() -> int:
     return GOOD
 
 
-def _all(given: Any) -> list[Any]:
-    return given if isinstance(given, list) else [given]
-
-
 def _asked(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Return the patterns and primitives that were asked for."""
     if args.bench is None:
-        patterns = list(amo.PATTERNS) if args.kernel is None else _all(args.kernel)
-        return list(itertools.product(patterns, _all(args.primitive)))
+        patterns = list(amo.PATTERNS) if args.kernel is None else each(args.kernel)
+        return list(itertools.product(patterns, each(args.primitive)))
     if args.kernel is not None:
         raise InputError("--bench and --kernel exclude each other")
     known = _benchmarks()
@@ -58,17 +64,15 @@ def _amo(args: argparse.Namespace) -> int:
     asked = _asked(args)
     knobs = {"runs": args.runs, **knobs_of(args)}
     knobs.pop("index_dtype", None)
-    for option in ("words", "memsize", "hot", "returns", "indices"):
-        if getattr(args, option) is not None:
-            knobs[option] = getattr(args, option)
+    knobs |= given(args, "words", "memsize", "hot", "returns", "indices")
     everywhere = args.bench is None and args.kernel is None
     cases = []
     for (pattern, primitive), order, sharing, padding, threads in itertools.product(
         asked,
-        _all(args.order),
-        _all(args.sharing),
-        _all(args.padding),
-        _all(args.pes if args.pes is not None else args.threads or 0),
+        each(args.order),
+        each(args.sharing),
+        each(args.padding),
+        each(args.pes if args.pes is not None else args.threads or 0),
     ):
         if everywhere and not amo.exists(pattern, primitive, order, args.dtype):
             continue

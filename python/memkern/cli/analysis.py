@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memkern.cli.measuring import exit_code, warn
 from memkern.cli.options import GOOD, INTERRUPTED, WRONG_INPUT, Verb, count, positive
@@ -16,6 +16,8 @@ from memkern.patterns import shown
 if TYPE_CHECKING:
     from memkern.models import T0WmaxFit
     from memkern.results import ResultSet
+
+T = TypeVar("T")
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -123,32 +125,37 @@ def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any
     return options
 
 
-def _figure(args: argparse.Namespace) -> int:
-    from memkern.plots import describe, figures, save
+def _named(args: argparse.Namespace, there: Mapping[str, Callable[..., T]]) -> T | None:
+    """Return the figure or table that was asked for, or list what there is."""
+    from memkern.plots import describe
 
     if args.list or args.name is None:
-        for name, function in figures.items():
+        for name, function in there.items():
             print(f"{name:<16} {describe(function)}")
-        return GOOD
-    if args.name not in figures:
-        raise InputError(f"figure {args.name!r} is not one of {', '.join(figures)}")
-    draw, target = figures[args.name], args.output or f"{args.name}.pdf"
-    save(draw(_loaded(args.files), **_options(draw, args.option)), target)
-    print(target)
+        return None
+    if args.name not in there:
+        raise InputError(f"{args.verb} {args.name!r} is not one of {', '.join(there)}")
+    make = there[args.name]
+    return make(_loaded(args.files), **_options(make, args.option))
+
+
+def _figure(args: argparse.Namespace) -> int:
+    from memkern.plots import figures, save
+
+    figure = _named(args, figures)
+    if figure is not None:
+        target = args.output or f"{args.name}.pdf"
+        save(figure, target)
+        print(target)
     return GOOD
 
 
 def _table(args: argparse.Namespace) -> int:
-    from memkern.plots import describe, tables
+    from memkern.plots import tables
 
-    if args.list or args.name is None:
-        for name, function in tables.items():
-            print(f"{name:<16} {describe(function)}")
+    frame = _named(args, tables)
+    if frame is None:
         return GOOD
-    if args.name not in tables:
-        raise InputError(f"table {args.name!r} is not one of {', '.join(tables)}")
-    make = tables[args.name]
-    frame = make(_loaded(args.files), **_options(make, args.option))
     if args.output:
         if Path(args.output).suffix != ".csv":
             raise InputError(f"a table is written as .csv, not as {shown(args.output)}")

@@ -49,6 +49,16 @@ def count(least: int) -> Callable[[str], int]:
     return convert
 
 
+def each(values: Any) -> list[Any]:
+    """Return what `words` or `numbers` made as a list, be it of one."""
+    return values if isinstance(values, list) else [values]
+
+
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return those options that were given, by their names."""
+    return {name: value for name in names if (value := getattr(args, name, None)) is not None}
+
+
 def words(text: str) -> str | list[str]:
     """Convert a word or a list of them."""
     all_words = [word.strip() for word in text.split(",")]
@@ -168,13 +178,8 @@ _CASE_KNOBS = (
 
 def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
     """Everything of `measuring_options` that belongs to a case; of lists, the first."""
-    knobs = {name: getattr(args, name) for name in _CASE_KNOBS}
-    for name in ("index_dtype", "threads", "prefetch"):
-        if getattr(args, name) is not None:
-            knobs[name] = getattr(args, name)
-    knobs = {k: v[0] if isinstance(v, list) else v for k, v in knobs.items()}
-    if args.seed is not None:
-        knobs["seed"] = args.seed
+    knobs = given(args, *_CASE_KNOBS, "index_dtype", "threads", "prefetch", "seed")
+    knobs = {name: each(value)[0] for name, value in knobs.items()}
     if args.ci is not None or args.budget is not None:
         knobs["runs"] = None
     if args.ci is not None:

@@ -7,13 +7,9 @@ import itertools
 from typing import Any
 
 from memkern.cli.measuring import exit_code, line, measure
-from memkern.cli.options import Verb, knobs_of, measuring_options, numbers, words
+from memkern.cli.options import Verb, each, knobs_of, measuring_options, numbers, words
 from memkern.errors import InputError
 from memkern.kernels.spmv import BALANCES, FORMATS, MVE
-
-
-def _all(given: Any) -> list[Any]:
-    return given if isinstance(given, list) else [given]
 
 
 def _tuned(args: argparse.Namespace) -> int:
@@ -48,20 +44,20 @@ def _spmv(args: argparse.Namespace) -> int:
         return _tuned(args)
     knobs = {"runs": args.runs, **knobs_of(args)}
     cases = []
-    for text, rcm in itertools.product(args.matrices, _all(args.rcm)):
+    for text, rcm in itertools.product(args.matrices, each(args.rcm)):
         label, matrix = matrices.build(text)
         if rcm:
             matrix, label = matrices.reorder(matrix, "rcm")[0], f"{label} rcm"
-        for form, balance in itertools.product(_all(args.format), _all(args.balance)):
+        for form, balance in itertools.product(each(args.format), each(args.balance)):
             shared = {**knobs, "balance": balance, "accumulate": not args.write, "name": label}
             if form == "sell":
                 cases += [
                     spmv.case(matrix, form, C=c, sigma=s, move_columns=args.move_columns, **shared)
-                    for c, s in itertools.product(_all(args.C), _all(args.sigma))
+                    for c, s in itertools.product(each(args.C), each(args.sigma))
                 ]
             elif form == "crs":
                 cases += [
-                    spmv.case(matrix, form, mve=u, **shared) for u in _all(args.mve or args.unroll)
+                    spmv.case(matrix, form, mve=u, **shared) for u in each(args.mve or args.unroll)
                 ]
             else:
                 cases.append(spmv.case(matrix, form, **shared))

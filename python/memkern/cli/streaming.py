@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from memkern.cli.measuring import exit_code, measure
-from memkern.cli.options import GOOD, Verb, count, knobs_of, measuring_options, numbers
+from memkern.cli.options import GOOD, Verb, count, each, given, knobs_of, measuring_options, numbers
 from memkern.errors import InputError
 from memkern.kernels import DEFINITIONS
 
@@ -18,10 +18,9 @@ def _streaming(args: argparse.Namespace) -> int:
 
     names = _streaming_kernels(args)
     knobs = {"runs": args.runs, **knobs_of(args)}
-    given = ("alpha", "beta", "pattern", "repeats_allowed", "definition", "rows", "columns")
-    for option in given:
-        if getattr(args, option, None) is not None:
-            knobs["repeats" if option == "repeats_allowed" else option] = getattr(args, option)
+    knobs |= given(args, "alpha", "beta", "pattern", "definition", "rows", "columns")
+    if getattr(args, "repeats_allowed", None):
+        knobs["repeats"] = True
     if args.sizes is not None and args.elements is not None:
         raise InputError("--sizes and a number of elements exclude each other")
     if args.sizes is not None:
@@ -55,7 +54,7 @@ def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
     points = args.elements or _memory_sized(args.dtype)
     topology = describe()["topology"]
     # A worker's share of a cache that several have in common.
-    share = max(1, max(_all(args.threads or len(topology["units"]))))
+    share = max(1, max(each(args.threads or len(topology["units"]))))
     caches_B = {
         f"L{cache['level']}": cache["size_B"] // min(share, max(1, cache["shared_by"]))
         for cache in topology["caches"]
@@ -89,16 +88,12 @@ def _finite_elements(args: argparse.Namespace) -> int:
     if args.sizes is not None and args.entries is not None:
         raise InputError("--sizes and --entries exclude each other")
     knobs = {"runs": args.runs, **knobs_of(args)}
-    index_dtype = knobs.pop("index_dtype", None)
+    knobs.pop("index_dtype", None)
     if args.sizes is not None:
         lengths: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
     else:
         lengths = [{"elements": args.entries or _memory_sized(args.dtype)}]
-    mesh = {
-        "masked": args.masked,
-        "numbering": args.numbering,
-        **({"index_dtype": index_dtype} if index_dtype else {}),
-    }
+    mesh = given(args, "masked", "numbering", "index_dtype")
     cases = []
     for number in args.tests or range(9):
         name = f"bs.bs{number}"
@@ -106,14 +101,13 @@ def _finite_elements(args: argparse.Namespace) -> int:
             # An empty launch has no values of any type.
             cases.append(kernels.case(name, **{**knobs, "dtype": "float64", "variant": "auto"}))
         elif number < 6:
-            scalars = {k: v for k in ("alpha", "beta") if (v := getattr(args, k)) is not None}
-            options = {**knobs, **scalars, "definition": args.definition}
+            options = knobs | given(args, "alpha", "beta", "definition")
             cases += [kernels.case(name, **shape, **options) for shape in lengths]
         else:
             cases += [
                 kernels.case(name, elements=k, degree=n, **mesh, **knobs)
-                for n in _all(args.degree)
-                for k in _all(args.elements)
+                for n in each(args.degree)
+                for k in each(args.elements)
             ]
     return exit_code(measure(cases, args))
 
@@ -121,7 +115,7 @@ def _finite_elements(args: argparse.Namespace) -> int:
 def _barrier(args: argparse.Namespace) -> int:
     from memkern.barrier import barrier_cost
 
-    threads = None if args.threads is None else _all(args.threads)
+    threads = None if args.threads is None else each(args.threads)
     results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
     if args.output:
         results.save(args.output)
@@ -140,13 +134,9 @@ def _barrier(args: argparse.Namespace) -> int:
     return GOOD
 
 
-def _all(values: int | list[int]) -> list[int]:
-    return values if isinstance(values, list) else [values]
-
-
 def _list(least: int, name: str) -> Callable[[str], list[int]]:
     convert = numbers(least, name)
-    return lambda text: _all(convert(text))
+    return lambda text: each(convert(text))
 
 
 def _stream_options(parser: argparse.ArgumentParser) -> None:

@@ -78,9 +78,9 @@ def number(value: object, what: str, low: float = -math.inf) -> float:
     InputError
         If the value is no number, not finite or too small.
     """
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    real = value if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
     try:
-        checked = float(value) if is_number else math.nan  # type: ignore[arg-type]
+        checked = float(real)
     except OverflowError:  # an integer of hundreds of digits
         checked = math.inf
     if not (math.isfinite(checked) and checked >= low):
@@ -107,11 +107,11 @@ def index_dtype(rows: int, columns: int, nonzeros: int) -> type[np.int32 | np.in
     return np.int32 if max(rows, columns, nonzeros) <= _INT32_MAX else np.int64
 
 
-def blocks(rows: int, width: int) -> Iterator[tuple[int, int]]:
-    """Yield the first row of each block and the one past its last, at `width` entries a row."""
+def blocks(rows: int, width: int) -> Iterator[Integers]:
+    """Yield the numbers of the rows of each block, at `width` entries a row."""
     step = max(1, BLOCK // max(1, width))
     for first in range(0, rows, step):
-        yield first, min(first + step, rows)
+        yield np.arange(first, min(first + step, rows), dtype=np.int64)
 
 
 def padded(columns: Integers, there: npt.NDArray[np.bool_], values: Floats | float) -> Block:

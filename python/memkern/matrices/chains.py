@@ -23,7 +23,6 @@ from memkern.matrices.assembly import (
     Integers,
     assemble,
     blocks,
-    check_size,
     number,
     padded,
 )
@@ -146,11 +145,9 @@ def spin_chain(
     sites, up = _chain(sites, up, "up", periodic)
     anisotropy = number(anisotropy, "anisotropy")
     states, bonds, hops = _sizes(sites, up, periodic)
-    check_size(states, states, states + hops)
 
     def parts() -> Iterator[Block]:
-        for first, last in blocks(states, 2 * bonds + 1):
-            ranks = np.arange(first, last, dtype=np.int64)
+        for ranks in blocks(states, 2 * bonds + 1):
             columns, there = _hops(ranks, sites, up, periodic)
             # Neighbours that differ can hop, and add -1/4 to the diagonal where others add 1/4.
             differ = np.count_nonzero(there, axis=1) - 1
@@ -196,11 +193,9 @@ def free_fermions(sites: int, particles: int | None = None, periodic: bool = Tru
     """
     sites, particles = _chain(sites, particles, "particles", periodic)
     states, bonds, hops = _sizes(sites, particles, periodic)
-    check_size(states, states, hops)
 
     def parts() -> Iterator[Block]:
-        for first, last in blocks(states, 2 * bonds + 1):
-            ranks = np.arange(first, last, dtype=np.int64)
+        for ranks in blocks(states, 2 * bonds + 1):
             columns, there = _hops(ranks, sites, particles, periodic)
             there[:, bonds] = False
             values = np.full(2 * bonds + 1, -1.0)

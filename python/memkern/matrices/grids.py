@@ -19,7 +19,6 @@ from memkern.matrices.assembly import (
     Integers,
     assemble,
     blocks,
-    check_size,
     number,
     padded,
 )
@@ -101,8 +100,7 @@ def _stencil(
     """Yield the rows of a stencil that has `diagonal` in the middle and -1 around it."""
     # Ascending by z, y and x, the steps lead to ascending sites as long as they stay on the grid.
     values = np.where(np.any(steps, axis=1), -1.0, diagonal)
-    for first, last in blocks(shape[0] * shape[1] * shape[2], len(steps)):
-        sites = np.arange(first, last, dtype=np.int64)
+    for sites in blocks(shape[0] * shape[1] * shape[2], len(steps)):
         columns, there = _neighbours(sites, shape, np.array(steps))
         yield padded(columns, there, values)
 
@@ -236,12 +234,10 @@ def anderson(
     disorder, seed = number(disorder, "disorder", 0), integer(seed, "seed")
     rows = nx * ny * nz
     nonzeros = 7 * rows - (0 if periodic else 2 * (nx * ny + ny * nz + nz * nx))
-    check_size(rows, rows, nonzeros)
 
     def parts() -> Iterator[Block]:
         generator = np.random.default_rng(seed)
-        for first, last in blocks(rows, len(_STAR)):
-            sites = np.arange(first, last, dtype=np.int64)
+        for sites in blocks(rows, len(_STAR)):
             columns, there = _neighbours(sites, shape, np.array(_STAR), rings)
             values = np.full(there.shape, -1.0)
             values[:, _STAR.index((0, 0, 0))] = disorder * (generator.random(len(sites)) - 0.5)
@@ -304,7 +300,6 @@ def graphene(nx: int, ny: int, neighbours: int = 3, disorder: float = 1.0, seed:
     neighbours = integer(neighbours, "neighbours", 1, 3)
     disorder, seed = number(disorder, "disorder", 0), integer(seed, "seed")
     rows = nx * ny
-    check_size(rows, rows, rows)
     rungs, below, beyond = -(-nx * (ny - 1) // 2), nx * (ny - 1), max(nx - 2, 0)
     nonzeros = rows + 2 * (nx - 1) * ny + 2 * rungs
     if neighbours > 1:
@@ -319,8 +314,7 @@ def graphene(nx: int, ny: int, neighbours: int = 3, disorder: float = 1.0, seed:
 
     def parts() -> Iterator[Block]:
         generator = np.random.default_rng(seed)
-        for first, last in blocks(rows, len(even)):
-            sites = np.arange(first, last, dtype=np.int64)
+        for sites in blocks(rows, len(even)):
             parity = (sites // nx + sites % nx) % 2
             columns, there = _neighbours(sites, (nx, ny, 1), steps[parity])
             values = np.array(_HOPPING)[kinds[parity]]
@@ -377,7 +371,6 @@ def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed
     disorder, seed = number(disorder, "disorder", 0), integer(seed, "seed")
     rows = 4 * nx * ny * nz
     nonzeros = 13 * rows - 16 * nx * ny
-    check_size(rows, rows, nonzeros)
     # For each entry of a row its step, and by the row's orbital the one that it leads to.
     around = [step for step in _STAR if any(step)]
     steps = np.array([(0, 0, 0), *around, *around])
@@ -387,8 +380,7 @@ def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed
 
     def parts() -> Iterator[Block]:
         generator = np.random.default_rng(seed)
-        for first, last in blocks(rows // 4, 4 * len(steps)):
-            sites = np.arange(first, last, dtype=np.int64)
+        for sites in blocks(rows // 4, 4 * len(steps)):
             reached, there = _neighbours(sites, shape, steps, rings)
             columns = (4 * reached[:, None, :] + orbitals).reshape(-1, len(steps))
             values = np.full(columns.shape, 0.5)

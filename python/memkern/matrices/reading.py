@@ -229,7 +229,7 @@ def _threads() -> Iterator[None]:
     """Have SciPy's reader use the processors that this process may use, not all there are."""
     try:
         reader: Any = importlib.import_module("scipy.io._fast_matrix_market")
-    except ImportError:  # older than SciPy 1.12, which reads with one thread
+    except ImportError:  # it is private to SciPy, and may go
         yield
         return
     before = reader.PARALLELISM
@@ -302,9 +302,9 @@ def from_triplets(
     )
 
 
-def _shape(shape: object) -> list[int]:
+def _shape(shape: Any) -> list[int]:
     try:
-        sizes = [*shape]  # type: ignore[misc]
+        sizes = [*shape]
     except TypeError:
         sizes = []
     if len(sizes) != 2:

@@ -92,13 +92,12 @@ def tall_skinny(rows: int, nonzeros_per_row: int, columns: int = 4000) -> CSR:
     """
     rows, columns = integer(rows, "rows", 1), integer(columns, "columns", 1)
     each = integer(nonzeros_per_row, "nonzeros_per_row", 1, columns)
-    check_size(rows, columns, rows * each)
 
     def parts() -> Iterator[Block]:
-        for first, last in blocks(rows, each):
-            piece = np.arange(first, last, dtype=np.int64) % (columns // each)
+        for row in blocks(rows, each):
+            piece = row % (columns // each)
             where = piece[:, None] * each + np.arange(each)
-            yield np.full(last - first, each), where.ravel(), 1.0
+            yield np.full(len(row), each), where.ravel(), 1.0
 
     return assemble(rows, columns, rows * each, parts())
 
@@ -136,14 +135,12 @@ def banded_random(rows: int, bandwidth: int, nonzeros_per_row: int, seed: int = 
     reach = integer(bandwidth, "bandwidth", 0, rows - 1)
     each = integer(nonzeros_per_row, "nonzeros_per_row", 1, 2 * reach + 1)
     seed = integer(seed, "seed")
-    check_size(rows, rows, rows * each)
 
     def parts() -> Iterator[Block]:
         generator = np.random.default_rng(seed)
-        for first, last in blocks(rows, 2 * each):
-            row = np.arange(first, last, dtype=np.int64)
+        for row in blocks(rows, 2 * each):
             low, high = np.maximum(row - reach, 0), np.minimum(row + reach, rows - 1)
-            draws = generator.random((last - first, 2 * each - 1))
+            draws = generator.random((len(row), 2 * each - 1))
             others = distinct_columns(draws[:, each:], high - low)
             lacking = others > rows
             # They count the columns of the band, without the diagonal.
@@ -211,7 +208,6 @@ def rmat(
     edges = integer(edge_factor, "edge_factor", 1) << scale
     quarters = _probabilities(a, b, c)
     seed = integer(seed, "seed")
-    check_size(1 << scale, 1 << scale, edges)
     generator = np.random.default_rng(seed)
 
     def parts(prefix: int, depth: int, count: int) -> Iterator[Block]:
@@ -300,19 +296,17 @@ def kkt(
     each = integer(nonzeros_per_constraint, "nonzeros_per_constraint", 1, points)
     delta, seed = number(delta, "delta", 0), integer(seed, "seed")
     rows, nonzeros = points + m, 7 * points - 6 * n**2 + 2 * m * each + (m if delta else 0)
-    check_size(rows, rows, nonzeros)
 
     def parts() -> Iterator[Block]:
         below = _constraints(seed, m, each, points)
         yield from _beside(seven_point_blocks((n, n, n)), below.T.tocsr())
-        for first, last in blocks(m, each + 1):
-            columns = below.indices[first * each : last * each].reshape(-1, each)
-            values = below.data[first * each : last * each].reshape(-1, each)
+        for row in blocks(m, each + 1):
+            columns = below.indices.reshape(-1, each)[row]
+            values = below.data.reshape(-1, each)[row]
             if delta:
-                diagonal = np.arange(points + first, points + last)
-                columns = np.column_stack([columns, diagonal])
-                values = np.column_stack([values, np.full(last - first, -delta)])
-            yield np.full(last - first, columns.shape[1]), columns.ravel(), values.ravel()
+                columns = np.column_stack([columns, points + row])
+                values = np.column_stack([values, np.full(len(row), -delta)])
+            yield np.full(len(row), columns.shape[1]), columns.ravel(), values.ravel()
 
     return assemble(rows, rows, nonzeros, parts())
 
@@ -322,11 +316,10 @@ def _constraints(seed: int, m: int, each: int, points: int) -> CSR:
 
     def parts() -> Iterator[Block]:
         generator = np.random.default_rng(seed)
-        for first, last in blocks(m, 2 * each):
-            draws = generator.random((last - first, 2 * each))
-            choices = np.full(last - first, points, dtype=np.int64)
-            columns = distinct_columns(draws[:, each:], choices)
-            yield np.full(last - first, each), columns.ravel(), (1 - draws[:, :each]).ravel()
+        for row in blocks(m, 2 * each):
+            draws = generator.random((len(row), 2 * each))
+            columns = distinct_columns(draws[:, each:], np.full_like(row, points))
+            yield np.full(len(row), each), columns.ravel(), (1 - draws[:, :each]).ravel()
 
     return assemble(m, points, m * each, parts())
 
@@ -373,13 +366,12 @@ def arrow(n: int, column: bool = False) -> CSR:
     """
     n = integer(n, "n", 1)
     nonzeros = 3 * n - 2 if column else 2 * n - 1
-    check_size(n, n, nonzeros)
 
     def parts() -> Iterator[Block]:
         # Half of the matrix is this one row: its columns are as narrow as those they become.
         yield np.array([n]), np.arange(n, dtype=index_dtype(n, n, nonzeros)), 1.0
-        for first, last in blocks(n - 1, 2):
-            diagonal = np.arange(first + 1, last + 1)
+        for row in blocks(n - 1, 2):
+            diagonal = row + 1
             if column:
                 where = np.column_stack([np.zeros_like(diagonal), diagonal])
                 yield np.full(len(where), 2), where.ravel(), np.tile([1.0, 2.0], len(where))

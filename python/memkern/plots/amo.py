@@ -15,7 +15,6 @@ from memkern.plots.amo_data import (
     RATE,
     atomics,
     chases,
-    fastest,
     in_rows,
     one_setting,
     prices,
@@ -23,7 +22,6 @@ from memkern.plots.amo_data import (
 )
 from memkern.plots.amo_words import findings
 from memkern.plots.drawing import (
-    NOISY,
     Dot,
     bytes_axis,
     cache_regions,
@@ -31,13 +29,14 @@ from memkern.plots.drawing import (
     counts_axis,
     curve,
     dots,
+    hollow,
     legend_above,
     marked_look,
     panels,
     row_in,
 )
-from memkern.plots.frames import Records, frame_of, percent, three_figures
-from memkern.plots.registry import Exhibit, Section, register, section, tables
+from memkern.plots.frames import Records, best, families, frame_of, percent, three_figures
+from memkern.plots.registry import Section, register, section, section_of, tables
 from memkern.plots.selection import cache_ends, of_workers, prevailing, split, with_workers
 from memkern.plots.style import GREY, NOTE_SIZE, figure, note, plain
 
@@ -107,7 +106,7 @@ def rates(
         ax.set_title(with_workers(rows, len(machines) > 1))
         ax.set_xlabel(_RATE_LABEL)
     legend_above(fig, axes, 5)
-    note(fig, [*notes, *left, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *left, *hollow(frame)])
     return fig
 
 
@@ -187,7 +186,7 @@ def price(
         ax.set_title(with_workers(rows, frame["machine"].nunique() > 1))
         ax.set_xlabel("Plain load-store pairs per atomic operation")
     legend_above(fig, axes, 5)
-    note(fig, [*notes, *left, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *left, *hollow(frame)])
     return fig
 
 
@@ -251,7 +250,7 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
     here = ["machine", "pattern"]
     frame, _ = prevailing(frame, ("iters",), per=here, count=("threads",))
     smallest = frame.groupby([*here, "threads"])["size_B"].transform("min")
-    frame = fastest(frame[frame["size_B"] == smallest], (*here, "threads"))
+    frame = best(frame[frame["size_B"] == smallest], (*here, "threads"), value=RATE)
     frame = frame[frame.groupby(here)["threads"].transform("nunique") > 1]
     if frame.empty:
         raise InputError(
@@ -278,7 +277,7 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
             for ax in (rate, scaling):
                 ax.set_title(plain(name, 40))
     legend_above(fig, axes, 9)
-    note(fig, [*notes, *left, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *left, *hollow(frame)])
     return fig
 
 
@@ -338,7 +337,7 @@ def sharing(records: Records = None, primitive: str = "add") -> Figure:
         if len(machines) > 1:
             ax.set_title(plain(name, 40))
     legend_above(fig, axes, 5)
-    note(fig, [*notes, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *hollow(frame)])
     return fig
 
 
@@ -395,7 +394,7 @@ def latency(
         ax.set(xlabel="Size of IDX", ylabel="Time of an operation (ns)")
         ax.set_title(with_workers(rows, len(machines) > 1), pad=11)
     legend_above(fig, axes, 5)
-    note(fig, [*notes, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *hollow(frame)])
     return fig
 
 
@@ -471,7 +470,8 @@ def circustent_table(records: Records = None) -> DataFrame:
     own = frame[(frame["kernel"] == "amo.rand") & (frame["primitive"] == "add")]
     own = own[own["sharing"] == "original"]
     case = ("platform", "threads", "words", "iters", "dtype", "order", "index_pattern")
-    own = fastest(own, case).sort_values(["threads", "size_B", "iters"], kind="stable")
+    own = best(own, case, value=RATE)
+    own = own.sort_values(["threads", "size_B", "iters"], kind="stable")
     own = own.rename(columns={"size_B": "memory_B", "time_min_s": "time_s", "ns": "ns_per_amo"})
     published = reference.load("beebe2022-circustent").rename(columns={"time_min_s": "time_s"})
     published = published.assign(ns_per_amo=published["threads"] / published[RATE], noisy=False)
@@ -544,23 +544,6 @@ def report_section(records: DataFrame) -> Section | None:
     from memkern import reference
 
     frame = frame_of(records)
-    if "kernel" not in frame or not frame["kernel"].astype(str).str.startswith("amo.").any():
+    if "amo" not in families(frame):
         return None
-    said: list[str] = []
-    exhibits, missing = [], []
-    try:
-        said = findings(frame)
-    except InputError as error:
-        missing.append(f"Findings: {error}.")
-    for title, function, caption in _EXHIBITS:
-        try:
-            exhibits.append(Exhibit(title, function(frame), caption))
-        except InputError as error:
-            missing.append(f"{title}: {error}.")
-    return Section(
-        title="Atomics",
-        findings=tuple(said),
-        exhibits=tuple(exhibits),
-        remarks=tuple(missing),
-        citation=reference.cite(_CITED),
-    )
+    return section_of(frame, "Atomics", findings, _EXHIBITS, reference.cite(_CITED))

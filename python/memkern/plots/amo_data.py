@@ -7,14 +7,13 @@ out, since a comparison through both would show neither.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, listed
-from memkern.plots.selection import machine, of_workers, prevailing, select, split, words
+from memkern.plots.frames import Records, best, listed, typed
+from memkern.plots.selection import machine, of_workers, prevailing, select, split
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -63,20 +62,11 @@ def atomics(
         No such record, a column is missing, or no record is of any of the primitives.
     """
     import numpy as np
-    from pandas import to_numeric
 
     frame, notes = select(
         records, ["amo"], [*_NUMBERS, *_WORDS, "backend"], measure=measure, value=RATE
     )
-    frame = frame.assign(
-        **{name: words(frame[name]) for name in _WORDS},
-        **{
-            name: to_numeric(frame[name], errors="coerce").astype(float)
-            if name in frame
-            else math.nan
-            for name in (*_NUMBERS, *_OUTCOMES, RATE)
-        },
-    )
+    frame = typed(frame, (*_NUMBERS, *_OUTCOMES, RATE), _WORDS)
     wanted, present = split(primitives), list(dict.fromkeys(frame["primitive"]))
     missing = [name for name in wanted if name not in present]
     if missing == wanted and wanted and measure:
@@ -94,12 +84,6 @@ def atomics(
         size_B=frame["words"] * word_B,
         ns=frame["threads"] / frame[RATE],
     ), notes
-
-
-def fastest(frame: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return the row of the highest rate in each group."""
-    order = frame.sort_values(RATE, ascending=False, kind="stable")
-    return order.drop_duplicates(list(by)).sort_index()
 
 
 def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
@@ -161,7 +145,7 @@ def in_rows(frame: DataFrame) -> DataFrame:
     rank = {pattern: place for place, pattern in enumerate(PATTERNS)}
     frame = frame.assign(row=names, place=frame["pattern"].map(rank))
     frame = frame[(frame["size_B"] == least) | (two & (frame["size_B"] == most))]
-    frame = fastest(frame, (*here, "row", "primitive"))
+    frame = best(frame, (*here, "row", "primitive"), value=RATE)
     return frame.sort_values(["place", "size_B"], kind="stable").drop(columns="place")
 
 
@@ -212,7 +196,7 @@ def shared_lines(frame: DataFrame) -> DataFrame:
         for of_all, gap in zip(one, apart, strict=True)
     ]
     frame = frame.assign(line=names, gap=apart.where(~one, -1.0))[own | one]
-    frame = fastest(frame, ("machine", "primitive", "line", "threads"))
+    frame = best(frame, ("machine", "primitive", "line", "threads"), value=RATE)
     return frame.sort_values(["gap", "threads"], ascending=[False, True], kind="stable")
 
 
@@ -235,7 +219,7 @@ def chases(frame: DataFrame, threads: float = 0) -> DataFrame:
         per=here,
         count=("primitive", "size_B"),
     )
-    frame = fastest(frame, (*here, "primitive", "size_B"))
+    frame = best(frame, (*here, "primitive", "size_B"), value=RATE)
     sizes = frame.groupby([*here, "primitive"])["size_B"].transform("nunique")
     frame = frame[sizes > 1]
     fewest = frame.groupby("machine")["threads"].transform("min")

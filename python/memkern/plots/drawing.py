@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-NOISY = "Hollow: from a noisy record."
 NT_DASHES: Any = (0, (3, 1.2))
 
 _LINES = [own_look(0), own_look(1), *map(other_look, range(6))]
@@ -58,6 +57,11 @@ def curve(ax: Axes, rows: DataFrame, x: str, y: str, look: Look, label: str) -> 
     noisy = rows[rows["noisy"]]
     hollow = look._replace(linestyle="none", zorder=look.zorder + 0.05)._asdict()
     ax.plot(noisy[x], noisy[y], label="_noisy", markerfacecolor="white", **hollow)
+
+
+def hollow(rows: DataFrame) -> list[str]:
+    """Return what the small print has to say of the hollow markers of `curve`, if there are any."""
+    return ["Hollow: from a noisy record."] * bool(rows["noisy"].any())
 
 
 def panels(number: int, columns: int, row_in: float) -> tuple[Figure, list[Axes]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 
 class HasFrame(Protocol):
@@ -126,10 +126,10 @@ def usable(
         No record at all, a column is missing, or a bandwidth is not a positive number.
     """
     import numpy as np
-    from pandas import to_numeric
 
     frame, notes = validated(records, kernels, ["bandwidth_GBps", *columns])
-    bandwidth = to_numeric(frame["bandwidth_GBps"], errors="coerce").astype(float)
+    numbers = typed(frame, ["bandwidth_GBps"])
+    bandwidth = numbers["bandwidth_GBps"]
     wrong = frame[~(np.isfinite(bandwidth) & (bandwidth > 0))]
     if len(wrong):
         row = wrong.iloc[0]
@@ -137,29 +137,57 @@ def usable(
             f"the record of {row['kernel']} {row.get('pattern', '')!s} on {row['platform']!s} has "
             f"the bandwidth {row['bandwidth_GBps']!s} GB/s, which is not a positive number"
         )
-    return frame.assign(bandwidth_GBps=bandwidth), notes
+    return numbers, notes
 
 
-def best(frame: DataFrame, by: Sequence[str], prefer: Sequence[str] = ()) -> DataFrame:
-    """Return the row of the highest bandwidth in each group.
+def best(
+    frame: DataFrame,
+    by: Sequence[str],
+    prefer: Sequence[str] = (),
+    value: str = "bandwidth_GBps",
+) -> DataFrame:
+    """Return the row of the highest value in each group.
 
     Parameters
     ----------
     frame : DataFrame
-        With the column bandwidth_GBps.
+        Records.
     by : sequence of str
         Columns that make a group.
     prefer : sequence of str
-        Boolean columns that count before the bandwidth: in a group where one of them holds for
-        any row, the best of those rows is taken.
+        Boolean columns that count before the value: in a group where one of them holds for any
+        row, the best of those rows is taken.
+    value : str
+        Column of which the highest is the best.
 
     Returns
     -------
     DataFrame
         One row a group, in the order in which the groups first stand in `frame`.
     """
-    order = frame.sort_values([*prefer, "bandwidth_GBps"], ascending=False, kind="stable")
+    order = frame.sort_values([*prefer, value], ascending=False, kind="stable")
     return order.drop_duplicates(list(by)).sort_index()
+
+
+def families(frame: DataFrame) -> set[str]:
+    """Return the families whose kernels the records are of."""
+    return {str(name).partition(".")[0] for name in frame.get("kernel", ())}
+
+
+def words(column: Series) -> Series:
+    """Return a column of words, '' where there is none."""
+    return column.astype(object).where(column.notna(), "").astype(str)
+
+
+def typed(frame: DataFrame, numbers: Sequence[str], texts: Sequence[str] = ()) -> DataFrame:
+    """Return records with some columns as floats, NaN where there is no number, some as `words`."""
+    from pandas import to_numeric
+
+    frame = frame.assign(**{name: math.nan for name in numbers if name not in frame})
+    return frame.assign(
+        **{name: to_numeric(frame[name], errors="coerce").astype(float) for name in numbers},
+        **{name: words(frame[name]) for name in texts},
+    )
 
 
 def counted(number: int, noun: str) -> str:

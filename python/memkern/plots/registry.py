@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from memkern.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,6 +86,46 @@ def section(
         return function
 
     return enter
+
+
+def section_of(
+    records: DataFrame,
+    title: str,
+    findings: Callable[[DataFrame], Sequence[str]],
+    exhibits: Sequence[tuple[str, Any, str]],
+    citation: str = "",
+) -> Section:
+    """Return the section of some records, with remarks on what can't be said or drawn of them.
+
+    Parameters
+    ----------
+    records : DataFrame
+        All records of a report.
+    title : str
+        Heading.
+    findings : callable
+        Makes the findings of the records.
+    exhibits : sequence of (str, callable, str)
+        Title, what makes the figure or table of the records, and caption.
+    citation : str
+        As of `Section`.
+
+    Returns
+    -------
+    Section
+    """
+    said: Sequence[str] = ()
+    shown, remarks = [], []
+    try:
+        said = findings(records)
+    except InputError as error:
+        remarks.append(f"Findings: {error}.")
+    for name, function, caption in exhibits:
+        try:
+            shown.append(Exhibit(name, function(records), caption))
+        except InputError as error:
+            remarks.append(f"{name}: {error}.")
+    return Section(title, tuple(said), tuple(shown), tuple(remarks), citation)
 
 
 def describe(function: Callable[..., object]) -> str:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
-from memkern.plots.frames import Records, counted, frame_of, listed, usable, validated
+from memkern.plots.frames import Records, counted, frame_of, listed, typed, usable, validated
 from memkern.plots.style import plain
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 BANDWIDTH = "bandwidth_GBps"
 SETTING = ("backend", "dtype", "threads")
@@ -78,7 +78,6 @@ def select(
         No such record, a column is missing, or a bandwidth is not a positive number.
     """
     import numpy as np
-    from pandas import to_numeric
 
     frame = frame_of(records)
     if records is not None and "kernel" not in frame:
@@ -95,10 +94,7 @@ def select(
         return nothing.astype({"platform": str, "kernel": str, "noisy": bool, **types}), notes
     read = usable if value == BANDWIDTH else validated
     frame, notes = read(frame, names, [value, *columns])
-    numbers = [column for column in _NUMBERS if column in frame]
-    frame = frame.assign(
-        **{name: to_numeric(frame[name], errors="coerce").astype(float) for name in numbers}
-    )
+    frame = typed(frame, [column for column in _NUMBERS if column in frame])
     frame = frame[np.isfinite(frame[value]) & (frame[value] > 0)]
     if frame.empty and measure:
         raise InputError(
@@ -149,11 +145,6 @@ def prevailing(
     names = ", ".join(column.replace("_", " ") for column in columns)
     left = counted(len(frame) - len(kept), "record")
     return kept, [f"{left} under another setting ({names}) left out."]
-
-
-def words(column: Series) -> Series:
-    """Return a column of words, '' where there is none."""
-    return column.astype(object).where(column.notna(), "").astype(str)
 
 
 def cache_ends(rows: DataFrame) -> list[tuple[str, float]]:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
+from memkern.plots.drawing import curve, hollow
 from memkern.plots.frames import Records, best, frame_of
-from memkern.plots.registry import Exhibit, Section, register, section, tables
+from memkern.plots.registry import Section, register, section, section_of, tables
 from memkern.plots.spatter_data import (
     APPLICATIONS,
     KERNELS,
@@ -85,13 +86,7 @@ def _by_stride(
     axes = fig.subplots(1, 2, sharex=True, sharey=True)
     for ax, (kernel, word) in zip(axes, KERNELS.items(), strict=True):
         for label, look, rows, _ in series:
-            rows = rows[rows["kernel"] == kernel].sort_values("stride")
-            ax.plot(rows["stride"], rows[column], label=label, **look._asdict())
-            noisy = rows[rows["noisy"]]
-            hollow = look._replace(linestyle="none", zorder=look.zorder + 0.05)._asdict()
-            ax.plot(
-                noisy["stride"], noisy[column], label="_noisy", markerfacecolor="white", **hollow
-            )
+            curve(ax, rows[rows["kernel"] == kernel], "stride", column, look, label)
         ax.set(title=word.capitalize(), xlabel="Stride (elements of 8 B)")
         ax.set_xscale("log", base=2)
         log2_axis(ax.xaxis)
@@ -229,8 +224,7 @@ def simd_against_scalar(records: Records = None) -> Figure:
             label = variant if len(platforms) == 1 else f"{variant}, {plain(platform)}"
             if len(drawn):
                 series.append(_Series(label, own_look(2 * number + i), drawn))
-    hollow = ["Hollow: from a noisy record."] if cases["noisy"].any() else []
-    fig = _by_stride(series, "ratio", 2, [*notes, *hollow])
+    fig = _by_stride(series, "ratio", 2, [*notes, *hollow(cases)])
     ratios = [value for one in series for value in one.rows["ratio"]]
     low, high = min(0.8, *ratios), max(1.25, *ratios)
     margin = (high / low) ** 0.06
@@ -277,8 +271,7 @@ def page_policies(records: Records = None) -> Figure:
         label = policy if obtained in ("", policy) else f"{policy} (obtained: {obtained})"
         look = other_look(number)._replace(linewidth=1.3, markersize=4.0)
         series.append(_Series(plain(label), look, rows))
-    hollow = ["Hollow: from a noisy record."] if own["noisy"].any() else []
-    return _bandwidth_by_stride(series, 3, [*notes, *hollow])
+    return _bandwidth_by_stride(series, 3, [*notes, *hollow(own)])
 
 
 # --------------------------------------------------------------------------- bandwidth-bandwidth
@@ -627,19 +620,8 @@ def report_section(records: DataFrame) -> Section | None:
     frame = frame_of(records)
     if "kernel" not in frame or not frame["kernel"].isin(list(KERNELS)).any():
         return None
-    kinds = set(own_records(frame)[0]["kind"])
-    exhibits, missing = [], []
-    for title, function, caption, kind in _EXHIBITS:
-        if kind is not None and kind not in kinds:
-            continue
-        try:
-            exhibits.append(Exhibit(title, function(frame), caption))
-        except InputError as error:
-            missing.append(f"{title}: {error}.")
-    return Section(
-        title="Gather and scatter",
-        findings=tuple(findings(frame)),
-        exhibits=tuple(exhibits),
-        remarks=tuple(missing),
-        citation=reference.cite("lavin2020"),
-    )
+    # Without what the findings need there is no section.
+    kinds = set(own_records(frame, ("variant", "pages"))[0]["kind"])
+    exhibits = [each[:3] for each in _EXHIBITS if each[3] in (None, *kinds)]
+    citation = reference.cite("lavin2020")
+    return section_of(frame, "Gather and scatter", findings, exhibits, citation)

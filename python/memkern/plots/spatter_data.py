@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from memkern.plots.drawing import hollow
 from memkern.plots.frames import Records, best, counted, usable
 
 if TYPE_CHECKING:
@@ -226,6 +227,5 @@ def remarks(records: Records, points: DataFrame, what: str) -> list[str]:
             not applications["paper"].all(),
             "Own application patterns ran with other counts than the published ones.",
         ),
-        (bool(points["noisy"].any()), "Hollow: from a noisy record."),
     )
-    return [sentence for holds, sentence in said if holds]
+    return [*(sentence for holds, sentence in said if holds), *hollow(points)]

@@ -13,26 +13,25 @@ from typing import TYPE_CHECKING, Any
 from memkern.errors import InputError
 from memkern.plots.drawing import (
     MOST_LINES,
-    NOISY,
     Dot,
     counted_axis,
     counts_axis,
     curve,
     dots,
+    hollow,
     in_bytes,
     legend_above,
     marked_look,
     panels,
     row_in,
 )
-from memkern.plots.frames import Records, frame_of, three_figures
-from memkern.plots.registry import Exhibit, Section, register, section, tables
+from memkern.plots.frames import Records, best, families, frame_of, three_figures
+from memkern.plots.registry import Section, register, section, section_of, tables
 from memkern.plots.selection import cache_ends, of_workers, split, with_workers
 from memkern.plots.spmv_data import (
     ROOFLINE,
     VALUE,
     by_matrix,
-    fastest,
     fill_in,
     implied,
     in_order,
@@ -67,16 +66,20 @@ def _look(number: int) -> Look:
     return marked_look(number + (number >= 3))
 
 
-def _limit(ax: Axes, rows: DataFrame, x: str) -> None:
-    """Draw the highest roofline of the formats over a column."""
+def _against(
+    ax: Axes, rows: DataFrame, x: str, xlabel: str, column: str, names: Sequence[str]
+) -> None:
+    """Draw performance over `x`, a line for each name in a column, and the highest roofline."""
     limit = rows.groupby(x)[ROOFLINE].max().dropna()
     ax.plot(limit.index, limit, color=GREY, linewidth=0.9, zorder=2, label=_ROOFLINE)
-
-
-def _from_zero(ax: Axes, rows: DataFrame) -> None:
-    """Give a panel performance from zero to above what it draws."""
+    for number, name in enumerate(names):
+        mine = rows[rows[column] == name]
+        if len(mine):
+            curve(ax, mine, x, VALUE, _look(number), name)
+    ax.set_xscale("log", base=2)
+    counted_axis(ax.xaxis, rows[x].tolist())
     ax.set_ylim(0, 1.08 * max(rows[VALUE].max(), rows[ROOFLINE].max()))
-    ax.set_ylabel(_LABEL)
+    ax.set(xlabel=xlabel, ylabel=_LABEL)
 
 
 @figure("spmv-row-length")
@@ -126,18 +129,10 @@ def against_row_length(
     machines = list(frame.groupby("machine", sort=False))
     fig, axes = panels(len(machines), 2, 2.5)
     for ax, (_, rows) in zip(axes, machines, strict=True):
-        _limit(ax, rows, "nonzeros_per_row")
-        for number, name in enumerate(names):
-            mine = rows[rows["line"] == name]
-            if len(mine):
-                curve(ax, mine, "nonzeros_per_row", VALUE, _look(number), name)
-        ax.set_xscale("log", base=2)
-        counted_axis(ax.xaxis, rows["nonzeros_per_row"].tolist())
-        _from_zero(ax, rows)
-        ax.set_xlabel("Nonzeros per row")
+        _against(ax, rows, "nonzeros_per_row", "Nonzeros per row", "line", names)
         ax.set_title(with_workers(rows, len(machines) > 1))
     legend_above(fig, axes, 4)
-    note(fig, [*notes, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *hollow(frame)])
     return fig
 
 
@@ -174,19 +169,11 @@ def against_workers(records: Records = None, matrix: str = "") -> Figure:
     machines = list(frame.groupby("machine", sort=False))
     fig, axes = panels(len(machines), 2, 2.5)
     for ax, (name, rows) in zip(axes, machines, strict=True):
-        _limit(ax, rows, "threads")
-        for number, kind in enumerate(kinds):
-            mine = rows[rows["kind"] == kind]
-            if len(mine):
-                curve(ax, mine, "threads", VALUE, _look(number), kind)
-        ax.set_xscale("log", base=2)
-        counted_axis(ax.xaxis, rows["threads"].tolist())
-        _from_zero(ax, rows)
-        ax.set_xlabel("Workers")
+        _against(ax, rows, "threads", "Workers", "kind", kinds)
         label = plain(rows["label"].iloc[0], _LETTERS)
         ax.set_title(f"{plain(name, _LETTERS)}, {label}" if len(machines) > 1 else label)
     legend_above(fig, axes, 5)
-    note(fig, [*notes, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *hollow(frame)])
     return fig
 
 
@@ -261,7 +248,7 @@ def by_matrices(
         ax.set_title(_beside_caches(rows, frame["machine"].nunique() > 1))
         ax.set_xlabel(_LABEL)
     legend_above(fig, axes, 5)
-    note(fig, [*notes, *left, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *left, *hollow(frame)])
     return fig
 
 
@@ -376,7 +363,7 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
     """
     frame, _ = products(records, _MEASURE)
     frame = of_workers(frame, threads)
-    frame = fastest(frame, ("machine", "label", "kind", "sigma"))
+    frame = best(frame, ("machine", "label", "kind", "sigma"), value=VALUE)
     rank = {kind: place for place, kind in enumerate(in_order(frame["kind"].tolist()))}
     frame = frame.assign(
         matrix=frame["label"],
@@ -446,22 +433,6 @@ def report_section(records: DataFrame) -> Section | None:
         stands in the remarks, with the reason.
     """
     frame = frame_of(records)
-    if "kernel" not in frame or not frame["kernel"].astype(str).str.startswith("spmv.").any():
+    if "spmv" not in families(frame):
         return None
-    said: list[str] = []
-    exhibits, missing = [], []
-    try:
-        said = findings(frame)
-    except InputError as error:
-        missing.append(f"Findings: {error}.")
-    for title, function, caption in _EXHIBITS:
-        try:
-            exhibits.append(Exhibit(title, function(frame), caption))
-        except InputError as error:
-            missing.append(f"{title}: {error}.")
-    return Section(
-        title="Sparse matrix-vector products",
-        findings=tuple(said),
-        exhibits=tuple(exhibits),
-        remarks=tuple(missing),
-    )
+    return section_of(frame, "Sparse matrix-vector products", findings, _EXHIBITS)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
-from memkern.plots.frames import Records, counted, listed
-from memkern.plots.selection import cache_ends, machine, of_workers, prevailing, select, words
+from memkern.plots.frames import Records, best, counted, listed, typed
+from memkern.plots.selection import cache_ends, machine, of_workers, prevailing, select
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -56,18 +56,10 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     InputError
         No such record, or a column is missing.
     """
-    from pandas import to_numeric
-
     frame, notes = select(
         records, ["spmv"], [*_NUMBERS, *_WORDS, "backend"], measure=measure, value=VALUE
     )
-    frame = frame.assign(
-        **{name: words(frame[name]) for name in _WORDS},
-        **{
-            name: to_numeric(frame[name], errors="coerce").astype(float)
-            for name in (*_NUMBERS, VALUE)
-        },
-    )
+    frame = typed(frame, (*_NUMBERS, VALUE), _WORDS)
     frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
     frame, left = prevailing(
         frame,
@@ -117,12 +109,6 @@ def _labels(frame: DataFrame) -> Series:
         for name, nonzeros in zip(label, frame["nonzeros"], strict=True)
     ]
     return label.where(shapes == 1, numbered)
-
-
-def fastest(frame: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return the row of the highest performance in each group."""
-    order = frame.sort_values(VALUE, ascending=False, kind="stable")
-    return order.drop_duplicates(list(by)).sort_index()
 
 
 def in_order(kinds: Sequence[str]) -> list[str]:
@@ -242,7 +228,7 @@ def row_lengths(frame: DataFrame, threads: float = 0) -> DataFrame:
         f"CRS, {accumulators(unroll)}" if kind == "CRS" and unroll else kind
         for kind, unroll in zip(frame["kind"], frame["unroll"], strict=True)
     ]
-    frame = fastest(frame.assign(line=lines), (*here, "line"))
+    frame = best(frame.assign(line=lines), (*here, "line"), value=VALUE)
     return frame[frame.groupby("machine")["nonzeros_per_row"].transform("nunique") > 1]
 
 
@@ -262,12 +248,12 @@ def saturation(frame: DataFrame, matrix: str = "") -> DataFrame:
     frame = frame[frame["counts"] > 1]
     if matrix:
         frame = frame[frame["label"].str.startswith(matrix)]
-    best = frame.assign(hpcg=frame["label"].str.startswith("hpcg")).sort_values(
+    order = frame.assign(hpcg=frame["label"].str.startswith("hpcg")).sort_values(
         ["hpcg", "counts", "nonzeros"], ascending=False, kind="stable"
     )
-    chosen = best.drop_duplicates("machine")[here]
+    chosen = order.drop_duplicates("machine")[here]
     frame = frame.merge(chosen, on=here) if len(frame) else frame
-    frame = fastest(frame, ("machine", "kind", "threads"))
+    frame = best(frame, ("machine", "kind", "threads"), value=VALUE)
     several = frame.groupby(["machine", "kind"])["threads"].transform("nunique") > 1
     return frame[several]
 
@@ -301,7 +287,7 @@ def by_matrix(frame: DataFrame, threads: float = 0) -> DataFrame:
         held=matrix["held"].transform("any"),
         blocks=sell.groupby([frame["machine"], frame["label"]]).transform("nunique") > 1,
     )
-    frame = fastest(frame, ("machine", "label", "kind"))
+    frame = best(frame, ("machine", "label", "kind"), value=VALUE)
     return frame.sort_values(["nonzeros", "label"], kind="stable")
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memkern.plots.frames import listed, percent, three_figures
+from memkern.plots.frames import best, listed, percent, three_figures
 from memkern.plots.selection import cache_ends, of_workers, with_workers
 from memkern.plots.spmv_data import (
     ROOFLINE,
     VALUE,
     by_matrix,
-    fastest,
     fill_in,
     implied,
     in_order,
@@ -42,10 +41,11 @@ def findings(records: DataFrame) -> list[str]:
     for machine in machines:
         mine = frame[frame["machine"] == machine]
         others = mine[~tall_and_skinny(mine)]
+        rows = by_matrix(others) if len(others) else others.assign(held=False)
         these = [
-            *_on_memory(others),
-            *_on_caches(others),
-            *_on_x(others),
+            *_on_memory(rows),
+            *_on_caches(rows),
+            *_on_x(rows),
             *_on_lengths(mine),
             *_on_workers(mine),
             *_on_fill_in(mine),
@@ -69,10 +69,9 @@ def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:
     return [found[kind] for kind in in_order(list(found))]
 
 
-def _on_memory(mine: DataFrame) -> list[str]:
+def _on_memory(rows: DataFrame) -> list[str]:
     """Say what each format reaches of the roofline on HPCG's matrix, or the largest."""
-    rows = by_matrix(mine) if len(mine) else mine
-    rows = rows[~rows["held"]] if len(rows) else rows
+    rows = rows[~rows["held"]]
     if rows.empty:
         return []
     hpcg = rows[rows["label"].str.startswith("hpcg")]
@@ -91,25 +90,23 @@ def _on_memory(mine: DataFrame) -> list[str]:
     ]
 
 
-def _on_caches(mine: DataFrame) -> list[str]:
+def _on_caches(rows: DataFrame) -> list[str]:
     """Say what the fastest format reaches in the caches, over the roofline of memory."""
-    rows = by_matrix(mine) if len(mine) else mine
-    rows = rows[rows["held"]] if len(rows) else rows
+    rows = rows[rows["held"]]
     if rows.empty:
         return []
-    top = fastest(rows, ("machine",)).to_dict("records")[0]
+    top = best(rows, ("machine",), value=VALUE).to_dict("records")[0]
     return [
         f"From the caches: {top['label']} in {top['kind']} reaches {_said(top)}, "
         f"{top[VALUE] / top[ROOFLINE]:.1f} times what memory would allow."
     ]
 
 
-def _on_x(mine: DataFrame) -> list[str]:
+def _on_x(rows: DataFrame) -> list[str]:
     """Say where x costs most: the matrix whose alpha is farthest above the best one."""
-    rows = by_matrix(mine) if len(mine) else mine
     if rows.empty:
         return []
-    rows = fastest(rows.assign(alpha_implied=implied(rows)), ("label",))
+    rows = best(rows.assign(alpha_implied=implied(rows)), ("label",), value=VALUE)
     rows = rows.dropna(subset=["alpha_implied"])
     rows = rows[rows["alpha_implied"] > rows["alpha"]]
     if rows.empty:
@@ -131,7 +128,7 @@ def _on_lengths(mine: DataFrame) -> list[str]:
     parts = []
     for length in (rows["nonzeros_per_row"].min(), rows["nonzeros_per_row"].max()):
         here = rows[rows["nonzeros_per_row"] == length]
-        found = fastest(here[here["format"].isin(["crs", "sell"])], ("format",))
+        found = best(here[here["format"].isin(["crs", "sell"])], ("format",), value=VALUE)
         names = [f"{row['line'].replace(',', ' with')} {_said(row)}" for row in _by_kind(found)]
         parts.append(f"of {length:g} nonzeros {listed(names)}")
     return [f"On rows of one length the fastest are: {'; '.join(parts)}."]
@@ -167,24 +164,23 @@ def _on_fill_in(mine: DataFrame) -> list[str]:
     if most["gain"] < _GAIN:
         return ["Sorting of rows saves nothing: all matrices pad little without it."]
     here = mine[(mine["label"] == most["label"]) & (mine["C"] == most["C"])]
-    here = fastest(of_workers(here[here["format"] == "sell"]), ("sigma",)).sort_values("sigma")
-    measured = here.to_dict("records")
-    first, best = measured[0], max(measured, key=lambda row: row[VALUE])
-    block = "all rows" if best["sigma"] >= best["rows"] else f"blocks of {best['sigma']:g} rows"
+    here = best(of_workers(here[here["format"] == "sell"]), ("sigma",), value=VALUE)
+    measured = here.sort_values("sigma").to_dict("records")
+    first, top = measured[0], max(measured, key=lambda row: row[VALUE])
+    block = "all rows" if top["sigma"] >= top["rows"] else f"blocks of {top['sigma']:g} rows"
     return [
-        f"Sorting of rows raises beta of {most['label']} in {best['kind']} from "
+        f"Sorting of rows raises beta of {most['label']} in {top['kind']} from "
         f"{three_figures(most['first'])} to {three_figures(most['max'])}; the fastest is by "
-        f"{block}, with {_said(best)} after {_said(first)} with sigma {first['sigma']:g}."
+        f"{block}, with {_said(top)} after {_said(first)} with sigma {first['sigma']:g}."
     ]
 
 
 def _on_conversion(mine: DataFrame) -> list[str]:
     """Say how many products a conversion takes as long as."""
     rows = mine[mine["format"] == "sell"].dropna(subset=["conversion"])
-    rows = of_workers(rows) if len(rows) else rows
-    rows = fastest(rows, ("label", "kind", "sigma")) if len(rows) else rows
     if rows.empty:
         return []
+    rows = best(of_workers(rows), ("label", "kind", "sigma"), value=VALUE)
     low, middle, high = (float(rows["conversion"].quantile(q)) for q in (0, 0.5, 1))
     text = f"To convert to SELL takes as long as {three_figures(middle)} products"
     if len(rows) > 1:

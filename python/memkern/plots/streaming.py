@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 from memkern.errors import InputError
 from memkern.plots.drawing import (
     MOST_LINES,
-    NOISY,
     NT_DASHES,
     bytes_axis,
     cache_regions,
     counts_axis,
     curve,
+    hollow,
     legend_above,
     legend_below,
     line_look,
     named,
     panels,
 )
-from memkern.plots.frames import Records, best, frame_of
-from memkern.plots.registry import Exhibit, Section, section
+from memkern.plots.frames import Records, best, families, frame_of
+from memkern.plots.registry import Section, section, section_of
 from memkern.plots.selection import BANDWIDTH, cache_ends, machine, prevailing, select, split
 from memkern.plots.streaming_bs import bs_fits, bs_mesh, t0_wmax_table
 from memkern.plots.streaming_data import BARRIER, FAMILIES, as_defined, is_nt, short
@@ -123,7 +123,7 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
     labels = {line.get_label() for ax in axes for line in ax.lines}
     notes += ["Dashed: non-temporal stores."] * ("_nt" in labels)
     notes += ["Ringed: the best variant had non-temporal stores."] * ("_best is nt" in labels)
-    note(fig, [*notes, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *hollow(frame)])
     return fig
 
 
@@ -221,7 +221,7 @@ def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Fi
     for ax in axes[-4:]:
         ax.set_xlabel("Threads")
     legend_above(fig, axes, 2)
-    note(fig, [*notes, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *hollow(frame)])
     return fig
 
 
@@ -298,14 +298,7 @@ def barrier_cost(records: Records = None) -> Figure:
         counts_axis(ax.yaxis, 12)
         _threads_axis(ax, rows["threads"].max())
     legend_above(fig, axes, 3)
-    note(
-        fig,
-        [
-            *notes,
-            "Bars: spread over the runs.",
-            *[NOISY] * bool(frame["noisy"].any()),
-        ],
-    )
+    note(fig, [*notes, "Bars: spread over the runs.", *hollow(frame)])
     return fig
 
 
@@ -414,27 +407,9 @@ def report_section(records: DataFrame) -> Section | None:
     from memkern import reference
 
     frame = frame_of(records)
-    kernels = {str(kernel) for kernel in frame["kernel"]} if "kernel" in frame else set()
-    families = {kernel.partition(".")[0] for kernel in kernels} & set(FAMILIES)
-    if not families and BARRIER not in kernels:
+    here = families(frame)
+    if here.isdisjoint(FAMILIES) and not (here and frame["kernel"].eq(BARRIER).any()):
         return None
-    said: list[str] = []
-    exhibits, missing = [], []
-    try:
-        said = findings(frame)
-    except InputError as error:
-        missing.append(f"Findings: {error}.")
-    for title, function, caption, family in _EXHIBITS:
-        if family and family not in families:
-            continue
-        try:
-            exhibits.append(Exhibit(title, function(frame), caption))
-        except InputError as error:
-            missing.append(f"{title}: {error}.")
-    return Section(
-        title="Streaming",
-        findings=tuple(said),
-        exhibits=tuple(exhibits),
-        remarks=tuple(missing),
-        citation="; ".join(map(reference.cite, _CITED)),
-    )
+    exhibits = [each[:3] for each in _EXHIBITS if each[3] in ("", *here)]
+    citation = "; ".join(map(reference.cite, _CITED))
+    return section_of(frame, "Streaming", findings, exhibits, citation)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
-from memkern.plots.drawing import NOISY, bytes_axis, curve, legend_above, named, panels, shade
+from memkern.plots.drawing import bytes_axis, curve, hollow, legend_above, named, panels, shade
 from memkern.plots.frames import Records, best, listed, three_figures
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
@@ -204,8 +204,7 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
         ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
     legend_above(fig, axes, 2)
     pale = ["Pale: in no fit."] * (not all(one.used.all() for one in fits))
-    hollow = [NOISY] * bool(frame["noisy"].any())
-    note(fig, [*notes, *unfit, *_on_what_is_drawn(fits), *pale, *hollow])
+    note(fig, [*notes, *unfit, *_on_what_is_drawn(fits), *pale, *hollow(frame)])
     return fig
 
 
@@ -348,8 +347,7 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
         ax.set_ylim(0, None)
         ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
     legend_above(fig, axes, 8)
-    hollow = [NOISY] * bool(frame["noisy"].any())
-    note(fig, [*notes, *unfit, *_on_what_is_drawn(fits), *hollow])
+    note(fig, [*notes, *unfit, *_on_what_is_drawn(fits), *hollow(frame)])
     return fig
 
 

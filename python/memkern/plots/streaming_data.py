@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memkern.plots.selection import cache_ends, words
+from memkern.plots.frames import words
+from memkern.plots.selection import cache_ends
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
 from memkern.plots.drawing import (
-    NOISY,
     NT_DASHES,
     bytes_axis,
     cache_regions,
     counts_axis,
     curve,
+    hollow,
     legend_above,
     named,
     panels,
     shade,
 )
-from memkern.plots.frames import Records, best
+from memkern.plots.frames import Records, best, words
 from memkern.plots.registry import register, tables
-from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split, words
+from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
 from memkern.plots.streaming_data import FAMILIES, MEMORY, is_nt, levels, short
 from memkern.plots.style import GREY, figure, log2_axis, note, own_look
 
@@ -144,7 +144,7 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
     for ax in axes[-columns:]:
         ax.set_xlabel("Memory used")
     legend_above(fig, axes, 5)
-    note(fig, [*notes, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *hollow(frame)])
     return fig
 
 
@@ -220,7 +220,7 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
         ax.set_title(named(platform) if len(platforms) > 1 else "y += A x", pad=11)
         ax.set(xlabel="Length of y", ylabel="Performance (GFLOP/s)")
     legend_above(fig, axes, 2)
-    note(fig, [*notes, *left, *[NOISY] * bool(frame["noisy"].any())])
+    note(fig, [*notes, *left, *hollow(frame)])
     return fig
 
 

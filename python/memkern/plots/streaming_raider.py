@@ -9,10 +9,10 @@ import math
 from functools import cache
 from typing import TYPE_CHECKING
 
-from memkern.plots.drawing import NOISY, counts_axis, curve, legend_above, named, panels, spaced
-from memkern.plots.frames import Records, best, rounded
+from memkern.plots.drawing import counts_axis, curve, hollow, legend_above, named, panels, spaced
+from memkern.plots.frames import Records, best, rounded, words
 from memkern.plots.registry import register, tables
-from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select, words
+from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
 from memkern.plots.streaming_data import as_defined
 from memkern.plots.style import figure, log2_axis, note, other_look, own_look
 
@@ -120,7 +120,7 @@ def by_kernel(
     elements = platforms[["platform", "elements"]].to_numpy().tolist()
     sizes = [f"{named(platform)}: {spaced(number)}" for platform, number in elements]
     notes.append(f"Elements of each array: {'; '.join(sizes)}. The clusters ran on one core.")
-    note(fig, [*notes, *[NOISY] * bool(points["noisy"].any())])
+    note(fig, [*notes, *hollow(points)])
     return fig
 
 
@@ -220,7 +220,7 @@ def by_size(
     axes[0].set_ylabel("Bandwidth (GB/s)")
     legend_above(fig, axes, 4)
     notes.append("The clusters ran on one core.")
-    note(fig, [*notes, *[NOISY] * bool(own["noisy"].any())])
+    note(fig, [*notes, *hollow(own)])
     return fig
 
 
