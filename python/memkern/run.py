@@ -37,6 +37,7 @@ _TRIAL_B = 2**18  # what a trial of a variant moves at least, if the case does
 _TRIAL_S = 2e-5  # and how long one lasts of a case that moves less
 # Trials of variants: which part of an invocation, how often in turns, how many go on.
 _TRIALS = ((512, 4, 4), (128, 8, 2), (64, 12, 1))
+_GOLDEN = (math.sqrt(5) - 1) / 2  # turns by so much of a circle meet no place twice
 _SHORT_LAUNCHES = 10  # below so many launches an invocation is mostly launching
 _NOISY_SPREAD = 0.10
 _NOISY_INTERVAL = 0.10
@@ -133,13 +134,13 @@ class Prepared:
         begin = 0
 
         def part_s(size: int) -> float:
-            """Seconds of the part after the last one: in no cache if the whole isn't."""
+            """Seconds for its share of the work of a part far from the last: in no cache."""
             nonlocal begin
             if size == count:
                 return self.run(repeats) / repeats
+            begin = (begin + round(count * _GOLDEN)) % (count - size + 1)
             seconds = self.native.run_range(begin, begin + size)
-            begin = begin + size if begin + 2 * size <= count else 0
-            return seconds
+            return seconds / max(self.case.spec.work(self.case, begin, begin + size), 1.0)
 
         repeats = 1
         if count <= least:

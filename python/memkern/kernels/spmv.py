@@ -267,6 +267,13 @@ def _iterations(case: Case) -> int:
     return -(-case.integers["rows"] // case.integers["chunk"])
 
 
+def _entries(case: Case, begin: int, end: int) -> float:
+    """Nonzeros of some rows, chunks (unsorted) or columns."""
+    starts, chunk = case.indices["starts"], case.integers["chunk"]
+    last = len(starts) - 1
+    return float(starts[min(end * chunk, last)] - starts[min(begin * chunk, last)])
+
+
 def _traffic(case: Case) -> Traffic:
     """Every nonzero and its index once, x once, what pointers there are, y as the form has it."""
     size = float(np.dtype(case.dtype).itemsize)
@@ -341,6 +348,7 @@ def _spec(name: str, summary: str, source: str) -> None:
             index_dtypes=INDEX_DTYPES,
             flops=2,
             width=lambda case: case.integers["nonzeros"] / _iterations(case),
+            work=_entries,
             ulps=32.0,
             idempotent=False,
             counts_index=True,

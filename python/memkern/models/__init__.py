@@ -6,6 +6,7 @@ parameters with standard errors and intervals, residuals, the points used, `pred
 
 from memkern.models.fit import ModelFit, Parameter, Prediction
 from memkern.models.records import Records, groups, on_both_sides_of_caches, read
+from memkern.models.spmv import SpmvModel
 from memkern.models.t0_wmax import (
     T0WmaxFit,
     fit_t0_wmax,
@@ -18,6 +19,7 @@ __all__ = [
     "Parameter",
     "Prediction",
     "Records",
+    "SpmvModel",
     "T0WmaxFit",
     "fit_t0_wmax",
     "groups",
