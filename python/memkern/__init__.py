@@ -18,6 +18,8 @@ from memkern.errors import InputError
 
 if TYPE_CHECKING:
     from memkern import (
+        dw,
+        lattice,
         matrices,
         models,
         patterns,
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
     from memkern.spec import Case, Knobs, Stop, registry
 
 _MODULES = (
-    *("matrices", "models", "patterns", "plots", "reference", "report", "results", "spmv"),
+    *("dw", "lattice", "matrices", "models", "patterns", "plots", "reference", "report"),
+    *("results", "spmv"),
     *("statistics", "suites"),
 )
 _HOMES = {

@@ -27,7 +27,7 @@ from memkern.errors import InputError
 from memkern.kernels.launch import launch
 from memkern.kernels.streaming import loops, stream
 from memkern.results import ResultSet, open_output
-from memkern.spec import Case, Check, Invoke, registry
+from memkern.spec import Case, Ceilings, Check, Invoke, registry
 
 # A sample this many clock ticks long is read to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
@@ -411,7 +411,9 @@ def measure(
     limits: dict[str, float] = {}
     if spec.limits is not None:
         rates = ceilings_GBps(obtained["threads"], knobs.pin, knobs.pages)
-        limits = spec.limits(case, check.columns, rates, float(np.median(samples[:, 0])))
+        ceilings = Ceilings(rates["load"], rates["triad"], machine["machine"]["caches"] or ())
+        as_run = case.with_(variant=obtained["variant"])
+        limits = spec.limits(as_run, check.columns, ceilings, float(np.median(samples[:, 0])))
     wall_s = time.perf_counter() - start
 
     def record(case: Case, column: int, case_id: str) -> dict[str, Any]:

@@ -190,6 +190,18 @@ class ArrayRole:
 
 
 @dataclass(frozen=True)
+class Ceilings:
+    """What the machine's memory allows: bandwidths of loads alone and of a triad, and its caches.
+
+    `caches` are those of the environment: ``level``, ``size_B``, ``shared_by`` and so on.
+    """
+
+    load_GBps: float
+    triad_GBps: float
+    caches: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
 class Check:
     """Outcome of a validation: how it was done and the largest relative error found.
 
@@ -297,9 +309,8 @@ class KernelSpec:
         Arrays that sampling starts from another value than validation: what grows from
         invocation to invocation unless it is that.
     limits : callable, optional
-        (case, columns of its check, bandwidths by name in GB/s, median in s) to columns that say
-        how far the result is from what the machine's memory allows. Bandwidths are those of
-        ``load`` and ``triad`` (see `memkern.run.ceilings_GBps`).
+        (case with the variant that ran, columns of its check, `Ceilings`, median in s) to columns
+        that say how far the result is from what the machine's memory allows.
     form : tuple of str
         What the words of a case's `Case.form` say, where the kernel is built with several
         operations; each is a column of the record.
@@ -334,9 +345,7 @@ class KernelSpec:
     work: Callable[[Case, int, int], float] = lambda case, begin, end: end - begin
     counts_index: bool = False
     calm: Mapping[str, float] = field(default_factory=dict)
-    limits: (
-        Callable[[Case, Mapping[str, float], Mapping[str, float], float], dict[str, float]] | None
-    ) = None
+    limits: Callable[[Case, Mapping[str, float], Ceilings, float], dict[str, float]] | None = None
     form: tuple[str, ...] = ()
     counts_runs: bool = False
     most_runs: Mapping[str, int] = field(default_factory=dict)

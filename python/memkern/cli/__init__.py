@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 
-from memkern.cli import amo, analysis, machine, spatter, spmv, streaming, sweep
+from memkern.cli import amo, analysis, dw, machine, spatter, spmv, streaming, sweep
 from memkern.cli.measuring import warn
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID, WRONG_INPUT, Parser
 from memkern.errors import InputError
@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
         return sub
 
     # The help lists the verbs in this order.
-    for module in (machine, spatter, streaming, amo, spmv, sweep, analysis):
+    for module in (machine, spatter, streaming, amo, spmv, dw, sweep, analysis):
         module.add_verbs(verb)
     return parser
 

@@ -28,6 +28,7 @@ from memkern.spec import (
     INDEX_DTYPES,
     ArrayRole,
     Case,
+    Ceilings,
     Check,
     IndexArray,
     Invoke,
@@ -308,21 +309,21 @@ def model_of(case: Case, beta: float) -> SpmvModel:
 
 
 def _limits(
-    case: Case, found: Mapping[str, float], rates: Mapping[str, float], median_s: float
+    case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
 ) -> dict[str, float]:
     """Rooflines at the best alpha, and the alpha that the measured time implies."""
     model = model_of(case, found["beta"])
     median = 2 * case.integers["nonzeros"] / median_s / 1e9
-    roofline = model.roofline_GFLOPs(rates["load"])
+    roofline = model.roofline_GFLOPs(ceilings.load_GBps)
     return {
-        "load_GBps": rates["load"],
-        "triad_GBps": rates["triad"],
+        "load_GBps": ceilings.load_GBps,
+        "triad_GBps": ceilings.triad_GBps,
         "roofline_load_GFLOPs": roofline,
-        "roofline_triad_GFLOPs": model.roofline_GFLOPs(rates["triad"]),
+        "roofline_triad_GFLOPs": model.roofline_GFLOPs(ceilings.triad_GBps),
         "performance_median_GFLOPs": median,
         "roofline_fraction": median / roofline,
         "alpha": model.best_alpha,
-        "alpha_implied": model.implied_alpha(median_s, rates["load"]),
+        "alpha_implied": model.implied_alpha(median_s, ceilings.load_GBps),
     }
 
 
