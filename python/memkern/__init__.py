@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 _MODULES = (
     *("dw", "lattice", "matrices", "models", "patterns", "plots", "reference", "report"),
-    *("results", "spmv"),
-    *("statistics", "suites"),
+    *("results", "spmv", "statistics", "suites"),
 )
 _HOMES = {
     "amo": "memkern.kernels.amo",
@@ -77,9 +76,11 @@ __all__ = [
     "bs",
     "compare",
     "describe",
+    "dw",
     "fit_t0_wmax",
     "gather",
     "gs",
+    "lattice",
     "launch",
     "load",
     "loops",

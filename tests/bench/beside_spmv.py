@@ -10,8 +10,9 @@ of its forms: name, shortest and median seconds of a product. SciPy (one thread)
 Every turn runs all contestants in rotating order, in 4 KiB pages, and a loop that only loads as
 much as the matrix needs. The peer of a matrix is the form that is fastest by its median over all
 turns; memkern's forms are CRS, SELL-C-1 with C of 8, 16 and 32, and for rows of uneven length CRS
-that prefetches x and SELL-8-4096, both with as many nonzeros for each worker. Ratios are of times, the peer's or the roofline's over memkern's, with
-intervals from the turns; the roofline is the matrix's at what that loop was given in the same turn.
+that prefetches x and SELL-8-4096, both with as many nonzeros for each worker. Ratios are of times,
+the peer's or the roofline's over memkern's, with intervals from the turns; the roofline is the
+matrix's at what that loop was given in the same turn.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from memkern.errors import InputError
 from memkern.kernels import case
 from memkern.kernels.checking import Values, error, fresh, verdict
-from memkern.lattice import GAMMA, Extents, check_extents, check_parity
+from memkern.lattice import GAMMA, Extents, Parity, check_extents, check_parity
 from memkern.patterns import integer, shown
 from memkern.spec import (
     ArrayRole,
@@ -85,7 +85,7 @@ class Layout:
     split: bool
     cuts: tuple[int, int, int, int] = (1, 1, 1, 1)
     shared: bool = True
-    parity: str = "full"
+    parity: Parity = "full"
 
     @property
     def numbers(self) -> int:
@@ -153,9 +153,12 @@ class Layout:
 
     def _numbers_at(self, vectors: IndexArray, lane: Any, lanes: int) -> IndexArray:
         part = np.arange(2)
+        found: IndexArray
         if self.split:
-            return (vectors[..., None] * 2 + part) * lanes + np.asarray(lane)[..., None]
-        return (vectors * lanes + lane)[..., None] * 2 + part
+            found = (vectors[..., None] * 2 + part) * lanes + np.asarray(lane)[..., None]
+        else:
+            found = (vectors * lanes + lane)[..., None] * 2 + part
+        return found
 
     def neighbours(self) -> tuple[IndexArray, IndexArray]:
         """Return what the kernel is to read for each site, and how lanes change.
@@ -237,7 +240,7 @@ def _cuts(lanes: int, extents: Extents, order: str, even: bool) -> tuple[int, in
 
 
 def _laid_out(
-    extents: Extents, ls: int, layout: str, cut: str, vector: int, real_B: int, parity: str
+    extents: Extents, ls: int, layout: str, cut: str, vector: int, real_B: int, parity: Parity
 ) -> Layout:
     """Choose the layout that was asked for, or one that fits."""
     plain = Layout(extents, ls, 1, True, parity=parity)
@@ -330,7 +333,7 @@ def dw_case(
         Something is out of range, or the lattice can't be cut as asked.
     """
     extents = check_extents(lattice)
-    parity = check_parity(parity, extents)
+    which = check_parity(parity, extents)
     ls = integer(ls, "Ls", 1, 2**20)
     for what, given, known in (
         ("layout", layout, LAYOUTS),
@@ -358,7 +361,7 @@ def dw_case(
                 raise InputError("this machine has no vectors to cut the lattice for")
             layout = "lexicographic"
     real_B = np.dtype(dtype).itemsize
-    found = _laid_out(extents, ls, layout, cut, vector, real_B, parity)
+    found = _laid_out(extents, ls, layout, cut, vector, real_B, which)
     plain = found.reals == 1
     neighbours, permutations = found.neighbours()
     visits = _visits(found, order, block)
