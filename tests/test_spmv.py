@@ -780,6 +780,16 @@ def test_the_verbs_switches(capsys: pytest.CaptureFixture[str], file: str, tmp_p
     assert "crs mve" in out
 
 
+def test_a_seed_makes_another_random_matrix(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("band:60:20:4", "-f", "crs", *QUICK, "--json")
+    names = []
+    for seed in ("0", "7"):
+        code, out, _ = run(capsys, *words, "--seed", seed)
+        assert code == 0
+        names.append(json.loads(out)[0]["matrix"])
+    assert names == ["band:60:20:4:0", "band:60:20:4:7"]
+
+
 def test_a_wrong_result_is_exit_code_1(
     capsys: pytest.CaptureFixture[str], file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -809,6 +819,10 @@ def test_a_wrong_result_is_exit_code_1(
         (("tsm:20:3:9", "--rcm"), "square"),
         (("FILE", "--dtype", "int32"), "int32"),
         (("FILE", "--variant", "fast"), "'fast'"),
+        (("FILE", "-f", "crs", "-C", "16"), "--C is for the format sell"),
+        (("FILE", "-f", "crs", "--move-columns"), "--move-columns is for the format sell"),
+        (("FILE", "-f", "sell", "--mve", "2"), "--mve is for the format crs"),
+        (("FILE", "-f", "ell", "--prefetch", "8"), "spmv.ell has no prefetch"),
         ((), "MATRIX"),
     ],
 )

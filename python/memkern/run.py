@@ -132,6 +132,8 @@ class Prepared:
         # A part much shorter than this says more about launching it than about the kernel.
         least = math.ceil(_TRIAL_B * count / max(1, self.case.bytes_B))
         begin = 0
+        work = self.case.spec.work
+        before = None if work is None else work(self.case, self.native)
 
         def part_s(size: int) -> float:
             """Seconds for its share of the work of a part far from the last: in no cache."""
@@ -140,7 +142,8 @@ class Prepared:
                 return self.run(repeats) / repeats
             begin = (begin + round(count * _GOLDEN)) % (count - size + 1)
             seconds = self.native.run_range(begin, begin + size)
-            return seconds / max(self.case.spec.work(self.case, begin, begin + size), 1.0)
+            done = size if before is None else int(before[begin + size] - before[begin])
+            return seconds / max(done, 1)
 
         repeats = 1
         if count <= least:

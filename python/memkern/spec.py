@@ -300,9 +300,9 @@ class KernelSpec:
         vectors.
     width : callable
         Case to the number of elements that an iteration treats; 1 by default.
-    work : callable
-        (case, begin, end) to what iterations from `begin` to before `end` have to do, where some
-        have more than others; their number by default.
+    work : callable, optional
+        (case, native) to what all iterations before each one have to do, shape (iterations + 1,),
+        where some have more than others.
     counts_index : bool
         Whether the paper's bytes include those of indices.
     calm : mapping
@@ -342,7 +342,7 @@ class KernelSpec:
     idempotent: bool = True
     elementwise: bool = False
     width: Callable[[Case], float] = lambda case: 1
-    work: Callable[[Case, int, int], float] = lambda case, begin, end: end - begin
+    work: Callable[[Case, Native], IndexArray] | None = None
     counts_index: bool = False
     calm: Mapping[str, float] = field(default_factory=dict)
     limits: Callable[[Case, Mapping[str, float], Ceilings, float], dict[str, float]] | None = None

@@ -42,7 +42,7 @@ class Product:
     def __init__(self, matrix: Any, *, rcm: bool = False, **options: Any) -> None:
         from memkern import matrices
 
-        _, a = matrices.build(matrix)
+        _, a = matrices.build(matrix, options.get("seed", 0))
         self.shape: tuple[int, int] = (int(a.shape[0]), int(a.shape[1]))
         self._before: npt.NDArray[np.int64] | None = None
         if rcm:
@@ -212,17 +212,17 @@ def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
     """
     from memkern import matrices
 
-    label, a = matrices.build(matrix)
+    label, a = matrices.build(matrix, options.get("seed", 0))
     if rcm:
         a, label = matrices.reorder(a, "rcm")[0], f"{label} rcm"
     return case(a, **{"name": label, **options}).measure()
 
 
 def tune(matrix: Any, *, budget_s: float = 30.0, **options: Any) -> tuple[Measurement, ResultSet]:
-    """Search format, C, sigma, accumulators, balance, reordering and prefetch in a time budget.
+    """Search format, C, sigma, moved columns, accumulators, balance, reordering and prefetch.
 
     One choice after another is varied with the best so far kept; what has not been tried when the
-    time is over stays as it is.
+    time budget is spent stays as it is.
 
     Parameters
     ----------
@@ -244,19 +244,23 @@ def tune(matrix: Any, *, budget_s: float = 30.0, **options: Any) -> tuple[Measur
 
     if not 0 < budget_s < float("inf"):
         raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
-    label, plain = matrices.build(matrix)
-    square = plain.shape[0] == plain.shape[1]
+    label, plain = matrices.build(matrix, options.get("seed", 0))
+    rows = plain.shape[0]
+    square = rows == plain.shape[1]
     # The machine's ceilings are measured with the first trial, which the search does not pay for.
     end = float("inf")
     steps: dict[str, list[dict[str, Any]]] = {
-        "format": [{"format": "crs"}, {"format": "sell"}],
+        # Without sorting, padding may hide what chunks are worth.
+        "format": [{"format": "crs"}, {"format": "sell"}, {"format": "sell", "sigma": rows}],
         "C": [{"C": c} for c in (4, 8, 16, 32, 64)],
-        "sigma": [{"sigma": s} for s in (1, 128, 1024, 4096, plain.shape[0])],
+        "sigma": [{"sigma": s} for s in (1, 128, 1024, 4096, rows)],
+        "move_columns": [{"move_columns": m} for m in ((False, True) if square else (False,))],
         "mve": [{"mve": u} for u in (0, *MVE)],
         "balance": [{"balance": b} for b in BALANCES],
         "rcm": [{"rcm": r} for r in ((False, True) if square else (False,))],
         "prefetch": [{"prefetch": d} for d in (0, 16, 64, 256)],
     }
+    only_sell = ("C", "sigma", "move_columns")
     trials = sum(len(values) for values in steps.values())
     brief = {"budget_s": budget_s / trials / 3, "max_samples": 200}
     reordered: dict[bool, Any] = {False: plain}
@@ -270,7 +274,7 @@ def tune(matrix: Any, *, budget_s: float = 30.0, **options: Any) -> tuple[Measur
         if rcm not in reordered:
             reordered[rcm] = matrices.reorder(plain, "rcm")[0]
         if form["format"] != "sell":
-            form = {k: v for k, v in form.items() if k not in ("C", "sigma")}
+            form = {k: v for k, v in form.items() if k not in only_sell}
         if form["format"] != "crs":
             form.pop("mve", None)
         name = f"{label} rcm" if rcm else label
@@ -278,7 +282,7 @@ def tune(matrix: Any, *, budget_s: float = 30.0, **options: Any) -> tuple[Measur
         return product.measure(extra={"tune_step": step, "rcm": rcm})
 
     for step, values in steps.items():
-        if step in ("C", "sigma") and chosen["format"] != "sell":
+        if step in only_sell and chosen["format"] != "sell":
             continue
         if step == "mve" and chosen["format"] != "crs":
             continue

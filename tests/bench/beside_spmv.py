@@ -9,10 +9,11 @@ of its forms: name, shortest and median seconds of a product. SciPy (one thread)
 
 Every turn runs all contestants in rotating order, in 4 KiB pages, and a loop that only loads as
 much as the matrix needs. The peer of a matrix is the form that is fastest by its median over all
-turns; memkern's forms are CRS, SELL-C-1 with C of 8, 16 and 32, and for rows of uneven length CRS
-that prefetches x and SELL-8-4096, both with as many nonzeros for each worker. Ratios are of times,
-the peer's or the roofline's over memkern's, with intervals from the turns; the roofline is the
-matrix's at what that loop was given in the same turn.
+turns; memkern's forms are CRS, SELL-C-1 with C of 4, 8 and 16, and for rows of uneven length CRS
+that prefetches x and, of square matrices, SELL-8 with all rows sorted by length and columns moved
+like them, both with as many nonzeros for each worker. Ratios are of times, the peer's or the
+roofline's over memkern's, with intervals from the turns; the roofline is the matrix's at what that
+loop was given in the same turn.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ PR_SET_THP_DISABLE = 41
 FORMS: dict[str, dict[str, Any]] = {
     "crs": {"format": "crs"},
     "crs-nnz": {"format": "crs", "balance": "nnz", "prefetch": 128},
-    "sell-nnz": {"format": "sell", "C": 8, "sigma": 4096, "balance": "nnz"},
-    **{f"sell-{c}": {"format": "sell", "C": c} for c in (8, 16, 32)},
+    **{f"sell-{c}": {"format": "sell", "C": c} for c in (4, 8, 16)},
 }
+MOVED = {"format": "sell", "C": 8, "balance": "nnz", "move_columns": True}
 
 
 def no_huge_pages() -> None:
@@ -101,7 +102,9 @@ def main() -> None:
     for text in args.matrices:
         label, matrix = mk.matrices.build(text)
         knobs = {"threads": args.threads, "pages": "4k", "budget_s": args.seconds}
-        cases = {n: mk.spmv.case(matrix, name=label, **f, **knobs) for n, f in FORMS.items()}
+        rows, columns = matrix.shape
+        forms = FORMS | ({"sell-moved": {**MOVED, "sigma": rows}} if rows == columns else {})
+        cases = {n: mk.spmv.case(matrix, name=label, **f, **knobs) for n, f in forms.items()}
         model = SpmvModel(*matrix.shape, matrix.nnz)
         load = mk.loops("load", footprint_B=model.bytes_B(), **knobs)
         theirs: dict[str, list[float]] = {}

@@ -162,7 +162,7 @@ def measuring_options(
         help="how invocations follow: " + ", ".join(REPETITIONS),
     )
     add("--flush", action="store_true", help="evict the caches before each sample")
-    add("--seed", type=count(0), metavar="N", help="seed of the values in the arrays (0)")
+    add("--seed", type=count(0), metavar="N", help="seed of values and of random matrices (0)")
     if runs:
         add("--runs", type=count(1), metavar="N", help="exactly N samples")
     add("--ci", type=positive, metavar="PERCENT", help="target interval of the median (2)")

@@ -43,9 +43,15 @@ def _spmv(args: argparse.Namespace) -> int:
     if args.tune:
         return _tuned(args)
     knobs = {"runs": args.runs, **knobs_of(args)}
+    owners = {"C": (8, "sell"), "sigma": (1, "sell"), "move_columns": (False, "sell")}
+    for option, (default, owner) in {**owners, "mve": (0, "crs")}.items():
+        if getattr(args, option) != default and owner not in each(args.format):
+            raise InputError(
+                f"--{option.replace('_', '-')} is for the format {owner}, which --format leaves out"
+            )
     cases = []
     for text, rcm in itertools.product(args.matrices, each(args.rcm)):
-        label, matrix = matrices.build(text)
+        label, matrix = matrices.build(text, knobs.get("seed", 0))
         if rcm:
             matrix, label = matrices.reorder(matrix, "rcm")[0], f"{label} rcm"
         for form, balance in itertools.product(each(args.format), each(args.balance)):

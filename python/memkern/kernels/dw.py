@@ -550,3 +550,61 @@ register(
 def dw(lattice: Sequence[int], **options: Any) -> Case:
     """Case of the hopping term; see `dw_case`."""
     return case("dw.hop", lattice=lattice, **options)
+
+
+# Of a site with Ls = 8 in double precision: links, spinors and result.
+_SITE_B = 16 * (_LINKS + 2 * 8 * _SPINOR)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return lattices that caches hold and that they don't, in both layouts, and a scan of Lx."""
+    unit = min(cache_B, memory_B // 64)
+    wide = bool(widths())
+
+    def lattice(edge: int, layout: str, cut: str, **options: Any) -> Case:
+        how = {"layout": layout, "cut": cut} if wide else {"layout": "lexicographic"}
+        return dw((edge,) * 4, **how, budget_s=0.05, **options)
+
+    if quick:
+        return [lattice(8, layout, "auto") for layout in (LAYOUTS[:2] if wide else LAYOUTS[2:])]
+    large = next(edge for edge in range(12, 2**10, 4) if edge**4 * _SITE_B > 4 * unit)
+    if not wide:
+        return [lattice(edge, "lexicographic", "auto") for edge in (8, large)]
+    stores = [{"variant": variant} for variant in ("simd", "nt")]
+    ahead = {"prefetch": 2}
+    cases = [
+        lattice(edge, layout, "s", **how, **more)
+        for edge, layout, options in (
+            (8, "RRII", stores),
+            (large, "RRII", stores),
+            (8, "RIRI", stores[:1]),
+            (large, "RIRI", stores[1:]),
+        )
+        for how in options
+        for more in ({}, ahead)
+    ]
+    cases += [
+        lattice(edge, layout, "tzyx", **how)
+        for edge, how in ((8, stores[0]), (large, stores[1]), (large, stores[1] | ahead))
+        for layout in LAYOUTS[:2]
+    ]
+    workers = len(os.sched_getaffinity(0))
+    # Four at most: for each number of workers the bandwidth is measured first.
+    counts = sorted({2**k for k in range(workers.bit_length()) if 2**k < workers})
+    counts = sorted({counts[round(i * (len(counts) - 1) / 3)] for i in range(4)} if counts else ())
+    threaded = [case for case in cases if case.columns["lattice"].startswith(f"{large}x")]
+    cases += [
+        case.with_(threads=n)
+        for case in threaded
+        if case.knobs.variant == "nt" and case.knobs.prefetch and case.columns["cut"] == "s"
+        for n in counts
+    ]
+    # Lx from half of what a cache holds to eight times as much.
+    edge = max(4 * round((unit / 2 / _SITE_B) ** 0.25 / 4), 8)
+    for layout, cut in (("RRII", "s"), ("RIRI", "tzyx")):
+        cases += [
+            dw((lx, edge, edge, 2 * edge), layout=layout, cut=cut, variant="simd", budget_s=0.05)
+            for lx in (edge * 2**k // 2 for k in range(5))
+            if 2 * lx * edge**3 * _SITE_B < memory_B / 4
+        ]
+    return cases
