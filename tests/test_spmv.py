@@ -786,7 +786,7 @@ def test_a_seed_makes_another_random_matrix(capsys: pytest.CaptureFixture[str]) 
     for seed in ("0", "7"):
         code, out, _ = run(capsys, *words, "--seed", seed)
         assert code == 0
-        names.append(json.loads(out)[0]["matrix"])
+        names.append(json.loads(out)[0]["name"])
     assert names == ["band:60:20:4:0", "band:60:20:4:7"]
 
 
