@@ -10,8 +10,8 @@ and median seconds of an application::
 Every turn runs all contestants in rotating order, in 4 KiB pages, on lattices of so many sites in
 each direction. The peer of a lattice is the kernel that is fastest by its median over all turns,
 and memkern's form likewise, of both layouts with vectors over s and over sites as Grid has them,
-with and without prefetch. Ratios are of times, the peer's over memkern's, with intervals from the
-turns.
+with and without prefetch, and once in blocks of four z. Ratios are of times, the peer's over
+memkern's, with intervals from the turns.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ FLOOR = 0.97
 PR_SET_THP_DISABLE = 41
 FORMS: dict[str, dict[str, Any]] = {
     f"{layout} {cut} {prefetch}": {"layout": layout, "cut": cut, "prefetch": prefetch}
-    for layout, cut, prefetch in itertools.product(("RRII", "RIRI"), ("s", "tzyx"), (0, 2))
+    for layout, cut, prefetch in itertools.product(("RRII", "RIRI"), ("s", "tzyx"), (0, 3))
 }
+FORMS["RIRI s 3 z4"] = {"layout": "RIRI", "cut": "s", "prefetch": 3, "block": (0, 0, 4, 0)}
 
 
 def no_huge_pages() -> None:

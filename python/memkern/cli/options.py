@@ -138,7 +138,7 @@ def measuring_options(
         "--prefetch",
         type=numbers(0, "prefetch"),
         metavar="N,...",
-        help="software prefetch distance (none, but for BS6 to BS8)",
+        help="software prefetch distance (none, but for BS6 to BS8 and dw)",
     )
     add(
         "--unroll",

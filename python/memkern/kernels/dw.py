@@ -265,6 +265,15 @@ def _laid_out(
     return Layout(extents, ls, reals, split, cuts, False, parity)
 
 
+def _ahead(layout: Layout, real_B: int) -> int:
+    """Return how many sites ahead to prefetch."""
+    from memkern import _memkern
+
+    numbers = prod(layout.cuts) * (_LINKS + 2 * layout.ls * _SPINOR)
+    footprint_B = layout.sites * numbers * 2 * real_B
+    return 3 if footprint_B > _memkern.topology()["last_level_cache_B"] else 0
+
+
 def _visits(layout: Layout, order: str, block: Sequence[int]) -> IndexArray:
     """Return the sites of a part in the order in which they are worked on."""
     at = dict(zip("xyzt", layout.coordinates(layout.parity).T, strict=True))
@@ -319,7 +328,9 @@ def dw_case(
     share_planes : bool
         Whether all workers go through the same t together instead of each through its own.
     prefetch_into : str
-        ``L2`` or ``L1``; how many sites ahead is the knob ``prefetch``.
+        ``L2`` or ``L1``; how many sites ahead is the knob ``prefetch``, by default 3 where the
+        fields are larger than the last-level caches, and 0 where they are not: there it costs more
+        than it brings.
     dtype : str
         ``float64`` or ``float32``, of real and imaginary parts.
     name, suite : str
@@ -365,6 +376,7 @@ def dw_case(
     plain = found.reals == 1
     neighbours, permutations = found.neighbours()
     visits = _visits(found, order, block)
+    options.setdefault("prefetch", _ahead(found, real_B))
     if share_planes:
         workers = options.get("threads") or len(os.sched_getaffinity(0))
         options["chunk"] = -(-found.sites // found.local[3] // workers)
@@ -402,7 +414,7 @@ def dw_case(
             "order": order,
             "block": "x".join(map(str, block)) if any(block) else "",
             "share_planes": share_planes,
-            "prefetch_into": prefetch_into if options.get("prefetch") else "",
+            "prefetch_into": prefetch_into if options["prefetch"] else "",
         },
         labels={"name": name, "suite": suite},
     ).with_(**options)
@@ -484,7 +496,7 @@ def model_of(case: Case) -> LayerConditions:
         value_B=np.dtype(case.dtype).itemsize,
         write_factor=1 if case.knobs.variant == "nt" else 2,
         parity=where.parity,
-        threads=case.knobs.threads or len(os.sched_getaffinity(0)),
+        threads=min(case.knobs.threads or len(os.sched_getaffinity(0)), where.sites),
     )
 
 
@@ -558,53 +570,49 @@ _SITE_B = 16 * (_LINKS + 2 * 8 * _SPINOR)
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return lattices that caches hold and that they don't, in both layouts, and a scan of Lx."""
-    unit = min(cache_B, memory_B // 64)
-    wide = bool(widths())
-
-    def lattice(edge: int, layout: str, cut: str, **options: Any) -> Case:
-        how = {"layout": layout, "cut": cut} if wide else {"layout": "lexicographic"}
-        return dw((edge,) * 4, **how, budget_s=0.05, **options)
-
+    brief = {"budget_s": 0.05}
+    if not widths():
+        return [dw((8,) * 4, layout="lexicographic", **brief)]
     if quick:
-        return [lattice(8, layout, "auto") for layout in (LAYOUTS[:2] if wide else LAYOUTS[2:])]
+        return [dw((8,) * 4, layout=layout, **brief) for layout in LAYOUTS[:2]]
+    unit = min(cache_B, memory_B // 64)
+
+    def fits(*extents: int) -> bool:
+        return prod(extents) * _SITE_B < memory_B / 4
+
     large = next(edge for edge in range(12, 2**10, 4) if edge**4 * _SITE_B > 4 * unit)
-    if not wide:
-        return [lattice(edge, "lexicographic", "auto") for edge in (8, large)]
-    stores = [{"variant": variant} for variant in ("simd", "nt")]
-    ahead = {"prefetch": 2}
-    cases = [
-        lattice(edge, layout, "s", **how, **more)
-        for edge, layout, options in (
-            (8, "RRII", stores),
-            (large, "RRII", stores),
-            (8, "RIRI", stores[:1]),
-            (large, "RIRI", stores[1:]),
-        )
-        for how in options
-        for more in ({}, ahead)
+    plain, nt = {"variant": "simd", **brief}, {"variant": "nt", **brief}
+    plain_ahead, nt_ahead = plain | {"prefetch": 2}, nt | {"prefetch": 2}
+    chosen = [
+        (8, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
+        (8, "RIRI", "s", (plain, plain_ahead)),
+        (large, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
+        (large, "RIRI", "s", (nt, nt_ahead)),
+        *((8, layout, "tzyx", (plain,)) for layout in LAYOUTS[:2]),
+        *((large, layout, "tzyx", (nt, nt_ahead)) for layout in LAYOUTS[:2]),
     ]
-    cases += [
-        lattice(edge, layout, "tzyx", **how)
-        for edge, how in ((8, stores[0]), (large, stores[1]), (large, stores[1] | ahead))
-        for layout in LAYOUTS[:2]
+    cases = [
+        dw((edge,) * 4, layout=layout, cut=cut, **how)
+        for edge, layout, cut, ways in chosen
+        if fits(*(edge,) * 4)
+        for how in ways
     ]
     workers = len(os.sched_getaffinity(0))
-    # Four at most: for each number of workers the bandwidth is measured first.
-    counts = sorted({2**k for k in range(workers.bit_length()) if 2**k < workers})
-    counts = sorted({counts[round(i * (len(counts) - 1) / 3)] for i in range(4)} if counts else ())
-    threaded = [case for case in cases if case.columns["lattice"].startswith(f"{large}x")]
+    counts = [2**k for k in range(workers.bit_length()) if 2**k < workers]
+    # Three more at most: for each number of workers the bandwidth is measured first.
+    counts = counts[:: max(-(-len(counts) // 3), 1)]
     cases += [
-        case.with_(threads=n)
-        for case in threaded
-        if case.knobs.variant == "nt" and case.knobs.prefetch and case.columns["cut"] == "s"
+        dw((large,) * 4, layout=layout, cut="s", threads=n, **nt_ahead)
+        for layout in LAYOUTS[:2]
         for n in counts
+        if fits(*(large,) * 4)
     ]
     # Lx from half of what a cache holds to eight times as much.
     edge = max(4 * round((unit / 2 / _SITE_B) ** 0.25 / 4), 8)
-    for layout, cut in (("RRII", "s"), ("RIRI", "tzyx")):
-        cases += [
-            dw((lx, edge, edge, 2 * edge), layout=layout, cut=cut, variant="simd", budget_s=0.05)
-            for lx in (edge * 2**k // 2 for k in range(5))
-            if 2 * lx * edge**3 * _SITE_B < memory_B / 4
-        ]
+    cases += [
+        dw((lx, edge, edge, 2 * edge), layout=layout, cut=cut, **plain)
+        for layout, cut in (("RRII", "s"), ("RIRI", "tzyx"))
+        for lx in (edge * 2**k // 2 for k in range(5))
+        if fits(lx, edge, edge, 2 * edge)
+    ]
     return cases
