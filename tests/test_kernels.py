@@ -189,6 +189,28 @@ def spmv_samples(kernel: str) -> list[Case]:
     return [built(kernel, **{**shape, "matrix": np.array(shape["matrix"])}) for shape in shapes]
 
 
+# What a body of the hopping term takes follows from its type, layout and vector, for each of which
+# a case is built anew: by its name, what is asked for besides.
+DW_SHAPES: dict[str, dict[str, Any]] = {
+    "uneven": {"lattice": (2, 4, 2, 6), "ls": 3},
+    "single": {"lattice": (2, 2, 2, 2), "ls": 1, "repetition": "barrier"},
+    "even": {"lattice": (4, 4, 4, 4), "ls": 1, "parity": "even", "prefetch": 3, "chunk": 5},
+    "odd": {
+        **{"lattice": (4, 4, 4, 4), "ls": 2, "parity": "odd", "order": "xyzt"},
+        **{"block": (0, 2, 0, 2), "prefetch": 1, "prefetch_into": "L1", "repetition": "free"},
+    },
+    "offset": {"lattice": (4, 2, 4, 2), "ls": 2, "share_planes": True, "offset": 64},
+}
+
+
+def dw_samples(kernel: str) -> list[Case]:
+    """Parts of one site and of several, either parity, loops in another order."""
+    return [
+        built(kernel, layout="lexicographic", name=name, **shape)
+        for name, shape in DW_SHAPES.items()
+    ]
+
+
 SAMPLES = {
     **{f"spatter.{kernel}": spatter_samples(kernel) for kernel in spatter.KERNELS},
     **{kernel: streaming_samples(kernel) for kernel in STREAMING},
@@ -197,6 +219,7 @@ SAMPLES = {
     **{name: plane_samples(name) for name in ("loops.stencil", "loops.matvec")},
     **{f"amo.{pattern}": amo_samples(f"amo.{pattern}") for pattern in amo.PATTERNS},
     **{f"spmv.{form}": spmv_samples(f"spmv.{form}") for form in ("crs", "sell", "ell", "csc")},
+    "dw.hop": dw_samples("dw.hop"),
     **{name: [built(name)] for name in ("launch.empty", "launch.compute", "bs.bs0")},
 }
 
@@ -215,6 +238,22 @@ def with_threads(case: Case, threads: int) -> Case:
         return case.with_(threads=threads)
     shape = AMO_SHAPES[case.identity()]
     return built(case.spec.name, **{**shape, "threads": threads})
+
+
+def with_form(case: Case, asked: dict[str, Any]) -> Case:
+    """Return the case for a body; one of the hopping term is laid out for it."""
+    if case.spec.name != "dw.hop":
+        return case.with_(**asked)
+    shape = dict(DW_SHAPES[case.labels["name"]])
+    layout, *vector = asked["form"].split("/")
+    if vector:
+        shape.update(cut="tzyx" if vector[0] == "sites" else "s", vector=int(vector[1]))
+        if vector[0] == "s":
+            # As many s as there can be numbers in a vector, but few sites.
+            shape.update(lattice=(2, 2, 4, 2), ls=16)
+    found = built("dw.hop", layout=layout, dtype=asked["dtype"], **shape)
+    assert found.form == asked["form"]
+    return found.with_(variant=asked["variant"], isa=asked["isa"], threads=case.knobs.threads)
 
 
 def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
@@ -243,6 +282,10 @@ def test_every_type_and_instruction_set_is_built_for_every_variant() -> None:
         if name == "stream.rotation":
             continue
         techniques = {(v, i) for n, v, i, *_ in entries if n == name}
+        if name == "dw.hop":
+            # Which layouts there are depends on both: tests/cpp/dw_test.cpp goes through them.
+            assert {v for v, _ in techniques} == {"scalar", "auto", "simd", "nt"}
+            continue
         # Central and atomic accesses must not be merged into a wider one.
         single = "central" in name or name.startswith("amo.") or name == "spmv.csc"
         wanted = {"scalar"} if single else {"scalar", "auto", "simd"}
@@ -309,11 +352,11 @@ def test_kernel_agrees_with_its_reference(
     if isa not in _memkern.supported_isas():
         # What this processor can't run must be refused in words.
         for case in samples:
-            with pytest.raises(InputError, match="has no variant"):
-                case.with_(**asked).prepare()
+            with pytest.raises(InputError, match=r"has no variant|vector of"):
+                with_form(case, asked).prepare()
         return
     for sample in samples:
-        one = sample.with_(**asked, threads=1, schedule="static")
+        one = with_form(sample, asked).with_(threads=1, schedule="static")
         arrays = inputs(one, 1)
         wanted = one.spec.reference(one, arrays)
         got = one.apply(**arrays)
@@ -327,7 +370,7 @@ def test_kernel_agrees_with_its_reference(
                 err_msg=f"{name} of {one.columns}",
             )
         for threads in THREADS:
-            case = with_threads(sample, threads).with_(**asked)
+            case = with_form(with_threads(sample, threads), asked)
             prepared = case.prepare()
             assert prepared.obtained["variant"] == variant
             assert prepared.obtained["isa"] == isa

@@ -26,6 +26,11 @@ class DwProblem : public Problem {
     } else if (!split || !shared) {
       throw InputError("numbers of a vector of one real can only be split and share their links");
     }
+    const std::int64_t vector_B = reals * dtype_size(dtype);
+    if (placement.offset_B % vector_B != 0) {
+      throw InputError("offset must be a multiple of the " + std::to_string(vector_B) +
+                       " bytes of a vector, not " + std::to_string(placement.offset_B));
+    }
     const std::int64_t numbers = split ? reals : reals / 2;  // complex ones, of a vector
     args_.inner = inputs.integer("inner", 1);
     args_.distance = inputs.integer("prefetch", 0);
@@ -46,7 +51,7 @@ class DwProblem : public Problem {
     const char* what = "the lattice";
     const std::int64_t spinors =
         checked_mul(checked_mul(args_.inner, DwArgs::kSpinor, what), numbers, what);
-    const std::int64_t links = DwArgs::kLinks * (shared ? 1 : numbers);
+    const std::int64_t links = checked_mul(DwArgs::kLinks, shared ? 1 : numbers, what);
     add_array("links", dtype, checked_mul(count_, links, what), false, false);
     add_array("psi", dtype, checked_mul(count_, spinors, what), false, false);
     add_array("result", dtype, checked_mul(count_, spinors, what), false, true);

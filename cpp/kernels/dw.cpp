@@ -13,7 +13,8 @@
 #include "core/nontemporal.hpp"
 #include "kernels/dw.hpp"
 
-#if MEMKERN_TARGET_EXISTS
+// There is nothing in the scalar loops that compilers make vectors of.
+#if MEMKERN_TARGET_EXISTS && !MEMKERN_AUTO
 HWY_BEFORE_NAMESPACE();
 namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE {
 namespace {
@@ -21,6 +22,13 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::int64_t kLine_B = 64;
+
+#undef MEMKERN_OUT_OF_LINE  // what two entries share, where there are two
+#if MEMKERN_SIMD
+#define MEMKERN_OUT_OF_LINE __attribute__((noinline))
+#else
+#define MEMKERN_OUT_OF_LINE MEMKERN_INLINE
+#endif
 
 // How numbers are reached and computed with: `kReals` at a time.
 #if MEMKERN_SIMD
@@ -33,14 +41,8 @@ struct Packed {
   MEMKERN_INLINE static V load(const T* p) { return hn::Load(D(), p); }
   MEMKERN_INLINE static V set(T x) { return hn::Set(D(), x); }
   MEMKERN_INLINE static V zero() { return hn::Zero(D()); }
-  template <bool kPast>
-  MEMKERN_INLINE static void store(T* p, V x) {
-    if constexpr (kPast) {
-      hn::Stream(x, D(), p);
-    } else {
-      hn::Store(x, D(), p);
-    }
-  }
+  MEMKERN_INLINE static void store(T* p, V x) { hn::Store(x, D(), p); }
+  MEMKERN_INLINE static void store_past_caches(T* p, V x) { hn::Stream(x, D(), p); }
   MEMKERN_INLINE static V add(V x, V y) { return hn::Add(x, y); }
   MEMKERN_INLINE static V sub(V x, V y) { return hn::Sub(x, y); }
   MEMKERN_INLINE static V mul(V x, V y) { return hn::Mul(x, y); }
@@ -68,10 +70,8 @@ struct Single {
   MEMKERN_INLINE static V load(const T* p) { return *p; }
   MEMKERN_INLINE static V set(T x) { return x; }
   MEMKERN_INLINE static V zero() { return 0; }
-  template <bool>
-  MEMKERN_INLINE static void store(T* p, V x) {
-    *p = x;
-  }
+  MEMKERN_INLINE static void store(T* p, V x) { *p = x; }
+  MEMKERN_INLINE static void store_past_caches(T* p, V x) { *p = x; }
   MEMKERN_INLINE static V add(V x, V y) { return x + y; }
   MEMKERN_INLINE static V sub(V x, V y) { return x - y; }
   MEMKERN_INLINE static V mul(V x, V y) { return x * y; }
@@ -163,9 +163,10 @@ MEMKERN_INLINE void add_split(const Reach<typename A::Real>& at, MEMKERN_REFEREN
   add_turned<A, kTurn>(chi##r##j, chi##i##j, A::load(y + (2 * (j)) * kN),                 \
                        A::load(y + (2 * (j) + 1) * kN));
   MEMKERN_PROJECT(0)
-  MEMKERN_PROJECT(1) MEMKERN_PROJECT(2)
+  MEMKERN_PROJECT(1)
+  MEMKERN_PROJECT(2)
 #undef MEMKERN_PROJECT
-      if constexpr (!kShared && kN > 1) {
+  if constexpr (!kShared && kN > 1) {
     if (at.lanes != nullptr) {
 #define MEMKERN_PERMUTE(j)                                  \
   chi##r##j = A::permuted(chi##r##j, at.lanes, kDirection); \
@@ -195,18 +196,21 @@ MEMKERN_INLINE void add_split(const Reach<typename A::Real>& at, MEMKERN_REFEREN
 
 // One site and vector of s. The upper spins come one after the other: all accumulators of both
 // would not stay in registers.
-template <class A, bool kShared, bool kPast, class T = typename A::Real>
-MEMKERN_INLINE void split_site(const Reach<T>* at, T* result) {
+template <class A, bool kShared, class T = typename A::Real>
+MEMKERN_INLINE void split_site(const Reach<T>* at, T* result, bool past) {
   constexpr int kN = A::kReals;
   MEMKERN_ZEROS(two);
   MEMKERN_ZEROS(three);
-#define MEMKERN_STORE(spin, x)                                     \
-  A::template store<kPast>(result + (6 * (spin) + 0) * kN, x##r0); \
-  A::template store<kPast>(result + (6 * (spin) + 1) * kN, x##i0); \
-  A::template store<kPast>(result + (6 * (spin) + 2) * kN, x##r1); \
-  A::template store<kPast>(result + (6 * (spin) + 3) * kN, x##i1); \
-  A::template store<kPast>(result + (6 * (spin) + 4) * kN, x##r2); \
-  A::template store<kPast>(result + (6 * (spin) + 5) * kN, x##i2);
+#define MEMKERN_SIX(store, to, x)                             \
+  A::store(to, x##r0), A::store(to + kN, x##i0);              \
+  A::store(to + 2 * kN, x##r1), A::store(to + 3 * kN, x##i1); \
+  A::store(to + 4 * kN, x##r2), A::store(to + 5 * kN, x##i2);
+#define MEMKERN_STORE(spin, x)                                  \
+  if (past) {                                                   \
+    MEMKERN_SIX(store_past_caches, (result + 6 * (spin)*kN), x) \
+  } else {                                                      \
+    MEMKERN_SIX(store, (result + 6 * (spin)*kN), x)             \
+  }
 #define MEMKERN_ADD(k)                                                                   \
   if constexpr (partner((k) % 4, kH) == 2) {                                             \
     add_split<A, kShared, k, kH>(at[k], MEMKERN_COLOURS(upper), MEMKERN_COLOURS(two));   \
@@ -229,6 +233,7 @@ MEMKERN_INLINE void split_site(const Reach<T>* at, T* result) {
   MEMKERN_STORE(3, three)
 #undef MEMKERN_ADD
 #undef MEMKERN_STORE
+#undef MEMKERN_SIX
 }
 
 #if MEMKERN_SIMD
@@ -298,10 +303,9 @@ MEMKERN_INLINE void add_mixed(const Reach<typename A::Real>& at, V& a0, V& a1, V
 #undef MEMKERN_PROJECT
 }
 
-template <class A, bool kShared, bool kPast, class T = typename A::Real>
-MEMKERN_INLINE void mixed_site(const Reach<T>* at, T* result) {
+template <class A, bool kShared, class T = typename A::Real>
+MEMKERN_INLINE void mixed_site(const Reach<T>* at, T* result, bool past) {
   constexpr int kN = A::kReals;
-#define MEMKERN_TWELVE(X, Y) X##0##Y, X##1##Y, X##2##Y
   auto s00 = A::zero(), s01 = A::zero(), s02 = A::zero();
   auto s10 = A::zero(), s11 = A::zero(), s12 = A::zero();
   auto s20 = A::zero(), s21 = A::zero(), s22 = A::zero();
@@ -314,21 +318,27 @@ MEMKERN_INLINE void mixed_site(const Reach<T>* at, T* result) {
   }
   MEMKERN_ALL_DIRECTIONS(MEMKERN_ADD)
 #undef MEMKERN_ADD
-#define MEMKERN_STORE(k, x) A::template store<kPast>(result + (k)*kN, x);
-  MEMKERN_STORE(0, s00)
-  MEMKERN_STORE(1, s01) MEMKERN_STORE(2, s02) MEMKERN_STORE(3, s10) MEMKERN_STORE(4, s11)
-      MEMKERN_STORE(5, s12) MEMKERN_STORE(6, s20) MEMKERN_STORE(7, s21) MEMKERN_STORE(8, s22)
-          MEMKERN_STORE(9, s30) MEMKERN_STORE(10, s31) MEMKERN_STORE(11, s32)
+#define MEMKERN_SPIN(store, spin, x, y, z)                                          \
+  A::store(result + 3 * (spin)*kN, x), A::store(result + (3 * (spin) + 1) * kN, y), \
+      A::store(result + (3 * (spin) + 2) * kN, z);
+#define MEMKERN_STORE(store)            \
+  MEMKERN_SPIN(store, 0, s00, s01, s02) \
+  MEMKERN_SPIN(store, 1, s10, s11, s12) \
+  MEMKERN_SPIN(store, 2, s20, s21, s22) MEMKERN_SPIN(store, 3, s30, s31, s32)
+  if (past) {
+    MEMKERN_STORE(store_past_caches)
+  } else {
+    MEMKERN_STORE(store)
+  }
 #undef MEMKERN_STORE
-#undef MEMKERN_TWELVE
+#undef MEMKERN_SPIN
 }
 #endif
 
-// Sites [begin, end) in their order.
-template <class A, bool kSplit, bool kShared, bool kPast>
-void hop(const void* p, Range range, int) {
-  using T = typename A::Real;
-  const DwArgs args = *static_cast<const DwArgs*>(p);
+// Sites [begin, end) in their order. Where results go is asked at run time: twice as much of this
+// code would take twice as long to compile.
+template <class A, bool kSplit, bool kShared, class T = typename A::Real>
+MEMKERN_OUT_OF_LINE void update(const DwArgs& args, Range range, bool past) {
   const T* psi = static_cast<const T*>(args.psi);
   const T* links = static_cast<const T*>(args.links);
   // Elements of a spinor, and of the links of a site, for all lanes.
@@ -358,9 +368,9 @@ void hop(const void* p, Range range, int) {
     }
     for (std::int64_t s = 0; s < args.inner; ++s) {
       if constexpr (kSplit) {
-        split_site<A, kShared, kPast>(at, result);
+        split_site<A, kShared>(at, result, past);
       } else {
-        mixed_site<A, kShared, kPast>(at, result);
+        mixed_site<A, kShared>(at, result, past);
       }
       result += kSpinor;
       for (int k = 0; k < DwArgs::kDirections; ++k) {
@@ -369,6 +379,12 @@ void hop(const void* p, Range range, int) {
       }
     }
   }
+}
+
+template <class A, bool kSplit, bool kShared, bool kPast>
+void hop(const void* p, Range range, int) {
+  const DwArgs args = *static_cast<const DwArgs*>(p);
+  update<A, kSplit, kShared>(args, range, kPast);
 #if HWY_ARCH_X86_64
   if constexpr (kPast) store_fence();
 #endif
@@ -390,8 +406,10 @@ void hop(const void* p, Range range, int) {
   MEMKERN_STORES(float, "float32", bits / 32, false, false, "RIRI/sites/" #bits)                  \
   MEMKERN_STORES(float, "float32", bits / 32, false, true, "RIRI/s/" #bits)
 constexpr Entry kEntries[] = {
+#if !defined(MEMKERN_WIDEST_ONLY) || HWY_MAX_BYTES < 32
     MEMKERN_WIDTH(128)
-#if HWY_MAX_BYTES >= 32
+#endif
+#if HWY_MAX_BYTES >= 32 && (!defined(MEMKERN_WIDEST_ONLY) || HWY_MAX_BYTES < 64)
     MEMKERN_WIDTH(256)
 #endif
 #if HWY_MAX_BYTES >= 64
@@ -411,4 +429,6 @@ constexpr Entry kEntries[] = {
 HWY_AFTER_NAMESPACE();
 #endif
 
+#if !MEMKERN_AUTO
 #include "core/targets.inc"
+#endif

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ from memkern.kernels.dw import CUTS, LAYOUTS, Layout, layout_of
 from memkern.kernels.dw import dw as case
 from memkern.lattice import GAMMA5, check_fields
 from memkern.run import Measurement, prepare
-from memkern.spec import IndexArray
+from memkern.spec import Case, IndexArray
 
-__all__ = ["CUTS", "LAYOUTS", "case", "hop", "measure"]
+__all__ = ["CUTS", "LAYOUTS", "case", "hop", "lay_out", "measure", "take_back"]
 
 
 def hop(
@@ -71,10 +72,8 @@ def hop(
     options = {"layout": layout, "parity": parity, "dtype": dtype, **options}
     prepared = prepare(case(extents, ls=ls, **options))
     native, where = prepared.native, layout_of(prepared.case)
-    read = {"full": "full", "even": "odd", "odd": "even"}[parity]
     # The conjugate is gamma_5 D gamma_5, and gamma_5 changes signs of two spins.
     turn = np.diag(GAMMA5 if dagger else np.eye(4)).real.astype(dtype)[:, None]
-
     matrices = np.empty(native.arrays()["links"]["columns"], dtype)
     for slab, sites in _slabs(where, parity):
         at = where.links_at(sites)
@@ -91,17 +90,44 @@ def hop(
             matrices[at[:, 4 + mu]] = _parts(v)
     native.copy_in("links", matrices)
 
-    spinors = np.empty(native.arrays()["psi"]["columns"], dtype)
-    for slab, sites in _slabs(where, read):
-        spinors[where.spinors_at(sites)] = _parts(psi[slab] * turn)
-    native.copy_in("psi", spinors)
+    read = {"full": "full", "even": "odd", "odd": "even"}[parity]
+    native.copy_in("psi", lay_out(prepared.case, psi * turn, read))
     prepared.run(1)
-    spinors = native.copy_out("result")
-    result = np.zeros_like(psi)
-    for slab, sites in _slabs(where, parity):
-        numbers = spinors[where.spinors_at(sites)].view(psi.dtype)[..., 0]
-        result[slab] = numbers * turn
+    result = take_back(prepared.case, native.copy_out("result"), parity)
+    result *= turn
     return result
+
+
+def lay_out(case: Case, psi: npt.NDArray[Any], parity: str = "full") -> npt.NDArray[Any]:
+    """Return a spinor field as the kernel of a case has it, exactly.
+
+    Parameters
+    ----------
+    case : Case
+    psi : numpy.ndarray of complex64 or complex128, shape (Lt, Lz, Ly, Lx, Ls, 4, 3)
+    parity : str
+        ``full``, or ``even`` or ``odd`` for the sites of a case of one parity.
+
+    Returns
+    -------
+    numpy.ndarray of the case's type, shape (2 * 12 * Ls * sites,)
+    """
+    where = layout_of(case)
+    sites = prod(where.extents) // (1 if where.parity == "full" else 2)
+    values = np.empty(2 * 12 * where.ls * sites, case.dtype)
+    for slab, at in _slabs(where, parity):
+        values[where.spinors_at(at)] = _parts(psi[slab])
+    return values
+
+
+def take_back(case: Case, values: npt.NDArray[Any], parity: str = "full") -> npt.NDArray[Any]:
+    """Return the field that `lay_out` makes such values of; sites of another parity are 0."""
+    where = layout_of(case)
+    kind = np.complex64 if case.dtype == "float32" else np.complex128
+    psi = np.zeros((*where.extents[::-1], where.ls, 4, 3), kind)
+    for slab, at in _slabs(where, parity):
+        psi[slab] = values[where.spinors_at(at)].view(kind)[..., 0]
+    return psi
 
 
 def _axes(sites: IndexArray) -> tuple[IndexArray, ...]:

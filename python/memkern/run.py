@@ -327,6 +327,17 @@ def apply(case: Case, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]
         return {name: prepared.native.copy_out(name) for name in prepared.native.arrays()}
 
 
+def forms(kernel: str, isa: str = "best") -> set[str]:
+    """Return the forms that a kernel is built with for what this machine, or one `isa`, runs."""
+    isas = [name for name in _memkern.supported_isas() if isa in ("best", name)]
+    return {entry[6] for entry in _memkern.entries() if entry[0] == kernel and entry[2] in isas}
+
+
+def last_level_cache_B() -> int:
+    """Return the size of the last-level caches together."""
+    return int(_memkern.topology()["last_level_cache_B"])
+
+
 @functools.cache
 def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
     """Shortest time of an empty invocation, in seconds (see `memkern.kernels.launch`)."""
@@ -338,7 +349,7 @@ def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
 @functools.cache
 def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
     """Return what memory gives to loads alone and to a triad: medians of their best variants."""
-    cache_B = _memkern.topology()["last_level_cache_B"]
+    cache_B = last_level_cache_B()
     knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages, "budget_s": 0.5}
     cases = {
         "load": loops("load", footprint_B=4 * cache_B, **knobs),

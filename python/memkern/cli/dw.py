@@ -16,6 +16,10 @@ def _dw(args: argparse.Namespace) -> int:
     from memkern import dw
 
     knobs = {"runs": args.runs, **knobs_of(args)}
+    # Which sites workers share planes of depends on how many they are.
+    teams = each(args.threads) if args.share_planes else [args.threads]
+    if args.share_planes:
+        args.threads = None
     shared = {
         "order": args.order,
         "block": args.block,
@@ -33,7 +37,9 @@ def _dw(args: argparse.Namespace) -> int:
             ["auto"] if plain else each(args.cut), [0] if plain else each(args.vector)
         ):
             where = {"layout": layout, "cut": cut, "vector": vector, "parity": parity}
-            cases.append(dw.case(lattice, ls=ls, **where, **shared))
+            for team in teams:
+                how = {**shared, "threads": team} if args.share_planes and team else shared
+                cases.append(dw.case(lattice, ls=ls, **where, **how))
     return exit_code(measure(cases, args, _HEADER, _row))
 
 
@@ -78,7 +84,11 @@ def add_verbs(verb: Verb) -> None:
     add("--order", default="tzyx", metavar="TZYX", help="loops from the outermost to the innermost")
     add("--block", nargs=4, type=int, default=(0, 0, 0, 0), metavar=("X", "Y", "Z", "T"),
         help="sites of a block that is gone through before the next one; 0 for all")  # fmt: skip
-    add("--share-planes", action="store_true", help="all workers in the same t together")
+    add(
+        "--share-planes",
+        action="store_true",
+        help="all workers in the same slice of the outermost loop",
+    )
     add("--prefetch-into", default="L2", choices=("L1", "L2"),
         help="where to, so many sites ahead as --prefetch says")  # fmt: skip
     measuring_options(sub)

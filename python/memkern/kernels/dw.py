@@ -37,6 +37,8 @@ from memkern.spec import (
     KernelSpec,
     Native,
     Traffic,
+    forms,
+    last_level_cache_B,
     register,
     registry,
 )
@@ -217,11 +219,8 @@ def layout_of(case: Case) -> Layout:
 
 def widths(isa: str = "best") -> list[int]:
     """Return the widths of vectors, in bits, that the kernel is built with and that run here."""
-    from memkern import _memkern
-
-    isas = [name for name in _memkern.supported_isas() if isa in ("best", name)]
-    forms = {entry[6] for entry in _memkern.entries() if entry[0] == "dw.hop" and entry[2] in isas}
-    return sorted({int(form.split("/")[2]) for form in forms if "/" in form}, reverse=True)
+    found = {form.split("/")[2] for form in forms("dw.hop", isa) if "/" in form}
+    return sorted(map(int, found), reverse=True)
 
 
 def _cuts(lanes: int, extents: Extents, order: str, even: bool) -> tuple[int, int, int, int]:
@@ -267,11 +266,9 @@ def _laid_out(
 
 def _ahead(layout: Layout, real_B: int) -> int:
     """Return how many sites ahead to prefetch."""
-    from memkern import _memkern
-
     numbers = prod(layout.cuts) * (_LINKS + 2 * layout.ls * _SPINOR)
     footprint_B = layout.sites * numbers * 2 * real_B
-    return 3 if footprint_B > _memkern.topology()["last_level_cache_B"] else 0
+    return 3 if footprint_B > last_level_cache_B() else 0
 
 
 def _visits(layout: Layout, order: str, block: Sequence[int]) -> IndexArray:
@@ -326,7 +323,8 @@ def dw_case(
     block : sequence of int
         Sites of a block in x, y, z and t, which is gone through before the next one; 0 for all.
     share_planes : bool
-        Whether all workers go through the same t together instead of each through its own.
+        Whether all workers go through a slice of the outermost loop together instead of each
+        through slices of its own.
     prefetch_into : str
         ``L2`` or ``L1``; how many sites ahead is the knob ``prefetch``, by default 3 where the
         fields are larger than the last-level caches, and 0 where they are not: there it costs more
@@ -353,9 +351,9 @@ def dw_case(
     ):
         if given not in known:
             raise InputError(f"{what} {shown(str(given))} is not one of {', '.join(known)}")
-    if cut not in ("auto", "s") and not (cut and set(cut) <= set("tzyx")):
+    if cut not in ("auto", "s") and not (isinstance(cut, str) and cut and set(cut) <= set("tzyx")):
         raise InputError(f"cut {shown(cut)} is not one of {', '.join(CUTS)}")
-    if sorted(order) != sorted("tzyx"):
+    if sorted(str(order)) != sorted("tzyx"):
         raise InputError(f"order {shown(order)} does not name t, z, y and x once each")
     if len(block) != 4:
         raise InputError(f"block must be four numbers of sites, of x, y, z and t, not {len(block)}")
@@ -363,6 +361,8 @@ def dw_case(
     if layout != "lexicographic":
         known_widths = widths(options.get("isa", "best"))
         vector = vector or max(known_widths, default=0)
+        if vector and not known_widths:
+            raise InputError(f"there are no vectors for instruction set {options['isa']!r} here")
         if vector and vector not in known_widths:
             raise InputError(
                 f"vector of {vector} bits is not one of {', '.join(map(str, known_widths))} here"
@@ -373,13 +373,19 @@ def dw_case(
             layout = "lexicographic"
     real_B = np.dtype(dtype).itemsize
     found = _laid_out(extents, ls, layout, cut, vector, real_B, which)
+    # Making the tables takes some 320 bytes a site.
+    if 320 * found.sites > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        raise MemoryError(f"the tables of {found.sites} sites need more memory than there is")
     plain = found.reals == 1
     neighbours, permutations = found.neighbours()
     visits = _visits(found, order, block)
     options.setdefault("prefetch", _ahead(found, real_B))
     if share_planes:
+        if options.get("chunk"):
+            raise InputError("chunk follows from sharing planes and can't be given with it")
         workers = options.get("threads") or len(os.sched_getaffinity(0))
-        options["chunk"] = -(-found.sites // found.local[3] // workers)
+        slices = found.local["xyzt".index(order[0])]
+        options["chunk"] = -(-found.sites // slices // workers)
     bits = 8 * real_B * found.reals
     lanes = "s" if found.shared else "sites"
     layout = "lexicographic" if plain else layout
@@ -414,7 +420,7 @@ def dw_case(
             "order": order,
             "block": "x".join(map(str, block)) if any(block) else "",
             "share_planes": share_planes,
-            "prefetch_into": prefetch_into if options["prefetch"] else "",
+            "prefetch_into": prefetch_into,
         },
         labels={"name": name, "suite": suite},
     ).with_(**options)
@@ -581,8 +587,11 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         return prod(extents) * _SITE_B < memory_B / 4
 
     large = next(edge for edge in range(12, 2**10, 4) if edge**4 * _SITE_B > 4 * unit)
-    plain, nt = {"variant": "simd", **brief}, {"variant": "nt", **brief}
-    plain_ahead, nt_ahead = plain | {"prefetch": 2}, nt | {"prefetch": 2}
+    plain, nt, plain_ahead, nt_ahead = (
+        {"variant": variant, "prefetch": ahead, **brief}
+        for ahead in (0, 3)
+        for variant in ("simd", "nt")
+    )
     chosen = [
         (8, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
         (8, "RIRI", "s", (plain, plain_ahead)),
@@ -594,7 +603,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     cases = [
         dw((edge,) * 4, layout=layout, cut=cut, **how)
         for edge, layout, cut, ways in chosen
-        if fits(*(edge,) * 4)
+        if edge == 8 or fits(*(edge,) * 4)
         for how in ways
     ]
     workers = len(os.sched_getaffinity(0))
@@ -610,7 +619,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     # Lx from half of what a cache holds to eight times as much.
     edge = max(4 * round((unit / 2 / _SITE_B) ** 0.25 / 4), 8)
     cases += [
-        dw((lx, edge, edge, 2 * edge), layout=layout, cut=cut, **plain)
+        dw((lx, edge, edge, 2 * edge), layout=layout, cut=cut, variant="simd", **brief)
         for layout, cut in (("RRII", "s"), ("RIRI", "tzyx"))
         for lx in (edge * 2**k // 2 for k in range(5))
         if fits(lx, edge, edge, 2 * edge)

@@ -1,10 +1,12 @@
 """Models: what measured times mean, and what they say of sizes that were not measured.
 
-Every model is fitted to records, from memkern or from anyone, and comes as a `ModelFit`:
-parameters with standard errors and intervals, residuals, the points used, `predict`.
+A model that is fitted to records, from memkern or from anyone, comes as a `ModelFit`: parameters
+with standard errors and intervals, residuals, the points used, `predict`.  `SpmvModel` and
+`LayerConditions` say what a kernel moves and need no records.
 """
 
 from memkern.models.fit import ModelFit, Parameter, Prediction
+from memkern.models.layer_conditions import LayerConditions, simulate
 from memkern.models.records import Records, groups, on_both_sides_of_caches, read
 from memkern.models.spmv import SpmvModel
 from memkern.models.t0_wmax import (
@@ -15,6 +17,7 @@ from memkern.models.t0_wmax import (
 )
 
 __all__ = [
+    "LayerConditions",
     "ModelFit",
     "Parameter",
     "Prediction",
@@ -26,5 +29,6 @@ __all__ = [
     "on_both_sides_of_caches",
     "predict_sum",
     "read",
+    "simulate",
     "strong_scaling_efficiency",
 ]

@@ -171,12 +171,12 @@ def _in_thousands(number: float) -> str:
     return f"{number:.3g} G"
 
 
-def cache_regions(ax: Axes, ends: Sequence[tuple[str, float]]) -> None:
+def cache_regions(ax: Axes, ends: Sequence[tuple[str, float]], beyond: str = "memory") -> None:
     """Draw a line where each cache is full, and above the axes name what holds the data there."""
     left, right = ax.get_xlim()
     inside = [(name, end) for name, end in ends if end > left]
     edges = [left, *(min(end, right) for _, end in inside), right]
-    names = [*(name for name, _ in inside), "memory"] if inside else []
+    names = [*(name for name, _ in inside), beyond] if inside else []
     above = ax.get_xaxis_transform()
     for name, low, high in zip(names, edges[:-1], edges[1:], strict=False):
         if high < right:

@@ -1,0 +1,288 @@
+"""What the figures of the domain-wall kernel draw: which records count and stand side by side.
+
+Where the records hold one case several times (prefetch, order, blocks, pages, repeats), the highest
+performance counts. Records of another type or parity than most of their machine are left
+out, since a comparison through both would show neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from memkern.errors import InputError
+from memkern.models import LayerConditions
+from memkern.plots.frames import Records, best, typed
+from memkern.plots.selection import machine, of_workers, prevailing, select
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+VALUE = "performance_GFLOPs"
+ROOFLINE = "roofline_GFLOPs"
+LAYOUTS = ("RRII", "RIRI", "lexicographic")
+# In the order of a legend.
+OPTIONS = tuple(
+    f"{stores} stores{prefetch}"
+    for stores in ("ordinary", "non-temporal")
+    for prefetch in ("", ", prefetch", ", prefetch into L1")
+)
+CONDITIONS = {"all": "all", **{name: f"LC_{name}" for name in "tzyxs"}, "none": "none"}
+
+_NUMBERS = (
+    *("Ls", "vector_bits", "prefetch", "threads", "performance_median_GFLOPs", "triad_GBps"),
+    *("site_B", ROOFLINE, "roofline_fraction"),
+)
+_WORDS = ("lattice", "layout", "cut", "parity", "prefetch_into", "variant", "dtype")
+_SETTING = ("backend", "dtype", "parity")
+_EXTENTS = ["Lx", "Ly", "Lz", "Lt"]
+
+
+def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
+    """Return the valid records of the hopping term of one setting a machine, and notes.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records.
+    measure : str
+        Command that measures such records. Without one, having none is no error.
+
+    Returns
+    -------
+    frame : DataFrame
+        Beside the columns of the records: machine (the platform without its workers), Lx to Lt,
+        sites, others (all extents but Lx), place (the lattice with Ls), kind (layout and cut),
+        form (kind and width of vectors), option (stores and prefetch), held (whether the last
+        cache holds all that is read). The roofline is infinite where nothing comes from memory.
+    notes : list of str
+        What was left out.
+
+    Raises
+    ------
+    InputError
+        No such record, a column is missing, or a lattice has not four extents.
+    """
+    import numpy as np
+
+    frame, notes = select(records, ["dw"], [*_NUMBERS, *_WORDS, "backend"], measure=measure,
+                          value=VALUE)  # fmt: skip
+    frame = typed(frame, (*_NUMBERS, VALUE), _WORDS)
+    frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
+    frame, left = prevailing(
+        frame,
+        _SETTING,
+        per=("machine",),
+        count=("lattice", "Ls", "layout", "cut", "vector_bits", "variant", "prefetch", "threads"),
+    )
+    extents = frame["lattice"].str.extract(r"^(\d+)x(\d+)x(\d+)x(\d+)$")
+    wrong = frame.loc[extents[0].isna(), "lattice"]
+    if len(wrong):
+        raise InputError(f"the lattice {wrong.iloc[0]!r} is not four extents such as 8x8x8x8")
+    frame[_EXTENTS] = extents.astype(float)
+    kind = (frame["layout"] + " " + frame["cut"]).str.strip()
+    bits = frame["vector_bits"].where(frame["layout"] != "lexicographic")
+    # What passes the caches by is a result, however small the lattice.
+    result_B = np.where(frame["dtype"] == "float32", 96, 192)
+    return frame.assign(
+        sites=frame[_EXTENTS].prod(axis=1),
+        others=frame["lattice"].str.replace(r"^\d+x", "", regex=True),
+        place=[f"{lattice}, Ls {ls:g}" for lattice, ls in
+               zip(frame["lattice"], frame["Ls"], strict=True)],
+        kind=kind,
+        form=[name if math.isnan(width) else f"{name}, {width:g} bit" for name, width in
+              zip(kind, bits, strict=True)],
+        option=_options(frame),
+        held=frame["site_B"] <= result_B,
+        **{ROOFLINE: frame[ROOFLINE].mask(frame["site_B"] == 0, math.inf)},
+    ), notes + left  # fmt: skip
+
+
+def _options(frame: DataFrame) -> list[str]:
+    """Return how the stores are and whether there is a prefetch."""
+    found = []
+    for variant, prefetch, into in zip(
+        frame["variant"], frame["prefetch"], frame["prefetch_into"], strict=True
+    ):
+        stores = "non-temporal" if variant == "nt" else "ordinary"
+        ahead = ", prefetch" + " into L1" * (into == "L1") if prefetch > 0 else ""
+        found.append(f"{stores} stores{ahead}")
+    return found
+
+
+def in_order(kinds: Iterable[str]) -> list[str]:
+    """Return kinds or forms in the order of a legend: layouts, s before other cuts, wide first."""
+
+    def place(kind: str) -> tuple[int, bool, str, int]:
+        name, _, bits = kind.partition(", ")
+        layout, _, cut = name.partition(" ")
+        known = LAYOUTS.index(layout) if layout in LAYOUTS else len(LAYOUTS)
+        return known, cut != "s", name, -int(bits.partition(" ")[0] or 0)
+
+    return sorted(set(kinds), key=place)
+
+
+def of_lattices(frame: DataFrame, begins: Sequence[str]) -> tuple[DataFrame, list[str]]:
+    """Return the lattices on which layouts and options are compared, and notes on the others.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As of `hops`.
+    begins : sequence of str
+        Begins of lattices such as ``8x8x8x8``; by default those with at least half as many layouts
+        and options as the one with most.
+
+    Raises
+    ------
+    InputError
+        No record is of any of these.
+    """
+    if begins:
+        kept = frame[frame["lattice"].str.startswith(tuple(begins))]
+        if kept.empty:
+            known = ", ".join(dict.fromkeys(frame["lattice"]))
+            raise InputError(
+                f"no record is of a lattice {' or '.join(map(repr, begins))}, only of {known}"
+            )
+        return kept, []
+    cases = frame.drop_duplicates(["machine", "place", "form", "option"])
+    many = cases.groupby(["machine", "place"]).size()
+    few = many[many < many.groupby("machine").transform("max") / 2].index
+    wide = [key not in few for key in zip(frame["machine"], frame["place"], strict=True)]
+    noun = "lattice with fewer cases" if len(few) == 1 else "lattices with fewer cases"
+    return frame[wide], [f"{len(few)} {noun} left out."] * bool(len(few))
+
+
+def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
+    """Return of each machine and lattice the fastest record of each form and option.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As of `hops`.
+    threads : int
+        Number of workers; by default the most of each machine.
+
+    Returns
+    -------
+    DataFrame
+        The smallest lattices first. Column held says whether the caches hold a lattice in one of
+        the forms at least, distances whether it was measured with several distances of prefetch.
+
+    Raises
+    ------
+    InputError
+        No record has so many workers.
+    """
+    frame = of_workers(frame, threads)
+    case = frame.groupby(["machine", "place", "form", "option"])
+    frame = frame.assign(
+        held=frame.groupby(["machine", "place"])["held"].transform("any"),
+        distances=case["prefetch"].transform("nunique") > 1,
+    )
+    frame = best(frame, ("machine", "place", "form", "option"), value=VALUE)
+    return frame.sort_values(["sites", "Ls", "place"], kind="stable")
+
+
+def over_workers(frame: DataFrame, lattice: str = "") -> DataFrame:
+    """Return one lattice of each machine by numbers of workers, two or more.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As of `hops`.
+    lattice : str
+        Its begin; by default the one with most numbers of workers, of these the largest.
+    """
+    return _scan(frame[frame["lattice"].str.startswith(lattice)], "place", "threads")
+
+
+def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> DataFrame:
+    """Return the lattices of each machine that differ in Lx alone, two or more.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As of `hops`.
+    others : str
+        Ly, Lz and Lt, such as ``8x8x16``; by default those with most Lx, of these the largest.
+    threads : int
+        Number of workers; by default the most of each machine with two Lx.
+
+    Raises
+    ------
+    InputError
+        No record has so many workers.
+    """
+    rest = frame["others"] + [f", Ls {ls:g}" for ls in frame["Ls"]]
+    frame = frame.assign(rest=rest)
+    here = ["machine", "rest", "kind", "threads"]
+    if threads:
+        frame = of_workers(frame, threads)
+    frame = frame[frame["others"].eq(others)] if others else frame
+    frame = frame[frame.groupby(here)["Lx"].transform("nunique") > 1]
+    return _scan(of_workers(frame), "rest", "Lx")
+
+
+def _scan(frame: DataFrame, here: str, x: str) -> DataFrame:
+    """Return the longest scan over `x` of each machine, the fastest record of each kind."""
+    several = frame.groupby(["machine", here, "kind"])[x].transform("nunique") > 1
+    frame = frame[several]
+    if frame.empty:
+        return frame
+    counts = frame.groupby(["machine", here])[x].transform("nunique")
+    order = frame.assign(counts=counts).sort_values(["counts", "sites"], kind="stable")
+    chosen = order.drop_duplicates("machine", keep="last").set_index("machine")[here]
+    frame = frame[frame[here] == frame["machine"].map(chosen)]
+    return best(frame, ("machine", "kind", x), value=VALUE)
+
+
+def last_cache(rows: DataFrame) -> tuple[int, int] | None:
+    """Return size and number of the last cache; None where the records do not know it."""
+    known: Mapping[str, list[tuple[int, int, int]]] = rows.attrs.get("caches", {})
+    keys = rows["environment_id"].unique() if "environment_id" in rows else ()
+    caches = next((known[key] for key in keys if known.get(key)), [])
+    return caches[-1][1:] if caches else None
+
+
+def model_of(row: Mapping[Any, Any], lx: int) -> LayerConditions:
+    """Return the layer conditions of a record's case with another Lx."""
+    cuts = {part[0]: int(part[1:]) for part in row["cut"].split() if part != "s"}
+    return LayerConditions(
+        (lx, int(row["Ly"]), int(row["Lz"]), int(row["Lt"])),
+        int(row["Ls"]),
+        cast("tuple[int, int, int, int]", tuple(cuts.get(axis, 1) for axis in "xyzt")),
+        value_B=4 if row["dtype"] == "float32" else 8,
+        write_factor=1 if row["variant"] == "nt" else 2,
+        parity=row["parity"],
+        threads=int(row["threads"]),
+    )
+
+
+def holding(
+    row: Mapping[Any, Any], cache: tuple[int, int], ends: tuple[int, int]
+) -> Iterator[tuple[str, int]]:
+    """Yield the conditions that a cache fulfils from one Lx to another, and the last Lx of each.
+
+    Parameters
+    ----------
+    row : mapping
+        A record of the scan, whose layout and workers count.
+    cache : (int, int)
+        As of `last_cache`.
+    ends : (int, int)
+        Smallest and largest Lx.
+    """
+    size_B, instances = cache
+    sharing = math.ceil(row["threads"] / instances)
+    step = model_of(row, ends[1])
+    unit = step.cuts[0] * (1 if step.parity == "full" else 2)
+    now, last = "", 0
+    for lx in range(math.ceil(ends[0] / unit) * unit, ends[1] + 1, unit):
+        condition = model_of(row, lx).holds(size_B, sharing)
+        if now and condition != now:
+            yield now, last
+        now, last = condition, lx
+    yield now, last

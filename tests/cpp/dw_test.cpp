@@ -1,0 +1,569 @@
+// The hopping term: every body on fields that end at a page that faults, against 4 x 4 matrices of
+// spins, and whole cases with several workers, where the thread sanitizer sees who writes what.
+#include "kernels/dw.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "core/problem.hpp"
+#include "core/sampler.hpp"
+#include "core/team.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::entries_of;
+using testing::Fenced;
+using testing::refusal;
+using testing::says;
+using testing::scattered;
+
+using Complex = std::complex<double>;
+using Integers = std::vector<std::int64_t>;
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+constexpr int kDirections = 8;
+constexpr int kSpinor = 12;  // complex numbers
+constexpr int kMatrix = 9;
+constexpr double kBefore = -777;  // in results that nothing was written to
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// gamma_x, gamma_y, gamma_z, gamma_t in Grid's chiral basis.
+const Complex kI{0, 1};
+const Complex kGamma[4][4][4] = {
+    {{0, 0, 0, kI}, {0, 0, kI, 0}, {0, -kI, 0, 0}, {-kI, 0, 0, 0}},
+    {{0, 0, 0, -1}, {0, 0, 1, 0}, {0, 1, 0, 0}, {-1, 0, 0, 0}},
+    {{0, 0, kI, 0}, {0, 0, 0, -kI}, {-kI, 0, 0, 0}, {0, kI, 0, 0}},
+    {{0, 0, 1, 0}, {0, 0, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, 0}},
+};
+
+// How an entry has its fields, by the words of its form.
+struct Form {
+  explicit Form(const RegisteredEntry& e) : real_B(std::string(e.dtype) == "float64" ? 8 : 4) {
+    std::istringstream words(e.form);
+    std::string layout, lanes, bits;
+    std::getline(words, layout, '/');
+    if (layout == "lexicographic") return;
+    std::getline(words, lanes, '/');
+    std::getline(words, bits);
+    split = layout == "RRII";
+    shared = lanes == "s";
+    reals = std::stoll(bits) / 8 / real_B;
+  }
+  std::int64_t lanes() const { return split ? reals : reals / 2; }
+  std::int64_t link_lanes() const { return shared ? 1 : lanes(); }
+  // Where part 0 (real) or 1 of complex number `k` of so many lanes stands.
+  std::int64_t place(std::int64_t k, std::int64_t of, std::int64_t lane, int part) const {
+    return split ? (2 * k + part) * of + lane : 2 * (k * of + lane) + part;
+  }
+
+  std::int64_t real_B;
+  bool split = true;
+  bool shared = true;
+  std::int64_t reals = 1;
+};
+
+// Sites with neighbours that no lattice has, visited in any order, and small whole numbers in all
+// fields, so that no sum is rounded.
+struct Fields {
+  Fields(const Form& its_form, std::int64_t site_count, std::int64_t vectors)
+      : form(its_form), sites(site_count), inner(vectors) {
+    order.resize(at(site_count));
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    for (std::int64_t i = site_count - 1; i > 0; --i) {
+      std::swap(order[at(i)], order[at(scattered(i, 1, i + 1))]);
+    }
+    for (std::int64_t i = 0; i < site_count * kDirections; ++i) {
+      neighbours.push_back(scattered(i, 2, 2 * site_count));
+    }
+    for (int k = 0; k < kDirections; ++k) {
+      Integers row(at(its_form.lanes()));
+      std::iota(row.begin(), row.end(), std::int64_t{0});
+      for (std::int64_t i = its_form.lanes() - 1; i > 0; --i) {
+        std::swap(row[at(i)], row[at(scattered(i, 30 + k, i + 1))]);
+      }
+      lanes.push_back(row);
+    }
+    links.resize(at(site_count * kDirections * kMatrix * its_form.link_lanes() * 2));
+    for (std::int64_t i = 0; i < std::ssize(links); ++i) {
+      links[at(i)] = static_cast<double>(scattered(i, 4, 9) - 4);
+    }
+    psi.resize(at(site_count * vectors * kSpinor * its_form.lanes() * 2));
+    for (std::int64_t i = 0; i < std::ssize(psi); ++i) {
+      psi[at(i)] = static_cast<double>(scattered(i, 5, 19) - 9);
+    }
+  }
+
+  // Of real numbers, as the bodies take them.
+  Integers permutations() const {
+    Integers all;
+    for (const Integers& row : lanes) {
+      for (std::int64_t i = 0; i < form.reals; ++i) {
+        all.push_back(form.split ? row[at(i)] : 2 * row[at(i / 2)] + i % 2);
+      }
+    }
+    return all;
+  }
+
+  std::int64_t place(std::int64_t site, std::int64_t s, int spin, int colour, std::int64_t lane,
+                     int part) const {
+    const std::int64_t k = (site * inner + s) * kSpinor + 3 * spin + colour;
+    return form.place(k, form.lanes(), lane, part);
+  }
+  Complex spinor(std::int64_t site, std::int64_t s, int spin, int colour, std::int64_t lane) const {
+    return {psi[at(place(site, s, spin, colour, lane, 0))],
+            psi[at(place(site, s, spin, colour, lane, 1))]};
+  }
+  Complex link(std::int64_t site, int direction, int row, int column, std::int64_t lane) const {
+    const std::int64_t k = (site * kDirections + direction) * kMatrix + 3 * row + column;
+    const std::int64_t of = form.link_lanes();
+    const std::int64_t its = form.shared ? 0 : lane;
+    return {links[at(form.place(k, of, its, 0))], links[at(form.place(k, of, its, 1))]};
+  }
+
+  // The formula as it stands, for visits [begin, end); elsewhere kBefore.
+  std::vector<double> result(std::int64_t begin, std::int64_t end) const {
+    std::vector<double> all(psi.size(), kBefore);
+    for (std::int64_t visit = begin; visit < end; ++visit) {
+      for (std::int64_t s = 0; s < inner; ++s) {
+        for (std::int64_t lane = 0; lane < form.lanes(); ++lane) add_site(visit, s, lane, all);
+      }
+    }
+    return all;
+  }
+
+  Form form;
+  std::int64_t sites;
+  std::int64_t inner;
+  Integers order;
+  Integers neighbours;
+  std::vector<Integers> lanes;
+  std::vector<double> links;
+  std::vector<double> psi;
+
+ private:
+  void add_site(std::int64_t visit, std::int64_t s, std::int64_t lane,
+                std::vector<double>& all) const {
+    Complex sum[4][3] = {};
+    for (int k = 0; k < kDirections; ++k) {
+      const std::int64_t around = neighbours[at(visit * kDirections + k)];
+      const bool crosses = around % 2 != 0 && !form.shared;
+      const std::int64_t from = crosses ? lanes[at(k)][at(lane)] : lane;
+      const double sign = k < 4 ? 1 : -1;
+      for (int spin = 0; spin < 4; ++spin) {
+        for (int b = 0; b < 3; ++b) {
+          Complex turned = 0;
+          for (int other = 0; other < 4; ++other) {
+            const Complex gamma = kGamma[k % 4][spin][other];
+            turned += (Complex(spin == other ? 1 : 0) + sign * gamma) *
+                      spinor(around / 2, s, other, b, from);
+          }
+          for (int a = 0; a < 3; ++a) {
+            sum[spin][a] += link(order[at(visit)], k, a, b, lane) * turned;
+          }
+        }
+      }
+    }
+    for (int spin = 0; spin < 4; ++spin) {
+      for (int a = 0; a < 3; ++a) {
+        all[at(place(order[at(visit)], s, spin, a, lane, 0))] = sum[spin][a].real();
+        all[at(place(order[at(visit)], s, spin, a, lane, 1))] = sum[spin][a].imag();
+      }
+    }
+  }
+};
+
+template <class T>
+std::vector<T> as(const auto& values) {
+  std::vector<T> all;
+  for (const auto value : values) all.push_back(static_cast<T>(value));
+  return all;
+}
+
+struct Way {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t distance = 0;
+  bool into_l1 = false;
+};
+
+// Runs a body on copies of the fields of which each ends at a page that faults. I is the type of
+// the permutations.
+template <class T, class I>
+void run_fenced(const RegisteredEntry& e, const Fields& f, const Way& way) {
+  Fenced<T> links(as<T>(f.links));
+  Fenced<T> psi(as<T>(f.psi));
+  Fenced<T> result(std::vector<T>(f.psi.size(), T{kBefore}));
+  Fenced<std::int32_t> order(as<std::int32_t>(f.order));
+  Fenced<std::int32_t> neighbours(as<std::int32_t>(f.neighbours));
+  Fenced<I> permutations(as<I>(f.permutations()));
+  DwArgs args;
+  args.links = links.data();
+  args.psi = psi.data();
+  args.result = result.data();
+  args.order = order.data();
+  args.neighbours = neighbours.data();
+  args.permutations = permutations.data();
+  args.sites = f.sites;
+  args.inner = f.inner;
+  args.distance = way.distance;
+  args.into_l1 = way.into_l1;
+  e.body(&args, {way.begin, way.end}, 0);
+  EXPECT_EQ(as<double>(result.values()), f.result(way.begin, way.end));
+  EXPECT_EQ(as<double>(psi.values()), f.psi);
+  EXPECT_EQ(as<double>(links.values()), f.links);
+  EXPECT_EQ(as<std::int64_t>(order.values()), f.order);
+  EXPECT_EQ(as<std::int64_t>(neighbours.values()), f.neighbours);
+}
+
+std::vector<RegisteredEntry> all_entries() {
+  return entries_of([](const std::string& kernel) { return kernel == "dw.hop"; });
+}
+
+class Bodies : public ::testing::TestWithParam<RegisteredEntry> {
+ protected:
+  static void run(const Fields& f, const Way& way) {
+    const RegisteredEntry& e = GetParam();
+    if (Form(e).real_B == 8) {
+      run_fenced<double, std::int64_t>(e, f, way);
+    } else {
+      run_fenced<float, std::int32_t>(e, f, way);
+    }
+    if (HasFailure()) {
+      FAIL() << f.sites << " sites, " << f.inner << " vectors of s, visits " << way.begin << " to "
+             << way.end << ", distance " << way.distance << (way.into_l1 ? " into L1" : "");
+    }
+  }
+};
+
+TEST_P(Bodies, GiveWhatTheFormulaGives) {
+  const Form form(GetParam());
+  for (const std::int64_t sites : {1, 2, 5, 12}) {
+    for (const std::int64_t inner : {1, 2, 3}) run({form, sites, inner}, {0, sites});
+  }
+}
+
+TEST_P(Bodies, LeaveOtherSitesAlone) {
+  const Fields f(Form(GetParam()), 11, 2);
+  for (const auto& [begin, end] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {0, 1}, {3, 7}, {10, 11}, {5, 5}, {11, 11}}) {
+    run(f, {begin, end});
+    run(f, {begin, end, 2});
+  }
+}
+
+// Tables and fields end where memory does, so that looking up what is to be fetched must end too.
+TEST_P(Bodies, FetchNothingBeyondTheEnd) {
+  const Fields f(Form(GetParam()), 7, 2);
+  for (const std::int64_t distance : {1, 3, 6, 7, 8, 1000}) {
+    for (const bool into_l1 : {false, true}) {
+      run(f, {0, 7, distance, into_l1});
+      run(f, {4, 7, distance, into_l1});
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Bodies, ::testing::ValuesIn(all_entries()), [](const auto& tried) {
+  std::string form = tried.param.form;
+  std::replace(form.begin(), form.end(), '/', '_');
+  return testing::name_of(tried) + "_" + form;
+});
+
+TEST(Entries, AreThereInEveryFormThatTheVectorsAllow) {
+  const auto has_vectors = [](const std::string& isa) {
+    const auto& all = registered_entries();
+    return std::any_of(all.begin(), all.end(), [&](const RegisteredEntry& e) {
+      return e.isa == isa && std::string(e.kernel) == "stream.copy" &&
+             std::string(e.variant) == "simd";
+    });
+  };
+  for (const std::string& isa : supported_isas()) {
+    const int most = has_vectors(isa) ? 8 * vector_size(isa) : 0;
+    std::map<std::string, int> found;
+    for (const RegisteredEntry& e : all_entries()) {
+      if (e.isa == isa) ++found[std::string(e.variant) + " " + e.dtype + " " + e.form];
+    }
+    std::map<std::string, int> wanted;
+    for (const std::string dtype : {"float32", "float64"}) {
+      for (const std::string variant : {"scalar", "auto"}) {
+        ++wanted[variant + " " + dtype + " lexicographic"];
+      }
+      for (const std::string variant : {"simd", "nt"}) {
+        for (int bits = 128; bits <= most; bits *= 2) {
+          for (const std::string layout : {"RRII/", "RIRI/"}) {
+            for (const std::string lanes : {"sites/", "s/"}) {
+              ++wanted[variant + " " + dtype + " " + layout + lanes + std::to_string(bits)];
+            }
+          }
+        }
+      }
+    }
+    EXPECT_EQ(found, wanted) << isa;
+  }
+}
+
+// What a case is prepared from: the tables of `fields`, of which the views must live on.
+struct Request {
+  explicit Request(const RegisteredEntry& e, std::int64_t sites = 12, std::int64_t inner = 2)
+      : dtype(e.dtype), fields(Form(e), sites, inner) {
+    const Form& form = fields.form;
+    integers = {{"sites", sites},        {"inner", inner},
+                {"reals", form.reals},   {"split", form.split ? 1 : 0},
+                {"shared", form.shared}, {"prefetch", 0},
+                {"into_l1", 0}};
+    indices = {{"order", fields.order},
+               {"neighbours", fields.neighbours},
+               {"permutations", fields.permutations()}};
+  }
+
+  std::unique_ptr<Problem> prepare(const Team& team, std::int64_t offset_B = 0) {
+    Inputs inputs;
+    inputs.integers = integers;
+    inputs.arrays = {{"links", false}, {"psi", false}, {"result", true}};
+    for (const auto& [name, values] : indices) {
+      inputs.indices[name] = {values.data(), std::ssize(values)};
+    }
+    Placement placement;
+    placement.offset_B = offset_B;
+    return find_family("dw")(kernel, dtype, "", inputs, team, placement);
+  }
+
+  std::string kernel = "dw.hop";
+  std::string dtype;
+  Fields fields;
+  std::map<std::string, std::int64_t> integers;
+  std::map<std::string, Integers> indices;
+};
+
+// One entry of each layout, kind of lanes, variant and type.
+std::vector<RegisteredEntry> one_of_each() {
+  std::map<std::string, RegisteredEntry> kinds;
+  for (const RegisteredEntry& e : all_entries()) {
+    const std::string form = e.form;
+    kinds.insert({std::string(e.variant) + e.dtype + form.substr(0, form.rfind('/')), e});
+  }
+  std::vector<RegisteredEntry> all;
+  for (const auto& [kind, entry] : kinds) all.push_back(entry);
+  return all;
+}
+
+TEST(Prepare, RefusesWrongInputInASentence) {
+  struct Wrong {
+    std::function<void(Request&)> spoil;
+    std::string says;
+  };
+  const auto set = [](const char* name, std::int64_t value) {
+    return [=](Request& r) { r.integers[name] = value; };
+  };
+  const auto put = [](const char* name, std::int64_t i, std::int64_t value) {
+    return [=](Request& r) { r.indices[name][at(i)] = value; };
+  };
+  std::vector<Wrong> wrong = {
+      {[](Request& r) { r.kernel = "dw.jump"; }, "no kernel 'dw.jump'"},
+      {[](Request& r) { r.dtype = "int64"; }, "dtype 'int64' is not float32 or float64"},
+      {set("sites", 0), "sites must be at least 1, not 0"},
+      {set("sites", 13), "order must have 13 entries, not 12"},
+      {set("sites", 11), "order must have 11 entries, not 12"},
+      {set("sites", std::int64_t{1} << 30), "too long for int32"},
+      {set("sites", kMax), "too long for int32"},
+      {set("inner", 0), "inner must be at least 1, not 0"},
+      {set("inner", kMax), "64 bits"},
+      {set("reals", 0), "reals must be at least 1, not 0"},
+      {set("reals", kMax), "64 bits"},
+      {set("reals", std::int64_t{1} << 56), "64 bits"},
+      {set("prefetch", -1), "prefetch must be at least 0, not -1"},
+      {set("into_l1", -1), "into_l1 must be at least 0, not -1"},
+      {set("split", -1), "split must be at least 0, not -1"},
+      {set("shared", -1), "shared must be at least 0, not -1"},
+      {put("order", 3, 12), "order[3] is 12, outside 0 to 11"},
+      {put("order", 0, -1), "order[0] is -1, outside 0 to 11"},
+      {put("order", 11, kMax), "outside 0 to 11"},
+      {put("neighbours", 0, 24), "neighbours[0] is 24, outside 0 to 23"},
+      {put("neighbours", 95, -1), "neighbours[95] is -1, outside 0 to 23"},
+      {put("neighbours", 5, std::int64_t{1} << 32), "outside 0 to 23"},
+      {put("permutations", 0, -1), "permutations[0] is -1, outside 0"},
+      {put("permutations", 7, 64), "permutations[7] is 64, outside 0"},
+  };
+  for (const char* name : {"sites", "inner", "reals", "split", "shared", "prefetch", "into_l1"}) {
+    wrong.push_back({[=](Request& r) { r.integers.erase(name); },
+                     std::string("the input '") + name + "' is missing"});
+  }
+  for (const char* name : {"order", "neighbours", "permutations"}) {
+    wrong.push_back({[=](Request& r) { r.indices.erase(name); },
+                     std::string("the input '") + name + "' is missing"});
+    wrong.push_back(
+        {[=](Request& r) { r.indices[name].clear(); }, std::string(name) + " must not be empty"});
+    wrong.push_back(
+        {[=](Request& r) { r.indices[name].pop_back(); }, std::string(name) + " must have"});
+    wrong.push_back(
+        {[=](Request& r) { r.indices[name].push_back(0); }, std::string(name) + " must have"});
+  }
+  const Team one({1, "none"});
+  const Team three({3, "none"});
+  for (const RegisteredEntry& e : one_of_each()) {
+    SCOPED_TRACE(::testing::PrintToString(e));
+    for (const Wrong& w : wrong) {
+      for (const Team* team : {&one, &three}) {
+        Request r(e);
+        w.spoil(r);
+        const std::string message = refusal<InputError>([&] { r.prepare(*team); });
+        EXPECT_TRUE(says(message, w.says));
+        EXPECT_EQ(message.find('\n'), std::string::npos);
+      }
+    }
+  }
+}
+
+// Of one site, the links are what is too large first.
+TEST(Prepare, RefusesLinksThatDoNotFit64Bits) {
+  const Team team({1, "none"});
+  for (const RegisteredEntry& e : one_of_each()) {
+    Request r(e, 1, 1);
+    r.integers["shared"] = 0;
+    r.integers["reals"] = std::int64_t{1} << 56;
+    EXPECT_TRUE(says(refusal<InputError>([&] { r.prepare(team); }), "64 bits"));
+  }
+}
+
+TEST(Prepare, KnowsOneRealInOneFormAlone) {
+  const Team team({1, "none"});
+  for (const RegisteredEntry& e : one_of_each()) {
+    if (Form(e).reals > 1) continue;
+    for (const char* name : {"split", "shared"}) {
+      Request r(e);
+      r.integers[name] = 0;
+      EXPECT_TRUE(says(refusal<InputError>([&] { r.prepare(team); }), "a vector of one real"));
+    }
+  }
+}
+
+// What a body reads beyond the fields of another form is nobody's.
+TEST(Prepare, LeavesFieldsToTheBodiesOfTheirForm) {
+  const Team team({1, "none"});
+  for (const RegisteredEntry& e : one_of_each()) {
+    Request r(e);
+    const auto problem = r.prepare(team);
+    EXPECT_EQ(problem->array("links").columns, std::ssize(r.fields.links));
+    EXPECT_EQ(problem->array("psi").columns, std::ssize(r.fields.psi));
+    EXPECT_EQ(problem->array("result").columns, std::ssize(r.fields.psi));
+    EXPECT_EQ(problem->count(), 12);
+    EXPECT_EQ(problem->index_dtype(), "");
+    for (const RegisteredEntry& other : all_entries()) {
+      if (std::string(other.dtype) != e.dtype) continue;
+      EXPECT_EQ(problem->runs(other), std::string(other.form) == e.form)
+          << e.form << " by " << other.form;
+    }
+  }
+}
+
+TEST(Prepare, LimitsThePrefetchToTheSites) {
+  const Team team({1, "none"});
+  Request r(all_entries().front());
+  r.integers["prefetch"] = kMax;
+  const auto problem = r.prepare(team);
+  EXPECT_EQ(static_cast<const DwArgs*>(problem->args())->distance, 12);
+}
+
+template <class T>
+void put(Problem& problem, const std::string& name, const std::vector<double>& values) {
+  const std::vector<T> all = as<T>(values);
+  problem.copy_in(name, all.data());
+}
+
+template <class T>
+std::vector<double> result_of(const Problem& problem) {
+  const Array& a = problem.array("result");
+  std::vector<T> all(at(a.columns));
+  problem.copy_out(a, all.data());
+  return as<double>(all);
+}
+
+template <class T>
+void run_by(const Team& team, const RegisteredEntry& e, std::int64_t distance) {
+  constexpr Schedule kWhole{Schedule::Kind::Static, 0};
+  Request r(e, 53, 3);
+  r.integers["prefetch"] = distance;
+  const auto problem = r.prepare(team);
+  const std::vector<double> wanted = r.fields.result(0, 53);
+  const auto run = [&](Repetition repetition, Schedule schedule) {
+    problem->fill(true);
+    put<T>(*problem, "links", r.fields.links);
+    put<T>(*problem, "psi", r.fields.psi);
+    const Step step{e.body, e.finish, problem->args(), problem->count(), nullptr};
+    {
+      const Team::Session session(team);
+      Sampler(team, schedule, repetition).sample({&step, 1}, 3);
+    }
+    problem->mark_written();
+    EXPECT_EQ(result_of<T>(*problem), wanted);
+  };
+  run(Repetition::Fork, kWhole);
+  run(Repetition::Barrier, kWhole);
+  run(Repetition::Free, {Schedule::Kind::Static, 4});
+  run(Repetition::Fork, {Schedule::Kind::Dynamic, 2});
+}
+
+TEST(Workers, GiveTheSameInEveryWay) {
+  for (const int workers : {1, 2, 3}) {
+    const Team team({workers, "none"});
+    for (const RegisteredEntry& e : one_of_each()) {
+      SCOPED_TRACE(::testing::PrintToString(e));
+      if (Form(e).real_B == 8) {
+        run_by<double>(team, e, workers - 1);
+      } else {
+        run_by<float>(team, e, workers - 1);
+      }
+    }
+  }
+}
+
+// Vectors are loaded and stored where they are aligned.
+TEST(Workers, ReachFieldsAtAnyOffset) {
+  const Team team({1, "none"});
+  for (const RegisteredEntry& e : all_entries()) {
+    SCOPED_TRACE(::testing::PrintToString(e));
+    for (const std::int64_t offset_B : {8, 16, 32, 64, 200}) {
+      Request r(e, 5, 1);
+      std::unique_ptr<Problem> problem;
+      try {
+        problem = r.prepare(team, offset_B);
+      } catch (const InputError& error) {
+        EXPECT_TRUE(says(error.what(), "offset"));
+        continue;
+      }
+      if (Form(e).real_B == 8) {
+        put<double>(*problem, "links", r.fields.links);
+        put<double>(*problem, "psi", r.fields.psi);
+      } else {
+        put<float>(*problem, "links", r.fields.links);
+        put<float>(*problem, "psi", r.fields.psi);
+      }
+      const auto& args = *static_cast<const DwArgs*>(problem->args());
+      for (const void* field : {args.links, args.psi, static_cast<const void*>(args.result)}) {
+        const std::int64_t vector_B = Form(e).reals * Form(e).real_B;
+        ASSERT_EQ(reinterpret_cast<std::uintptr_t>(field) % at(vector_B), 0U) << offset_B;
+      }
+      e.body(&args, {0, 5}, 0);
+      EXPECT_EQ(Form(e).real_B == 8 ? result_of<double>(*problem) : result_of<float>(*problem),
+                r.fields.result(0, 5));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace memkern

@@ -1,0 +1,1222 @@
+"""The hopping term: right in every layout, its symmetries, a check that catches, the records."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import memkern as mk
+from memkern import _memkern, lattice
+from memkern.cli import main
+from memkern.errors import InputError
+from memkern.kernels import dw as family
+from memkern.lattice import GAMMA, GAMMA5, random_field, random_links
+from memkern.models.layer_conditions import LayerConditions
+from memkern.spec import Case, Ceilings, Check
+
+RATES = {"load": 20.0, "triad": 15.0}
+WIDTHS = family.widths()
+CUTS = ("s", "t", "z", "y", "x", "tz", "zt", "yx", "tzyx")
+LIMITS = {"float64": 1e-14, "float32": 1e-6}
+COMPLEX = {"float64": "complex128", "float32": "complex64"}
+
+
+@pytest.fixture(autouse=True)
+def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What memory gives here takes seconds to find out, and is none of these tests' business."""
+    monkeypatch.setattr("memkern.run.ceilings_GBps", lambda threads, pin, pages: dict(RATES))
+
+
+def one(**options: Any) -> dict[str, Any]:
+    """Options of one worker and, where fields have vectors, one variant: none is tried first."""
+    variant = "scalar" if options.get("layout") == "lexicographic" else "simd"
+    return {"variant": variant, "threads": 1, **options}
+
+
+def fields(extents: Any, ls: int, dtype: str = "float64", seed: int = 0) -> tuple[Any, Any]:
+    kind = COMPLEX[dtype]
+    return (
+        random_links(extents, seed=seed, dtype=kind),
+        random_field(extents, ls, seed=seed + 1, dtype=kind),
+    )
+
+
+def close(got: Any, wanted: Any, limit: float = 1e-14) -> None:
+    assert got.shape == wanted.shape
+    assert np.abs(got - wanted).max() <= limit * np.abs(wanted).max()
+
+
+def compare(extents: Any, ls: int, dtype: str, **options: Any) -> None:
+    """Compare a hop of random fields with the formula."""
+    links, psi = fields(extents, ls, dtype, seed=ls)
+    kept = links.copy(), psi.copy()
+    physics = {k: options[k] for k in ("dagger", "antiperiodic_t", "parity") if k in options}
+    got = mk.dw.hop(links, psi, **options)
+    assert got.dtype == psi.dtype
+    wanted = lattice.hop(links, psi, **physics)
+    close(got, wanted, LIMITS[dtype])
+    np.testing.assert_array_equal(got[wanted == 0], 0)
+    np.testing.assert_array_equal(links, kept[0])
+    np.testing.assert_array_equal(psi, kept[1])
+
+
+def numbers_of(layout: str, bits: int, dtype: str) -> int:
+    """Complex numbers of a vector."""
+    reals = bits // (8 * np.dtype(dtype).itemsize)
+    return reals if layout == "RRII" else reals // 2 if layout == "RIRI" else 1
+
+
+def extents_of(cut: str, parts: int, local: Any) -> tuple[int, ...]:
+    """Extents of a lattice that is cut into parts of the local ones."""
+    extents = dict(zip("xyzt", local, strict=True))
+    for k in range(parts.bit_length() - 1):
+        extents[cut[k % len(cut)]] *= 2
+    return tuple(extents.values())
+
+
+# Against the formula
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("layout", ["RRII", "RIRI"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_every_layout_agrees_with_the_formula(dtype: str, layout: str, bits: int, cut: str) -> None:
+    parts = numbers_of(layout, bits, dtype)
+    how = one(layout=layout, vector=bits, cut=cut)
+    if cut == "s":
+        for ls, k in itertools.product((parts, 3 * parts), range(2)):
+            compare((3, 1, 2, 2 + k), ls, dtype, dagger=k > 0, antiperiodic_t=k > 0, **how)
+            parity = ("even", "odd")[k]
+            compare((2, 4, 2, 2), ls, dtype, parity=parity, antiperiodic_t=k == 0, **how)
+        return
+    # Parts of one site in a direction that is cut, of two and of three.
+    compare(extents_of(cut, parts, (1, 1, 1, 1)), 3, dtype, antiperiodic_t=True, **how)
+    compare(extents_of(cut, parts, (3, 1, 2, 1)), 1, dtype, dagger=True, **how)
+    compare(extents_of(cut, parts, (1, 3, 1, 2)), 2, dtype, **{**how, "threads": 2})
+    small = extents_of(cut, parts, (2, 2, 2, 2))
+    compare(small, 1, dtype, parity="even", antiperiodic_t=True, **how)
+    compare(small, 3, dtype, parity="odd", dagger=True, **{**how, "variant": "nt"})
+
+
+@pytest.mark.parametrize(
+    "entry", [e for e in _memkern.entries() if e[0] == "dw.hop"], ids=lambda e: "-".join(e[1:4])
+)
+def test_every_body_agrees_with_the_formula(entry: Any) -> None:
+    _, variant, isa, dtype, _, _, form = entry
+    if isa not in _memkern.supported_isas():
+        pytest.skip(f"this processor has no {isa}")
+    layout, lanes, bits = form.split("/") if "/" in form else (form, "", "0")
+    how: dict[str, Any] = {"layout": layout, "variant": variant, "isa": isa, "threads": 1}
+    if lanes:
+        how |= {"vector": int(bits), "cut": "tzyx" if lanes == "sites" else "s"}
+    extents, ls = (2, 4, 4, 4), 16 if lanes == "s" else 2
+    assert mk.dw.case(extents, ls=ls, dtype=dtype, **how).form == form
+    for options in ({}, {"dagger": True, "antiperiodic_t": True, "prefetch": 2}):
+        compare(extents, ls, dtype, **how, **options)
+
+
+@pytest.mark.parametrize("extents", [(1, 1, 1, 1), (2, 1, 3, 2), (3, 2, 1, 5), (1, 4, 2, 1)])
+@pytest.mark.parametrize("variant", ["scalar"])
+def test_any_extents_have_the_lexicographic_layout(extents: Any, variant: str) -> None:
+    for dtype, dagger, antiperiodic_t in itertools.product(LIMITS, (False, True), (False, True)):
+        how = {"dagger": dagger, "antiperiodic_t": antiperiodic_t, "variant": variant}
+        compare(extents, 3, dtype, layout="lexicographic", threads=1, **how)
+
+
+@st.composite
+def hops(draw: st.DrawFn) -> tuple[Any, int, str, dict[str, Any]]:
+    parity = draw(st.sampled_from(lattice.PARITIES))
+    extents = tuple(draw(st.integers(1, 6)) for _ in range(4))
+    if parity != "full":
+        extents = tuple(n + n % 2 for n in extents)
+    layout = draw(st.sampled_from(family.LAYOUTS))
+    options: dict[str, Any] = {
+        "layout": layout,
+        "parity": parity,
+        "dagger": draw(st.booleans()),
+        "antiperiodic_t": draw(st.booleans()),
+        "threads": draw(st.integers(1, 3)),
+        "prefetch": draw(st.sampled_from([0, 1, 7, 10**6])),
+        "prefetch_into": draw(st.sampled_from(["L1", "L2"])),
+        "order": "".join(draw(st.permutations("tzyx"))),
+        "block": [draw(st.sampled_from([0, 1, 2, 3, 100])) for _ in range(4)],
+        "schedule": draw(st.sampled_from(["static", "dynamic"])),
+        "repetition": draw(st.sampled_from(["fork", "barrier", "free"])),
+    }
+    options.update(draw(st.sampled_from([{}, {"share_planes": True}, {"chunk": 3}])))
+    if options["repetition"] == "free":
+        options["schedule"] = "static"
+    if layout != "lexicographic":
+        options["vector"] = draw(st.sampled_from([0, *WIDTHS]))
+    return extents, draw(st.integers(1, 9)), draw(st.sampled_from(list(LIMITS))), options
+
+
+@settings(max_examples=120, deadline=None)
+@given(hops())
+def test_any_lattice_is_right_with_any_knob(made: tuple[Any, int, str, dict[str, Any]]) -> None:
+    extents, ls, dtype, options = made
+    case = mk.dw.case(
+        extents,
+        ls=ls,
+        dtype=dtype,
+        **{k: v for k, v in options.items() if k not in ("dagger", "antiperiodic_t")},
+    )
+    # What is cut depends on the extents, and so does which variants there are.
+    variant = "scalar" if case.form == "lexicographic" else "simd"
+    compare(extents, ls, dtype, variant=variant, **options)
+
+
+def test_the_defaults_are_right() -> None:
+    for extents, ls in (((4, 4, 4, 4), 8), ((4, 4, 4, 4), 3), ((3, 3, 3, 3), 3)):
+        for dtype in LIMITS:
+            compare(extents, ls, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_whole_numbers_are_not_rounded(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    extents, ls = (2, 4, 4, 4), 8
+
+    def whole(shape: Any) -> Any:
+        real, imaginary = rng.integers(-9, 10, (2, *shape))
+        return (real + 1j * imaginary).astype(COMPLEX[dtype])
+
+    links, psi = whole((*extents[::-1], 4, 3, 3)), whole((*extents[::-1], ls, 4, 3))
+    for layout, dagger in itertools.product(family.LAYOUTS, (False, True)):
+        for cut in ("auto",) if layout == "lexicographic" else ("s", "tzy"):
+            how = one(layout=layout, cut=cut, dagger=dagger, antiperiodic_t=True)
+            if cut == "s":
+                how["vector"] = min(WIDTHS)
+            got = mk.dw.hop(links, psi, **how)
+            np.testing.assert_array_equal(
+                got, lattice.hop(links, psi, dagger=dagger, antiperiodic_t=True)
+            )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("layout", family.LAYOUTS)
+def test_numbers_pass_through_as_they_are(layout: str, dtype: str) -> None:
+    # With links of 1 from even t to odd t alone, and upper or lower spins alone, every number comes
+    # out where its neighbour in t was: 1 + gamma_t takes it over, and nothing is added but zeros.
+    extents, ls = (2, 4, 4, 4), 16
+    t = np.indices(extents[::-1])[0]
+    links = np.zeros((*extents[::-1], 4, 3, 3), COMPLEX[dtype])
+    links[..., 3, :, :] = np.eye(3) * (t % 2 == 0)[..., None, None]
+    psi = random_field(extents, ls, seed=2, dtype=COMPLEX[dtype])
+    psi *= (10.0 ** np.random.default_rng(4).integers(-9, 9, psi.shape)).astype(dtype)
+    for cut in ("auto",) if layout == "lexicographic" else ("s", "tzy", "zyt"):
+        for spins in (slice(0, 2), slice(2, 4)):
+            half = np.zeros_like(psi)
+            half[..., spins, :] = psi[..., spins, :]
+            got = mk.dw.hop(links, half, **one(layout=layout, cut=cut))
+            swapped = half.reshape(2, 2, *half.shape[1:])[:, ::-1].reshape(half.shape)
+            np.testing.assert_array_equal(got[..., spins, :], swapped[..., spins, :])
+
+
+@pytest.mark.parametrize("form", ["strided", "reversed", "read-only", "Fortran"])
+def test_arrays_may_lie_anyhow(form: str) -> None:
+    links, psi = fields((2, 4, 2, 4), 2)
+    wanted = lattice.hop(links, psi)
+    if form == "strided":
+        links, psi = (np.repeat(a, 2, axis=0)[::2] for a in (links, psi))
+    elif form == "reversed":
+        links, psi = (a[..., ::-1].copy()[..., ::-1] for a in (links, psi))
+    elif form == "Fortran":
+        links, psi = np.asfortranarray(links), np.asfortranarray(psi)
+    links.setflags(write=False)
+    psi.setflags(write=False)
+    got = mk.dw.hop(links, psi, **one())
+    close(got, wanted)
+    assert got.flags.writeable
+
+
+# Symmetries of the kernel itself
+
+EXTENTS = (3, 4, 2, 6)
+WAYS: list[dict[str, Any]] = [
+    one(layout="RRII", cut="tyz"),
+    one(layout="RIRI", cut="tz"),
+    one(layout="RRII", cut="s"),
+    one(layout="lexicographic"),
+]
+
+
+@pytest.fixture(params=WAYS, ids=lambda w: f"{w['layout']} {w.get('cut', '')}".strip())
+def way(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return dict(request.param)
+
+
+@pytest.mark.parametrize("antiperiodic_t", [False, True])
+def test_gamma5_hermiticity(way: dict[str, Any], antiperiodic_t: bool) -> None:
+    links, psi = fields(EXTENTS, 8)
+    phi = random_field(EXTENTS, 8, seed=9)
+    way["antiperiodic_t"] = antiperiodic_t
+    conjugate = mk.dw.hop(links, phi, dagger=True, **way)
+    assert np.vdot(phi, mk.dw.hop(links, psi, **way)) == pytest.approx(
+        np.vdot(conjugate, psi), rel=1e-12
+    )
+
+    def gamma5(field: Any) -> Any:
+        return np.diag(GAMMA5)[:, None] * field
+
+    close(gamma5(mk.dw.hop(links, gamma5(phi), **way)), conjugate)
+
+
+@pytest.mark.parametrize("dagger", [False, True])
+@pytest.mark.parametrize("antiperiodic_t", [False, True])
+def test_plane_waves_are_eigenvectors_of_the_free_field(
+    way: dict[str, Any], dagger: bool, antiperiodic_t: bool
+) -> None:
+    links = np.broadcast_to(np.eye(3, dtype=complex), (*EXTENTS[::-1], 4, 3, 3))
+    rng = np.random.default_rng(1)
+    t, z, y, x = np.indices(EXTENTS[::-1])
+    waves, values = [], []
+    for k in range(8):
+        p = rng.integers(0, EXTENTS) + np.array([0, 0, 0, antiperiodic_t / 2])
+        p = 2 * np.pi * p / EXTENTS
+        sine = 2 * np.sin(p)
+        slash = 1j * np.tensordot(sine, GAMMA, 1) * (-1 if dagger else 1)
+        # i slash has the eigenvalues +- i |sine|: their vectors come from a projection.
+        size, sign = np.sqrt((sine**2).sum()), (1, -1)[k % 2]
+        u = (1j * size * np.eye(4) + sign * slash) @ rng.normal(size=(4, 3))
+        phase = np.exp(1j * (p[0] * x + p[1] * y + p[2] * z + p[3] * t))
+        waves.append(phase[..., None, None] * u)
+        values.append(2 * np.cos(p).sum() + sign * 1j * size)
+    # Each s has a wave of its own.
+    psi = np.stack(waves, axis=4)
+    got = mk.dw.hop(links, psi, dagger=dagger, antiperiodic_t=antiperiodic_t, **way)
+    close(got, np.array(values)[:, None, None] * psi, 1e-13)
+
+
+def test_it_is_linear(way: dict[str, Any]) -> None:
+    links, psi = fields(EXTENTS, 8)
+    phi = random_field(EXTENTS, 8, seed=9)
+    a, b = 0.3 - 2j, 1.7 + 0.4j
+    wanted = a * mk.dw.hop(links, psi, **way) + b * mk.dw.hop(links, phi, **way)
+    close(mk.dw.hop(links, a * psi + b * phi, **way), wanted)
+
+
+@pytest.mark.parametrize("antiperiodic_t", [False, True])
+def test_it_is_gauge_covariant(way: dict[str, Any], antiperiodic_t: bool) -> None:
+    links, psi = fields(EXTENTS, 8)
+    way["antiperiodic_t"] = antiperiodic_t
+    g = random_links(EXTENTS, seed=9)[..., 0, :, :]
+    moved = np.stack(
+        [
+            g @ links[..., mu, :, :] @ np.swapaxes(np.roll(g, -1, axis).conj(), -1, -2)
+            for mu, axis in enumerate((3, 2, 1, 0))
+        ],
+        axis=4,
+    )
+
+    def turned(field: Any) -> Any:
+        return np.einsum("tzyxab,tzyxsjb->tzyxsja", g, field)
+
+    close(mk.dw.hop(moved, turned(psi), **way), turned(mk.dw.hop(links, psi, **way)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_parities_add_up_and_read_each_other(way: dict[str, Any]) -> None:
+    extents = (2, 4, 4, 8)
+    links, psi = fields(extents, 8)
+    even, odd = (mk.dw.hop(links, psi, parity=parity, **way) for parity in ("even", "odd"))
+    np.testing.assert_array_equal(even + odd, mk.dw.hop(links, psi, **way))
+    np.testing.assert_array_equal(mk.dw.hop(links, odd, parity="odd", **way), 0)
+    assert even[0, 0, 0, 0].any()
+    assert not odd[0, 0, 0, 0].any()
+
+
+# Layouts
+
+
+def layouts() -> Iterator[family.Layout]:
+    """Layouts of every kind and parity."""
+    for parity, split in itertools.product(lattice.PARITIES, (True, False)):
+        yield family.Layout((2, 4, 6, 4), 3, 1, True, parity=parity)
+        reals = 4 if split else 8
+        yield family.Layout((4, 2, 2, 6), 8, reals, split, parity=parity)
+        yield family.Layout((2, 2, 4, 8), 3, reals, split, (1, 1, 2, 2), False, parity)
+        yield family.Layout((8, 4, 2, 2), 2, reals, split, (4, 1, 1, 1), False, parity)
+
+
+@pytest.mark.parametrize("where", list(layouts()))
+def test_every_number_has_one_place(where: family.Layout) -> None:
+    x, y, z, t = where.extents
+    sites = np.indices((t, z, y, x)).reshape(4, -1)[::-1].T
+    lanes = 1 if where.shared else where.numbers
+    for parity in ("even", "odd") if where.parity != "full" else ("full",):
+        some = sites if parity == "full" else sites[sites.sum(axis=1) % 2 == (parity == "odd")]
+        spinors = where.spinors_at(some)
+        assert spinors.shape == (len(some), where.ls, 4, 3, 2)
+        assert sorted(spinors.ravel()) == list(range(len(some) * where.ls * 24))
+        assert len(some) == where.sites * (1 if where.shared else where.numbers)
+        links = where.links_at(some)
+        assert sorted(links.ravel()) == list(range(where.sites * lanes * 144))
+    # Parts stand beside each other, real and imaginary parts as the layout says.
+    one_number = where.spinors_at(sites[:1])[0, 0, 0, 0]
+    assert one_number[1] - one_number[0] == (where.numbers if where.split else 1)
+
+
+def at_most(bits: int) -> int:
+    return min(bits, max(WIDTHS))
+
+
+@pytest.mark.parametrize("layout, size", [("RRII", 1), ("RIRI", 2)])
+def test_lanes_are_s_or_sites_or_none(layout: str, size: int) -> None:
+    bits = at_most(512)
+    lanes = bits // 64 // size
+
+    def cut_of(extents: Any, ls: int, **options: Any) -> Any:
+        case = mk.dw.case(extents, ls=ls, layout=layout, vector=bits, **options)
+        columns = case.columns
+        return case.form, columns["cut"], columns["partitions"], columns["vector_bits"]
+
+    sites = {2: "t2", 4: "z2 t2", 8: "y2 z2 t2", 1: ""}[lanes]
+    for ls in (lanes, 2 * lanes):
+        assert cut_of((3, 3, 3, 3), ls) == (f"{layout}/s/{bits}", "s", 1, bits)
+    if lanes == 1:
+        return
+    assert cut_of((3, 4, 4, 4), lanes + 1) == (f"{layout}/sites/{bits}", sites, lanes, bits)
+    assert cut_of((3, 4, 4, 4), lanes // 2)[1] == sites
+    assert cut_of((4, 4, 4, 4), lanes, cut="tzyx")[1] == sites
+    assert cut_of((4, 4, 4, 3), lanes + 1) == ("lexicographic", "", 1, 64)
+    # Halves of one parity need twice as much.
+    assert cut_of((2, 4, 4, 4), 3, parity="odd")[1] == sites
+    assert cut_of((2, 2, 2, 2), 3, parity="odd")[0] == "lexicographic"
+    assert cut_of((2, 2, 2, 2), 3)[1] == sites
+
+
+def test_dimensions_are_halved_in_turn() -> None:
+    bits = max(WIDTHS)
+    lanes = bits // 64
+
+    def of(cut: str) -> tuple[int, ...]:
+        case = mk.dw.case((8, 8, 8, 8), ls=1, cut=cut)
+        return tuple(case.integers[f"cut_{d}"] for d in "xyzt")
+
+    assert of("x") == (lanes, 1, 1, 1)
+    assert of("t") == (1, 1, 1, lanes)
+    if lanes == 8:
+        assert of("tz") == (1, 1, 2, 4)
+        assert of("zt") == (1, 1, 4, 2)
+        assert of("zzt") == (1, 1, 4, 2)
+        assert of("xyzt") == (2, 2, 2, 1)
+
+
+def test_the_widest_vector_is_taken() -> None:
+    assert sorted(WIDTHS, reverse=True) == WIDTHS
+    assert mk.dw.case((4, 4, 4, 4)).columns["vector_bits"] == max(WIDTHS)
+    for isa in _memkern.supported_isas():
+        case = mk.dw.case((4, 4, 4, 4), isa=isa)
+        # The baseline has no vectors of its own.
+        widest = max(family.widths(isa), default=64)
+        assert case.columns["vector_bits"] == widest
+        assert (case.form == "lexicographic") == (widest == 64)
+        assert case.prepare().obtained["isa"] == isa
+
+
+# Loops
+
+
+def visited(case: Case) -> list[tuple[int, ...]]:
+    """Sites (x, y, z, t) of a part in the order of the kernel's visits."""
+    where = family.layout_of(case)
+    return [tuple(site) for site in where.coordinates(where.parity)[case.indices["order"]]]
+
+
+@pytest.mark.parametrize("order", ["tzyx", "xyzt", "yxtz"])
+@pytest.mark.parametrize("parity", ["full", "odd"])
+def test_loops_go_as_they_are_told(order: str, parity: str) -> None:
+    case = mk.dw.case((2, 4, 6, 2), layout="lexicographic", order=order, parity=parity)
+    extents = dict(zip("xyzt", (2, 4, 6, 2), strict=True))
+    wanted = []
+    for numbers in itertools.product(*(range(extents[d]) for d in order)):
+        at = dict(zip(order, numbers, strict=True))
+        if parity == "full" or sum(numbers) % 2 == 1:
+            wanted.append(tuple(at[d] for d in "xyzt"))
+    assert visited(case) == wanted
+
+
+@pytest.mark.parametrize("block", [(2, 0, 0, 0), (0, 2, 3, 0), (2, 2, 2, 2), (3, 5, 1, 9)])
+def test_blocks_are_gone_through_one_by_one(block: Any) -> None:
+    extents = (4, 6, 3, 2)
+    case = mk.dw.case(extents, layout="lexicographic", order="zxyt", block=block)
+    sites = visited(case)
+    assert sorted(sites) == sorted(itertools.product(*map(range, extents)))
+    sizes = dict(zip("xyzt", (b or n for b, n in zip(block, extents, strict=True)), strict=True))
+
+    def key(site: tuple[int, ...]) -> tuple[Any, Any]:
+        at = dict(zip("xyzt", site, strict=True))
+        return [at[d] // sizes[d] for d in "zxyt"], [at[d] % sizes[d] for d in "zxyt"]
+
+    assert sites == sorted(sites, key=key)
+
+
+def test_blocks_are_of_a_part() -> None:
+    case = mk.dw.case((2, 2, 4, 8), ls=3, layout="RIRI", vector=128, dtype="float32", cut="t",
+                      block=(0, 0, 0, 2))  # fmt: skip
+    assert family.layout_of(case).local == (2, 2, 4, 4)
+    assert [site[3] for site in visited(case)] == [0] * 16 + [1] * 16 + [2] * 16 + [3] * 16
+    assert case.columns["block"] == "0x0x0x2"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_workers_share_planes_where_asked(threads: int) -> None:
+    case = mk.dw.case((4, 4, 4, 6), layout="lexicographic", share_planes=True, threads=threads)
+    assert case.knobs.chunk == 64 // threads
+    t = np.array([site[3] for site in visited(case)]).reshape(-1, threads, case.knobs.chunk)
+    assert (t == t[:, :1, :1]).all()
+    assert mk.dw.case((4, 4, 4, 6), layout="lexicographic", threads=threads).knobs.chunk == 0
+
+
+def test_what_caches_do_not_hold_is_fetched_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    sites, ls = 4**4, 8
+    fields_B = sites * (72 + 24 * ls) * 16
+    for layout in family.LAYOUTS:
+        for cache_B, distance in ((fields_B, 0), (fields_B - 1, 3)):
+            known = {"last_level_cache_B": cache_B}
+            monkeypatch.setattr(_memkern, "topology", lambda known=known: known)
+            case = mk.dw.case((4, 4, 4, 4), ls=ls, layout=layout)
+            assert case.knobs.prefetch == distance
+            assert case.columns["prefetch_into"] == "L2"
+            half = mk.dw.case((4, 4, 4, 4), ls=ls, layout=layout, parity="odd")
+            assert half.knobs.prefetch == 0
+            for asked in (0, 7):
+                case = mk.dw.case((4, 4, 4, 4), ls=ls, layout=layout, prefetch=asked)
+                assert case.knobs.prefetch == asked
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("memory_B", [2**26, 2**28, 2**31])
+def test_a_report_respects_the_memory_there_is(quick: bool, memory_B: int) -> None:
+    cases = family.report_cases(quick, 2**25, memory_B)
+    assert cases
+    assert len({case.identity() for case in cases}) == len(cases)
+    sizes = [case.bytes_B for case in cases]
+    assert max(sizes) <= memory_B / 2
+    assert quick or max(sizes) > 2**22
+    assert {case.columns["parity"] for case in cases} == {"full"}
+
+
+# The check
+
+
+class Changed:
+    """A prepared case of which something is otherwise than it says."""
+
+    def __init__(self, native: Any, **changes: Any) -> None:
+        self.native, self.changes = native, changes
+
+    def __getattr__(self, name: str) -> Any:
+        return self.changes.get(name) or getattr(self.native, name)
+
+
+def checked(case: Case, native: Any) -> Check:
+    def invoke() -> int:
+        native.run(1)
+        return 1
+
+    return case.spec.check(case, native, invoke)
+
+
+CHECKED = [
+    mk.dw.case((2, 4, 4, 8), **{"ls": 8, "dtype": dtype, "parity": parity, **one(**way)})
+    for way in (
+        {"layout": "RRII", "cut": "tzy"},
+        {"layout": "RIRI", "cut": "s", "vector": min(WIDTHS)},
+        {"layout": "lexicographic"},
+    )
+    for parity in ("full", "odd")
+    for dtype in ("float64", "float32")
+]
+
+
+@pytest.mark.parametrize("case", CHECKED)
+def test_the_check_catches_what_is_wrong(case: Case) -> None:
+    native: Any = case.prepare().native
+    good = checked(case, native)
+    assert good.valid
+    assert good.how == "whole"
+    last = native.arrays()["result"]["columns"] - 1
+    scale = float(np.abs(native.copy_out("result")).max())
+    for position in (0, last // 2, last):
+        for spoil in (lambda v: v + 1e-4 * scale, lambda v: np.nan, lambda v: -v + scale):
+
+            def run(k: int, at: int = position, spoil: Any = spoil) -> float:
+                seconds = float(native.run(k))
+                value = native.peek("result", np.array([at]))
+                native.poke("result", np.array([at]), np.array([spoil(value[0])]))
+                return seconds
+
+            check = checked(case, Changed(native, run=run))
+            assert not check.valid
+            assert check.error_max > 0
+    assert not checked(case, Changed(native, run=lambda k: 0.0)).valid
+    half = Changed(native, run=lambda k: native.run_range(0, case.iterations // 2))
+    assert not checked(case, half).valid
+
+
+@pytest.mark.parametrize("case", CHECKED)
+def test_the_check_catches_wrong_tables(case: Case) -> None:
+    where = family.layout_of(case)
+    changes: list[tuple[str, int, Any]] = [
+        ("neighbours", 3, lambda n: (n + 2) % (2 * where.sites)),  # another site
+        ("neighbours", 8 * case.iterations - 1, lambda n: (n - 2) % (2 * where.sites)),
+        ("order", 5, lambda n: (n - 1) % where.sites),  # one site twice and another never
+    ]
+    if not where.shared:
+        changes.append(("neighbours", 7, lambda n: n ^ 1))  # of another part
+    for name, at, change in changes:
+        table = case.indices[name].copy()
+        table[at] = change(table[at])
+        other = dataclasses.replace(case, indices={**case.indices, name: table})
+        assert other.identity() != case.identity()
+        assert not checked(case, other.prepare().native).valid, (name, at)
+    if not where.shared:
+        lanes = case.indices["permutations"].reshape(8, -1).copy()
+        lanes[3] = lanes[3, ::-1]
+        other = dataclasses.replace(case, indices={**case.indices, "permutations": lanes.ravel()})
+        assert not checked(case, other.prepare().native).valid
+
+
+@pytest.mark.parametrize("parity", ["full", "even"])
+@pytest.mark.parametrize("way", [{"cut": "tzy"}, {"layout": "lexicographic"}])
+def test_large_lattices_are_checked_by_samples(way: dict[str, Any], parity: str) -> None:
+    case = mk.dw.case((8, 8, 12, 16), ls=2, parity=parity, **one(**way))
+    native: Any = case.prepare().native
+    check = checked(case, native)
+    assert check.valid
+    assert check.how == "sampled"
+    assert not checked(case, Changed(native, run=lambda k: 0.0)).valid
+    # A part of the visits, at either end.
+    for begin, end in ((0, case.iterations // 2), (case.iterations // 2, case.iterations)):
+        half = Changed(native, run=lambda k, b=begin, e=end: native.run_range(b, e))
+        assert not checked(case, half).valid
+
+
+def test_any_seed_and_number_of_runs_validates() -> None:
+    for way in WAYS:
+        case = mk.dw.case((4, 4, 4, 4), seed=5, **{**way, "threads": 2, "runs": 3})
+        measured = case.measure()
+        assert measured.valid
+        assert measured.record["seed"] == 5
+        assert case.identity() != case.with_(seed=6).identity()
+
+
+# Cases
+
+
+def test_cases_that_differ_have_other_names() -> None:
+    extents = (4, 4, 4, 8)
+    base: dict[str, Any] = {"cut": "tzy", "vector": max(WIDTHS), "prefetch": 2, "threads": 2}
+    changes: list[dict[str, Any]] = [
+        {},
+        {"lattice": (4, 4, 8, 4)},
+        {"ls": 16},
+        {"layout": "RIRI"},
+        {"cut": "s"},
+        {"cut": "t"},
+        {"cut": "x", "vector": 128},
+        {"vector": min(WIDTHS), "cut": "t"},
+        {"parity": "even"},
+        {"parity": "odd"},
+        {"order": "xyzt"},
+        {"block": (2, 0, 0, 0)},
+        {"block": (0, 0, 2, 0)},
+        {"share_planes": True},
+        {"prefetch_into": "L1"},
+        {"prefetch": 3},
+        {"dtype": "float32", "cut": "tzyx"},
+        {"threads": 1},
+        {"variant": "nt"},
+        {"chunk": 5},
+        {"pages": "thp"},
+        {"seed": 3},
+        {"runs": 4},
+    ]
+    cases = [mk.dw.case(**{"lattice": extents, **base, **change}) for change in changes]
+    cases.append(mk.dw.case(extents, layout="lexicographic", prefetch=2, threads=2))
+    assert len({case.identity() for case in cases}) == len(cases)
+    again = mk.dw.case(extents, name="x", suite="y", **base)
+    assert again.identity() == cases[0].identity()
+    # What is chosen here is no other case than what is asked for by name.
+    assert mk.dw.case(extents).identity() == mk.dw.case(extents, vector=max(WIDTHS)).identity()
+
+
+def test_the_kernel_is_found_by_its_name() -> None:
+    from memkern import kernels
+
+    case = kernels.case("dw.hop", lattice=[4, 4, 4, 4], ls=2)
+    assert case.identity() == mk.dw.case((4, 4, 4, 4), ls=2).identity()
+    assert case.spec.name == "dw.hop"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("parity", ["full", "odd"])
+@pytest.mark.parametrize("way", [{"cut": "tz"}, {"cut": "s"}, {"layout": "lexicographic"}])
+def test_bytes_are_those_of_the_fields(way: dict[str, Any], parity: str, dtype: str) -> None:
+    extents, ls = (2, 4, 8, 16), 16
+    case = mk.dw.case(extents, ls=ls, parity=parity, dtype=dtype, **one(**way))
+    size = np.dtype(dtype).itemsize
+    sites = math.prod(extents) // (1 if parity == "full" else 2)
+    links, spinors = sites * 8 * 9 * 2 * size, sites * ls * 12 * 2 * size
+    arrays = case.prepare().native.arrays()
+    number = 1 if way.get("cut") != "tz" else family.layout_of(case).numbers
+    held = {name: a["columns"] * size for name, a in arrays.items()}
+    assert held["psi"] == held["result"] == spinors
+    assert held["links"] == sites // number * number * 144 * size == links
+    assert case.bytes_B == links + 2 * spinors
+    assert case.spec.model_bytes(case) == pytest.approx(links + 3 * spinors)
+    assert case.traffic.write * case.iterations == pytest.approx(spinors)
+    assert case.bytes_index_B == 4 * 9 * case.iterations
+    past_caches = case.with_(variant="nt")
+    assert past_caches.spec.model_bytes(past_caches) == pytest.approx(links + 2 * spinors)
+
+
+# Records
+
+
+@pytest.mark.parametrize("parity", lattice.PARITIES)
+@pytest.mark.parametrize(
+    "way, columns",
+    [
+        ({"layout": "RRII", "vector": 128, "cut": "t"}, ("RRII", "t2", 2, 128)),
+        ({"layout": "RIRI", "vector": 128}, ("RIRI", "s", 1, 128)),
+        ({"layout": "RRII", "vector": 128, "dtype": "float32", "cut": "zt"},
+         ("RRII", "z2 t2", 4, 128)),
+        ({"layout": "lexicographic"}, ("lexicographic", "", 1, 64)),
+    ],
+)  # fmt: skip
+def test_the_record_says_what_was_done(
+    way: dict[str, Any], columns: tuple[Any, ...], parity: str
+) -> None:
+    extents, ls = (2, 6, 4, 8), 3
+    how = one(parity=parity, runs=5, prefetch=2, name="mine", **way)
+    measured = mk.dw.measure(extents, ls=ls, **how)
+    record = measured.record
+    assert measured.valid
+    assert (record["kernel"], record["name"]) == ("dw.hop", "mine")
+    assert (record["lattice"], record["Ls"], record["parity"]) == ("2x6x4x8", ls, parity)
+    names = ("layout", "cut", "partitions", "vector_bits")
+    assert tuple(record[name] for name in names) == columns
+    assert (record["order"], record["block"], record["share_planes"]) == ("tzyx", "", False)
+    assert (record["prefetch"], record["prefetch_into"]) == (2, "L2")
+    assert (record["dtype"], record["index_dtype"]) == (way.get("dtype", "float64"), "")
+    # As many flops for a site and s, however many sites there are.
+    updates = math.prod(extents) * ls // (1 if parity == "full" else 2)
+    flops = 1320 * updates
+    assert record["performance_GFLOPs"] == pytest.approx(flops / record["time_min_s"] / 1e9)
+    median = flops / record["time_median_s"] / 1e9
+    assert record["performance_median_GFLOPs"] == pytest.approx(median)
+    assert record["triad_GBps"] == 15
+    assert record["bandwidth_GBps"] == pytest.approx(record["bytes_B"] / record["time_min_s"] / 1e9)
+    model = family.model_of(mk.dw.case(extents, ls=ls, **how))
+    caches = measured.environment["machine"]["caches"]
+    if caches:
+        assert record["site_B"] == model.levels(caches)[-1]["site_B"]
+    assert json.loads(measured.results.to_json_text())[0]["valid"] is True
+
+
+@pytest.mark.parametrize(
+    "way, site_B",
+    [
+        ({"layout": "lexicographic"}, {"none": 3072, "s": 2064, "all": 0}),
+        ({"layout": "RRII", "cut": "s", "vector": 128}, {"none": 2496, "s": 2064, "all": 0}),
+        ({"layout": "RRII", "cut": "t", "vector": 128}, {"none": 3072, "s": 2064, "all": 0}),
+        ({"layout": "RIRI", "cut": "t", "vector": 128, "variant": "nt", "dtype": "float32"},
+         {"none": 1440, "s": 936, "all": 96}),
+    ],
+)  # fmt: skip
+def test_the_roofline_is_that_of_the_layer_condition(
+    way: dict[str, Any], site_B: dict[str, int]
+) -> None:
+    case = mk.dw.case((8, 8, 8, 8), ls=8, threads=1, **way)
+    model = family.model_of(case)
+    assert isinstance(model, LayerConditions)
+    limit = model.conditions()["s"]
+    for condition, size_B in (("none", limit / 2), ("s", limit * 1.01), ("all", 2**40)):
+        assert model.holds(size_B) == condition
+        cache = {"level": 2, "type": "unified", "size_B": int(size_B), "shared_by": 1}
+        limits = case.spec.limits
+        assert limits is not None
+        found = limits(case, {}, Ceilings(20.0, 15.0, [cache]), 1e-3)
+        moved = site_B[condition]
+        assert found["site_B"] == moved
+        if moved == 0:
+            assert math.isnan(found["roofline_GFLOPs"])
+            assert math.isnan(found["roofline_fraction"])
+            continue
+        assert found["roofline_GFLOPs"] == pytest.approx(1320 / moved * 15)
+        median = 1320 * 8**5 / 1e-3 / 1e9
+        assert found["performance_median_GFLOPs"] == pytest.approx(median)
+        assert found["roofline_fraction"] == pytest.approx(median / (1320 / moved * 15))
+    # Nothing is known of the caches.
+    found = case.spec.limits(case, {}, Ceilings(20.0, 15.0), 1e-3)
+    assert math.isnan(found["site_B"])
+    assert math.isnan(found["roofline_GFLOPs"])
+
+
+def test_measuring_more_workers_than_sites() -> None:
+    measured = mk.dw.measure((1, 1, 1, 1), ls=3, layout="lexicographic", variant="scalar",
+                             threads=2, runs=2)  # fmt: skip
+    assert measured.valid
+
+
+def test_the_best_variant_is_tried_and_named() -> None:
+    record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, runs=3).record
+    assert record["variant_asked"] == "best"
+    assert record["variant"] in ("simd", "nt")
+    record = mk.dw.measure((3, 3, 3, 3), ls=3, threads=1, runs=3).record
+    assert record["layout"] == "lexicographic"
+    assert record["variant"] in ("scalar", "auto")
+
+
+# What is refused
+
+LINKS, PSI = fields((2, 2, 4, 4), 2)
+
+
+@pytest.mark.parametrize(
+    "links, psi, match",
+    [
+        (LINKS[0], PSI, r"links must have the shape \(Lt, Lz, Ly, Lx, 4, 3, 3\), not"),
+        (LINKS[..., :2], PSI, "links must have the shape"),
+        (LINKS[..., :2, :], PSI, "links must have the shape"),
+        (LINKS[..., :3, :, :], PSI, "links must have the shape"),
+        (LINKS, PSI[..., 0, :, :], "psi must have the shape"),
+        (LINKS, np.swapaxes(PSI, -1, -2), "psi must have the shape"),
+        (LINKS.real, PSI, "links must be complex64 or complex128, not float64"),
+        (LINKS, PSI.real, "psi must be complex64 or complex128, not float64"),
+        (LINKS, PSI.astype(np.clongdouble), "psi must be complex64 or complex128, not c"),
+        (LINKS, PSI.astype(object), "psi must be complex64 or complex128, not object"),
+        (LINKS.astype(">c16"), PSI, "links must be complex64 or complex128, not >c16"),
+        (LINKS.astype("complex64"), PSI, "one type, not complex64 and complex128"),
+        (LINKS, PSI.astype("complex64"), "one type, not complex128 and complex64"),
+        (LINKS.tolist(), PSI, "links must be a NumPy array, not a list"),
+        (LINKS, None, "psi must be a NumPy array, not a NoneType"),
+        (LINKS, PSI[:3], "must have the same extents"),
+        (LINKS[:, :, :1], PSI, "must have the same extents"),
+        (LINKS, PSI[:, :, :, :, :0], "Ls must be an integer of at least 1, not 0"),
+        (LINKS[:0], PSI[:0], "extents must be four integers of at least 1"),
+    ],
+)
+def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
+    with pytest.raises(InputError, match=match) as said:
+        mk.dw.hop(links, psi)
+    assert len(str(said.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"layout": "RIIR"}, "layout 'RIIR' is not one of RRII, RIRI, lexicographic"),
+        ({"layout": ["RRII"]}, "is not one of RRII"),
+        ({"cut": "w"}, "cut 'w' is not one of auto, s, t, z, y and x"),
+        ({"cut": ""}, "cut '' is not one of"),
+        ({"cut": "st"}, "cut 'st' is not one of"),
+        ({"cut": "TZ"}, "cut 'TZ' is not one of"),
+        ({"vector": 1024}, "vector of 1024 bits is not one of"),
+        ({"vector": -128}, "vector of -128 bits is not one of"),
+        ({"vector": 192}, "vector of 192 bits is not one of"),
+        ({"vector": True}, "vector"),
+        ({"cut": "s", "vector": 128, "ls": 3}, "2 of a vector need an Ls that they divide, not 3"),
+        ({"cut": "x", "vector": 128, "lattice": (3, 2, 2, 2)},
+         "2 parts cut x into 2, which needs a multiple of 2 sites there, not 3"),
+        ({"cut": "y", "vector": 128, "lattice": (2, 2, 2, 2), "parity": "even"},
+         "2 parts cut y into 2, which needs a multiple of 4 sites there, not 2"),
+        ({"layout": "lexicographic", "cut": "t"}, "has no vectors: leave out cut and vector"),
+        ({"layout": "lexicographic", "cut": "s"}, "has no vectors: leave out cut and vector"),
+        ({"layout": "lexicographic", "vector": 128}, "has no vectors: leave out"),
+        ({"parity": "both"}, "parity must be full, even or odd, not 'both'"),
+        ({"parity": "even", "lattice": (4, 4, 4, 3)}, "extents that are all even, not 4 4 4 3"),
+        ({"order": "txyy"}, "order 'txyy' does not name t, z, y and x once each"),
+        ({"order": "tzy"}, "order 'tzy' does not"),
+        ({"order": ""}, "order '' does not"),
+        ({"block": (2, 2, 2)}, "block must be four numbers of sites, of x, y, z and t, not 3"),
+        ({"block": (2, 2, 2, 2, 2)}, "not 5"),
+        ({"block": (0, 0, 0, -1)}, "block must be at least 0, not -1"),
+        ({"block": (0, 0, 0, 1.5)}, "block must be an integer, not 1.5"),
+        ({"prefetch_into": "L3"}, "prefetch_into 'L3' is not one of L1, L2"),
+        ({"prefetch": -1}, "prefetch must be at least 0"),
+        ({"dtype": "int32"}, "dtype 'int32' is not one of"),
+        ({"dtype": "complex128"}, "dtype 'complex128' is not one of float64, float32"),
+        ({"dtype": int}, "dtype"),
+        ({"index_dtype": "int32"}, "index_dtype"),
+        ({"ls": 0}, "Ls must be at least 1, not 0"),
+        ({"ls": 2.0}, "Ls must be an integer, not 2.0"),
+        ({"lattice": (4, 4, 4)}, "extents must be four integers of at least 1"),
+        ({"lattice": (4, 4, 4, 0)}, "at least 1"),
+        ({"lattice": (4, 4, 4, -4)}, "at least 1"),
+        ({"lattice": (4, 4, 4, 4.0)}, "four integers"),
+        ({"threads": -1}, "threads must be at least 0"),
+        ({"unroll": 2}, "unroll 2"),
+        ({"variant": "scalar"}, "no variant 'scalar'"),
+        ({"layout": "lexicographic", "variant": "simd"}, "no variant 'simd'"),
+        ({"layout": "lexicographic", "variant": "nt"}, "no variant 'nt'"),
+        ({"isa": "mmx"}, "isa 'mmx' is not one of"),
+        ({"elements": 5}, "no knob 'elements'"),
+        ({"offset": 12}, "offset must be a multiple of 8"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_a_sentence(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(InputError, match=match) as caught:
+        mk.dw.case(**{"lattice": (4, 4, 4, 4), "ls": 4, **options}).prepare()
+    assert "\n" not in str(caught.value)
+    if not set(options) & {"lattice", "ls", "dtype"}:
+        links, psi = fields((4, 4, 4, 4), 1)
+        with pytest.raises(InputError, match=match):
+            mk.dw.hop(links, np.repeat(psi, 4, axis=4), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"cut": 5}, {"cut": None}, {"order": None}, {"order": 5}, {"block": "2220"}],
+)
+def test_what_is_of_another_type_is_refused_too(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(options))) as caught:
+        mk.dw.case(**{"lattice": (4, 4, 4, 4), **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_narrower_instruction_sets_have_narrower_vectors() -> None:
+    for isa in _memkern.supported_isas():
+        widest = max(family.widths(isa), default=0)
+        for bits in WIDTHS:
+            if bits > widest:
+                with pytest.raises(InputError, match=f"vector of {bits} bits is not|no vectors"):
+                    mk.dw.case((4, 4, 4, 4), isa=isa, vector=bits)
+                with pytest.raises(InputError, match="has no variant"):
+                    mk.dw.case((4, 4, 4, 4), vector=bits).with_(isa=isa).prepare()
+            else:
+                mk.dw.case((4, 4, 4, 4), isa=isa, vector=bits).prepare()
+
+
+def test_what_follows_from_the_fields_is_not_given() -> None:
+    for name, value in (("lattice", (2, 2, 4, 4)), ("ls", 2), ("dtype", "float64")):
+        with pytest.raises(InputError, match=f"{name} follows from psi"):
+            mk.dw.hop(LINKS, PSI, **{name: value})
+
+
+@pytest.mark.parametrize(
+    "extents, ls",
+    [((2**20,) * 4, 8), ((2**31,) * 4, 1), ((2**10,) * 4, 8), ((2**62, 2, 2, 2), 1)],
+)
+@pytest.mark.parametrize("layout", family.LAYOUTS)
+def test_more_than_memory_holds_is_refused(extents: Any, ls: int, layout: str) -> None:
+    with pytest.raises((InputError, MemoryError)) as caught:
+        mk.dw.case(extents, ls=ls, layout=layout).prepare()
+    assert "\n" not in str(caught.value)
+    assert str(caught.value)
+
+
+def test_fields_that_memory_does_not_hold_are_refused() -> None:
+    # 2**20 s of 2**16 sites are 26 TB, the tables of these sites are small.
+    with pytest.raises(MemoryError) as caught:
+        mk.dw.case((16, 16, 16, 16), ls=2**20, **one()).prepare()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("offset", [8, 16, 32, 64, 200])
+@pytest.mark.parametrize("way", WAYS)
+def test_fields_may_begin_at_any_offset(way: dict[str, Any], offset: int) -> None:
+    # Vectors are loaded where they are aligned: what isn't must be refused, not run.
+    variants = ("scalar",) if way["layout"] == "lexicographic" else ("simd", "nt")
+    for variant in variants:
+        how = {**way, "variant": variant, "offset": offset}
+        try:
+            case = mk.dw.case((2, 4, 4, 4), **how)
+            prepared = case.prepare()
+        except InputError as error:
+            assert "offset" in str(error)
+            assert offset % (max(WIDTHS) // 8) or offset == 200
+            continue
+        assert prepared.check().valid
+
+
+# The extension by itself
+
+
+def asked(case: Case, **changes: Any) -> dict[str, Any]:
+    """What a case is prepared from."""
+    knobs = case.knobs
+    return {
+        "kernel": case.spec.name, "dtype": case.dtype, "index_dtype": "", "form": case.form,
+        "integers": {**case.integers, "prefetch": 0}, "numbers": {},
+        "arrays": [("links", False), ("psi", False), ("result", True)],
+        "indices": dict(case.indices), "data": {}, "threads": knobs.threads, "pin": "none",
+        "pages": "default", "numa": "first-touch", "offset": 0, "schedule": "static", "chunk": 0,
+        "repetition": "fork", "unroll": 0, "flush": False, "seed": 0, **changes,
+    }  # fmt: skip
+
+
+SITES = mk.dw.case((2, 2, 2, 4), ls=3, layout="RRII", cut="t", vector=128, threads=2)
+IN_S = mk.dw.case((2, 2, 2, 4), ls=4, layout="RIRI", cut="s", vector=128, dtype="float32",
+                  threads=1)  # fmt: skip
+PLAIN = mk.dw.case((2, 2, 2, 4), ls=3, layout="lexicographic", threads=1)
+
+
+@pytest.mark.parametrize("case", [SITES, IN_S, PLAIN])
+@pytest.mark.parametrize("name", ["order", "neighbours", "permutations"])
+def test_the_extension_checks_its_tables(case: Case, name: str) -> None:
+    _memkern.Prepared(**asked(case))
+    table = case.indices[name]
+    bound = {"order": 1, "neighbours": 2}.get(name, 0) * case.iterations
+    bound = bound or case.integers["reals"]
+
+    def refused(values: Any, match: str) -> None:
+        with pytest.raises(ValueError, match=match) as caught:
+            _memkern.Prepared(**asked(case, indices={**case.indices, name: values}))
+        assert "\n" not in str(caught.value)
+
+    size = len(table)
+    refused(table[:-1], f"{name} must have {size} entries, not {size - 1}")
+    refused(np.append(table, 0), f"{name} must have {size} entries, not {size + 1}")
+    refused(np.tile(table, 2), f"{name} must have {size} entries, not {2 * size}")
+    refused(table[:0], f"{name} must not be empty")
+    for at, value in itertools.product((0, size // 2, size - 1), (-1, bound, 2**31, -(2**63))):
+        wrong = table.astype(np.int64)
+        wrong[at] = value
+        refused(wrong, rf"{name}\[{at}\] is {value}, outside 0 to {bound - 1}")
+    narrow = table.astype(np.int32)
+    narrow[-1] = -5
+    refused(narrow, rf"{name}\[{size - 1}\] is -5")
+    refused(table.reshape(1, -1), f"{name} must have one dimension")
+    without = {k: v for k, v in case.indices.items() if k != name}
+    with pytest.raises(ValueError, match=f"'{name}' is missing"):
+        _memkern.Prepared(**asked(case, indices=without))
+
+
+@pytest.mark.parametrize("case", [SITES, IN_S, PLAIN])
+@pytest.mark.parametrize(
+    "name, value, match",
+    [
+        ("sites", 0, "sites must be at least 1"),
+        ("sites", 2**30, "too long for int32"),
+        ("sites", 2**62, "too long for int32"),
+        ("sites", 15, "order must have 15 entries"),
+        ("sites", 17, "order must have 17 entries"),
+        ("inner", 0, "inner must be at least 1"),
+        ("inner", 2**62, "64 bits|memory"),
+        ("reals", 0, "reals must be at least 1"),
+        ("reals", -8, "reals must be at least 1"),
+        ("reals", 3, "permutations must have 24 entries"),
+        ("reals", 2**55, "64 bits"),
+        ("reals", 2**56, "64 bits"),
+        ("reals", 2**57, "64 bits"),
+        ("reals", 2**62, "64 bits"),
+        ("split", -1, "split must be at least 0"),
+        ("shared", -1, "shared must be at least 0"),
+        ("into_l1", -1, "into_l1 must be at least 0"),
+        ("prefetch", -1, "prefetch must be at least 0"),
+    ],
+)
+def test_the_extension_checks_its_numbers(case: Case, name: str, value: int, match: str) -> None:
+    integers = {**case.integers, "prefetch": 0, name: value}
+    with pytest.raises((ValueError, MemoryError), match=match) as caught:
+        _memkern.Prepared(**asked(case, integers=integers))
+    assert "\n" not in str(caught.value)
+    without = {k: v for k, v in integers.items() if k != name}
+    with pytest.raises(ValueError, match=f"'{name}' is missing"):
+        _memkern.Prepared(**asked(case, integers=without))
+
+
+@pytest.mark.parametrize("case", [SITES, IN_S, PLAIN])
+def test_the_extension_runs_no_body_on_another_form(case: Case) -> None:
+    forms = {e[6] for e in _memkern.entries() if e[0] == "dw.hop"} | {"", "RRII", "RRII/sites/0"}
+    for form in forms - {case.form}:
+        with pytest.raises(ValueError, match=f"is not built as '{form}'|has no variant"):
+            _memkern.Prepared(**asked(case, form=form))
+    # Neither where the fields are said to be otherwise.
+    for name in ("split", "shared"):
+        integers = {**case.integers, "prefetch": 0, name: 1 - case.integers[name]}
+        with pytest.raises(
+            ValueError, match=r"is not built as|has no variant|one real|permutations"
+        ):
+            _memkern.Prepared(**asked(case, integers=integers))
+    for dtype in {"float64", "float32"} - {case.dtype}:
+        if case.form != "lexicographic":
+            with pytest.raises(ValueError, match=r"is not built as|has no variant"):
+                _memkern.Prepared(**asked(case, dtype=dtype))
+    reals = 3
+    tables = {**case.indices, "permutations": np.zeros(8 * reals, dtype=np.int64)}
+    integers = {**case.integers, "prefetch": 0, "reals": reals}
+    with pytest.raises(ValueError, match="has no variant"):
+        _memkern.Prepared(**asked(case, integers=integers, indices=tables))
+
+
+@pytest.mark.parametrize(
+    "changes, match",
+    [
+        ({"kernel": "dw.jump"}, "dw.jump"),
+        ({"kernel": "dw."}, "no kernel 'dw.'"),
+        ({"dtype": "int64"}, "int64"),
+        ({"dtype": "complex128"}, "complex128"),
+        ({"index_dtype": 5}, "index_dtype has the wrong type"),
+        ({"unroll": 2}, "unroll 2"),
+        ({"offset": 4}, "multiple of 8"),
+        ({"integers": {}}, "'sites' is missing"),
+        ({"integers": {"sites": 1.5}}, "wrong type"),
+        ({"integers": {"sites": 2**64}}, "wrong type"),
+    ],
+)
+def test_the_extension_takes_nothing_else(changes: dict[str, Any], match: str) -> None:
+    for case in (SITES, IN_S, PLAIN):
+        with pytest.raises(ValueError, match=match):
+            _memkern.Prepared(**asked(case, **changes))
+
+
+def test_tables_are_copied_when_a_case_is_prepared() -> None:
+    table = SITES.indices["neighbours"].copy()
+    native: Any = _memkern.Prepared(**asked(SITES, indices={**SITES.indices, "neighbours": table}))
+    table[:] = 2**40
+    assert checked(SITES, native).valid
+
+
+# The verb
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    try:
+        code = main(["dw", *words])
+    except SystemExit as stop:
+        code = int(str(stop.code))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+QUICK = ("--runs", "2", "-t", "1")
+SMALL = ("--lattice", "4", "4", "4", "4")
+
+
+def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(
+        *(capsys, *SMALL, "--lattice", "2", "4", "4", "8", "--ls", "2,4"),
+        *("-l", "RRII,RIRI,lexicographic", "--cut", "s,t", "--vector", "128"),
+        *("--parity", "full,odd", *QUICK, "--json"),
+    )
+    assert code == 0, err
+    records = json.loads(out)
+    assert all(r["valid"] and r["kernel"] == "dw.hop" for r in records)
+    seen = {(r["lattice"], r["Ls"], r["layout"], r["cut"], r["parity"]) for r in records}
+    wanted = set()
+    for where, ls, parity in itertools.product(("4x4x4x4", "2x4x4x8"), (2, 4), ("full", "odd")):
+        wanted |= {(where, ls, "RRII", cut, parity) for cut in ("s", "t2")}
+        # Vectors of one complex number have nothing to cut.
+        wanted |= {(where, ls, "RIRI", cut, parity) for cut in ("s", "")}
+        wanted.add((where, ls, "lexicographic", "", parity))
+    assert seen == wanted
+    assert len(records) == len(wanted)
+
+
+def test_the_verb_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(
+        *(capsys, "--lattice", "4", "2", "6", "8", "--ls", "3", "--cut", "t", "--vector", "128"),
+        *("--variant", "simd,nt", "--runs", "2", "-t", "1,2"),
+    )
+    assert code == 0, err
+    header, *rows = out.splitlines()
+    assert header.split()[:5] == ["lattice", "Ls", "layout", "cut", "bits"]
+    assert len(rows) == 4
+    assert all(row.split()[:5] == ["4x2x6x8", "3", "RRII", "t2", "128"] for row in rows)
+    assert "INVALID" not in out
+
+
+def test_the_verbs_switches(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    output = tmp_path / "out.json"
+    code, out, err = run(
+        *(capsys, *SMALL, "--ls", "16", "--dtype", "float32", "--order", "xyzt"),
+        *("--block", "2", "2", "0", "0", "--share-planes", "--prefetch", "3"),
+        *("--prefetch-into", "L1", "--variant", "simd", "-o", str(output), "-q", *QUICK),
+    )
+    assert (code, out) == (0, ""), err
+    (record,) = mk.load(output)
+    wanted = {
+        "Ls": 16, "dtype": "float32", "order": "xyzt", "block": "2x2x0x0", "share_planes": True,
+        "prefetch": 3, "prefetch_into": "L1", "variant": "simd", "threads": 1, "cut": "s",
+    }  # fmt: skip
+    assert {key: record[key] for key in wanted} == wanted
+
+
+def test_the_verb_has_the_issues_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, *SMALL, *QUICK, "--json")
+    assert code == 0
+    (record,) = json.loads(out)
+    wanted = {"Ls": 8, "layout": "RRII", "cut": "s", "parity": "full", "dtype": "float64"}
+    assert {key: record[key] for key in wanted} == wanted
+    assert record["vector_bits"] == max(WIDTHS)
+
+
+def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(
+        *(capsys, *SMALL, "--variant", "simd", "--prefetch", "0,2", "--json", *QUICK)
+    )
+    assert code == 0, err
+    found = [(r["prefetch"], r["prefetch_into"]) for r in json.loads(out)]
+    assert found == [(0, "L2"), (2, "L2")]
+    code, out, err = run(
+        *(capsys, *SMALL, "-l", "lexicographic", "--variant", "scalar", "--share-planes"),
+        *("-t", "1,2", "--runs", "2", "--json"),
+    )
+    assert code == 0, err
+    assert [(r["threads"], r["chunk"]) for r in json.loads(out)] == [(1, 64), (2, 32)]
+
+
+def test_a_wrong_result_is_exit_code_1(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(family, "verdict", lambda case, worst, how, **c: Check(False, 1.0, how, c))
+    code, out, _ = run(capsys, *SMALL, *QUICK, "--variant", "simd")
+    assert code == 1
+    assert "INVALID" in out
+
+
+@pytest.mark.parametrize(
+    "words, match",
+    [
+        ((), "--lattice"),
+        (("--lattice", "4", "4", "4"), "expected 4 arguments"),
+        (("--lattice", "4", "4", "4", "x"), "'x'"),
+        (("--lattice", "4", "4", "4", "0"), "at least 1"),
+        (("--lattice", "4", "4", "4", "-4"), "at least 1"),
+        (("--lattice", "5", "5", "5", "5", "--cut", "t"), "multiple of"),
+        (("--lattice", "5", "5", "5", "5", "--cut", "zx"), "multiple of"),
+        (("--lattice", "3", "4", "4", "4", "--parity", "even"), "all even, not 3 4 4 4"),
+        (("--lattice", *["1048576"] * 4), "memory"),
+        ((*SMALL, "--ls", "0"), "ls '0' is no list of whole numbers of at least 1"),
+        ((*SMALL, "--ls", "-3"), "--ls"),
+        ((*SMALL, "--ls", "3", "--cut", "s"), "an Ls that they divide, not 3"),
+        ((*SMALL, "--layout", "RIIR"), "layout 'RIIR' is not one of RRII, RIRI, lexicographic"),
+        ((*SMALL, "--layout", "RRII,x"), "layout 'x'"),
+        ((*SMALL, "--cut", "w"), "cut 'w'"),
+        ((*SMALL, "--vector", "1024"), "vector of 1024 bits is not one of"),
+        ((*SMALL, "--vector", "wide"), "vector"),
+        ((*SMALL, "--parity", "both"), "'both'"),
+        ((*SMALL, "--order", "xyz"), "order 'xyz'"),
+        ((*SMALL, "--block", "2", "2", "2"), "--block: expected 4 arguments"),
+        ((*SMALL, "--block", "2", "2", "2", "-1"), "block must be at least 0, not -1"),
+        ((*SMALL, "--prefetch-into", "L3"), "L3"),
+        ((*SMALL, "--dtype", "float16"), "float16"),
+        ((*SMALL, "--variant", "scalar"), "no variant 'scalar'"),
+        ((*SMALL, "--ls", str(2**20)), "memory"),
+        ((*SMALL, "--isa", "avx2", "--vector", "512"), "bits is not one of"),
+    ],
+)
+def test_the_verb_refuses_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], match: str
+) -> None:
+    code, out, err = run(capsys, *words, "--runs", "1", "-t", "1")
+    assert code == 2
+    assert out == ""
+    assert match in err
+    assert len(err.splitlines()) == 1

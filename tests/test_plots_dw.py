@@ -1,0 +1,501 @@
+"""Figures, table and section of the domain-wall kernel: what is drawn is what the records say."""
+
+import math
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from plotting import (
+    Results,
+    assert_legible,
+    beside,
+    dots,
+    frame,
+    hollow,
+    line,
+    refused,
+    small_print,
+)
+
+from memkern import report
+from memkern.kernels.dw import dw, report_cases
+from memkern.models import LayerConditions, simulate
+from memkern.plots import figures, save, sections, tables
+from memkern.plots.dw_data import hops, in_order
+from memkern.plots.frames import frame_of
+from memkern.run import sweep
+
+MEASURED = ("dw-extent", "dw-layouts", "dw-scaling")
+FIGURES = (*MEASURED, "dw-traffic")
+TABLES = ("dw-table",)
+LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+"
+SMALL, LARGE = "8x8x8x8", "16x16x16x16"
+TRIAD = 40.0
+# Of one worker in GFLOP/s, by layout and cut.
+SPEEDS = {"RRII s": 16.0, "RRII y2 z2 t2": 8.0, "RIRI s": 12.0, "RIRI z2 t2": 10.0}
+
+
+def record(kind, lattice=LARGE, threads=4, site_B=None, machine="Own Machine 3000", **other):
+    """Return one record with the columns that figures read."""
+    layout, _, cut = kind.partition(" ")
+    nt, ahead = other.get("variant", "simd") == "nt", other.get("prefetch", 0)
+    if site_B is None:
+        site_B = 192.0 * nt if lattice == SMALL else 1104.0 - 192 * nt
+    held = site_B <= 192
+    speed = SPEEDS.get(kind, 2.0) * threads * (1.5 if held else 1)
+    speed *= (1.1 if nt else 1) * ((0.8 if held else 1.4) if ahead else 1)
+    speed = other.pop("speed", speed)
+    roofline = 1320 / site_B * TRIAD if site_B else math.nan
+    return {
+        "environment_id": "e1",
+        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
+        "kernel": "dw.hop",
+        "lattice": lattice,
+        "Ls": 8,
+        "layout": layout,
+        "cut": cut,
+        "partitions": {"y2 z2 t2": 8, "z2 t2": 4}.get(cut, 1),
+        "vector_bits": 64 if layout == "lexicographic" else 512,
+        "parity": "full",
+        "order": "tzyx",
+        "block": "",
+        "share_planes": False,
+        "prefetch": 0,
+        "prefetch_into": "L2" if ahead else "",
+        "variant": "simd",
+        "isa": "avx512",
+        "backend": "openmp",
+        "dtype": "float64",
+        "threads": threads,
+        "performance_GFLOPs": speed,
+        "performance_median_GFLOPs": 0.9 * speed,
+        "triad_GBps": TRIAD,
+        "site_B": site_B,
+        "roofline_GFLOPs": roofline,
+        "roofline_fraction": 0.9 * speed / roofline,
+        "bandwidth_GBps": speed / 2,
+        "time_min_s": 1e-3,
+        "noisy": False,
+        "valid": True,
+    } | other
+
+
+def layouts(lattices=(SMALL, LARGE), kinds=tuple(SPEEDS), counts=(4,), **other):
+    """Return all layouts with all stores, with and without prefetch."""
+    return [
+        record(kind, lattice, n, **{"variant": variant, "prefetch": ahead, **other})
+        for lattice in lattices
+        for kind in kinds
+        for n in counts
+        for variant in ("simd", "nt")
+        for ahead in (0, 2)
+    ]
+
+
+def workers(counts=(1, 2), **other):
+    """Return fewer workers in two layouts."""
+    return [
+        record(kind, LARGE, n, **{"variant": "nt", "prefetch": 2, **other})
+        for kind in ("RRII s", "RIRI s")
+        for n in counts
+    ]
+
+
+def scan(each=(4, 8, 16, 32, 64), threads=4, site_B=None, **other):
+    """Return lattices of different Lx, the roofline by 16 MiB of cache."""
+    rows = []
+    for lx in each:
+        for kind, cuts in (("RRII s", (1, 1, 1, 1)), ("RIRI z2 t2", (1, 1, 2, 2))):
+            model = LayerConditions((lx, 8, 8, 16), 8, cuts, threads=threads)
+            moved_B = model.site_B(2**24, threads) if site_B is None else site_B
+            rows.append(record(kind, f"{lx}x8x8x16", threads, moved_B, **other))
+    return rows
+
+
+def everything(**other):
+    """Return records for all figures."""
+    return [*layouts(**other), *workers(**other), *scan(**other)]
+
+
+def drawn(ax):
+    """Return the names of the curves in a panel."""
+    return [curve.get_label() for curve in ax.lines if not curve.get_label().startswith("_")]
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return Results(everything())
+
+
+INPUTS = {
+    "own": lambda: Results(everything()),
+    "several": lambda: Results(
+        [
+            *everything(),
+            *layouts(counts=(112,), machine=LONG),
+            *workers(counts=(1, 2, 4, 8, 16, 32, 64, 96, 112), machine=LONG),
+            *scan(each=(2, 4, 6, 8, 12, 32, 256), threads=112, machine=LONG, environment_id="e2"),
+        ]
+    ),
+    "three": lambda: Results([row for n in "ABC" for row in everything(machine=f"Machine {n}")]),
+    "faults": lambda: frame(everything()).assign(
+        valid=lambda rows: rows.index % 7 != 3, noisy=lambda rows: rows.index % 5 == 2
+    ),
+    "extremes": lambda: frame(everything()).assign(
+        performance_GFLOPs=lambda rows: rows["performance_GFLOPs"] * 1e-3 ** (rows.index % 2)
+    ),
+    "equal": lambda: frame(everything()).assign(performance_GFLOPs=2.0, roofline_GFLOPs=2.0),
+    "few": lambda: frame(
+        [*scan(each=(2, 3)), *(record("lexicographic", "2x2x2x2", n) for n in (1, 20))]
+    ),
+    "many": lambda: frame(
+        [
+            row | {"vector_bits": bits, "prefetch_into": into}
+            for bits in (128, 256, 512)
+            for into in ("L1", "L2")
+            for row in [*everything(), record("lexicographic"), record("RRII x8")]
+        ]
+    ),
+    "in cache": lambda: frame(
+        [record(kind, SMALL, n) for kind in SPEEDS for n in (1, 2)] + scan((2, 4), 2, site_B=0.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("given", INPUTS)
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_legible(name, given):
+    fig = figures[name](INPUTS[given]())
+    assert fig.get_figwidth() in (3.35, 6.9)
+    assert_legible(fig)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_becomes_a_file(name, whole, tmp_path):
+    assert save(figures[name](whole), tmp_path / "figure.pdf").stat().st_size > 1000
+
+
+# ---------------------------------------------------------------------------------- which records
+
+
+@pytest.mark.parametrize("name", [*MEASURED, *TABLES])
+@pytest.mark.parametrize("records", [None, [{"kernel": "stream.add"}]])
+def test_without_records_the_command_is_named(name, records):
+    given = records if records is None else frame(everything()).assign(kernel="stream.add")
+    with refused("`memkern dw "):
+        {**tables, **figures}[name](given)
+
+
+@pytest.mark.parametrize(
+    ("rows", "culprit"),
+    [
+        (lambda: frame(everything()).iloc[:0], "no record"),
+        (lambda: frame(everything()).drop(columns=["valid", "cut"]), "'valid', 'cut'"),
+        (lambda: frame(everything()).drop(columns=["performance_GFLOPs"]), "'performance_GFLOPs'"),
+        (lambda: frame(everything()).assign(lattice="8x8x8"), "'8x8x8' is not four extents"),
+        (lambda: [1, 2], "list"),
+    ],
+)
+@pytest.mark.parametrize("name", [*MEASURED, *TABLES])
+def test_wrong_records_are_refused_in_one_sentence(name, rows, culprit):
+    with refused(culprit):
+        {**tables, **figures}[name](rows())
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "options", "culprit"),
+    [
+        ("dw-layouts", layouts(), {"threads": 3}, "3 workers, only 4"),
+        ("dw-layouts", layouts(), {"lattices": "24,32"}, "'24' or '32', only of 8x8x8x8, 16x"),
+        ("dw-scaling", layouts(), {}, "no lattice was measured with two numbers"),
+        ("dw-scaling", everything(), {"lattice": "24"}, "no lattice '24' was measured"),
+        ("dw-extent", layouts(), {}, "no lattices that differ in Lx alone"),
+        ("dw-extent", scan(), {"others": "4x4x4"}, "no lattices of '4x4x4' that differ"),
+        ("dw-extent", scan(), {"threads": 3}, "3 workers, only 4"),
+        ("dw-traffic", scan(), {"lattice": "8x8x8"}, "'8x8x8' must be four numbers"),
+        ("dw-traffic", scan(), {"cuts": "1x1x0x1"}, "'1x1x0x1' must be four numbers"),
+        ("dw-traffic", scan(), {"lattice": "8x8x8x9"}, "multiple of 2"),
+        ("dw-traffic", scan(), {"ls": 0}, "ls must be an integer of at least 1"),
+    ],
+)
+def test_what_records_lack_is_said(name, rows, options, culprit):
+    with refused(culprit):
+        figures[name](frame(rows), **options)
+
+
+def test_records_of_other_families_may_lack_the_columns():
+    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "noisy": False}
+    mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
+    mixed = mixed.astype({"threads": "Int64", "Ls": "Int64", "prefetch": "Int64"})
+    for name in FIGURES:
+        figures[name](mixed)
+    assert len(tables["dw-table"](mixed)) == len(tables["dw-table"](frame(everything())))
+
+
+def test_records_of_another_setting_are_left_out():
+    rows = [*everything(), *layouts(parity="even"), *layouts(dtype="float32", speed=999.0)]
+    kept, notes = hops(frame(rows), "")
+    assert set(kept["parity"]) == {"full"} and set(kept["dtype"]) == {"float64"}
+    assert "64 records under another setting" in notes[0]
+    assert "64 records" in small_print(figures["dw-layouts"](frame(rows)))
+
+
+def test_order_of_layouts():
+    forms = ["lexicographic", "RIRI s, 512 bit", "RRII x4, 256 bit", "RRII s, 128 bit"]
+    forms += ["RRII s, 512 bit", "RRII x8, 512 bit"]
+    assert in_order(forms) == [
+        *("RRII s, 512 bit", "RRII s, 128 bit", "RRII x4, 256 bit", "RRII x8, 512 bit"),
+        *("RIRI s, 512 bit", "lexicographic"),
+    ]
+
+
+# ---------------------------------------------------------------------------------- the figures
+
+
+def test_layouts_and_options_beside_the_roofline(whole):
+    small, large = figures["dw-layouts"](whole).axes
+    assert small.get_title() == "8x8x8x8, Ls 8: in cache"
+    assert large.get_title() == "16x16x16x16, Ls 8: from memory"
+    assert drawn(large) == [
+        *("ordinary stores", "ordinary stores, prefetch", "non-temporal stores"),
+        *("non-temporal stores, prefetch", "roofline of memory"),
+    ]
+    rows = [f"{kind}, 512 bit" for kind in SPEEDS]
+    assert [text.get_text() for text in large.get_yticklabels()] == rows
+    speeds = {f"{kind}, 512 bit": 4 * speed for kind, speed in SPEEDS.items()}
+    for label, gain in zip(drawn(large)[:4], (1, 1.4, 1.1, 1.54), strict=True):
+        wanted = {row: pytest.approx(gain * speed) for row, speed in speeds.items()}
+        assert dots(large, label) == wanted
+    limit = 1320 / (1104 - 192) * TRIAD
+    assert dots(large, "roofline of memory") == dict.fromkeys(rows, pytest.approx(limit))
+    # Ordinary stores to a cache have none.
+    assert dots(small, "roofline of memory") == {}
+    assert "5 lattices with fewer cases left out." in small_print(large.figure)
+
+
+def test_only_stores_past_the_cache_have_a_roofline_there():
+    (ax,) = figures["dw-layouts"](frame([record("RRII s", SMALL, variant="nt")])).axes
+    limit = dots(ax, "roofline of memory")
+    assert limit == {"RRII s, 512 bit": pytest.approx(1320 / 192 * TRIAD)}
+    (ax,) = figures["dw-layouts"](frame([record("RRII s", SMALL)])).axes
+    assert dots(ax, "roofline of memory") == {}
+
+
+def test_lattices_and_workers_are_a_choice(whole):
+    (ax,) = figures["dw-layouts"](whole, lattices="64x8").axes
+    assert ax.get_title() == "64x8x8x16, Ls 8: from memory" and drawn(ax)[:1] == ["ordinary stores"]
+    (ax,) = figures["dw-layouts"](whole, threads=1).axes
+    assert dots(ax, "non-temporal stores, prefetch")["RRII s, 512 bit"] == pytest.approx(16 * 1.54)
+
+
+def test_the_distance_of_prefetch_is_named_where_there_were_several():
+    rows = [record("RRII s", prefetch=n, speed=s) for n, s in ((1, 5.0), (2, 7.0), (4, 6.0))]
+    (ax,) = figures["dw-layouts"](frame(rows)).axes
+    assert "7 (2 ahead)" in beside(ax)
+    (ax,) = figures["dw-layouts"](frame(rows[:1])).axes
+    assert "5" in beside(ax)
+
+
+def test_scaling_is_of_one_lattice(whole):
+    (ax,) = figures["dw-scaling"](whole).axes
+    assert ax.get_title() == "16x16x16x16, Ls 8"
+    assert drawn(ax) == ["RRII s", "RIRI s", "roofline of memory"]
+    for kind in ("RRII s", "RIRI s"):
+        assert list(line(ax, kind).get_xdata()) == [1, 2, 4]
+        wanted = SPEEDS[kind] * 1.54 * np.array([1, 2, 4])
+        np.testing.assert_allclose(line(ax, kind).get_ydata(), wanted)
+    limits = [curve for curve in ax.lines if curve.get_label() == "_roofline of memory"]
+    assert [curve.get_color() for curve in limits] == [
+        line(ax, kind).get_color() for kind in ("RRII s", "RIRI s")
+    ]
+    np.testing.assert_allclose(limits[0].get_ydata(), 1320 / 912 * TRIAD)
+    assert ax.get_ylim()[0] == 0
+
+
+def test_extent_names_the_conditions_of_the_last_cache(whole):
+    (ax,) = figures["dw-extent"](whole).axes
+    assert ax.get_title() == "Lx x 8 x 8 x 16, Ls 8"
+    curve = line(ax, "RRII s")
+    assert list(curve.get_xdata()) == [4, 8, 16, 32, 64]
+    limit = next(curve for curve in ax.lines if curve.get_label() == "_roofline of memory")
+    where = [LayerConditions((n, 8, 8, 16), 8, threads=4).holds(2**24, 4) for n in range(4, 65)]
+    names = list(dict.fromkeys(where))
+    assert names == ["t", "z", "y"]
+    assert beside(ax) == ["LC_z", "LC_y"]  # there is no room for LC_t
+    ends = [line.get_xdata()[0] for line in ax.lines if len(set(line.get_xdata())) == 1]
+    assert ends == [4 + len(where) - 1 - where[::-1].index(name) for name in names[:-1]]
+    np.testing.assert_allclose(
+        limit.get_ydata(),
+        [
+            1320 / LayerConditions((n, 8, 8, 16), 8, threads=4).site_B(2**24, 4) * TRIAD
+            for n in (4, 8, 16, 32, 64)
+        ],
+    )
+    assert "Above: what 16 MiB of cache hold for RRII s." in small_print(ax.figure)
+    (ax,) = figures["dw-extent"](frame(everything())).axes  # the caches are unknown
+    assert beside(ax) == [] and "Above" not in small_print(ax.figure)
+
+
+def test_traffic_of_the_models_beside_the_simulation(whole):
+    scanned, cores = figures["dw-traffic"](whole).axes
+    # The last cache has 16 MiB, for which 8^3 x 16 is the smallest lattice that is larger.
+    assert scanned.get_title() == "Lx x 8 x 8 x 16, Ls 8, one worker"
+    assert cores.get_title() == "16 x 8 x 8 x 16, Ls 8"
+    whole_line = scanned.lines[0]
+    for lx, site_B in zip(whole_line.get_xdata(), whole_line.get_ydata(), strict=True):
+        assert site_B == LayerConditions((lx, 8, 8, 16)).site_B(2**24)
+    marked = line(scanned, "_simulated")
+    # What takes longer is left out.
+    assert list(marked.get_xdata()) == [4, 8, 16]
+    lx, site_B = marked.get_xdata()[-1], marked.get_ydata()[-1]
+    assert site_B == simulate((lx, 8, 8, 16), 8, 2**24)
+    marked = [curve for curve in cores.lines if curve.get_label() == "_simulated"][1]
+    n, site_B = marked.get_xdata()[1], marked.get_ydata()[1]
+    assert n == 2 and site_B == simulate((16, 8, 8, 16), 8, 2**24, cuts=(1, 2, 2, 2), threads=2)
+    assert beside(cores) == ["LC_t", "LC_z", "LC_y", "LC_x"]
+    assert scanned.get_ylim() == cores.get_ylim()
+    assert "What takes long is not simulated." in small_print(cores.figure)
+
+
+def test_traffic_needs_no_records():
+    fig = figures["dw-traffic"](cuts="1x2x2x2", lattice="8x4x4x8", cache_MiB=0.5, ls=4)
+    assert drawn(fig.axes[0]) == ["cut y2 z2 t2"]
+    assert "Beyond 512 KiB of cache" in small_print(fig)
+    assert "not simulated" not in small_print(fig)
+    assert_legible(fig)
+    assert "Beyond 32 MiB of cache" in small_print(figures["dw-traffic"](cuts="1x2x2x2"))
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_invalid_records_are_left_out_and_noisy_ones_hollow(name):
+    rows = frame(everything())
+    rows["valid"] = rows.index % 5 != 4
+    rows["noisy"] = rows["layout"].eq("RRII")
+    fig = figures[name](rows)
+    assert "failed validation left out" in small_print(fig)
+    assert hollow(fig)
+    assert "Hollow" in small_print(fig)
+
+
+# ------------------------------------------------------------------------------------- the table
+
+
+def test_table_has_a_row_for_each_lattice_form_and_option(whole):
+    table = tables["dw-table"](whole)
+    case = table.set_index(["lattice", "layout", "cut", "option"])
+    assert case.index.is_unique and len(table) == 2 * 16 + 10
+    one = case.loc[(LARGE, "RRII", "s", "non-temporal stores, prefetch")]
+    assert one["performance_GFLOPs"] == pytest.approx(64 * 1.54) and one["site_B"] == 912
+    assert one["roofline_GFLOPs"] == pytest.approx(1320 / 912 * TRIAD)
+    assert one["vector_bits"] == 512 and one["Ls"] == 8
+    assert math.isnan(case.loc[(SMALL, "RIRI", "s", "ordinary stores")]["roofline_GFLOPs"])
+    assert table["lattice"].iloc[0] == "4x8x8x16" and table["lattice"].iloc[-1] == "64x8x8x16"
+    assert set(tables["dw-table"](whole, threads=2)["platform"]) == {"Own Machine 3000, 2 threads"}
+
+
+# ------------------------------------------------------------------------------------ the section
+
+
+def test_section_says_what_the_records_say(whole):
+    section = sections["dw"](frame_of(whole))
+    said = " ".join(section.findings)
+    assert (
+        "4 workers on 8x8x8x8, Ls 8, in cache: the fastest is RRII s, 512 bit (non-temporal "
+        "stores) with 106 GFLOP/s, in the median 35 % of the roofline of 275 GFLOP/s; RIRI s "
+    ) in said
+    assert "from memory: the fastest is RRII s, 512 bit (non-temporal stores, prefetch)" in said
+    assert "Prefetch makes it 0.80 times as fast on 8x8x8x8, Ls 8, in cache and 1.40 times" in said
+    assert "Non-temporal stores make it 1.10 times as fast on 8x8x8x8" in said
+    assert "4 workers are so many times as fast as 1 on 16x16x16x16, Ls 8: 4.00 in RRII s" in said
+    assert "With Lx from 4 to 64 beside 8x8x16, RRII s goes from 64 GFLOP/s to 64 GFLOP/s" in said
+    assert "the last cache holds LC_t up to Lx = " in said and "LC_y beyond." in said
+    assert len(section.exhibits) == 5 and section.remarks == ()
+
+
+def test_section_of_several_machines_names_them():
+    rows = [*everything(), *everything(machine="Other")]
+    said = sections["dw"](frame(rows)).findings
+    assert said[0].startswith("Own Machine 3000: ") and said[-1].startswith("Other: ")
+    assert len(said) == 2 * len(sections["dw"](frame(everything())).findings)
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [
+        (layouts(), 3),
+        (workers(counts=(1, 2)), 4),
+        (scan(), 4),
+        ([row | {"valid": False} for row in layouts()], 1),
+    ],
+)
+def test_section_of_little(rows, shown):
+    section = sections["dw"](frame(rows))
+    assert section.title == "Domain-wall kernel"
+    assert len(section.exhibits) == shown
+    assert all("\n" not in remark for remark in section.remarks)
+
+
+def test_section_of_other_records():
+    assert sections["dw"](frame([{"kernel": "stream.add"}])) is None
+    assert sections["dw"](frame([{"platform": "Own"}])) is None
+
+
+def test_section_marks_noisy_numbers():
+    said = " ".join(sections["dw"](frame(everything(noisy=True))).findings)
+    assert "106 GFLOP/s (noisy)" in said and "4.00 in RRII s (noisy)" in said
+    assert "in cache (noisy)" in said
+
+
+def test_section_stands_last_in_a_report(whole, tmp_path):
+    assert list(sections)[-2:] == ["spmv", "dw"]
+    path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
+    text = path.read_text(encoding="utf-8")
+    assert "<h2>Domain-wall kernel</h2>" in text
+    assert text.count("data:image/svg+xml") == 4 and "site_B" in text
+
+
+# ------------------------------------------------------------------------------- real measurements
+
+
+def test_a_real_measurement_is_drawn():
+    several = [
+        dw((lx, 4, 4, 4), layout=layout, threads=n, runs=3).measure().results
+        for lx in (4, 8)
+        for n in (1, 2)
+        for layout in ("RRII", "RIRI", "lexicographic")
+    ]
+    together = sum(several[1:], several[0])
+    rows = together.to_frame()
+    mine = rows[(rows["lattice"] == "8x4x4x4") & (rows["layout"] == "RRII")]
+    (ax,) = figures["dw-scaling"](together).axes
+    kind = f"RRII {mine['cut'].iloc[0]}"
+    assert list(line(ax, kind).get_ydata()) == list(mine["performance_GFLOPs"])
+    (ax,) = figures["dw-extent"](together).axes
+    assert list(line(ax, kind).get_xdata()) == [4, 8]
+    assert len(tables["dw-table"](together)) == 6
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_report_measures_what_its_section_shows(quick):
+    cases = [
+        case.with_(budget_s=0.002, max_samples=3) for case in report_cases(quick, 2**18, 2**31)
+    ]
+    cases = [case for case in cases if case.iterations * case.spec.width(case) <= 8 * 12**4]
+    section = sections["dw"](frame_of(sweep(cases, progress=False)))
+    several = len(os.sched_getaffinity(0)) > 1
+    titles = {exhibit.title for exhibit in section.exhibits}
+    assert {"Performance by layout and option", "Layouts and options in numbers"} <= titles
+    assert ("Performance against the workers" in titles) == (several and not quick)
+    assert ("Performance against Lx" in titles) == (not quick)
+    if several and not quick:
+        assert len(titles) == 5 and section.remarks == ()
+
+
+@pytest.mark.parametrize(("cache_B", "memory_B"), [(2**23, 2**26), (2**25, 2**34), (2**23, 2**34)])
+def test_a_report_takes_no_more_than_half_of_the_memory(cache_B, memory_B):
+    cases = report_cases(False, cache_B, memory_B)
+    assert max(case.iterations * case.spec.width(case) for case in cases) * 600 < memory_B / 2
+    lattices = {case.columns["lattice"] for case in cases}
+    assert ("16x16x16x16" in lattices) == (cache_B == 2**25)
+    assert sum(case.stop.budget_s for case in cases) < 2
