@@ -2,8 +2,8 @@
 
 The peer is a program, built elsewhere with Grid's own flags, that is called as
 ``PROGRAM LX LY LZ LT LS THREADS SECONDS``: it applies Grid's Dhop to a full lattice in double
-precision for so many seconds with each of its kernels and prints a line for each: name, shortest
-and median seconds of an application::
+precision for so many seconds with each of its kernels and prints a line for each: ``Dhop_`` and
+its name, shortest and median seconds of an application::
 
     python tests/bench/beside_grid.py --grid /path/to/dhop 8 16 24
 
@@ -53,7 +53,7 @@ def peer_seconds(program: str, extent: int, threads: int, args: Any) -> dict[str
         preexec_fn=no_huge_pages,
     )
     rows = (line.split() for line in done.stdout.splitlines())
-    return {row[0]: float(row[2]) for row in rows if len(row) >= 3}
+    return {row[0]: float(row[2]) for row in rows if row and row[0].startswith("Dhop_")}
 
 
 def main() -> None:
