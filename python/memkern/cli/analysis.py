@@ -189,7 +189,7 @@ def _report(args: argparse.Namespace) -> int:
         for suffix in (".parquet", ".samples.parquet", ".parquet.db"):
             target.with_suffix(suffix).unlink(missing_ok=True)
     if not args.quiet:
-        warn(f"measuring {len(cases)} cases, about {30 if args.quick else 180} s")
+        warn(f"measuring {len(cases)} cases, about {30 if args.quick else 140} s")
     results = sweep(cases, output=data, resume=args.resume, progress=False if args.quiet else None)
     if len(results) < len(cases):
         return INTERRUPTED
