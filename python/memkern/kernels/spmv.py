@@ -414,8 +414,8 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     size = 1.5 * unit
     short = round(size / 14 / _NONZERO_B)
     scale = max(round(log2(size / 15 / _NONZERO_B)), 6)
-    *scaled, last = _products(f"hpcg:{edge(3 * unit)}", forms)
-    cases = [*(case.with_(threads=n) for case in scaled for n in counts), last]
+    scaled = _products(f"hpcg:{edge(3 * unit)}", forms)
+    cases = [case.with_(threads=n) for case in scaled for n in counts]
     for matrix in (
         f"hpcg:{edge(unit / 4)}",
         f"spin:{sites(size)}",
