@@ -509,7 +509,7 @@ def model_of(case: Case) -> LayerConditions:
 def _limits(
     case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
 ) -> dict[str, float]:
-    """Roofline by the layer condition that the last cache fulfils."""
+    """Traffic below every cache by layer conditions, and the roofline by that of the last."""
     levels = model_of(case).levels(ceilings.caches)
     site_B = float(levels[-1]["site_B"]) if levels else math.nan
     updates = case.iterations * case.spec.width(case)
@@ -518,6 +518,7 @@ def _limits(
     roofline = FLOPS / site_B * ceilings.triad_GBps if site_B else math.nan
     return {
         "triad_GBps": ceilings.triad_GBps,
+        **{f"site_{level['cache']}_B": float(level["site_B"]) for level in levels},
         "site_B": site_B,
         "performance_median_GFLOPs": median,
         "roofline_GFLOPs": roofline,
