@@ -14,11 +14,13 @@ namespace {
 class DwProblem : public Problem {
  public:
   DwProblem(DType dtype, const Inputs& inputs, const Team& team, const Placement& placement)
-      : Problem(team, placement), dtype_(dtype), count_(inputs.integer("sites", 1)) {
+      : Problem(team, placement),
+        dtype_(dtype),
+        count_(inputs.integer("sites", 1)),
+        form_("lexicographic") {
     const std::int64_t reals = inputs.integer("reals", 1);
     const bool split = inputs.integer("split", 0) != 0;
     const bool shared = inputs.integer("shared", 0) != 0;
-    form_ = "lexicographic";
     if (reals > 1) {
       const std::int64_t bits = checked_mul(reals, 8 * dtype_size(dtype), "reals");
       form_ = std::string(split ? "RRII/" : "RIRI/") + (shared ? "s/" : "sites/") +

@@ -373,9 +373,9 @@ MEMKERN_OUT_OF_LINE void update(const DwArgs& args, Range range, bool past) {
         mixed_site<A, kShared>(at, result, past);
       }
       result += kSpinor;
-      for (int k = 0; k < DwArgs::kDirections; ++k) {
-        at[k].psi += kSpinor;
-        if (asks) at[k].ahead += kSpinor;
+      for (Reach<T>& reach : at) {
+        reach.psi += kSpinor;
+        if (asks) reach.ahead += kSpinor;
       }
     }
   }
