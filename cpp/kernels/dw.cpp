@@ -406,10 +406,8 @@ void hop(const void* p, Range range, int) {
   MEMKERN_STORES(float, "float32", bits / 32, false, false, "RIRI/sites/" #bits)                  \
   MEMKERN_STORES(float, "float32", bits / 32, false, true, "RIRI/s/" #bits)
 constexpr Entry kEntries[] = {
-#if !defined(MEMKERN_WIDEST_ONLY) || HWY_MAX_BYTES < 32
     MEMKERN_WIDTH(128)
-#endif
-#if HWY_MAX_BYTES >= 32 && (!defined(MEMKERN_WIDEST_ONLY) || HWY_MAX_BYTES < 64)
+#if HWY_MAX_BYTES >= 32
     MEMKERN_WIDTH(256)
 #endif
 #if HWY_MAX_BYTES >= 64
