@@ -39,6 +39,11 @@ def line(ax, label):
     return next(curve for curve in ax.lines if curve.get_label() == label)
 
 
+def drawn(ax):
+    """Return the names of the curves in a panel."""
+    return [curve.get_label() for curve in ax.lines if not curve.get_label().startswith("_")]
+
+
 def drawn_texts(fig, dpi=200):
     """Return what is really drawn, line by line: text, corners in pixels, size in points."""
     texts = []

@@ -7,35 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checking import Changed, checked
 
 import memkern as mk
 from memkern.cli import main
 from memkern.errors import InputError
 from memkern.kernels import amo
-from memkern.spec import Case, Check
 
 CONSTANT = ("rand", "stride1", "striden", "central")
 PUT = ("scatter", "gather", "sg")
-
-
-class Changed:
-    """A prepared case of which something is otherwise than it says."""
-
-    def __init__(self, case: Case, **changes: Any) -> None:
-        self.native: Any = case.prepare().native
-        self.changes = changes
-
-    def __getattr__(self, name: str) -> Any:
-        return self.changes.get(name) or getattr(self.native, name)
-
-
-def checked(case: Case, native: Any, runs: int = 1) -> Check:
-    def invoke() -> int:
-        for _ in range(runs):
-            native.run(1)
-        return runs
-
-    return case.spec.check(case, native, invoke)
 
 
 def words(native: Any) -> int:
@@ -130,7 +110,7 @@ def test_a_wrong_word_is_caught(pattern: str, primitive: str, threads: int) -> N
             native.poke("VAL", np.array([position]), np.array([2.0**30 + 5]))
             return seconds
 
-        assert not checked(case, Changed(case, run=run, **bound(native))).valid
+        assert not checked(case, Changed(case.prepare().native, run=run, **bound(native))).valid
 
 
 def bound(native: Any) -> dict[str, Any]:
@@ -158,7 +138,7 @@ def test_a_lost_update_is_caught(pattern: str, primitive: str, threads: int) -> 
     native.fill(outputs=True)
     native.run(1)
     assert native.digest("VAL") != before
-    assert not checked(case, Changed(case, run=run, **bound(native))).valid
+    assert not checked(case, Changed(case.prepare().native, run=run, **bound(native))).valid
 
 
 @pytest.mark.parametrize("pattern", [*CONSTANT, "ptrchase", *PUT])
@@ -167,7 +147,7 @@ def test_a_kernel_that_does_nothing_is_caught(pattern: str, threads: int) -> Non
     for primitive in ("add", "cas"):
         case = mk.amo(pattern, primitive=primitive, iters=50, threads=threads)
         native = case.prepare().native
-        idle = Changed(case, run=lambda k: 0.0, **bound(native))
+        idle = Changed(case.prepare().native, run=lambda k: 0.0, **bound(native))
         assert not checked(case, idle).valid
 
 
@@ -209,7 +189,7 @@ def test_sums_of_floating_point_numbers(dtype: str) -> None:
         native.poke("VAL", np.zeros(1, np.int64), native.peek("VAL", np.zeros(1, np.int64)) - 1.0)
         return seconds
 
-    assert not checked(case, Changed(case, run=one_less, **bound(native))).valid
+    assert not checked(case, Changed(case.prepare().native, run=one_less, **bound(native))).valid
 
 
 def test_a_chase_goes_through_everything() -> None:

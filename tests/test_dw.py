@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checking import Changed, checked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -512,24 +513,6 @@ def test_a_report_respects_the_memory_there_is(quick: bool, memory_B: int) -> No
 # The check
 
 
-class Changed:
-    """A prepared case of which something is otherwise than it says."""
-
-    def __init__(self, native: Any, **changes: Any) -> None:
-        self.native, self.changes = native, changes
-
-    def __getattr__(self, name: str) -> Any:
-        return self.changes.get(name) or getattr(self.native, name)
-
-
-def checked(case: Case, native: Any) -> Check:
-    def invoke() -> int:
-        native.run(1)
-        return 1
-
-    return case.spec.check(case, native, invoke)
-
-
 CHECKED = [
     mk.dw.case((2, 4, 4, 8), **{"ls": 8, "dtype": dtype, "parity": parity, **one(**way)})
     for way in (
@@ -728,6 +711,19 @@ def test_the_record_says_what_was_done(
     assert json.loads(measured.results.to_json_text())[0]["valid"] is True
 
 
+def test_the_model_follows_order_and_shared_planes() -> None:
+    def model(extents: Any, **way: Any) -> LayerConditions:
+        return family.model_of(mk.dw.case(extents, layout="lexicographic", **way))
+
+    turned = model((4, 6, 8, 10), order="xyzt", threads=2)
+    assert turned == model((10, 8, 6, 4), threads=2)
+    assert model((4, 6, 8, 10), order="xtzy").extents == (6, 8, 10, 4)
+    apart, together = (model((4, 4, 4, 8), threads=2, share_planes=s) for s in (False, True))
+    assert (apart.threads, together.threads) == (2, 1)
+    # Two workers of a shared cache in one slice have what one worker would have of it.
+    assert together.holds(2**20, 2) == model((4, 4, 4, 8), threads=1).holds(2**20, 2)
+
+
 @pytest.mark.parametrize(
     "way, site_B",
     [
@@ -843,8 +839,10 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
         ({"order": "txyy"}, "order 'txyy' does not name t, z, y and x once each"),
         ({"order": "tzy"}, "order 'tzy' does not"),
         ({"order": ""}, "order '' does not"),
-        ({"block": (2, 2, 2)}, "block must be four numbers of sites, of x, y, z and t, not 3"),
-        ({"block": (2, 2, 2, 2, 2)}, "not 5"),
+        ({"block": (2, 2, 2)}, r"four numbers of sites, of x, y, z and t, not \(2, 2, 2\)"),
+        ({"block": (2, 2, 2, 2, 2)}, "four numbers of sites"),
+        ({"block": 3}, "block must be four numbers of sites, of x, y, z and t, not 3"),
+        ({"lattice": 4}, "four integers of at least 1, of x, y, z and t, not 4"),
         ({"block": (0, 0, 0, -1)}, "block must be at least 0, not -1"),
         ({"block": (0, 0, 0, 1.5)}, "block must be an integer, not 1.5"),
         ({"prefetch_into": "L3"}, "prefetch_into 'L3' is not one of L1, L2"),

@@ -11,6 +11,7 @@ from plotting import (
     assert_legible,
     beside,
     dots,
+    drawn,
     frame,
     hollow,
     line,
@@ -116,11 +117,6 @@ def scan(each=(4, 8, 16, 32, 64), threads=4, site_B=None, **other):
 def everything(**other):
     """Return records for all figures."""
     return [*layouts(**other), *workers(**other), *scan(**other)]
-
-
-def drawn(ax):
-    """Return the names of the curves in a panel."""
-    return [curve.get_label() for curve in ax.lines if not curve.get_label().startswith("_")]
 
 
 @pytest.fixture(scope="module")

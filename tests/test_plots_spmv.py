@@ -11,6 +11,7 @@ from plotting import (
     assert_legible,
     beside,
     dots,
+    drawn,
     frame,
     hollow,
     line,
@@ -129,11 +130,6 @@ def lengths(counts=(4,), each=(4, 8, 16, 32, 128), **other):
 def everything(**other):
     """Return records for all figures."""
     return [*matrices(**other), *blocks(**other), *lengths(**other)]
-
-
-def drawn(ax):
-    """Return the names of the curves in a panel."""
-    return [curve.get_label() for curve in ax.lines if not curve.get_label().startswith("_")]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from checking import Changed, checked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -406,24 +407,6 @@ def test_wrong_vectors_are_refused(x: Any, y: Any, match: str) -> None:
 
 
 # The check
-
-
-class Changed:
-    """A prepared case of which something is otherwise than it says."""
-
-    def __init__(self, native: Any, **changes: Any) -> None:
-        self.native, self.changes = native, changes
-
-    def __getattr__(self, name: str) -> Any:
-        return self.changes.get(name) or getattr(self.native, name)
-
-
-def checked(case: Case, native: Any) -> Check:
-    def invoke() -> int:
-        native.run(1)
-        return 1
-
-    return case.spec.check(case, native, invoke)
 
 
 CHUNKS: list[dict[str, Any]] = [

@@ -43,12 +43,7 @@ class DwProblem : public Problem {
       throw InputError("a table of " + std::to_string(count_) + " sites is too long for int32");
     }
     const auto take = [&](const char* name, std::int64_t length, std::int64_t bound, DType type) {
-      const IndexView& view = inputs.index(name);
-      if (view.size != length) {
-        throw InputError(std::string(name) + " must have " + std::to_string(length) +
-                         " entries, not " + std::to_string(view.size));
-      }
-      add_indices(name, view, type, 0, bound);
+      add_indices(name, inputs.index(name, length), type, 0, bound);
     };
     const char* what = "the lattice";
     const std::int64_t spinors =

@@ -85,11 +85,7 @@ class StreamingProblem : public Problem {
                        (extent.indices.empty() ? "no" : "indices and needs an") + " index_dtype");
     }
     for (const Index& index : extent.indices) {
-      const IndexView& view = inputs.index(index.name);
-      if (view.size != index.length) {
-        throw InputError(index.name + " must have " + std::to_string(index.length) +
-                         " entries, not " + std::to_string(view.size));
-      }
+      const IndexView& view = inputs.index(index.name, index.length);
       highest_ = std::max(highest_, index.bound - 1);
       add_indices(index.name, view, parse_index_dtype(index_dtype), index.low, index.bound);
     }

@@ -105,6 +105,15 @@ const IndexView& Inputs::index(const std::string& name) const {
   return found->second;
 }
 
+const IndexView& Inputs::index(const std::string& name, std::int64_t length) const {
+  const IndexView& view = index(name);
+  if (view.size != length) {
+    throw InputError(name + " must have " + std::to_string(length) + " entries, not " +
+                     std::to_string(view.size));
+  }
+  return view;
+}
+
 std::vector<std::int64_t> Inputs::copy(const std::string& name) const {
   const IndexView& view = index(name);
   std::vector<std::int64_t> all;

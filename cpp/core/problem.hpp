@@ -55,6 +55,8 @@ class Inputs {
 
   std::int64_t integer(const std::string& name, std::int64_t least) const;
   const IndexView& index(const std::string& name) const;
+  // One that must have so many entries.
+  const IndexView& index(const std::string& name, std::int64_t length) const;
   std::vector<std::int64_t> copy(const std::string& name) const;
 };
 

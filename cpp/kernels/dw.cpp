@@ -100,7 +100,7 @@ struct Reach {
   bool into_l1;
 };
 
-// Asks for part `kPart` of `kParts` of a later spinor, between computing with the present one: all
+// Asks for one of `kParts` parts of a later spinor, between computing with the present one: all
 // at once would wait for each other.
 template <int kParts, std::int64_t kElements, class T>
 MEMKERN_INLINE void ask(const Reach<T>& at, int part) {

@@ -11,7 +11,7 @@ Source: Alappat et al., "ECM modeling and performance tuning of SpMV and Lattice
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -100,10 +100,10 @@ def check_extents(extents: Sequence[int]) -> Extents:
     InputError
         If they are not four integers of at least 1.
     """
-    found = tuple(extents)
+    found = tuple(extents) if isinstance(extents, Iterable) else ()
     if len(found) != 4 or not all(map(_is_count, found)):
         raise InputError(
-            f"extents must be four integers of at least 1, of x, y, z and t, not {found}"
+            f"extents must be four integers of at least 1, of x, y, z and t, not {extents!r}"
         )
     x, y, z, t = (int(n) for n in found)
     return x, y, z, t

@@ -212,9 +212,7 @@ def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
     """
     from memkern import matrices
 
-    label, a = matrices.build(matrix, options.get("seed", 0))
-    if rcm:
-        a, label = matrices.reorder(a, "rcm")[0], f"{label} rcm"
+    label, a = matrices.build(matrix, options.get("seed", 0), rcm=rcm)
     return case(a, **{"name": label, **options}).measure()
 
 

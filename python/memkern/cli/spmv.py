@@ -51,9 +51,7 @@ def _spmv(args: argparse.Namespace) -> int:
             )
     cases = []
     for text, rcm in itertools.product(args.matrices, each(args.rcm)):
-        label, matrix = matrices.build(text, knobs.get("seed", 0))
-        if rcm:
-            matrix, label = matrices.reorder(matrix, "rcm")[0], f"{label} rcm"
+        label, matrix = matrices.build(text, knobs.get("seed", 0), rcm=rcm)
         for form, balance in itertools.product(each(args.format), each(args.balance)):
             shared = {**knobs, "balance": balance, "accumulate": not args.write, "name": label}
             if form == "sell":

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -322,9 +322,11 @@ def dw_case(
         Dimensions from the outermost loop to the innermost one.
     block : sequence of int
         Sites of a block in x, y, z and t, which is gone through before the next one; 0 for all.
+        Bytes by layer conditions and the roofline are those without blocks.
     share_planes : bool
         Whether all workers go through a slice of the outermost loop together instead of each
-        through slices of its own.
+        through slices of its own.  Where they do not divide it, they go through as many sites
+        together, wherever slices end.
     prefetch_into : str
         ``L2`` or ``L1``; how many sites ahead is the knob ``prefetch``, by default 3 where the
         fields are larger than the last-level caches, and 0 where they are not: there it costs more
@@ -355,8 +357,8 @@ def dw_case(
         raise InputError(f"cut {shown(cut)} is not one of {', '.join(CUTS)}")
     if sorted(str(order)) != sorted("tzyx"):
         raise InputError(f"order {shown(order)} does not name t, z, y and x once each")
-    if len(block) != 4:
-        raise InputError(f"block must be four numbers of sites, of x, y, z and t, not {len(block)}")
+    if not isinstance(block, Iterable) or len(block) != 4:
+        raise InputError(f"block must be four numbers of sites, of x, y, z and t, not {block!r}")
     block = [integer(n, "block", 0, 2**31 - 1) for n in block]
     if layout != "lexicographic":
         known_widths = widths(options.get("isa", "best"))
@@ -492,17 +494,14 @@ def model_of(case: Case) -> LayerConditions:
     """Return the layer conditions of a case with the variant that it runs."""
     from memkern.models.layer_conditions import LayerConditions
 
-    where = layout_of(case)
-    return LayerConditions(
-        extents=where.extents,
-        ls=where.ls,
-        cuts=where.cuts,
-        s_cut=where.numbers if where.shared else 1,
-        layout="scalar" if where.reals == 1 else "RRII" if where.split else "RIRI",
-        value_B=np.dtype(case.dtype).itemsize,
-        write_factor=1 if case.knobs.variant == "nt" else 2,
-        parity=where.parity,
-        threads=min(case.knobs.threads or len(os.sched_getaffinity(0)), where.sites),
+    return LayerConditions.of_record(
+        {
+            **case.columns,
+            "layout": case.form.partition("/")[0],
+            "dtype": case.dtype,
+            "variant": case.knobs.variant,
+            "threads": case.knobs.threads or len(os.sched_getaffinity(0)),
+        }
     )
 
 

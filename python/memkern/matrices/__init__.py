@@ -168,7 +168,7 @@ def _from_words(text: str, seed: int) -> tuple[str, CSR] | None:
     return ":".join([name, *numbers]), word.generator(**given)
 
 
-def build(matrix: MatrixLike, seed: int = 0) -> tuple[str, CSR]:
+def build(matrix: MatrixLike, seed: int = 0, *, rcm: bool = False) -> tuple[str, CSR]:
     """Make a matrix, whatever it is given as.
 
     Parameters
@@ -180,12 +180,14 @@ def build(matrix: MatrixLike, seed: int = 0) -> tuple[str, CSR]:
         shape for `from_triplets`: (rows, columns, values[, shape]).
     seed : int
         At least 0, for words that end in ``SEED`` and do not say it.
+    rcm : bool
+        Reorder rows and columns of a square matrix by reverse Cuthill-McKee; see `reorder`.
 
     Returns
     -------
     label : str
         What records call the matrix: the word with its numbers, the seed included; ``file NAME``,
-        ``matrix``, ``array`` or ``triplets``.
+        ``matrix``, ``array`` or ``triplets``; `` rcm`` where it was reordered.
     matrix : scipy.sparse.csr_array of float64, shape (rows, columns)
         Sorted columns, no duplicates, indices of int32 where they fit; owned by the caller.
 
@@ -200,6 +202,11 @@ def build(matrix: MatrixLike, seed: int = 0) -> tuple[str, CSR]:
     >>> label, matrix.shape, matrix.nnz
     ('5pt:2:2', (4, 4), 12)
     """
+    label, made = _made(matrix, seed)
+    return (f"{label} rcm", reorder(made, "rcm")[0]) if rcm else (label, made)
+
+
+def _made(matrix: MatrixLike, seed: int) -> tuple[str, CSR]:
     from scipy.sparse import issparse
 
     if isinstance(matrix, str):

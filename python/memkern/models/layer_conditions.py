@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -168,6 +168,43 @@ class LayerConditions:
                 f"threads must be at most the {self._sites} sites that are shared out, not "
                 f"{self.threads}"
             )
+
+    @classmethod
+    def of_record(cls, record: Mapping[Any, Any], lattice: str = "") -> LayerConditions:
+        """Return the conditions of a measured case.
+
+        Conditions are named after the default order of loops: LC_t is that of the outermost loop,
+        whichever it is.  Workers that share planes count as one, with all of the cache that they
+        share.  Blocks are not modelled: they hold thinner layers and read more at their ends.
+
+        Parameters
+        ----------
+        record : mapping
+            With ``lattice``, ``Ls``, ``layout``, ``cut``, ``vector_bits``, ``dtype``, ``variant``,
+            ``parity``, ``threads``, and perhaps ``order`` and ``share_planes``, as records have
+            them.
+        lattice : str
+            Another lattice, such as ``8x8x8x16``.
+        """
+        value_B = 4 if record["dtype"] == "float32" else 8
+        split = record["layout"] == "RRII"
+        of_s = record["cut"] == "s"
+        numbers = int(record["vector_bits"]) // (8 * value_B) // (1 if split else 2) if of_s else 1
+        parts = {part[0]: int(part[1:]) for part in record["cut"].split() if not of_s}
+        whole = dict(zip("xyzt", map(int, (lattice or record["lattice"]).split("x")), strict=True))
+        inner_first = (record.get("order") or "tzyx")[::-1]
+        model = cls(
+            extents=_four([whole[d] for d in inner_first], "lattice"),
+            ls=int(record["Ls"]),
+            cuts=_four([parts.get(d, 1) for d in inner_first], "cut"),
+            s_cut=numbers,
+            layout=record["layout"] if record["layout"] in ("RRII", "RIRI") else "scalar",
+            value_B=value_B,
+            write_factor=1 if record["variant"] == "nt" else 2,
+            parity=record["parity"],
+        )
+        workers = 1 if record.get("share_planes") else int(record["threads"])
+        return replace(model, threads=min(workers, model._sites))
 
     @property
     def partitions(self) -> int:

@@ -35,8 +35,8 @@ from memkern.plots.drawing import (
     panels,
     row_in,
 )
-from memkern.plots.frames import Records, best, families, frame_of, percent, three_figures
-from memkern.plots.registry import Section, register, section, section_of, tables
+from memkern.plots.frames import Records, best, percent, three_figures
+from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import cache_ends, of_workers, prevailing, split, with_workers
 from memkern.plots.style import GREY, NOTE_SIZE, figure, note, plain
 
@@ -525,25 +525,4 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     ),
 )  # fmt: skip
 
-
-@section("atomics", 3)
-def report_section(records: DataFrame) -> Section | None:
-    """Atomic memory operations: findings, figures and tables.
-
-    Parameters
-    ----------
-    records : DataFrame
-        All records of a report.
-
-    Returns
-    -------
-    Section or None
-        None where no record is of atomic operations. What can't be said or drawn of these records
-        stands in the remarks, with the reason.
-    """
-    from memkern import reference
-
-    frame = frame_of(records)
-    if "amo" not in families(frame):
-        return None
-    return section_of(frame, "Atomics", findings, _EXHIBITS, reference.cite(_CITED))
+family_section("atomics", 3, "amo", "Atomics", findings, _EXHIBITS, _CITED)

@@ -43,8 +43,8 @@ from memkern.plots.dw_data import (
     over_workers,
 )
 from memkern.plots.dw_words import findings
-from memkern.plots.frames import Records, families, frame_of, three_figures
-from memkern.plots.registry import Section, register, section, section_of, tables
+from memkern.plots.frames import Records, frame_of, three_figures
+from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import split, with_workers
 from memkern.plots.style import GREY, NOTE_SIZE, Look, figure, note, plain
 
@@ -506,23 +506,4 @@ _EXHIBITS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ),
 )  # fmt: skip
 
-
-@section("dw", 5)
-def report_section(records: DataFrame) -> Section | None:
-    """Domain-wall kernel: findings, figures and a table.
-
-    Parameters
-    ----------
-    records : DataFrame
-        All records of a report.
-
-    Returns
-    -------
-    Section or None
-        None where no record is of the domain-wall kernel. What can't be said or drawn of these
-        records stands in the remarks, with the reason.
-    """
-    frame = frame_of(records)
-    if "dw" not in families(frame):
-        return None
-    return section_of(frame, "Domain-wall kernel", findings, _EXHIBITS)
+family_section("dw", 5, "dw", "Domain-wall kernel", findings, _EXHIBITS)

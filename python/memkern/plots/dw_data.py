@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.models import LayerConditions
@@ -247,20 +247,6 @@ def last_cache(rows: DataFrame) -> tuple[int, int] | None:
     return caches[-1][1:] if caches else None
 
 
-def model_of(row: Mapping[Any, Any], lx: int) -> LayerConditions:
-    """Return the layer conditions of a record's case with another Lx."""
-    cuts = {part[0]: int(part[1:]) for part in row["cut"].split() if part != "s"}
-    return LayerConditions(
-        (lx, int(row["Ly"]), int(row["Lz"]), int(row["Lt"])),
-        int(row["Ls"]),
-        cast("tuple[int, int, int, int]", tuple(cuts.get(axis, 1) for axis in "xyzt")),
-        value_B=4 if row["dtype"] == "float32" else 8,
-        write_factor=1 if row["variant"] == "nt" else 2,
-        parity=row["parity"],
-        threads=int(row["threads"]),
-    )
-
-
 def holding(
     row: Mapping[Any, Any], cache: tuple[int, int], ends: tuple[int, int]
 ) -> Iterator[tuple[str, int]]:
@@ -277,11 +263,15 @@ def holding(
     """
     size_B, instances = cache
     sharing = math.ceil(row["threads"] / instances)
-    step = model_of(row, ends[1])
-    unit = step.cuts[0] * (1 if step.parity == "full" else 2)
+
+    def model(lx: int) -> LayerConditions:
+        return LayerConditions.of_record(row, f"{lx}x{row['others']}")
+
+    cut = next((int(part[1:]) for part in row["cut"].split() if part[0] == "x"), 1)
+    unit = cut * (1 if row["parity"] == "full" else 2)
     now, last = "", 0
     for lx in range(math.ceil(ends[0] / unit) * unit, ends[1] + 1, unit):
-        condition = model_of(row, lx).holds(size_B, sharing)
+        condition = model(lx).holds(size_B, sharing)
         if now and condition != now:
             yield now, last
         now, last = condition, lx

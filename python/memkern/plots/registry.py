@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from memkern.errors import InputError
+from memkern.plots.frames import families, frame_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,6 +127,40 @@ def section_of(
         except InputError as error:
             remarks.append(f"{name}: {error}.")
     return Section(title, tuple(said), tuple(shown), tuple(remarks), citation)
+
+
+def family_section(
+    name: str,
+    place: int,
+    family: str,
+    title: str,
+    findings: Callable[[DataFrame], Sequence[str]],
+    exhibits: Sequence[tuple[str, Any, str]],
+    cited: str = "",
+) -> None:
+    """Enter the section of one family of kernels; there is none without records of it.
+
+    Parameters
+    ----------
+    name, place
+        As of `section`.
+    family : str
+        Of whose kernels records must be.
+    title, findings, exhibits
+        As of `section_of`.
+    cited : str
+        Published data that are drawn beside the own.
+    """
+
+    @section(name, place)
+    def report_section(records: DataFrame) -> Section | None:
+        frame = frame_of(records)
+        if family not in families(frame):
+            return None
+        from memkern import reference
+
+        citation = reference.cite(cited) if cited else ""
+        return section_of(frame, title, findings, exhibits, citation)
 
 
 def describe(function: Callable[..., object]) -> str:

@@ -25,8 +25,8 @@ from memkern.plots.drawing import (
     panels,
     row_in,
 )
-from memkern.plots.frames import Records, best, families, frame_of, three_figures
-from memkern.plots.registry import Section, register, section, section_of, tables
+from memkern.plots.frames import Records, best, three_figures
+from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import cache_ends, of_workers, split, with_workers
 from memkern.plots.spmv_data import (
     ROOFLINE,
@@ -416,23 +416,4 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     ),
 )  # fmt: skip
 
-
-@section("spmv", 4)
-def report_section(records: DataFrame) -> Section | None:
-    """Sparse matrix-vector products: findings, figures and a table.
-
-    Parameters
-    ----------
-    records : DataFrame
-        All records of a report.
-
-    Returns
-    -------
-    Section or None
-        None where no record is of sparse products. What can't be said or drawn of these records
-        stands in the remarks, with the reason.
-    """
-    frame = frame_of(records)
-    if "spmv" not in families(frame):
-        return None
-    return section_of(frame, "Sparse matrix-vector products", findings, _EXHIBITS)
+family_section("spmv", 4, "spmv", "Sparse matrix-vector products", findings, _EXHIBITS)
