@@ -1,11 +1,12 @@
 """Measure memkern's hopping term beside Grid's, in turns.
 
 The peer is a program, built elsewhere with Grid's own flags, that is called as
-``PROGRAM LX LY LZ LT LS THREADS SECONDS``: it applies Grid's Dhop to a full lattice in double
-precision for so many seconds with each of its kernels and prints a line for each: ``Dhop_`` and
-its name, shortest and median seconds of an application::
+``PROGRAM LX LY LZ LT LS THREADS SECONDS``: it applies Grid's Dhop in double precision for so many
+seconds with each of its kernels and prints a line for each: ``Dhop_`` (full lattice), ``DhopEO_``
+(even results of odd sites) or ``DhopOE_`` and its name, shortest and median seconds of an
+application::
 
-    python tests/bench/beside_grid.py --grid /path/to/dhop 8 16 24
+    python tests/bench/beside_grid.py --grid /path/to/dhop 8 16 24 [--parity even]
 
 Every turn runs all contestants in rotating order, in 4 KiB pages, on lattices of so many sites in
 each direction. The peer of a lattice is the kernel that is fastest by its median over all turns,
@@ -30,6 +31,7 @@ from memkern.statistics import geometric_mean, ratio_interval
 
 FLOOR = 0.97
 PR_SET_THP_DISABLE = 41
+PREFIXES = {"full": "Dhop_", "even": "DhopEO_", "odd": "DhopOE_"}
 FORMS: dict[str, dict[str, Any]] = {
     f"{layout} {cut} {prefetch}": {"layout": layout, "cut": cut, "prefetch": prefetch}
     for layout, cut, prefetch in itertools.product(("RRII", "RIRI"), ("s", "tzyx"), (0, 3))
@@ -53,7 +55,9 @@ def peer_seconds(program: str, extent: int, threads: int, args: Any) -> dict[str
         preexec_fn=no_huge_pages,
     )
     rows = (line.split() for line in done.stdout.splitlines())
-    return {row[0]: float(row[2]) for row in rows if row and row[0].startswith("Dhop_")}
+    return {
+        row[0]: float(row[2]) for row in rows if row and row[0].startswith(PREFIXES[args.parity])
+    }
 
 
 def main() -> None:
@@ -62,6 +66,7 @@ def main() -> None:
     parser.add_argument("extents", nargs="+", type=int)
     parser.add_argument("--grid", required=True, metavar="PROGRAM")
     parser.add_argument("--ls", type=int, default=8)
+    parser.add_argument("--parity", choices=PREFIXES, default="full")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.2)
@@ -69,7 +74,8 @@ def main() -> None:
     ratios = []
     for extent, threads in itertools.product(args.extents, args.threads):
         knobs = {"threads": threads, "pages": "4k", "budget_s": args.seconds}
-        cases = {n: mk.dw.case([extent] * 4, ls=args.ls, **f, **knobs) for n, f in FORMS.items()}
+        knobs |= {"ls": args.ls, "parity": args.parity}
+        cases = {n: mk.dw.case([extent] * 4, **f, **knobs) for n, f in FORMS.items()}
         theirs: dict[str, list[float]] = {}
         ours: dict[str, list[float]] = {name: [] for name in cases}
         contestants = [*cases, "grid"]
@@ -84,8 +90,9 @@ def main() -> None:
                 else:
                     for kernel, seconds in peer_seconds(args.grid, extent, threads, args).items():
                         theirs.setdefault(kernel, []).append(seconds)
-        gigaflops = 1320 * extent**4 * args.ls / 1e9
-        print(f"{extent}^4, Ls {args.ls}, threads {threads}")
+        sites = extent**4 // (1 if args.parity == "full" else 2)
+        gigaflops = 1320 * sites * args.ls / 1e9
+        print(f"{extent}^4 {args.parity}, Ls {args.ls}, threads {threads}")
         for name, times in (*ours.items(), *theirs.items()):
             print(f"  {name:<14} {gigaflops / np.median(times):7.2f} GFLOP/s")
         best = min(ours, key=lambda name: float(np.median(ours[name])))
