@@ -23,7 +23,8 @@ report: system .venv/.installed
 	$(BIN)/memkern report --output $(REPORT)
 
 test: system-test .venv/.installed .venv/.test
-	$(CMAKE) -S . -B build/tests -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON
+	$(CMAKE) -S . -B build/tests -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
 	cmake --build build/tests
 	ctest --test-dir build/tests --output-on-failure
 	$(BIN)/python -m pytest
@@ -33,8 +34,8 @@ lint: system-dev .venv/.installed .venv/.lint
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/clang-format --dry-run --Werror $(shell find cpp tests/cpp -name '*.[ch]pp')
-	CXX=clang++ $(CMAKE) -S . -B build/lint -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
+	$(BIN)/clang-format --dry-run --Werror $(shell find cpp tests/cpp tests/emulated -name '*.[ch]pp' -o -name '*.cu' -o -name 'cuda_runtime.h')
+	CXX=clang++ $(CMAKE) -S . -B build/lint -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DMEMKERN_CUDA=OFF \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
 	cmake --build build/lint
 	ls cpp/kernels/*.cpp cpp/bindings/*.cpp cpp/core/*.cpp | \
@@ -51,7 +52,7 @@ sanitize-%: system-dev
 
 wheel: system .venv/.wheel
 	rm -rf dist
-	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m build --no-isolation --config-setting=cmake.define.MEMKERN_CUDA_ARCHITECTURES=all
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir wheelhouse dist/*.whl
 
 clean:

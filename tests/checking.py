@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
+from memkern.errors import InputError
 from memkern.spec import Case, Check
+
+# What the extension is asked for, where a test asks for nothing else: an empty kernel.
+ASKED: dict[str, Any] = {
+    "kernel": "launch.empty", "dtype": "float64", "index_dtype": "", "form": "",
+    "integers": {"prefetch": 0}, "numbers": {}, "arrays": [], "indices": {}, "data": {},
+    "threads": 1, "pin": "none", "pages": "default", "numa": "first-touch", "offset": 0,
+    "schedule": "static", "chunk": 0, "repetition": "fork", "unroll": 0, "flush": False, "seed": 0,
+    "device": None, "timer": "host", "block_threads": 0,
+}  # fmt: skip
 
 
 class Changed:
@@ -26,3 +40,11 @@ def checked(case: Case, native: Any, runs: int = 1) -> Check:
         return runs
 
     return case.spec.check(case, native, invoke)
+
+
+@contextmanager
+def refused(culprit: str) -> Iterator[None]:
+    """Expect wrong input to be refused in one sentence that names the culprit."""
+    with pytest.raises(InputError, match=culprit) as caught:
+        yield
+    assert "\n" not in str(caught.value)

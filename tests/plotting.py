@@ -1,14 +1,10 @@
 """What the tests of figures share: records and their machine, and what can be read off a figure."""
 
 import math
-from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
-import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
-
-from memkern.errors import InputError
 
 KIB, MIB = 2**10, 2**20
 
@@ -117,11 +113,3 @@ def hollow(fig):
     curves = [curve for curve in curves if len(curve.get_xdata())]
     assert all(curve.get_markerfacecolor() == "white" for curve in curves)
     return curves
-
-
-@contextmanager
-def refused(culprit):
-    """Expect wrong input to be refused in one sentence that names the culprit."""
-    with pytest.raises(InputError, match=culprit) as caught:
-        yield
-    assert "\n" not in str(caught.value)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import Changed, checked
+from checking import ASKED, Changed, checked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -947,14 +947,12 @@ def test_fields_may_begin_at_any_offset(way: dict[str, Any], offset: int) -> Non
 
 def asked(case: Case, **changes: Any) -> dict[str, Any]:
     """What a case is prepared from."""
-    knobs = case.knobs
     return {
-        "kernel": case.spec.name, "dtype": case.dtype, "index_dtype": "", "form": case.form,
-        "integers": {**case.integers, "prefetch": 0}, "numbers": {},
+        **ASKED,
+        "kernel": case.spec.name, "dtype": case.dtype, "form": case.form,
+        "integers": {**case.integers, "prefetch": 0},
         "arrays": [("links", False), ("psi", False), ("result", True)],
-        "indices": dict(case.indices), "data": {}, "threads": knobs.threads, "pin": "none",
-        "pages": "default", "numa": "first-touch", "offset": 0, "schedule": "static", "chunk": 0,
-        "repetition": "fork", "unroll": 0, "flush": False, "seed": 0, **changes,
+        "indices": dict(case.indices), "threads": case.knobs.threads, **changes,
     }  # fmt: skip
 
 

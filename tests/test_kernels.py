@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checking import ASKED
 
 import memkern as mk
 from memkern import _memkern, kernels
@@ -645,28 +646,27 @@ def test_wrong_streams_are_refused(arguments: dict[str, Any], match: str) -> Non
         kernels.case(**arguments).prepare().run(1)
 
 
-ASKED: dict[str, Any] = {
-    "kernel": "stream.triad", "dtype": "float64", "index_dtype": "", "threads": 1, "pin": "none",
-    "form": "", "integers": {"elements": 4, "prefetch": 0}, "numbers": {}, "indices": {},
-    "data": {}, "arrays": [("a", True), ("b", False), ("c", False)], "pages": "default",
-    "numa": "first-touch", "offset": 0, "schedule": "static", "chunk": 0, "repetition": "fork",
-    "unroll": 0, "flush": False, "seed": 0,
-}  # fmt: skip
+TRIAD: dict[str, Any] = {
+    **ASKED,
+    "kernel": "stream.triad",
+    "integers": {"elements": 4, "prefetch": 0},
+    "arrays": [("a", True), ("b", False), ("c", False)],
+}
 
 
 @pytest.mark.parametrize("arrays", [[], [("a", True)], [("a", True)] * 5])
 def test_the_extension_takes_as_many_arrays_as_the_body(arrays: list[tuple[str, bool]]) -> None:
-    _memkern.Prepared(**ASKED)
+    _memkern.Prepared(**TRIAD)
     with pytest.raises(ValueError, match="takes 3 arrays"):
-        _memkern.Prepared(**{**ASKED, "arrays": arrays})
+        _memkern.Prepared(**{**TRIAD, "arrays": arrays})
 
 
 def test_the_extension_takes_what_it_knows_and_nothing_else() -> None:
-    for name in ASKED:
+    for name in TRIAD:
         with pytest.raises(ValueError, match=f"argument {name} is missing"):
-            _memkern.Prepared(**{k: v for k, v in ASKED.items() if k != name})
+            _memkern.Prepared(**{k: v for k, v in TRIAD.items() if k != name})
     with pytest.raises(ValueError, match="no case has"):
-        _memkern.Prepared(**ASKED, colour="red")
+        _memkern.Prepared(**TRIAD, colour="red")
 
 
 @pytest.mark.parametrize(
@@ -681,10 +681,10 @@ def test_the_extension_takes_what_it_knows_and_nothing_else() -> None:
 )
 def test_the_extension_checks_indices(changes: dict[str, list[int]], match: str) -> None:
     asked = {
-        **ASKED,
+        **TRIAD,
         "kernel": "raider.gather_copy",
         "index_dtype": "int64",
-        "arrays": ASKED["arrays"][:2],
+        "arrays": TRIAD["arrays"][:2],
     }
     with pytest.raises(ValueError, match=match):
         _memkern.Prepared(**{**asked, "indices": {k: np.array(v) for k, v in changes.items()}})
@@ -705,11 +705,11 @@ def test_the_extension_checks_indices(changes: dict[str, list[int]], match: str)
 def test_the_extension_checks_rows(starts: list[int], columns: list[int], match: str) -> None:
     rows = 3 if len(starts) == 4 else 2
     asked = {
-        **ASKED,
+        **TRIAD,
         "kernel": "bs.bs6",
         "index_dtype": "int32",
         "integers": {"local_nodes": 4, "global_nodes": rows, "prefetch": 0},
-        "arrays": ASKED["arrays"][:2],
+        "arrays": TRIAD["arrays"][:2],
         "indices": {"row_starts": np.array(starts), "columns": np.array(columns)},
     }
     with pytest.raises(ValueError, match=match):

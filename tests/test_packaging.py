@@ -3,7 +3,8 @@
 import ast
 import re
 from pathlib import Path
-from typing import Any
+
+from checking import ASKED
 
 import memkern
 from memkern import _memkern
@@ -35,15 +36,6 @@ def test_every_file_of_the_package_is_installed() -> None:
     assert {"py.typed", "_memkern.pyi"} <= files(INSTALLED)
 
 
-LAUNCH: dict[str, Any] = {
-    "kernel": "launch.empty", "dtype": "float64", "index_dtype": "",
-    "form": "", "integers": {"prefetch": 0},
-    "numbers": {}, "arrays": [], "indices": {}, "data": {}, "threads": 1, "pin": "none",
-    "pages": "default", "numa": "first-touch", "offset": 0, "schedule": "static", "chunk": 0,
-    "repetition": "fork", "unroll": 0, "flush": False, "seed": 0,
-}  # fmt: skip
-
-
 def test_the_stub_matches_the_extension() -> None:
     stub = ast.parse((TREE / "_memkern.pyi").read_text())
     functions = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef)}
@@ -56,7 +48,7 @@ def test_the_stub_matches_the_extension() -> None:
             given = [a.arg for a in node.args.args + node.args.kwonlyargs if a.arg != "self"]
             if name == "__init__":
                 # Takes keywords, and refuses one that is missing or that it does not know.
-                assert given == list(LAUNCH)
-                _memkern.Prepared(**LAUNCH)
+                assert given == list(ASKED)
+                _memkern.Prepared(**ASKED)
             else:
                 assert given == arguments(getattr(owner, name).__doc__ or ""), name

@@ -8,9 +8,10 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from checking import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plotting import assert_legible, line, refused, small_print
+from plotting import assert_legible, line, small_print
 
 from memkern import reference
 from memkern.errors import InputError

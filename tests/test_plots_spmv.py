@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
+from checking import refused
 from plotting import (
     Results,
     assert_legible,
@@ -15,7 +16,6 @@ from plotting import (
     frame,
     hollow,
     line,
-    refused,
     small_print,
 )
 

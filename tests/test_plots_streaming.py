@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from checking import refused
 from plotting import (
     KIB,
     MIB,
@@ -13,7 +14,6 @@ from plotting import (
     frame,
     hollow,
     line,
-    refused,
     small_print,
 )
 

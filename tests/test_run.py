@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checking import ASKED
 
 import memkern as mk
 from memkern import _memkern
@@ -161,29 +162,13 @@ def test_native_bounds_are_checked_whatever_python_hands_over() -> None:
 
 
 def native(**changes: Any) -> Any:
-    arguments: dict[str, Any] = {
+    gather = {
         "kernel": "spatter.gather",
-        "dtype": "float64",
         "index_dtype": "int64",
-        "form": "",
         "integers": {"count": 4, "wrap": 1, "prefetch": 0},
-        "numbers": {},
-        "arrays": [],
         "indices": {"pattern_gather": np.arange(4), "delta_gather": np.array([4])},
-        "data": {},
-        "threads": 1,
-        "pin": "none",
-        "pages": "default",
-        "numa": "first-touch",
-        "offset": 0,
-        "schedule": "static",
-        "chunk": 0,
-        "repetition": "fork",
-        "unroll": 0,
-        "flush": False,
-        "seed": 0,
     }
-    return _memkern.Prepared(**{**arguments, **changes})
+    return _memkern.Prepared(**{**ASKED, **gather, **changes})
 
 
 def indices(pattern: Any, delta: Any = (4,)) -> dict[str, Any]:

@@ -17,9 +17,9 @@ class AmoProblem : public Problem {
              const Inputs& inputs, const Team& team, const Placement& placement)
       : Problem(team, placement), dtype_(dtype), index_dtype_(index_dtype) {
     const std::int64_t workers = inputs.integer("workers", 1);
-    if (workers != team.size()) {
+    if (workers != this->workers()) {
       throw InputError("the case is one for " + std::to_string(workers) +
-                       " workers and can't be run by " + std::to_string(team.size()) +
+                       " workers and can't be run by " + std::to_string(this->workers()) +
                        ": build it with the threads it shall have");
     }
     const std::int64_t iters = inputs.integer("iters", 1);
@@ -60,12 +60,17 @@ class AmoProblem : public Problem {
     if (indexed) args_.index = indices("IDX");
     args_.tally = reinterpret_cast<std::uint64_t*>(array("tally").data);
     args_.tally_stride = array("tally").row_stride;
+    args_.workers = workers;
   }
 
   const void* args() const override { return &args_; }
   std::int64_t count() const override { return count_; }
   DType dtype() const override { return dtype_; }
   std::string index_dtype() const override { return index_dtype_; }
+  // An iteration that is dealt by itself can't tell which of its worker's it is.
+  bool runs(const RegisteredEntry& entry) const override {
+    return !args_.shared || std::string(entry.variant) != "coalesced";
+  }
 
  private:
   AmoArgs args_;

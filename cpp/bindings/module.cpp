@@ -9,10 +9,12 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "core/buffer.hpp"
 #include "core/clock.hpp"
+#include "core/device.hpp"
 #include "core/errors.hpp"
 #include "core/limits.hpp"
 #include "core/problem.hpp"
@@ -64,6 +66,9 @@ struct Asked {
   int unroll = 0;
   bool flush = false;
   std::int64_t seed = 0;
+  Device* device = nullptr;
+  Timer timer = Timer::Host;
+  int block_threads = 0;
 
   explicit Asked(const py::dict& d) {
     std::size_t taken = 0;
@@ -99,10 +104,36 @@ struct Asked {
     take("unroll", unroll);
     take("flush", flush);
     take("seed", seed);
+    take("block_threads", block_threads);
+    std::string how;
+    take("timer", how);
+    timer = parse_timer(how);
+    py::object capsule;
+    take("device", capsule);
+    if (!capsule.is_none()) device = device_of(capsule);
+    if (device != nullptr && (block_threads < 0 || block_threads > device->most_threads())) {
+      throw InputError("block_threads must be from 1 to " + std::to_string(device->most_threads()) +
+                       ", not " + std::to_string(block_threads));
+    }
     if (taken != d.size()) throw InputError("there is an argument that no case has");
   }
 
  private:
+  static Device* device_of(const py::object& object) {
+    constexpr const char* kName = "memkern.Device";
+    if (PyCapsule_IsValid(object.ptr(), kName) == 0) {
+      throw InputError("the argument device has the wrong type");
+    }
+    return static_cast<Device*>(PyCapsule_GetPointer(object.ptr(), kName));
+  }
+
+  static Timer parse_timer(const std::string& text) {
+    if (text == "host") return Timer::Host;
+    if (text == "events") return Timer::Events;
+    if (text == "graph") return Timer::Graph;
+    throw InputError("timer '" + text + "' is not host, events or graph");
+  }
+
   // Integers of 32 bits are taken as they are, all others as 64 bits.
   void take_indices(const std::string& name, const py::array& array) {
     if (array.ndim() != 1) throw InputError(name + " must have one dimension");
@@ -135,28 +166,266 @@ struct Asked {
   std::vector<py::array> kept_;
 };
 
+// A variant for an instruction set, of every kernel that an invocation runs.
+template <class S>
+struct Candidate {
+  std::string variant;
+  std::string isa;
+  std::vector<S> steps;
+};
+
+// What of a table a case can be run by. `isa_of` says for what an entry is built, empty where that
+// is not to be had; `step_of` makes of an entry and its arguments what is run.
+template <class S, class E, class IsaOf, class StepOf>
+std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Problem& problem,
+                                        const Asked& asked, const IsaOf& isa_of,
+                                        const StepOf& step_of) {
+  std::vector<Stage> stages = problem.stages();
+  if (stages.empty()) stages.push_back({asked.kernel, problem.args()});
+  std::vector<Candidate<S>> found;
+  std::set<int> unrolls;
+  std::set<std::string> forms;
+  for (const E& e : table) {
+    const std::string isa = isa_of(e);
+    if (isa.empty() || stages.front().kernel != e.kernel || asked.dtype != e.dtype ||
+        problem.index_dtype() != e.index || !problem.runs({e, isa})) {
+      continue;
+    }
+    forms.insert(e.form);
+    if (asked.form != e.form) continue;
+    unrolls.insert(e.unroll);
+    if (e.unroll != asked.unroll) continue;
+    Candidate<S> candidate{e.variant, isa, {}};
+    for (const Stage& stage : stages) {
+      const auto same = [&](const E& other) {
+        return stage.kernel == other.kernel && std::string(e.variant) == other.variant &&
+               isa == isa_of(other) && std::string(e.dtype) == other.dtype &&
+               std::string(e.index) == other.index && e.unroll == other.unroll &&
+               std::string(e.form) == other.form;
+      };
+      const auto entry = std::find_if(table.begin(), table.end(), same);
+      if (entry != table.end()) candidate.steps.push_back(step_of(*entry, stage.args));
+    }
+    if (candidate.steps.size() == stages.size()) found.push_back(std::move(candidate));
+  }
+  if (!found.empty()) return found;
+  const std::string kernel = "kernel '" + asked.kernel + "'";
+  if (!unrolls.empty()) {
+    std::string known;
+    for (const int u : unrolls) known += (known.empty() ? "" : ", ") + std::to_string(u);
+    throw InputError(kernel + " is not built with unroll " + std::to_string(asked.unroll) +
+                     ": there are " + known);
+  }
+  if (!forms.empty()) {
+    std::string known;
+    for (const std::string& form : forms) known += (known.empty() ? "" : ", ") + form;
+    throw InputError(kernel + " is not built as '" + asked.form + "' for " + asked.dtype +
+                     " values: there are " + known);
+  }
+  throw InputError(kernel + " has no variant for " + asked.dtype + " values" +
+                   (asked.index_dtype.empty() ? "" : " and " + asked.index_dtype + " indices") +
+                   (asked.device == nullptr ? "" : " on " + asked.device->name()));
+}
+
+// Who runs a prepared case: the process's own workers, or a device.
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  virtual std::vector<std::pair<std::string, std::string>> candidates() const = 0;
+  // False where there is no such candidate.
+  virtual bool select(const std::string& variant, const std::string& isa) = 0;
+  virtual std::size_t steps() const = 0;
+  // Seconds of a sample; each step's are added to `per_step` where that is not empty.
+  virtual double sample(std::int64_t invocations, std::span<double> per_step) = 0;
+  virtual double run_range(Range range) = 0;
+  virtual void flush() = 0;
+  virtual double clock_Hz() = 0;
+  virtual void say(py::dict& obtained) const = 0;
+};
+
+template <class S>
+class RunnerOf : public Runner {
+ public:
+  std::vector<std::pair<std::string, std::string>> candidates() const override {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const Candidate<S>& c : candidates_) all.emplace_back(c.variant, c.isa);
+    return all;
+  }
+  bool select(const std::string& variant, const std::string& isa) override {
+    for (const Candidate<S>& c : candidates_) {
+      if (variant != c.variant || isa != c.isa) continue;
+      selected_ = &c;
+      return true;
+    }
+    return false;
+  }
+  std::size_t steps() const override { return selected_->steps.size(); }
+  void say(py::dict& obtained) const override {
+    obtained["variant"] = selected_->variant;
+    obtained["isa"] = selected_->isa;
+  }
+
+ protected:
+  void choose_from(std::vector<Candidate<S>> candidates) {
+    candidates_ = std::move(candidates);
+    selected_ = &candidates_.front();
+  }
+  const std::vector<S>& selected() const { return selected_->steps; }
+
+ private:
+  std::vector<Candidate<S>> candidates_;
+  const Candidate<S>* selected_ = nullptr;
+};
+
+class HostRunner : public RunnerOf<Step> {
+ public:
+  HostRunner(const Team& team, const Problem& problem, const Asked& asked)
+      : team_(team),
+        sampler_(team, parse_schedule(asked.schedule, asked.chunk),
+                 parse_repetition(asked.repetition)),
+        cuts_(problem.cuts()),
+        flush_arena_(team, Placement{}) {
+    const std::int64_t* cuts = cuts_.empty() ? nullptr : cuts_.data();
+    const std::vector<std::string> isas = supported_isas();
+    const auto isa_of = [&](const RegisteredEntry& e) {
+      return std::find(isas.begin(), isas.end(), e.isa) == isas.end() ? std::string() : e.isa;
+    };
+    const auto step_of = [&](const RegisteredEntry& e, const void* args) {
+      return Step{e.body, e.finish, args, problem.count(), cuts};
+    };
+    auto found = candidates_of<Step>(registered_entries(), problem, asked, isa_of, step_of);
+    // Widest instruction sets first.
+    const auto width = [&](const Candidate<Step>& c) {
+      return std::find(isas.begin(), isas.end(), c.isa) - isas.begin();
+    };
+    std::stable_sort(found.begin(), found.end(),
+                     [&](const auto& a, const auto& b) { return width(a) < width(b); });
+    choose_from(std::move(found));
+    if (!asked.flush) return;
+    const std::int64_t bytes =
+        2 * std::max<std::int64_t>(Topology::instance().last_level_cache_B(), 1 << 20);
+    flush_arena_.request(bytes, 1);
+    flush_arena_.commit();
+    flusher_.emplace(team_, flush_arena_[0].data(), bytes);
+  }
+
+  double sample(std::int64_t invocations, std::span<double> per_step) override {
+    const Team::Session session(team_);
+    return sampler_.sample(selected(), invocations, per_step);
+  }
+
+  double run_range(Range range) override {
+    const Team::Session session(team_);
+    parts_.clear();
+    for (const Step& whole : selected()) parts_.push_back({range.begin, &whole});
+    std::vector<Step> steps;
+    for (const Part& part : parts_) {
+      steps.push_back({run_part, part.whole->finish == nullptr ? nullptr : finish_part, &part,
+                       range.end - range.begin, nullptr});
+    }
+    return sampler_.sample(steps, 1);
+  }
+
+  void flush() override {
+    if (flusher_) flusher_->flush();
+  }
+  double clock_Hz() override {
+    const Team::Session session(team_);
+    return core_clock_Hz(team_);
+  }
+  void say(py::dict& obtained) const override {
+    RunnerOf::say(obtained);
+    obtained["threads"] = team_.size();
+    obtained["pin"] = team_.pin_obtained();
+    obtained["vector_B"] = vector_size(obtained["isa"].cast<std::string>());
+  }
+
+ private:
+  struct Part {
+    std::int64_t begin;
+    const Step* whole;
+  };
+  static void run_part(const void* p, Range range, int worker) {
+    const Part& part = *static_cast<const Part*>(p);
+    part.whole->body(part.whole->args, {part.begin + range.begin, part.begin + range.end}, worker);
+  }
+  static void finish_part(const void* p, int workers) {
+    const Step& whole = *static_cast<const Part*>(p)->whole;
+    whole.finish(whole.args, workers);
+  }
+
+  const Team& team_;
+  Sampler sampler_;
+  Cuts cuts_;
+  std::vector<Part> parts_;
+  Arena flush_arena_;
+  std::optional<CacheFlusher> flusher_;
+};
+
+class DeviceRunner : public RunnerOf<DeviceStep> {
+ public:
+  DeviceRunner(const Problem& problem, const Asked& asked)
+      : device_(*asked.device), timer_(asked.timer), flushes_(asked.flush), asked_(asked.threads) {
+    const auto isa_of = [&](const DeviceEntry&) { return device_.isa(); };
+    const auto step_of = [&](const DeviceEntry& e, const void* args) {
+      return DeviceStep{e.launch, args, {0, problem.count()}, asked.block_threads};
+    };
+    choose_from(candidates_of<DeviceStep>(device_.entries(), problem, asked, isa_of, step_of));
+  }
+
+  double sample(std::int64_t invocations, std::span<double> per_step) override {
+    return device_.sample(selected(), invocations, timer_,
+                          per_step.empty() ? nullptr : per_step.data());
+  }
+  double run_range(Range range) override {
+    std::vector<DeviceStep> steps = selected();
+    for (DeviceStep& step : steps) step.range = range;
+    return device_.sample(steps, 1, Timer::Host, nullptr);
+  }
+  void flush() override {
+    if (flushes_) device_.flush();
+  }
+  double clock_Hz() override { return 0.0; }  // for the driver to say
+  void say(py::dict& obtained) const override {
+    RunnerOf::say(obtained);
+    obtained["threads"] = asked_ > 0 ? asked_ : device_.units();
+    obtained["pin"] = "none";
+    obtained["vector_B"] = 0;
+  }
+
+ private:
+  Device& device_;
+  Timer timer_;
+  bool flushes_;
+  int asked_;
+};
+
 class Prepared {
  public:
   explicit Prepared(const Asked& asked)
-      : team_({asked.threads, asked.pin}),
-        sampler_(team_, parse_schedule(asked.schedule, asked.chunk),
-                 parse_repetition(asked.repetition)),
-        kernel_(asked.kernel),
-        flush_arena_(team_, Placement{}) {
-    const Placement placement{parse_pages(asked.pages), parse_numa(asked.numa), asked.offset_B};
-    const Factory factory = find_family(kernel_.substr(0, kernel_.find('.')));
+      : team_({asked.device == nullptr ? asked.threads : 1, asked.pin}), kernel_(asked.kernel) {
+    const Placement placement{parse_pages(asked.pages), parse_numa(asked.numa), asked.offset_B,
+                              asked.device, std::max(asked.threads, 1)};
+    const std::string family = kernel_.substr(0, kernel_.find('.') + 1);
+    const Factory factory = find_family(family.substr(0, family.size() - 1));
+    // Not every family prepares what a device can reach.
+    if (asked.device != nullptr) {
+      const auto& known = asked.device->entries();
+      const auto here = [&](const DeviceEntry& e) {
+        return std::string(e.kernel).starts_with(family);
+      };
+      if (std::none_of(known.begin(), known.end(), here)) {
+        throw InputError("kernel '" + kernel_ + "' does not run on " + asked.device->name());
+      }
+    }
     problem_ = factory(kernel_, asked.dtype, asked.index_dtype, asked.inputs, team_, placement);
-    find_candidates(asked);
-    if (asked.flush) {
-      const std::int64_t bytes =
-          2 * std::max<std::int64_t>(Topology::instance().last_level_cache_B(), 1 << 20);
-      flush_arena_.request(bytes, 1);
-      flush_arena_.commit();
-      flusher_.emplace(team_, flush_arena_[0].data(), bytes);
+    if (asked.device == nullptr) {
+      runner_ = std::make_unique<HostRunner>(team_, *problem_, asked);
+    } else {
+      runner_ = std::make_unique<DeviceRunner>(*problem_, asked);
     }
     problem_->set_seed(asked.seed);
     problem_->fill(false);
-    selected_ = &candidates_.front();
   }
 
   ~Prepared() = default;
@@ -179,23 +448,12 @@ class Prepared {
   }
 
   std::vector<std::pair<std::string, std::string>> candidates() const {
-    std::vector<std::pair<std::string, std::string>> all;
-    for (const std::string& isa : supported_isas()) {
-      for (const Candidate& c : candidates_) {
-        if (c.isa == isa) all.emplace_back(c.variant, c.isa);
-      }
-    }
-    return all;
+    return runner_->candidates();
   }
 
   void select(const std::string& variant, const std::string& isa) {
     const Exclusive exclusive;
-    for (const Candidate& c : candidates_) {
-      if (variant == c.variant && isa == c.isa) {
-        selected_ = &c;
-        return;
-      }
-    }
+    if (runner_->select(variant, isa)) return;
     throw InputError("kernel '" + kernel_ + "' has no variant '" + variant + "' for " + isa +
                      " on this machine with these inputs");
   }
@@ -203,9 +461,8 @@ class Prepared {
   double run(std::int64_t invocations) {
     check_invocations(invocations);
     const Exclusive exclusive;
-    const Team::Session session(team_);
     problem_->mark_written();
-    return sampler_.sample(selected_->steps, invocations);
+    return runner_->sample(invocations, {});
   }
 
   // Fills rows of `out` with seconds per invocation, sample by sample, and stops after the first
@@ -215,7 +472,7 @@ class Prepared {
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s) {
     check_invocations(invocations);
-    const std::size_t steps = selected_->steps.size();
+    const std::size_t steps = runner_->steps();
     if (out.ndim() != 2 || (out.shape(1) != 1 && out.shape(1) != py::ssize_t(1 + steps))) {
       throw InputError("out must have one column, or one more than there are kernels");
     }
@@ -227,11 +484,10 @@ class Prepared {
       if (done > 0 && now() > end) break;
       {
         const Exclusive exclusive;
-        if (flusher_) flusher_->flush();
-        const Team::Session session(team_);
+        runner_->flush();
         problem_->mark_written();
         std::fill_n(row + 1, columns - 1, 0.0);
-        row[0] = sampler_.sample(selected_->steps, invocations, {row + 1, columns - 1});
+        row[0] = runner_->sample(invocations, {row + 1, columns - 1});
         for (std::size_t k = 0; k < columns; ++k) row[k] /= static_cast<double>(invocations);
       }
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -241,8 +497,7 @@ class Prepared {
 
   double clock_Hz() const {
     const Exclusive exclusive;
-    const Team::Session session(team_);
-    return core_clock_Hz(team_);
+    return runner_->clock_Hz();
   }
 
   // Runs the instances [begin, end) once and returns the seconds that took.
@@ -252,16 +507,8 @@ class Prepared {
                        " is empty or outside 0 to " + std::to_string(problem_->count()));
     }
     const Exclusive exclusive;
-    const Team::Session session(team_);
     problem_->mark_written();
-    parts_.clear();
-    for (const Step& whole : selected_->steps) parts_.push_back({begin, end, &whole});
-    std::vector<Step> steps;
-    for (const Part& part : parts_) {
-      steps.push_back({run_part, part.whole->finish == nullptr ? nullptr : finish_part, &part,
-                       end - begin, nullptr});
-    }
-    return sampler_.sample(steps, 1);
+    return runner_->run_range({begin, end});
   }
 
   void fill(bool outputs) {
@@ -340,13 +587,9 @@ class Prepared {
 
   py::dict obtained() const {
     py::dict d;
-    d["threads"] = team_.size();
-    d["pin"] = team_.pin_obtained();
+    runner_->say(d);
     d["footprint_B"] = problem_->footprint_B();
     d["count"] = problem_->count();
-    d["variant"] = selected_->variant;
-    d["isa"] = selected_->isa;
-    d["vector_B"] = vector_size(selected_->isa);
     py::list stages;
     for (const Stage& stage : problem_->stages()) stages.append(stage.kernel);
     d["stages"] = stages;
@@ -355,74 +598,6 @@ class Prepared {
   }
 
  private:
-  struct Part {
-    std::int64_t begin;
-    std::int64_t end;
-    const Step* whole;
-  };
-
-  static void run_part(const void* p, Range range, int worker) {
-    const Part& part = *static_cast<const Part*>(p);
-    part.whole->body(part.whole->args, {part.begin + range.begin, part.begin + range.end}, worker);
-  }
-
-  static void finish_part(const void* p, int workers) {
-    const Step& whole = *static_cast<const Part*>(p)->whole;
-    whole.finish(whole.args, workers);
-  }
-
-  // A variant for an instruction set, of every kernel that an invocation runs.
-  struct Candidate {
-    std::string variant;
-    std::string isa;
-    std::vector<Step> steps;
-  };
-
-  void find_candidates(const Asked& asked) {
-    cuts_ = problem_->cuts();
-    const std::int64_t* cuts = cuts_.empty() ? nullptr : cuts_.data();
-    std::vector<Stage> stages = problem_->stages();
-    if (stages.empty()) stages.push_back({kernel_, problem_->args()});
-    const std::vector<std::string> isas = supported_isas();
-    std::set<int> unrolls;
-    std::set<std::string> forms;
-    for (const RegisteredEntry& e : registered_entries()) {
-      if (stages.front().kernel != e.kernel || asked.dtype != e.dtype ||
-          problem_->index_dtype() != e.index || !problem_->runs(e) ||
-          std::find(isas.begin(), isas.end(), e.isa) == isas.end()) {
-        continue;
-      }
-      forms.insert(e.form);
-      if (asked.form != e.form) continue;
-      unrolls.insert(e.unroll);
-      if (e.unroll != asked.unroll) continue;
-      Candidate candidate{e.variant, e.isa, {}};
-      for (const Stage& stage : stages) {
-        const RegisteredEntry* entry =
-            find_entry(stage.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.form);
-        if (entry == nullptr) break;
-        candidate.steps.push_back(
-            {entry->body, entry->finish, stage.args, problem_->count(), cuts});
-      }
-      if (candidate.steps.size() == stages.size()) candidates_.push_back(candidate);
-    }
-    if (!candidates_.empty()) return;
-    if (!unrolls.empty()) {
-      std::string known;
-      for (const int u : unrolls) known += (known.empty() ? "" : ", ") + std::to_string(u);
-      throw InputError("kernel '" + kernel_ + "' is not built with unroll " +
-                       std::to_string(asked.unroll) + ": there are " + known);
-    }
-    if (!forms.empty()) {
-      std::string known;
-      for (const std::string& form : forms) known += (known.empty() ? "" : ", ") + form;
-      throw InputError("kernel '" + kernel_ + "' is not built as '" + asked.form + "' for " +
-                       asked.dtype + " values: there are " + known);
-    }
-    throw InputError("kernel '" + kernel_ + "' has no variant for " + asked.dtype + " values" +
-                     (asked.index_dtype.empty() ? "" : " and " + asked.index_dtype + " indices"));
-  }
-
   static void check_invocations(std::int64_t invocations) {
     if (invocations < 1) throw InputError("the number of invocations must be at least 1");
   }
@@ -433,15 +608,9 @@ class Prepared {
   }
 
   Team team_;
-  Sampler sampler_;
   std::string kernel_;
   std::unique_ptr<Problem> problem_;
-  Cuts cuts_;
-  std::vector<Candidate> candidates_;
-  const Candidate* selected_ = nullptr;
-  std::vector<Part> parts_;
-  Arena flush_arena_;
-  std::optional<CacheFlusher> flusher_;
+  std::unique_ptr<Runner> runner_;
 };
 
 py::dict topology() {
@@ -490,6 +659,8 @@ PYBIND11_MODULE(_memkern, m) {
       PyErr_SetString(PyExc_ValueError, e.what());
     } catch (const MemoryError& e) {
       PyErr_SetString(PyExc_MemoryError, e.what());
+    } catch (const DeviceError& e) {
+      PyErr_SetString(PyExc_RuntimeError, e.what());
     }
   });
 

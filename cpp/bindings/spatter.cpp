@@ -46,10 +46,12 @@ class Walk {
     return checked_add(checked_add(high_, -low_, what), checked_add(top, 1, what), what);
   }
 
+  // Without the lists.
   SpatterArgs::Walk args() const {
-    return {-low_, static_cast<std::int64_t>(deltas_.size()), deltas_.data(), prefix_.data(),
-            period_};
+    return {-low_, static_cast<std::int64_t>(deltas_.size()), nullptr, nullptr, period_};
   }
+  const std::vector<std::int64_t>& deltas() const { return deltas_; }
+  const std::vector<std::int64_t>& prefix() const { return prefix_; }
 
  private:
   std::vector<std::int64_t> deltas_;
@@ -109,25 +111,25 @@ class SpatterProblem : public Problem {
     std::int64_t gather_size = 0;
     std::int64_t scatter_size = 0;
     if (gathers) {
-      walks_.emplace_back("delta_gather", inputs.copy("delta_gather"), count_);
+      const Walk walk("delta_gather", inputs.copy("delta_gather"), count_);
+      args_.gather_walk = owned(walk);
       highest_ = reach("pattern_gather", gather);
-      gather_size = walks_.back().extent(highest_);
+      gather_size = walk.extent(highest_);
     }
     if (scatters) {
-      walks_.emplace_back("delta_scatter", inputs.copy("delta_scatter"), count_);
+      const Walk walk("delta_scatter", inputs.copy("delta_scatter"), count_);
+      args_.scatter_walk = owned(walk);
       const std::int64_t top = reach("pattern_scatter", scatter);
       highest_ = std::max(highest_, top);
-      scatter_size = walks_.back().extent(top);
+      scatter_size = walk.extent(top);
     }
     const std::int64_t inner_bound = multi ? static_cast<std::int64_t>(outer.size()) : kAny;
     if (multi) args_.outer_index = own_indices("pattern", outer, index_dtype, kAny);
     if (gathers) {
       args_.gather_index = own_indices("pattern_gather", gather, index_dtype, inner_bound);
-      args_.gather_walk = walks_.front().args();
     }
     if (scatters) {
       args_.scatter_index = own_indices("pattern_scatter", scatter, index_dtype, inner_bound);
-      args_.scatter_walk = walks_.back().args();
     }
 
     if (gathers) add_array(both ? "sparse_gather" : "sparse", dtype, gather_size, false, false);
@@ -160,14 +162,22 @@ class SpatterProblem : public Problem {
   }
 
  private:
+  SpatterArgs::Walk owned(const Walk& walk) {
+    SpatterArgs::Walk args = walk.args();
+    args.delta = own(walk.deltas());
+    args.prefix = own(walk.prefix());
+    return args;
+  }
+
   // One index for each line that an instance touches, so that no line is prefetched twice.
   void collect_lines(const std::vector<std::int64_t>& index) {
     std::set<std::int64_t> seen;
+    std::vector<std::int64_t> lines;
     for (const std::int64_t i : index) {
-      if (seen.insert(i / (kLine_B / dtype_size(dtype_))).second) lines_.push_back(i);
+      if (seen.insert(i / (kLine_B / dtype_size(dtype_))).second) lines.push_back(i);
     }
-    args_.line_index = lines_.data();
-    args_.lines = static_cast<std::int64_t>(lines_.size());
+    args_.line_index = own(lines);
+    args_.lines = static_cast<std::int64_t>(lines.size());
   }
 
   SpatterArgs args_;
@@ -175,8 +185,6 @@ class SpatterProblem : public Problem {
   DType index_dtype_;
   std::int64_t count_;
   std::int64_t highest_ = 0;
-  std::vector<Walk> walks_;
-  std::vector<std::int64_t> lines_;
 };
 
 std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,

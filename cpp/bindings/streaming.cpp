@@ -69,7 +69,7 @@ class StreamingProblem : public Problem {
   StreamingProblem(const std::string& kernel, DType dtype, const std::string& index_dtype,
                    const Inputs& inputs, const Team& team, const Placement& placement)
       : Problem(team, placement), dtype_(dtype), index_dtype_(index_dtype) {
-    Extent extent = extent_of(kernel, inputs, team.size());
+    Extent extent = extent_of(kernel, inputs, workers());
     count_ = extent.count;
     const RegisteredEntry& bodies = find_bodies(kernel, inputs.arrays.size(), extent);
     const auto streams = static_cast<std::size_t>(bodies.arrays);
@@ -98,13 +98,16 @@ class StreamingProblem : public Problem {
         check_starts("row_starts", extent.indices[k].bound - 1);
       }
     }
-    if (reduces) {
-      partials_.resize(static_cast<std::size_t>(team.size() * StreamingArgs::kPartialStride));
+    if (reduces && device() != nullptr) {
+      args_.partial = own(std::vector<double>(StreamingArgs::kDevicePartials));
+      args_.result = reinterpret_cast<double*>(arrays()[streams].data);
+    } else if (reduces) {
+      partials_.resize(static_cast<std::size_t>(workers() * StreamingArgs::kPartialStride));
       args_.partial = partials_.data();
       // It leaves the partial results as a first invocation needs them, and a result of no use.
       double none = 0.0;
       args_.result = &none;
-      bodies.finish(&args_, team.size());
+      bodies.finish(&args_, workers());
       args_.result = reinterpret_cast<double*>(arrays()[streams].data);
     }
     const auto number = [&](const char* name) {

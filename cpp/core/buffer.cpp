@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "core/arithmetic.hpp"
+#include "core/device.hpp"
 #include "core/errors.hpp"
 #include "core/limits.hpp"
 #include "core/sampler.hpp"
@@ -123,10 +124,16 @@ NumaPolicy parse_numa(const std::string& text) {
 
 std::string Placement::key() const {
   return std::to_string(static_cast<int>(pages)) + "/" +
-         std::to_string(static_cast<int>(numa.kind)) + ":" + std::to_string(numa.node);
+         std::to_string(static_cast<int>(numa.kind)) + ":" + std::to_string(numa.node) +
+         (device == nullptr ? "" : "/" + device->name());
 }
 
-Buffer::Buffer(std::int64_t bytes, const Placement& placement) {
+Buffer::Buffer(std::int64_t bytes, const Placement& placement) : device_(placement.device) {
+  if (device_ != nullptr) {
+    capacity_ = std::max<std::int64_t>(bytes, 1);
+    data_ = device_->allocate(capacity_);
+    return;
+  }
   const bool hugetlb = is_hugetlb(placement.pages);
   if (placement.pages == Pages::Base4k && base_page_B() != 4096) {
     throw InputError("pages '4k' cannot be had: this machine's base page has " +
@@ -181,9 +188,16 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) {
   }
 }
 
-Buffer::~Buffer() { munmap(reserved_, static_cast<std::size_t>(reserved_B_)); }
+Buffer::~Buffer() {
+  if (device_ != nullptr) {
+    device_->release(data_);
+  } else {
+    munmap(reserved_, static_cast<std::size_t>(reserved_B_));
+  }
+}
 
 bool Buffer::populate(std::int64_t begin, std::int64_t end) const {
+  if (device_ != nullptr) return true;
   const std::int64_t page = base_page_B();
   const std::int64_t first = begin / page_B_ * page_B_;
   const std::int64_t last = std::min(capacity_, round_up(end, page_B_));
@@ -200,6 +214,7 @@ bool Buffer::populate(std::int64_t begin, std::int64_t end) const {
 }
 
 const std::string& Buffer::obtained_pages() const {
+  if (device_ != nullptr) obtained_pages_ = device_->name();
   // The kernel walks every page for its account; only transparent huge pages come and go.
   if (obtained_pages_.empty() || may_be_huge_) obtained_pages_ = read_pages();
   return obtained_pages_;
@@ -272,11 +287,15 @@ void Arena::commit() {
       wanted = checked_add(wanted, slot.bytes, "the memory of this case");
   }
   if (wanted > 0) {
-    MemoryLimit limit = memory_limit();
+    const auto left = [&] {
+      const Device* device = placement_.device;
+      return device == nullptr ? memory_limit() : MemoryLimit{device->free_B(), device->name()};
+    };
+    MemoryLimit limit = left();
     const std::int64_t headroom = checked_add(wanted, kReserve_B, "the memory of this case");
     if (headroom > limit.available_B && pooled_B() > 0) {
       release_pool();
-      limit = memory_limit();
+      limit = left();
     }
     if (headroom > limit.available_B) {
       throw MemoryError("this case needs " + gigabytes(wanted) + " but " + limit.source +

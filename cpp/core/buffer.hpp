@@ -24,16 +24,21 @@ struct NumaPolicy {
 };
 NumaPolicy parse_numa(const std::string& text);
 
+class Device;
+
 struct Placement {
   Pages pages = Pages::Default;
   NumaPolicy numa;
   // Array k (from 0) of a case starts (k + 1) * offset_B past the begin of a page.
   std::int64_t offset_B = 0;
+  // Whose memory it is, and for how many of its workers; the process's own without one.
+  Device* device = nullptr;
+  int workers = 1;
   std::string key() const;
 };
 
 // One mapping with inaccessible pages on both sides, so that an overrun faults and the kernel's
-// account of it is not merged with a neighbour's.
+// account of it is not merged with a neighbour's; or an allocation of a device.
 class Buffer {
  public:
   Buffer(std::int64_t bytes, const Placement& placement);
@@ -50,7 +55,7 @@ class Buffer {
   bool populate(std::int64_t begin, std::int64_t end) const;
 
   // What the kernel says it gave: "4k", "thp", "hugetlb-2m", "hugetlb-1g" or a mixture such as
-  // "thp:0.42" (the share of bytes in huge pages).
+  // "thp:0.42" (the share of bytes in huge pages); of a device's memory, its name.
   const std::string& obtained_pages() const;
 
   // What stands in the first `content_columns` elements, so that refilling can be saved; empty
@@ -62,6 +67,7 @@ class Buffer {
   std::string read_pages() const;
 
   mutable std::string obtained_pages_;
+  Device* device_ = nullptr;
   bool may_be_huge_ = false;
   std::byte* reserved_ = nullptr;
   std::int64_t reserved_B_ = 0;
@@ -88,6 +94,7 @@ class Arena {
   Buffer& operator[](std::size_t slot) const { return *slots_[slot].buffer; }
   std::size_t size() const { return slots_.size(); }
   std::string obtained_pages() const;
+  Device* device() const { return placement_.device; }
 
   static void release_pool();
 

@@ -18,4 +18,10 @@ class MemoryError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Becomes Python's RuntimeError: a device failed at what it was asked to do.
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 }  // namespace memkern

@@ -60,6 +60,12 @@ class TableRegistrar {
 // Inlined without asking: what is called from inside a target's region and not inlined there is
 // compiled for the baseline, and the linker keeps whichever copy it meets first.
 #define MEMKERN_INLINE inline __attribute__((always_inline))
+// The same, for a GPU as well.
+#ifdef __CUDACC__
+#define MEMKERN_ANYWHERE __host__ __device__ __forceinline__
+#else
+#define MEMKERN_ANYWHERE MEMKERN_INLINE
+#endif
 
 // Highway has one-lane stand-ins for targets without vectors. The simd technique leaves those
 // out: explicit vectors of one lane would be the scalar technique by another name.

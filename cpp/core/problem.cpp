@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/arithmetic.hpp"
+#include "core/device.hpp"
 #include "core/errors.hpp"
 #include "core/sampler.hpp"
 
@@ -17,6 +18,8 @@ namespace {
 // written by two.
 constexpr std::int64_t kRowAlign_B = 4096;
 constexpr std::int64_t kMostOffset_B = std::int64_t{1} << 20;
+// Indices that are on their way to a device at a time.
+constexpr std::int64_t kPiece = std::int64_t{1} << 20;
 
 template <class T>
 void fill_part(std::byte* row, Range columns, std::uint32_t salt) {
@@ -38,6 +41,18 @@ auto with_type(DType type, const F& f) {
     case DType::I64: break;
   }
   return f(std::int64_t{});
+}
+
+// Rows that lie close together are one.
+struct Shape {
+  std::int64_t rows;
+  std::int64_t row_B;
+  std::int64_t stride_B;
+};
+Shape shape_in_memory(const Array& a) {
+  const std::int64_t size = dtype_size(a.type);
+  if (a.row_stride == a.columns) return {1, a.rows * a.columns * size, 0};
+  return {a.rows, a.columns * size, a.row_stride * size};
 }
 
 void fill_part(DType type, std::byte* row, Range columns, std::uint32_t salt) {
@@ -123,7 +138,10 @@ std::vector<std::int64_t> Inputs::copy(const std::string& name) const {
 }
 
 Problem::Problem(const Team& team, const Placement& placement)
-    : team_(team), arena_(team, placement), offset_B_(placement.offset_B) {
+    : team_(team),
+      arena_(team, placement),
+      offset_B_(placement.offset_B),
+      workers_(placement.device == nullptr ? team.size() : placement.workers) {
   if (offset_B_ < 0 || offset_B_ % 8 != 0 || offset_B_ > kMostOffset_B) {
     throw InputError("offset must be a multiple of 8 bytes from 0 to " +
                      std::to_string(kMostOffset_B) + ", not " + std::to_string(offset_B_));
@@ -173,9 +191,12 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
   a.offset_B = ++requests_ * offset_B_;
   const std::int64_t reach_B = checked_add(row_B, a.offset_B, what);
   // Every row begins behind an offset of its own, or it would end in the next one's first page.
-  const std::int64_t stride_B = rows > 1 ? round_up(reach_B, kRowAlign_B) : row_B;
+  // A device has too many workers for that.
+  const bool apart = rows > 1 && device() == nullptr;
+  const std::int64_t stride_B = apart ? round_up(reach_B, kRowAlign_B) : row_B;
   a.row_stride = stride_B / size;
-  const std::int64_t slot_B = rows > 1 ? checked_mul(stride_B, rows, what) : reach_B;
+  const std::int64_t rows_B = checked_mul(stride_B, rows, what);
+  const std::int64_t slot_B = apart ? rows_B : checked_add(rows_B, a.offset_B, what);
   Cuts cuts_B;
   for (const std::int64_t cut : cuts) cuts_B.push_back(cut * size + a.offset_B);
   if (!cuts_B.empty()) {
@@ -188,7 +209,7 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
 
 std::size_t Problem::add_array(const std::string& name, DType type, std::int64_t columns,
                                bool per_worker, bool written, const Cuts& cuts) {
-  Array a = request(name, type, columns, per_worker ? team_.size() : 1, cuts);
+  Array a = request(name, type, columns, per_worker ? workers() : 1, cuts);
   a.written = written;
   a.salt = static_cast<std::uint32_t>(arrays_.size() + 1) * 0x9E3779B9U;
   arrays_.push_back(a);
@@ -233,21 +254,43 @@ void Problem::in_parts(const Cuts& cuts, std::int64_t size,
   }
 }
 
+void Problem::put(std::byte* to, const void* from, std::int64_t bytes) const {
+  if (device() != nullptr) {
+    device()->write(to, from, bytes);
+  } else {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+}
+
+void Problem::get(void* to, const std::byte* from, std::int64_t bytes) const {
+  if (device() != nullptr) {
+    device()->read(to, from, bytes);
+  } else {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+}
+
+void Problem::put_zeros(std::byte* to, std::int64_t bytes) const {
+  if (bytes == 0) return;
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(bytes));
+  put(to, zeros.data(), bytes);
+}
+
 void Problem::copy_data(const Data& data) {
   arena_[data.array.slot].content.clear();
   const std::int64_t size = dtype_size(data.array.type);
   if (data.values.data != nullptr)
     in_parts(data.cuts, data.values.size, [&](Range part) {
-      std::memcpy(data.array.data + part.begin * size,
-                  static_cast<const std::byte*>(data.values.data) + part.begin * size,
-                  static_cast<std::size_t>((part.end - part.begin) * size));
+      put(data.array.data + part.begin * size,
+          static_cast<const std::byte*>(data.values.data) + part.begin * size,
+          (part.end - part.begin) * size);
     });
-  std::memset(data.array.data + data.values.size * size, 0,
-              static_cast<std::size_t>(data.tail * size));
+  put_zeros(data.array.data + data.values.size * size, data.tail * size);
 }
 
 void Problem::copy_indices(const Indices& indices) {
   arena_[indices.array.slot].content.clear();
+  const std::int64_t size = dtype_size(indices.array.type);
   std::atomic<std::int64_t> bad{indices.values.size};
   const auto copy = [&]<class I>(I* to, Range part) {
     for (std::int64_t i = part.begin; i < part.end; ++i) {
@@ -258,32 +301,48 @@ void Problem::copy_indices(const Indices& indices) {
         }
         return;
       }
-      to[i] = static_cast<I>(value);
+      to[i - part.begin] = static_cast<I>(value);
     }
   };
-  if (indices.values.data != nullptr)
-    in_parts(indices.cuts, indices.values.size, [&](Range part) {
-      if (indices.array.type == DType::I32) {
-        copy(reinterpret_cast<std::int32_t*>(indices.array.data), part);
-      } else {
-        copy(reinterpret_cast<std::int64_t*>(indices.array.data), part);
-      }
-    });
+  const auto checked = [&](std::byte* to, Range part) {
+    if (indices.array.type == DType::I32) {
+      copy(reinterpret_cast<std::int32_t*>(to), part);
+    } else {
+      copy(reinterpret_cast<std::int64_t*>(to), part);
+    }
+  };
+  if (indices.values.data != nullptr && device() == nullptr) {
+    in_parts(indices.cuts, indices.values.size,
+             [&](Range part) { checked(indices.array.data + part.begin * size, part); });
+  } else if (indices.values.data != nullptr) {
+    // What goes to a device is checked on its way, a piece at a time.
+    std::vector<std::byte> piece(static_cast<std::size_t>(kPiece * size));
+    for (std::int64_t i = 0; i < indices.values.size; i += kPiece) {
+      const Range part{i, std::min(i + kPiece, indices.values.size)};
+      checked(piece.data(), part);
+      put(indices.array.data + i * size, piece.data(), (part.end - i) * size);
+    }
+  }
   const std::int64_t at = bad.load();
   if (at < indices.values.size) {
     throw InputError(indices.array.name + "[" + std::to_string(at) + "] is " +
                      std::to_string(indices.values[at]) + ", outside " +
                      std::to_string(indices.low) + " to " + std::to_string(indices.bound - 1));
   }
-  const std::int64_t size = dtype_size(indices.array.type);
-  std::memset(indices.array.data + indices.values.size * size, 0,
-              static_cast<std::size_t>(indices.tail * size));
+  put_zeros(indices.array.data + indices.values.size * size, indices.tail * size);
 }
 
 void Problem::check_starts(const std::string& name, std::int64_t last) const {
   const auto found = std::find_if(indices_.begin(), indices_.end(),
                                   [&](const Indices& i) { return i.array.name == name; });
   const Array& a = found->array;
+  const std::byte* begin = a.data;
+  std::vector<std::byte> copy;
+  if (device() != nullptr) {
+    copy.resize(static_cast<std::size_t>(a.columns * dtype_size(a.type)));
+    get(copy.data(), a.data, std::ssize(copy));
+    begin = copy.data();
+  }
   const auto check = [&]<class I>(const I* at) {
     if (at[0] != 0 || at[a.columns - 1] != last) {
       throw InputError(name + " must go from 0 to " + std::to_string(last));
@@ -295,9 +354,9 @@ void Problem::check_starts(const std::string& name, std::int64_t last) const {
     }
   };
   if (a.type == DType::I32) {
-    check(reinterpret_cast<const std::int32_t*>(a.data));
+    check(reinterpret_cast<const std::int32_t*>(begin));
   } else {
-    check(reinterpret_cast<const std::int64_t*>(a.data));
+    check(reinterpret_cast<const std::int64_t*>(begin));
   }
 }
 
@@ -317,27 +376,35 @@ std::byte* Problem::indices(const std::string& name) const {
 
 const void* Problem::own_indices(const std::string& name, const std::vector<std::int64_t>& values,
                                  DType type, std::int64_t bound) {
-  constexpr std::size_t kAlign = 64;
-  const std::size_t size = values.size() * static_cast<std::size_t>(dtype_size(type));
-  owned_.push_back(std::make_unique<std::byte[]>(size + kAlign));
-  std::byte* raw = owned_.back().get();
-  raw += (kAlign - reinterpret_cast<std::uintptr_t>(raw) % kAlign) % kAlign;
+  std::vector<std::int32_t> narrow;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] < 0 || values[i] >= bound) {
       throw InputError(name + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
                        ", outside 0 to " + std::to_string(bound - 1));
     }
-    if (type == DType::I32) {
-      if (values[i] > INT32_MAX) {
-        throw InputError(name + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
-                         ", too large for int32 indices: use int64");
-      }
-      reinterpret_cast<std::int32_t*>(raw)[i] = static_cast<std::int32_t>(values[i]);
-    } else {
-      reinterpret_cast<std::int64_t*>(raw)[i] = values[i];
+    if (type != DType::I32) continue;
+    if (values[i] > INT32_MAX) {
+      throw InputError(name + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
+                       ", too large for int32 indices: use int64");
     }
+    narrow.push_back(static_cast<std::int32_t>(values[i]));
   }
-  return raw;
+  if (type == DType::I32) return own(narrow);
+  return own(values);
+}
+
+void* Problem::own_bytes(const void* from, std::int64_t bytes) {
+  constexpr std::int64_t kAlign = 64;
+  if (device() != nullptr) {
+    on_device_.push_back(std::make_unique<Buffer>(bytes, Placement{{}, {}, 0, device(), 1}));
+    put(on_device_.back()->data(), from, bytes);
+    return on_device_.back()->data();
+  }
+  owned_.push_back(std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes + kAlign)));
+  std::byte* to = owned_.back().get();
+  to += round_up(reinterpret_cast<std::intptr_t>(to), kAlign) - reinterpret_cast<std::intptr_t>(to);
+  put(to, from, bytes);
+  return to;
 }
 
 void Problem::set_seed(std::int64_t seed) {
@@ -354,7 +421,9 @@ void Problem::fill(bool outputs) {
                           std::to_string(a.offset_B);
     if (a.rows > 1) content += "/" + std::to_string(a.rows) + "x" + std::to_string(a.row_stride);
     if (buffer.content == content && buffer.content_columns >= a.columns) continue;
-    if (a.rows == 1) {
+    if (device() != nullptr) {
+      device()->fill(dtype_name(a.type), a.data, a.rows, a.columns, a.salt);
+    } else if (a.rows == 1) {
       parallel_parts(team_, 1, a.columns,
                      [&](Range part, int) { fill_part(a.type, a.data, part, a.salt); });
     } else {
@@ -375,20 +444,17 @@ void Problem::mark_written() {
 
 void Problem::copy_in(const std::string& name, const void* source) {
   const Array& a = array(name);
-  const std::int64_t size = dtype_size(a.type);
-  for (std::int64_t row = 0; row < a.rows; ++row) {
-    std::memcpy(a.data + row * a.row_stride * size,
-                static_cast<const std::byte*>(source) + row * a.columns * size,
-                static_cast<std::size_t>(a.columns * size));
+  const auto [rows, row_B, stride_B] = shape_in_memory(a);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    put(a.data + row * stride_B, static_cast<const std::byte*>(source) + row * row_B, row_B);
   }
   arena_[a.slot].content.clear();
 }
 
 void Problem::copy_out(const Array& a, void* target) const {
-  const std::int64_t size = dtype_size(a.type);
-  for (std::int64_t row = 0; row < a.rows; ++row) {
-    std::memcpy(static_cast<std::byte*>(target) + row * a.columns * size,
-                a.data + row * a.row_stride * size, static_cast<std::size_t>(a.columns * size));
+  const auto [rows, row_B, stride_B] = shape_in_memory(a);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    get(static_cast<std::byte*>(target) + row * row_B, a.data + row * stride_B, row_B);
   }
 }
 
@@ -402,27 +468,37 @@ std::byte* Problem::element(const Array& a, std::int64_t position) const {
 }
 
 double Problem::peek(const Array& a, std::int64_t position) const {
-  const std::byte* at = element(a, position);
-  return with_type(
-      a.type, [&]<class T>(T) { return static_cast<double>(*reinterpret_cast<const T*>(at)); });
+  return with_type(a.type, [&]<class T>(T value) {
+    get(&value, element(a, position), sizeof value);
+    return static_cast<double>(value);
+  });
 }
 
 void Problem::peek(const Array& a, std::int64_t position, void* to) const {
-  std::memcpy(to, element(a, position), static_cast<std::size_t>(dtype_size(a.type)));
+  get(to, element(a, position), dtype_size(a.type));
 }
 
 void Problem::poke(const Array& a, std::int64_t position, double value) {
-  std::byte* at = element(a, position);
-  with_type(a.type, [&]<class T>(T) { *reinterpret_cast<T*>(at) = static_cast<T>(value); });
+  with_type(a.type, [&]<class T>(T element_value) {
+    element_value = static_cast<T>(value);
+    put(element(a, position), &element_value, sizeof element_value);
+  });
   arena_[a.slot].content.clear();
 }
 
 std::pair<std::uint64_t, std::uint64_t> Problem::digest(const std::string& name) const {
   const Array& a = any_array(name);
   std::pair<std::uint64_t, std::uint64_t> all{0, 0};
+  const std::byte* begin = a.data;
+  std::vector<std::byte> copy;
+  if (device() != nullptr) {
+    copy.resize(static_cast<std::size_t>(a.rows * a.row_stride * dtype_size(a.type)));
+    get(copy.data(), a.data, std::ssize(copy));
+    begin = copy.data();
+  }
   const auto add = [&]<class W>(W) {
     for (std::int64_t row = 0; row < a.rows; ++row) {
-      const W* words = reinterpret_cast<const W*>(a.data) + row * a.row_stride;
+      const W* words = reinterpret_cast<const W*>(begin) + row * a.row_stride;
       for (std::int64_t i = 0; i < a.columns; ++i) {
         all.first += words[i];
         all.second ^= words[i];

@@ -154,9 +154,22 @@ class Problem {
   // A case-owned copy of few indices, which all workers read, checked to lie in [0, bound).
   const void* own_indices(const std::string& name, const std::vector<std::int64_t>& values,
                           DType type, std::int64_t bound);
+  // A case-owned copy, where its kernels can read it.
+  template <class T>
+  T* own(const std::vector<T>& values) {
+    return static_cast<T*>(own_bytes(values.data(), std::ssize(values) * std::int64_t{sizeof(T)}));
+  }
   const Team& team() const { return team_; }
+  // Null where the case is one of the process itself.
+  Device* device() const { return arena_.device(); }
+  // Of which an array has a row each, where it has rows.
+  int workers() const { return workers_; }
 
  private:
+  void put(std::byte* to, const void* from, std::int64_t bytes) const;
+  void get(void* to, const std::byte* from, std::int64_t bytes) const;
+  void put_zeros(std::byte* to, std::int64_t bytes) const;
+  void* own_bytes(const void* from, std::int64_t bytes);
   std::byte* element(const Array& array, std::int64_t position) const;
 
   struct Indices {
@@ -182,12 +195,14 @@ class Problem {
   const Team& team_;
   Arena arena_;
   std::int64_t offset_B_;
+  int workers_;
   std::int64_t requests_ = 0;
   std::vector<Array> arrays_;
   std::vector<Indices> indices_;
   std::vector<Data> data_;
   std::string obtained_pages_;
   std::vector<std::unique_ptr<std::byte[]>> owned_;
+  std::vector<std::unique_ptr<Buffer>> on_device_;
 };
 
 using Factory = std::unique_ptr<Problem> (*)(const std::string& kernel, const std::string& dtype,

@@ -6,10 +6,12 @@
 
 #include "core/kernel.hpp"
 
-#ifdef __CUDACC__
-#define MEMKERN_ANYWHERE __host__ __device__ inline
+// A loop as it is written. Unrolled ones gain nothing where each operation waits for memory, but
+// take registers of a GPU, which then has room for fewer threads.
+#ifdef __CUDA_ARCH__
+#define MEMKERN_ROLLED _Pragma("unroll 1")
 #else
-#define MEMKERN_ANYWHERE MEMKERN_INLINE
+#define MEMKERN_ROLLED
 #endif
 
 namespace memkern {
@@ -34,6 +36,7 @@ struct AmoArgs {
   std::int64_t operand = 1;  // of what reads or updates a value
   std::uint64_t* tally = nullptr;  // worker w's row begins at w * tally_stride
   std::int64_t tally_stride = 0;
+  std::int64_t workers = 0;
 };
 
 // A carrier offers, for words of IDX: `place(i)` reads one, `look(i)` and `follow(i)` do so by an
@@ -44,6 +47,7 @@ namespace amo {
 struct Rand {  // AMO(VAL[IDX[i]])
   template <class C>
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
+    MEMKERN_ROLLED
     for (std::int64_t i = r.begin; i < r.end; ++i) c.update(c.place(i));
   }
 };
@@ -57,6 +61,7 @@ struct Strided {  // AMO(VAL[i * stride])
   template <class C>
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int) {
     std::int64_t at = first_word(args, r);
+    MEMKERN_ROLLED
     for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) c.update(at);
   }
 };
@@ -65,6 +70,7 @@ struct Chase {  // start = AMO(IDX[start])
   template <class C>
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
     std::int64_t at = r.begin;
+    MEMKERN_ROLLED
     for (std::int64_t i = r.begin; i < r.end; ++i) at = c.follow(at);
     c.end(at);
   }
@@ -77,6 +83,7 @@ struct Central {
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int worker) {
     const std::int64_t step = args.shared ? 1 : 0;
     std::int64_t word = worker % args.hot;
+    MEMKERN_ROLLED
     for (std::int64_t i = r.begin; i < r.end; ++i) {
       c.update(word * args.stride);
       word += step;
@@ -89,6 +96,7 @@ struct Scatter {  // dest = AMO(IDX[i+1]); val = AMO(VAL[i]); AMO(VAL[dest], val
   template <class C>
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int) {
     std::int64_t at = first_word(args, r);
+    MEMKERN_ROLLED
     for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) {
       const std::int64_t dest = c.look(i + 1);
       c.put(dest, c.read(at));
@@ -100,6 +108,7 @@ struct Gather {  // src = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[i], val)
   template <class C>
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int) {
     std::int64_t at = first_word(args, r);
+    MEMKERN_ROLLED
     for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) {
       const std::int64_t src = c.look(i + 1);
       c.put(at, c.read(src));
@@ -110,6 +119,7 @@ struct Gather {  // src = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[i], val)
 struct ScatterGather {  // src = AMO(IDX[i]); dest = AMO(IDX[i+1]); then as above
   template <class C>
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
+    MEMKERN_ROLLED
     for (std::int64_t i = r.begin; i < r.end; ++i) {
       const std::int64_t src = c.look(i);
       const std::int64_t dest = c.look(i + 1);

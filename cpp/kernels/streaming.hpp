@@ -12,6 +12,9 @@ struct StreamingArgs {
   static constexpr int kIndices = 3;
   // Partial results of neighbouring workers lie in lines that no prefetcher pairs.
   static constexpr std::int64_t kPartialStride = 32;
+  // On a device: one for each block of a reduction, and behind them a count of those done.
+  static constexpr int kReducingBlocks = 512;
+  static constexpr int kDevicePartials = kReducingBlocks + 1;
 
   void* stream[kMost] = {};  // in the order in which the spec declares them
   int streams = 0;

@@ -37,6 +37,9 @@ class Prepared:
         unroll: int,
         flush: bool,
         seed: int,
+        device: object,
+        timer: str,
+        block_threads: int,
     ) -> None: ...
     def candidates(self) -> list[tuple[str, str]]: ...
     def select(self, variant: str, isa: str) -> None: ...

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import os
 import sys
 import time
 import warnings
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern import _memkern, environment, statistics
+from memkern import _memkern, environment, gpu, statistics
 from memkern.errors import InputError
 from memkern.kernels.launch import launch
 from memkern.kernels.streaming import loops, stream
@@ -31,6 +32,9 @@ from memkern.spec import Case, Ceilings, Check, Invoke, registry
 
 # A sample this many clock ticks long is read to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
+# Launches between two synchronisations with a GPU (Chalmers and Warburton 2020).
+_LAUNCHES = 20
+_TRIALS_ON_DEVICE = 5
 # In fixed-count mode a sample is one invocation unless that is shorter than this.
 _TICKS_PER_RUN = 100
 _TRIAL_B = 2**18  # what a trial of a variant moves at least, if the case does
@@ -57,7 +61,10 @@ def _said_plainly() -> Iterator[None]:
 
 def machine_environment() -> dict[str, Any]:
     """Describe this machine and build, as stored beside every run's records."""
-    return environment.collect(_memkern.build())
+    found = environment.collect(_memkern.build())
+    if gpu.devices():
+        found["devices"] = {name: gpu.describe(name) for name in gpu.devices()}
+    return found
 
 
 class Prepared:
@@ -75,6 +82,12 @@ class Prepared:
     def __init__(self, case: Case) -> None:
         knobs = case.knobs
         self.case = case
+        self.device = None if knobs.device == "cpu" else knobs.device
+        if self.device and knobs.threads and "workers" not in case.integers:
+            raise InputError(
+                f"{case.spec.name} on {self.device} has as many threads as it has work: leave "
+                "threads out"
+            )
         with _said_plainly():
             self.native = _memkern.Prepared(
                 kernel=case.spec.name,
@@ -100,6 +113,9 @@ class Prepared:
                 unroll=knobs.unroll,
                 flush=knobs.flush,
                 seed=knobs.seed,
+                device=gpu.handle(knobs.device),
+                timer=knobs.timer,
+                block_threads=knobs.block_threads,
             )
             self.run: Callable[[int], float] = self.native.run
             self._choose()
@@ -128,6 +144,13 @@ class Prepared:
 
     def _fastest(self, candidates: list[tuple[str, str]]) -> tuple[str, str]:
         """Try each briefly, the better ones longer, in turns."""
+        if self.device:
+            # A part would say more about launching it.
+            shortest = dict.fromkeys(candidates, math.inf)
+            for _, candidate in itertools.product(range(_TRIALS_ON_DEVICE), candidates):
+                self.native.select(*candidate)
+                shortest[candidate] = min(shortest[candidate], self.run(1))
+            return min(shortest, key=shortest.__getitem__)
         count = self.case.iterations
         # A part much shorter than this says more about launching it than about the kernel.
         least = math.ceil(_TRIAL_B * count / max(1, self.case.bytes_B))
@@ -228,6 +251,8 @@ class Prepared:
             return self.case.stop.invocations
         if self.case.knobs.flush or self.stages:
             return 1
+        if self.device:
+            return _LAUNCHES
         ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
         goal = ticks * _memkern.clock_tick()
         invocations = 1
@@ -347,6 +372,14 @@ def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
 
 
 @functools.cache
+def device_launch_cost_s(device: str, timer: str) -> float:
+    """Shortest time of an empty kernel on a device, in seconds."""
+    knobs = {"variant": "best", "device": device, "timer": timer}
+    samples, _, _ = prepare(launch(runs=50, **knobs)).sample()
+    return float(samples.min())
+
+
+@functools.cache
 def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
     """Return what memory gives to loads alone and to a triad: medians of their best variants."""
     cache_B = last_level_cache_B()
@@ -399,7 +432,12 @@ def measure(
 
     def sample() -> int:
         noise = environment.read_noise()
-        taken.append((*prepared.sample(), environment.noise_since(noise)))
+        energy_J = gpu.read(knobs.device) if prepared.device else math.nan
+        found = prepared.sample()
+        about = gpu.since(knobs.device, energy_J) if prepared.device else {}
+        if prepared.device:
+            about["gpu_copy_GBps"] = gpu.copy_GBps(prepared.device)
+        taken.append((*found, {**environment.noise_since(noise), **about}))
         return len(taken[0][0]) * taken[0][1]
 
     if spec.idempotent or spec.counts_runs:
@@ -417,11 +455,11 @@ def measure(
         samples = samples[1:]  # STREAM's rule: the first turn does not count
     machine = machine_environment() if machine is None else machine
     obtained = prepared.obtained
-    launch_s = (
-        math.nan
-        if case.bytes_B == 0
-        else launch_cost_s(obtained["threads"], knobs.pin, knobs.repetition)
-    )
+    launch_s = math.nan
+    if case.bytes_B and prepared.device:
+        launch_s = device_launch_cost_s(prepared.device, knobs.timer)
+    elif case.bytes_B:
+        launch_s = launch_cost_s(obtained["threads"], knobs.pin, knobs.repetition)
     limits: dict[str, float] = {}
     if spec.limits is not None:
         rates = ceilings_GBps(obtained["threads"], knobs.pin, knobs.pages)
@@ -442,7 +480,9 @@ def measure(
             "case_id": case_id,
             "repeat": repeat,
             "environment_id": environment.identity(machine),
-            "platform": environment.platform_label(machine, obtained["threads"]),
+            "platform": gpu.describe(prepared.device)["name"]
+            if prepared.device
+            else environment.platform_label(machine, obtained["threads"]),
             "started": started,
             "kernel": case.spec.kernel,
             "definition": case.spec.definition,
@@ -452,8 +492,10 @@ def measure(
             **dict(zip(case.spec.form, case.form.split("/"), strict=False)),
             **check.columns,
             **limits,
-            "backend": "openmp",
-            "device": "cpu",
+            "backend": "cuda" if prepared.device else "openmp",
+            "device": knobs.device,
+            "timer": knobs.timer,
+            "block_threads": knobs.block_threads,
             "variant": obtained["variant"],
             "variant_asked": knobs.variant,
             "isa": obtained["isa"],
@@ -643,6 +685,10 @@ def vary(case: Case, **knobs: Sequence[Any]) -> list[Case]:
     ]
 
 
+TUNED_ON_DEVICE: dict[str, tuple[Any, ...]] = {
+    "unroll": (0, 1, 2, 4, 8),
+    "block_threads": (0, 64, 128, 256, 512, 1024),
+}
 TUNED: dict[str, tuple[Any, ...]] = {
     "pages": ("default", "4k", "thp", "hugetlb-2m"),
     "prefetch": (0, 1, 2, 4, 8, 16, 32, 64),
@@ -663,7 +709,7 @@ def tune(
     budget_s : float
         Seconds for the search; what has not been tried by then is left as it is.
     knobs : mapping, optional
-        Values to try by knob; the default is `TUNED`.
+        Values to try by knob; the default is `TUNED`, on a GPU `TUNED_ON_DEVICE`.
 
     Returns
     -------
@@ -675,7 +721,8 @@ def tune(
     """
     if not 0 < budget_s < math.inf:
         raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
-    space = {"variant": _variants(case), **(knobs or TUNED)}
+    usual = TUNED if case.knobs.device == "cpu" else TUNED_ON_DEVICE
+    space = {"variant": _variants(case), **(knobs or usual)}
     trials = sum(len(values) for values in space.values())
     end = time.perf_counter() + budget_s
     machine = machine_environment()
@@ -701,7 +748,16 @@ def tune(
 
 def _variants(case: Case) -> list[dict[str, str]]:
     candidates = prepare(case).native.candidates()
+    if case.knobs.device != "cpu":
+        return [{"variant": variant} for variant, _ in candidates]
     return [{"variant": variant, "isa": isa} for variant, isa in candidates]
+
+
+def workers_of(device: str) -> int:
+    """Return how many threads keep a device busy: 1024 on each multiprocessor of a GPU."""
+    if device == "cpu":
+        return len(os.sched_getaffinity(0))
+    return 1024 * int(gpu.describe(device)["units"])
 
 
 def describe() -> dict[str, Any]:
@@ -714,5 +770,7 @@ def describe() -> dict[str, Any]:
         "memory_available_B": available,
         "memory_limit": limit,
         "launch_s": launch_cost_s(0, "none", "fork"),
+        "devices": {name: gpu.describe(name) for name in gpu.devices()},
+        "no_devices": gpu.why_none(),
         "environment": machine_environment(),
     }

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.errors import InputError
-from memkern.patterns import integer
+from memkern.patterns import integer, shown
 
 if TYPE_CHECKING:
     from memkern import run
@@ -30,6 +31,7 @@ Invoke = Callable[[], int]
 PAGES = ("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g")
 REPETITIONS = ("fork", "barrier", "spin", "free")
 SCHEDULES = ("static", "dynamic")
+TIMERS = ("host", "events", "graph")
 ISAS = ("best", "baseline", "sse4", "avx2", "avx512", "neon", "sve", "sve2")
 DTYPES = ("float64", "float32")
 WORD_DTYPES = ("uint64", "uint32")
@@ -75,6 +77,9 @@ class Traffic:
         )
 
 
+_OF_PROCESSORS = ("pin", "pages", "numa", "schedule", "chunk", "prefetch", "repetition", "isa")
+
+
 @dataclass(frozen=True)
 class Knobs:
     """How a case is run; every field is part of its identity and of its record.
@@ -114,6 +119,15 @@ class Knobs:
         Evict the caches before each sample.
     seed : int
         Seed of the values that arrays are filled with.
+    device : str
+        ``cpu``, or ``cuda:N`` (``cuda`` is the first one). A GPU has none of the knobs from `pin`
+        to `repetition` but `offset`, and threads only where a case is built for a number of
+        workers; `unroll` says what each of its threads does (how many vectors, or instances).
+    timer : str
+        Of a GPU: ``host`` (launches between two synchronisations), ``events`` in its own queue, or
+        ``graph`` (all launches of a sample handed over at once).
+    block_threads : int
+        Of a GPU: threads in a block; 0 for the kernel's own choice.
     """
 
     variant: str = "best"
@@ -130,14 +144,27 @@ class Knobs:
     repetition: str = "fork"
     flush: bool = False
     seed: int = 0
+    device: str = "cpu"
+    timer: str = "host"
+    block_threads: int = 0
 
     def __post_init__(self) -> None:
         """Check what can be checked without the machine."""
+        if self.device == "cuda":
+            object.__setattr__(self, "device", "cuda:0")
+        if not re.fullmatch(r"cpu|cuda:\d{1,3}", str(self.device)):
+            raise InputError(f"device {shown(str(self.device))} is not cpu, cuda or cuda:N")
+        of = _OF_PROCESSORS if self.device != "cpu" else ("timer", "block_threads")
+        for field_ in dataclasses.fields(self):
+            if field_.name in of and getattr(self, field_.name) != field_.default:
+                there = "processors" if self.device != "cpu" else "GPUs"
+                raise InputError(f"{field_.name} is for {there}: leave it out on {self.device}")
+        _one_of("timer", self.timer, TIMERS)
         _one_of("pages", self.pages, PAGES)
         _one_of("repetition", self.repetition, REPETITIONS)
         _one_of("schedule", self.schedule, SCHEDULES)
         _one_of("isa", self.isa, ISAS)
-        for name in ("threads", "offset", "chunk", "prefetch", "unroll"):
+        for name in ("threads", "offset", "chunk", "prefetch", "unroll", "block_threads"):
             integer(getattr(self, name), name, 0, 2**31 - 1)
         integer(self.seed, "seed", 0, 2**63 - 1)
 
@@ -443,7 +470,7 @@ class Case:
             "dtype": self.dtype,
             "index_dtype": self.index_dtype,
             "form": self.form,
-            "knobs": dataclasses.asdict(self.knobs),
+            "knobs": self._knobs_of_device,
             "stop": dataclasses.asdict(self.stop),
             "columns": {k: str(v) for k, v in self.columns.items()},
         }
@@ -455,6 +482,20 @@ class Case:
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(self.data[name]).data)
         return digest.hexdigest()[:16]
+
+    @property
+    def _knobs_of_device(self) -> dict[str, Any]:
+        """All knobs, but for those that only a GPU has where the case is for none."""
+        knobs = dataclasses.asdict(self.knobs)
+        if self.knobs.device == "cpu":
+            for name in ("device", "timer", "block_threads"):
+                del knobs[name]
+        return knobs
+
+    @property
+    def allocates(self) -> bool:
+        """Whether a store reads its line first (see `Traffic.write_allocate`)."""
+        return self.knobs.variant != "nt" and self.knobs.device == "cpu"
 
     def with_(self, **changes: Any) -> Case:
         """Return a copy with other knobs, stop rule, types or labels, each by its own name.
@@ -511,6 +552,13 @@ def forms(kernel: str, isa: str = "best") -> set[str]:
     from memkern import run
 
     return run.forms(kernel, isa)
+
+
+def workers_of(device: str) -> int:
+    """Return how many threads keep a device busy; see `memkern.run.workers_of`."""
+    from memkern import run
+
+    return run.workers_of(device)
 
 
 def last_level_cache_B() -> int:

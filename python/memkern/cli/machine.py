@@ -11,6 +11,7 @@ from memkern.cli.options import GOOD, Verb
 
 
 def _info(args: argparse.Namespace) -> int:
+    from memkern import gpu
     from memkern.run import describe
 
     facts = describe()
@@ -45,7 +46,8 @@ def _info(args: argparse.Namespace) -> int:
         ("instruction sets", ", ".join(build["isas"])),
         ("clock", f"smallest step {facts['clock_tick_s'] * 1e9:.0f} ns"),
         ("launch", f"an empty parallel region takes {facts['launch_s'] * 1e6:.2f} us"),
-        ("backends", "openmp; cuda, mpi and shmem are not part of this version"),
+        ("backends", "openmp; mpi and shmem are not part of this version"),
+        ("devices", gpu.info()),
         (
             "build",
             f"memkern {build['version']}, {build['compiler']}, Highway {build['highway']}, "

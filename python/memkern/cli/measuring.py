@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from memkern.spec import Case
 
 # Of these the command line takes lists, of which every combination is measured.
-_LISTED = ("threads", "pages", "variant", "prefetch", "unroll", "offset", "repetition")
+_LISTED = (
+    "threads",
+    "pages",
+    "variant",
+    "prefetch",
+    "unroll",
+    "offset",
+    "repetition",
+    "block_threads",
+)
 
 
 def _varied(cases: Sequence[Case], args: argparse.Namespace) -> list[Case]:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from memkern.errors import InputError
 from memkern.patterns import shown
-from memkern.spec import DTYPES, INDEX_DTYPES, ISAS, PAGES, REPETITIONS, SCHEDULES
+from memkern.spec import DTYPES, INDEX_DTYPES, ISAS, PAGES, REPETITIONS, SCHEDULES, TIMERS
 
 GOOD, INVALID, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -131,7 +131,15 @@ def measuring_options(
     )
     add("--dtype", default=dtypes[0], choices=dtypes, help="type of the values")
     add("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, where there are any")
-    add("--device", default="cpu", choices=("cpu",), help="where to run")
+    add("--device", default="cpu", metavar="NAME", help="where to run: cpu, cuda or cuda:N (cpu)")
+    add("--timer", default="host", choices=TIMERS, help="of a GPU: what the time of a launch is")
+    add(
+        "--block-threads",
+        type=numbers(0, "block_threads"),
+        default=0,
+        metavar="N,...",
+        help="of a GPU: threads in a block (0: the kernel's own choice)",
+    )
     add("--schedule", default="static", choices=SCHEDULES, help="how iterations are dealt")
     add("--chunk", type=count(0), default=0, metavar="N", help="iterations dealt at a time")
     add(
@@ -145,7 +153,7 @@ def measuring_options(
         type=numbers(0, "unroll"),
         default=0,
         metavar="N,...",
-        help="vectors or accumulators per step of the loop kernels",
+        help="vectors or accumulators per step of the loop kernels; of a GPU: what a thread does",
     )
     add(
         "--offset",
@@ -173,6 +181,7 @@ def measuring_options(
 _CASE_KNOBS = (
     *("pin", "pages", "numa", "isa", "variant", "dtype"),
     *("schedule", "chunk", "unroll", "offset", "repetition", "flush"),
+    *("device", "timer", "block_threads"),
 )
 
 

@@ -43,10 +43,12 @@ from memkern.spec import (
     IndexArray,
     Invoke,
     KernelSpec,
+    Knobs,
     Native,
     Traffic,
     register,
     registry,
+    workers_of,
 )
 
 CIRCUSTENT = (
@@ -74,6 +76,8 @@ _STRIDED = ("stride1", "striden")
 _CONSTANT = ("rand", *_STRIDED, "central")
 _LINE_B = 64
 _ITERS = 2**18
+# A GPU has thousands of times as many workers.
+_ITERS_ON_DEVICE = 2**8
 # Iterations of one worker that are followed one by one, and steps of all of a pointer chase.
 _FOLLOWED = 2**12
 _WALKED = 2**22
@@ -162,7 +166,7 @@ def amo_case(
     primitive: str = "add",
     order: str = "relaxed",
     returns: str = "",
-    iters: int = _ITERS,
+    iters: int | None = None,
     words: int | None = None,
     memsize: int | None = None,
     stride: int = 1,
@@ -191,7 +195,7 @@ def amo_case(
         Whether what the last operation of an iteration returns is ``used`` (added up) or
         ``unused``, as in CircusTent; a pointer chase and a compare-and-swap always use it.
     iters : int
-        Iterations of each worker.
+        Iterations of each worker; by default 2**18, and 2**8 on a GPU.
     words, memsize : int
         Length of VAL in words or bytes; by default as many as are reached, where indices are drawn
         as many as there are iterations.
@@ -214,7 +218,7 @@ def amo_case(
         ``uint64`` or ``uint32``; ``float64`` or ``float32`` for add and plain in rand, stride1,
         striden and central.
     threads : int
-        Workers; 0 takes one for each processing unit.
+        Workers; 0 takes one for each processing unit, and on a GPU 1024 for each multiprocessor.
     seed : int
         Of the indices and of the values.
     name, suite : str
@@ -249,8 +253,10 @@ def amo_case(
         raise InputError(f"{primitive} in {pattern} always uses what it returns")
     returns = returns or ("used" if always else "unused")
     size = np.dtype(dtype).itemsize
-    workers = integer(threads, "threads", 0, 2**20) or len(os.sched_getaffinity(0))
-    integer(iters, "iters", 1, 2**40)
+    device = Knobs(device=options.get("device", "cpu")).device
+    workers = integer(threads, "threads", 0, 2**20) or workers_of(device)
+    usual = _ITERS if device == "cpu" else _ITERS_ON_DEVICE
+    iters = integer(usual if iters is None else iters, "iters", 1, 2**40)
     integer(stride, "stride", 1, 2**40)
     integer(seed, "seed", 0)
     integer(padding, "padding", 0, 2**20)

@@ -535,7 +535,7 @@ def _traffic(case: Case) -> Traffic:
         read=2 * _LINKS * size * parts + spinors,
         write=spinors,
         index=4.0 * 9,
-        write_allocate=0.0 if case.knobs.variant == "nt" else spinors,
+        write_allocate=spinors if case.allocates else 0.0,
     )
 
 

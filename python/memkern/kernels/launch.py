@@ -22,8 +22,8 @@ def _nothing(case: Case, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, np
 def _case(kernel: str, **options: Any) -> Case:
     from memkern.spec import registry
 
-    base = Case(registry()[kernel], knobs=Knobs(variant="auto"), stop=Stop(budget_s=1.0))
-    return base.with_(**options)
+    knobs = Knobs(variant="auto") if options.get("device", "cpu") == "cpu" else Knobs()
+    return Case(registry()[kernel], knobs=knobs, stop=Stop(budget_s=1.0)).with_(**options)
 
 
 def _spec(name: str, summary: str, source: str) -> None:

@@ -89,6 +89,7 @@ def meshed(
         A size is out of range.
     """
     mesh, row_starts, columns = _mesh(elements, degree, masked, numbering)
+    on_processor = options.get("device", "cpu") == "cpu"
     arrays = {"ids": mesh.ids} if kernel == "bs.bs7" else {}
     if not arrays:
         arrays = {"row_starts": row_starts, "columns": columns}
@@ -107,7 +108,7 @@ def meshed(
             "global_nodes": mesh.global_nodes,
         },
         labels={"name": name, "suite": suite},
-        knobs=Knobs(prefetch=_PREFETCH[kernel]),
+        knobs=Knobs(prefetch=_PREFETCH[kernel] if on_processor else 0),
         stop=Stop(invocations=_INVOCATIONS.get(kernel, INVOCATIONS)),
     ).with_(**options)
 
@@ -211,7 +212,7 @@ def _spec(
             read=sum(share[key] for key, role in roles.items() if role != "write"),
             write=sum(share[key] for key, role in roles.items() if role != "read"),
             index=index * np.dtype(case.index_dtype).itemsize / case.integers[iterations],
-            write_allocate=0.0 if case.knobs.variant == "nt" else sum(share[key] for key in new),
+            write_allocate=sum(share[key] for key in new) if case.allocates else 0.0,
         )
 
     register(

@@ -236,7 +236,7 @@ def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Va
 def _traffic_stencil(case: Case) -> Traffic:
     """Each point read and written once; an iteration is a row."""
     row_B = float((case.integers["columns"] - 2) * _size(case.dtype))
-    stores = 0.0 if case.knobs.variant == "nt" else row_B
+    stores = row_B if case.allocates else 0.0
     return Traffic(read=row_B, write=row_B, write_allocate=stores)
 
 

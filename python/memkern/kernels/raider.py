@@ -142,7 +142,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
     def traffic(case: Case) -> Traffic:
         size = float(np.dtype(case.dtype).itemsize)
         index = len(idx) * float(np.dtype(case.index_dtype or "int64").itemsize)
-        stores = 0.0 if case.knobs.variant == "nt" else size
+        stores = size if case.allocates else 0.0
         return Traffic(read=len(read) * size, write=size, index=index, write_allocate=stores)
 
     def model_bytes(case: Case) -> float:

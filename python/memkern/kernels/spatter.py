@@ -142,14 +142,20 @@ def _traffic(case: Case) -> Traffic:
         read=float(length * size if gather else 0),
         write=float(length * size if scatter else 0),
         index=float(length * lists * np.dtype(case.index_dtype).itemsize),
-        write_allocate=_lines(scatter, size) * _LINE_B / scatter.count if scatter else 0.0,
+        write_allocate=_lines(scatter, size) * _LINE_B / scatter.count
+        if scatter and case.knobs.device == "cpu"
+        else 0.0,
     )
 
 
 def _model_bytes(case: Case) -> float:
-    """Whole lines, once each: read for gathers, read and written back for scatters."""
+    """Whole lines, once each: read for gathers, read and written back for scatters.
+
+    A GPU writes what is stored without reading it.
+    """
     total = 0.0
-    for side, ways in ((_gather_side(case), 1), (_scatter_side(case), 2)):
+    stored = 2 if case.knobs.device == "cpu" else 1
+    for side, ways in ((_gather_side(case), 1), (_scatter_side(case), stored)):
         if side is not None:
             total += _lines(side, _value_B(case)) * _LINE_B * ways
     return total
@@ -255,7 +261,7 @@ def _nearest_instance(
 def _check_gather(case: Case, native: Native, invoke: Invoke) -> Check:
     side = _gather_side(case)
     assert side is not None
-    workers = native.obtained()["threads"]
+    workers = native.arrays()["dense"]["rows"]
     native.fill(outputs=True)
     invoke()
     error = _check_dense(case, native, side, workers)

@@ -91,7 +91,7 @@ def regular(
 
     def traffic(case: Case) -> Traffic:
         size = float(np.dtype(case.dtype).itemsize)
-        stores = 0.0 if case.knobs.variant == "nt" else allocated * size
+        stores = allocated * size if case.allocates else 0.0
         return Traffic(read=read * size, write=written * size, write_allocate=stores)
 
     def model_bytes(case: Case) -> float:

@@ -1,0 +1,73 @@
+# Whether there is a CUDA Toolkit to build the optional module _memkern_cuda with, and how.
+set(MEMKERN_CUDA_ARCHITECTURES "" CACHE STRING
+    "Architectures: numbers, or all; by default those of the cards here, else 80, 90 and PTX")
+set(MEMKERN_CUDA_FOUND OFF)
+if(MEMKERN_CUDA STREQUAL "OFF" OR MEMKERN_SANITIZE)
+  return()
+endif()
+
+include(CheckLanguage)
+find_program(MEMKERN_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin)
+if(MEMKERN_NVCC AND NOT CMAKE_CUDA_COMPILER)
+  set(CMAKE_CUDA_COMPILER ${MEMKERN_NVCC})
+endif()
+# Kernels are built by the compiler that builds the rest.
+if(NOT CMAKE_CUDA_HOST_COMPILER)
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+endif()
+if(NOT MEMKERN_NVCC)
+  if(MEMKERN_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "MEMKERN_CUDA is ON but there is no nvcc: add it to PATH or set CUDA_PATH")
+  endif()
+  message(STATUS "No CUDA Toolkit: _memkern_cuda is not built")
+  return()
+endif()
+
+if(NOT MEMKERN_CUDA_ARCHITECTURES)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE cards RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT failed AND cards MATCHES "^[0-9.\n]+$")
+    string(REPLACE "." "" cards "${cards}")
+    string(REPLACE "\n" ";" cards "${cards}")
+    list(REMOVE_DUPLICATES cards)
+    list(TRANSFORM cards APPEND "-real")
+    set(CMAKE_CUDA_ARCHITECTURES ${cards})
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+  endif()
+elseif(MEMKERN_CUDA_ARCHITECTURES STREQUAL "all")
+  # As many as the toolkit knows, from 75 on; the last one also as PTX for what comes after it.
+  execute_process(COMMAND ${MEMKERN_NVCC} --list-gpu-arch OUTPUT_VARIABLE known)
+  set(CMAKE_CUDA_ARCHITECTURES "")
+  foreach(arch 75 80 86 89 90 100 120)
+    if(known MATCHES "compute_${arch}\n")
+      list(APPEND CMAKE_CUDA_ARCHITECTURES ${arch}-real)
+      set(last ${arch})
+    endif()
+  endforeach()
+  list(APPEND CMAKE_CUDA_ARCHITECTURES ${last}-virtual)
+else()
+  set(CMAKE_CUDA_ARCHITECTURES ${MEMKERN_CUDA_ARCHITECTURES})
+endif()
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  message(WARNING "nvcc does not work with this compiler: _memkern_cuda is not built")
+  return()
+endif()
+enable_language(CUDA)
+set(MEMKERN_CUDA_FOUND ON)
+
+function(memkern_cuda_options target)
+  set(warnings -Wall,-Wextra,-Wconversion,-Wshadow)
+  set_target_properties(${target} PROPERTIES
+    CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_VISIBILITY_PRESET hidden)
+  target_include_directories(${target} PRIVATE cpp)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings}>
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${MEMKERN_WERROR}>>:-Werror=all-warnings>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wshadow>
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${MEMKERN_WERROR}>>:-Werror>)
+  list(JOIN CMAKE_CUDA_ARCHITECTURES " " architectures)
+  target_compile_definitions(${target} PRIVATE MEMKERN_CUDA_ARCHITECTURES="${architectures}")
+endfunction()

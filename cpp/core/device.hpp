@@ -1,0 +1,63 @@
+// A machine of its own beside the processor: it has memory that only its kernels reach, and runs
+// these itself. C++17, for CUDA's sake; the backend that implements it is a module of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/kernel.hpp"
+
+namespace memkern {
+
+// Starts the iterations of `range` in blocks of `block` threads, or 0 for the kernel's own choice,
+// on a queue of the device, and does not wait for them.
+using Launch = void (*)(const void* args, Range range, int block, void* queue);
+
+struct DeviceEntry : Entry {
+  Launch launch = nullptr;
+};
+
+// One kernel of a sequence, with what it works on.
+struct DeviceStep {
+  Launch launch = nullptr;
+  const void* args = nullptr;
+  Range range{};
+  int block = 0;
+};
+
+// What the time of an invocation is. Host: between two synchronisations, over their number.
+// Events: between two marks in the device's own queue. Graph: as Host, but all of a sample are
+// handed over at once, as a graph made before.
+enum class Timer { Host, Events, Graph };
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const std::string& name() const = 0;  // such as "cuda:0"
+  virtual const std::string& isa() const = 0;   // such as "sm_90"
+  virtual int units() const = 0;                // that run blocks side by side
+  virtual int most_threads() const = 0;         // of a block
+  virtual std::int64_t free_B() const = 0;
+  virtual const std::vector<DeviceEntry>& entries() const = 0;
+
+  // Throws MemoryError; what it holds is unknown.
+  virtual std::byte* allocate(std::int64_t bytes) = 0;
+  virtual void release(std::byte* data) noexcept = 0;
+  virtual void write(std::byte* to, const void* from, std::int64_t bytes) = 0;
+  virtual void read(void* to, const std::byte* from, std::int64_t bytes) const = 0;
+  // Gives elements their values by position (see Array).
+  virtual void fill(const char* dtype, std::byte* data, std::int64_t rows, std::int64_t columns,
+                    std::uint32_t salt) = 0;
+
+  // Seconds of so many invocations of the sequence; each step's are added to `per_step` where that
+  // is not null.
+  virtual double sample(const std::vector<DeviceStep>& steps, std::int64_t invocations, Timer timer,
+                        double* per_step) = 0;
+  // Writes through memory larger than its caches.
+  virtual void flush() = 0;
+};
+
+}  // namespace memkern

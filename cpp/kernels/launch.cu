@@ -1,0 +1,60 @@
+// Nothing, and work that needs no memory, on a GPU: what starting a kernel costs on its own.
+#include <cstdint>
+
+#include "backends/cuda/device.hpp"
+#include "backends/cuda/grid.hpp"
+
+namespace memkern::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct Empty {
+  using Args = Nothing;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args&, const Thread&, Locals&, unsigned char*) {}
+};
+
+void empty(const void*, Range, int block, void* queue) {
+  launch<Empty>({}, 1, block == 0 ? kThreads : block, 0, queue);
+}
+
+// A thousand dependent multiplications an iteration.
+struct Compute {
+  using Args = Range;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args& range, const Thread& thread, Locals&,
+                                   unsigned char*) {
+    std::uint64_t x = 1;
+    for (std::int64_t i = range.begin + thread.index(); i < range.end; i += thread.all()) {
+      for (int k = 0; k < 1000; ++k) {
+        x *= 3;
+#ifdef __CUDA_ARCH__
+        asm volatile("" : "+l"(x));
+#else
+        asm volatile("" : "+r"(x));
+#endif
+      }
+    }
+  }
+};
+
+void compute(const void*, Range range, int block, void* queue) {
+  const int threads = block == 0 ? kThreads : block;
+  launch<Compute>(range, blocks_for(range.end - range.begin, threads), threads, 0, queue);
+}
+
+constexpr DeviceEntry kEntries[] = {
+    {{"launch.empty", "simt", "float64", "", nullptr, nullptr}, empty},
+    {{"launch.compute", "simt", "float64", "", nullptr, nullptr}, compute},
+    {{"bs.bs0", "simt", "float64", "", nullptr, nullptr}, empty},
+};
+
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0]);
+
+}  // namespace
+}  // namespace memkern::cuda

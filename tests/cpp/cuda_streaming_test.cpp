@@ -1,0 +1,404 @@
+// Streaming kernels on a GPU that is emulated, beside the processor's scalar bodies: all entries,
+// parts of ranges, sizes of blocks and places of arrays; timers, graphs and repeated reductions.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <ostream>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/device.hpp"
+#include "core/buffer.hpp"
+#include "core/problem.hpp"
+#include "core/team.hpp"
+#include "support.hpp"
+
+namespace memkern {
+
+inline void PrintTo(const DeviceEntry& e, std::ostream* out) {
+  PrintTo(RegisteredEntry{e, "device"}, out);
+}
+
+namespace {
+
+using testing::scattered;
+
+constexpr double kUlps = 128.0;  // by which results of reductions may differ, as their specs say
+
+Device& device() { return cuda::device(0); }
+
+bool is_streaming(const std::string& kernel) {
+  const std::string family = kernel.substr(0, kernel.find('.'));
+  return std::set<std::string>{"launch", "stream", "raider", "bs", "loops"}.count(family) == 1;
+}
+
+std::vector<DeviceEntry> device_entries() {
+  std::vector<DeviceEntry> all;
+  for (const DeviceEntry& e : device().entries()) {
+    if (is_streaming(e.kernel)) all.push_back(e);
+  }
+  return all;
+}
+
+DeviceEntry entry_of(const std::string& kernel, const std::string& variant, int unroll = 0,
+                     const std::string& dtype = "float64") {
+  for (const DeviceEntry& e : device_entries()) {
+    if (e.kernel == kernel && e.variant == variant && e.unroll == unroll && e.dtype == dtype) {
+      return e;
+    }
+  }
+  ADD_FAILURE() << kernel << " " << variant << " by " << unroll << " " << dtype;
+  return {};
+}
+
+const RegisteredEntry& host_entry(const Entry& e) {
+  return *find_entry(e.kernel, "scalar", "baseline", e.dtype, e.index);
+}
+
+bool reduces(const Entry& e) { return host_entry(e).finish != nullptr; }
+
+// Every kernel looks up its own part.
+struct Size {
+  std::int64_t elements;
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t nodes;          // global ones
+  std::int64_t most_of_a_row;  // local nodes
+};
+
+// Some index arrays: for each iteration its own element, in no order.
+std::vector<std::int64_t> permutation(std::int64_t n, std::int64_t salt) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(n));
+  std::iota(all.begin(), all.end(), 0);
+  for (std::int64_t i = n - 1; i > 0; --i) {
+    std::swap(all[static_cast<std::size_t>(i)],
+              all[static_cast<std::size_t>(scattered(i, salt, i + 1))]);
+  }
+  return all;
+}
+
+class Case {
+ public:
+  Case(const Entry& e, const Size& size) : entry_(e), host_(host_entry(e)) {
+    for (int k = 0; k < e.arrays; ++k) inputs_.arrays.emplace_back("x" + std::to_string(k), true);
+    if (reduces(e)) inputs_.arrays.emplace_back("result", true);
+    inputs_.integers = {{"elements", size.elements},
+                        {"rows", size.rows},
+                        {"columns", size.columns},
+                        {"prefetch", 0}};
+    inputs_.numbers = {{"alpha", e.arrays == 0 ? 1.0 : 3.0}, {"beta", -0.5}};
+    const std::string kernel = e.kernel;
+    if (kernel == "bs.bs6" || kernel == "bs.bs7" || kernel == "bs.bs8") {
+      mesh(size, kernel == "bs.bs7");
+    } else {
+      for (int k = 0; k < e.indices; ++k) {
+        indices_["IDX" + std::to_string(k + 1)] = permutation(size.elements, k);
+      }
+    }
+    for (const auto& [name, values] : indices_) {
+      inputs_.indices[name] = {values.data(), std::ssize(values)};
+    }
+  }
+
+  std::unique_ptr<Problem> prepare(const Placement& placement) const {
+    const std::string kernel = entry_.kernel;
+    return find_family(kernel.substr(0, kernel.find('.')))(kernel, entry_.dtype, entry_.index,
+                                                           inputs_, team_, placement);
+  }
+  std::unique_ptr<Problem> prepare_here() const { return prepare({}); }
+  std::unique_ptr<Problem> prepare_there(std::int64_t offset_B = 0) const {
+    // Memory that nobody had before: a pooled one could be larger.
+    Arena::release_pool();
+    return prepare({Pages::Default, {}, offset_B, &device(), 1});
+  }
+
+  void run_here(Problem& problem, Range range) const {
+    host_.body(problem.args(), range, 0);
+    if (host_.finish != nullptr) host_.finish(problem.args(), 1);
+    problem.mark_written();
+  }
+
+ private:
+  // Rows of some entries, in no order; some local nodes belong to no global one.
+  void mesh(const Size& size, bool scatters) {
+    std::vector<std::int64_t> starts = {0};
+    for (std::int64_t g = 0; g < size.nodes; ++g) {
+      starts.push_back(starts.back() + scattered(g, 5, size.most_of_a_row + 1));
+    }
+    if (starts.back() == 0) ++starts.back();
+    const std::int64_t entries = starts.back();
+    const std::int64_t local = entries + size.nodes / 7;
+    std::vector<std::int64_t> columns = permutation(local, 3);
+    columns.resize(static_cast<std::size_t>(entries));
+    inputs_.integers["local_nodes"] = local;
+    inputs_.integers["global_nodes"] = size.nodes;
+    if (!scatters) {
+      indices_ = {{"row_starts", starts}, {"columns", columns}};
+      return;
+    }
+    std::vector<std::int64_t>& ids = indices_["ids"];
+    ids.assign(static_cast<std::size_t>(local), -1);
+    for (std::size_t g = 0; g + 1 < starts.size(); ++g) {
+      for (auto j = static_cast<std::size_t>(starts[g]);
+           j < static_cast<std::size_t>(starts[g + 1]); ++j) {
+        ids[static_cast<std::size_t>(columns[j])] = static_cast<std::int64_t>(g);
+      }
+    }
+  }
+
+  const Entry entry_;
+  const RegisteredEntry& host_;
+  Team team_{{1, "none"}};
+  Inputs inputs_;
+  std::map<std::string, std::vector<std::int64_t>> indices_;
+};
+
+double run(Problem& problem, const DeviceEntry& e, Range range, int block,
+           std::int64_t invocations = 1, Timer timer = Timer::Host) {
+  const double seconds =
+      device().sample({{e.launch, problem.args(), range, block}}, invocations, timer, nullptr);
+  problem.mark_written();
+  return seconds;
+}
+
+double result_of(const Problem& problem) { return problem.peek(problem.array("result"), 0); }
+
+// What all arrays hold, as bytes; and the result of a reduction.
+struct Content {
+  explicit Content(const Problem& problem) {
+    for (const Array& a : problem.arrays()) {
+      if (a.name == "result") {
+        result = result_of(problem);
+        continue;
+      }
+      arrays.emplace_back(static_cast<std::size_t>(a.rows * a.columns * dtype_size(a.type)));
+      problem.copy_out(a, arrays.back().data());
+    }
+  }
+  std::vector<std::vector<std::byte>> arrays;
+  double result = 0.0;
+};
+
+::testing::AssertionResult is_near(double got, double wanted, const std::string& dtype) {
+  const double rounding = dtype == "float32" ? std::numeric_limits<float>::epsilon()
+                                             : std::numeric_limits<double>::epsilon();
+  if (got == wanted) return ::testing::AssertionSuccess();
+  if (std::abs(got - wanted) <= kUlps * rounding * std::max(std::abs(wanted), 1.0)) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure() << got << " is not near " << wanted;
+}
+
+class Streaming : public ::testing::TestWithParam<DeviceEntry> {};
+
+std::string name_of(const ::testing::TestParamInfo<DeviceEntry>& tried) {
+  return testing::name_of(
+      ::testing::TestParamInfo<RegisteredEntry>({tried.param, "device"}, tried.index));
+}
+
+// Every operation is the same as on the processor, and so is the order of those on one element:
+// only what a reduction adds up may differ.
+TEST_P(Streaming, LeavesWhatTheProcessorWould) {
+  const DeviceEntry& e = GetParam();
+  // Arrays of so many elements as fill their memory, and of others; blocks with some work and
+  // without; more than all blocks of a reduction take at once, even by eight vectors.
+  constexpr Size kSizes[] = {{1, 3, 3, 1, 1},          {2, 3, 4, 2, 8},
+                             {3, 4, 3, 5, 2},          {7, 5, 9, 33, 8},
+                             {64, 12, 17, 100, 1},     {257, 13, 70, 257, 8},
+                             {1030, 40, 301, 1030, 2}, {20011, 271, 23, 2000, 8}};
+  for (const Size& size : kSizes) {
+    const Case c(e, size);
+    const auto here = c.prepare_here();
+    const std::int64_t n = here->count();
+    std::set<std::pair<std::int64_t, std::int64_t>> ranges = {
+        {0, n}, {n / 2, n / 2}, {n / 3, n - n / 5}, {std::min<std::int64_t>(1, n), n}};
+    if (n > 3) ranges.insert({3, n - 2});
+    std::vector<std::pair<Range, Content>> wanted;
+    for (const auto& [begin, end] : ranges) {
+      here->fill(true);
+      c.run_here(*here, {begin, end});
+      wanted.emplace_back(Range{begin, end}, Content(*here));
+    }
+    for (const std::int64_t offset_B : {0, 8, 16}) {
+      const auto there = c.prepare_there(offset_B);
+      for (const int block : {0, 1, 32, 100, 256, 1024}) {
+        for (const auto& [range, content] : wanted) {
+          there->fill(true);
+          run(*there, e, range, block);
+          const Content found(*there);
+          ASSERT_EQ(found.arrays.size(), content.arrays.size());
+          for (std::size_t k = 0; k < found.arrays.size(); ++k) {
+            // Values of no type: a mistake would print thousands of bytes.
+            ASSERT_TRUE(found.arrays[k] == content.arrays[k])
+                << "array " << k << " of " << size.elements << ", " << range.begin << " to "
+                << range.end << " of " << n << ", block " << block << ", offset " << offset_B;
+          }
+          ASSERT_TRUE(is_near(found.result, content.result, e.dtype))
+              << size.elements << ", " << range.begin << " to " << range.end << " of " << n
+              << ", block " << block << ", offset " << offset_B;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllEntries, Streaming, ::testing::ValuesIn(device_entries()), name_of);
+
+TEST(Table, HasWhatTheProcessorHas) {
+  using Row = std::tuple<std::string, std::string, std::string, int, int>;
+  const auto row_of = [](const Entry& e) {
+    return Row{e.kernel, e.dtype, e.index, e.arrays, e.indices};
+  };
+  std::set<Row> here;
+  for (const RegisteredEntry& e : registered_entries()) {
+    if (is_streaming(e.kernel)) here.insert(row_of(e));
+  }
+  std::set<Row> there;
+  std::map<Row, std::multiset<std::string>> variants;
+  for (const DeviceEntry& e : device_entries()) {
+    there.insert(row_of(e));
+    variants[row_of(e)].insert(std::string(e.variant) + " by " + std::to_string(e.unroll));
+    EXPECT_EQ(e.finish, nullptr);
+  }
+  EXPECT_EQ(there, here);
+  for (const auto& [row, found] : variants) {
+    const auto& [kernel, dtype, index, arrays, indices] = row;
+    std::vector<std::string> wanted = {"simt"};
+    if (find_entry(kernel, "scalar", "baseline", dtype, index)->finish != nullptr) {
+      wanted = {"two-kernel", "one-kernel"};
+    }
+    std::multiset<std::string> all;
+    for (const std::string& variant : wanted) {
+      all.insert(variant + " by 0");
+      if (!kernel.starts_with("loops.")) continue;
+      for (const char* unroll : {"1", "2", "4", "8"}) all.insert(variant + " by " + unroll);
+    }
+    EXPECT_EQ(found, all) << kernel << " " << dtype;
+  }
+}
+
+constexpr Size kSome = {5003, 12, 9, 40, 3};
+
+TEST(Timers, ChangeNoResult) {
+  for (const DeviceEntry& e : device_entries()) {
+    if (e.unroll > 0) continue;
+    const Case c(e, kSome);
+    const auto problem = c.prepare_there();
+    const Range all{0, problem->count()};
+    problem->fill(true);
+    EXPECT_GT(run(*problem, e, all, 0, 3), 0.0) << ::testing::PrintToString(e);
+    const Content wanted(*problem);
+    for (const Timer timer : {Timer::Events, Timer::Graph}) {
+      problem->fill(true);
+      EXPECT_GT(run(*problem, e, all, 0, 3, timer), 0.0) << ::testing::PrintToString(e);
+      const Content found(*problem);
+      EXPECT_EQ(found.arrays, wanted.arrays) << ::testing::PrintToString(e);
+      EXPECT_EQ(found.result, wanted.result) << ::testing::PrintToString(e);
+    }
+  }
+}
+
+TEST(Timers, RunAsManyInvocationsAsAreAskedFor) {
+  const DeviceEntry e = entry_of("loops.daxpy", "simt");
+  const Case c(e, kSome);
+  const auto here = c.prepare_here();
+  const auto there = c.prepare_there();
+  const Range all{0, here->count()};
+  // Around the number of invocations in a graph, and beyond two of these.
+  for (const std::int64_t invocations : {1, 63, 64, 65, 128, 150}) {
+    here->fill(true);
+    for (std::int64_t k = 0; k < invocations; ++k) c.run_here(*here, all);
+    for (const Timer timer : {Timer::Host, Timer::Events, Timer::Graph}) {
+      there->fill(true);
+      run(*there, e, all, 0, invocations, timer);
+      EXPECT_EQ(Content(*there).arrays, Content(*here).arrays) << invocations;
+    }
+  }
+}
+
+// In whatever blocks the invocation before came.
+TEST(Reductions, FindTheSameAgainAndAgain) {
+  for (const DeviceEntry& e : device_entries()) {
+    if (!reduces(e) || std::string(e.variant) != "one-kernel") continue;
+    const DeviceEntry other = entry_of(e.kernel, "two-kernel", e.unroll, e.dtype);
+    const auto problem = Case(e, kSome).prepare_there();
+    const Range all{0, problem->count()};
+    std::map<int, double> first;
+    for (int time = 0; time < 3; ++time) {
+      for (const int block : {0, 1, 100, 1024}) {
+        for (const DeviceEntry& tried : {e, other}) {
+          problem->fill(true);
+          run(*problem, tried, all, block);
+          const double result = result_of(*problem);
+          EXPECT_EQ(first.emplace(block, result).first->second, result)
+              << ::testing::PrintToString(tried) << ", block " << block;
+        }
+      }
+    }
+  }
+}
+
+TEST(Reductions, FindTheLargestWhereverItStands) {
+  constexpr std::int64_t kFew = 150;
+  for (const DeviceEntry& e : device_entries()) {
+    const std::string kernel = e.kernel;
+    if (kernel != "loops.load" && kernel != "loops.load4") continue;
+    const auto problem = Case(e, {kFew, 3, 3, 1, 1}).prepare_there(8);
+    std::vector<const Array*> arrays;
+    for (const Array& a : problem->arrays()) {
+      if (a.name == "result") continue;
+      arrays.push_back(&a);
+      for (std::int64_t i = 0; i < kFew; ++i) problem->poke(a, i, -5.0);
+    }
+    for (const Array* a : arrays) {
+      for (std::int64_t i = 0; i < kFew; ++i) {
+        problem->poke(*a, i, -2.0);
+        run(*problem, e, {0, kFew}, 32);
+        ASSERT_EQ(result_of(*problem), -2.0) << ::testing::PrintToString(e) << " " << i;
+        problem->poke(*a, i, -5.0);
+      }
+    }
+    run(*problem, e, {0, kFew}, 32);
+    EXPECT_EQ(result_of(*problem), -5.0) << ::testing::PrintToString(e);
+  }
+}
+
+// A sum of so many of these in their own type would lose what exceeds one of half of them.
+TEST(Reductions, LoseNoPrecisionToLength) {
+  const float value = 1.0F + std::ldexp(1.0F, -13) - std::ldexp(1.0F, -20);
+  for (const char* variant : {"two-kernel", "one-kernel"}) {
+    const DeviceEntry e = entry_of("loops.sum", variant, 1, "float32");
+    // By 512 threads, which take four at a time.
+    constexpr std::int64_t kMany = std::int64_t{4096} * 512 * 4;
+    const auto problem = Case(e, {kMany, 3, 3, 1, 1}).prepare_there();
+    const std::vector<float> values(static_cast<std::size_t>(kMany), value);
+    problem->copy_in("x0", values.data());
+    run(*problem, e, {0, kMany}, 1);
+    EXPECT_TRUE(is_near(result_of(*problem), static_cast<double>(value) * kMany, e.dtype));
+  }
+}
+
+TEST(Reductions, CountIterationsWithoutArrays) {
+  for (const DeviceEntry& e : device_entries()) {
+    if (std::string(e.kernel) != "loops.peakflops") continue;
+    // More than a thread of 512 adds up before it goes on with another sum.
+    constexpr std::int64_t kMany = 9'000'001;
+    const auto problem = Case(e, {kMany, 3, 3, 1, 1}).prepare_there();
+    run(*problem, e, {1, kMany}, 1);
+    EXPECT_EQ(result_of(*problem), kMany - 1.0) << ::testing::PrintToString(e);
+  }
+}
+
+}  // namespace
+}  // namespace memkern
