@@ -342,14 +342,14 @@ struct Reduce : Reducing<Reduce<A, Op, kStreams, kUnroll>, Op> {
       if constexpr (!kIsLoading<decltype(a)>) sums[u] = sum;
     };
     // As long as every step of a turn finds something; then what is left.
-    const std::int64_t last = g.whole.end - (kUnroll - 1) * stride;
+    const std::int64_t behind = (kUnroll - 1) * stride;
     std::int64_t i = g.whole.begin + thread.index() * A::kLanes;
-    while (i < last) {
+    while (i + behind < g.whole.end) {
       for (int u = 0; u < kSide; ++u) sums[u] = A::set(kStart<Op>);
       MEMKERN_UNROLL(1)
-      for (int k = 0; k < kBlock * kSide && i < last; k += kUnroll, i += kUnroll * stride) {
-        steps<kStreams, kUnroll, false>(accessor, i, stride, last, step);
-        hide(i);
+      for (int k = 0; k < kBlock * kSide && i + behind < g.whole.end;
+           k += kUnroll, i += kUnroll * stride) {
+        steps<kStreams, kUnroll, false>(accessor, i, stride, 0, step);
       }
       for (int u = 1; u < kSide; ++u) sums[0] = join<Op::kSums, A>(sums[0], sums[u]);
       add(all, sums[0]);

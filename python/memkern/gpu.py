@@ -13,7 +13,7 @@ from typing import Any
 
 from memkern.errors import InputError
 
-__all__ = ["copy_GBps", "describe", "devices", "handle", "info", "read", "since", "why_none"]
+__all__ = ["copy_GBps", "describe", "devices", "handle", "read", "since", "why_none"]
 
 _NOT_BUILT = (
     "memkern was built without its CUDA part: install a CUDA Toolkit, so that nvcc is on PATH, and "
@@ -99,18 +99,6 @@ def why_none() -> str:
     except (InputError, RuntimeError) as error:
         return str(error)
     return ""
-
-
-def info() -> str:
-    """Say in a line what devices there are, or what is missing."""
-    lines = []
-    for name in devices():
-        about = describe(name)
-        lines.append(
-            f"{name} {about['name']}, {about['isa']}, {about['units']} multiprocessors, "
-            f"{about['memory_B'] / 1e9:.0f} GB, L2 {about['l2_B'] / 2**20:.0f} MiB"
-        )
-    return "; ".join(lines) or why_none()
 
 
 @functools.cache

@@ -372,10 +372,10 @@ def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
 
 
 @functools.cache
-def device_launch_cost_s(device: str, timer: str) -> float:
-    """Shortest time of an empty kernel on a device, in seconds."""
-    knobs = {"variant": "best", "device": device, "timer": timer}
-    samples, _, _ = prepare(launch(runs=50, **knobs)).sample()
+def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float:
+    """Shortest time of an empty kernel on a device, in seconds; by default of 20 in a row."""
+    case = launch(runs=50, device=device, timer=timer, invocations=invocations)
+    samples, _, _ = prepare(case).sample()
     return float(samples.min())
 
 
@@ -760,6 +760,17 @@ def workers_of(device: str) -> int:
     return 1024 * int(gpu.describe(device)["units"])
 
 
+def _device(name: str) -> dict[str, Any]:
+    """Return what `memkern info` says of a device."""
+    return {
+        **gpu.describe(name),
+        "copy_GBps": gpu.copy_GBps(name),
+        "launch_s": device_launch_cost_s(name, "host"),
+        "launch_single_s": device_launch_cost_s(name, "host", 1),
+        "launch_graph_s": device_launch_cost_s(name, "graph"),
+    }
+
+
 def describe() -> dict[str, Any]:
     """Return what `memkern info` shows: machine, caches, instruction sets, launch cost."""
     available, limit = _memkern.memory_limit()
@@ -770,7 +781,7 @@ def describe() -> dict[str, Any]:
         "memory_available_B": available,
         "memory_limit": limit,
         "launch_s": launch_cost_s(0, "none", "fork"),
-        "devices": {name: gpu.describe(name) for name in gpu.devices()},
+        "devices": {name: _device(name) for name in gpu.devices()},
         "no_devices": gpu.why_none(),
         "environment": machine_environment(),
     }

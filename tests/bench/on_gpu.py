@@ -116,7 +116,8 @@ def main() -> None:
                     rate = spatter_GBps(args.spatter, kernel, count)
                     theirs.setdefault(f"spatter.{kernel}", []).append(rate)
 
-    print(f"{gpu.info()}; copy by the driver {np.median(ceilings):.0f} GB/s")
+    name = gpu.describe(args.device)["name"]
+    print(f"{name}; copy by the driver {np.median(ceilings):.0f} GB/s")
     for name, rates in ours.items():
         share = ratio_interval(rates, ceilings, paired=True)
         text = f"{name:<16} {np.median(rates):8.0f} GB/s  {share.ratio:.3f} of the copy"

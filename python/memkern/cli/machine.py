@@ -10,8 +10,25 @@ from typing import Any
 from memkern.cli.options import GOOD, Verb
 
 
+def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows on GPUs, or one that says what is missing."""
+    rows = []
+    for name, about in facts["devices"].items():
+        costs = (about[f"launch{way}_s"] * 1e6 for way in ("", "_single", "_graph"))
+        row, alone, graph = (f"{cost:.2f} us" for cost in costs)
+        rows += [
+            (
+                name,
+                f"{about['name']}, {about['isa']}, {about['units']} multiprocessors, "
+                f"{about['memory_B'] / 1e9:.0f} GB, L2 {about['l2_B'] / 2**20:.0f} MiB; the "
+                f"driver's copy moves {about['copy_GBps']:.0f} GB/s",
+            ),
+            ("", f"an empty kernel takes {row} in a row, {alone} on its own, {graph} in a graph"),
+        ]
+    return rows or [("devices", facts["no_devices"])]
+
+
 def _info(args: argparse.Namespace) -> int:
-    from memkern import gpu
     from memkern.run import describe
 
     facts = describe()
@@ -47,7 +64,7 @@ def _info(args: argparse.Namespace) -> int:
         ("clock", f"smallest step {facts['clock_tick_s'] * 1e9:.0f} ns"),
         ("launch", f"an empty parallel region takes {facts['launch_s'] * 1e6:.2f} us"),
         ("backends", "openmp; mpi and shmem are not part of this version"),
-        ("devices", gpu.info()),
+        *_devices(facts),
         (
             "build",
             f"memkern {build['version']}, {build['compiler']}, Highway {build['highway']}, "

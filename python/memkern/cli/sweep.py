@@ -31,7 +31,7 @@ def _changed(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _tuned(args: argparse.Namespace) -> int:
-    from memkern.run import tune
+    from memkern.run import TUNED, TUNED_ON_DEVICE, tune
 
     case = spatter.case(
         args.kernel,
@@ -46,17 +46,18 @@ def _tuned(args: argparse.Namespace) -> int:
     if args.json:
         print(search.to_json_text())
     elif not args.quiet:
-        line(f"{'step':<9} {'pages asked':<11} {'prefetch':>8} {'chunk':>6}  {HEADER}")
+        on_device = best.knobs.device != "cpu"
+        tuned = TUNED_ON_DEVICE if on_device else TUNED
+        line(f"{'step':<13} {' '.join(f'{name:>10}' for name in tuned)}  {HEADER}")
         for number, record in enumerate(search):
-            line(
-                f"{record['tune_step']:<9} {record['pages_asked']:<11} {record['prefetch']:>8} "
-                f"{record['chunk']:>6}  {row_of(number, record)}"
+            values = [record["pages_asked" if name == "pages" else name] for name in tuned]
+            columns = " ".join(
+                f"{value:>{max(len(name), 10)}}" for name, value in zip(tuned, values, strict=True)
             )
-        knobs = best.knobs
-        line(
-            f"best: --variant {knobs.variant} --isa {knobs.isa} --pages {knobs.pages} "
-            f"--prefetch {knobs.prefetch} --chunk {knobs.chunk}"
-        )
+            line(f"{record['tune_step']:<13} {columns}  {row_of(number, record)}")
+        names = ("variant", *([] if on_device else ["isa"]), *tuned)
+        chosen = (f"--{name.replace('_', '-')} {getattr(best.knobs, name)}" for name in names)
+        line(f"best: {' '.join(chosen)}")
     return exit_code(search)
 
 
