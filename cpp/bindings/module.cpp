@@ -188,7 +188,7 @@ std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Probl
   for (const E& e : table) {
     const std::string isa = isa_of(e);
     if (isa.empty() || stages.front().kernel != e.kernel || asked.dtype != e.dtype ||
-        problem.index_dtype() != e.index || !problem.runs({e, isa})) {
+        problem.index_dtype() != e.index || !problem.runs({static_cast<const Entry&>(e), isa})) {
       continue;
     }
     forms.insert(e.form);

@@ -26,8 +26,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kMapUnroll = 2;
+// Four vectors of a thread are on their way.
 template <int kStreams>
-inline constexpr int kReduceUnroll = kStreams > 1 ? 2 : 4;
+inline constexpr int kReduceUnroll = 4 / kStreams;
 constexpr int kPeakUnroll = 8;
 constexpr int kStencilUnroll = 4;
 constexpr int kMatvecUnroll = 8;
