@@ -66,6 +66,13 @@ class TableRegistrar {
 #else
 #define MEMKERN_ANYWHERE MEMKERN_INLINE
 #endif
+// A loop as it is written. Unrolled ones gain nothing where each operation waits for memory, but
+// take registers of a GPU, which then has room for fewer threads.
+#ifdef __CUDA_ARCH__
+#define MEMKERN_ROLLED _Pragma("unroll 1")
+#else
+#define MEMKERN_ROLLED
+#endif
 
 // Highway has one-lane stand-ins for targets without vectors. The simd technique leaves those
 // out: explicit vectors of one lane would be the scalar technique by another name.

@@ -6,14 +6,6 @@
 
 #include "core/kernel.hpp"
 
-// A loop as it is written. Unrolled ones gain nothing where each operation waits for memory, but
-// take registers of a GPU, which then has room for fewer threads.
-#ifdef __CUDA_ARCH__
-#define MEMKERN_ROLLED _Pragma("unroll 1")
-#else
-#define MEMKERN_ROLLED
-#endif
-
 namespace memkern {
 
 // What a worker has added up since its row was last cleared, modulo 2^64.

@@ -3,7 +3,7 @@
 // each thread one element of `kUnroll` of them.
 #include "kernels/spatter.hpp"
 
-#include <type_traits>
+#include <algorithm>
 
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/grid.hpp"
@@ -25,13 +25,7 @@ constexpr int kUnrolled = 4;
 struct SpatterGridArgs {
   SpatterArgs a;
   Range range;
-  bool staged;  // whether the indices fit into shared memory
 };
-
-MEMKERN_ANYWHERE std::int64_t base(const SpatterArgs::Walk& walk, std::int64_t n) {
-  if (walk.cycle == 1) return walk.origin + n * walk.period;
-  return walk.origin + n / walk.cycle * walk.period + walk.prefix[n % walk.cycle];
-}
 
 // Whether a value has the bits of one that nothing else has, a NaN. Nobody can know this who has
 // not loaded it.
@@ -46,6 +40,19 @@ MEMKERN_ANYWHERE bool is_rare(float value) {
   return bits == 0x7FA56D6BU;
 }
 
+// Where an element of the inner lists leads to, in the sparse array or the dense buffer.
+template <class I, Op kOp>
+MEMKERN_ANYWHERE std::int64_t from_of(const SpatterArgs& a, const I* gather, std::int64_t j) {
+  if constexpr (kOp == Op::MultiGather) return static_cast<const I*>(a.outer_index)[gather[j]];
+  return gathers(kOp) ? static_cast<std::int64_t>(gather[j]) : j;
+}
+template <class I, Op kOp>
+MEMKERN_ANYWHERE std::int64_t to_of(const SpatterArgs& a, const I* scatter, std::int64_t j) {
+  if constexpr (kOp == Op::MultiScatter) return static_cast<const I*>(a.outer_index)[scatter[j]];
+  return scatters(kOp) ? static_cast<std::int64_t>(scatter[j]) : j;
+}
+
+// One delta and one row of the dense buffer, as in most patterns.
 template <class T, class I, Op kOp, int kUnroll>
 struct Move {
   using Args = SpatterGridArgs;
@@ -56,71 +63,80 @@ struct Move {
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&,
                                    unsigned char* shared) {
     const SpatterArgs& a = g.a;
-    const I* gather = static_cast<const I*>(a.gather_index);
-    const I* scatter = static_cast<const I*>(a.scatter_index);
-    I* stage = reinterpret_cast<I*>(shared);
+    I* gather = reinterpret_cast<I*>(shared);
+    I* scatter = gather + (gathers(kOp) ? a.length : 0);
     if constexpr (kPhase == 0) {
-      if (!g.staged) return;
       for (std::int64_t k = thread.thread; k < a.length; k += thread.threads) {
-        if constexpr (gathers(kOp)) stage[k] = gather[k];
-        if constexpr (scatters(kOp)) stage[k + (gathers(kOp) ? a.length : 0)] = scatter[k];
+        if constexpr (gathers(kOp)) gather[k] = static_cast<const I*>(a.gather_index)[k];
+        if constexpr (scatters(kOp)) scatter[k] = static_cast<const I*>(a.scatter_index)[k];
       }
     } else {
-      if (g.staged) {
-        gather = stage;
-        scatter = stage + (gathers(kOp) ? a.length : 0);
-      }
       const auto length = static_cast<int>(a.length < thread.threads ? a.length : thread.threads);
       const int rows = thread.threads / length;
       const int row = thread.thread / length;
       if (row >= rows) return;
       const std::int64_t first = g.range.begin + thread.block * rows * kUnroll + row;
-      // A pattern as long as the block or longer takes several turns.
+      // A pattern longer than the block takes several turns.
+      MEMKERN_ROLLED
       for (std::int64_t j = thread.thread % length; j < a.length; j += length) {
-        elements(g, first, rows, j, gather, scatter);
+        elements(g, first, rows, from_of<I, kOp>(a, gather, j), to_of<I, kOp>(a, scatter, j));
       }
     }
   }
 
-  // Element j of instances `first`, `first` + `rows` and so on.
-  MEMKERN_ANYWHERE static void elements(const Args& g, std::int64_t first, int rows, std::int64_t j,
-                                        const I* gather, const I* scatter) {
+  // An element of instances `first`, `first` + `rows` and so on.
+  MEMKERN_ANYWHERE static void elements(const Args& g, std::int64_t first, int rows,
+                                        std::int64_t from, std::int64_t to) {
     const SpatterArgs& a = g.a;
-    const I* outer = static_cast<const I*>(a.outer_index);
-    const T* source = static_cast<const T*>(a.source);
-    T* dense = static_cast<T*>(a.dense);
-    std::int64_t from = j;
-    if constexpr (kOp == Op::Gather || kOp == Op::GatherScatter) from = gather[j];
-    if constexpr (kOp == Op::MultiGather) from = outer[gather[j]];
-    std::int64_t to = j;
-    if constexpr (kOp == Op::Scatter || kOp == Op::GatherScatter) to = scatter[j];
-    if constexpr (kOp == Op::MultiScatter) to = outer[scatter[j]];
-
+    const std::int64_t gathered = gathers(kOp) ? a.gather_walk.period : 0;
+    const std::int64_t scattered = scatters(kOp) ? a.scatter_walk.period : 0;
+    const T* source = gathers(kOp) ? static_cast<const T*>(a.source) + a.gather_walk.origin
+                                   : static_cast<const T*>(a.dense);
+    T* target = scatters(kOp) ? static_cast<T*>(a.target) + a.scatter_walk.origin
+                              : static_cast<T*>(a.dense);
+    source += first * gathered + from;
+    target += first * scattered + to;
+    const std::int64_t left = g.range.end - first;
     // All loads are on their way before the first value is needed.
     T values[kUnroll] = {};
     for (int u = 0; u < kUnroll; ++u) {
-      const std::int64_t n = first + u * rows;
-      if (n >= g.range.end) break;
-      if constexpr (gathers(kOp)) {
-        values[u] = source[base(a.gather_walk, n) + from];
-      } else {
-        values[u] = dense[row_of(a, n) + from];
-      }
+      if (u * rows < left) values[u] = source[u * rows * gathered];
     }
     for (int u = 0; u < kUnroll; ++u) {
-      const std::int64_t n = first + u * rows;
-      if (n >= g.range.end) break;
-      if constexpr (scatters(kOp)) {
-        static_cast<T*>(a.target)[base(a.scatter_walk, n) + to] = values[u];
-      } else if (n >= g.range.end - a.wrap || is_rare(values[u])) {
-        // The dense buffer shows the last instances. All others are loaded, and looked at.
-        dense[row_of(a, n) + to] = values[u];
-      }
+      // The dense buffer shows the last instance. All others are loaded, and looked at.
+      const bool stores = scatters(kOp)
+                              ? u * rows < left
+                              : u * rows == left - 1 || (u * rows < left && is_rare(values[u]));
+      if (stores) target[u * rows * scattered] = values[u];
     }
   }
+};
 
-  MEMKERN_ANYWHERE static std::int64_t row_of(const SpatterArgs& a, std::int64_t n) {
-    return a.wrap == 1 ? 0 : n % a.wrap * a.length;
+MEMKERN_ANYWHERE std::int64_t base(const SpatterArgs::Walk& walk, std::int64_t n) {
+  return walk.origin + n / walk.cycle * walk.period + walk.prefix[n % walk.cycle];
+}
+
+// Any walk, any buffer and any length: an element of an instance to a thread.
+template <class T, class I, Op kOp>
+struct MoveAny {
+  using Args = SpatterGridArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
+    const SpatterArgs& a = g.a;
+    const std::int64_t n = g.range.begin + thread.index() / a.length;
+    if (n >= g.range.end) return;
+    const std::int64_t j = thread.index() % a.length;
+    const std::int64_t from = from_of<I, kOp>(a, static_cast<const I*>(a.gather_index), j);
+    const std::int64_t to = to_of<I, kOp>(a, static_cast<const I*>(a.scatter_index), j);
+    T* dense = static_cast<T*>(a.dense) + n % a.wrap * a.length;
+    const T* source =
+        gathers(kOp) ? static_cast<const T*>(a.source) + base(a.gather_walk, n) : dense;
+    T* target = scatters(kOp) ? static_cast<T*>(a.target) + base(a.scatter_walk, n) : dense;
+    const T value = source[from];
+    if (scatters(kOp) || n >= g.range.end - a.wrap || is_rare(value)) target[to] = value;
   }
 };
 
@@ -130,13 +146,19 @@ void start(const void* p, Range range, int block, void* queue) {
   const int threads = block == 0 ? kThreads : block;
   const std::int64_t lists = gathers(kOp) && scatters(kOp) ? 2 : 1;
   const std::int64_t shared_B = lists * a.length * std::int64_t{sizeof(I)};
-  const bool staged = shared_B <= kMostShared_B;
-  const std::int64_t rows = a.length < threads ? threads / a.length : 1;
-  in_grids(range, kMostBlocks * rows * kUnroll, [&](Range part) {
-    launch<Move<T, I, kOp, kUnroll>>({a, part, staged},
-                                     blocks_for(part.end - part.begin, rows * kUnroll), threads,
-                                     staged ? static_cast<std::size_t>(shared_B) : 0, queue);
-  });
+  const bool simple = a.wrap == 1 && a.gather_walk.cycle == 1 && a.scatter_walk.cycle == 1;
+  if (simple && shared_B <= kMostShared_B) {
+    const std::int64_t rows = a.length < threads ? threads / a.length : 1;
+    in_grids(range, kMostBlocks * rows * kUnroll, [&](Range part) {
+      launch<Move<T, I, kOp, kUnroll>>({a, part}, blocks_for(part.end - part.begin, rows * kUnroll),
+                                       threads, static_cast<std::size_t>(shared_B), queue);
+    });
+  } else {
+    in_grids(range, std::max<std::int64_t>(kMostBlocks * threads / a.length, 1), [&](Range part) {
+      launch<MoveAny<T, I, kOp>>({a, part}, blocks_for((part.end - part.begin) * a.length, threads),
+                                 threads, 0, queue);
+    });
+  }
 }
 
 // clang-format off
