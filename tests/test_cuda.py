@@ -218,6 +218,19 @@ def test_more_memory_than_there_is_is_refused_before_it_is_touched() -> None:
     assert mk.stream("copy", elements=64, device="cuda").measure().valid
 
 
+def test_no_room_for_the_drivers_copy_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MemoryError, match="cuda:0 refused a buffer"):
+        CUDA.copy_s(0, 2 * gpu.describe("cuda:0")["memory_B"], 1)
+
+    def refused_copy(name: str) -> float:
+        raise MemoryError
+
+    case = mk.stream("copy", elements=64, device="cuda", runs=2)
+    assert case.measure().record["gpu_copy_GBps"] > 0
+    monkeypatch.setattr(gpu, "copy_GBps", refused_copy)
+    assert np.isnan(case.measure().record["gpu_copy_GBps"])
+
+
 def test_the_extension_takes_devices_alone() -> None:
     for wrong in ("cuda:0", 3, object()):
         with pytest.raises(ValueError, match="device has the wrong type"):

@@ -423,6 +423,8 @@ def measure(
     """
     start = time.perf_counter()
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    # Before the case takes the device's memory.
+    known = {} if case.knobs.device == "cpu" else {"gpu_copy_GBps": _copy_GBps(case.knobs.device)}
     prepared = prepare(case)
     spec, knobs = case.spec, case.knobs
     taken: list[tuple[npt.NDArray[np.float64], int, str, dict[str, Any]]] = []
@@ -435,8 +437,6 @@ def measure(
         energy_J = gpu.read(knobs.device) if prepared.device else math.nan
         found = prepared.sample()
         about = gpu.since(knobs.device, energy_J) if prepared.device else {}
-        if prepared.device:
-            about["gpu_copy_GBps"] = gpu.copy_GBps(prepared.device)
         taken.append((*found, {**environment.noise_since(noise), **about}))
         return len(taken[0][0]) * taken[0][1]
 
@@ -537,6 +537,7 @@ def measure(
             "clock_GHz": prepared.clock_GHz,
             "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
             **noise_columns,
+            **known,
             "noisy": summary["noise_spread"] > _NOISY_SPREAD
             or summary["ci_relative"] > _NOISY_INTERVAL
             or noise_columns["noise_steal_s"] > _NOISY_STEAL * wall_s,
@@ -753,6 +754,14 @@ def _variants(case: Case) -> list[dict[str, str]]:
     return [{"variant": variant, "isa": isa} for variant, isa in candidates]
 
 
+def _copy_GBps(device: str) -> float:
+    """Return what the driver's copy moves, NaN where the device has no room for it."""
+    try:
+        return gpu.copy_GBps(device)
+    except MemoryError:
+        return math.nan
+
+
 def workers_of(device: str) -> int:
     """Return how many threads keep a device busy: 1024 on each multiprocessor of a GPU."""
     if device == "cpu":
@@ -764,7 +773,7 @@ def _device(name: str) -> dict[str, Any]:
     """Return what `memkern info` says of a device."""
     return {
         **gpu.describe(name),
-        "copy_GBps": gpu.copy_GBps(name),
+        "copy_GBps": _copy_GBps(name),
         "launch_s": device_launch_cost_s(name, "host"),
         "launch_single_s": device_launch_cost_s(name, "host", 1),
         "launch_graph_s": device_launch_cost_s(name, "graph"),

@@ -23,6 +23,8 @@ PYBIND11_MODULE(_memkern_cuda, m) {
       if (p) std::rethrow_exception(std::move(p));
     } catch (const InputError& e) {
       PyErr_SetString(PyExc_ValueError, e.what());
+    } catch (const MemoryError& e) {
+      PyErr_SetString(PyExc_MemoryError, e.what());
     } catch (const DeviceError& e) {
       PyErr_SetString(PyExc_RuntimeError, e.what());
     }
