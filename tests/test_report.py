@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
-from plotting import refused
+from checking import refused
 from test_plots import GATHER, OWN, own_records, record
 
 from memkern import plots, report
