@@ -42,7 +42,8 @@ def emulated() -> Any:
     found = sorted(folder.glob("_memkern_cuda*.so"))
     if not found:
         pytest.fail(f"{folder} has no emulated device: `make test` builds it")
-    spec = importlib.util.spec_from_file_location(MODULE, found[0])
+    # By another name than the real one, which may have been met under its own.
+    spec = importlib.util.spec_from_file_location("emulated._memkern_cuda", found[0])
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
