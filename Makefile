@@ -26,7 +26,7 @@ test: system-test .venv/.installed .venv/.test
 	$(CMAKE) -S . -B build/tests -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
 	cmake --build build/tests
-	ctest --test-dir build/tests --output-on-failure
+	ctest --test-dir build/tests -j $$(nproc) --output-on-failure
 	$(BIN)/python -m pytest
 
 lint: system-dev .venv/.installed .venv/.lint
@@ -36,9 +36,9 @@ lint: system-dev .venv/.installed .venv/.lint
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/clang-format --dry-run --Werror $(shell find cpp tests/cpp tests/emulated -name '*.[ch]pp' -o -name '*.cu' -o -name 'cuda_runtime.h')
 	CXX=clang++ $(CMAKE) -S . -B build/lint -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DMEMKERN_CUDA=OFF \
-	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
-	cmake --build build/lint
-	ls cpp/kernels/*.cpp cpp/bindings/*.cpp cpp/core/*.cpp | \
+	  -DMEMKERN_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+	  -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
+	ls cpp/kernels/*.cpp cpp/bindings/*.cpp cpp/core/*.cpp cpp/backends/*/*.cpp | \
 	  xargs -P $$(nproc) -n 1 clang-tidy --quiet -p build/lint
 
 sanitize: sanitize-address sanitize-thread
@@ -48,7 +48,7 @@ sanitize-%: system-dev
 	CXX=clang++ $(CMAKE) -S . -B build/$@ -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON \
 	  -DMEMKERN_SANITIZE=$(SANITIZERS_$*)
 	cmake --build build/$@
-	ctest --test-dir build/$@ --output-on-failure
+	ctest --test-dir build/$@ -j $$(nproc) --output-on-failure
 
 wheel: system .venv/.wheel
 	rm -rf dist
