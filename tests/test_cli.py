@@ -469,6 +469,23 @@ def test_compare_two_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert rows[0]["repeats"] == 3
 
 
+def test_compare_tells_sizes_and_families_apart(tmp_path: Path) -> None:
+    cases = [
+        *(mk.stream("copy", elements=n, threads=1, runs=2) for n in (64, 128)),
+        *(mk.amo("stride1", primitive=p, iters=9, threads=1, runs=2) for p in ("add", "cas")),
+        mk.gather([0, 1], count=64, threads=1, runs=2),
+    ]
+    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for path in paths:
+        mk.sweep(cases, repeats=2).save(path)
+    table = mk.compare(*map(mk.load, paths))
+    assert list(table["repeats"].dropna()) == [2] * 5
+    rows = table.iloc[:-1]
+    assert set(rows["elements"].dropna()) == {64, 128}
+    assert set(rows["primitive"].dropna()) == {"add", "cas"}
+    assert table.attrs["compared"] == []
+
+
 def test_compare_says_when_nothing_matches() -> None:
     one = mk.gather([0, 1], count=64, threads=1, runs=2).measure().results
     other = mk.scatter([0, 3], count=65, threads=1, runs=2).measure().results

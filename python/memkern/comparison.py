@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memkern import statistics
@@ -12,12 +12,13 @@ from memkern.results import ResultSet
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# What makes two records the same case. Columns that differ between the two sets as wholes (pages
-# here 4k and there thp, say) are what is being compared and do not count.
+# What makes two records the same case, besides the columns that a record names itself. Columns that
+# differ between the two sets as wholes (pages here 4k and there thp, say) are what is being
+# compared and do not count.
 _ASKED = (
-    "kernel", "name", "pattern", "delta", "count", "wrap", "dtype", "index_dtype", "threads",
-    "variant_asked", "isa_asked", "pin_asked", "pages_asked", "numa_asked", "schedule", "chunk",
-    "prefetch", "repetition", "flush",
+    "kernel", "definition", "name", "dtype", "index_dtype", "threads", "variant_asked", "isa_asked",
+    "pin_asked", "pages_asked", "numa_asked", "offset", "schedule", "chunk", "prefetch", "unroll",
+    "repetition", "rotation", "flush", "device", "timer", "block_threads_asked",
 )  # fmt: skip
 
 
@@ -47,10 +48,12 @@ def compare(a: ResultSet, b: ResultSet, *, level: float = 0.95) -> DataFrame:
     """
     import pandas as pd
 
+    named = {str(_value(record, "case_columns") or "") for record in [*a, *b]}
+    asked = (*_ASKED, *sorted({column for columns in named for column in columns.split()}))
     compared = [
-        c for c in _ASKED if _single(a, c) and _single(b, c) and _values(a, c) != _values(b, c)
+        c for c in asked if _single(a, c) and _single(b, c) and _values(a, c) != _values(b, c)
     ]
-    keys = [c for c in _ASKED if c not in compared]
+    keys = [c for c in asked if c not in compared]
     left, right = _grouped(a, keys), _grouped(b, keys)
     common = [key for key in left if key in right]
     if not common:
@@ -86,8 +89,14 @@ def _verdict(ratio: statistics.Ratio) -> str:
     return "slower" if ratio.high < 1 else "no difference seen"
 
 
+def _value(record: Mapping[str, Any], column: str) -> Any:
+    """Return a value that equals itself, None where there is none."""
+    value = record.get(column)
+    return value if value == value else None
+
+
 def _values(results: ResultSet, column: str) -> set[Any]:
-    return {record.get(column) for record in results}
+    return {_value(record, column) for record in results}
 
 
 def _single(results: ResultSet, column: str) -> bool:
@@ -98,6 +107,6 @@ def _grouped(results: ResultSet, keys: Iterable[str]) -> dict[tuple[Any, ...], l
     groups: dict[tuple[Any, ...], list[float]] = {}
     for record in results:
         if record["valid"] and record["bytes_B"] > 0:
-            key = tuple(record.get(column) for column in keys)
+            key = tuple(_value(record, column) for column in keys)
             groups.setdefault(key, []).append(float(record["bandwidth_median_GBps"]))
     return groups

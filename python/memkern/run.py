@@ -475,6 +475,7 @@ def measure(
         vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
         cycles = shortest * prepared.clock_GHz * 1e9 * obtained["threads"]
         as_run = case.with_(variant=obtained["variant"])
+        which = {**case.columns, **dict(zip(case.spec.form, case.form.split("/"), strict=False))}
         amos = case.spec.amos * check.columns.get("attempts_per_amo", 1.0)
         return {
             "case_id": case_id,
@@ -488,14 +489,15 @@ def measure(
             "definition": case.spec.definition,
             "name": case.labels.get("name", ""),
             "suite": case.labels.get("suite", ""),
-            **case.columns,
-            **dict(zip(case.spec.form, case.form.split("/"), strict=False)),
+            **which,
+            "case_columns": " ".join(which),
             **check.columns,
             **limits,
             "backend": "cuda" if prepared.device else "openmp",
             "device": knobs.device,
             "timer": knobs.timer,
-            "block_threads": knobs.block_threads,
+            "block_threads_asked": knobs.block_threads,
+            "block_threads": obtained["block_threads"],
             "variant": obtained["variant"],
             "variant_asked": knobs.variant,
             "isa": obtained["isa"],
