@@ -126,6 +126,8 @@ def test_records_say_what_ran_where(kernel: str, timer: str) -> None:
         about["units"], "cuda:0", 20,
     )  # fmt: skip
     assert record["launch_s"] > 0
+    own = 1024 if "spatter" in kernel else 256
+    assert (record["block_threads_asked"], record["block_threads"]) == (0, own)
     # Nothing is read to be overwritten.
     assert record["bytes_model_B"] <= built(kernel, **shape, variant="scalar").spec.model_bytes(
         built(kernel, **shape, variant="scalar")
@@ -274,6 +276,7 @@ def test_the_command_line_measures_on_a_gpu(
     assert main([*asked, "--timer", "events", "--block-threads", "64,256", "-o", str(out)]) == 0
     records = json.loads(out.read_text())["records"]
     assert [r["block_threads"] for r in records] == [64, 256, 64, 256]
+    assert [r["block_threads_asked"] for r in records] == [64, 256, 64, 256]
     assert {r["timer"] for r in records} == {"events"}
     assert main(["spatter", "-pUNIFORM:8:1", "-l500", "--device", "cuda", "--runs", "3"]) == 0
     amo = ["amo", "-b", "RAND_ADD", "--iters", "20", "--threads", "7"]

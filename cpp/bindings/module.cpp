@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "bindings/errors.hpp"
 #include "core/buffer.hpp"
 #include "core/clock.hpp"
 #include "core/device.hpp"
@@ -336,6 +337,7 @@ class HostRunner : public RunnerOf<Step> {
   void say(py::dict& obtained) const override {
     RunnerOf::say(obtained);
     obtained["threads"] = team_.size();
+    obtained["block_threads"] = 0;
     obtained["pin"] = team_.pin_obtained();
     obtained["vector_B"] = vector_size(obtained["isa"].cast<std::string>());
   }
@@ -368,7 +370,8 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
       : device_(*asked.device), timer_(asked.timer), flushes_(asked.flush), asked_(asked.threads) {
     const auto isa_of = [&](const DeviceEntry&) { return device_.isa(); };
     const auto step_of = [&](const DeviceEntry& e, const void* args) {
-      return DeviceStep{e.launch, args, {0, problem.count()}, asked.block_threads};
+      const int threads = asked.block_threads == 0 ? e.threads : asked.block_threads;
+      return DeviceStep{e.launch, args, {0, problem.count()}, threads};
     };
     choose_from(candidates_of<DeviceStep>(device_.entries(), problem, asked, isa_of, step_of));
   }
@@ -389,6 +392,7 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   void say(py::dict& obtained) const override {
     RunnerOf::say(obtained);
     obtained["threads"] = asked_ > 0 ? asked_ : device_.units();
+    obtained["block_threads"] = selected().front().threads;
     obtained["pin"] = "none";
     obtained["vector_B"] = 0;
   }
@@ -652,17 +656,7 @@ py::dict build() {
 PYBIND11_MODULE(_memkern, m) {
   m.doc() = "memkern's kernels, sampler and buffers; use the memkern package instead.";
 
-  py::register_exception_translator([](std::exception_ptr p) {
-    try {
-      if (p) std::rethrow_exception(std::move(p));
-    } catch (const InputError& e) {
-      PyErr_SetString(PyExc_ValueError, e.what());
-    } catch (const MemoryError& e) {
-      PyErr_SetString(PyExc_MemoryError, e.what());
-    } catch (const DeviceError& e) {
-      PyErr_SetString(PyExc_RuntimeError, e.what());
-    }
-  });
+  translate_errors();
 
   m.def("topology", &topology);
   m.def("build", &build);

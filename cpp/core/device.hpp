@@ -12,12 +12,13 @@
 
 namespace memkern {
 
-// Starts the iterations of `range` in blocks of `block` threads, or 0 for the kernel's own choice,
-// on a queue of the device, and does not wait for them.
-using Launch = void (*)(const void* args, Range range, int block, void* queue);
+// Starts the iterations of `range` in blocks of so many threads on a queue of the device, and does
+// not wait for them.
+using Launch = void (*)(const void* args, Range range, int threads, void* queue);
 
 struct DeviceEntry : Entry {
   Launch launch = nullptr;
+  int threads = 0;  // of a block, where no other number is asked for
 };
 
 // One kernel of a sequence, with what it works on.
@@ -25,7 +26,7 @@ struct DeviceStep {
   Launch launch = nullptr;
   const void* args = nullptr;
   Range range{};
-  int block = 0;
+  int threads = 0;
 };
 
 // What the time of an invocation is. Host: between two synchronisations, over their number.

@@ -332,17 +332,19 @@ void Problem::copy_indices(const Indices& indices) {
   put_zeros(indices.array.data + indices.values.size * size, indices.tail * size);
 }
 
+const std::byte* Problem::at_hand(const Array& a, std::vector<std::byte>& copy) const {
+  if (device() == nullptr) return a.data;
+  copy.resize(static_cast<std::size_t>(a.rows * a.row_stride * dtype_size(a.type)));
+  get(copy.data(), a.data, std::ssize(copy));
+  return copy.data();
+}
+
 void Problem::check_starts(const std::string& name, std::int64_t last) const {
   const auto found = std::find_if(indices_.begin(), indices_.end(),
                                   [&](const Indices& i) { return i.array.name == name; });
   const Array& a = found->array;
-  const std::byte* begin = a.data;
   std::vector<std::byte> copy;
-  if (device() != nullptr) {
-    copy.resize(static_cast<std::size_t>(a.columns * dtype_size(a.type)));
-    get(copy.data(), a.data, std::ssize(copy));
-    begin = copy.data();
-  }
+  const std::byte* begin = at_hand(a, copy);
   const auto check = [&]<class I>(const I* at) {
     if (at[0] != 0 || at[a.columns - 1] != last) {
       throw InputError(name + " must go from 0 to " + std::to_string(last));
@@ -489,13 +491,8 @@ void Problem::poke(const Array& a, std::int64_t position, double value) {
 std::pair<std::uint64_t, std::uint64_t> Problem::digest(const std::string& name) const {
   const Array& a = any_array(name);
   std::pair<std::uint64_t, std::uint64_t> all{0, 0};
-  const std::byte* begin = a.data;
   std::vector<std::byte> copy;
-  if (device() != nullptr) {
-    copy.resize(static_cast<std::size_t>(a.rows * a.row_stride * dtype_size(a.type)));
-    get(copy.data(), a.data, std::ssize(copy));
-    begin = copy.data();
-  }
+  const std::byte* begin = at_hand(a, copy);
   const auto add = [&]<class W>(W) {
     for (std::int64_t row = 0; row < a.rows; ++row) {
       const W* words = reinterpret_cast<const W*>(begin) + row * a.row_stride;

@@ -169,6 +169,8 @@ class Problem {
   void put(std::byte* to, const void* from, std::int64_t bytes) const;
   void get(void* to, const std::byte* from, std::int64_t bytes) const;
   void put_zeros(std::byte* to, std::int64_t bytes) const;
+  // Where the processor can read an array: its own place, or `copy`, which then holds it.
+  const std::byte* at_hand(const Array& a, std::vector<std::byte>& copy) const;
   void* own_bytes(const void* from, std::int64_t bytes);
   std::byte* element(const Array& array, std::int64_t position) const;
 

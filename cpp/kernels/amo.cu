@@ -9,8 +9,6 @@
 namespace memkern::cuda {
 namespace {
 
-// Plain is a load and a store, relaxed both: what the same accesses cost without being atomic.
-enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Plain };
 enum class Order { Relaxed, AcqRel, SeqCst };
 enum class Scope { Device, System };  // who agrees on the order of updates of a word
 
@@ -67,72 +65,86 @@ __device__ __forceinline__ T swap_in_order(T* generic, T expected, T now) {
 
 #endif
 
-// Volatile accesses are relaxed ones that the compiler keeps.
-template <class T>
-MEMKERN_ANYWHERE T load(const T* at) {
-  return *static_cast<const volatile T*>(at);
-}
+template <Primitive primitive, Order kOrder, Scope kScope>
+struct Atomics {
+  static constexpr Primitive kPrimitive = primitive;
 
-// Combines v with what is there, and returns what was there.
-template <Primitive kPrimitive, Order kOrder, Scope kScope, class T>
-MEMKERN_ANYWHERE T fetch(T* at, T v) {
-  if constexpr (kPrimitive == Primitive::Plain) {
-    const T old = load(at);
-    *static_cast<volatile T*>(at) = static_cast<T>(old + v);
+  // Volatile accesses are relaxed ones that the compiler keeps.
+  template <class T>
+  MEMKERN_ANYWHERE static T load(const T* at) {
+    return *static_cast<const volatile T*>(at);
+  }
+
+  template <class T>
+  MEMKERN_ANYWHERE static bool swap(T* at, T& expected, T now) {
+    const T asked = expected;
+    expected = found(at, asked, now);
+    return expected == asked;
+  }
+
+  template <class T>
+  MEMKERN_ANYWHERE static T fetch(T* at, T v) {
+    if constexpr (kPrimitive == Primitive::Plain) {
+      const T old = load(at);
+      *static_cast<volatile T*>(at) = static_cast<T>(old + v);
+      return old;
+    }
+#ifdef __CUDA_ARCH__
+    auto* word = reinterpret_cast<Word<T>*>(at);
+    const auto operand = static_cast<Word<T>>(v);
+    constexpr bool kSystem = kScope == Scope::System;
+    if constexpr (kPrimitive == Primitive::Add && kOrder != Order::Relaxed) {
+      return add_in_order<kOrder>(at, v);
+    } else if constexpr (kPrimitive == Primitive::Add) {
+      return kSystem ? atomicAdd_system(word, operand) : atomicAdd(word, operand);
+    } else if constexpr (kPrimitive == Primitive::And) {
+      return atomicAnd(word, operand);
+    } else if constexpr (kPrimitive == Primitive::Or) {
+      return atomicOr(word, operand);
+    } else if constexpr (kPrimitive == Primitive::Xor) {
+      return atomicXor(word, operand);
+    } else if constexpr (kPrimitive == Primitive::Min) {
+      return atomicMin(word, operand);
+    } else if constexpr (kPrimitive == Primitive::Max) {
+      return atomicMax(word, operand);
+    } else if constexpr (kPrimitive == Primitive::Exchange) {
+      return kSystem ? atomicExch_system(word, operand) : atomicExch(word, operand);
+    }
+#else
+    const T old = *at;
+    if constexpr (kPrimitive == Primitive::Add) *at = old + v;
+    if constexpr (kPrimitive == Primitive::And) *at = old & v;
+    if constexpr (kPrimitive == Primitive::Or) *at = old | v;
+    if constexpr (kPrimitive == Primitive::Xor) *at = old ^ v;
+    if constexpr (kPrimitive == Primitive::Min) *at = v < old ? v : old;
+    if constexpr (kPrimitive == Primitive::Max) *at = old < v ? v : old;
+    if constexpr (kPrimitive == Primitive::Exchange) *at = v;
     return old;
-  }
-#ifdef __CUDA_ARCH__
-  auto* word = reinterpret_cast<Word<T>*>(at);
-  const auto operand = static_cast<Word<T>>(v);
-  constexpr bool kSystem = kScope == Scope::System;
-  if constexpr (kPrimitive == Primitive::Add && kOrder != Order::Relaxed) {
-    return add_in_order<kOrder>(at, v);
-  } else if constexpr (kPrimitive == Primitive::Add) {
-    return kSystem ? atomicAdd_system(word, operand) : atomicAdd(word, operand);
-  } else if constexpr (kPrimitive == Primitive::And) {
-    return atomicAnd(word, operand);
-  } else if constexpr (kPrimitive == Primitive::Or) {
-    return atomicOr(word, operand);
-  } else if constexpr (kPrimitive == Primitive::Xor) {
-    return atomicXor(word, operand);
-  } else if constexpr (kPrimitive == Primitive::Min) {
-    return atomicMin(word, operand);
-  } else if constexpr (kPrimitive == Primitive::Max) {
-    return atomicMax(word, operand);
-  } else if constexpr (kPrimitive == Primitive::Exchange) {
-    return kSystem ? atomicExch_system(word, operand) : atomicExch(word, operand);
-  }
-#else
-  const T old = *at;
-  if constexpr (kPrimitive == Primitive::Add) *at = old + v;
-  if constexpr (kPrimitive == Primitive::And) *at = old & v;
-  if constexpr (kPrimitive == Primitive::Or) *at = old | v;
-  if constexpr (kPrimitive == Primitive::Xor) *at = old ^ v;
-  if constexpr (kPrimitive == Primitive::Min) *at = v < old ? v : old;
-  if constexpr (kPrimitive == Primitive::Max) *at = old < v ? v : old;
-  if constexpr (kPrimitive == Primitive::Exchange) *at = v;
-  return old;
 #endif
-}
+  }
 
-// Puts `now` where `expected` is, and returns what was there.
-template <Order kOrder, Scope kScope, class T>
-MEMKERN_ANYWHERE T compare_and_swap(T* at, T expected, T now) {
+ private:
+  template <class T>
+  MEMKERN_ANYWHERE static T found(T* at, T expected, T now) {
 #ifdef __CUDA_ARCH__
-  auto* word = reinterpret_cast<Word<T>*>(at);
-  if constexpr (kOrder != Order::Relaxed) {
-    return swap_in_order<kOrder>(at, expected, now);
-  } else if constexpr (kScope == Scope::System) {
-    return atomicCAS_system(word, Word<T>{expected}, Word<T>{now});
-  } else {
-    return atomicCAS(word, Word<T>{expected}, Word<T>{now});
-  }
+    auto* word = reinterpret_cast<Word<T>*>(at);
+    if constexpr (kOrder != Order::Relaxed) {
+      return swap_in_order<kOrder>(at, expected, now);
+    } else if constexpr (kScope == Scope::System) {
+      return atomicCAS_system(word, Word<T>{expected}, Word<T>{now});
+    } else {
+      return atomicCAS(word, Word<T>{expected}, Word<T>{now});
+    }
 #else
-  const T old = *at;
-  if (old == expected) *at = now;
-  return old;
+    const T old = *at;
+    if (old == expected) *at = now;
+    return old;
 #endif
-}
+  }
+};
+
+template <Primitive kPrimitive>
+using Simple = Atomics<kPrimitive, Order::Relaxed, Scope::Device>;
 
 // Those lanes of a warp that are at the same word, and which of them a thread is.
 struct Lanes {
@@ -178,119 +190,11 @@ MEMKERN_ANYWHERE Range part_of(const AmoGridArgs& g, std::int64_t worker) {
   return {begin, begin + g.share + (worker < g.longer ? 1 : 0)};
 }
 
-// A carrier for words V of VAL, W of IDX. What an operation returns is used where its place in the
-// pattern needs it, and with kUsed everywhere.
-template <class V, class W, Primitive primitive, Order kOrder, Scope kScope, bool kUsed>
-class Words {
- public:
-  static constexpr Primitive kPrimitive = primitive;
-
-  MEMKERN_ANYWHERE explicit Words(const AmoGridArgs& g)
-      : values_(static_cast<V*>(g.a.values)),
-        index_(static_cast<W*>(g.a.index)),
-        operand_(static_cast<V>(g.a.operand)),
-        neutral_(static_cast<W>(g.neutral)) {}
-
-  MEMKERN_ANYWHERE std::int64_t place(std::int64_t i) {
-    return static_cast<std::int64_t>(index_[i]);
-  }
-  MEMKERN_ANYWHERE std::int64_t look(std::int64_t i) { return static_cast<std::int64_t>(same(i)); }
-  MEMKERN_ANYWHERE std::int64_t follow(std::int64_t i) {
-    const W next = same(i);
-    returned_ += next;
-    return static_cast<std::int64_t>(next);
-  }
-  MEMKERN_ANYWHERE void end(std::int64_t at) { end_ = static_cast<std::uint64_t>(at); }
-
-  MEMKERN_ANYWHERE void update(std::int64_t at) { use(sum(values_ + at, operand_)); }
-  MEMKERN_ANYWHERE V read(std::int64_t at) {
-    if constexpr (kSwaps) return swap(values_ + at, [](V old) { return old; });
-    return sum(values_ + at, operand_);
-  }
-  MEMKERN_ANYWHERE void put(std::int64_t at, V v) {
-    if constexpr (kSwaps) {
-      use(swap(values_ + at, [v](V) { return v; }));
-    } else {
-      use(sum(values_ + at, v));
-    }
-  }
-
-  MEMKERN_ANYWHERE void add_to(std::uint64_t* tally) const {
-    count(applied_, tally[kApplied]);
-    tally[kReturned] += returned_;
-    tally[kAttempts] += attempts_;
-    tally[kSuccesses] += successes_;
-    tally[kEnd] = end_;
-  }
-
- protected:
-  // Operands are added up by exclusive or where that is what they do to a value.
-  MEMKERN_ANYWHERE static void count(std::uint64_t v, std::uint64_t& all) {
-    all = kPrimitive == Primitive::Xor ? all ^ v : all + v;
-  }
-
-  MEMKERN_ANYWHERE void use(V old) {
-    if constexpr (kUsed) returned_ += static_cast<std::uint64_t>(old);
-  }
-
-  // Combines v with what is there, by the primitive, and returns what was there.
-  MEMKERN_ANYWHERE V sum(V* at, V v) {
-    if constexpr (kSwaps) {
-      return swap(at, [v](V old) { return static_cast<V>(old + v); });
-    } else {
-      count(static_cast<std::uint64_t>(v), applied_);
-      return fetch<kPrimitive, kOrder, kScope>(at, v);
-    }
-  }
-
-  V* values_;
-  W* index_;
-  V operand_;
-  W neutral_;
-  std::uint64_t applied_ = 0;
-  std::uint64_t returned_ = 0;
-
- private:
-  static constexpr bool kSwaps = kPrimitive == Primitive::Cas || kPrimitive == Primitive::CasRetry;
-
-  // One of IDX, left as it is: indices are only ever read.
-  MEMKERN_ANYWHERE W same(std::int64_t i) {
-    if constexpr (kSwaps) {
-      return swap(index_ + i, [](W old) { return old; });
-    } else {
-      return fetch<kPrimitive, kOrder, kScope>(index_ + i, neutral_);
-    }
-  }
-
-  // Swaps in `next(expected)`; what is expected was loaded just before. Returns what was found.
-  template <class T, class Next>
-  MEMKERN_ANYWHERE T swap(T* at, const Next& next) {
-    T old = load(at);
-    while (true) {
-      const T expected = old;
-      const T now = next(expected);
-      old = compare_and_swap<kOrder, kScope>(at, expected, now);
-      const bool done = old == expected;
-      ++attempts_;
-      if (done) {
-        ++successes_;
-        // Of IDX and of what is swapped for itself this is nothing.
-        applied_ += static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(expected);
-      }
-      if (done || kPrimitive == Primitive::Cas) return old;
-    }
-  }
-
-  std::uint64_t attempts_ = 0;
-  std::uint64_t successes_ = 0;
-  std::uint64_t end_ = 0;
-};
-
 // Lanes of a warp that are at the same word add up first: one of them goes there for all.
 template <class V, bool kUsed>
-class WarpWords : public Words<V, V, Primitive::Add, Order::Relaxed, Scope::Device, kUsed> {
+class WarpWords : public Words<Simple<Primitive::Add>, V, V, kUsed> {
  public:
-  using Words<V, V, Primitive::Add, Order::Relaxed, Scope::Device, kUsed>::Words;
+  using Words<Simple<Primitive::Add>, V, V, kUsed>::Words;
 
   MEMKERN_ANYWHERE void update(std::int64_t at) {
     const Lanes lanes = lanes_at(at);
@@ -298,8 +202,8 @@ class WarpWords : public Words<V, V, Primitive::Add, Order::Relaxed, Scope::Devi
     this->count(operand, this->applied_);
     V old = 0;
     if (lanes.rank == 0) {
-      old = fetch<Primitive::Add, Order::Relaxed, Scope::Device>(
-          this->values_ + at, static_cast<V>(operand * lanes.count));
+      old =
+          Simple<Primitive::Add>::fetch(this->values_ + at, static_cast<V>(operand * lanes.count));
     }
     if constexpr (kUsed) this->use(static_cast<V>(of_first(lanes, old) + operand * lanes.rank));
   }
@@ -336,7 +240,7 @@ struct Direct {
 
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
-    work<Pattern, kDeal>(g, g.a, thread, Carrier(g));
+    work<Pattern, kDeal>(g, g.a, thread, Carrier(g.a, g.neutral));
   }
   static std::int64_t shared_B(const AmoArgs&) { return 0; }
 };
@@ -349,10 +253,10 @@ MEMKERN_ANYWHERE std::int64_t staged(const AmoArgs& a) {
 }
 
 template <class V, Primitive kPrimitive>
-class StagedWords : public Words<V, V, kPrimitive, Order::Relaxed, Scope::Device, false> {
+class StagedWords : public Words<Simple<kPrimitive>, V, V, false> {
  public:
   MEMKERN_ANYWHERE StagedWords(const AmoGridArgs& g, V* stage)
-      : Words<V, V, kPrimitive, Order::Relaxed, Scope::Device, false>(g),
+      : Words<Simple<kPrimitive>, V, V, false>(g.a, g.neutral),
         stage_(stage),
         staged_(staged<V>(g.a)),
         stride_(g.a.stride) {}
@@ -393,7 +297,7 @@ struct Gathered {
           stage[word] = none;
         } else if (stage[word] != none) {
           V* values = static_cast<V*>(g.a.values);
-          fetch<primitive, Order::Relaxed, Scope::Device>(values + word * g.a.stride, stage[word]);
+          Simple<primitive>::fetch(values + word * g.a.stride, stage[word]);
         }
       }
     }
@@ -402,12 +306,10 @@ struct Gathered {
 };
 
 template <class K>
-void start(const void* p, Range range, int block, void* queue) {
+void start(const void* p, Range range, int threads, void* queue) {
   const AmoArgs& a = *static_cast<const AmoArgs*>(p);
-  const int threads = block == 0 ? kThreads : block;
   const std::int64_t count = range.end - range.begin;
-  constexpr bool kOnes = K::kPrimitive == Primitive::And || K::kPrimitive == Primitive::Min;
-  launch<K>({a, range, count / a.workers, count % a.workers, kOnes ? ~std::uint64_t{0} : 0},
+  launch<K>({a, range, count / a.workers, count % a.workers, neutral_of(K::kPrimitive)},
             blocks_for(a.workers, threads), threads, static_cast<std::size_t>(K::shared_B(a)),
             queue);
 }
@@ -421,7 +323,7 @@ void start(const void* p, Range range, int block, void* queue) {
                      V, W, dtype, index)                                                          \
   MEMKERN_ROW(variant, primitive "/" order "/" returns, name, dtype, index,                       \
               Direct<amo::Pattern, Deal::How,                                                     \
-                     Words<V, W, Primitive::P, Order::O, Scope::Where, used>>)
+                     Words<Atomics<Primitive::P, Order::O, Scope::Where>, V, W, used>>)
 #define MEMKERN_USED(...) MEMKERN_FORM(true, "used", __VA_ARGS__)
 #define MEMKERN_BOTH(...) MEMKERN_USED(__VA_ARGS__) MEMKERN_FORM(false, "unused", __VA_ARGS__)
 #define MEMKERN_ORDERS(X, primitive, P, ...)                                                      \
@@ -506,7 +408,7 @@ constexpr DeviceEntry kEntries[] = {
 };
 // clang-format on
 
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0]);
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::cuda

@@ -31,6 +31,128 @@ struct AmoArgs {
   std::int64_t workers = 0;
 };
 
+// Plain is a load and a store, relaxed both: what the same accesses cost without being atomic.
+enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Plain };
+
+// Words V of VAL, W of IDX, in memory that operations O reach. What an operation returns is used
+// where its place in the pattern needs it, and with kUsed everywhere. O has its kPrimitive and
+//   load(at)                    a relaxed load
+//   fetch(at, v)                combines v with what is there by the primitive, unless that is a
+//                               compare-and-swap, and returns what was there
+//   swap(at, expected, now)     puts `now` where `expected` is; returns whether it was, and leaves
+//                               in `expected` what was found
+template <class O, class V, class W, bool kUsed>
+class Words {
+ public:
+  static constexpr Primitive kPrimitive = O::kPrimitive;
+
+  // `neutral` is an operand that leaves a word as it is.
+  MEMKERN_ANYWHERE Words(const AmoArgs& args, std::uint64_t neutral)
+      : values_(static_cast<V*>(args.values)),
+        index_(static_cast<W*>(args.index)),
+        operand_(static_cast<V>(args.operand)),
+        neutral_(static_cast<W>(neutral)) {}
+
+  MEMKERN_ANYWHERE std::int64_t place(std::int64_t i) {
+    return static_cast<std::int64_t>(index_[i]);
+  }
+  MEMKERN_ANYWHERE std::int64_t look(std::int64_t i) { return static_cast<std::int64_t>(same(i)); }
+  MEMKERN_ANYWHERE std::int64_t follow(std::int64_t i) {
+    const W next = same(i);
+    returned_ += next;
+    return static_cast<std::int64_t>(next);
+  }
+  MEMKERN_ANYWHERE void end(std::int64_t at) { end_ = static_cast<std::uint64_t>(at); }
+
+  MEMKERN_ANYWHERE void update(std::int64_t at) { use(sum(values_ + at, operand_)); }
+  MEMKERN_ANYWHERE V read(std::int64_t at) {
+    if constexpr (kSwaps) return swap(values_ + at, [](V old) { return old; });
+    return sum(values_ + at, operand_);
+  }
+  MEMKERN_ANYWHERE void put(std::int64_t at, V v) {
+    if constexpr (kSwaps) {
+      use(swap(values_ + at, [v](V) { return v; }));
+    } else {
+      use(sum(values_ + at, v));
+    }
+  }
+
+  MEMKERN_ANYWHERE void add_to(std::uint64_t* tally) const {
+    count(applied_, tally[kApplied]);
+    tally[kReturned] += returned_;
+    tally[kAttempts] += attempts_;
+    tally[kSuccesses] += successes_;
+    tally[kEnd] = end_;
+  }
+
+ protected:
+  // Operands are added up by exclusive or where that is what they do to a value.
+  MEMKERN_ANYWHERE static void count(std::uint64_t v, std::uint64_t& all) {
+    all = kPrimitive == Primitive::Xor ? all ^ v : all + v;
+  }
+
+  MEMKERN_ANYWHERE void use(V old) {
+    if constexpr (kUsed) returned_ += static_cast<std::uint64_t>(old);
+  }
+
+  // Combines v with what is there, by the primitive, and returns what was there.
+  MEMKERN_ANYWHERE V sum(V* at, V v) {
+    if constexpr (kSwaps) {
+      return swap(at, [v](V old) { return static_cast<V>(old + v); });
+    } else {
+      count(static_cast<std::uint64_t>(v), applied_);
+      return O::fetch(at, v);
+    }
+  }
+
+  V* values_;
+  W* index_;
+  V operand_;
+  W neutral_;
+  std::uint64_t applied_ = 0;
+  std::uint64_t returned_ = 0;
+
+ private:
+  static constexpr bool kSwaps = kPrimitive == Primitive::Cas || kPrimitive == Primitive::CasRetry;
+
+  // One of IDX, left as it is: indices are only ever read.
+  MEMKERN_ANYWHERE W same(std::int64_t i) {
+    if constexpr (kSwaps) {
+      return swap(index_ + i, [](W old) { return old; });
+    } else {
+      return O::fetch(index_ + i, neutral_);
+    }
+  }
+
+  // Swaps in `next(expected)`; what is expected was loaded just before. Returns what was found.
+  template <class T, class Next>
+  MEMKERN_ANYWHERE T swap(T* at, const Next& next) {
+    T old = O::load(at);
+    while (true) {
+      const T expected = old;
+      const T now = next(expected);
+      const bool done = O::swap(at, old, now);
+      ++attempts_;
+      if (done) {
+        ++successes_;
+        // Of IDX and of what is swapped for itself this is nothing.
+        applied_ += static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(expected);
+      }
+      if (done || kPrimitive == Primitive::Cas) return old;
+    }
+  }
+
+  std::uint64_t attempts_ = 0;
+  std::uint64_t successes_ = 0;
+  std::uint64_t end_ = 0;
+};
+
+// The operand of a primitive that leaves every word as it is.
+constexpr std::uint64_t neutral_of(Primitive primitive) {
+  const bool ones = primitive == Primitive::And || primitive == Primitive::Min;
+  return ones ? ~std::uint64_t{0} : 0;
+}
+
 // A carrier offers, for words of IDX: `place(i)` reads one, `look(i)` and `follow(i)` do so by an
 // operation that leaves it as it is; for words of VAL: `update(at)` applies the case's operand,
 // `read(at)` the same and returns what was there, `put(at, v)` applies v; and `end(at)`.

@@ -17,8 +17,8 @@ struct Empty {
   MEMKERN_ANYWHERE static void run(const Args&, const Thread&, Locals&, unsigned char*) {}
 };
 
-void empty(const void*, Range, int block, void* queue) {
-  launch<Empty>({}, 1, block == 0 ? kThreads : block, 0, queue);
+void empty(const void*, Range, int threads, void* queue) {
+  launch<Empty>({}, 1, threads, 0, queue);
 }
 
 // A thousand dependent multiplications an iteration.
@@ -43,8 +43,7 @@ struct Compute {
   }
 };
 
-void compute(const void*, Range range, int block, void* queue) {
-  const int threads = block == 0 ? kThreads : block;
+void compute(const void*, Range range, int threads, void* queue) {
   launch<Compute>(range, blocks_for(range.end - range.begin, threads), threads, 0, queue);
 }
 
@@ -54,7 +53,7 @@ constexpr DeviceEntry kEntries[] = {
     {{"bs.bs0", "simt", "float64", "", nullptr, nullptr}, empty},
 };
 
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0]);
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::cuda

@@ -97,21 +97,7 @@ void matvec(const void* p, Range range, int) {
   MEMKERN_UNROLLED(MEMKERN_BODY_BY, name, streams, body)
 
 constexpr Entry kEntries[] = {
-    MEMKERN_LOOP_REDUCE("loops.load", 1, Load)
-    MEMKERN_LOOP_REDUCE("loops.load4", 4, Load4)
-    MEMKERN_LOOP_REDUCE("loops.sum", 1, Sum)
-    MEMKERN_LOOP_REDUCE("loops.dot", 2, Dot)
-    MEMKERN_LOOP_REDUCE("loops.peakflops", 0, Peak)
-    MEMKERN_LOOP_STORE("loops.init", 1, Init)
-    MEMKERN_LOOP_STORE("loops.init4", 4, Init4)
-    MEMKERN_LOOP_STORE("loops.copy", 2, Copy)
-    MEMKERN_LOOP_MAP("loops.update", 1, Update)
-    MEMKERN_LOOP_MAP("loops.daxpy", 2, Daxpy)
-    MEMKERN_LOOP_STORE("loops.triad", 3, Triad)
-    MEMKERN_LOOP_MAP("loops.nstream", 3, Nstream)
-    MEMKERN_LOOP_STORE("loops.schoenauer", 4, Schoenauer)
-    MEMKERN_LOOP_BODY("loops.stencil", 2, stencil)
-    MEMKERN_LOOP_BODY("loops.matvec", 3, matvec)
+#include "kernels/loops-entries.inc"
 };
 // clang-format on
 

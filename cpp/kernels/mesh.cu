@@ -103,8 +103,7 @@ struct GatherScatter {
 };
 
 template <class T, class K>
-void start(const void* p, Range range, int block, void* queue) {
-  const int threads = block == 0 ? kThreads : block;
+void start(const void* p, Range range, int threads, void* queue) {
   const std::size_t stage_B =
       K::kPhases > 1 ? kStaged * static_cast<std::size_t>(threads) * sizeof(T) : 0;
   in_grids(range, kMostBlocks * threads, [&](Range part) {
@@ -129,7 +128,7 @@ constexpr DeviceEntry kEntries[] = {
 };
 // clang-format on
 
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0]);
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::cuda

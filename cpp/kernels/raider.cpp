@@ -6,8 +6,6 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
-#include <algorithm>
-
 #include "core/kernel.hpp"
 #include "kernels/load_index-inl.hpp"
 #include "kernels/streaming-inl.hpp"
@@ -17,16 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE {
 namespace {
 
-// Which index array says where x0, x1 and x2 are; kDirect for none.
-constexpr int kDirect = -1;
 constexpr int kOperands = 3;
-template <class I_, int k0, int k1, int k2 = kDirect>
-struct By {
-  using I = I_;
-  static constexpr int kIndices = 1 + std::max({k0, k1, k2});
-  static constexpr int kPlaces[kOperands] = {k0, k1, k2};
-  MEMKERN_INLINE static constexpr int of(int k) { return kPlaces[k]; }
-};
 
 template <class T, class By, bool kNonTemporal>
 struct IndexedSingle : Single<T, kNonTemporal> {
@@ -130,31 +119,9 @@ void central(const void* p, Range range, int) {
 #else
 #define MEMKERN_ONE MEMKERN_PLAIN
 #endif
-#define MEMKERN_INDEXED(name, streams, Op, ...)                                               \
-  MEMKERN_ONE(name, streams, Op, double, std::int64_t, "float64", "int64", __VA_ARGS__)       \
-  MEMKERN_ONE(name, streams, Op, double, std::int32_t, "float64", "int32", __VA_ARGS__)       \
-  MEMKERN_ONE(name, streams, Op, float, std::int64_t, "float32", "int64", __VA_ARGS__)        \
-  MEMKERN_ONE(name, streams, Op, float, std::int32_t, "float32", "int32", __VA_ARGS__)
 
 constexpr Entry kEntries[] = {
-    MEMKERN_INDEXED("raider.gather_copy", 2, Copy, kDirect, 0)
-    MEMKERN_INDEXED("raider.gather_scale", 2, Scale, kDirect, 0)
-    MEMKERN_INDEXED("raider.gather_add", 3, Add, kDirect, kDirect, 0)
-    MEMKERN_INDEXED("raider.gather_triad", 3, Triad, kDirect, kDirect, 0)
-    MEMKERN_INDEXED("raider.gather_add@release", 3, Add, kDirect, 0, 1)
-    MEMKERN_INDEXED("raider.gather_triad@release", 3, Triad, kDirect, 0, 1)
-    MEMKERN_INDEXED("raider.scatter_copy", 2, Copy, 0, kDirect)
-    MEMKERN_INDEXED("raider.scatter_scale", 2, Scale, 0, kDirect)
-    MEMKERN_INDEXED("raider.scatter_add", 3, Add, 0, kDirect, kDirect)
-    MEMKERN_INDEXED("raider.scatter_triad", 3, Triad, 0, kDirect, kDirect)
-    MEMKERN_INDEXED("raider.sg_copy", 2, Copy, 0, 1)
-    MEMKERN_INDEXED("raider.sg_scale", 2, Scale, 0, 1)
-    MEMKERN_INDEXED("raider.sg_add", 3, Add, 0, 1, 2)
-    MEMKERN_INDEXED("raider.sg_triad", 3, Triad, 0, 1, 2)
-    MEMKERN_CENTRAL("raider.central_copy", 2, Copy)
-    MEMKERN_CENTRAL("raider.central_scale", 2, Scale)
-    MEMKERN_CENTRAL("raider.central_add", 3, Add)
-    MEMKERN_CENTRAL("raider.central_triad", 3, Triad)
+#include "kernels/raider-entries.inc"
 };
 // clang-format on
 

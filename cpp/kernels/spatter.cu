@@ -141,9 +141,8 @@ struct MoveAny {
 };
 
 template <class T, class I, Op kOp, int kUnroll>
-void start(const void* p, Range range, int block, void* queue) {
+void start(const void* p, Range range, int threads, void* queue) {
   const SpatterArgs& a = *static_cast<const SpatterArgs*>(p);
-  const int threads = block == 0 ? kThreads : block;
   const std::int64_t lists = gathers(kOp) && scatters(kOp) ? 2 : 1;
   const std::int64_t shared_B = lists * a.length * std::int64_t{sizeof(I)};
   const bool simple = a.wrap == 1 && a.gather_walk.cycle == 1 && a.scatter_walk.cycle == 1;
@@ -183,7 +182,7 @@ constexpr DeviceEntry kEntries[] = {
 };
 // clang-format on
 
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0]);
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::cuda

@@ -7,6 +7,7 @@
 #define MEMKERN_STREAMING_INL
 #endif
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 

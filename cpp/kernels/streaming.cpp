@@ -15,20 +15,7 @@ namespace {
 
 // clang-format off
 constexpr Entry kEntries[] = {
-    MEMKERN_STORE("stream.copy", 2, Copy)
-    MEMKERN_STORE("stream.scale", 2, Scale)
-    MEMKERN_STORE("stream.add", 3, Add)
-    MEMKERN_STORE("stream.triad", 3, Triad)
-    MEMKERN_STORE("raider.copy", 2, Copy)
-    MEMKERN_STORE("raider.scale", 2, Scale)
-    MEMKERN_STORE("raider.add", 3, Add)
-    MEMKERN_STORE("raider.triad", 3, Triad)
-    MEMKERN_STORE("bs.bs1", 2, Copy)
-    MEMKERN_MAP("bs.bs2", 2, Axpby)
-    MEMKERN_REDUCE("bs.bs3", 1, Norm)
-    MEMKERN_REDUCE("bs.bs4", 2, Dot)
-    MEMKERN_REDUCE("bs.bs5", 4, CgUpdate)
-    MEMKERN_REDUCE("bs.bs5@release", 2, CgUpdateRelease)
+#include "kernels/streaming-entries.inc"
 };
 // clang-format on
 

@@ -93,15 +93,6 @@ struct Packed {
   MEMKERN_ANYWHERE static T lane(const Value& x, int l) { return x.lanes[l]; }
 };
 
-// By which index arrays x0, x1 and x2 are reached; kDirect by none.
-constexpr int kDirect = -1;
-template <class I_, int k0, int k1, int k2 = kDirect>
-struct By {
-  using I = I_;
-  static constexpr int kIndices = 1 + (k0 > k1 ? (k0 > k2 ? k0 : k2) : k1 > k2 ? k1 : k2);
-  MEMKERN_ANYWHERE static constexpr int of(int k) { return k == 0 ? k0 : k == 1 ? k1 : k2; }
-};
-
 template <class T, class By>
 struct Indexed : Single<T> {
   MEMKERN_ANYWHERE std::int64_t at(int k, std::int64_t i) const {
@@ -522,11 +513,8 @@ StreamingGridArgs grid_args(const StreamingArgs& a, Range range) {
   return {a, range, whole, false};
 }
 
-int threads_of(int block) { return block == 0 ? kThreads : block; }
-
 template <class A, class Op, int kStreams, int kUnroll>
-void map_by(const StreamingArgs& a, Range range, int block, void* queue) {
-  const int threads = threads_of(block);
+void map_by(const StreamingArgs& a, Range range, int threads, void* queue) {
   const std::int64_t each = std::int64_t{threads} * kUnroll * A::kLanes;
   in_grids(range, kMostBlocks * each, [&](Range part) {
     const StreamingGridArgs g = grid_args<A>(a, part);
@@ -536,24 +524,23 @@ void map_by(const StreamingArgs& a, Range range, int block, void* queue) {
 }
 
 template <class T, class Op, int kStreams, int kAsked>
-void map(const void* p, Range range, int block, void* queue) {
+void map(const void* p, Range range, int threads, void* queue) {
   const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
   if (aligned_alike(a, kStreams)) {
     constexpr int kUnroll = kAsked == 0 ? kMapUnroll : kAsked;
-    map_by<Packed<T>, Op, kStreams, kUnroll>(a, range, block, queue);
+    map_by<Packed<T>, Op, kStreams, kUnroll>(a, range, threads, queue);
   } else {
-    map_by<Single<T>, Op, kStreams, kMapUnroll>(a, range, block, queue);
+    map_by<Single<T>, Op, kStreams, kMapUnroll>(a, range, threads, queue);
   }
 }
 
 template <class A, class Op, int kStreams>
-void one_each(const void* p, Range range, int block, void* queue) {
-  map_by<A, Op, kStreams, 1>(*static_cast<const StreamingArgs*>(p), range, block, queue);
+void one_each(const void* p, Range range, int threads, void* queue) {
+  map_by<A, Op, kStreams, 1>(*static_cast<const StreamingArgs*>(p), range, threads, queue);
 }
 
 template <class A, class Op, int kStreams, int kUnroll>
-void reduce_by(const StreamingArgs& a, Range range, bool one, int block, void* queue) {
-  const int threads = threads_of(block);
+void reduce_by(const StreamingArgs& a, Range range, bool one, int threads, void* queue) {
   StreamingGridArgs g = grid_args<A>(a, range);
   g.one = one;
   const std::int64_t blocks =
@@ -567,24 +554,23 @@ void reduce_by(const StreamingArgs& a, Range range, bool one, int block, void* q
 }
 
 template <class T, class Op, int kStreams, int kAsked, bool kOne>
-void reduce(const void* p, Range range, int block, void* queue) {
+void reduce(const void* p, Range range, int threads, void* queue) {
   const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
   if constexpr (kStreams == 0) {
     constexpr int kUnroll = kAsked == 0 ? kPeakUnroll : kAsked;
-    reduce_by<Single<T>, Op, kStreams, kUnroll>(a, range, kOne, block, queue);
+    reduce_by<Single<T>, Op, kStreams, kUnroll>(a, range, kOne, threads, queue);
   } else if (aligned_alike(a, kStreams)) {
     constexpr int kUnroll = kAsked == 0 ? kReduceUnroll<kStreams> : kAsked;
-    reduce_by<Packed<T>, Op, kStreams, kUnroll>(a, range, kOne, block, queue);
+    reduce_by<Packed<T>, Op, kStreams, kUnroll>(a, range, kOne, threads, queue);
   } else {
-    reduce_by<Single<T>, Op, kStreams, kReduceUnroll<kStreams>>(a, range, kOne, block, queue);
+    reduce_by<Single<T>, Op, kStreams, kReduceUnroll<kStreams>>(a, range, kOne, threads, queue);
   }
 }
 
 template <class T, int kAsked>
-void stencil(const void* p, Range range, int block, void* queue) {
+void stencil(const void* p, Range range, int threads, void* queue) {
   constexpr int kUnroll = kAsked == 0 ? kStencilUnroll : kAsked;
   const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
-  const int threads = threads_of(block);
   const std::int64_t chunks = blocks_for(a.columns - 2, threads);
   in_grids(range, std::max<std::int64_t>(kMostBlocks / chunks, 1) * kUnroll, [&](Range part) {
     const std::int64_t blocks = chunks * blocks_for(part.end - part.begin, kUnroll);
@@ -593,10 +579,9 @@ void stencil(const void* p, Range range, int block, void* queue) {
 }
 
 template <class T, int kAsked>
-void matvec(const void* p, Range range, int block, void* queue) {
+void matvec(const void* p, Range range, int threads, void* queue) {
   constexpr int kUnroll = kAsked == 0 ? kMatvecUnroll : kAsked;
   const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
-  const int threads = threads_of(block);
   in_grids(range, kMostBlocks * threads, [&](Range part) {
     launch<Matvec<T, kUnroll>>({a, part}, blocks_for(part.end - part.begin, threads), threads, 0,
                                queue);
@@ -616,76 +601,30 @@ void matvec(const void* p, Range range, int block, void* queue) {
   {{name, "simt", "float64", "", nullptr, nullptr, streams, u}, body<double, u>},                  \
   {{name, "simt", "float32", "", nullptr, nullptr, streams, u}, body<float, u>},
 #define MEMKERN_MAP(...) MEMKERN_MAP_BY(0, __VA_ARGS__)
+#define MEMKERN_STORE MEMKERN_MAP
 #define MEMKERN_REDUCE(...) MEMKERN_REDUCE_BY(0, __VA_ARGS__)
 #define MEMKERN_LOOP(by, ...)                                                                      \
   by(0, __VA_ARGS__) by(1, __VA_ARGS__) by(2, __VA_ARGS__) by(4, __VA_ARGS__) by(8, __VA_ARGS__)
+#define MEMKERN_LOOP_MAP(...) MEMKERN_LOOP(MEMKERN_MAP_BY, __VA_ARGS__)
+#define MEMKERN_LOOP_STORE MEMKERN_LOOP_MAP
+#define MEMKERN_LOOP_REDUCE(...) MEMKERN_LOOP(MEMKERN_REDUCE_BY, __VA_ARGS__)
+#define MEMKERN_LOOP_BODY(...) MEMKERN_LOOP(MEMKERN_BODY_BY, __VA_ARGS__)
 
 #define MEMKERN_ONE(name, streams, Op, T, I, dtype, index, ...)                                    \
   {{name, "simt", dtype, index, nullptr, nullptr, streams, 0, By<I, __VA_ARGS__>::kIndices},       \
    one_each<Indexed<T, By<I, __VA_ARGS__>>, Op, streams>},
-#define MEMKERN_INDEXED(name, streams, Op, ...)                                                    \
-  MEMKERN_ONE(name, streams, Op, double, std::int64_t, "float64", "int64", __VA_ARGS__)            \
-  MEMKERN_ONE(name, streams, Op, double, std::int32_t, "float64", "int32", __VA_ARGS__)            \
-  MEMKERN_ONE(name, streams, Op, float, std::int64_t, "float32", "int64", __VA_ARGS__)             \
-  MEMKERN_ONE(name, streams, Op, float, std::int32_t, "float32", "int32", __VA_ARGS__)
 #define MEMKERN_CENTRAL(name, streams, Op)                                                         \
   {{name, "simt", "float64", "", nullptr, nullptr, streams}, one_each<Central<double>, Op, streams>}, \
   {{name, "simt", "float32", "", nullptr, nullptr, streams}, one_each<Central<float>, Op, streams>},
 
 constexpr DeviceEntry kEntries[] = {
-    MEMKERN_MAP("stream.copy", 2, Copy)
-    MEMKERN_MAP("stream.scale", 2, Scale)
-    MEMKERN_MAP("stream.add", 3, Add)
-    MEMKERN_MAP("stream.triad", 3, Triad)
-    MEMKERN_MAP("raider.copy", 2, Copy)
-    MEMKERN_MAP("raider.scale", 2, Scale)
-    MEMKERN_MAP("raider.add", 3, Add)
-    MEMKERN_MAP("raider.triad", 3, Triad)
-    MEMKERN_MAP("bs.bs1", 2, Copy)
-    MEMKERN_MAP("bs.bs2", 2, Axpby)
-    MEMKERN_REDUCE("bs.bs3", 1, Norm)
-    MEMKERN_REDUCE("bs.bs4", 2, Dot)
-    MEMKERN_REDUCE("bs.bs5", 4, CgUpdate)
-    MEMKERN_REDUCE("bs.bs5@release", 2, CgUpdateRelease)
-
-    MEMKERN_LOOP(MEMKERN_REDUCE_BY, "loops.load", 1, Load)
-    MEMKERN_LOOP(MEMKERN_REDUCE_BY, "loops.load4", 4, Load4)
-    MEMKERN_LOOP(MEMKERN_REDUCE_BY, "loops.sum", 1, Sum)
-    MEMKERN_LOOP(MEMKERN_REDUCE_BY, "loops.dot", 2, Dot)
-    MEMKERN_LOOP(MEMKERN_REDUCE_BY, "loops.peakflops", 0, Peak)
-    MEMKERN_LOOP(MEMKERN_MAP_BY, "loops.init", 1, Init)
-    MEMKERN_LOOP(MEMKERN_MAP_BY, "loops.init4", 4, Init4)
-    MEMKERN_LOOP(MEMKERN_MAP_BY, "loops.copy", 2, Copy)
-    MEMKERN_LOOP(MEMKERN_MAP_BY, "loops.update", 1, Update)
-    MEMKERN_LOOP(MEMKERN_MAP_BY, "loops.daxpy", 2, Daxpy)
-    MEMKERN_LOOP(MEMKERN_MAP_BY, "loops.triad", 3, Triad)
-    MEMKERN_LOOP(MEMKERN_MAP_BY, "loops.nstream", 3, Nstream)
-    MEMKERN_LOOP(MEMKERN_MAP_BY, "loops.schoenauer", 4, Schoenauer)
-    MEMKERN_LOOP(MEMKERN_BODY_BY, "loops.stencil", 2, stencil)
-    MEMKERN_LOOP(MEMKERN_BODY_BY, "loops.matvec", 3, matvec)
-
-    MEMKERN_INDEXED("raider.gather_copy", 2, Copy, kDirect, 0)
-    MEMKERN_INDEXED("raider.gather_scale", 2, Scale, kDirect, 0)
-    MEMKERN_INDEXED("raider.gather_add", 3, Add, kDirect, kDirect, 0)
-    MEMKERN_INDEXED("raider.gather_triad", 3, Triad, kDirect, kDirect, 0)
-    MEMKERN_INDEXED("raider.gather_add@release", 3, Add, kDirect, 0, 1)
-    MEMKERN_INDEXED("raider.gather_triad@release", 3, Triad, kDirect, 0, 1)
-    MEMKERN_INDEXED("raider.scatter_copy", 2, Copy, 0, kDirect)
-    MEMKERN_INDEXED("raider.scatter_scale", 2, Scale, 0, kDirect)
-    MEMKERN_INDEXED("raider.scatter_add", 3, Add, 0, kDirect, kDirect)
-    MEMKERN_INDEXED("raider.scatter_triad", 3, Triad, 0, kDirect, kDirect)
-    MEMKERN_INDEXED("raider.sg_copy", 2, Copy, 0, 1)
-    MEMKERN_INDEXED("raider.sg_scale", 2, Scale, 0, 1)
-    MEMKERN_INDEXED("raider.sg_add", 3, Add, 0, 1, 2)
-    MEMKERN_INDEXED("raider.sg_triad", 3, Triad, 0, 1, 2)
-    MEMKERN_CENTRAL("raider.central_copy", 2, Copy)
-    MEMKERN_CENTRAL("raider.central_scale", 2, Scale)
-    MEMKERN_CENTRAL("raider.central_add", 3, Add)
-    MEMKERN_CENTRAL("raider.central_triad", 3, Triad)
+#include "kernels/streaming-entries.inc"
+#include "kernels/loops-entries.inc"
+#include "kernels/raider-entries.inc"
 };
 // clang-format on
 
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0]);
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::cuda

@@ -26,7 +26,7 @@ using testing::entries_of;
 using testing::scattered;
 
 constexpr std::array<int, 4> kWorkers{1, 3, 64, 300};
-constexpr std::array<int, 5> kBlocks{0, 1, 32, 100, 1024};
+constexpr std::array<int, 5> kBlocks{1, 32, 100, 256, 1024};
 // Of values, which have 23 bits, it sets some and clears others, and it lies among them.
 constexpr std::int64_t kOperand = 0x2AAAAB;
 
@@ -393,9 +393,9 @@ TEST(Variants, LeaveTheSameValues) {
     const Shape s{7, 3, 5, false, 64};
     with_words(e, [&]<class V>() {
       Tried<V> tried(e, s);
-      tried.run(*device, {0, s.count()}, 0, 1);
+      tried.run(*device, {0, s.count()}, e.threads, 1);
       const std::vector<V> wanted = tried.values();
-      tried.run(e, {0, s.count()}, 0, 1);
+      tried.run(e, {0, s.count()}, e.threads, 1);
       EXPECT_EQ(tried.values(), wanted) << named(e) << ' ' << e.variant;
     });
     ++compared;

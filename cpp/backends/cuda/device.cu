@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "backends/cuda/grid.hpp"
 #include "core/errors.hpp"
@@ -225,7 +226,7 @@ class CudaDevice : public Device {
     wait();
   }
 
-  void start(const DeviceStep& step) { step.launch(step.args, step.range, step.block, queue_); }
+  void start(const DeviceStep& step) { step.launch(step.args, step.range, step.threads, queue_); }
 
   double by_events(const std::vector<DeviceStep>& steps, std::int64_t invocations,
                    double* per_step) {
@@ -256,21 +257,22 @@ class CudaDevice : public Device {
   }
 
   double by_graph(const std::vector<DeviceStep>& steps, std::int64_t invocations) {
-    const auto graph_of = [&](std::int64_t size) {
-      return std::make_unique<Graph>(queue_, [&] {
+    const auto so_many = [&](std::int64_t size) {
+      return [&, size] {
         for (std::int64_t k = 0; k < size; ++k) {
           for (const DeviceStep& step : steps) start(step);
         }
-      });
+      };
     };
     const std::int64_t each = std::min(invocations, kGraph);
-    const std::unique_ptr<Graph> whole = graph_of(each);
     const std::int64_t left = invocations % each;
-    const std::unique_ptr<Graph> rest = left == 0 ? nullptr : graph_of(left);
+    Graph whole(queue_, so_many(each));
+    std::optional<Graph> rest;
+    if (left != 0) rest.emplace(queue_, so_many(left));
     wait();
     const double begin = now_s();
-    for (std::int64_t k = 0; k < invocations / each; ++k) whole->launch(queue_);
-    if (rest != nullptr) rest->launch(queue_);
+    for (std::int64_t k = 0; k < invocations / each; ++k) whole.launch(queue_);
+    if (rest) rest->launch(queue_);
     wait();
     return now_s() - begin;
   }
@@ -337,8 +339,11 @@ double copy_s(int number, std::int64_t bytes, int times) {
 
 const std::vector<DeviceEntry>& entries() { return table(); }
 
-TableRegistrar::TableRegistrar(const DeviceEntry* entries, std::size_t size) {
-  table().insert(table().end(), entries, entries + size);
+TableRegistrar::TableRegistrar(const DeviceEntry* entries, std::size_t size, int threads) {
+  for (std::size_t k = 0; k < size; ++k) {
+    table().push_back(entries[k]);
+    table().back().threads = threads;
+  }
 }
 
 }  // namespace memkern::cuda

@@ -33,10 +33,10 @@ double copy_s(int number, std::int64_t bytes, int times);
 // All kernels of all files.
 const std::vector<DeviceEntry>& entries();
 
-// Registers the kernels of one file.
+// Registers the kernels of one file, which run in blocks of so many threads.
 class TableRegistrar {
  public:
-  TableRegistrar(const DeviceEntry* entries, std::size_t size);
+  TableRegistrar(const DeviceEntry* entries, std::size_t size, int threads);
 };
 
 }  // namespace memkern::cuda

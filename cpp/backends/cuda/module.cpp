@@ -3,13 +3,12 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <exception>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "backends/cuda/device.hpp"
-#include "core/errors.hpp"
+#include "bindings/errors.hpp"
 
 namespace py = pybind11;
 
@@ -18,17 +17,7 @@ namespace memkern::cuda {
 PYBIND11_MODULE(_memkern_cuda, m) {
   m.doc() = "memkern's kernels for CUDA devices; use the memkern package instead.";
 
-  py::register_exception_translator([](std::exception_ptr p) {
-    try {
-      if (p) std::rethrow_exception(std::move(p));
-    } catch (const InputError& e) {
-      PyErr_SetString(PyExc_ValueError, e.what());
-    } catch (const MemoryError& e) {
-      PyErr_SetString(PyExc_MemoryError, e.what());
-    } catch (const DeviceError& e) {
-      PyErr_SetString(PyExc_RuntimeError, e.what());
-    }
-  });
+  translate_errors();
 
   m.attr("architectures") = MEMKERN_CUDA_ARCHITECTURES;
   m.def("device_count", &device_count);

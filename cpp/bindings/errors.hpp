@@ -1,0 +1,27 @@
+// How errors of the C++ side reach Python, from every module.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <exception>
+#include <utility>
+
+#include "core/errors.hpp"
+
+namespace memkern {
+
+inline void translate_errors() {
+  pybind11::register_exception_translator([](std::exception_ptr p) {
+    try {
+      if (p) std::rethrow_exception(std::move(p));
+    } catch (const InputError& e) {
+      PyErr_SetString(PyExc_ValueError, e.what());
+    } catch (const MemoryError& e) {
+      PyErr_SetString(PyExc_MemoryError, e.what());
+    } catch (const DeviceError& e) {
+      PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+  });
+}
+
+}  // namespace memkern
