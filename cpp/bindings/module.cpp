@@ -187,11 +187,12 @@ std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Probl
   std::set<int> unrolls;
   std::set<std::string> forms;
   for (const E& e : table) {
-    const std::string isa = isa_of(e);
-    if (isa.empty() || stages.front().kernel != e.kernel || asked.dtype != e.dtype ||
-        problem.index_dtype() != e.index || !problem.runs({static_cast<const Entry&>(e), isa})) {
+    if (stages.front().kernel != e.kernel || asked.dtype != e.dtype ||
+        problem.index_dtype() != e.index) {
       continue;
     }
+    const std::string isa = isa_of(e);
+    if (isa.empty() || !problem.runs({static_cast<const Entry&>(e), isa})) continue;
     forms.insert(e.form);
     if (asked.form != e.form) continue;
     unrolls.insert(e.unroll);
