@@ -31,11 +31,102 @@ struct AmoArgs {
   std::int64_t workers = 0;
 };
 
+// A carrier offers, for words of IDX: `place(i)` reads one, `look(i)` and `follow(i)` do so by an
+// operation that leaves it as it is; for words of VAL: `update(at)` applies the case's operand,
+// `read(at)` the same and returns what was there, `put(at, v)` applies v; and `end(at)`.
+namespace amo {
+
+struct Rand {  // AMO(VAL[IDX[i]])
+  template <class C>
+  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
+    MEMKERN_ROLLED
+    for (std::int64_t i = r.begin; i < r.end; ++i) c.update(c.place(i));
+  }
+};
+
+// The word of VAL that belongs to a worker's first iteration.
+MEMKERN_ANYWHERE std::int64_t first_word(const AmoArgs& args, Range r) {
+  return args.shared ? 0 : r.begin * args.stride;
+}
+
+struct Strided {  // AMO(VAL[i * stride])
+  template <class C>
+  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int) {
+    std::int64_t at = first_word(args, r);
+    MEMKERN_ROLLED
+    for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) c.update(at);
+  }
+};
+
+struct Chase {  // start = AMO(IDX[start])
+  template <class C>
+  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
+    std::int64_t at = r.begin;
+    MEMKERN_ROLLED
+    for (std::int64_t i = r.begin; i < r.end; ++i) at = c.follow(at);
+    c.end(at);
+  }
+};
+
+// AMO(VAL[0]); of several hot words, shared ones are gone to in turn, else each worker keeps to
+// one.
+struct Central {
+  template <class C>
+  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int worker) {
+    const std::int64_t step = args.shared ? 1 : 0;
+    std::int64_t word = worker % args.hot;
+    MEMKERN_ROLLED
+    for (std::int64_t i = r.begin; i < r.end; ++i) {
+      c.update(word * args.stride);
+      word += step;
+      if (word == args.hot) word = 0;
+    }
+  }
+};
+
+struct Scatter {  // dest = AMO(IDX[i+1]); val = AMO(VAL[i]); AMO(VAL[dest], val)
+  template <class C>
+  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int) {
+    std::int64_t at = first_word(args, r);
+    MEMKERN_ROLLED
+    for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) {
+      const std::int64_t dest = c.look(i + 1);
+      c.put(dest, c.read(at));
+    }
+  }
+};
+
+struct Gather {  // src = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[i], val)
+  template <class C>
+  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int) {
+    std::int64_t at = first_word(args, r);
+    MEMKERN_ROLLED
+    for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) {
+      const std::int64_t src = c.look(i + 1);
+      c.put(at, c.read(src));
+    }
+  }
+};
+
+struct ScatterGather {  // src = AMO(IDX[i]); dest = AMO(IDX[i+1]); then as above
+  template <class C>
+  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
+    MEMKERN_ROLLED
+    for (std::int64_t i = r.begin; i < r.end; ++i) {
+      const std::int64_t src = c.look(i);
+      const std::int64_t dest = c.look(i + 1);
+      c.put(dest, c.read(src));
+    }
+  }
+};
+
+}  // namespace amo
+
 // Plain is a load and a store, relaxed both: what the same accesses cost without being atomic.
 enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Plain };
 
-// Words V of VAL, W of IDX, in memory that operations O reach. What an operation returns is used
-// where its place in the pattern needs it, and with kUsed everywhere. O has its kPrimitive and
+// A carrier for words V of VAL and W of IDX in memory that the operations O reach. What one returns
+// is used where its place in the pattern needs it, and with kUsed everywhere. O has kPrimitive and
 //   load(at)                    a relaxed load
 //   fetch(at, v)                combines v with what is there by the primitive, unless that is a
 //                               compare-and-swap, and returns what was there
@@ -153,94 +244,4 @@ constexpr std::uint64_t neutral_of(Primitive primitive) {
   return ones ? ~std::uint64_t{0} : 0;
 }
 
-// A carrier offers, for words of IDX: `place(i)` reads one, `look(i)` and `follow(i)` do so by an
-// operation that leaves it as it is; for words of VAL: `update(at)` applies the case's operand,
-// `read(at)` the same and returns what was there, `put(at, v)` applies v; and `end(at)`.
-namespace amo {
-
-struct Rand {  // AMO(VAL[IDX[i]])
-  template <class C>
-  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
-    MEMKERN_ROLLED
-    for (std::int64_t i = r.begin; i < r.end; ++i) c.update(c.place(i));
-  }
-};
-
-// The word of VAL that belongs to a worker's first iteration.
-MEMKERN_ANYWHERE std::int64_t first_word(const AmoArgs& args, Range r) {
-  return args.shared ? 0 : r.begin * args.stride;
-}
-
-struct Strided {  // AMO(VAL[i * stride])
-  template <class C>
-  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int) {
-    std::int64_t at = first_word(args, r);
-    MEMKERN_ROLLED
-    for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) c.update(at);
-  }
-};
-
-struct Chase {  // start = AMO(IDX[start])
-  template <class C>
-  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
-    std::int64_t at = r.begin;
-    MEMKERN_ROLLED
-    for (std::int64_t i = r.begin; i < r.end; ++i) at = c.follow(at);
-    c.end(at);
-  }
-};
-
-// AMO(VAL[0]); of several hot words, shared ones are gone to in turn, else each worker keeps to
-// one.
-struct Central {
-  template <class C>
-  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int worker) {
-    const std::int64_t step = args.shared ? 1 : 0;
-    std::int64_t word = worker % args.hot;
-    MEMKERN_ROLLED
-    for (std::int64_t i = r.begin; i < r.end; ++i) {
-      c.update(word * args.stride);
-      word += step;
-      if (word == args.hot) word = 0;
-    }
-  }
-};
-
-struct Scatter {  // dest = AMO(IDX[i+1]); val = AMO(VAL[i]); AMO(VAL[dest], val)
-  template <class C>
-  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int) {
-    std::int64_t at = first_word(args, r);
-    MEMKERN_ROLLED
-    for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) {
-      const std::int64_t dest = c.look(i + 1);
-      c.put(dest, c.read(at));
-    }
-  }
-};
-
-struct Gather {  // src = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[i], val)
-  template <class C>
-  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int) {
-    std::int64_t at = first_word(args, r);
-    MEMKERN_ROLLED
-    for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) {
-      const std::int64_t src = c.look(i + 1);
-      c.put(at, c.read(src));
-    }
-  }
-};
-
-struct ScatterGather {  // src = AMO(IDX[i]); dest = AMO(IDX[i+1]); then as above
-  template <class C>
-  MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
-    MEMKERN_ROLLED
-    for (std::int64_t i = r.begin; i < r.end; ++i) {
-      const std::int64_t src = c.look(i);
-      const std::int64_t dest = c.look(i + 1);
-      c.put(dest, c.read(src));
-    }
-  }
-};
-
-}  // namespace amo
 }  // namespace memkern
