@@ -86,6 +86,8 @@ else()
   # The topology of this machine's processors and memory is all that is needed.
   ExternalProject_Add(hwloc_project
     ${source}
+    # Its makefiles take files that are newer than what was made of them for changed ones.
+    DOWNLOAD_EXTRACT_TIMESTAMP ON
     PREFIX ${prefix}
     CONFIGURE_COMMAND <SOURCE_DIR>/configure --prefix=${prefix} --enable-static --disable-shared
       --with-pic --disable-libxml2 --disable-pci --disable-opencl --disable-cuda --disable-nvml
