@@ -227,15 +227,18 @@ class CudaDevice : public Device {
   }
 
   void start(const DeviceStep& step) { step.launch(step.args, step.range, step.threads, queue_); }
+  void start(const std::vector<DeviceStep>& steps, std::int64_t times) {
+    for (std::int64_t k = 0; k < times; ++k) {
+      for (const DeviceStep& step : steps) start(step);
+    }
+  }
 
   double by_events(const std::vector<DeviceStep>& steps, std::int64_t invocations,
                    double* per_step) {
     Event begin;
     begin.record(queue_);
     if (per_step == nullptr) {
-      for (std::int64_t k = 0; k < invocations; ++k) {
-        for (const DeviceStep& step : steps) start(step);
-      }
+      start(steps, invocations);
       Event end;
       end.record(queue_);
       return end.seconds_since(begin);
@@ -257,18 +260,11 @@ class CudaDevice : public Device {
   }
 
   double by_graph(const std::vector<DeviceStep>& steps, std::int64_t invocations) {
-    const auto so_many = [&](std::int64_t size) {
-      return [&, size] {
-        for (std::int64_t k = 0; k < size; ++k) {
-          for (const DeviceStep& step : steps) start(step);
-        }
-      };
-    };
     const std::int64_t each = std::min(invocations, kGraph);
     const std::int64_t left = invocations % each;
-    Graph whole(queue_, so_many(each));
+    Graph whole(queue_, [&] { start(steps, each); });
     std::optional<Graph> rest;
-    if (left != 0) rest.emplace(queue_, so_many(left));
+    if (left != 0) rest.emplace(queue_, [&] { start(steps, left); });
     wait();
     const double begin = now_s();
     for (std::int64_t k = 0; k < invocations / each; ++k) whole.launch(queue_);
