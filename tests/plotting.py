@@ -108,8 +108,8 @@ def beside(ax):
 
 
 def hollow(fig):
-    """Return the markers of noisy records."""
-    curves = [curve for ax in fig.axes for curve in ax.lines if curve.get_label() == "_noisy"]
+    """Return the markers of disturbed records."""
+    curves = [curve for ax in fig.axes for curve in ax.lines if curve.get_label() == "_disturbed"]
     curves = [curve for curve in curves if len(curve.get_xdata())]
     assert all(curve.get_markerfacecolor() == "white" for curve in curves)
     return curves

@@ -54,7 +54,7 @@ def record(kernel, pattern, bandwidth, **other):
         "started": "2026-03-01T12:00:00+00:00",
         "validation": "whole",
         "error_max": 0.0,
-        "noisy": False,
+        "disturbed": False,
         "valid": True,
     } | other
 
@@ -116,7 +116,7 @@ INPUTS = {
     ),
     "faults": lambda: own_records(
         valid=lambda frame: frame.index % 7 != 3,
-        noisy=lambda frame: frame.index % 5 == 2,
+        disturbed=lambda frame: frame.index % 5 == 2,
         count_rule="footprint",
     ),
     "extremes": lambda: own_records().assign(
@@ -199,7 +199,7 @@ def test_stride_figure_draws_published_and_own_values():
 
 def test_gpu_figure_takes_own_records_of_cuda_only():
     labels = {curve.get_label() for curve in figures["spatter-fig5"](own_records()).axes[0].lines}
-    assert labels - {"_noisy"} == {"K40", "Titan XP", "P100", "V100"}
+    assert labels - {"_disturbed"} == {"K40", "Titan XP", "P100", "V100"}
     assert "backend cuda" in small_print(figures["spatter-fig5"](own_records()))
     fig = figures["spatter-fig5"](gpu_records())
     assert line(fig.axes[0], "Own GPU").get_ydata()[0] == pytest.approx(60 * 1.25 * 1.1)
@@ -245,15 +245,15 @@ def test_other_types_are_left_out_with_a_note():
     assert "1 record in another type than float64" in small_print(figures["spatter-fig3"](frame))
 
 
-def test_invalid_records_are_left_out_and_noisy_ones_hollow():
+def test_invalid_records_are_left_out_and_disturbed_ones_hollow():
     frame = own_records()
     top = frame[frame["pattern"] == "UNIFORM:8:1"]["bandwidth_GBps"].idxmax()
     frame.loc[top, "valid"] = False
-    frame.loc[frame["pattern"] == "UNIFORM:8:8", "noisy"] = True
+    frame.loc[frame["pattern"] == "UNIFORM:8:8", "disturbed"] = True
     fig = figures["spatter-fig3"](frame)
     mine = line(fig.axes[0], plain(OWN))
     assert mine.get_ydata()[0] == pytest.approx(60 * 1.25)
-    hollow = [c for c in fig.axes[0].lines if c.get_label() == "_noisy" and len(c.get_xdata())]
+    hollow = [c for c in fig.axes[0].lines if c.get_label() == "_disturbed" and len(c.get_xdata())]
     assert [list(c.get_xdata()) for c in hollow] == [[8]]
     assert hollow[0].get_markerfacecolor() == "white"
     note = small_print(fig)

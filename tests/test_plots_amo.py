@@ -60,7 +60,7 @@ def record(pattern, primitive, threads, rate, name="Own Machine 3000", **other):
         "rate_GAMS": rate,
         "time_min_s": iters * threads / rate / 1e9,
         "bandwidth_GBps": 16 * rate,
-        "noisy": False,
+        "disturbed": False,
         "valid": True,
         **chance,
     } | other
@@ -148,7 +148,7 @@ INPUTS = {
     ),
     "three": lambda: Results([row for n in "ABC" for row in everything(name=f"Machine {n}")]),
     "faults": lambda: frame(everything()).assign(
-        valid=lambda rows: rows.index % 7 != 3, noisy=lambda rows: rows.index % 5 == 2
+        valid=lambda rows: rows.index % 7 != 3, disturbed=lambda rows: rows.index % 5 == 2
     ),
     "extremes": lambda: frame(everything()).assign(
         rate_GAMS=lambda rows: rows["rate_GAMS"] * 1e-4 ** (rows.index % 2)
@@ -235,7 +235,7 @@ def test_what_records_lack_is_said(name, rows, options, culprit):
 
 
 def test_records_of_other_families_may_lack_the_columns():
-    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "noisy": False}
+    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "disturbed": False}
     mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
     mixed = mixed.astype({"threads": "Int64", "words": "Int64", "hot": "Int64"})
     for name in FIGURES:
@@ -379,11 +379,11 @@ def test_latency_is_each_workers_time_for_an_operation(whole):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_invalid_records_are_left_out_and_noisy_ones_hollow(name):
+def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
     rows = frame(everything())
     count = rows.groupby("kernel").cumcount()
     rows["valid"] = ~count.eq(4)
-    rows["noisy"] = rows["primitive"].ne("cas")
+    rows["disturbed"] = rows["primitive"].ne("cas")
     fig = figures[name](rows)
     assert hollow(fig)
     assert "failed validation left out" in small_print(fig) and "Hollow" in small_print(fig)
@@ -475,9 +475,9 @@ def test_section_of_other_records():
     assert sections["atomics"](frame([{"platform": "Own"}])) is None
 
 
-def test_section_marks_noisy_numbers():
-    said = " ".join(sections["atomics"](frame(everything(noisy=True))).findings)
-    assert "add 0.8 GAMS (noisy)" in said
+def test_section_marks_disturbed_numbers():
+    said = " ".join(sections["atomics"](frame(everything(disturbed=True))).findings)
+    assert "add 0.8 GAMS (disturbed)" in said
 
 
 def test_section_stands_in_a_report(whole, tmp_path):

@@ -77,7 +77,7 @@ def record(kind, lattice=LARGE, threads=4, site_B=None, machine="Own Machine 300
         "roofline_fraction": 0.9 * speed / roofline,
         "bandwidth_GBps": speed / 2,
         "time_min_s": 1e-3,
-        "noisy": False,
+        "disturbed": False,
         "valid": True,
     } | other
 
@@ -136,7 +136,7 @@ INPUTS = {
     ),
     "three": lambda: Results([row for n in "ABC" for row in everything(machine=f"Machine {n}")]),
     "faults": lambda: frame(everything()).assign(
-        valid=lambda rows: rows.index % 7 != 3, noisy=lambda rows: rows.index % 5 == 2
+        valid=lambda rows: rows.index % 7 != 3, disturbed=lambda rows: rows.index % 5 == 2
     ),
     "extremes": lambda: frame(everything()).assign(
         performance_GFLOPs=lambda rows: rows["performance_GFLOPs"] * 1e-3 ** (rows.index % 2)
@@ -221,7 +221,7 @@ def test_what_records_lack_is_said(name, rows, options, culprit):
 
 
 def test_records_of_other_families_may_lack_the_columns():
-    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "noisy": False}
+    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "disturbed": False}
     mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
     mixed = mixed.astype({"threads": "Int64", "Ls": "Int64", "prefetch": "Int64"})
     for name in FIGURES:
@@ -364,10 +364,10 @@ def test_traffic_needs_no_records():
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_invalid_records_are_left_out_and_noisy_ones_hollow(name):
+def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
     rows = frame(everything())
     rows["valid"] = rows.index % 5 != 4
-    rows["noisy"] = rows["layout"].eq("RRII")
+    rows["disturbed"] = rows["layout"].eq("RRII")
     fig = figures[name](rows)
     assert "failed validation left out" in small_print(fig)
     assert hollow(fig)
@@ -437,10 +437,10 @@ def test_section_of_other_records():
     assert sections["dw"](frame([{"platform": "Own"}])) is None
 
 
-def test_section_marks_noisy_numbers():
-    said = " ".join(sections["dw"](frame(everything(noisy=True))).findings)
-    assert "106 GFLOP/s (noisy)" in said and "4.00 in RRII s (noisy)" in said
-    assert "in cache (noisy)" in said
+def test_section_marks_disturbed_numbers():
+    said = " ".join(sections["dw"](frame(everything(disturbed=True))).findings)
+    assert "106 GFLOP/s (disturbed)" in said and "4.00 in RRII s (disturbed)" in said
+    assert "in cache (disturbed)" in said
 
 
 def test_section_stands_last_in_a_report(whole, tmp_path):

@@ -82,7 +82,7 @@ def record(kind, label, shape, threads=4, speed=None, machine="Own Machine 3000"
         "time_min_s": time_s,
         "bandwidth_GBps": 6 * speed,
         "footprint_B": round(12 * nonzeros / beta) + 20 * rows,
-        "noisy": False,
+        "disturbed": False,
         "valid": True,
     } | other
 
@@ -149,7 +149,7 @@ INPUTS = {
     ),
     "three": lambda: Results([row for n in "ABC" for row in everything(machine=f"Machine {n}")]),
     "faults": lambda: frame(everything()).assign(
-        valid=lambda rows: rows.index % 7 != 3, noisy=lambda rows: rows.index % 5 == 2
+        valid=lambda rows: rows.index % 7 != 3, disturbed=lambda rows: rows.index % 5 == 2
     ),
     "extremes": lambda: frame(everything()).assign(
         performance_GFLOPs=lambda rows: rows["performance_GFLOPs"] * 1e-3 ** (rows.index % 2)
@@ -237,7 +237,7 @@ def test_what_records_lack_is_said(name, rows, options, culprit):
 
 
 def test_records_of_other_families_may_lack_the_columns():
-    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "noisy": False}
+    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "disturbed": False}
     mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
     mixed = mixed.astype({"threads": "Int64", "C": "Int64", "sigma": "Int64", "unroll": "Int64"})
     for name in FIGURES:
@@ -387,10 +387,10 @@ def test_many_lines_of_fill_in_are_those_that_sigma_changes_most():
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_invalid_records_are_left_out_and_noisy_ones_hollow(name):
+def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
     rows = frame(everything())
     rows["valid"] = rows.index % 5 != 4
-    rows["noisy"] = rows["kernel"].eq("spmv.sell")
+    rows["disturbed"] = rows["kernel"].eq("spmv.sell")
     fig = figures[name](rows)
     assert "failed validation left out" in small_print(fig)
     if name == "spmv-fill-in":
@@ -482,9 +482,9 @@ def test_section_of_other_records():
     assert sections["spmv"](frame([{"platform": "Own"}])) is None
 
 
-def test_section_marks_noisy_numbers():
-    said = " ".join(sections["spmv"](frame(everything(noisy=True))).findings)
-    assert "CRS 4 GFLOP/s (noisy)" in said and "4.00 in CRS (noisy)" in said
+def test_section_marks_disturbed_numbers():
+    said = " ".join(sections["spmv"](frame(everything(disturbed=True))).findings)
+    assert "CRS 4 GFLOP/s (disturbed)" in said and "4.00 in CRS (disturbed)" in said
 
 
 def test_section_has_its_place_in_a_report(whole, tmp_path):

@@ -60,7 +60,7 @@ def record(kernel, size, bandwidth, **other):
         "clock_GHz": 2.0,
         "cycles_per_vector": 64 * 2.0 / bandwidth,
         "performance_GFLOPs": math.nan,
-        "noisy": False,
+        "disturbed": False,
         "valid": True,
     } | other
 
@@ -219,7 +219,7 @@ INPUTS = {
         ]
     ),
     "faults": lambda: frame(everything()).assign(
-        valid=lambda rows: rows.index % 7 != 3, noisy=lambda rows: rows.index % 5 == 2
+        valid=lambda rows: rows.index % 7 != 3, disturbed=lambda rows: rows.index % 5 == 2
     ),
     "extremes": lambda: frame(everything()).assign(
         bandwidth_GBps=lambda rows: rows["bandwidth_GBps"] * 1e-4 ** (rows.index % 2)
@@ -274,7 +274,7 @@ def test_without_records_the_command_is_named(name, records):
     ("rows", "culprit"),
     [
         (lambda: frame(everything()).iloc[:0], "no record"),
-        (lambda: frame(everything()).drop(columns=["valid", "noisy"]), "'valid', 'noisy'"),
+        (lambda: frame(everything()).drop(columns=["valid", "disturbed"]), "'valid', 'disturbed'"),
         (lambda: frame(everything()).drop(columns=["kernel", "valid"]), "'kernel', 'valid'"),
         (lambda: [1, 2], "list"),
     ],
@@ -302,7 +302,7 @@ def test_kernels_that_move_nothing_have_no_bandwidth_to_refuse():
 
 
 def test_records_of_other_families_may_lack_the_columns():
-    other = {"platform": OWN, "kernel": "spatter.gather", "valid": True, "noisy": False}
+    other = {"platform": OWN, "kernel": "spatter.gather", "valid": True, "disturbed": False}
     mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
     mixed = mixed.astype({"elements": "Int64", "threads": "Int64", "degree": "Int64"})
     for name in FIGURES:
@@ -549,7 +549,7 @@ def test_loops_draw_each_unrolling_and_the_fewest_cycles(whole):
         assert list(line(ax, "fewest cycles").get_ydata()) == list(most.get_ydata())
         assert own.get_ydata()[0] == pytest.approx(64 * 2.0 / 100)
     plain = figures["loops-cycles"](frame(loops(unrolls=[0])))
-    assert labels(plain.axes[0]) - {"_noisy"} == {"kernel's own unrolling"}
+    assert labels(plain.axes[0]) - {"_disturbed"} == {"kernel's own unrolling"}
 
 
 def test_stencils_are_apart_by_where_their_rows_are_held():
@@ -598,11 +598,11 @@ def test_barriers_are_drawn_in_nanoseconds_and_cycles():
 
 
 @pytest.mark.parametrize("name", ["sizes", "bs-fit", "loops-cycles", "barrier-cost"])
-def test_invalid_records_are_left_out_and_noisy_ones_hollow(name):
+def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
     rows = frame([*stream(), *bs(), *loops(), *barriers()])
     count = rows.groupby("kernel").cumcount()
     rows["valid"] = ~count.eq(3)
-    rows["noisy"] = count.eq(5)
+    rows["disturbed"] = count.eq(5)
     fig = figures[name](rows)
     assert hollow(fig)
     assert "failed validation left out" in small_print(fig) and "Hollow" in small_print(fig)
@@ -704,10 +704,10 @@ def test_section_of_little_or_nothing(rows, there):
         assert section.title == "Streaming" and section.remarks
 
 
-def test_section_marks_noisy_numbers():
-    rows = frame(stream(nt=False)).assign(noisy=True)
+def test_section_marks_disturbed_numbers():
+    rows = frame(stream(nt=False)).assign(disturbed=True)
     said = " ".join(sections["streaming"](rows).findings)
-    assert "At the largest size (256 MiB): copy 30.0 GB/s (noisy)" in said
+    assert "At the largest size (256 MiB): copy 30.0 GB/s (disturbed)" in said
 
 
 def test_section_stands_in_a_report(whole, tmp_path):

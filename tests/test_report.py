@@ -144,13 +144,13 @@ def test_text_from_outside_is_escaped(tmp_path):
     assert seen.text.count("alert('x')") > 10
 
 
-def test_failed_and_noisy_records_are_said(tmp_path):
+def test_failed_and_disturbed_records_are_said(tmp_path):
     records = own_records()
     records.loc[[0, 5], ["valid", "error_max"]] = [False, 0.25]
-    records.loc[7, "noisy"] = True
+    records.loc[7, "disturbed"] = True
     seen = page(tmp_path, records)
     assert f"2 of {len(records)} records failed validation" in seen.text
-    assert "1 record is marked as noisy" in seen.text
+    assert "1 record is disturbed" in seen.text
     failed = [row for row in seen.rows if row[-2:] == ["whole", "0.2500"]]
     assert len(failed) == 2 and failed[0][:2] == [GATHER, "UNIFORM:8:1"]
 

@@ -45,7 +45,7 @@ def record(case="c0", repeat=0, **columns):
         "pattern": "UNIFORM:8:4",
         "threads": 2,
         "valid": True,
-        "noisy": False,
+        "disturbed": False,
         "time_min_s": 1e-3,
         "bandwidth_GBps": 12.5,
         **columns,
@@ -168,12 +168,12 @@ def test_samples_frame_is_long():
 def test_html_marks_what_is_not_to_be_trusted():
     table = result_set(
         record("a", pattern="<b>&"),
-        record("b", noisy=True, time_min_s=2.5e-6),
+        record("b", disturbed=True, time_min_s=2.5e-6),
         record("c", valid=False, time_min_s=0.0),
     )._repr_html_()
     assert "&lt;b&gt;&amp;" in table
     assert "<b>" not in table
-    assert table.count("~ noisy") == 1
+    assert table.count("~ disturbed") == 1
     assert table.count("✗ invalid") == 1
     assert "2.5 µs" in table
     assert "3 records on AMD EPYC, 2 threads" in table

@@ -540,7 +540,7 @@ def measure(
             "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
             **noise_columns,
             **known,
-            "noisy": summary["noise_spread"] > _NOISY_SPREAD
+            "disturbed": summary["noise_spread"] > _NOISY_SPREAD
             or summary["ci_relative"] > _NOISY_INTERVAL
             or noise_columns["noise_steal_s"] > _NOISY_STEAL * wall_s,
             "valid": check.valid,

@@ -110,7 +110,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
         text
         for text, present in (
             ("INVALID", not record["valid"]),
-            ("noisy", record["noisy"]),
+            ("disturbed", record["disturbed"]),
             (f"{record.get('success_fraction', 1):.3f} succeed", "success_fraction" in record),
             (f"{record.get('lost_fraction', 0):.3f} lost", record.get("lost_fraction", 0) > 0),
         )

@@ -51,7 +51,7 @@ _HEADER = (
 
 
 def _row(number: int, record: dict[str, Any]) -> str:
-    marks = [word for word in ("noisy",) if record[word]] + ["INVALID"] * (not record["valid"])
+    marks = [word for word in ("disturbed",) if record[word]] + ["INVALID"] * (not record["valid"])
     fraction = record["roofline_fraction"]
     share = f"{100 * fraction:.0f}%" if fraction == fraction else "in cache"
     return (

@@ -82,7 +82,7 @@ def row_of(number: int, record: dict[str, Any]) -> str:
         text
         for text, present in (
             ("INVALID", not record["valid"]),
-            ("noisy", record["noisy"]),
+            ("disturbed", record["disturbed"]),
             (f"x{record['invocations']}", record["stop"] == "runs" and record["invocations"] > 1),
         )
         if present

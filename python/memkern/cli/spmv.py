@@ -82,7 +82,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
         form = f"sell-{record['C']}-{record['sigma']}"
     elif record["unroll"]:
         form = f"{form} mve {record['unroll']}"
-    marks = [word for word in ("noisy",) if record[word]] + ["INVALID"] * (not record["valid"])
+    marks = [word for word in ("disturbed",) if record[word]] + ["INVALID"] * (not record["valid"])
     return (
         f"{label if len(label) <= 24 else label[:23] + '…':<24} {form:<13} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "

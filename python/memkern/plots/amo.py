@@ -95,7 +95,7 @@ def rates(
             name: (
                 marked_look(number),
                 [
-                    Dot(row["row"], row[RATE], _with_outcome(row), row["noisy"])
+                    Dot(row["row"], row[RATE], _with_outcome(row), row["disturbed"])
                     for row in rows[rows["primitive"] == name].to_dict("records")
                 ],
             )
@@ -173,7 +173,7 @@ def price(
             f"over {name}": (
                 marked_look(number),
                 [
-                    Dot(row["row"], row["price"], three_figures(row["price"]), row["noisy"])
+                    Dot(row["row"], row["price"], three_figures(row["price"]), row["disturbed"])
                     for row in rows[rows["primitive"] == name].to_dict("records")
                 ],
             )
@@ -417,7 +417,7 @@ def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -
     DataFrame
         Columns platform, pattern, primitive, threads, array_B (size of VAL, in the pointer chase
         of IDX), rate_GAMS (of all workers), ns_per_amo (of each worker), success_fraction (of
-        compare-and-swaps), lost_fraction (of plain updates) and noisy. Of several sizes the
+        compare-and-swaps), lost_fraction (of plain updates) and disturbed. Of several sizes the
         smallest and the largest.
 
     Raises
@@ -433,7 +433,7 @@ def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -
     # Rows are in the order of the patterns, and stay so.
     frame = frame.sort_values(["machine", "threads"], kind="stable")
     columns = ["platform", "pattern", "primitive", "threads", "array_B", RATE, "ns_per_amo"]
-    columns += ["success_fraction", "lost_fraction", "noisy"]
+    columns += ["success_fraction", "lost_fraction", "disturbed"]
     whole = {"threads": int, "array_B": int}
     return frame[columns].astype(whole).reset_index(drop=True)
 
@@ -451,7 +451,7 @@ def circustent_table(records: Records = None) -> DataFrame:
     -------
     DataFrame
         Columns platform, row ("own" or "published"), threads, memory_B (size of VAL), iters (of
-        each worker), time_s, rate_GAMS, ns_per_amo (of each worker) and noisy.
+        each worker), time_s, rate_GAMS, ns_per_amo (of each worker) and disturbed.
 
     Raises
     ------
@@ -474,10 +474,10 @@ def circustent_table(records: Records = None) -> DataFrame:
     own = own.sort_values(["threads", "size_B", "iters"], kind="stable")
     own = own.rename(columns={"size_B": "memory_B", "time_min_s": "time_s", "ns": "ns_per_amo"})
     published = reference.load("beebe2022-circustent").rename(columns={"time_min_s": "time_s"})
-    published = published.assign(ns_per_amo=published["threads"] / published[RATE], noisy=False)
+    published = published.assign(ns_per_amo=published["threads"] / published[RATE], disturbed=False)
     parts = [own.assign(row="own")] * bool(len(own)) + [published.assign(row="published")]
     columns = ["platform", "row", "threads", "memory_B", "iters", "time_s", RATE, "ns_per_amo"]
-    table = concat([part[[*columns, "noisy"]] for part in parts], ignore_index=True)
+    table = concat([part[[*columns, "disturbed"]] for part in parts], ignore_index=True)
     return table.astype({"threads": int, "memory_B": int, "iters": int})
 
 

@@ -163,14 +163,15 @@ def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:
     -------
     DataFrame
         The rows of these primitives that have a counterpart, with the columns price and, of the
-        counterpart, lost_fraction; noisy if either is.
+        counterpart, lost_fraction; disturbed if either is.
     """
     here = ["machine", "threads", "row"]
-    unguarded = frame[frame["primitive"] == "plain"][[*here, RATE, "noisy", "lost_fraction"]]
+    unguarded = frame[frame["primitive"] == "plain"][[*here, RATE, "disturbed", "lost_fraction"]]
     atomic = frame[frame["primitive"].isin(list(primitives))].drop(columns="lost_fraction")
     both = atomic.merge(unguarded, on=here, suffixes=("", "_plain"))
     return both.assign(
-        price=both[f"{RATE}_plain"] / both[RATE], noisy=both["noisy"] | both["noisy_plain"]
+        price=both[f"{RATE}_plain"] / both[RATE],
+        disturbed=both["disturbed"] | both["disturbed_plain"],
     )
 
 

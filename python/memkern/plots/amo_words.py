@@ -55,7 +55,7 @@ def _by(rows: DataFrame, column: str) -> dict[str, dict[Hashable, Any]]:
 
 
 def _said(row: Mapping[Any, Any]) -> str:
-    return f"{three_figures(row[RATE])} GAMS{' (noisy)' * bool(row['noisy'])}"
+    return f"{three_figures(row[RATE])} GAMS{' (disturbed)' * bool(row['disturbed'])}"
 
 
 def _smallest(rows: DataFrame, pattern: str) -> DataFrame:

@@ -51,17 +51,17 @@ def shade(share: float) -> str:
 
 
 def curve(ax: Axes, rows: DataFrame, x: str, y: str, look: Look, label: str) -> None:
-    """Draw one column over another, with hollow markers for noisy records."""
+    """Draw one column over another, with hollow markers for disturbed records."""
     rows = rows.sort_values(x)
     ax.plot(rows[x], rows[y], label=label, **look._asdict())
-    noisy = rows[rows["noisy"]]
+    disturbed = rows[rows["disturbed"]]
     hollow = look._replace(linestyle="none", zorder=look.zorder + 0.05)._asdict()
-    ax.plot(noisy[x], noisy[y], label="_noisy", markerfacecolor="white", **hollow)
+    ax.plot(disturbed[x], disturbed[y], label="_disturbed", markerfacecolor="white", **hollow)
 
 
 def hollow(rows: DataFrame) -> list[str]:
     """Return what the small print has to say of the hollow markers of `curve`, if there are any."""
-    return ["Hollow: from a noisy record."] * bool(rows["noisy"].any())
+    return ["Hollow: from a disturbed record."] * bool(rows["disturbed"].any())
 
 
 def panels(number: int, columns: int, row_in: float) -> tuple[Figure, list[Axes]]:
@@ -208,7 +208,7 @@ class Dot(NamedTuple):
     row: str
     value: float
     words: str
-    noisy: bool
+    disturbed: bool
 
 
 def dots(
@@ -225,9 +225,10 @@ def dots(
         places = [rows.index(dot.row) + (number + 0.5) / len(series) - 0.5 for dot in values]
         look = look._replace(linestyle="none", markersize=4.0)
         ax.plot([dot.value for dot in values], places, label=label, **look._asdict())
-        noisy = [(dot.value, y) for dot, y in zip(values, places, strict=True) if dot.noisy]
+        disturbed = [(dot.value, y) for dot, y in zip(values, places, strict=True) if dot.disturbed]
         hollow = look._replace(zorder=look.zorder + 0.05)._asdict()
-        ax.plot(*zip(*noisy, strict=True), label="_noisy", mfc="white", **hollow) if noisy else None
+        if disturbed:
+            ax.plot(*zip(*disturbed, strict=True), label="_disturbed", mfc="white", **hollow)
         for dot, y in zip(values, places, strict=True):
             right = dot.value <= middle
             ax.annotate(

@@ -114,7 +114,7 @@ def by_layouts(
             option: (
                 marked_look(number + (number >= 3)),
                 [
-                    Dot(row["form"], row[VALUE], _with_distance(row), row["noisy"])
+                    Dot(row["form"], row[VALUE], _with_distance(row), row["disturbed"])
                     for row in rows[rows["option"] == option].to_dict("records")
                 ],
             )
@@ -450,7 +450,7 @@ def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
         Columns platform, lattice, Ls, layout, cut, vector_bits, option (stores and prefetch),
         performance_GFLOPs (by the shortest time), performance_median_GFLOPs, site_B,
         roofline_GFLOPs (missing where nothing comes from memory), roofline_fraction (by the median
-        time) and noisy. Of several distances of prefetch, orders and blocks, the fastest.
+        time) and disturbed. Of several distances of prefetch, orders and blocks, the fastest.
 
     Raises
     ------
@@ -465,7 +465,7 @@ def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
     )
     frame = frame.sort_values(["platform", "sites", "Ls", "lattice", "place", "which"])
     columns = ["platform", "lattice", "Ls", "layout", "cut", "vector_bits", "option", VALUE]
-    columns += ["performance_median_GFLOPs", "site_B", ROOFLINE, "roofline_fraction", "noisy"]
+    columns += ["performance_median_GFLOPs", "site_B", ROOFLINE, "roofline_fraction", "disturbed"]
     frame = frame[columns].astype({"Ls": int, "vector_bits": int})
     return frame.replace({ROOFLINE: {math.inf: math.nan}}).reset_index(drop=True)
 

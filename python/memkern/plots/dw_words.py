@@ -55,7 +55,7 @@ def findings(records: DataFrame) -> list[str]:
 
 
 def _said(row: Mapping[Any, Any]) -> str:
-    return f"{three_figures(row[VALUE])} GFLOP/s{' (noisy)' * bool(row['noisy'])}"
+    return f"{three_figures(row[VALUE])} GFLOP/s{' (disturbed)' * bool(row['disturbed'])}"
 
 
 def _where(rows: DataFrame) -> str:
@@ -103,8 +103,10 @@ def _gains(places: Sequence[DataFrame], column: str, low: str, high: str) -> lis
             continue
         gains = pairs[f"{VALUE}_with"] / pairs[VALUE]
         times = dict.fromkeys(f"{end:.2f}" for end in (gains.min(), gains.max()))
-        noisy = bool((pairs["noisy"] | pairs["noisy_with"]).any())
-        parts.append(f"{' to '.join(times)} times as fast on {_where(rows)}{' (noisy)' * noisy}")
+        disturbed = bool((pairs["disturbed"] | pairs["disturbed_with"]).any())
+        parts.append(
+            f"{' to '.join(times)} times as fast on {_where(rows)}{' (disturbed)' * disturbed}"
+        )
     return parts
 
 
@@ -132,9 +134,9 @@ def _on_workers(mine: DataFrame) -> list[str]:
     for kind in in_order(rows["kind"]):
         these = rows[rows["kind"] == kind].set_index("threads")
         if few in these.index and many in these.index:
-            noisy = bool(these["noisy"].any())
+            disturbed = bool(these["disturbed"].any())
             gain = these[VALUE][many] / these[VALUE][few]
-            parts.append(f"{gain:.2f} in {kind}{' (noisy)' * noisy}")
+            parts.append(f"{gain:.2f} in {kind}{' (disturbed)' * disturbed}")
     if not parts:
         return []
     return [

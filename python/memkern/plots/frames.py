@@ -73,7 +73,7 @@ def validated(
     kernels : sequence of str
         Names of the kernels wanted.
     columns : iterable of str
-        Columns that the caller needs beside platform, kernel, valid and noisy.
+        Columns that the caller needs beside platform, kernel, valid and disturbed.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def validated(
     InputError
         No record at all, or a column is missing.
     """
-    needed = [*dict.fromkeys(("platform", "kernel", "valid", "noisy", *columns))]
+    needed = [*dict.fromkeys(("platform", "kernel", "valid", "disturbed", *columns))]
     frame = frame_of(records)
     if records is None:
         return frame.reindex(columns=needed), []
@@ -102,7 +102,7 @@ def validated(
     if not valid.all():
         notes.append(f"{counted(int((~valid).sum()), 'record')} that failed validation left out.")
     frame = frame[valid].reset_index(drop=True)
-    return frame.assign(noisy=frame["noisy"].eq(True)), notes
+    return frame.assign(disturbed=frame["disturbed"].eq(True)), notes
 
 
 def usable(

@@ -58,7 +58,7 @@ def select(
     kernels : sequence of str
         Names of kernels or families.
     columns : iterable of str
-        Columns that the caller needs beside platform, kernel, valid, noisy and the value's.
+        Columns that the caller needs beside platform, kernel, valid, disturbed and the value's.
     measure : str
         Command that measures such records. Without one, having none is no error.
     value : str
@@ -91,7 +91,7 @@ def select(
             raise InputError(f"there is no record of {', '.join(kernels)}: `{measure}` measures it")
         nothing, notes = validated(None, [], [value, *columns])
         types = {name: float for name in nothing if name in (BANDWIDTH, *_NUMBERS)}
-        return nothing.astype({"platform": str, "kernel": str, "noisy": bool, **types}), notes
+        return nothing.astype({"platform": str, "kernel": str, "disturbed": bool, **types}), notes
     read = usable if value == BANDWIDTH else validated
     frame, notes = read(frame, names, [value, *columns])
     frame = typed(frame, [column for column in _NUMBERS if column in frame])

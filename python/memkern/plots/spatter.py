@@ -74,7 +74,7 @@ _MEASURE = "`memkern report` measures them"
 class _Series(NamedTuple):
     label: str
     look: Look
-    rows: DataFrame  # columns kernel, stride, noisy and what is drawn
+    rows: DataFrame  # columns kernel, stride, disturbed and what is drawn
     own: bool = False
 
 
@@ -343,10 +343,10 @@ def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELEC
         raise InputError("patterns must be one to six gathers or scatters, or up to six of each")
     points, notes = points_of(records)
     base = points[points["case"] == STRIDE_1].set_index(["platform", "kernel"])
-    base = base[["bandwidth_GBps", "noisy"]].add_prefix("base_")
+    base = base[["bandwidth_GBps", "disturbed"]].add_prefix("base_")
     points = points[points["case"].isin([name for names in panels.values() for name in names])]
     points = points.join(base, on=["platform", "kernel"], how="inner")
-    points = points.assign(noisy=points["noisy"] | points["base_noisy"].eq(True))
+    points = points.assign(disturbed=points["disturbed"] | points["base_disturbed"].eq(True))
     notes += remarks(records, points, "these patterns with stride 1")
 
     fig = new_figure(DOUBLE_IN if len(panels) == 2 else COLUMN_IN, 4.2)
@@ -417,8 +417,8 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
         how: dict[str, Any] = {"color": look.color, "zorder": 4, "label": pattern}
         x, y = published["base_bandwidth_GBps"], published["bandwidth_GBps"]
         ax.scatter(x, y, s=18, marker=look.marker, linewidths=0, **how)
-        for noisy, mine in own.groupby("noisy"):
-            face, edge = ("white", look.color) if noisy else (look.color, "black")
+        for disturbed, mine in own.groupby("disturbed"):
+            face, edge = ("white", look.color) if disturbed else (look.color, "black")
             how = {"facecolors": face, "edgecolors": edge, "zorder": 9, "label": "_own"}
             x, y = mine["base_bandwidth_GBps"], mine["bandwidth_GBps"]
             ax.scatter(x, y, s=40, marker=look.marker, linewidths=1.1, **how)

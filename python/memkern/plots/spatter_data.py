@@ -63,7 +63,7 @@ def published() -> DataFrame:
     """Return the published results in the shape of `points_of`."""
     from memkern import reference
 
-    return _with_case(reference.load("lavin2020")).assign(own=False, noisy=False, paper=True)
+    return _with_case(reference.load("lavin2020")).assign(own=False, disturbed=False, paper=True)
 
 
 def own_records(records: Records, columns: Iterable[str] = ()) -> tuple[DataFrame, list[str]]:
@@ -113,7 +113,7 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
     Returns
     -------
     points : DataFrame
-        Columns platform, kind, own, kernel, case, stride, bandwidth_GBps, noisy, paper.
+        Columns platform, kind, own, kernel, case, stride, bandwidth_GBps, disturbed, paper.
     notes : list of str
         What was left out.
 
@@ -128,7 +128,7 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
     own = own.assign(in_suite=own["suite"].fillna("").ne(""))
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
     columns = ["platform", "kind", "own", "kernel", "case", "stride"]
-    columns += ["bandwidth_GBps", "noisy", "paper"]
+    columns += ["bandwidth_GBps", "disturbed", "paper"]
     parts = [part[columns] for part in (own, published()) if len(part)]
     points = concat(parts, ignore_index=True)
     return (points if kind is None else points[points["kind"] == kind]), notes
@@ -192,16 +192,16 @@ def same_cases(
     table : DataFrame
         One row a case, one column for each value of `column`: the best bandwidth.
     cases : DataFrame
-        The first record of each case, with the same index; noisy if any record of it is.
+        The first record of each case, with the same index; disturbed if any record of it is.
     """
     keys = [key for key in _CASE if key in frame and key not in (column, *whatever)]
     frame = frame.assign(number=frame.groupby(keys, dropna=False, sort=False).ngroup())
     table = frame.pivot_table(
         index="number", columns=column, values="bandwidth_GBps", aggfunc="max"
     )
-    noisy = frame.groupby("number")["noisy"].any()
+    disturbed = frame.groupby("number")["disturbed"].any()
     cases = frame.drop_duplicates("number").set_index("number").loc[table.index]
-    return table, cases.assign(noisy=noisy)
+    return table, cases.assign(disturbed=disturbed)
 
 
 def remarks(records: Records, points: DataFrame, what: str) -> list[str]:

@@ -101,9 +101,9 @@ def _frame(ax: Any, spokes: Mapping[str, float], rings_named: Sequence[float]) -
 
 
 def _draw(
-    ax: Any, spokes: Mapping[str, float], ratio: Mapping[str, float], own: bool, noisy: set[str]
+    ax: Any, spokes: Mapping[str, float], ratio: Mapping[str, float], own: bool, disturbed: set[str]
 ) -> None:
-    """Draw one platform; the patterns in `noisy` are hollow."""
+    """Draw one platform; the patterns in `disturbed` are hollow."""
     import numpy as np
 
     for application, colour in _COLOURS.items():
@@ -126,9 +126,11 @@ def _draw(
             ax.plot(theta, r, label=f"{application} {KERNELS[kernel]}", **how | line | face)
             if len(names) == 1:
                 ax.plot([*theta, *theta], [0, *r], color=colour, linewidth=1.0, label="_spoke")
-            hollow = np.array([name in noisy for name in names])
+            hollow = np.array([name in disturbed for name in names])
             how |= {"linestyle": "none", "zorder": 4.1}
-            ax.plot(theta[hollow], r[hollow], label="_noisy", **how | {"markerfacecolor": "white"})
+            ax.plot(
+                theta[hollow], r[hollow], label="_disturbed", **how | {"markerfacecolor": "white"}
+            )
             off = (values < FLOOR) | (values > CAP)
             cross = {"marker": "x", "markersize": 3.5, "color": "black"}
             ax.plot(theta[off], r[off], label="_off", **how | cross)
@@ -192,8 +194,10 @@ def _radars(records: Records, kind: str) -> Figure:
         ax = fig.add_axes(box, projection="polar", label=platform or "key")
         _frame(ax, spokes, _RINGS[1:] if platform else _RINGS)
         if platform:
-            noisy = applications[(applications["platform"] == platform) & applications["noisy"]]
-            _draw(ax, spokes, ratios[platform], own[platform], set(noisy["case"]))
+            disturbed = applications[
+                (applications["platform"] == platform) & applications["disturbed"]
+            ]
+            _draw(ax, spokes, ratios[platform], own[platform], set(disturbed["case"]))
         else:
             _draw_key(ax, spokes)
         weight = "bold" if own.get(platform) else "normal"

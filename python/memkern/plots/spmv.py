@@ -231,7 +231,7 @@ def by_matrices(
             kind: (
                 _look(number),
                 [
-                    Dot(names[row["label"]], row[VALUE], _with_block(row), row["noisy"])
+                    Dot(names[row["label"]], row[VALUE], _with_block(row), row["disturbed"])
                     for row in rows[rows["kind"] == kind].to_dict("records")
                 ],
             )
@@ -319,7 +319,7 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
     fig, axes = panels(len(chunks), 2, 2.2)
     for ax, (chunk, rows) in zip(axes, chunks, strict=True):
         for number, (label, name) in enumerate(names.items()):
-            mine = rows[rows["label"] == label].assign(noisy=False)
+            mine = rows[rows["label"] == label].assign(disturbed=False)
             if len(mine):
                 curve(ax, mine, "sigma", "beta", marked_look(number), name)
         ax.set_xscale("log")
@@ -354,7 +354,7 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
         performance_GFLOPs (by the shortest time), roofline_load_GFLOPs, roofline_fraction (by the
         median time), bandwidth_GBps, alpha (the best that there can be), alpha_implied (missing
         where the caches hold the matrix, or some of it), beta, convert_s, conversion (in products)
-        and noisy. Of several accumulators and ways to balance, the fastest.
+        and disturbed. Of several accumulators and ways to balance, the fastest.
 
     Raises
     ------
@@ -374,7 +374,7 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
     order = ["platform", "nonzeros", "nonzeros_per_row", "label", "place", "sigma"]
     columns = ["platform", "matrix", "rows", "nonzeros_per_row", "format", VALUE, ROOFLINE]
     columns += ["roofline_fraction", "bandwidth_GBps", "alpha", "alpha_implied", "beta"]
-    columns += ["convert_s", "conversion", "noisy"]
+    columns += ["convert_s", "conversion", "disturbed"]
     frame = frame.sort_values(order, kind="stable")[columns].astype({"rows": int})
     return frame.reset_index(drop=True)
 

@@ -56,7 +56,7 @@ def findings(records: DataFrame) -> list[str]:
 
 
 def _said(row: Mapping[Any, Any]) -> str:
-    return f"{three_figures(row[VALUE])} GFLOP/s{' (noisy)' * bool(row['noisy'])}"
+    return f"{three_figures(row[VALUE])} GFLOP/s{' (disturbed)' * bool(row['disturbed'])}"
 
 
 def _share(row: Mapping[Any, Any]) -> str:
@@ -114,7 +114,7 @@ def _on_x(rows: DataFrame) -> list[str]:
     worst = max(rows.to_dict("records"), key=lambda row: row["alpha_implied"] - row["alpha"])
     return [
         f"Its vector costs {worst['label']} most: {worst['kind']} is at {_share(worst)} of the "
-        f"roofline{' (noisy)' * bool(worst['noisy'])}, as if each nonzero loaded "
+        f"roofline{' (disturbed)' * bool(worst['disturbed'])}, as if each nonzero loaded "
         f"{three_figures(worst['alpha_implied'])} elements of x from memory, where "
         f"{three_figures(worst['alpha'])} would do."
     ]
@@ -144,8 +144,10 @@ def _on_workers(mine: DataFrame) -> list[str]:
     for kind in in_order(rows["kind"].tolist()):
         these = rows[rows["kind"] == kind].set_index("threads")[VALUE]
         if few in these and many in these:
-            noisy = rows.loc[rows["kind"] == kind, "noisy"].any()
-            parts.append(f"{these[many] / these[few]:.2f} in {kind}{' (noisy)' * bool(noisy)}")
+            disturbed = rows.loc[rows["kind"] == kind, "disturbed"].any()
+            parts.append(
+                f"{these[many] / these[few]:.2f} in {kind}{' (disturbed)' * bool(disturbed)}"
+            )
     if not parts:
         return []
     return [

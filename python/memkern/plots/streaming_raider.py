@@ -42,7 +42,7 @@ def published() -> DataFrame:
     from memkern import reference
 
     frame = reference.load("raider2022")
-    return frame[frame["nodes"] == 1].assign(own=False, noisy=False)
+    return frame[frame["nodes"] == 1].assign(own=False, disturbed=False)
 
 
 def _own(records: Records, definition: str, index_pattern: str) -> tuple[DataFrame, list[str]]:
@@ -97,7 +97,7 @@ def by_kernel(
     own, _ = prevailing(own, (*SETTING, "elements"), count=("kernel",))
     own = best(own, ("platform", "kernel"))
     clusters = published()[published()["figure"].isin([3, 4])]
-    columns = ["platform", "own", "kernel", "elements", BANDWIDTH, "noisy"]
+    columns = ["platform", "own", "kernel", "elements", BANDWIDTH, "disturbed"]
     points = concat([part[columns] for part in (own, clusters) if len(part)], ignore_index=True)
     platforms = points.drop_duplicates("platform")[["platform", "own", "elements"]]
     accesses = {
@@ -142,7 +142,7 @@ def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame)
             x,
             rows[BANDWIDTH],
             0.92 * width,
-            color=["white" if noisy is True else colour for noisy in rows["noisy"]],
+            color=["white" if disturbed is True else colour for disturbed in rows["disturbed"]],
             edgecolor=colour,
             alpha=alpha,
             label=named(platform),
@@ -236,8 +236,8 @@ def raider_bandwidths(records: Records = None) -> DataFrame:
     Returns
     -------
     DataFrame
-        Columns platform, kernel, definition, index_pattern, elements, bandwidth_GBps and noisy, of
-        the array length and thread count with which most was measured.
+        Columns platform, kernel, definition, index_pattern, elements, bandwidth_GBps and
+        disturbed, of the array length and thread count with which most was measured.
 
     Raises
     ------
@@ -249,4 +249,4 @@ def raider_bandwidths(records: Records = None) -> DataFrame:
     case = ["platform", "kernel", "definition", "index_pattern"]
     frame, _ = prevailing(frame, (*SETTING, "elements"), count=case[1:])
     frame = best(frame, case).astype({"elements": int})
-    return frame[[*case, "elements", BANDWIDTH, "noisy"]].reset_index(drop=True)
+    return frame[[*case, "elements", BANDWIDTH, "disturbed"]].reset_index(drop=True)

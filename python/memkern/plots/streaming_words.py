@@ -53,7 +53,7 @@ def _rows(frame: DataFrame, key: str) -> dict[str, dict[Hashable, Any]]:
 
 
 def _said(row: Mapping[Hashable, Any]) -> str:
-    return f"{rounded(row[BANDWIDTH])} GB/s{' (noisy)' * bool(row['noisy'])}"
+    return f"{rounded(row[BANDWIDTH])} GB/s{' (disturbed)' * bool(row['disturbed'])}"
 
 
 def _on_memory(mine: DataFrame) -> list[str]:

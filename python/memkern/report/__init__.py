@@ -27,7 +27,7 @@ __all__ = ["write"]
 _COLUMNS = (
     "platform", "kernel", "pattern", "delta", "count", "primitive", "variant", "isa", "threads",
     "pages", "bandwidth_GBps", "bandwidth_median_GBps", "rate_GAMS", "time_min_s", "ci_relative",
-    "samples", "noisy", "valid",
+    "samples", "disturbed", "valid",
 )  # fmt: skip
 
 
@@ -198,11 +198,11 @@ def _quality(frame: DataFrame) -> list[str]:
         if len(kinds):
             parts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
             sentences.append(f"How they were validated: {parts}.")
-    if "noisy" in frame:
-        noisy = int(frame["noisy"].eq(True).sum())
+    if "disturbed" in frame:
+        disturbed = int(frame["disturbed"].eq(True).sum())
         sentences.append(
-            f"{counted(noisy, 'record')} {'is' if noisy == 1 else 'are'} marked as noisy"
-            f"{', drawn with hollow markers' if noisy else ''}."
+            f"{counted(disturbed, 'record')} {'is' if disturbed == 1 else 'are'} disturbed"
+            f"{', drawn with hollow markers' if disturbed else ''}."
         )
     if "ci_relative" in frame and frame["ci_relative"].notna().any():
         half = frame["ci_relative"].dropna()

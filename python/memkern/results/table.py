@@ -64,7 +64,7 @@ def html_table(records: Sequence[Mapping[str, Any]]) -> str:
 def _mark(record: Mapping[str, Any]) -> tuple[str, str]:
     if record.get("valid") is False:
         return "✗ invalid", "#f6c6bd"
-    return ("~ noisy", "#fbe6b0") if record.get("noisy") else ("", "")
+    return ("~ disturbed", "#fbe6b0") if record.get("disturbed") else ("", "")
 
 
 def _align(name: str, records: Sequence[Mapping[str, Any]]) -> str:
