@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,10 +15,11 @@
 
 #include "bindings/errors.hpp"
 #include "core/buffer.hpp"
-#include "core/clock.hpp"
 #include "core/device.hpp"
 #include "core/errors.hpp"
 #include "core/limits.hpp"
+#include "core/load.hpp"
+#include "core/monitor.hpp"
 #include "core/problem.hpp"
 #include "core/sampler.hpp"
 #include "core/team.hpp"
@@ -241,7 +243,13 @@ class Runner {
   virtual double sample(std::int64_t invocations, std::span<double> per_step) = 0;
   virtual double run_range(Range range) = 0;
   virtual void flush() = 0;
-  virtual double clock_Hz() = 0;
+  // Binds the workers and watches them while it lives; null where there is nothing to watch.
+  struct Watch {
+    explicit Watch(const Team& team) : session(team), monitor(team) { monitor.start(); }
+    Team::Session session;
+    Monitor monitor;
+  };
+  virtual std::unique_ptr<Watch> watch() = 0;
   virtual void say(py::dict& obtained) const = 0;
 };
 
@@ -308,7 +316,7 @@ class HostRunner : public RunnerOf<Step> {
         2 * std::max<std::int64_t>(Topology::instance().last_level_cache_B(), 1 << 20);
     flush_arena_.request(bytes, 1);
     flush_arena_.commit();
-    flusher_.emplace(team_, flush_arena_[0].data(), bytes);
+    flusher_.emplace(team_, flush_arena_[0]);
   }
 
   double sample(std::int64_t invocations, std::span<double> per_step) override {
@@ -331,10 +339,7 @@ class HostRunner : public RunnerOf<Step> {
   void flush() override {
     if (flusher_) flusher_->flush();
   }
-  double clock_Hz() override {
-    const Team::Session session(team_);
-    return core_clock_Hz(team_);
-  }
+  std::unique_ptr<Watch> watch() override { return std::make_unique<Watch>(team_); }
   void say(py::dict& obtained) const override {
     RunnerOf::say(obtained);
     obtained["threads"] = team_.size();
@@ -389,7 +394,7 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   void flush() override {
     if (flushes_) device_.flush();
   }
-  double clock_Hz() override { return 0.0; }  // for the driver to say
+  std::unique_ptr<Watch> watch() override { return nullptr; }
   void say(py::dict& obtained) const override {
     RunnerOf::say(obtained);
     obtained["threads"] = asked_ > 0 ? asked_ : device_.units();
@@ -408,7 +413,9 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
 class Prepared {
  public:
   explicit Prepared(const Asked& asked)
-      : team_({asked.device == nullptr ? asked.threads : 1, asked.pin}), kernel_(asked.kernel) {
+      : team_(asked.device == nullptr ? TeamRequest{asked.threads, asked.pin}
+                                      : TeamRequest{1, "none"}),
+        kernel_(asked.kernel) {
     const Placement placement{parse_pages(asked.pages), parse_numa(asked.numa), asked.offset_B,
                               asked.device, std::max(asked.threads, 1)};
     const std::string family = kernel_.substr(0, kernel_.find('.') + 1);
@@ -470,39 +477,60 @@ class Prepared {
     return runner_->sample(invocations, {});
   }
 
-  // Fills rows of `out` with seconds per invocation, sample by sample, and stops after the first
-  // that ends later than `deadline_s` from now: the first column the whole, the others, where
-  // there are any, the kernels that an invocation runs in turn. What a signal interrupts keeps
-  // the samples done; the rest of `out` stays as it was.
+  // Fills rows of `out`, sample by sample, and stops after the first that ends later than
+  // `deadline_s` from now. Columns: seconds per invocation; where there are more than four, those
+  // of the kernels that an invocation runs in turn; the three of Conditions, NaN on a device. What
+  // a signal interrupts keeps the samples done; the rest of `out` stays as it was.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s) {
     check_invocations(invocations);
+    constexpr std::size_t kConditions = 3;
     const std::size_t steps = runner_->steps();
-    if (out.ndim() != 2 || (out.shape(1) != 1 && out.shape(1) != py::ssize_t(1 + steps))) {
-      throw InputError("out must have one column, or one more than there are kernels");
+    if (out.ndim() != 2 || (out.shape(1) != py::ssize_t(1 + kConditions) &&
+                            out.shape(1) != py::ssize_t(1 + steps + kConditions))) {
+      throw InputError("out must have four columns, or four more than there are kernels");
     }
     const auto columns = static_cast<std::size_t>(out.shape(1));
-    double* row = out.mutable_data();
+    const std::size_t times = columns - kConditions;
+    double* const rows = out.mutable_data();
     const double end = now() + deadline_s;
-    std::int64_t done = 0;
-    for (; done < out.shape(0); ++done, row += columns) {
-      if (done > 0 && now() > end) break;
+    constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+    std::vector<Conditions> conditions(static_cast<std::size_t>(out.shape(0)),
+                                       {kUnknown, kUnknown, kUnknown});
+    std::size_t done = 0;
+    bool interrupted = false;
+    std::unique_ptr<Runner::Watch> watch;
+    {
+      const Exclusive exclusive;
+      watch = runner_->watch();
+    }
+    while (done < conditions.size() && !interrupted && (done == 0 || now() <= end)) {
       {
         const Exclusive exclusive;
+        double* row = rows + done * columns;
         runner_->flush();
         problem_->mark_written();
-        std::fill_n(row + 1, columns - 1, 0.0);
-        row[0] = runner_->sample(invocations, {row + 1, columns - 1});
-        for (std::size_t k = 0; k < columns; ++k) row[k] /= static_cast<double>(invocations);
+        std::fill_n(row + 1, times - 1, 0.0);
+        row[0] = runner_->sample(invocations, {row + 1, times - 1});
+        for (std::size_t k = 0; k < times; ++k) row[k] /= static_cast<double>(invocations);
+        if (watch) watch->monitor.sampled(conditions[done]);
       }
-      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      ++done;
+      interrupted = PyErr_CheckSignals() != 0;
     }
-    return done;
-  }
-
-  double clock_Hz() const {
-    const Exclusive exclusive;
-    return runner_->clock_Hz();
+    {
+      const Exclusive exclusive;
+      if (watch) watch->monitor.finish();
+    }
+    for (std::size_t i = 0; i < done; ++i) {
+      const Conditions& c = conditions[i];
+      double* to = rows + i * columns + times;
+      to[0] = c.cpu_share;
+      to[1] = c.throughput;
+      to[2] = c.clock_Hz;
+    }
+    if (interrupted) throw py::error_already_set();
+    return static_cast<std::int64_t>(done);
   }
 
   // Runs the instances [begin, end) once and returns the seconds that took.
@@ -549,10 +577,12 @@ class Prepared {
 
   py::array peek(const std::string& name, const IndexArray& positions) const {
     const Array& a = problem_->array(name);
-    py::array out(numpy_dtype(a.type), positions.size());
+    const py::ssize_t count = positions.size();
+    py::array out(numpy_dtype(a.type), count);
     const std::int64_t* at = positions.data();
     auto* to = static_cast<std::byte*>(out.mutable_data());
-    for (py::ssize_t i = 0; i < positions.size(); ++i, to += dtype_size(a.type)) {
+    const Exclusive exclusive;
+    for (py::ssize_t i = 0; i < count; ++i, to += dtype_size(a.type)) {
       problem_->peek(a, at[i], to);
     }
     return out;
@@ -570,7 +600,10 @@ class Prepared {
       throw InputError("poke needs as many values as positions");
     }
     const std::int64_t* at = positions.data();
-    for (py::ssize_t i = 0; i < positions.size(); ++i) problem_->poke(a, at[i], values.data()[i]);
+    const double* from = values.data();
+    const py::ssize_t count = positions.size();
+    const Exclusive exclusive;
+    for (py::ssize_t i = 0; i < count; ++i) problem_->poke(a, at[i], from[i]);
   }
 
   std::map<std::string, py::dict> arrays() const {
@@ -670,6 +703,16 @@ PYBIND11_MODULE(_memkern, m) {
         return py::make_tuple(limit.available_B, limit.source);
       },
       py::arg("root") = "");
+  m.def(
+      "running_threads",
+      [](const std::string& root) {
+        std::vector<std::tuple<int, std::string, int>> all;
+        for (const RunningThread& t : running_threads(root)) {
+          all.emplace_back(t.process, t.command, t.unit);
+        }
+        return all;
+      },
+      py::arg("root") = "", "Threads of other processes that run: process, command, unit.");
   m.def("release_memory", [] {
     const Exclusive exclusive;
     Arena::release_pool();
@@ -692,7 +735,6 @@ PYBIND11_MODULE(_memkern, m) {
       .def("run_range", &Prepared::run_range, py::arg("begin"), py::arg("end"))
       .def("sample", &Prepared::sample, py::arg("out").noconvert(), py::arg("invocations"),
            py::arg("deadline_s"))
-      .def("clock_Hz", &Prepared::clock_Hz)
       .def("fill", &Prepared::fill, py::arg("outputs"))
       .def("copy_in", &Prepared::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Prepared::copy_out, py::arg("name"))

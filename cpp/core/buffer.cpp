@@ -264,7 +264,7 @@ void Arena::commit() {
   // Where the parts of a buffer lie matters only where there is more than one node to lie on.
   const bool partition_matters = Topology::instance().numa_nodes().size() > 1;
   for (Slot& slot : slots_) {
-    slot.key = placement_.key() + "/" + team_.key() + "/" + std::to_string(slot.rows);
+    slot.key = placement_.key() + "/" + team_.memory_key() + "/" + std::to_string(slot.rows);
     if (partition_matters) {
       slot.key += "/" + std::to_string(slot.bytes);
       for (const std::int64_t cut : slot.cuts_B) slot.key += "," + std::to_string(cut);

@@ -1,11 +1,9 @@
 #include "core/clock.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
+#include "core/kernel.hpp"
 #include "core/sampler.hpp"
 
 namespace memkern {
@@ -26,33 +24,57 @@ constexpr double kLatency = 0.0;
 #define MEMKERN_FOUR_LINKS \
   MEMKERN_CHAIN_LINK MEMKERN_CHAIN_LINK MEMKERN_CHAIN_LINK MEMKERN_CHAIN_LINK
 
+constexpr int kTries = 4;
 constexpr int kLinks = 16;
-constexpr int kRounds = 1000;  // ten microseconds, well above the clock's step
-constexpr int kTries = 3;      // the shortest was not interrupted
+constexpr int kChainRounds = 150;  // of 48 cycles on x86-64: about 2.5 microseconds
 
 double chain_s() {
   std::uint64_t x = 1;
   const double start = now();
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < kChainRounds; ++i) {
     asm volatile(MEMKERN_FOUR_LINKS MEMKERN_FOUR_LINKS MEMKERN_FOUR_LINKS MEMKERN_FOUR_LINKS
                  : "+r"(x));
   }
   return now() - start;
 }
 
+// 4 KiB take so little of L1 that what a sample has there stays.
+constexpr int kVectors = 256;
+constexpr int kAccumulators = 8;
+constexpr int kLoadRounds = 80;  // about 10 microseconds
+
+double loads_s() {
+  using Vector __attribute__((vector_size(16))) = std::uint64_t;
+  alignas(64) static const Vector values[kVectors] = {};
+  Vector sums[kAccumulators] = {};
+  const double start = now();
+  for (int round = 0; round < kLoadRounds; ++round) {
+    const Vector* from = values;
+    asm volatile("" : "+r"(from)::"memory");
+    for (int i = 0; i < kVectors; i += kAccumulators) {
+      for (int k = 0; k < kAccumulators; ++k) sums[k] += from[i + k];
+    }
+  }
+  // Their addresses must not be taken: they would be kept in memory.
+  Vector total = sums[0];
+  for (int k = 1; k < kAccumulators; ++k) total += sums[k];
+  keep(&total);
+  return now() - start;
+}
+
+template <class F>
+double shortest(const F& measure_s) {
+  double best = measure_s();
+  for (int i = 1; i < kTries; ++i) best = std::min(best, measure_s());
+  return best;
+}
+
 }  // namespace
 
-double core_clock_Hz(const Team& team) {
-  std::vector<double> seconds(static_cast<std::size_t>(team.size()));
-#pragma omp parallel num_threads(team.size())
-  {
-    double shortest = chain_s();
-    for (int i = 1; i < kTries; ++i) shortest = std::min(shortest, chain_s());
-    seconds[static_cast<std::size_t>(omp_get_thread_num())] = shortest;
-  }
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return kLatency * kLinks * kRounds / *middle;
+CoreState measure_core() {
+  const double clock_Hz = kLatency * kLinks * kChainRounds / shortest(chain_s);
+  const double per_second = double{kVectors} * kLoadRounds / shortest(loads_s);
+  return {clock_Hz, clock_Hz > 0.0 ? per_second / clock_Hz : per_second};
 }
 
 }  // namespace memkern

@@ -1,14 +1,21 @@
-// The clock at which the workers' cores run.
+// The clock of a core, and how much of the core its worker has.
 #pragma once
-
-#include "core/team.hpp"
 
 namespace memkern {
 
-// Cycles per second, the median of the workers', all of them busy at once with a chain of
-// dependent instructions of known latency. Never the nominal frequency or the time-stamp
-// counter's. 0 on processors for which no such instruction is known. The caller holds a
-// Team::Session.
-double core_clock_Hz(const Team& team);
+// What a short measurement of the core on which the calling thread runs has found.
+struct CoreState {
+  // Cycles per second by a chain of dependent instructions of known latency: never the nominal
+  // frequency or the time-stamp counter's. 0 on processors for which no such instruction is known.
+  double clock_Hz = 0.0;
+  // Vector loads with additions, in L1, per clock cycle; per second where the clock is unknown. They
+  // are limited by throughput: another thread on the same physical core takes its share of them,
+  // while it leaves a chain of dependent instructions as it is.
+  double throughput = 0.0;
+};
+
+// Takes about 50 microseconds. Each part is the shortest of several, so that an interrupt in one of
+// them does not count.
+CoreState measure_core();
 
 }  // namespace memkern

@@ -1,11 +1,13 @@
 #include "core/sampler.hpp"
 
 #include <omp.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 
+#include "core/buffer.hpp"
 #include "core/errors.hpp"
 
 namespace memkern {
@@ -26,10 +28,19 @@ class SpinBarrier {
       round_.store(round + 1, std::memory_order_release);
       return;
     }
-    while (round_.load(std::memory_order_acquire) == round) pause();
+    // One whose mates have no processor gives up its own in the end, instead of keeping it from
+    // them for a slice of the scheduler's.
+    for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
+      if (spins < kMostSpins) {
+        pause();
+      } else {
+        sched_yield();
+      }
+    }
   }
 
  private:
+  static constexpr int kMostSpins = 10000;  // a fraction of a millisecond
   static void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -265,12 +276,14 @@ double Sampler::sample(std::span<const Step> steps, std::int64_t invocations,
 
 void CacheFlusher::flush() {
   ++round_;
-  parallel_parts(team_, 1, bytes_, [this](Range part, int) {
+  buffer_.content.clear();
+  parallel_parts(team_, 1, buffer_.capacity(), [this](Range part, int) {
     constexpr std::int64_t kStep = 64;  // no line is shorter
+    std::byte* data = buffer_.data();
     for (std::int64_t at = part.begin; at < part.end; at += kStep) {
-      data_[at] = static_cast<std::byte>(round_);
+      data[at] = static_cast<std::byte>(round_);
     }
-    keep(data_);
+    keep(data);
   });
 }
 

@@ -14,6 +14,8 @@
 
 namespace memkern {
 
+class Buffer;
+
 // Seconds on a clock that never runs backwards.
 double now();
 // The smallest step the clock was seen to make, in seconds.
@@ -88,17 +90,16 @@ class Sampler {
   std::atomic<std::int64_t> next_{0};  // the dynamic schedule's next iteration
 };
 
-// Evicts what the caches hold by writing through a buffer larger than all of them.
+// Evicts what the caches hold by writing through a buffer larger than all of them, whose contents are
+// unknown from then on.
 class CacheFlusher {
  public:
-  explicit CacheFlusher(const Team& team, std::byte* data, std::int64_t bytes)
-      : team_(team), data_(data), bytes_(bytes) {}
+  CacheFlusher(const Team& team, Buffer& buffer) : team_(team), buffer_(buffer) {}
   void flush();
 
  private:
   const Team& team_;
-  std::byte* data_;
-  std::int64_t bytes_;
+  Buffer& buffer_;
   unsigned char round_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/errors.hpp"
+#include "core/load.hpp"
 #include "core/topology.hpp"
 
 namespace memkern {
@@ -46,7 +47,7 @@ int parse_unit(const std::string& text, const std::string& whole) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0 || text.empty()) {
     throw InputError("pin '" + whole +
-                     "' is not none, compact, spread or a list of units such as 0,2,4-7");
+                     "' is not auto, none, compact, spread or a list of units such as 0,2,4-7");
   }
   return value;
 }
@@ -93,7 +94,8 @@ Team::Team(const TeamRequest& request) : pin_asked_(request.pin) {
   const Topology& machine = Topology::instance();
   const int available = static_cast<int>(machine.allowed_units().size());
   std::vector<int> list;
-  const bool named = request.pin == "none" || request.pin == "compact" || request.pin == "spread";
+  const bool named = request.pin == "auto" || request.pin == "none" || request.pin == "compact" ||
+                     request.pin == "spread";
   if (!named) list = parse_list(request.pin);
 
   const int fallback = list.empty() ? available : static_cast<int>(list.size());
@@ -102,6 +104,11 @@ Team::Team(const TeamRequest& request) : pin_asked_(request.pin) {
     throw InputError("threads must lie between 1 and " +
                      std::to_string(available * kMaxThreadsPerUnit) + " on this machine, not " +
                      std::to_string(size_));
+  }
+  if (request.pin == "auto") {
+    ChosenUnits chosen = least_busy_units(size_, running_threads());
+    units_ = std::move(chosen.units);
+    reservations_ = std::move(chosen.reservations);
   }
   if (request.pin == "compact") units_ = machine.compact(size_);
   if (request.pin == "spread") units_ = machine.spread(size_);
@@ -113,8 +120,9 @@ Team::Team(const TeamRequest& request) : pin_asked_(request.pin) {
     units_.assign(list.begin(), list.begin() + size_);
   }
 
-  key_ = std::to_string(size_);
-  for (const int u : units_) key_ += "," + std::to_string(u);
+  memory_key_ = binding_key_ = std::to_string(size_);
+  for (const int u : units_) binding_key_ += "," + std::to_string(u);
+  if (machine.numa_nodes().size() > 1) memory_key_ = binding_key_;
 
   omp_set_dynamic(0);
   int started = 0;
@@ -151,7 +159,7 @@ Team::Team(const TeamRequest& request) : pin_asked_(request.pin) {
 Team::Session::Session(const Team& team) {
   initial_binding();
   // Threads of an unpinned team may still be bound by an earlier one.
-  if (applied_key() != team.key_) {
+  if (applied_key() != team.binding_key_) {
     const hwloc_bitmap_t all = initial_binding();
 #pragma omp parallel num_threads(team.size_)
     {
@@ -167,7 +175,7 @@ Team::Session::Session(const Team& team) {
         }
       }
     }
-    applied_key() = team.key_;
+    applied_key() = team.binding_key_;
   }
   // The calling thread is bound and freed around every sample, by the bare system calls: through
   // hwloc it would cost more than a prepared run may.

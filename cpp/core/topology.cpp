@@ -47,6 +47,13 @@ std::int64_t Topology::last_level_cache_B() const {
 
 int Topology::cores() const { return hwloc_get_nbobjs_by_type(handle_, HWLOC_OBJ_CORE); }
 
+int Topology::core_of(int unit) const {
+  const hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(handle_, static_cast<unsigned>(unit));
+  const hwloc_obj_t core =
+      pu == nullptr ? nullptr : hwloc_get_ancestor_obj_by_type(handle_, HWLOC_OBJ_CORE, pu);
+  return core == nullptr ? unit : static_cast<int>(core->logical_index);
+}
+
 int Topology::packages() const { return hwloc_get_nbobjs_by_type(handle_, HWLOC_OBJ_PACKAGE); }
 
 std::vector<int> Topology::numa_nodes() const {

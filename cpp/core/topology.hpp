@@ -31,6 +31,8 @@ class Topology {
   const std::vector<Cache>& caches() const { return caches_; }
   std::int64_t last_level_cache_B() const;  // all instances of the highest level together
   int cores() const;
+  // Which core a processing unit belongs to, by its logical index; the unit itself if unknown.
+  int core_of(int unit) const;
   int packages() const;
   std::vector<int> numa_nodes() const;
 

@@ -12,6 +12,7 @@ records, records become figures::
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         statistics,
         suites,
     )
+    from memkern.calibrate import calibrate
     from memkern.comparison import compare
     from memkern.kernels.amo import amo
     from memkern.kernels.launch import launch
@@ -42,12 +44,18 @@ if TYPE_CHECKING:
     from memkern.run import Measurement, apply, describe, measure, prepare, sweep, tune, vary
     from memkern.spec import Case, Knobs, Stop, registry
 
+# OpenMP's runtime reads this when it is loaded. Workers that wait longer than about a quarter of a
+# millisecond sleep, instead of taking whole slices of the scheduler from those that they wait for.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
 _MODULES = (
     *("dw", "lattice", "matrices", "models", "patterns", "plots", "reference", "report"),
     *("results", "spmv", "statistics", "suites"),
 )
 _HOMES = {
     "amo": "memkern.kernels.amo",
+    "calibrate": "memkern.calibrate",
     "compare": "memkern.comparison",
     "launch": "memkern.kernels.launch",
     **dict.fromkeys(
@@ -74,6 +82,7 @@ __all__ = [
     "amo",
     "apply",
     "bs",
+    "calibrate",
     "compare",
     "describe",
     "dw",

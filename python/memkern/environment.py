@@ -13,10 +13,8 @@ import json
 import os
 import platform
 import re
-import resource
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -24,13 +22,11 @@ from typing import Any
 
 __all__ = [
     "Environment",
-    "NoiseSnapshot",
     "collect",
     "differences",
     "identity",
-    "noise_since",
     "platform_label",
-    "read_noise",
+    "read_steal_s",
 ]
 
 Environment = dict[str, Any]
@@ -161,39 +157,23 @@ def platform_label(environment: Environment, threads: int) -> str:
     return f"{name}, {threads} thread{'' if threads == 1 else 's'}"
 
 
-@dataclass(frozen=True)
-class NoiseSnapshot:
-    """Counters at one moment.
+def read_steal_s(*, root: str | Path = "/") -> float:
+    """Return the seconds that the hypervisor gave to others while this machine wanted to run.
 
-    Attributes
+    Parameters
     ----------
-    switches : int
-        Involuntary context switches of all threads of this process.
-    steal_s : float
-        Seconds that the hypervisor gave to others while this machine wanted to run, summed over
-        its processors; NaN if the kernel does not tell.
+    root : path
+        Where ``/proc`` is.
+
+    Returns
+    -------
+    float
+        Summed over its processors since it started; NaN if the kernel does not tell.
     """
-
-    switches: int
-    steal_s: float
-
-
-def read_noise(*, root: str | Path = "/") -> NoiseSnapshot:
-    """Read the counters that tell of disturbance; `root` is where ``/proc`` is."""
-    steal = float("nan")
     fields = (_text(Path(root), "proc/stat") or "").partition("\n")[0].split()
     if len(fields) > 8 and fields[0] == "cpu" and fields[8].isdigit():
-        steal = int(fields[8]) / os.sysconf("SC_CLK_TCK")
-    return NoiseSnapshot(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, steal)
-
-
-def noise_since(snapshot: NoiseSnapshot, *, root: str | Path = "/") -> dict[str, int | float]:
-    """Return the columns ``noise_switches`` and ``noise_steal_s`` of the span since `snapshot`."""
-    now = read_noise(root=root)
-    return {
-        "noise_switches": now.switches - snapshot.switches,
-        "noise_steal_s": now.steal_s - snapshot.steal_s,
-    }
+        return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+    return float("nan")
 
 
 def _machine(root: Path) -> dict[str, Any]:

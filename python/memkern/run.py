@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 import os
+import random
 import sys
 import time
 import warnings
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern import _memkern, environment, gpu, statistics
+from memkern import _memkern, calibration, disturbance, environment, gpu, statistics
 from memkern.errors import InputError
 from memkern.kernels.launch import launch
 from memkern.kernels.streaming import loops, stream
@@ -37,15 +38,19 @@ _LAUNCHES = 20
 _TRIALS_ON_DEVICE = 5
 # In fixed-count mode a sample is one invocation unless that is shorter than this.
 _TICKS_PER_RUN = 100
-_TRIAL_B = 2**18  # what a trial of a variant moves at least, if the case does
-_TRIAL_S = 2e-5  # and how long one lasts of a case that moves less
-# Trials of variants: which part of an invocation, how often in turns, how many go on.
-_TRIALS = ((512, 4, 4), (128, 8, 2), (64, 12, 1))
+# Trials of variants: how many go on to the next round, and the samples of each in a round. A
+# candidate's first sample in a turn is not counted: caches still hold what another one left there.
+_TRIALS = ((4, 2), (2, 4), (1, 8))
+# Whole invocations are tried where one round of all candidates takes no longer than this.
+_TRIAL_S = 0.25
+_TRIAL_PART_B = 2**22  # else parts that move so much
 _GOLDEN = (math.sqrt(5) - 1) / 2  # turns by so much of a circle meet no place twice
 _SHORT_LAUNCHES = 10  # below so many launches an invocation is mostly launching
-_NOISY_SPREAD = 0.10
-_NOISY_INTERVAL = 0.10
-_NOISY_STEAL = 0.01
+_CONDITIONS = 3  # columns that the extension adds to each sample
+_STEAL_AFTER_S = 0.25  # the system counts stolen time in hundredths of a second
+_BLOCK = 500  # cases of a sweep among which placements go round
+# Placements spread over at least so long hold what varies from run to run.
+_SPREAD_S = 20.0
 
 
 @contextmanager
@@ -67,6 +72,65 @@ def machine_environment() -> dict[str, Any]:
     return found
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A variant and instruction set, and how they were chosen (see `Prepared`)."""
+
+    variant: str
+    isa: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples of one placement.
+
+    Attributes
+    ----------
+    seconds : ndarray of float64, shape (n, 1 + k)
+        Seconds per invocation; beside them those of the k kernels that it runs in turn, if it is
+        more than one. Disturbed samples are left out, unless `disturbed`.
+    invocations : int
+        Invocations in one sample.
+    stop : str
+        Why sampling ended: ``runs``, ``ci``, ``samples``, ``budget`` or ``interrupted``.
+    taken, rejected : int
+        Samples that were taken, and those of them that were disturbed.
+    cpu_share : float
+        Share of the time during which all workers had a processor, over all samples taken.
+    throughput : float
+        Median over the samples of what their cores did, in loads with additions per cycle.
+    clock_Hz : float
+        Median clock of the cores; NaN if unknown.
+    disturbed : bool
+        Whether too few samples were left, so that `seconds` are all that were taken.
+    """
+
+    seconds: npt.NDArray[np.float64]
+    invocations: int
+    stop: str
+    taken: int
+    rejected: int
+    cpu_share: float
+    throughput: float
+    clock_Hz: float
+    disturbed: bool
+
+
+def _default_of(candidates: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return the first candidate of the variant that serves most kernels well."""
+    for variant in ("simd", "auto"):
+        for candidate in candidates:
+            if candidate[0] == variant:
+                return candidate
+    return candidates[0]
+
+
+def steal_s() -> float:
+    """Return the seconds that the hypervisor has given to others, over all processing units."""
+    return environment.read_steal_s()
+
+
 class Prepared:
     """A case with everything resolved: memory placed and filled, variant chosen.
 
@@ -77,11 +141,15 @@ class Prepared:
         in the case's way to repeat. Nothing is allocated, parsed or checked on the way.
     obtained : dict
         Threads, pinning, pages, variant and instruction set as they came to be.
+    variant_choice : str
+        How the variant was chosen: ``asked``, ``trial``, or ``default`` where ``best`` was asked
+        for and every trial was disturbed.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, chosen: Choice | None = None) -> None:
         knobs = case.knobs
         self.case = case
+        self.stages: list[str] = []
         self.device = None if knobs.device == "cpu" else knobs.device
         if self.device and knobs.threads and "workers" not in case.integers:
             raise InputError(
@@ -118,17 +186,20 @@ class Prepared:
                 block_threads=knobs.block_threads,
             )
             self.run: Callable[[int], float] = self.native.run
-            self._choose()
-        self.stages: list[str] = self.native.obtained()["stages"]
-        self._clocks_Hz: list[float] = []
+            self.stages = self.native.obtained()["stages"]
+            self._choose(chosen)
 
     @property
     def obtained(self) -> dict[str, Any]:
         """What was obtained of what was asked."""
         return {**self.native.obtained(), "pages": self.native.pages()}
 
-    def _choose(self) -> None:
+    def _choose(self, chosen: Choice | None) -> None:
         """Select the variant and instruction set asked for, by trial where it is `best`."""
+        if chosen is not None:
+            self.native.select(chosen.variant, chosen.isa)
+            self.variant_choice = chosen.how
+            return
         variant, isa = self.case.knobs.variant, self.case.knobs.isa
         every: list[tuple[str, str]] = self.native.candidates()
         fitting = [(v, i) for v, i in every if variant in ("best", v) and isa in ("best", i)]
@@ -139,51 +210,89 @@ class Prepared:
                 f"{isa!r} here: there are {choices}"
             )
         # A named variant runs on the widest instruction set; candidates come widest first.
-        chosen = fitting[0] if variant != "best" else self._fastest(fitting)
-        self.native.select(*chosen)
+        self.variant_choice = "asked"
+        best = fitting[0]
+        if variant == "best":
+            best, self.variant_choice = self._fastest(fitting)
+        self.native.select(*best)
 
-    def _fastest(self, candidates: list[tuple[str, str]]) -> tuple[str, str]:
-        """Try each briefly, the better ones longer, in turns."""
+    def _fastest(self, candidates: list[tuple[str, str]]) -> tuple[tuple[str, str], str]:
+        """Try each in the state in which it will be measured, the better ones longer, in turns.
+
+        Returns
+        -------
+        candidate : tuple of str
+        how : str
+            ``trial``, or ``default`` where all trials were disturbed.
+        """
+        if len(candidates) == 1:
+            return candidates[0], "trial"
         if self.device:
             # A part would say more about launching it.
             shortest = dict.fromkeys(candidates, math.inf)
             for _, candidate in itertools.product(range(_TRIALS_ON_DEVICE), candidates):
                 self.native.select(*candidate)
                 shortest[candidate] = min(shortest[candidate], self.run(1))
-            return min(shortest, key=shortest.__getitem__)
+            return min(shortest, key=shortest.__getitem__), "trial"
+        self.native.select(*candidates[0])
+        once_s = min(self.run(1) for _ in range(2))
+        if once_s * len(candidates) * 2 > _TRIAL_S:
+            if self.stages:
+                # What one kernel leaves of a part in the caches would serve the next one.
+                candidates = [
+                    (v, i)
+                    for k, (v, i) in enumerate(candidates)
+                    if v not in {other for other, _ in candidates[:k]}
+                ]
+            else:
+                # So much comes from memory, or takes so long, that a part is in the same state.
+                candidates = self._fastest_parts(candidates)
+        for finalists, samples in _TRIALS:
+            if len(candidates) == 1:
+                break
+            if once_s > _TRIAL_S / 4:
+                finalists, samples = 1, 1
+            times: dict[tuple[str, str], float] = {}
+            for candidate in candidates:
+                self.native.select(*candidate)
+                taken = self._trial(1 + samples)
+                times[candidate] = float(np.quantile(taken, 0.25)) if len(taken) else math.inf
+            if all(math.isinf(t) for t in times.values()):
+                return _default_of(candidates), "default"
+            candidates = sorted(candidates, key=times.__getitem__)[:finalists]
+        return candidates[0], "trial"
+
+    def _trial(self, samples: int) -> npt.NDArray[np.float64]:
+        """Return the seconds of the samples after the first that were not disturbed."""
+        invocations = self.invocations
+        rows = np.full((samples, 1 + _CONDITIONS), np.nan)
+        self.native.sample(rows, invocations, math.inf)
+        usual = disturbance.cores
+        usual.add(rows[:, 2])
+        lost = disturbance.marks(rows[:, 1], rows[:, 2], usual.usual)
+        return np.asarray(rows[1:, 0][~lost[1:]])
+
+    def _fastest_parts(self, candidates: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the best instruction set of each variant by parts that lie far apart."""
         count = self.case.iterations
-        # A part much shorter than this says more about launching it than about the kernel.
-        least = math.ceil(_TRIAL_B * count / max(1, self.case.bytes_B))
-        begin = 0
+        size = min(count, max(1, math.ceil(_TRIAL_PART_B * count / max(1, self.case.bytes_B))))
         work = self.case.spec.work
         before = None if work is None else work(self.case, self.native)
-
-        def part_s(size: int) -> float:
-            """Seconds for its share of the work of a part far from the last: in no cache."""
-            nonlocal begin
-            if size == count:
-                return self.run(repeats) / repeats
+        begin = 0
+        times: dict[tuple[str, str], list[float]] = {c: [] for c in candidates}
+        for _, candidate in itertools.product(range(6), candidates):
+            self.native.select(*candidate)
             begin = (begin + round(count * _GOLDEN)) % (count - size + 1)
             seconds = self.native.run_range(begin, begin + size)
             done = size if before is None else int(before[begin + size] - before[begin])
-            return seconds / max(done, 1)
-
-        repeats = 1
-        if count <= least:
-            once_s = min(self.run(1) for _ in range(3))
-            repeats = max(1, math.ceil(_TRIAL_S / max(once_s, _TRIAL_S / 1000)))
-        for divisor, rounds, finalists in _TRIALS:
-            if len(candidates) == 1:
-                break
-            size = min(count, max(count // divisor, least))
-            times: dict[tuple[str, str], list[float]] = {c: [] for c in candidates}
-            for _, candidate in itertools.product(range(rounds), candidates):
-                self.native.select(*candidate)
-                times[candidate].append(part_s(size))
-            # The first pays for pages and branch history, and any may be disturbed.
-            speed = {c: float(np.quantile(t, 0.25)) for c, t in times.items()}
-            candidates = sorted(candidates, key=speed.__getitem__)[:finalists]
-        return candidates[0]
+            times[candidate].append(seconds / max(done, 1))
+        speed = {c: float(np.quantile(t, 0.25)) for c, t in times.items()}
+        best: dict[str, tuple[str, str]] = {}
+        for candidate in sorted(candidates, key=speed.__getitem__):
+            best.setdefault(candidate[0], candidate)
+        fastest = min(speed.values())
+        # What is far behind in memory is not tried any further.
+        return [c for c in best.values() if speed[c] < 1.5 * fastest]
 
     def check(self, invoke: Invoke | None = None) -> Check:
         """Validate what the kernel makes of freshly filled buffers against the reference.
@@ -200,49 +309,85 @@ class Prepared:
 
         return self.case.spec.check(self.case, self.native, invoke or once)
 
-    @property
-    def clock_GHz(self) -> float:
-        """Clock of the workers' cores beside the samples taken so far; NaN if unknown."""
-        known = [clock for clock in self._clocks_Hz if clock > 0]
-        return float(np.median(known)) / 1e9 if known else math.nan
+    def sample(self, share: int = 1) -> Samples:
+        """Take samples until the case's stop rule is met by those that were not disturbed.
 
-    def sample(self) -> tuple[npt.NDArray[np.float64], int, str]:
-        """Take samples until the case's stop rule is met.
+        Disturbed samples are taken again, for up to as long again as the budget.
 
-        Returns
-        -------
-        samples : ndarray of float64, shape (n, 1 + k)
-            Seconds per invocation; beside them those of the k kernels that it runs in turn, if it
-            is more than one.
-        invocations : int
-            Invocations in one sample.
-        stop : str
-            Why sampling ended: ``runs``, ``ci``, ``samples``, ``budget`` or ``interrupted``.
+        Parameters
+        ----------
+        share : int
+            Among how many placements the case's samples and budget are shared.
         """
         stop = self.case.stop
         invocations = self.invocations
+        runs = None if stop.runs is None else -(-stop.runs // share)
         rule = statistics.StopRule(
-            target=stop.ci, max_samples=stop.max_samples, budget_s=stop.budget_s
+            # Each of several placements may be less precise than all together.
+            target=stop.ci * math.sqrt(share),
+            min_samples=20 if share == 1 else 6,
+            max_samples=-(-stop.max_samples // share),
+            budget_s=stop.budget_s / share,
         )
-        samples = np.full((stop.runs or stop.max_samples, 1 + len(self.stages)), np.nan)
-        start = time.perf_counter()
-        done = 0
-        try:
-            while True:
-                wanted = stop.runs or rule.next_count(done)
-                left = math.inf if stop.runs else stop.budget_s - (time.perf_counter() - start)
-                done += self.native.sample(samples[done:wanted], invocations, left)
-                self._clocks_Hz.append(self.native.clock_Hz())
-                if stop.runs:
-                    return samples, invocations, "runs"
-                reason = rule.done(samples[:done, 0], time.perf_counter() - start)
-                if reason is not None:
-                    return samples[:done], invocations, reason
-        except KeyboardInterrupt:
-            taken = samples[~np.isnan(samples[:, 0])]
-            if taken.size == 0:
-                raise
-            return taken, invocations, "interrupted"
+        times = 1 + len(self.stages)
+        rows = np.empty((0, times + _CONDITIONS))
+        lost = np.empty(0, dtype=np.bool_)
+        units = len(self.native.obtained()["pin"].split(",")) if self.device is None else 1
+        begin = time.perf_counter()
+        first_s = math.inf
+        reason: str | None = None
+        while reason is None:
+            clean = len(rows) - int(lost.sum())
+            block = np.full(((runs or rule.next_count(clean)) - clean, rows.shape[1]), np.nan)
+            elapsed = time.perf_counter() - begin
+            if runs is not None:
+                left = math.inf if not len(rows) else first_s + rule.budget_s - elapsed
+            else:
+                left = rule.budget_s * (2 if lost.any() else 1) - elapsed
+            stolen, since = steal_s(), time.perf_counter()
+            try:
+                self.native.sample(block, invocations, left)
+            except KeyboardInterrupt:
+                reason = "interrupted"
+            block = block[~np.isnan(block[:, 0])]
+            spent = time.perf_counter() - since
+            first_s = min(first_s, spent)
+            rows = np.concatenate((rows, block))
+            disturbance.cores.add(block[:, times + 1])
+            marked = disturbance.marks(
+                block[:, times], block[:, times + 1], disturbance.cores.usual
+            )
+            if spent > _STEAL_AFTER_S:
+                marked |= steal_s() - stolen > disturbance.STEAL_SHARE * spent * units
+            lost = np.concatenate((lost, marked))
+            if reason is not None:
+                break
+            kept = rows[~lost, 0]
+            elapsed = time.perf_counter() - begin
+            if runs is not None:
+                over = elapsed > first_s + rule.budget_s
+                reason = "runs" if len(kept) >= runs or over else None
+            elif len(kept) == 0 or lost.any():
+                allowed = elapsed / 2 if disturbance.too_few(len(kept), len(rows)) else elapsed
+                reason = rule.done(kept, allowed)
+            else:
+                reason = rule.done(kept, elapsed)
+        if len(rows) == 0:
+            raise KeyboardInterrupt
+        conditions = rows[:, times:]
+        disturbed = bool(lost.any()) and disturbance.too_few(int((~lost).sum()), len(rows))
+        weights = rows[:, 0] / rows[:, 0].sum()
+        return Samples(
+            seconds=rows[:, :times] if disturbed else rows[~lost, :times],
+            invocations=invocations,
+            stop=reason,
+            taken=len(rows),
+            rejected=int(lost.sum()),
+            cpu_share=float(weights @ conditions[:, 0]),
+            throughput=_median(conditions[:, 1]),
+            clock_Hz=_median(conditions[:, 2]),
+            disturbed=disturbed,
+        )
 
     @functools.cached_property
     def invocations(self) -> int:
@@ -298,9 +443,19 @@ class Measurement:
         return bool(self.record["valid"])
 
     @property
+    def disturbed(self) -> bool:
+        """Whether too few samples were undisturbed: the times mean little then."""
+        return bool(self.record["disturbed"])
+
+    @property
     def bandwidth_GBps(self) -> float:
         """By the paper's formula on the shortest time."""
         return float(self.record["bandwidth_GBps"])
+
+    def cut_off(self) -> Measurement:
+        """Return it marked as interrupted, to be measured again when the run is resumed."""
+        parts = tuple(part.cut_off() for part in self.parts)
+        return dataclasses.replace(self, record={**self.record, "stop": "interrupted"}, parts=parts)
 
     @property
     def results(self) -> ResultSet:
@@ -309,6 +464,12 @@ class Measurement:
 
     def _repr_html_(self) -> str:
         return self.results._repr_html_()
+
+
+def _median(values: npt.NDArray[np.float64]) -> float:
+    """Return the median of what is known, NaN if that is nothing."""
+    known = values[values > 0]
+    return float(np.median(known)) if len(known) else math.nan
 
 
 def prepare(case: Case) -> Prepared:
@@ -358,6 +519,12 @@ def forms(kernel: str, isa: str = "best") -> set[str]:
     return {entry[6] for entry in _memkern.entries() if entry[0] == kernel and entry[2] in isas}
 
 
+def look_around() -> disturbance.Quiet:
+    """Look for what else runs on this machine, for a quarter of a second."""
+    units = len(_memkern.topology()["units"])
+    return disturbance.look_around(_memkern.running_threads, steal_s, units)
+
+
 def last_level_cache_B() -> int:
     """Return the size of the last-level caches together."""
     return int(_memkern.topology()["last_level_cache_B"])
@@ -367,29 +534,343 @@ def last_level_cache_B() -> int:
 def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
     """Shortest time of an empty invocation, in seconds (see `memkern.kernels.launch`)."""
     prepared = prepare(launch(threads=threads, pin=pin, repetition=repetition, runs=300))
-    samples, _, _ = prepared.sample()
-    return float(samples.min())
+    return float(prepared.sample().seconds.min())
 
 
 @functools.cache
 def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float:
     """Shortest time of an empty kernel on a device, in seconds; by default of 20 in a row."""
     case = launch(runs=50, device=device, timer=timer, invocations=invocations)
-    samples, _, _ = prepare(case).sample()
-    return float(samples.min())
+    return float(prepare(case).sample().seconds.min())
 
 
 @functools.cache
 def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
     """Return what memory gives to loads alone and to a triad: medians of their best variants."""
     cache_B = last_level_cache_B()
-    knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages, "budget_s": 0.5}
+    knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages}
+    knobs |= {"budget_s": 0.5, "placements": 1}
     cases = {
         "load": loops("load", footprint_B=4 * cache_B, **knobs),
         "triad": stream("triad", footprint_B=6 * cache_B, **knobs),
     }
     return {
         name: float(measure(case).record["bandwidth_median_GBps"]) for name, case in cases.items()
+    }
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What one placement of a case has given."""
+
+    samples: Samples
+    check: Check
+    obtained: dict[str, Any]
+    choice: Choice
+    others: tuple[disturbance.RunningThread, ...]
+    device: Mapping[str, float]
+    started_s: float
+    wall_s: float
+
+
+class CaseRun:
+    """A case on its way to its record: placed and sampled several times, then summarised.
+
+    Parameters
+    ----------
+    case : Case
+    repeat : int
+        Number of this repeat, for the record.
+    """
+
+    def __init__(self, case: Case, repeat: int = 0) -> None:
+        self.case = case
+        self.repeat = repeat
+        self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.placements: list[Placement] = []
+        # Before the case takes the device's memory.
+        on_device = case.knobs.device != "cpu"
+        self._known = {"gpu_copy_GBps": _copy_GBps(case.knobs.device)} if on_device else {}
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether sampling was cut off."""
+        return any(p.samples.stop == "interrupted" for p in self.placements)
+
+    @property
+    def medians(self) -> list[float]:
+        """Median of each placement that was not disturbed, in seconds."""
+        clean = [p.samples.seconds[:, 0] for p in self.placements if not p.samples.disturbed]
+        return [float(np.median(seconds)) for seconds in clean]
+
+    @property
+    def spread_s(self) -> float:
+        """Seconds from the first placement to the last."""
+        return self.placements[-1].started_s - self.placements[0].started_s
+
+    def class_of(self, machine: dict[str, Any]) -> str:
+        """Return the class of cases whose placements differ alike (see `memkern.calibration`)."""
+        obtained = self.placements[-1].obtained
+        caches = machine["machine"]["caches"] or ()
+        return calibration.class_name(obtained["footprint_B"], obtained["threads"], caches)
+
+    def place(self) -> Placement:
+        """Allocate, fill, sample and validate once more.
+
+        Raises
+        ------
+        InputError, MemoryError
+            See `prepare`.
+        """
+        case, start = self.case, time.perf_counter()
+        spec, knobs = case.spec, case.knobs
+        prepared = Prepared(case, self.placements[0].choice if self.placements else None)
+        taken: list[tuple[Samples, dict[str, float]]] = []
+        if spec.counts_runs:
+            # Found by trying, which must be over before anything counts.
+            _ = prepared.invocations
+
+        def sample() -> int:
+            energy_J = gpu.read(knobs.device) if prepared.device else math.nan
+            found = prepared.sample(case.placements)
+            taken.append((found, gpu.since(knobs.device, energy_J) if prepared.device else {}))
+            return found.taken * found.invocations
+
+        if spec.idempotent or spec.counts_runs:
+            # What is timed is what is validated, and all that has an effect is counted.
+            check = prepared.check(sample)
+        else:
+            check = prepared.check()
+            for name, value in spec.calm.items():
+                array = prepared.native.arrays()[name]
+                values = np.full(array["columns"], value, dtype=array["dtype"])
+                prepared.native.copy_in(name, values)
+            sample()
+        samples, device = taken[0]
+        obtained = prepared.obtained
+        others = tuple(_memkern.running_threads()) if samples.rejected else ()
+        choice = Choice(obtained["variant"], obtained["isa"], prepared.variant_choice)
+        wall_s = time.perf_counter() - start
+        placement = Placement(samples, check, obtained, choice, others, device, start, wall_s)
+        self.placements.append(placement)
+        return placement
+
+    def measurement(
+        self,
+        machine: dict[str, Any],
+        *,
+        prior: statistics.Prior | None = None,
+        drift: statistics.Prior | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Measurement:
+        """Return the record of all placements so far.
+
+        Parameters
+        ----------
+        machine : dict
+            The environment.
+        prior, drift : Prior, optional
+            Variances of this case's class, between placements and between runs.
+        extra : mapping, optional
+            Further columns of the record.
+        """
+        case, last = self.case, self.placements[-1]
+        spec, obtained = case.spec, last.obtained
+        clean = [p for p in self.placements if not p.samples.disturbed]
+        disturbed = 2 * len(clean) < len(self.placements)
+        counted = self.placements if disturbed else clean
+        # STREAM's rule: the first turn of a rotation does not count.
+        turns = 1 if last.samples.seconds.shape[1] > 1 else 0
+        series = [p.samples.seconds[turns if len(p.samples.seconds) > 1 else 0 :] for p in counted]
+        as_run = case.with_(variant=obtained["variant"])
+        launch_s = math.nan
+        if case.bytes_B and case.knobs.device != "cpu":
+            launch_s = device_launch_cost_s(case.knobs.device, case.knobs.timer)
+        elif case.bytes_B:
+            launch_s = launch_cost_s(obtained["threads"], case.knobs.pin, case.knobs.repetition)
+        limits: dict[str, float] = {}
+        if spec.limits is not None:
+            rates = ceilings_GBps(obtained["threads"], case.knobs.pin, case.knobs.pages)
+            ceilings = Ceilings(rates["load"], rates["triad"], machine["machine"]["caches"] or ())
+            median_s = float(np.median([np.median(s[:, 0]) for s in series]))
+            limits = spec.limits(as_run, last.check.columns, ceilings, median_s)
+        columns = {**last.check.columns, **limits}
+
+        def row(case: Case, column: int, case_id: str) -> dict[str, Any]:
+            times = _times([s[:, column] for s in series], disturbed, prior, drift, self.spread_s)
+            return {
+                **_identity_columns(case, case_id, self, columns, machine),
+                **_obtained_columns(case, last),
+                **_sample_columns(self, counted, series, disturbed),
+                **times,
+                **_rates(case, as_run, last, times, launch_s),
+                **self._known,
+                **last.device,
+                **(extra or {}),
+            }
+
+        names = last.samples.seconds.shape[1] - 1
+        whole = row(case, 0, case.identity())
+        parts = []
+        for column, kernel in enumerate(self._stages[:names], start=1):
+            part = dataclasses.replace(case, spec=registry()[kernel])
+            record = row(part, column, f"{case.identity()}-{kernel}")
+            parts.append(Measurement(record, np.concatenate(series)[:, column], machine))
+        return Measurement(whole, np.concatenate(series)[:, 0], machine, tuple(parts))
+
+    @property
+    def _stages(self) -> list[str]:
+        return list(self.placements[-1].obtained["stages"])
+
+
+def _times(
+    series: Sequence[npt.NDArray[np.float64]],
+    disturbed: bool,
+    prior: statistics.Prior | None,
+    drift: statistics.Prior | None,
+    spread_s: float,
+) -> dict[str, Any]:
+    """Return the columns about times and their intervals; a disturbed record has no interval."""
+    summary: dict[str, Any] = statistics.summarise(np.concatenate(series))
+    medians = [float(np.median(seconds)) for seconds in series]
+    summary["time_median_s"] = float(np.median(medians))
+    interval = statistics.placements_interval(medians, prior=prior, drift=drift)
+    scope = "next run" if drift is not None or spread_s >= _SPREAD_S else "within this run"
+    low, high, level = (summary[f"within_ci_{name}"] for name in ("low_s", "high_s", "level"))
+    if interval is not None:
+        low, high, level = interval.low, interval.high, interval.level
+    else:
+        scope = "within this run"
+    if disturbed:
+        scope, low, high, level = "none", math.nan, math.nan, math.nan
+        summary |= dict.fromkeys((name for name in summary if name.startswith("within_")), math.nan)
+    median = summary["time_median_s"]
+    return summary | {
+        "time_ci_low_s": low,
+        "time_ci_high_s": high,
+        "ci_level": level,
+        "ci_relative": (high - low) / 2 / median if median > 0 else math.nan,
+        "ci_scope": scope,
+        "placement_sd": float(np.std(np.log(medians), ddof=1)) if len(medians) > 1 else math.nan,
+    }
+
+
+def _identity_columns(
+    case: Case, case_id: str, run: CaseRun, columns: Mapping[str, Any], machine: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the columns that say which case this is, where and when."""
+    knobs, last = case.knobs, run.placements[-1]
+    on_device = knobs.device != "cpu"
+    which = {**case.columns, **dict(zip(case.spec.form, case.form.split("/"), strict=False))}
+    return {
+        "case_id": case_id,
+        "repeat": run.repeat,
+        "environment_id": environment.identity(machine),
+        "platform": gpu.describe(knobs.device)["name"]
+        if on_device
+        else environment.platform_label(machine, last.obtained["threads"]),
+        "started": run.started,
+        "kernel": case.spec.kernel,
+        "definition": case.spec.definition,
+        "name": case.labels.get("name", ""),
+        "suite": case.labels.get("suite", ""),
+        **which,
+        "case_columns": " ".join(which),
+        **columns,
+    }
+
+
+def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
+    """Return the columns that say what was asked and what was obtained."""
+    knobs, obtained = case.knobs, placement.obtained
+    return {
+        "backend": "openmp" if knobs.device == "cpu" else "cuda",
+        "device": knobs.device,
+        "timer": knobs.timer,
+        "block_threads_asked": knobs.block_threads,
+        "block_threads": obtained["block_threads"],
+        "variant": obtained["variant"],
+        "variant_asked": knobs.variant,
+        "variant_choice": placement.choice.how,
+        "isa": obtained["isa"],
+        "isa_asked": knobs.isa,
+        "dtype": case.dtype,
+        "index_dtype": case.index_dtype,
+        "threads": obtained["threads"],
+        "ranks": 1,
+        "pin_asked": knobs.pin,
+        "pin": obtained["pin"],
+        "pages_asked": knobs.pages,
+        "pages": obtained["pages"],
+        "numa_asked": knobs.numa,
+        "offset": knobs.offset,
+        "schedule": knobs.schedule,
+        "chunk": knobs.chunk,
+        "prefetch": knobs.prefetch,
+        "unroll": knobs.unroll,
+        "repetition": knobs.repetition,
+        "rotation": bool(obtained["stages"]),
+        "flush": knobs.flush,
+        "seed": knobs.seed,
+    }
+
+
+def _sample_columns(
+    run: CaseRun,
+    counted: Sequence[Placement],
+    series: Sequence[npt.NDArray[np.float64]],
+    disturbed: bool,
+) -> dict[str, Any]:
+    """Return the columns about how samples were taken, and what disturbed them."""
+    every = run.placements
+    stops = [p.samples.stop for p in every]
+    checks = [p.check for p in every]
+    others = dict.fromkeys(thread for p in every for thread in p.others)
+    throughput = _median(np.array([p.samples.throughput for p in counted]))
+    return {
+        "samples": sum(map(len, series)),
+        "invocations": every[-1].samples.invocations,
+        "stop": "interrupted" if run.interrupted else min(stops, key=_STOPS.index),
+        "placements": len(counted),
+        "samples_disturbed": sum(p.samples.rejected for p in every),
+        "disturbed": disturbed,
+        "disturbed_by": disturbance.describe(others),
+        "cpu_share": float(np.mean([p.samples.cpu_share for p in every])),
+        "core_share": min(throughput / disturbance.cores.best, 1.0),
+        "clock_GHz": _median(np.array([p.samples.clock_Hz for p in counted])) / 1e9,
+        "valid": all(check.valid for check in checks),
+        "error_max": max(check.error_max for check in checks),
+        "validation": checks[-1].how,
+        "wall_s": sum(p.wall_s for p in every),
+    }
+
+
+# Of several placements the record names the reason furthest from being precise.
+_STOPS = ("interrupted", "budget", "samples", "ci", "runs")
+
+
+def _rates(
+    case: Case, as_run: Case, placement: Placement, times: Mapping[str, float], launch_s: float
+) -> dict[str, Any]:
+    """Return the columns about bytes and rates."""
+    obtained = placement.obtained
+    shortest, median = times["time_min_s"], times["time_median_s"]
+    elements = case.iterations * case.spec.width(case)
+    vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
+    cycles = shortest * placement.samples.clock_Hz * obtained["threads"]
+    amos = case.spec.amos * placement.check.columns.get("attempts_per_amo", 1.0)
+    return {
+        "launch_s": launch_s,
+        "time_net_s": shortest - launch_s if shortest < _SHORT_LAUNCHES * launch_s else math.nan,
+        "bytes_B": case.bytes_B,
+        "bytes_index_B": case.bytes_index_B,
+        "bytes_model_B": as_run.spec.model_bytes(as_run),
+        "footprint_B": obtained["footprint_B"],
+        "bandwidth_GBps": case.bytes_B / shortest / 1e9,
+        "bandwidth_median_GBps": case.bytes_B / median / 1e9,
+        "rate_GAMS": case.iterations / shortest / 1e9 * amos or math.nan,
+        "performance_GFLOPs": elements / shortest / 1e9 * case.spec.flops or math.nan,
+        "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
     }
 
 
@@ -400,7 +881,7 @@ def measure(
     extra: Mapping[str, Any] | None = None,
     machine: dict[str, Any] | None = None,
 ) -> Measurement:
-    """Measure one case: prepare, sample, validate.
+    """Measure one case: place, sample and validate it as often as it asks for.
 
     Parameters
     ----------
@@ -421,142 +902,17 @@ def measure(
     InputError, MemoryError
         See `prepare`.
     """
-    start = time.perf_counter()
-    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    # Before the case takes the device's memory.
-    known = {} if case.knobs.device == "cpu" else {"gpu_copy_GBps": _copy_GBps(case.knobs.device)}
-    prepared = prepare(case)
-    spec, knobs = case.spec, case.knobs
-    taken: list[tuple[npt.NDArray[np.float64], int, str, dict[str, Any]]] = []
-    if spec.counts_runs:
-        # Found by trying, which must be over before anything counts.
-        _ = prepared.invocations
-
-    def sample() -> int:
-        noise = environment.read_noise()
-        energy_J = gpu.read(knobs.device) if prepared.device else math.nan
-        found = prepared.sample()
-        about = gpu.since(knobs.device, energy_J) if prepared.device else {}
-        taken.append((*found, {**environment.noise_since(noise), **about}))
-        return len(taken[0][0]) * taken[0][1]
-
-    if spec.idempotent or spec.counts_runs:
-        # What is timed is what is validated, and all that has an effect is counted.
-        check = prepared.check(sample)
-    else:
-        check = prepared.check()
-        for name, value in spec.calm.items():
-            array = prepared.native.arrays()[name]
-            values = np.full(array["columns"], value, dtype=array["dtype"])
-            prepared.native.copy_in(name, values)
-        sample()
-    samples, invocations, stop, noise_columns = taken[0]
-    if prepared.stages and len(samples) > 1:
-        samples = samples[1:]  # STREAM's rule: the first turn does not count
+    run = CaseRun(case, repeat)
+    for number in range(case.placements):
+        if number:
+            _memkern.release_memory()
+        run.place()
+        if run.interrupted:
+            break
     machine = machine_environment() if machine is None else machine
-    obtained = prepared.obtained
-    launch_s = math.nan
-    if case.bytes_B and prepared.device:
-        launch_s = device_launch_cost_s(prepared.device, knobs.timer)
-    elif case.bytes_B:
-        launch_s = launch_cost_s(obtained["threads"], knobs.pin, knobs.repetition)
-    limits: dict[str, float] = {}
-    if spec.limits is not None:
-        rates = ceilings_GBps(obtained["threads"], knobs.pin, knobs.pages)
-        ceilings = Ceilings(rates["load"], rates["triad"], machine["machine"]["caches"] or ())
-        as_run = case.with_(variant=obtained["variant"])
-        limits = spec.limits(as_run, check.columns, ceilings, float(np.median(samples[:, 0])))
-    wall_s = time.perf_counter() - start
-
-    def record(case: Case, column: int, case_id: str) -> dict[str, Any]:
-        summary = statistics.summarise(samples[:, column])
-        shortest = summary["time_min_s"]
-        elements = case.iterations * case.spec.width(case)
-        vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
-        cycles = shortest * prepared.clock_GHz * 1e9 * obtained["threads"]
-        as_run = case.with_(variant=obtained["variant"])
-        which = {**case.columns, **dict(zip(case.spec.form, case.form.split("/"), strict=False))}
-        amos = case.spec.amos * check.columns.get("attempts_per_amo", 1.0)
-        return {
-            "case_id": case_id,
-            "repeat": repeat,
-            "environment_id": environment.identity(machine),
-            "platform": gpu.describe(prepared.device)["name"]
-            if prepared.device
-            else environment.platform_label(machine, obtained["threads"]),
-            "started": started,
-            "kernel": case.spec.kernel,
-            "definition": case.spec.definition,
-            "name": case.labels.get("name", ""),
-            "suite": case.labels.get("suite", ""),
-            **which,
-            "case_columns": " ".join(which),
-            **check.columns,
-            **limits,
-            "backend": "cuda" if prepared.device else "openmp",
-            "device": knobs.device,
-            "timer": knobs.timer,
-            "block_threads_asked": knobs.block_threads,
-            "block_threads": obtained["block_threads"],
-            "variant": obtained["variant"],
-            "variant_asked": knobs.variant,
-            "isa": obtained["isa"],
-            "isa_asked": knobs.isa,
-            "dtype": case.dtype,
-            "index_dtype": case.index_dtype,
-            "threads": obtained["threads"],
-            "ranks": 1,
-            "pin_asked": knobs.pin,
-            "pin": obtained["pin"],
-            "pages_asked": knobs.pages,
-            "pages": obtained["pages"],
-            "numa_asked": knobs.numa,
-            "offset": knobs.offset,
-            "schedule": knobs.schedule,
-            "chunk": knobs.chunk,
-            "prefetch": knobs.prefetch,
-            "unroll": knobs.unroll,
-            "repetition": knobs.repetition,
-            "rotation": bool(prepared.stages),
-            "flush": knobs.flush,
-            "seed": knobs.seed,
-            "samples": len(samples),
-            "invocations": invocations,
-            "stop": stop,
-            **summary,
-            "launch_s": launch_s,
-            "time_net_s": shortest - launch_s
-            if shortest < _SHORT_LAUNCHES * launch_s
-            else math.nan,
-            "bytes_B": case.bytes_B,
-            "bytes_index_B": case.bytes_index_B,
-            "bytes_model_B": as_run.spec.model_bytes(as_run),
-            "footprint_B": obtained["footprint_B"],
-            "bandwidth_GBps": case.bytes_B / shortest / 1e9,
-            "bandwidth_median_GBps": case.bytes_B / summary["time_median_s"] / 1e9,
-            "rate_GAMS": case.iterations / shortest / 1e9 * amos or math.nan,
-            "performance_GFLOPs": elements / shortest / 1e9 * case.spec.flops or math.nan,
-            "clock_GHz": prepared.clock_GHz,
-            "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
-            **noise_columns,
-            **known,
-            "disturbed": summary["noise_spread"] > _NOISY_SPREAD
-            or summary["ci_relative"] > _NOISY_INTERVAL
-            or noise_columns["noise_steal_s"] > _NOISY_STEAL * wall_s,
-            "valid": check.valid,
-            "error_max": check.error_max,
-            "validation": check.how,
-            "wall_s": wall_s,
-            **(extra or {}),
-        }
-
-    whole = record(case, 0, case.identity())
-    parts = []
-    for column, kernel in enumerate(prepared.stages, start=1):
-        part = dataclasses.replace(case, spec=registry()[kernel])
-        row = record(part, column, f"{case.identity()}-{kernel}")
-        parts.append(Measurement(row, samples[:, column], machine))
-    return Measurement(whole, samples[:, 0], machine, tuple(parts))
+    known = calibration.load()
+    prior, drift = known.of(run.class_of(machine)) if known is not None else (None, None)
+    return run.measurement(machine, prior=prior, drift=drift, extra=extra)
 
 
 def sweep(
@@ -567,24 +923,34 @@ def sweep(
     resume: bool = False,
     progress: bool | None = None,
     on_result: Callable[[Measurement], None] | None = None,
+    order: str = "random",
+    order_seed: int | None = None,
 ) -> ResultSet:
-    """Measure cases one after another, each on disk as soon as it ends.
+    """Measure cases, each of whose placements is spread over the run.
 
-    Memory goes from case to case and back to the system at the end.
+    Of up to 500 cases at a time, every one is placed and sampled once, then every one once more,
+    until each has been placed as often as it asks for; each round has an order of its own. Memory
+    goes from case to case within a round and back to the system after it.
 
     Parameters
     ----------
     cases : iterable of Case
+        Taken as they are needed.
     repeats : int
-        How often all of it is measured, each time on memory allocated anew.
+        How often all of it is measured, for records of their own.
     output : path, optional
-        Results file: .db, .parquet, .csv or .json. Until the end they stand in one SQLite file.
+        Results file: .db, .parquet, .csv or .json. Until the end they stand in one SQLite file,
+        each case after each of its placements.
     resume : bool
         Go on with an earlier, unfinished run of the same cases on the same machine and build.
     progress : bool, optional
         Show a progress bar on standard error; by default where that is a terminal or notebook.
     on_result : callable, optional
-        Called with every `Measurement` as it ends.
+        Called with every `Measurement` when its last round is over, in the order of the cases.
+    order : str
+        ``random``, or ``declared`` for the order of the cases in every round.
+    order_seed : int, optional
+        Seed of the random order, which the record holds; by default another one each time.
 
     Returns
     -------
@@ -597,31 +963,60 @@ def sweep(
     InputError, MemoryError
         A case is wrong or the results file can't be used; what was done stands in the file.
     """
-    todo = [(case, r) for r in range(repeats) for case in cases]
+    if order not in ("random", "declared"):
+        raise InputError(f"order {order!r} is not random or declared")
+    seed = random.SystemRandom().randrange(2**31) if order_seed is None else order_seed
+    generator = random.Random(seed) if order == "random" else None
+    columns = {"order": order, "order_seed": seed if order == "random" else None}
     machine = machine_environment()
     sink = open_output(output, resume, machine) if output is not None else None
     done: list[Measurement] = []
     interrupted = False
-    previous = 0
+    finished = total = 0
+
+    def keep(measurement: Measurement, *, last: bool) -> None:
+        if sink is not None:
+            for part in (*measurement.parts, measurement):
+                record = part.record if last else {**part.record, "stop": "interrupted"}
+                sink.store.add(record, part.samples, machine)
+        elif last:
+            done.append(measurement)
+
+    size = len(cases) * repeats if isinstance(cases, Sequence) else None
+    most = sum(c.placements for c in cases) * repeats if isinstance(cases, Sequence) else None
+    bar = _progress_bar(most, progress)
     try:
-        for case, repeat in _progress(todo, progress):
-            if sink is not None:
-                kept = sink.store.find(case.identity(), repeat)
-                if kept is not None and kept["stop"] != "interrupted":
-                    continue
-            if repeat != previous:
-                _memkern.release_memory()
-                previous = repeat
-            measurement = measure(case, repeat=repeat, machine=machine)
-            if sink is None:
-                done.append(measurement)
-            else:
-                for part in (*measurement.parts, measurement):
-                    sink.store.add(part.record, part.samples, machine)
-            if on_result is not None:
-                on_result(measurement)
-            if measurement.record["stop"] == "interrupted":
+        for runs in _blocks(cases, repeats, sink):
+            total += len(runs)
+            try:
+                _go_round(
+                    runs,
+                    generator,
+                    lambda run: (
+                        keep(run.measurement(machine), last=False) if sink is not None else None
+                    ),
+                    bar,
+                )
+            except KeyboardInterrupt:
                 interrupted = True
+            interrupted = interrupted or any(run.interrupted for run in runs)
+            priors = _priors(runs, machine)
+            for run in runs:
+                if not run.placements:
+                    continue
+                prior, drift = priors[run.class_of(machine)]
+                short = run.spread_s < _SPREAD_S
+                measurement = run.measurement(
+                    machine, prior=prior, drift=drift if short else None, extra=columns
+                )
+                whole = len(run.placements) == run.case.placements and not run.interrupted
+                finished += whole
+                if not whole:
+                    measurement = measurement.cut_off()
+                keep(measurement, last=True)
+                if on_result is not None:
+                    on_result(measurement)
+            if interrupted:
                 break
     except KeyboardInterrupt:
         interrupted = True
@@ -630,6 +1025,7 @@ def sweep(
             sink.store.close()
         raise
     finally:
+        bar.close()
         _memkern.release_memory()
     if sink is None:
         results = together(done)
@@ -641,10 +1037,67 @@ def sweep(
     if interrupted:
         kept_where = f", kept for --resume beside {output}" if output is not None else ""
         warnings.warn(
-            f"interrupted: {len(results)} of {len(todo)} measurements done{kept_where}",
+            f"interrupted: {finished} of {size or total} measurements done{kept_where}",
             stacklevel=2,
         )
     return results
+
+
+def _blocks(cases: Iterable[Case], repeats: int, sink: Any) -> Iterator[list[CaseRun]]:
+    """Yield the cases that are still to be measured, as many at a time as go round together."""
+    runs: list[CaseRun] = []
+    for case, repeat in ((case, repeat) for case in cases for repeat in range(repeats)):
+        if sink is not None:
+            kept = sink.store.find(case.identity(), repeat)
+            if kept is not None and kept["stop"] != "interrupted":
+                continue
+        runs.append(CaseRun(case, repeat))
+        if len(runs) == _BLOCK:
+            yield runs
+            runs = []
+    if runs:
+        yield runs
+
+
+def _go_round(
+    runs: Sequence[CaseRun],
+    generator: random.Random | None,
+    placed: Callable[[CaseRun], None],
+    bar: Any,
+) -> None:
+    """Place every case once in each round, until each was placed as often as it asks for."""
+    for number in range(max(run.case.placements for run in runs)):
+        if number:
+            _memkern.release_memory()
+        todo = [run for run in runs if number < run.case.placements]
+        if generator is not None:
+            generator.shuffle(todo)
+        for run in todo:
+            run.place()
+            placed(run)
+            bar.update()
+            if run.interrupted:
+                return
+
+
+def _priors(
+    runs: Sequence[CaseRun], machine: dict[str, Any]
+) -> dict[str, tuple[statistics.Prior | None, statistics.Prior | None]]:
+    """Return what the cases of each class have in common, and what calibration knows of it."""
+    known = calibration.load()
+    classes: dict[str, list[list[float]]] = {}
+    for run in runs:
+        if run.placements:
+            classes.setdefault(run.class_of(machine), []).append(run.medians)
+    found = {}
+    for name, all_medians in classes.items():
+        several = [np.log(medians) for medians in all_medians if len(medians) > 1]
+        prior = statistics.moderate(
+            [float(np.var(x, ddof=1)) for x in several], [len(x) - 1 for x in several]
+        )
+        calibrated, drift = known.of(name) if known is not None else (None, None)
+        found[name] = (prior or calibrated, drift)
+    return found
 
 
 def together(done: Sequence[Measurement]) -> ResultSet:
@@ -657,14 +1110,20 @@ def together(done: Sequence[Measurement]) -> ResultSet:
     )
 
 
-def _progress(todo: Sequence[tuple[Case, int]], wanted: bool | None) -> Iterable[tuple[Case, int]]:
+def _progress_bar(total: int | None, wanted: bool | None) -> Any:
+    """Return a bar that counts placements and shows the time left."""
     if wanted is None:
         wanted = sys.stderr.isatty() or "ipykernel" in sys.modules
-    if not wanted:
-        return todo
     from tqdm import tqdm
 
-    return tqdm(todo, unit="case", file=sys.stderr, dynamic_ncols=True, leave=False)
+    return tqdm(
+        total=total,
+        unit="placement",
+        file=sys.stderr,
+        dynamic_ncols=True,
+        leave=False,
+        disable=not wanted,
+    )
 
 
 def vary(case: Case, **knobs: Sequence[Any]) -> list[Case]:
@@ -737,16 +1196,26 @@ def tune(
             if time.perf_counter() > end:
                 break
             changes = dict(value) if knob == "variant" else {knob: value}
-            trial = base.with_(**changes, budget_s=budget_s / trials / 2, max_samples=200)
+            trial = base.with_(
+                **changes, budget_s=budget_s / trials / 2, max_samples=200, placements=1
+            )
             try:
                 result = measure(trial, extra={"tune_step": knob}, machine=machine)
             except (InputError, MemoryError):
                 continue  # not to be had on this machine
             search.append(result)
-            if result.valid and result.record["time_min_s"] < best_s:
-                best, best_s = base.with_(**changes), result.record["time_min_s"]
+            decides = result.valid and not result.disturbed
+            if decides and result.record["time_median_s"] < best_s:
+                best, best_s = base.with_(**changes), result.record["time_median_s"]
+        if knob_trials(search, knob) and all(m.disturbed for m in knob_trials(search, knob)):
+            warnings.warn(f"every trial of {knob} was disturbed: it stays as it was", stacklevel=2)
     search.append(measure(best, extra={"tune_step": "best"}, machine=machine))
     return best, together(search)
+
+
+def knob_trials(search: Sequence[Measurement], knob: str) -> list[Measurement]:
+    """Return the trials of one step of a search."""
+    return [m for m in search if m.record["tune_step"] == knob]
 
 
 def _variants(case: Case) -> list[dict[str, str]]:

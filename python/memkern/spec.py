@@ -77,6 +77,8 @@ class Traffic:
         )
 
 
+# How often memory is placed for a case unless it says so itself.
+_PLACEMENTS = 5
 _OF_PROCESSORS = ("pin", "pages", "numa", "schedule", "chunk", "prefetch", "repetition", "isa")
 
 
@@ -95,7 +97,9 @@ class Knobs:
     threads : int
         Workers; 0 takes one for each processing unit.
     pin : str
-        ``none``, ``compact``, ``spread`` or a list of units such as ``0,2,4-7``.
+        ``auto`` (the units on which least runs, chosen whenever memory is placed; no two workers
+        share one while another is free), ``none``, ``compact``, ``spread`` or a list of units such
+        as ``0,2,4-7``.
     pages : str
         ``default`` (transparent huge pages where the system grants them), or a demand: ``4k``,
         ``thp``, ``hugetlb-2m``, ``hugetlb-1g``.
@@ -133,7 +137,7 @@ class Knobs:
     variant: str = "best"
     isa: str = "best"
     threads: int = 0
-    pin: str = "none"
+    pin: str = "auto"
     pages: str = "default"
     numa: str = "first-touch"
     offset: int = 0
@@ -184,6 +188,9 @@ class Stop:
         Sampling ends here even if the target was not reached; the record says so.
     invocations : int
         Invocations in one sample; 0 takes as many as the clock needs to read them well.
+    placements : int
+        How often memory is allocated and workers are placed anew; samples and budget are shared
+        among them. 0 takes 5, and 1 where `runs` is given or the case is one of a GPU.
     """
 
     runs: int | None = None
@@ -191,9 +198,11 @@ class Stop:
     budget_s: float = 2.0
     max_samples: int = 1000
     invocations: int = 0
+    placements: int = 0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
+        integer(self.placements, "placements", 0, 1000)
         if self.runs is not None:
             integer(self.runs, "runs", 1, 10**7)
         if not 0 < self.ci < 1:
@@ -491,6 +500,13 @@ class Case:
             for name in ("device", "timer", "block_threads"):
                 del knobs[name]
         return knobs
+
+    @property
+    def placements(self) -> int:
+        """How often memory is placed for this case (see `Stop.placements`)."""
+        several = self.stop.runs is None and self.knobs.device == "cpu"
+        asked = self.stop.placements or (_PLACEMENTS if several else 1)
+        return min(asked, self.stop.runs or asked)
 
     @property
     def allocates(self) -> bool:

@@ -24,14 +24,17 @@ from memkern.errors import InputError
 
 __all__ = [
     "Interval",
+    "Prior",
     "Ratio",
     "StopRule",
     "geometric_mean",
     "harmonic_mean",
     "harmonic_mean_error",
     "median_interval",
+    "moderate",
     "next_count",
     "pearson",
+    "placements_interval",
     "quartiles",
     "ratio_interval",
     "student_quantile",
@@ -230,9 +233,9 @@ def summarise(samples: npt.ArrayLike) -> dict[str, float]:
     -------
     dict of float
         ``time_min_s``, ``time_mean_s``, ``time_median_s``, ``time_p95_s`` (NaN below 20 samples),
-        ``time_max_s``,
-        ``time_ci_low_s``, ``time_ci_high_s``, ``ci_level``, ``ci_batch``, ``ci_autocorrelation``,
-        ``ci_relative`` (half width by median) and ``noise_spread`` (quartile distance by median).
+        ``time_max_s``, and of the interval of the median within this run
+        ``within_ci_low_s``, ``within_ci_high_s``, ``within_ci_level``, ``within_ci_relative``
+        (half width by median), ``within_ci_batch`` and ``within_ci_autocorrelation``.
 
     Raises
     ------
@@ -241,21 +244,177 @@ def summarise(samples: npt.ArrayLike) -> dict[str, float]:
     """
     x = _finite(samples, "samples")
     interval = median_interval(x)
-    lower, _, upper = quartiles(x)
     return {
         "time_min_s": float(x.min()),
         "time_mean_s": float(x.mean()),
         "time_median_s": interval.median,
         "time_p95_s": float(np.quantile(x, 0.95)) if len(x) >= _P95_SAMPLES else math.nan,
         "time_max_s": float(x.max()),
-        "time_ci_low_s": interval.low,
-        "time_ci_high_s": interval.high,
-        "ci_level": interval.level,
-        "ci_batch": interval.batch,
-        "ci_autocorrelation": interval.autocorrelation,
-        "ci_relative": interval.relative_half_width,
-        "noise_spread": (upper - lower) / interval.median if interval.median > 0 else math.inf,
+        "within_ci_low_s": interval.low,
+        "within_ci_high_s": interval.high,
+        "within_ci_level": interval.level,
+        "within_ci_relative": interval.relative_half_width,
+        "within_ci_batch": interval.batch,
+        "within_ci_autocorrelation": interval.autocorrelation,
     }
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is known of a variance before its own measurements.
+
+    Attributes
+    ----------
+    variance : float
+        Of logarithms.
+    freedom : float
+        Degrees of freedom that this knowledge is worth; infinite where all variances are alike.
+    """
+
+    variance: float
+    freedom: float
+
+
+def moderate(variances: npt.ArrayLike, freedom: npt.ArrayLike) -> Prior | None:
+    """Return what the variances of a class have in common.
+
+    Parameters
+    ----------
+    variances : array_like of float, shape (n,)
+        Sample variances, of which each estimates its own true one.
+    freedom : array_like of float, shape (n,)
+        Degrees of freedom of each.
+
+    Returns
+    -------
+    Prior or None
+        The scaled inverse chi-squared distribution of the true variances; None below three
+        variances that are not zero.
+
+    Notes
+    -----
+    Moments of the logarithms of the variances: section 6.2 of [1]_. A case's variance moderated by
+    its class is ``(f0 * v0 + f * v) / (f0 + f)``, with ``f0 + f`` degrees of freedom.
+
+    References
+    ----------
+    .. [1] G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
+       expression in microarray experiments", Stat. Appl. Genet. Mol. Biol. 3 (2004) 3.
+    """
+    from scipy.special import digamma, polygamma
+
+    v, f = np.broadcast_arrays(np.asarray(variances, float), np.asarray(freedom, float))
+    known = (v > 0) & (f > 0)
+    v, f = v[known], f[known]
+    if len(v) < 3:
+        return None
+    e = np.log(v) - digamma(f / 2) + np.log(f / 2)
+    excess = float(np.var(e, ddof=1) - np.mean(polygamma(1, f / 2)))
+    if excess <= 0:
+        return Prior(float(np.exp(np.mean(e))), math.inf)
+    half = _trigamma_inverse(excess)
+    return Prior(math.exp(float(np.mean(e)) + float(digamma(half)) - math.log(half)), 2 * half)
+
+
+def _trigamma_inverse(y: float) -> float:
+    """Return the x with trigamma(x) = y, by the Newton iteration of Smyth's appendix."""
+    from scipy.special import polygamma
+
+    x = 0.5 + 1 / y
+    for _ in range(50):
+        trigamma = float(polygamma(1, x))
+        step = trigamma * (1 - trigamma / y) / float(polygamma(2, x))
+        x += step
+        if abs(step) < 1e-8 * x:
+            break
+    return x
+
+
+@dataclass(frozen=True)
+class PlacementsInterval:
+    """An interval of the median time that sees how placements differ.
+
+    Attributes
+    ----------
+    low, high : float
+        Its ends, in the unit of the medians.
+    median : float
+        Median of the placements' medians, always inside.
+    level : float
+        Its level.
+    relative_half_width : float
+        ``(high - low) / 2 / median``.
+    sd : float
+        Standard deviation of the logarithms of the placements' medians; NaN for a single one.
+    """
+
+    low: float
+    high: float
+    median: float
+    level: float
+    relative_half_width: float
+    sd: float
+
+
+def placements_interval(
+    medians: npt.ArrayLike,
+    *,
+    prior: Prior | None = None,
+    drift: Prior | None = None,
+    level: float = 0.95,
+) -> PlacementsInterval | None:
+    """Return the interval of a case's median over placements of its memory and runs.
+
+    Parameters
+    ----------
+    medians : array_like of float, shape (n,)
+        Median of each placement's samples.
+    prior : Prior, optional
+        Variance between placements of other cases of its class.
+    drift : Prior, optional
+        Variance between runs beyond that between a run's placements.
+    level : float
+        Confidence level.
+
+    Returns
+    -------
+    PlacementsInterval or None
+        By Student's t on logarithms, around their mean: the variance between placements, moderated
+        by `prior`, over their number, plus that between runs, with Satterthwaite's degrees of
+        freedom. None for a single placement without a prior.
+
+    Raises
+    ------
+    InputError
+        If there is no median or one is not positive.
+    """
+    values = _positive(medians)
+    x = np.log(values)
+    n = len(x)
+    own = float(np.var(x, ddof=1)) if n > 1 else math.nan
+    variance, freedom = own, float(n - 1)
+    if prior is not None:
+        if math.isinf(prior.freedom):
+            variance, freedom = prior.variance, 1e6
+        else:
+            sums = prior.freedom * prior.variance + ((n - 1) * own if n > 1 else 0.0)
+            freedom = prior.freedom + n - 1
+            variance = sums / freedom
+    elif n < 2:
+        return None
+    total = variance / n
+    weights = total**2 / max(freedom, 1e-9)
+    if drift is not None:
+        total += drift.variance
+        weights += drift.variance**2 / drift.freedom
+    freedom = total**2 / weights if weights > 0 else float(n - 1)
+    quantile = student_quantile((1 + level) / 2, min(max(freedom, 1.0), 1e6))
+    centre, half = float(x.mean()), quantile * math.sqrt(total)
+    median = float(np.median(values))
+    low = min(math.exp(centre - half), median)
+    high = max(math.exp(centre + half), median)
+    sd = math.sqrt(own) if n > 1 else math.nan
+    return PlacementsInterval(low, high, median, level, (high - low) / 2 / median, sd)
 
 
 def harmonic_mean(x: npt.ArrayLike) -> float:
@@ -436,40 +595,16 @@ def _binomial_rank(n: int, level: float) -> int:
     return int(np.searchsorted(2 * below, 1 - level, side="right"))
 
 
-# A bisection for every fit of a sweep would take longer than the fits.
-@lru_cache(maxsize=4096)
-def student_quantile(p: float, freedom: int) -> float:
-    """Return a quantile of Student's t, by bisection of its closed form.
+def student_quantile(p: float, freedom: float) -> float:
+    """Return a quantile of Student's t.
 
     Parameters
     ----------
     p : float
-        Probability below it, above 1/2.
-    freedom : int
-        Degrees of freedom, at least 1.
-
-    Returns
-    -------
-    float
-        The quantile.
+        Probability below it.
+    freedom : float
+        Degrees of freedom, positive.
     """
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _student_cdf(middle, freedom) > p else (middle, high)
-    return math.tan(low) * math.sqrt(freedom)
+    from scipy.special import stdtrit
 
-
-def _student_cdf(angle: float, freedom: int) -> float:
-    """Return P(T <= sqrt(freedom) * tan(angle)), for angles from 0 to pi/2.
-
-    The finite sums for odd and even degrees of freedom: Abramowitz and Stegun, 26.7.3 and 26.7.4.
-    """
-    odd = freedom % 2
-    sine, cosine = math.sin(angle), math.cos(angle)
-    term, total = (cosine if odd else 1.0), 0.0
-    for k in range(2 if odd else 1, freedom, 2):
-        total += term
-        term *= cosine * cosine * k / (k + 1)
-    central = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return (1 + central) / 2
+    return float(stdtrit(freedom, p))

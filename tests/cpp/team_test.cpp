@@ -188,9 +188,9 @@ TEST(Team, RefusesAbsurdNumbersOfThreads) {
 }
 
 TEST(Team, TellsTeamsApart) {
-  EXPECT_NE(Team({1, "none"}).key(), Team({2, "none"}).key());
+  EXPECT_NE(Team({1, "none"}).memory_key(), Team({2, "none"}).memory_key());
   EXPECT_NE(Team({1, "none"}).key(), Team({1, first_unit()}).key());
-  EXPECT_EQ(Team({2, "none"}).key(), Team({2, "none"}).key());
+  EXPECT_EQ(Team({2, "none"}).memory_key(), Team({2, "none"}).memory_key());
 }
 
 }  // namespace

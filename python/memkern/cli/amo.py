@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 from memkern import kernels
-from memkern.cli.measuring import exit_code, line, measure, warn
+from memkern.cli.measuring import exit_code, line, measure, plus_minus, warn
 from memkern.cli.options import (
     GOOD,
     Verb,
@@ -121,7 +121,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
         f"{record['order']:<8} {record['returns']:<7} {record['sharing']:<9} "
         f"{record['threads']:>3} {record['words']:>10} {record['time_min_s']:>11.4g} "
         f"{record['rate_GAMS']:>9.4f} {record['threads'] / record['rate_GAMS']:>8.2f} "
-        f"{100 * record['ci_relative']:>5.1f} {', '.join(marks)}"
+        f"{plus_minus(record):>5} {', '.join(marks)}"
     ).rstrip()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memkern.cli.measuring import exit_code, warn
+from memkern.cli.measuring import check_quiet, exit_code, tell_disturbed, warn
 from memkern.cli.options import GOOD, INTERRUPTED, WRONG_INPUT, Verb, count, positive
 from memkern.errors import InputError
 from memkern.patterns import shown
@@ -190,7 +190,10 @@ def _report(args: argparse.Namespace) -> int:
             target.with_suffix(suffix).unlink(missing_ok=True)
     if not args.quiet:
         warn(f"measuring {len(cases)} cases, about {30 if args.quick else 140} s")
+    check_quiet(args)
     results = sweep(cases, output=data, resume=args.resume, progress=False if args.quiet else None)
+    if not args.quiet:
+        tell_disturbed(results)
     if len(results) < len(cases):
         return INTERRUPTED
     words = ["memkern report"] + (["--quick"] if args.quick else [])
@@ -256,6 +259,7 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("--quick", action="store_true", help="within 30 s")
     sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
     sub.add_argument("-t", "--threads", type=count(1), metavar="N")
-    sub.add_argument("--pin", default="none", metavar="HOW")
+    sub.add_argument("--pin", default="auto", metavar="HOW")
+    sub.add_argument("--wait-quiet", type=positive, metavar="SECONDS", help="for up to so long")
     sub.add_argument("--resume", action="store_true")
     sub.add_argument("-q", "--quiet", action="store_true")

@@ -6,7 +6,7 @@ import argparse
 import itertools
 from typing import Any
 
-from memkern.cli.measuring import exit_code, measure
+from memkern.cli.measuring import exit_code, measure, plus_minus
 from memkern.cli.options import Verb, each, knobs_of, measuring_options, numbers, words
 from memkern.kernels.dw import CUTS, LAYOUTS
 from memkern.lattice import PARITIES
@@ -59,7 +59,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
         f"{record['vector_bits']:>4} {record['parity']:<6} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
         f"{record['time_min_s']:>11.4g} {record['performance_GFLOPs']:>8.2f} "
-        f"{record['site_B']:>8.0f} {share:>8} {100 * record['ci_relative']:>5.1f} "
+        f"{record['site_B']:>8.0f} {share:>8} {plus_minus(record):>5} "
         f"{' '.join(marks)}"
     ).rstrip()
 

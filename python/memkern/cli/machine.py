@@ -1,13 +1,14 @@
-"""The verb on the machine itself: info."""
+"""The verbs on the machine itself: info and calibrate."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from memkern.cli.options import GOOD, Verb
+from memkern.cli.options import GOOD, Verb, positive
 
 
 def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -93,7 +94,36 @@ def _ranges(units: Sequence[int]) -> str:
     return ",".join(parts)
 
 
+def _calibrate(args: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from memkern import calibration
+    from memkern.calibrate import calibrate
+    from memkern.cli.measuring import check_quiet
+
+    check_quiet(args)
+    with tqdm(total=100, unit="%", disable=args.quiet or None, leave=False) as bar:
+        found = calibrate(
+            seconds=args.seconds, progress=lambda share: bar.update(int(100 * share) - bar.n)
+        )
+    print(f"{'class':<20} {'placements ±%':>14} {'runs ±%':>9}")
+    for name, prior in found.placements.items():
+        spreads = (100 * math.sqrt(known.variance) for known in (prior, found.runs[name]))
+        between_placements, between_runs = spreads
+        print(f"{name:<20} {between_placements:>14.2f} {between_runs:>9.2f}")
+    print(f"standard deviations of median times; stored in {calibration.path()} for this boot")
+    return GOOD
+
+
 def add_verbs(verb: Verb) -> None:
-    """Add the verb info."""
+    """Add the verbs info and calibrate."""
     sub = verb("info", _info, "what this machine and this build have, and what is missing")
     sub.add_argument("--json", action="store_true", help="as JSON")
+
+    help = "measure how times differ between placements and runs, for later intervals"
+    sub = verb("calibrate", _calibrate, help)
+    sub.add_argument(
+        "--seconds", type=positive, default=120.0, metavar="N", help="how long to measure (120)"
+    )
+    sub.add_argument("--wait-quiet", type=positive, metavar="SECONDS", help="for up to so long")
+    sub.add_argument("-q", "--quiet", action="store_true", help="no progress")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ def row_of(number: int, record: dict[str, Any]) -> str:
         f"{number:<4} {record['kernel'].partition('.')[2]:<13} {label:<22} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
         f"{record['pages']:<9} {record['bytes_B']:>13} {record['time_min_s']:>11.4g} "
-        f"{record['bandwidth_GBps']:>8.2f} {100 * record['ci_relative']:>5.1f} {' '.join(marks)}"
+        f"{record['bandwidth_GBps']:>8.2f} {plus_minus(record):>5} {' '.join(marks)}"
     ).rstrip()
 
 
@@ -120,6 +121,7 @@ def measure(
     """
     from memkern.run import sweep
 
+    check_quiet(args)
     table = not (args.json or args.quiet)
     number = itertools.count()
 
@@ -141,12 +143,47 @@ def measure(
         resume=args.resume,
         progress=False if args.quiet else None,
         on_result=show,
+        order=args.case_order,
     )
+    tell_disturbed(results)
     if args.json:
         print(results.to_json_text())
     elif table and row is row_of and (summary := _summary(results)):
         line(summary)
     return results
+
+
+def check_quiet(args: argparse.Namespace) -> None:
+    """Look for what else runs here, wait for it to end if asked to, and say what it is."""
+    from memkern.run import look_around
+
+    found = look_around()
+    deadline = time.monotonic() + (args.wait_quiet or 0.0)
+    while not found.quiet and time.monotonic() < deadline:
+        time.sleep(0.5)
+        found = look_around()
+    if not (found.quiet or args.quiet):
+        warn(f"the machine is not quiet: {found} runs on it too")
+
+
+def tell_disturbed(results: ResultSet) -> None:
+    """Say which share of the records is disturbed, and by what."""
+    disturbed = [record for record in results if record.get("disturbed")]
+    if not disturbed:
+        return
+    by = dict.fromkeys(record.get("disturbed_by") or "" for record in disturbed)
+    what = "; ".join(text for text in list(by)[:3] if text) or "others on the same cores"
+    warn(
+        f"{len(disturbed)} of {len(results)} records are disturbed, so that they have no interval "
+        f"and decide nothing: {what} ran beside them; measure again on a quiet machine "
+        "(--wait-quiet) or with shorter cases"
+    )
+
+
+def plus_minus(record: dict[str, Any]) -> str:
+    """Return the half width of the record's interval in percent; nothing where it has none."""
+    width = record["ci_relative"]
+    return f"{100 * width:.1f}" if width == width else ""
 
 
 def line(text: str) -> None:

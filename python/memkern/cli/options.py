@@ -118,7 +118,12 @@ def measuring_options(
         metavar="N,...",
         help="workers (default: every processing unit)",
     )
-    add("--pin", default="none", metavar="HOW", help="none, compact, spread or a list: 0,2,4-7")
+    add(
+        "--pin",
+        default="auto",
+        metavar="HOW",
+        help="auto (the least busy units), none, compact, spread or a list: 0,2,4-7",
+    )
     add("--pages", default="default", metavar="NAME,...", type=words, help=", ".join(PAGES))
     add("--numa", default="first-touch", metavar="HOW", help="first-touch, interleave or node:N")
     add("--isa", default="best", choices=ISAS, help="instruction set")
@@ -175,7 +180,26 @@ def measuring_options(
         add("--runs", type=count(1), metavar="N", help="exactly N samples")
     add("--ci", type=positive, metavar="PERCENT", help="target interval of the median (2)")
     add("--budget", type=positive, metavar="SECONDS", help="most seconds a case (2)")
-    add("--repeats", type=count(1), default=1, metavar="N", help="re-allocate and re-measure")
+    add(
+        "--placements",
+        type=count(1),
+        metavar="N",
+        help="allocate memory and place workers anew N times, which samples and budget are shared "
+        "among (5; 1 with --runs)",
+    )
+    add("--repeats", type=count(1), default=1, metavar="N", help="records of each case (1)")
+    add(
+        "--case-order",
+        choices=("random", "declared"),
+        default="random",
+        help="order of the cases in each round of placements (random)",
+    )
+    add(
+        "--wait-quiet",
+        type=positive,
+        metavar="SECONDS",
+        help="wait for up to so long until nothing else runs on the machine",
+    )
 
 
 _CASE_KNOBS = (
@@ -195,4 +219,6 @@ def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
         knobs["ci"] = args.ci / 100
     if args.budget is not None:
         knobs["budget_s"] = args.budget
+    if args.placements is not None:
+        knobs["placements"] = args.placements
     return knobs

@@ -6,7 +6,7 @@ import argparse
 import itertools
 from typing import Any
 
-from memkern.cli.measuring import exit_code, line, measure
+from memkern.cli.measuring import exit_code, line, measure, plus_minus
 from memkern.cli.options import Verb, each, knobs_of, measuring_options, numbers, words
 from memkern.errors import InputError
 from memkern.kernels.spmv import BALANCES, FORMATS, MVE
@@ -89,7 +89,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
         f"{record['balance']:<7} {record['time_min_s']:>11.4g} "
         f"{record['performance_GFLOPs']:>8.3f} {record['bandwidth_GBps']:>7.2f} "
         f"{100 * record['roofline_fraction']:>7.0f}% {record['beta']:>6.3f} "
-        f"{record['convert_s']:>9.3g} {100 * record['ci_relative']:>5.1f} {' '.join(marks)}"
+        f"{record['convert_s']:>9.3g} {plus_minus(record):>5} {' '.join(marks)}"
     ).rstrip()
 
 

@@ -1,0 +1,198 @@
+"""Which samples were disturbed: a worker waited for its processor, or shared its core.
+
+The extension says of every sample for what share of it each worker had a processor, and how many
+loads and additions per cycle the workers' cores did beside it (cpp/core/monitor.hpp, clock.hpp).
+Here stands what follows from that.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "CORE_SHARE",
+    "CPU_SHARE",
+    "LEAST_ONE_IN",
+    "LEAST_SAMPLES",
+    "Cores",
+    "Quiet",
+    "RunningThread",
+    "cores",
+    "describe",
+    "look_around",
+    "marks",
+    "too_few",
+]
+
+_Floats = npt.NDArray[np.float64]
+_Bools = npt.NDArray[np.bool_]
+
+# A sample counts only if every worker had a processor for this share of it.
+CPU_SHARE = 0.98
+# And if its cores did this share of what cores usually do here: a thread that computes on the same
+# physical core takes a third to a half of it. Less than that is the usual state of shared machines.
+CORE_SHARE = 0.75
+# And if the hypervisor gave no more than this share of the time to others.
+STEAL_SHARE = 0.10
+# With fewer samples that count than this, or than one in so many of those taken, what was measured
+# is disturbed.
+LEAST_SAMPLES = 3
+LEAST_ONE_IN = 20
+
+RunningThread = tuple[int, str, int]
+
+
+class Cores:
+    """What throughput the cores of this machine have shown so far.
+
+    `usual` is the upper quartile: where other virtual machines compute beside ours all the time,
+    the best is seen too rarely to ask it of every sample.
+    """
+
+    _KEPT = 4096
+
+    def __init__(self) -> None:
+        """Begin without any knowledge."""
+        self._seen: list[float] = []
+        self._since = 0
+        self._usual = math.nan
+        self._best = math.nan
+
+    def add(self, throughputs: Iterable[float]) -> None:
+        """Add measurements, in loads with additions per cycle; NaN and repeats do not count."""
+        last = self._seen[-1] if self._seen else math.nan
+        for value in throughputs:
+            if value == value and value != last:
+                self._seen.append(float(value))
+                last = value
+        # Every second one goes, so that early ones keep their weight.
+        while len(self._seen) > self._KEPT:
+            del self._seen[::2]
+        if self._seen:
+            self._usual, self._best = map(float, np.quantile(self._seen, (0.75, 0.99)))
+
+    @property
+    def usual(self) -> float:
+        """Throughput that a core usually has; NaN before any is known."""
+        return self._usual
+
+    @property
+    def best(self) -> float:
+        """The best throughput, but for one in a hundred; NaN before any is known."""
+        return self._best
+
+
+cores = Cores()
+
+
+def marks(cpu_share: _Floats, throughput: _Floats, usual: float) -> _Bools:
+    """Return which samples were disturbed.
+
+    Parameters
+    ----------
+    cpu_share : ndarray of float64, shape (n,)
+        Smallest share of each sample during which a worker had a processor; NaN where unknown.
+    throughput : ndarray of float64, shape (n,)
+        Smallest throughput of a worker's core beside it; NaN where unknown.
+    usual : float
+        What a core usually does.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        Also the sample after one during which a worker was away: caches hold something else then.
+    """
+    away = cpu_share < CPU_SHARE
+    after = np.concatenate(([False], away[:-1]))
+    return np.asarray(away | after | (throughput < CORE_SHARE * usual), dtype=np.bool_)
+
+
+def too_few(kept: int, taken: int) -> bool:
+    """Return whether so many undisturbed samples of so many mean too little."""
+    return kept < min(LEAST_SAMPLES, taken) or kept * LEAST_ONE_IN < taken
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """What a look around has found.
+
+    Attributes
+    ----------
+    others : tuple of (int, str, int)
+        Threads of other processes that ran at every look: process, command, processing unit.
+    steal_share : float
+        Share of the time that the hypervisor gave to others; NaN if unknown.
+    """
+
+    others: tuple[RunningThread, ...]
+    steal_share: float
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing was found that would disturb samples."""
+        return not self.others and not self.steal_share > STEAL_SHARE
+
+    def __str__(self) -> str:
+        """Say what was found."""
+        found = [describe(self.others)] if self.others else []
+        if self.steal_share > STEAL_SHARE:
+            found.append(f"other virtual machines, for {self.steal_share:.0%} of the time")
+        return " and ".join(found) or "nothing else"
+
+
+_LOOKS = 5
+
+
+def look_around(
+    running: Callable[[], Sequence[RunningThread]],
+    steal_s: Callable[[], float],
+    units: int,
+    seconds: float = 0.25,
+) -> Quiet:
+    """Look for what else runs on the machine.
+
+    Parameters
+    ----------
+    running : callable
+        Returns the threads of other processes that run now.
+    steal_s : callable
+        Returns the seconds stolen so far, over all processing units.
+    units : int
+        How many there are.
+    seconds : float
+        How long to look.
+    """
+    begin, stolen = time.perf_counter(), steal_s()
+    seen: dict[tuple[int, str], int] = {}
+    last: dict[tuple[int, str], int] = {}
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(seconds / (_LOOKS - 1))
+        now = {(process, command): unit for process, command, unit in running()}
+        for thread in now:
+            seen[thread] = seen.get(thread, 0) + 1
+        last |= now
+    elapsed = time.perf_counter() - begin
+    often = [thread for thread, times in seen.items() if times >= _LOOKS - 1]
+    return Quiet(
+        tuple((process, command, last[process, command]) for process, command in sorted(often)),
+        (steal_s() - stolen) / (elapsed * max(units, 1)),
+    )
+
+
+def describe(threads: Iterable[RunningThread]) -> str:
+    """Return what ran, such as ``sh (process 7994), stress (processes 12, 13)``."""
+    processes: dict[str, set[int]] = {}
+    for process, command, _ in threads:
+        processes.setdefault(command, set()).add(process)
+    words = []
+    for command, numbers in list(processes.items())[:5]:
+        listed = ", ".join(map(str, sorted(numbers)[:4])) + (", ..." if len(numbers) > 4 else "")
+        words.append(f"{command} (process{'es' if len(numbers) > 1 else ''} {listed})")
+    return ", ".join(words) + (" and others" if len(processes) > 5 else "")
