@@ -7,13 +7,11 @@ import os
 import pytest
 
 from memkern.environment import (
-    NoiseSnapshot,
     collect,
     differences,
     identity,
-    noise_since,
     platform_label,
-    read_noise,
+    read_steal_s,
 )
 
 CPUINFO = """\
@@ -218,7 +216,7 @@ def test_an_empty_tree_tells_nothing_and_raises_nothing(tmp_path):
     assert set(leaves(environment["settings"])) == {None}
     assert environment["os"]["kernel"] is None
     assert environment["build"] == {}
-    assert math.isnan(read_noise(root=tmp_path).steal_s)
+    assert math.isnan(read_steal_s(root=tmp_path))
 
 
 def test_garbage_everywhere_raises_nothing(server):
@@ -227,7 +225,7 @@ def test_garbage_everywhere_raises_nothing(server):
         for path in files:
             path.write_bytes(garbage)
         json.dumps(collect(root=server), allow_nan=False)
-        read_noise(root=server)
+        read_steal_s(root=server)
     for path in files:
         path.unlink()
         path.mkdir()
@@ -294,13 +292,10 @@ def test_this_machine():
     assert identity(environment) == identity(collect())
 
 
-def test_noise_counts_from_a_snapshot(server):
+def test_stolen_time_is_read_in_seconds(server):
     ticks = os.sysconf("SC_CLK_TCK")
-    before = read_noise(root=server)
-    assert before.steal_s == 800 / ticks
+    assert read_steal_s(root=server) == 800 / ticks
     tree(server, {"proc/stat": "cpu  1 2 3 4 5 6 7 950 9 10\n"})
-    noise = noise_since(NoiseSnapshot(before.switches - 3, before.steal_s), root=server)
-    assert noise["noise_switches"] >= 3
-    assert noise["noise_steal_s"] == pytest.approx(150 / ticks)
+    assert read_steal_s(root=server) == 950 / ticks
     tree(server, {"proc/stat": "cpu  1 2 3\n"})
-    assert math.isnan(noise_since(before, root=server)["noise_steal_s"])
+    assert math.isnan(read_steal_s(root=server))

@@ -713,10 +713,13 @@ PYBIND11_MODULE(_memkern, m) {
         return all;
       },
       py::arg("root") = "", "Threads of other processes that run: process, command, unit.");
-  m.def("release_memory", [] {
-    const Exclusive exclusive;
-    Arena::release_pool();
-  });
+  m.def(
+      "release_memory",
+      [](std::int64_t below_B) {
+        const Exclusive exclusive;
+        Arena::release_pool(below_B);
+      },
+      py::arg("below_B") = INT64_MAX);
   m.def("entries", [] {
     using Row = std::tuple<std::string, std::string, std::string, std::string, std::string, int,
                            std::string>;

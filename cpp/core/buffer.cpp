@@ -353,6 +353,8 @@ Arena::~Arena() {
   }
 }
 
-void Arena::release_pool() { pool().clear(); }
+void Arena::release_pool(std::int64_t below_B) {
+  std::erase_if(pool(), [&](const auto& kept) { return kept.second->capacity() < below_B; });
+}
 
 }  // namespace memkern

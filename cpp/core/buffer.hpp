@@ -96,7 +96,8 @@ class Arena {
   std::string obtained_pages() const;
   Device* device() const { return placement_.device; }
 
-  static void release_pool();
+  // Gives back unused buffers smaller than so many bytes.
+  static void release_pool(std::int64_t below_B = INT64_MAX);
 
  private:
   struct Slot {

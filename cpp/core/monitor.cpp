@@ -22,6 +22,8 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 // A look costs one to two microseconds a worker.
 constexpr double kLookEvery_s = 80e-6;
+// Shorter than any switch to another thread: the two clocks are not read at the same moment.
+constexpr double kLeastLost_s = 2e-6;
 // Measuring the cores takes one part in so many of the time.
 constexpr double kCoresOneIn = 50.0;
 
@@ -80,6 +82,7 @@ void Monitor::look(bool count) {
     if (worker.switches == before.switches) {
       lost_s += std::max(0.0, wall_s - (worker.cpu_s - before.cpu_s));
     }
+    if (lost_s < kLeastLost_s) lost_s = 0.0;
     const double share = std::clamp(1.0 - lost_s / wall_s, 0.0, 1.0);
     least = std::isnan(least) ? share : std::min(least, share);
   }

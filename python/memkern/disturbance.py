@@ -34,7 +34,9 @@ _Floats = npt.NDArray[np.float64]
 _Bools = npt.NDArray[np.bool_]
 
 # A sample counts only if every worker had a processor for this share of it.
-CPU_SHARE = 0.98
+CPU_SHARE = 0.95
+# After a worker was away for more than this, its caches hold something else.
+_AWAY_SHARE = 0.10
 # And if its cores did this share of what cores usually do here: a thread that computes on the same
 # physical core takes a third to a half of it. Less than that is the usual state of shared machines.
 CORE_SHARE = 0.75
@@ -106,11 +108,11 @@ def marks(cpu_share: _Floats, throughput: _Floats, usual: float) -> _Bools:
     Returns
     -------
     ndarray of bool, shape (n,)
-        Also the sample after one during which a worker was away: caches hold something else then.
+        Also the sample after one during which a worker was away for long.
     """
-    away = cpu_share < CPU_SHARE
-    after = np.concatenate(([False], away[:-1]))
-    return np.asarray(away | after | (throughput < CORE_SHARE * usual), dtype=np.bool_)
+    after = np.concatenate(([False], cpu_share[:-1] < 1 - _AWAY_SHARE))
+    crowded = throughput < CORE_SHARE * usual
+    return np.asarray((cpu_share < CPU_SHARE) | after | crowded, dtype=np.bool_)
 
 
 def too_few(kept: int, taken: int) -> bool:

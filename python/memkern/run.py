@@ -41,13 +41,17 @@ _TICKS_PER_RUN = 100
 # Trials of variants: how many go on to the next round, and the samples of each in a round. A
 # candidate's first sample in a turn is not counted: caches still hold what another one left there.
 _TRIALS = ((4, 2), (2, 4), (1, 8))
-# Whole invocations are tried where one round of all candidates takes no longer than this.
+# All candidates are tried whole where that takes no longer than this (and a quarter of the budget);
+# else the best instruction set of each variant, by parts that move so much.
 _TRIAL_S = 0.25
-_TRIAL_PART_B = 2**22  # else parts that move so much
+_TRIAL_PART_B = 2**20
 _GOLDEN = (math.sqrt(5) - 1) / 2  # turns by so much of a circle meet no place twice
 _SHORT_LAUNCHES = 10  # below so many launches an invocation is mostly launching
 _CONDITIONS = 3  # columns that the extension adds to each sample
 _STEAL_AFTER_S = 0.25  # the system counts stolen time in hundredths of a second
+# Buffers of this size and more are not allocated anew for a placement: where the pages of so many
+# bytes lie averages out, and getting them takes longer than measuring.
+_LARGE_B = 2**26
 _BLOCK = 500  # cases of a sweep among which placements go round
 # Placements spread over at least so long hold what varies from run to run.
 _SPREAD_S = 20.0
@@ -103,7 +107,7 @@ class Samples:
     clock_Hz : float
         Median clock of the cores; NaN if unknown.
     disturbed : bool
-        Whether too few samples were left, so that `seconds` are all that were taken.
+        Whether too few samples were left. `seconds` has disturbed ones too then.
     """
 
     seconds: npt.NDArray[np.float64]
@@ -236,31 +240,33 @@ class Prepared:
             return min(shortest, key=shortest.__getitem__), "trial"
         self.native.select(*candidates[0])
         once_s = min(self.run(1) for _ in range(2))
-        if once_s * len(candidates) * 2 > _TRIAL_S:
+        allowed_s = min(_TRIAL_S, max(self.case.stop.budget_s / 4, _TRIAL_S / 8))
+        rounds: tuple[tuple[int, int], ...] = _TRIALS
+        if once_s * len(candidates) * 4 > allowed_s:
+            rounds = ((1, 1),)
             if self.stages:
                 # What one kernel leaves of a part in the caches would serve the next one.
-                candidates = [
-                    (v, i)
-                    for k, (v, i) in enumerate(candidates)
-                    if v not in {other for other, _ in candidates[:k]}
-                ]
+                first = {variant: (variant, isa) for variant, isa in reversed(candidates)}
+                candidates = list(first.values())
             else:
-                # So much comes from memory, or takes so long, that a part is in the same state.
                 candidates = self._fastest_parts(candidates)
-        for finalists, samples in _TRIALS:
-            if len(candidates) == 1:
-                break
-            if once_s > _TRIAL_S / 4:
-                finalists, samples = 1, 1
+                if self._from_memory or once_s * len(candidates) * 2 > 4 * allowed_s:
+                    return candidates[0], "trial"
+        for finalists, samples in rounds:
             times: dict[tuple[str, str], float] = {}
-            for candidate in candidates:
+            for candidate in candidates if len(candidates) > 1 else ():
                 self.native.select(*candidate)
                 taken = self._trial(1 + samples)
                 times[candidate] = float(np.quantile(taken, 0.25)) if len(taken) else math.inf
-            if all(math.isinf(t) for t in times.values()):
+            if times and all(math.isinf(t) for t in times.values()):
                 return _default_of(candidates), "default"
-            candidates = sorted(candidates, key=times.__getitem__)[:finalists]
+            candidates = sorted(candidates, key=lambda c: times.get(c, 0.0))[:finalists]
         return candidates[0], "trial"
+
+    @property
+    def _from_memory(self) -> bool:
+        """Whether so much is touched that parts find nothing of each other in the caches."""
+        return bool(self.native.obtained()["footprint_B"] > 2 * last_level_cache_B())
 
     def _trial(self, samples: int) -> npt.NDArray[np.float64]:
         """Return the seconds of the samples after the first that were not disturbed."""
@@ -290,9 +296,7 @@ class Prepared:
         best: dict[str, tuple[str, str]] = {}
         for candidate in sorted(candidates, key=speed.__getitem__):
             best.setdefault(candidate[0], candidate)
-        fastest = min(speed.values())
-        # What is far behind in memory is not tried any further.
-        return [c for c in best.values() if speed[c] < 1.5 * fastest]
+        return list(best.values())
 
     def check(self, invoke: Invoke | None = None) -> Check:
         """Validate what the kernel makes of freshly filled buffers against the reference.
@@ -309,25 +313,29 @@ class Prepared:
 
         return self.case.spec.check(self.case, self.native, invoke or once)
 
-    def sample(self, share: int = 1) -> Samples:
+    def sample(self, placement: int = 0, placements: int = 1) -> Samples:
         """Take samples until the case's stop rule is met by those that were not disturbed.
 
         Disturbed samples are taken again, for up to as long again as the budget.
 
         Parameters
         ----------
-        share : int
-            Among how many placements the case's samples and budget are shared.
+        placement, placements : int
+            Which of how many placements this is: they share the case's samples and budget.
         """
         stop = self.case.stop
         invocations = self.invocations
-        runs = None if stop.runs is None else -(-stop.runs // share)
+
+        def part(total: int) -> int:
+            return total * (placement + 1) // placements - total * placement // placements
+
+        runs = None if stop.runs is None else part(stop.runs)
         rule = statistics.StopRule(
             # Each of several placements may be less precise than all together.
-            target=stop.ci * math.sqrt(share),
-            min_samples=20 if share == 1 else 6,
-            max_samples=-(-stop.max_samples // share),
-            budget_s=stop.budget_s / share,
+            target=stop.ci * math.sqrt(placements),
+            min_samples=20 if placements == 1 else 6,
+            max_samples=max(part(stop.max_samples), 1),
+            budget_s=stop.budget_s / placements,
         )
         times = 1 + len(self.stages)
         rows = np.empty((0, times + _CONDITIONS))
@@ -376,9 +384,14 @@ class Prepared:
             raise KeyboardInterrupt
         conditions = rows[:, times:]
         disturbed = bool(lost.any()) and disturbance.too_few(int((~lost).sum()), len(rows))
+        kept_rows = ~lost
+        if disturbed:
+            # As many as were asked for, by how long workers were away.
+            order = np.argsort(-conditions[:, 0], kind="stable")
+            kept_rows = np.isin(np.arange(len(rows)), order[:runs])
         weights = rows[:, 0] / rows[:, 0].sum()
         return Samples(
-            seconds=rows[:, :times] if disturbed else rows[~lost, :times],
+            seconds=rows[kept_rows, :times],
             invocations=invocations,
             stop=reason,
             taken=len(rows),
@@ -632,22 +645,31 @@ class CaseRun:
 
         def sample() -> int:
             energy_J = gpu.read(knobs.device) if prepared.device else math.nan
-            found = prepared.sample(case.placements)
+            found = prepared.sample(len(self.placements), case.placements)
             taken.append((found, gpu.since(knobs.device, energy_J) if prepared.device else {}))
             return found.taken * found.invocations
 
-        if spec.idempotent or spec.counts_runs:
+        # Those in between are of the same bodies and inputs.
+        validated = len(self.placements) in (0, case.placements - 1)
+        check = self.placements[0].check if self.placements else None
+        if validated and (spec.idempotent or spec.counts_runs):
             # What is timed is what is validated, and all that has an effect is counted.
             check = prepared.check(sample)
         else:
-            check = prepared.check()
+            if validated:
+                check = prepared.check()
+            else:
+                prepared.native.fill(outputs=True)
             for name, value in spec.calm.items():
                 array = prepared.native.arrays()[name]
                 values = np.full(array["columns"], value, dtype=array["dtype"])
                 prepared.native.copy_in(name, values)
             sample()
+        assert check is not None
         samples, device = taken[0]
-        obtained = prepared.obtained
+        # The kernel walks the page tables for its account of pages.
+        known = self.placements[0].obtained["pages"] if self.placements else None
+        obtained = {**prepared.native.obtained(), "pages": known or prepared.native.pages()}
         others = tuple(_memkern.running_threads()) if samples.rejected else ()
         choice = Choice(obtained["variant"], obtained["isa"], prepared.variant_choice)
         wall_s = time.perf_counter() - start
@@ -905,7 +927,7 @@ def measure(
     run = CaseRun(case, repeat)
     for number in range(case.placements):
         if number:
-            _memkern.release_memory()
+            _memkern.release_memory(_LARGE_B)
         run.place()
         if run.interrupted:
             break
@@ -925,6 +947,7 @@ def sweep(
     on_result: Callable[[Measurement], None] | None = None,
     order: str = "random",
     order_seed: int | None = None,
+    on_begin: Callable[[], None] | None = None,
 ) -> ResultSet:
     """Measure cases, each of whose placements is spread over the run.
 
@@ -940,7 +963,7 @@ def sweep(
         How often all of it is measured, for records of their own.
     output : path, optional
         Results file: .db, .parquet, .csv or .json. Until the end they stand in one SQLite file,
-        each case after each of its placements.
+        each case after its first placement and after its last.
     resume : bool
         Go on with an earlier, unfinished run of the same cases on the same machine and build.
     progress : bool, optional
@@ -951,6 +974,9 @@ def sweep(
         ``random``, or ``declared`` for the order of the cases in every round.
     order_seed : int, optional
         Seed of the random order, which the record holds; by default another one each time.
+
+    on_begin : callable, optional
+        Called when the first case has been placed: what was asked for can be had.
 
     Returns
     -------
@@ -967,12 +993,24 @@ def sweep(
         raise InputError(f"order {order!r} is not random or declared")
     seed = random.SystemRandom().randrange(2**31) if order_seed is None else order_seed
     generator = random.Random(seed) if order == "random" else None
-    columns = {"order": order, "order_seed": seed if order == "random" else None}
+    columns = {
+        "case_order": order,
+        "case_order_seed": seed if order == "random" else None,
+    }
     machine = machine_environment()
     sink = open_output(output, resume, machine) if output is not None else None
     done: list[Measurement] = []
-    interrupted = False
+    interrupted = begun = False
     finished = total = 0
+
+    def placed(run: CaseRun) -> None:
+        nonlocal begun
+        if not begun and on_begin is not None:
+            on_begin()
+        begun = True
+        # One that is cut off later is measured again, but not without a trace.
+        if sink is not None and len(run.placements) == 1 < run.case.placements:
+            keep(run.measurement(machine), last=False)
 
     def keep(measurement: Measurement, *, last: bool) -> None:
         if sink is not None:
@@ -989,14 +1027,7 @@ def sweep(
         for runs in _blocks(cases, repeats, sink):
             total += len(runs)
             try:
-                _go_round(
-                    runs,
-                    generator,
-                    lambda run: (
-                        keep(run.measurement(machine), last=False) if sink is not None else None
-                    ),
-                    bar,
-                )
+                _go_round(runs, generator, placed, bar)
             except KeyboardInterrupt:
                 interrupted = True
             interrupted = interrupted or any(run.interrupted for run in runs)
@@ -1068,7 +1099,7 @@ def _go_round(
     """Place every case once in each round, until each was placed as often as it asks for."""
     for number in range(max(run.case.placements for run in runs)):
         if number:
-            _memkern.release_memory()
+            _memkern.release_memory(_LARGE_B)
         todo = [run for run in runs if number < run.case.placements]
         if generator is not None:
             generator.shuffle(todo)

@@ -8,7 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memkern.cli.measuring import check_quiet, exit_code, tell_disturbed, warn
+from memkern.cli.measuring import (
+    exit_code,
+    tell_disturbed,
+    tell_unquiet,
+    wait_until_quiet,
+    warn,
+)
 from memkern.cli.options import GOOD, INTERRUPTED, WRONG_INPUT, Verb, count, positive
 from memkern.errors import InputError
 from memkern.patterns import shown
@@ -190,7 +196,7 @@ def _report(args: argparse.Namespace) -> int:
             target.with_suffix(suffix).unlink(missing_ok=True)
     if not args.quiet:
         warn(f"measuring {len(cases)} cases, about {30 if args.quick else 140} s")
-    check_quiet(args)
+    tell_unquiet(wait_until_quiet(args), args)
     results = sweep(cases, output=data, resume=args.resume, progress=False if args.quiet else None)
     if not args.quiet:
         tell_disturbed(results)

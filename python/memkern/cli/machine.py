@@ -99,9 +99,9 @@ def _calibrate(args: argparse.Namespace) -> int:
 
     from memkern import calibration
     from memkern.calibrate import calibrate
-    from memkern.cli.measuring import check_quiet
+    from memkern.cli.measuring import tell_unquiet, wait_until_quiet
 
-    check_quiet(args)
+    tell_unquiet(wait_until_quiet(args), args)
     with tqdm(total=100, unit="%", disable=args.quiet or None, leave=False) as bar:
         found = calibrate(
             seconds=args.seconds, progress=lambda share: bar.update(int(100 * share) - bar.n)

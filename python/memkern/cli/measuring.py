@@ -13,6 +13,7 @@ from memkern import statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID
 
 if TYPE_CHECKING:
+    from memkern.disturbance import Quiet
     from memkern.results import ResultSet
     from memkern.run import Measurement
     from memkern.spec import Case
@@ -121,7 +122,7 @@ def measure(
     """
     from memkern.run import sweep
 
-    check_quiet(args)
+    found = wait_until_quiet(args)
     table = not (args.json or args.quiet)
     number = itertools.count()
 
@@ -144,6 +145,7 @@ def measure(
         progress=False if args.quiet else None,
         on_result=show,
         order=args.case_order,
+        on_begin=lambda: tell_unquiet(found, args),
     )
     tell_disturbed(results)
     if args.json:
@@ -153,8 +155,8 @@ def measure(
     return results
 
 
-def check_quiet(args: argparse.Namespace) -> None:
-    """Look for what else runs here, wait for it to end if asked to, and say what it is."""
+def wait_until_quiet(args: argparse.Namespace) -> Quiet:
+    """Return what else runs here, after waiting for it to end if that was asked for."""
     from memkern.run import look_around
 
     found = look_around()
@@ -162,6 +164,11 @@ def check_quiet(args: argparse.Namespace) -> None:
     while not found.quiet and time.monotonic() < deadline:
         time.sleep(0.5)
         found = look_around()
+    return found
+
+
+def tell_unquiet(found: Quiet, args: argparse.Namespace) -> None:
+    """Say what else runs on the machine."""
     if not (found.quiet or args.quiet):
         warn(f"the machine is not quiet: {found} runs on it too")
 
