@@ -10,6 +10,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from memkern import statistics
 from memkern.errors import InputError
 from memkern.statistics import (
     StopRule,
@@ -21,6 +22,7 @@ from memkern.statistics import (
     pearson,
     quartiles,
     ratio_interval,
+    student_quantile,
     summarise,
 )
 
@@ -346,13 +348,12 @@ def test_summary_by_hand():
         "time_median_s": 5.5,
         "time_p95_s": few["time_p95_s"],
         "time_max_s": 10,
-        "time_ci_low_s": 2,
-        "time_ci_high_s": 9,
-        "ci_level": 0.95,
-        "ci_batch": 1,
-        "ci_autocorrelation": few["ci_autocorrelation"],
-        "ci_relative": 3.5 / 5.5,
-        "noise_spread": (7.75 - 3.25) / 5.5,
+        "within_ci_low_s": 2,
+        "within_ci_high_s": 9,
+        "within_ci_level": 0.95,
+        "within_ci_relative": 3.5 / 5.5,
+        "within_ci_batch": 1,
+        "within_ci_autocorrelation": few["within_ci_autocorrelation"],
     }
     assert math.isnan(few["time_p95_s"])
     assert math.isnan(summarise(zigzag(19))["time_p95_s"])
@@ -442,3 +443,76 @@ def test_a_ratio_of_single_measurements_has_no_interval():
         ratio_interval([1], [1, 2], paired=True)
     with pytest.raises(InputError, match=r"positive, not -1\.0"):
         ratio_interval([1, -1], [1, 2])
+
+
+def test_moderation_recovers_what_variances_have_in_common() -> None:
+    rng = np.random.default_rng(5)
+    freedom, prior_freedom, prior_variance = 4, 8.0, 0.02**2
+    true = prior_variance * prior_freedom / rng.chisquare(prior_freedom, 4000)
+    seen = true * rng.chisquare(freedom, 4000) / freedom
+    prior = statistics.moderate(seen, freedom)
+    assert prior is not None
+    assert prior.variance == pytest.approx(prior_variance, rel=0.1)
+    assert prior.freedom == pytest.approx(prior_freedom, rel=0.25)
+
+
+def test_equal_variances_are_moderated_to_one() -> None:
+    rng = np.random.default_rng(6)
+    prior = statistics.moderate(1e-4 * rng.chisquare(4, 500) / 4, 4)
+    assert prior is not None
+    assert prior.variance == pytest.approx(1e-4, rel=0.15)
+    assert prior.freedom > 30
+    assert statistics.moderate([1e-4, 2e-4], 4) is None
+    assert statistics.moderate([0.0, 0.0, 1e-4, 1e-4], 4) is None
+
+
+def test_interval_of_placements_by_hand() -> None:
+    medians = [1.0, 1.1, 0.9, 1.05, 0.95]
+    x = np.log(medians)
+    interval = statistics.placements_interval(medians)
+    assert interval is not None
+    half = student_quantile(0.975, 4) * x.std(ddof=1) / math.sqrt(5)
+    assert interval.low == pytest.approx(math.exp(x.mean() - half))
+    assert interval.high == pytest.approx(math.exp(x.mean() + half))
+    assert interval.median == 1.0
+    assert interval.sd == pytest.approx(x.std(ddof=1))
+    # A prior adds its degrees of freedom and its variance, in that proportion.
+    prior = statistics.Prior(0.01**2, 6.0)
+    moderated = statistics.placements_interval(medians, prior=prior)
+    assert moderated is not None
+    variance = (6 * 0.01**2 + 4 * x.var(ddof=1)) / 10
+    half = student_quantile(0.975, 10) * math.sqrt(variance / 5)
+    assert moderated.high == pytest.approx(math.exp(x.mean() + half))
+
+
+def test_a_single_placement_needs_a_prior() -> None:
+    assert statistics.placements_interval([2.0]) is None
+    prior, drift = statistics.Prior(0.03**2, 40.0), statistics.Prior(0.04**2, 40.0)
+    interval = statistics.placements_interval([2.0], prior=prior, drift=drift)
+    assert interval is not None
+    assert interval.low < 2.0 < interval.high
+    assert math.log(interval.high / 2) == pytest.approx(0.05 * 1.99, rel=0.02)
+    assert math.isnan(interval.sd)
+    with pytest.raises(InputError, match="positive"):
+        statistics.placements_interval([0.0, 1.0])
+
+
+@pytest.mark.parametrize("skew", [False, True])
+def test_moderated_intervals_cover_the_next_run(skew: bool) -> None:
+    # Cases of a class differ in their spread from placement to placement; five placements each.
+    rng = np.random.default_rng(8)
+    covered, widths, runs = 0, [], 150
+    for _ in range(runs):
+        sd = 0.02 * np.sqrt(8 / rng.chisquare(8, 20))
+        noise = rng.exponential(1, (20, 5)) - math.log(2) if skew else rng.normal(0, 1, (20, 5))
+        x = sd[:, None] * noise
+        prior = statistics.moderate(x.var(axis=1, ddof=1), 4)
+        for row, spread in zip(x, sd, strict=True):
+            interval = statistics.placements_interval(np.exp(row), prior=prior)
+            assert interval is not None
+            target = spread * (1 - math.log(2)) if skew else 0.0
+            covered += interval.low <= math.exp(target) <= interval.high
+            widths.append(math.log(interval.high / interval.low) / 2 / (spread / math.sqrt(5)))
+    assert covered / (runs * 20) > (0.90 if skew else 0.93)
+    # And no wider than that takes.
+    assert np.median(widths) < 1.5 * 1.96

@@ -111,6 +111,20 @@ TEST(Team, BindsEachWorkerToItsUnit) {
   }
 }
 
+TEST(Team, PlacesWorkersByItself) {
+  const int available = static_cast<int>(units().size());
+  const Team team({0, "auto"});
+  EXPECT_EQ(team.size(), available);
+  std::set<int> seen;
+  for (const std::set<int>& where : workers_bindings(team)) {
+    ASSERT_EQ(where.size(), 1U);
+    seen.insert(*where.begin());
+  }
+  EXPECT_EQ(static_cast<int>(seen.size()), available);
+  // More workers than units take turns.
+  EXPECT_EQ(Team({available + 1, "auto"}).size(), available + 1);
+}
+
 TEST(Team, TakesARangeOfUnits) {
   const std::vector<int> allowed = units();
   const std::string range = first_unit() + "-" + first_unit();
@@ -189,7 +203,9 @@ TEST(Team, RefusesAbsurdNumbersOfThreads) {
 
 TEST(Team, TellsTeamsApart) {
   EXPECT_NE(Team({1, "none"}).memory_key(), Team({2, "none"}).memory_key());
-  EXPECT_NE(Team({1, "none"}).key(), Team({1, first_unit()}).key());
+  // Where the workers are matters to memory only where there is more than one node.
+  const bool nodes = Topology::instance().numa_nodes().size() > 1;
+  EXPECT_EQ(Team({1, "none"}).memory_key() != Team({1, first_unit()}).memory_key(), nodes);
   EXPECT_EQ(Team({2, "none"}).memory_key(), Team({2, "none"}).memory_key());
 }
 

@@ -1,0 +1,175 @@
+"""Measure forty cases beside 0, 1, 2 and 4 busy loops, pinned and free, in turns with quiet runs.
+
+A record that is not marked as disturbed must be right: within 10 % of the median of the quiet runs,
+or within their own 5th to 95th percentile where that is wider::
+
+    python tests/bench/beside_competitors.py --rounds 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+import memkern as mk
+from memkern import _memkern
+from memkern.run import CaseRun, machine_environment
+
+
+def cases() -> list[mk.Case]:
+    """Return twenty cases from L1 to memory, each with one worker and with all."""
+    brief: dict[str, Any] = {"budget_s": 0.1, "runs": None}
+    memory_B = 2 * _memkern.topology()["last_level_cache_B"]
+    made = []
+    for threads in (1, 0):
+        how = {**brief, "threads": threads}
+        made += [
+            mk.stream(k, elements=n, **how) for k in ("copy", "triad") for n in (1024, 65536, 2**21)
+        ]
+        made += [mk.loops("load", elements=2048, repetition="free", **how)]
+        made += [mk.loops("dot", elements=n, **how) for n in (4096, 2**19)]
+        made += [
+            mk.gather(f"UNIFORM:8:{s}:NR", count=c, **how)
+            for s, c in ((1, 4096), (8, 4096), (4, 2**17))
+        ]
+        made += [mk.scatter("UNIFORM:8:4:NR", count=c, **how) for c in (512, 2**15)]
+        made += [mk.bs(2, elements=n, **how) for n in (8192, 2**20)]
+        made += [mk.raider("triad", 2**18, **how)]
+        made += [mk.amo("stride1", iters=2**14, **how), mk.amo("rand", iters=2**12, **how)]
+        made += [mk.stream("copy", footprint_B=memory_B, **how)]
+    return made
+
+
+@contextlib.contextmanager
+def competitors(count: int, pinned: bool) -> Iterator[None]:
+    """Run so many busy loops, each on a unit of its own while there are any, or free to move."""
+    units = sorted(os.sched_getaffinity(0))
+
+    def bind(k: int) -> None:
+        if pinned:
+            os.sched_setaffinity(0, {units[k % len(units)]})
+
+    loops = [
+        subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=lambda k=k: bind(k))
+        for k in range(count)
+    ]
+    time.sleep(0.1 if count else 0.0)
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def measure_all(every: list[mk.Case], order: random.Random, how: dict[str, Any]) -> list[dict]:
+    """Measure every case once, in random order."""
+    machine, rows = machine_environment(), []
+    for number in order.sample(range(len(every)), len(every)):
+        run = CaseRun(every[number])
+        start = time.perf_counter()
+        for _ in range(every[number].placements):
+            run.place()
+        record = run.measurement(machine).record
+        names = (
+            "kernel",
+            "threads",
+            "time_median_s",
+            "disturbed",
+            "ci_relative",
+            "cpu_share",
+            "core_share",
+            "samples",
+            "samples_disturbed",
+            "valid",
+        )
+        rows.append(
+            {
+                **{n: record[n] for n in names},
+                **how,
+                "case": number,
+                "seconds": time.perf_counter() - start,
+            }
+        )
+    return rows
+
+
+def judge(frame: pd.DataFrame) -> None:
+    """Print how many records were wrong without being marked."""
+    quiet = frame[(frame["competitors"] == 0) & ~frame["disturbed"]].groupby("case")[
+        "time_median_s"
+    ]
+    low, middle, high = quiet.quantile(0.05), quiet.median(), quiet.quantile(0.95)
+    at = frame["case"]
+    time_s = frame["time_median_s"]
+    wide = (time_s >= at.map(low) / 1.0) & (time_s <= at.map(high))
+    frame["off"] = time_s / at.map(middle) - 1
+    frame["wrong"] = ~(wide | (frame["off"].abs() <= 0.10)) & ~frame["disturbed"]
+    frame["near"] = (wide | (frame["off"].abs() <= 0.05)) & ~frame["disturbed"]
+    frame["single"] = frame["threads"] == 1
+    print(
+        f"{'competitors':>11} {'pinned':>6} {'records':>7} {'disturbed':>9} {'wrong':>6} "
+        f"{'near, 1 thread':>14}"
+    )
+    for (count, pinned), rows in frame.groupby(["competitors", "pinned"]):
+        print(
+            f"{count:>11} {pinned!s:>6} {len(rows):>7} {rows['disturbed'].mean():>9.1%} "
+            f"{rows['wrong'].mean():>6.1%} {rows.loc[rows['single'], 'near'].mean():>14.1%}"
+        )
+    print(
+        f"wrong and not marked: {frame['wrong'].sum()} of {len(frame)}, {frame['wrong'].mean():.2%}"
+    )
+    worst = frame[frame["wrong"]].sort_values("off", key=abs, ascending=False).head(12)
+    columns = [
+        "kernel",
+        "case",
+        "threads",
+        "competitors",
+        "pinned",
+        "off",
+        "ci_relative",
+        "cpu_share",
+        "core_share",
+        "samples",
+        "samples_disturbed",
+    ]
+    print(worst[columns].to_string(index=False, float_format=lambda x: f"{x:.3f}"))
+
+
+def main() -> None:
+    """Measure and judge."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("-o", "--output", help="CSV file of all records")
+    args = parser.parse_args()
+    order, every, rows = random.Random(args.seed), cases(), []
+    # A quiet run before every loaded one.
+    loaded = [(count, pinned) for count in (1, 2, 4) for pinned in (False, True)]
+    begin = time.perf_counter()
+    for number in range(args.rounds):
+        for count, pinned in [(0, False), *order.sample(loaded, len(loaded))]:
+            with competitors(count, pinned):
+                how = {"competitors": count, "pinned": pinned, "round": number}
+                rows += measure_all(every, order, how)
+            print(
+                f"round {number + 1}, {count} competitors, {time.perf_counter() - begin:.0f} s",
+                file=sys.stderr,
+            )
+    frame = pd.DataFrame(rows)
+    if args.output:
+        frame.to_csv(args.output, index=False)
+    judge(frame)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Measure what `best` chooses beside every named variant, in turns, from L1 to memory::
+
+python tests/bench/best_variant.py --turns 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+from typing import Any
+
+import memkern as mk
+from memkern import _memkern, statistics
+
+
+def cases() -> dict[str, mk.Case]:
+    """Return cases of all families over sizes."""
+    how: dict[str, Any] = {"budget_s": 0.1, "runs": None, "placements": 1}
+    last = _memkern.topology()["last_level_cache_B"]
+    made: dict[str, mk.Case] = {}
+    for kernel in ("copy", "triad"):
+        for mebibytes in (1 / 64, 1 / 4, 2, 8, 16, 64, 2.5 * last / 2**20):
+            size = f"{mebibytes:.3g} MiB"
+            case = mk.stream(kernel, footprint_B=mebibytes * 2**20, **how)
+            made[f"stream.{kernel} {size}"] = case
+    for count in (256, 2**13, 2**17, 2**20):
+        made[f"gather stride 4 x {count}"] = mk.gather("UNIFORM:8:4:NR", count=count, **how)
+        made[f"scatter stride 1 x {count}"] = mk.scatter("UNIFORM:8:1:NR", count=count, **how)
+    for elements in (2048, 2**16, 2**21):
+        made[f"loops.dot {elements}"] = mk.loops("dot", elements=elements, **how)
+        made[f"bs2 {elements}"] = mk.bs(2, elements=elements, **how)
+    made["raider.gather_triad"] = mk.raider("gather_triad", 2**18, **how)
+    for elements in (4, 12):
+        made[f"bs6 {elements}"] = mk.bs(6, elements=elements, degree=7, **how)
+    made["amo.stride1"] = mk.amo("stride1", iters=2**14, **how)
+    return made
+
+
+def main() -> None:
+    """Print the ratio of every case and their geometric mean."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--turns", type=int, default=7)
+    args = parser.parse_args()
+    ratios, below = [], []
+    for name, case in cases().items():
+        variants = sorted({variant for variant, _ in case.prepare().native.candidates()})
+        times: dict[str, list[float]] = {v: [] for v in ("best", *variants)}
+        chosen: dict[str, int] = {}
+        for _ in range(args.turns):
+            for variant in random.sample(list(times), len(times)):
+                record = case.with_(variant=variant).measure().record
+                times[variant].append(record["time_median_s"])
+                if variant == "best":
+                    word = f"{record['variant']}/{record['isa']}"
+                    chosen[word] = chosen.get(word, 0) + 1
+        medians = {v: statistics.quartiles(t)[1] for v, t in times.items()}
+        fastest = min(variants, key=medians.__getitem__)
+        ratio = statistics.ratio_interval(times[fastest], times["best"], paired=True)
+        ratios.append(ratio.ratio)
+        if ratio.high < 0.9:
+            below.append(name)
+        words = ", ".join(f"{word} {n}" for word, n in chosen.items())
+        print(
+            f"{name:<28} {fastest:<7} {ratio.ratio:5.2f} [{ratio.low:.2f}, {ratio.high:.2f}]  "
+            f"{words}",
+            flush=True,
+        )
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    print(f"geometric mean {mean:.3f}; wholly below 0.9: {', '.join(below) or 'none'}")
+
+
+if __name__ == "__main__":
+    main()

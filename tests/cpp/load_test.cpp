@@ -1,0 +1,141 @@
+// What else runs on the machine, and which units are left: from trees like /proc, and for real.
+#include "core/load.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/topology.hpp"
+
+namespace memkern {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Proc : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = fs::temp_directory_path() / "memkern-proc-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
+    write("loadavg", "0.10 0.20 0.30 3/200 4711\n");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  void write(const std::string& path, const std::string& text) {
+    const fs::path file = root_ / "proc" / path;
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  // Fields 3 (state), 20 (threads) and 39 (processor) count.
+  static std::string stat(int pid, const std::string& command, char state, int threads, int unit) {
+    std::string text = std::to_string(pid) + " (" + command + ") " + state;
+    for (int field = 4; field <= 52; ++field) {
+      text += " " + std::to_string(field == 20 ? threads : field == 39 ? unit : 0);
+    }
+    return text + "\n";
+  }
+  std::vector<RunningThread> found() const { return running_threads(root_); }
+
+  fs::path root_;
+};
+
+TEST_F(Proc, FindsThreadsThatRun) {
+  write("10/stat", stat(10, "sleeper", 'S', 1, 0));
+  write("11/stat", stat(11, "a (strange) name", 'R', 1, 3));
+  write("12/stat", stat(12, "team", 'S', 2, 0));
+  write("12/task/12/stat", stat(12, "team", 'S', 2, 0));
+  write("12/task/13/stat", stat(13, "worker", 'R', 2, 5));
+  write("self/stat", stat(1, "not a number", 'R', 1, 0));
+  auto threads = found();
+  std::sort(threads.begin(), threads.end(),
+            [](const auto& a, const auto& b) { return a.process < b.process; });
+  ASSERT_EQ(threads.size(), 2U);
+  EXPECT_EQ(threads[0].command, "a (strange) name");
+  EXPECT_EQ(threads[0].unit, 3);
+  EXPECT_EQ(threads[1].process, 12);
+  EXPECT_EQ(threads[1].command, "worker");
+  EXPECT_EQ(threads[1].unit, 5);
+}
+
+TEST_F(Proc, LooksNoFurtherWhereNothingElseRuns) {
+  write("11/stat", stat(11, "busy", 'R', 1, 3));
+  write("loadavg", "0.10 0.20 0.30 1/200 4711\n");
+  EXPECT_TRUE(found().empty());
+}
+
+TEST_F(Proc, ReadsNothingOutOfGarbage) {
+  for (const char* text : {"", "12", "12 (x", "12 (x) R", ")(", "12 (x) R 1 2 3"}) {
+    write("12/stat", text);
+    EXPECT_TRUE(found().empty()) << text;
+  }
+  write("loadavg", "nothing");
+  EXPECT_TRUE(found().empty());
+  EXPECT_TRUE(running_threads("/nowhere").empty());
+}
+
+TEST_F(Proc, LeavesItselfOut) {
+  write(std::to_string(getpid()) + "/stat", stat(getpid(), "me", 'R', 1, 0));
+  EXPECT_TRUE(found().empty());
+}
+
+TEST(UnitReservation, KeepsOtherProcessesAway) {
+  constexpr int kUnit = 100000;  // that no machine has
+  int ready[2];
+  int done[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(done), 0);
+  const pid_t other = fork();
+  if (other == 0) {
+    const auto held = UnitReservation::reserve(kUnit);
+    char c = held != nullptr ? '1' : '0';
+    if (write(ready[1], &c, 1) != 1 || read(done[0], &c, 1) != 1) _exit(1);
+    _exit(0);
+  }
+  char c = '0';
+  ASSERT_EQ(read(ready[0], &c, 1), 1);
+  EXPECT_EQ(c, '1');
+  EXPECT_EQ(UnitReservation::reserve(kUnit), nullptr);
+  ASSERT_EQ(write(done[1], &c, 1), 1);
+  waitpid(other, nullptr, 0);
+  // Gone with the process that held it.
+  const auto mine = UnitReservation::reserve(kUnit);
+  ASSERT_NE(mine, nullptr);
+  EXPECT_EQ(UnitReservation::reserve(kUnit), mine);  // cases of one process share it
+  for (const int end : {ready[0], ready[1], done[0], done[1]}) close(end);
+}
+
+TEST(LeastBusyUnits, AvoidsWhereOthersRun) {
+  const std::vector<int>& units = Topology::instance().allowed_units();
+  if (units.size() < 2) GTEST_SKIP() << "one unit leaves no choice";
+  for (const int busy : units) {
+    const ChosenUnits chosen = least_busy_units(1, {{1, "busy", busy}});
+    ASSERT_EQ(chosen.units.size(), 1U);
+    EXPECT_NE(chosen.units[0], busy);
+  }
+}
+
+TEST(LeastBusyUnits, SharesNoneWhileAnotherIsFree) {
+  const std::vector<int>& units = Topology::instance().allowed_units();
+  const int all = static_cast<int>(units.size());
+  const std::vector<RunningThread> others(3, {1, "busy", units.front()});
+  for (int workers = 1; workers <= all; ++workers) {
+    const ChosenUnits chosen = least_busy_units(workers, others);
+    EXPECT_EQ(std::set<int>(chosen.units.begin(), chosen.units.end()).size(),
+              static_cast<std::size_t>(workers));
+  }
+  const ChosenUnits many = least_busy_units(2 * all, others);
+  for (const int unit : units) {
+    EXPECT_EQ(std::count(many.units.begin(), many.units.end(), unit), 2) << unit;
+  }
+}
+
+}  // namespace
+}  // namespace memkern

@@ -1,0 +1,74 @@
+// What is known of samples besides their times, on whatever machine this is.
+#include "core/monitor.hpp"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <vector>
+
+#include "core/sampler.hpp"
+#include "core/topology.hpp"
+
+namespace memkern {
+namespace {
+
+void compute(double seconds) {
+  for (const double end = now() + seconds; now() < end;) {
+  }
+}
+
+// Conditions of samples in which the calling thread and the other workers compute.
+std::vector<Conditions> conditions_of(const Team& team, int samples, double seconds) {
+  std::vector<Conditions> all(static_cast<std::size_t>(samples));
+  const Team::Session session(team);
+  Monitor monitor(team);
+  monitor.start();
+  for (Conditions& conditions : all) {
+    parallel_parts(team, team.size(), team.size(), [&](Range, int) { compute(seconds); });
+    monitor.sampled(conditions);
+  }
+  monitor.finish();
+  return all;
+}
+
+TEST(Monitor, KnowsTheConditionsOfEverySample) {
+  for (const int threads : {1, 2}) {
+    const Team team({threads, "auto"});
+    for (const double seconds : {1e-6, 1e-4, 5e-3}) {
+      for (const Conditions& c : conditions_of(team, 20, seconds)) {
+        EXPECT_GE(c.cpu_share, 0.0);
+        EXPECT_LE(c.cpu_share, 1.0);
+        EXPECT_GT(c.throughput, 0.0);
+#if defined(__x86_64__) || defined(__aarch64__)
+        EXPECT_GT(c.clock_Hz, 0.1e9);
+#endif
+      }
+    }
+  }
+}
+
+TEST(Monitor, SeesAnotherThreadOnTheSameUnit) {
+  const int unit = Topology::instance().allowed_units().front();
+  const pid_t competitor = fork();
+  if (competitor == 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<std::size_t>(unit), &set);
+    sched_setaffinity(0, sizeof set, &set);
+    for (;;) compute(1.0);
+  }
+  const Team team({1, std::to_string(unit)});
+  // Longer than any slice of the scheduler's: each of these samples loses its processor.
+  double least = 1.0;
+  for (const Conditions& c : conditions_of(team, 5, 0.1)) least = std::min(least, c.cpu_share);
+  kill(competitor, SIGKILL);
+  waitpid(competitor, nullptr, 0);
+  EXPECT_LT(least, 0.9);
+}
+
+}  // namespace
+}  // namespace memkern

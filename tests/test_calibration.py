@@ -1,0 +1,119 @@
+"""Variances between placements and runs: estimated, stored for one boot, used by records."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import memkern as mk
+from memkern import calibration
+from memkern.calibration import Calibration, class_name, estimate, level_of
+from memkern.statistics import Prior
+
+CACHES = [
+    {"level": 1, "type": "data", "size_B": 32768, "instances": 2},
+    {"level": 1, "type": "instruction", "size_B": 65536, "instances": 2},
+    {"level": 2, "type": "unified", "size_B": 2**20, "instances": 2},
+    {"level": 3, "type": "unified", "size_B": 2**25, "instances": 1},
+]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def stored(**changes: object) -> Calibration:
+    priors = {"L1, 1 thread": Prior(1e-4, 12.5), "memory, 2 threads": Prior(4e-4, math.inf)}
+    runs = {"L1, 1 thread": Prior(2e-4, 30.0), "memory, 2 threads": Prior(0.0, 30.0)}
+    values = {"boot": calibration.boot_id(), "created": "2026-11-22T12:00:00+00:00"}
+    return Calibration(**{**values, "placements": priors, "runs": runs, **changes})
+
+
+@pytest.mark.parametrize(
+    "footprint_B, threads, level",
+    [
+        (32768, 1, "L1"), (32769, 1, "L2"), (65536, 2, "L1"), (65536, 8, "L1"), (2**21, 2, "L2"),
+        (2**21, 1, "L3"), (2**25, 2, "L3"), (2**25 + 1, 2, "memory"),
+    ],
+)  # fmt: skip
+def test_levels_hold_what_fits(footprint_B: int, threads: int, level: str) -> None:
+    assert level_of(footprint_B, threads, CACHES) == level
+
+
+def test_class_names() -> None:
+    assert class_name(1000, 1, CACHES) == "L1, 1 thread"
+    assert class_name(2**30, 2, CACHES) == "memory, 2 threads"
+    assert class_name(1000, 2, []) == "memory, 2 threads"
+
+
+def test_estimate_finds_both_variances() -> None:
+    rng = np.random.default_rng(2)
+    cases, runs, placements = 6, 200, 4
+    levels = rng.normal(0, 1, (cases, 1, 1))
+    drift = rng.normal(0, 0.03, (cases, runs, 1))
+    x = levels + drift + rng.normal(0, 0.02, (cases, runs, placements))
+    between_placements, between_runs = estimate({"L1, 1 thread": np.exp(x)})
+    assert between_placements["L1, 1 thread"].variance == pytest.approx(0.02**2, rel=0.1)
+    assert between_runs["L1, 1 thread"].variance == pytest.approx(0.03**2, rel=0.15)
+    assert between_runs["L1, 1 thread"].freedom == cases * (runs - 1)
+
+
+def test_what_is_stored_is_loaded(cache: Path) -> None:
+    assert calibration.load() is None
+    path = calibration.save(stored())
+    assert path == cache / "memkern" / "calibration.json"
+    assert calibration.load() == stored()
+    assert stored().of("L1, 1 thread") == (Prior(1e-4, 12.5), Prior(2e-4, 30.0))
+    assert stored().of("L9, 1 thread") == (None, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"version": 1}', "not JSON", '{"version": 1, "boot": 3, "placements": 1}'],
+)
+def test_what_is_broken_is_none(cache: Path, text: str) -> None:
+    path = calibration.save(stored())
+    path.write_text(text)
+    assert calibration.load() is None
+
+
+def test_another_boot_or_version_does_not_count(cache: Path) -> None:
+    path = calibration.save(stored(boot="another"))
+    assert calibration.load() is None
+    calibration.save(stored())
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "version": 99}))
+    assert calibration.load() is None
+
+
+def test_records_hold_for_the_next_run_once_calibrated(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = mk.stream("copy", elements=512, threads=1, variant="scalar", budget_s=0.05)
+    before = case.measure().record
+    if not before["disturbed"]:
+        assert before["ci_scope"] == "within this run"
+    name = class_name(
+        before["footprint_B"], 1, mk.measure(case).environment["machine"]["caches"] or ()
+    )
+    wide = Prior(0.1**2, 100.0)
+    calibration.save(stored(placements={name: Prior(1e-6, 100.0)}, runs={name: wide}))
+    after = case.measure().record
+    if not after["disturbed"]:
+        assert after["ci_scope"] == "next run"
+        # The half width is at least that of the run-to-run spread alone.
+        assert after["ci_relative"] > 0.9 * 1.96 * 0.1
+
+
+def test_calibrating_measures_every_class(cache: Path) -> None:
+    shares: list[float] = []
+    found = mk.calibrate(seconds=1.0, progress=shares.append)
+    assert calibration.load() == found
+    assert found.boot == calibration.boot_id()
+    assert set(found.placements) <= set(found.runs)
+    assert found.runs and all(p.variance >= 0 for p in found.runs.values())
+    assert shares == sorted(shares) and shares[-1] == 1.0

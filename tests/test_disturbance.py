@@ -1,0 +1,154 @@
+"""Which samples count: by simulation, by hand, and beside a real competitor."""
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import memkern as mk
+from memkern import _memkern, disturbance
+from memkern.disturbance import Cores, Quiet, describe, look_around, marks, too_few
+
+USUAL = 2.0
+
+
+def test_marks_by_hand() -> None:
+    share = np.array([1.0, 0.96, 0.94, 0.97, 0.5, 1.0, 1.0, math.nan])
+    throughput = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.4, math.nan])
+    expected = [False, False, True, False, True, True, True, False]
+    assert marks(share, throughput, USUAL).tolist() == expected
+    # Before anything is known of the cores, none of them is called crowded.
+    assert not marks(np.ones(3), np.array([0.1, 1.0, 2.0]), math.nan).any()
+    assert marks(np.empty(0), np.empty(0), USUAL).tolist() == []
+
+
+def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
+    rng = np.random.default_rng(16)
+    cores, marked, total = Cores(), 0, 0
+    for _ in range(200):
+        n = int(rng.integers(5, 200))
+        # Interrupts and clocks read one after the other: a percent or less; cores: a few percent.
+        share = 1 - np.abs(rng.normal(0, 0.005, n))
+        throughput = 2.4 * (1 - np.abs(rng.normal(0, 0.03, n)))
+        cores.add(throughput)
+        marked += int(marks(share, throughput, cores.usual).sum())
+        total += n
+    assert marked < 0.01 * total
+
+
+def test_a_neighbour_on_the_core_is_seen_once_cores_are_known() -> None:
+    rng = np.random.default_rng(17)
+    cores = Cores()
+    cores.add(2.4 * (1 - np.abs(rng.normal(0, 0.03, 500))))
+    half = 2.4 * 0.55 * (1 - np.abs(rng.normal(0, 0.03, 100)))
+    assert marks(np.ones(100), half, cores.usual).all()
+
+
+def test_cores_remember_quantiles_in_bounded_memory() -> None:
+    cores = Cores()
+    assert math.isnan(cores.usual) and math.isnan(cores.best)
+    cores.add([math.nan])
+    assert math.isnan(cores.usual)
+    rng = np.random.default_rng(1)
+    values = rng.uniform(1, 2, 50_000)
+    for part in np.split(values, 50):
+        cores.add(part)
+    assert cores.usual == pytest.approx(1.75, abs=0.03)
+    assert cores.best == pytest.approx(1.99, abs=0.01)
+    assert len(cores._seen) <= Cores._KEPT
+
+
+@pytest.mark.parametrize(
+    "kept, taken, few",
+    [(0, 1, True), (1, 1, False), (2, 5, True), (3, 5, False), (3, 60, False), (3, 61, True)],
+)
+def test_what_is_too_few(kept: int, taken: int, few: bool) -> None:
+    assert too_few(kept, taken) is few
+
+
+def test_looking_around_names_what_runs_all_the_time() -> None:
+    looks = iter([[(7, "busy", 1), (8, "brief", 0)], *[[(7, "busy", 1)]] * 4])
+    stolen = iter([10.0, 10.0])
+    found = look_around(lambda: next(looks), lambda: next(stolen), 2, seconds=0.01)
+    assert found.others == ((7, "busy", 1),)
+    assert not found.quiet
+    assert str(found) == "busy (process 7)"
+
+
+def test_stolen_time_is_not_quiet() -> None:
+    assert str(Quiet((), 0.25)) == "other virtual machines, for 25% of the time"
+    assert not Quiet((), 0.25).quiet
+    assert Quiet((), 0.01).quiet
+    assert Quiet((), math.nan).quiet
+    assert str(Quiet((), math.nan)) == "nothing else"
+
+
+def test_description_of_many_threads_is_short() -> None:
+    threads = [(number, "stress", 0) for number in range(9)] + [(50, "sh", 1)]
+    assert describe(threads) == "stress (processes 0, 1, 2, 3, ...), sh (process 50)"
+    assert describe([(k, f"p{k}", 0) for k in range(7)]).endswith("and others")
+
+
+@pytest.fixture
+def competitor() -> Iterator[int]:
+    """Yield the unit on which another process computes all the time."""
+    unit = _memkern.topology()["units"][0]
+    code = f"import os; os.sched_setaffinity(0, {{{unit}}})\nprint(flush=True)\nwhile True: pass"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield unit
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_samples_beside_a_competitor_on_the_unit_are_disturbed(competitor: int) -> None:
+    # Each invocation is longer than a slice of the scheduler's.
+    case = mk.stream("copy", elements=2**23, threads=1, pin=str(competitor), pages="4k")
+    measurement = case.with_(variant="scalar", runs=5, budget_s=0.2).measure()
+    record = measurement.record
+    assert record["samples_disturbed"] > 0
+    assert record["cpu_share"] < disturbance.CPU_SHARE
+    assert f"process {subprocess_of(competitor)}" in record["disturbed_by"]
+    if record["disturbed"]:
+        assert measurement.disturbed
+        assert math.isnan(record["ci_relative"]) and math.isnan(record["time_ci_low_s"])
+        assert record["ci_scope"] == "none"
+    assert record["samples"] <= 5
+
+
+def subprocess_of(unit: int) -> int:
+    """Return the child of this process that runs on a unit."""
+    for process, _, where in _memkern.running_threads():
+        try:
+            with open(f"/proc/{process}/stat") as stat:
+                parent = int(stat.read().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == os.getpid() and where == unit:
+            return process
+    raise AssertionError("the competitor does not run")
+
+
+def test_workers_go_where_the_competitor_is_not(competitor: int) -> None:
+    if len(_memkern.topology()["units"]) < 2:
+        pytest.skip("one processing unit leaves no choice")
+
+    def busy() -> dict[int, int]:
+        units = [unit for _, _, unit in _memkern.running_threads()]
+        return {unit: units.count(unit) for unit in _memkern.topology()["units"]}
+
+    before = busy()
+    chosen = int(mk.stream("copy", elements=4096, threads=1).prepare().obtained["pin"])
+    after = busy()
+    # Others may come and go meanwhile: no unit was less busy before and after.
+    assert not any(before[unit] < before[chosen] and after[unit] < after[chosen] for unit in before)
+
+
+def test_running_threads_of_this_machine_are_not_our_own() -> None:
+    assert os.getpid() not in {process for process, _, _ in _memkern.running_threads()}
