@@ -334,6 +334,21 @@ def test_all_kinds_of_records_give_the_same():
         assert mk.fit_t0_wmax(records).summary() == wanted
 
 
+@pytest.mark.parametrize("name", ["disturbed", "noisy"])
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_disturbed_records_do_not_count_and_the_fit_says_so(name, as_frame):
+    x, y = noisy(20)
+    good = our_records(x, y, **{name: False})
+    bad = our_records([1e5, 1e6], [1.0, 2.0], **{name: True})
+    both = good + bad
+    fit = fit_t0_wmax(both.to_frame() if as_frame else both)
+    assert fit.t0_s == fit_t0_wmax(good).t0_s and len(fit.residuals) == 20
+    assert fit.remark == "2 disturbed records left out of the fit"
+    assert fit_t0_wmax(good).remark == ""
+    with pytest.raises(InputError, match="at least 3 points, not 0 beside 2 that were disturbed"):
+        fit_t0_wmax(bad)
+
+
 def test_records_that_failed_their_validation_do_not_count():
     x, y = noisy(20)
     good = our_records(x, y)

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -435,6 +436,16 @@ def test_section_of_little(rows, shown):
 def test_section_of_other_records():
     assert sections["dw"](frame([{"kernel": "stream.add"}])) is None
     assert sections["dw"](frame([{"platform": "Own"}])) is None
+
+
+def test_the_fastest_is_an_undisturbed_form_where_there_is_any():
+    rows = frame(everything())
+    before = " ".join(sections["dw"](rows).findings)
+    fastest = re.search(r"the fastest is (\S+)", before)[1]
+    spoilt = rows.assign(disturbed=rows["layout"].eq(fastest))
+    after = " ".join(sections["dw"](spoilt).findings)
+    assert f"the fastest is {fastest}" in before and f"the fastest is {fastest}" not in after
+    assert f"{fastest} " in after and "(disturbed)" in after
 
 
 def test_section_marks_disturbed_numbers():

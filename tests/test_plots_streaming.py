@@ -710,6 +710,24 @@ def test_section_marks_disturbed_numbers():
     assert "At the largest size (256 MiB): copy 30.0 GB/s (disturbed)" in said
 
 
+def test_disturbed_records_are_in_no_fit_and_set_no_record():
+    rows = frame([*bs(numbers=[1]), *stream(nt=False)])
+    first = rows.index == rows[rows["kernel"] == "bs.bs1"].index[2]
+    spoilt = rows.assign(
+        disturbed=first | rows["bandwidth_GBps"].eq(150),
+        time_min_s=rows["time_min_s"] * (1 + 50 * first),
+    )
+    twice = pd.concat([spoilt, spoilt.assign(disturbed=False, bandwidth_GBps=20.0)[~first]])
+    said = " ".join(sections["streaming"](frame_of(Results(twice.to_dict("records")))).findings)
+    assert "T0 2 [2, 2] µs" in said
+    assert "20.0 GB/s in L3" in said and "disturbed" not in said
+    fig = figures["bs-fit"](Results(spoilt.to_dict("records")))
+    assert "1 disturbed record in no fit." in small_print(fig)
+    spoilt_size = rows[first]["bytes_B"].iloc[0]
+    assert [list(curve.get_xdata()) for curve in hollow(fig)] == [[spoilt_size]]
+    assert spoilt_size not in line(fig.axes[0], "_left out").get_xdata()
+
+
 def test_section_stands_in_a_report(whole, tmp_path):
     path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
     text = path.read_text(encoding="utf-8")

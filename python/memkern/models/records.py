@@ -25,15 +25,18 @@ TIMES = ("time_s", "time_min_s")
 
 
 class Points(NamedTuple):
-    """Sizes and times, and the memory behind them where it is known."""
+    """Sizes and times, the memory behind them where it is known, and what does not count."""
 
     bytes_B: Floats
     time_s: Floats
     footprint_B: Floats
+    disturbed: int
 
 
 def points(records: Records) -> Points:
-    """Return the points of records, without those that failed their validation.
+    """Return the points of records, without those that failed validation or were disturbed.
+
+    `disturbed` of what is returned is how many valid records were left out as disturbed.
 
     Raises
     ------
@@ -60,18 +63,24 @@ def points(records: Records) -> Points:
             raise InputError(f"the records have no column {wanted}, only {there}")
     sizes, times = _numbers(table["bytes_B"], "bytes_B"), _numbers(table[time], time)
     footprint = _numbers(table["footprint_B"], "footprint_B") if "footprint_B" in table else sizes
-    # As text, since the column may be of booleans, nullable booleans or what a CSV file says.
-    valid = [str(value) for value in table["valid"]] if "valid" in table else ["True"] * len(sizes)
+    valid = _texts(table, "valid", len(sizes))
+    # Older files say `noisy`.
+    disturbed = [_texts(table, name, len(sizes)) for name in ("disturbed", "noisy")]
     for name, length in (
         (time, len(times)),
         ("footprint_B", len(footprint)),
         ("valid", len(valid)),
+        ("disturbed", len(disturbed[0])),
+        ("noisy", len(disturbed[1])),
     ):
         if length != len(sizes):
             raise InputError(
                 f"{name} must be as long as bytes_B, not {length} values for {len(sizes)}"
             )
     kept = np.array([value != "False" for value in valid], dtype=bool)
+    quiet = np.array(["True" not in pair for pair in zip(*disturbed, strict=True)], dtype=bool)
+    left_out = int(np.count_nonzero(kept & ~quiet))
+    kept &= quiet
     for name, values in (("bytes_B", sizes), (time, times)):
         bad = np.flatnonzero(kept & ~(np.isfinite(values) & (values > 0)))
         if len(bad):
@@ -80,7 +89,12 @@ def points(records: Records) -> Points:
                 f"(row {bad[0] + 1} of {len(values)})"
             )
     footprint = np.where(footprint > 0, footprint, sizes)
-    return Points(sizes[kept], times[kept], footprint[kept])
+    return Points(sizes[kept], times[kept], footprint[kept], left_out)
+
+
+def _texts(table: Any, name: str, rows: int) -> list[str]:
+    """Return a column as text: it may be of booleans, nullable ones or what a CSV file says."""
+    return [str(value) for value in table[name]] if name in table else [""] * rows
 
 
 def _numbers(column: Any, name: str) -> Floats:

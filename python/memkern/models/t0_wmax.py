@@ -209,7 +209,8 @@ def fit_t0_wmax(
     ----------
     records : ResultSet, DataFrame or mapping of str to array_like
         Columns ``bytes_B`` and ``time_s``, or ``time_min_s`` as in our records, at least three
-        rows of at least two sizes. Rows whose ``valid`` is False do not count.
+        rows of at least two sizes. Rows whose ``valid`` is False or whose ``disturbed`` is True
+        do not count.
     weighting : str
         ``"fitted"`` weights each point by ``1 / T**2`` with T the fitted time, for noise in
         proportion to the time. ``"none"`` weights all alike, as Chalmers and Warburton [1]_ do,
@@ -261,7 +262,7 @@ def fit_t0_wmax(
         raise InputError(f"weighting must be fitted or none, not {weighting!r}")
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level!r}")
-    sizes, times, footprint = points(records)
+    sizes, times, footprint, disturbed = points(records)
     limit, held = 0.0, sizes
     if leave_out_B == "changepoint":
         limit = _change_point(sizes, times)
@@ -273,7 +274,10 @@ def fit_t0_wmax(
     x, y = sizes[kept], times[kept]
     if len(x) < _LEAST_POINTS:
         beyond = f" beyond {limit:.0f} B" if limit else ""
-        raise InputError(f"a fit needs at least {_LEAST_POINTS} points{beyond}, not {len(x)}")
+        raise InputError(
+            f"a fit needs at least {_LEAST_POINTS} points{beyond}, not {len(x)}"
+            + f" beside {disturbed} that were disturbed" * bool(disturbed)
+        )
     if x.min() == x.max():
         raise InputError(f"a fit needs at least two sizes, but every bytes_B is {x[0]:.0f}")
 
@@ -289,6 +293,9 @@ def fit_t0_wmax(
     covariance = (rows * variance) @ rows.T
     about_mean = float(weights @ (y - np.average(y, weights=weights)) ** 2)
 
+    remarks = [_UNWEIGHTED] * (weighting == "none")
+    if disturbed:
+        remarks.append(f"{disturbed} disturbed record{'s' * (disturbed > 1)} left out of the fit")
     quantile = student_quantile((1 + level) / 2, len(x) - 2)
     t0_error, slope_error = (math.sqrt(value) for value in np.diag(covariance))
     low, high = slope - quantile * slope_error, slope + quantile * slope_error
@@ -310,7 +317,7 @@ def fit_t0_wmax(
         residuals=residuals,
         r2=1 - squares / about_mean if about_mean > 0 else math.nan,
         level=level,
-        remark=_UNWEIGHTED if weighting == "none" else "",
+        remark="; ".join(remarks),
         weighting=weighting,
         left_out=int(np.count_nonzero(~kept)),
         left_out_B=limit,

@@ -47,7 +47,16 @@ def frame_of(records: Records) -> DataFrame:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     if frame.empty:
         raise InputError("there is no record to draw: the table of records has no row")
-    return frame
+    return _with_disturbed(frame)
+
+
+def _with_disturbed(frame: DataFrame) -> DataFrame:
+    """Return records with the column `disturbed`, which older files call `noisy`."""
+    if "noisy" not in frame:
+        return frame
+    old = frame["noisy"]
+    new = frame["disturbed"].fillna(old) if "disturbed" in frame else old
+    return frame.drop(columns="noisy").assign(disturbed=new)
 
 
 def _caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, int, int]]]:
@@ -146,7 +155,7 @@ def best(
     prefer: Sequence[str] = (),
     value: str = "bandwidth_GBps",
 ) -> DataFrame:
-    """Return the row of the highest value in each group.
+    """Return the row of the highest value in each group, an undisturbed one where there is any.
 
     Parameters
     ----------
@@ -165,8 +174,39 @@ def best(
     DataFrame
         One row a group, in the order in which the groups first stand in `frame`.
     """
-    order = frame.sort_values([*prefer, value], ascending=False, kind="stable")
+    order = ranked(frame, value, prefer)
     return order.drop_duplicates(list(by)).sort_index()
+
+
+def ranked(
+    frame: DataFrame, value: str, prefer: Sequence[str] = (), *, lowest: bool = False
+) -> DataFrame:
+    """Return records in the order of a value, the highest first and disturbed records last.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Records.
+    value : str
+        Column that says which record is the better one.
+    prefer : sequence of str
+        Boolean columns that count before the disturbance and the value.
+    lowest : bool
+        Whether the lowest value is the best one, of times say.
+    """
+    quiet = ~frame["disturbed"].eq(True) if "disturbed" in frame else True
+    order = frame.assign(quiet=quiet).sort_values(
+        [*prefer, "quiet", value],
+        ascending=[*(False for _ in prefer), False, lowest],
+        kind="stable",
+    )
+    return order.drop(columns="quiet")
+
+
+def undisturbed(frame: DataFrame) -> DataFrame:
+    """Return the records that were not disturbed, or all where each one was."""
+    quiet = ~frame["disturbed"].eq(True)
+    return frame[quiet] if quiet.any() else frame
 
 
 def families(frame: DataFrame) -> set[str]:

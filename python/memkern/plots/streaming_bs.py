@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
 from memkern.plots.drawing import bytes_axis, curve, hollow, legend_above, named, panels, shade
-from memkern.plots.frames import Records, best, listed, three_figures
+from memkern.plots.frames import Records, best, counted, listed, three_figures
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.streaming_data import as_defined, short
@@ -137,12 +137,15 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
         )
     done, notes = [], []
     frame = frame[frame["degree"].isna() | frame["degree"].eq(DEGREE)]
+    if frame["disturbed"].any():
+        notes.append(f"{counted(int(frame['disturbed'].sum()), 'disturbed record')} in no fit.")
     for (platform, kernel), rows in frame.groupby(["platform", "kernel"], sort=False):
         ends = cache_ends(rows)
         last = ends[-1][1] if ends else 0.0
-        held = rows[rows["footprint_B"] <= last / 2]
-        beyond = rows[rows["footprint_B"] > last]
-        parts = [rows]
+        quiet = rows[~rows["disturbed"]]
+        held = quiet[quiet["footprint_B"] <= last / 2]
+        beyond = quiet[quiet["footprint_B"] > last]
+        parts = [quiet]
         if leave_out == "" and len(held) >= _ENOUGH:
             parts = [held, beyond] if len(beyond) >= _ENOUGH else [held]
         out: Any = None if leave_out in ("", "none") else leave_out
@@ -203,17 +206,17 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
         ax.set_ylim(0, 1.06 * ax.dataLim.y1)
         ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
     legend_above(fig, axes, 2)
-    pale = ["Pale: in no fit."] * (not all(one.used.all() for one in fits))
+    pale = ["Pale: in no fit."] * any((~one.used & ~one.rows["disturbed"]).any() for one in fits)
     note(fig, [*notes, *unfit, *_on_what_is_drawn(fits), *pale, *hollow(frame)])
     return fig
 
 
 def _draw_fit(ax: Axes, one: Fitted, look: Look) -> None:
     """Draw points, those left out pale, and each fit with the size that reaches 80 % of Wmax."""
-    used = one.used
+    shown = one.used | one.rows["disturbed"]
     points = look._replace(linestyle="none", markersize=3.2)
-    curve(ax, one.rows[used], "bytes_B", BANDWIDTH, points, named(one.platform))
-    rest, pale = one.rows[~used], points._replace(zorder=3)._asdict()
+    curve(ax, one.rows[shown], "bytes_B", BANDWIDTH, points, named(one.platform))
+    rest, pale = one.rows[~shown], points._replace(zorder=3)._asdict()
     ax.plot(rest["bytes_B"], rest[BANDWIDTH], alpha=0.25, label="_left out", **pale)
     for fit in one.fits:
         draw_line(ax, fit, look.color)

@@ -23,7 +23,7 @@ from memkern.plots.drawing import (
     panels,
     shade,
 )
-from memkern.plots.frames import Records, best, words
+from memkern.plots.frames import Records, best, ranked, undisturbed, words
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
 from memkern.plots.streaming_data import FAMILIES, MEMORY, is_nt, levels, short
@@ -68,7 +68,7 @@ def _own_cycles(
     frame, left = prevailing(frame)
     frame = frame.assign(nt=is_nt(frame), unroll=frame["unroll"].fillna(0.0))
     held = words(frame["layer_condition"]) if "layer_condition" in frame else ""
-    frame = frame.assign(held=held).sort_values(CYCLES, kind="stable")
+    frame = ranked(frame.assign(held=held), CYCLES, lowest=True)
     cases = ["platform", "kernel", "held", "footprint_B", "unroll", "nt"]
     return frame.drop_duplicates(cases).sort_index(), notes + left
 
@@ -123,7 +123,7 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
             label = f"unrolled {unroll:g}" if unroll else "kernel's own unrolling"
             if len(of_unroll):
                 curve(ax, of_unroll, "footprint_B", CYCLES, look, label)
-        lowest = ordinary.sort_values(CYCLES, kind="stable").drop_duplicates("footprint_B")
+        lowest = ranked(ordinary, CYCLES, lowest=True).drop_duplicates("footprint_B")
         bold = own_look(0)._replace(marker="", linewidth=2.4, zorder=3)
         if ordinary["unroll"].nunique() > 1:
             curve(ax, lowest, "footprint_B", CYCLES, bold, "fewest cycles")
@@ -229,7 +229,7 @@ def _memory_bandwidth(records: Records, platform: str) -> float:
     frame, _ = select(records, list(FAMILIES), ("footprint_B", "threads"))
     frame = frame[(frame["platform"] == platform) & (frame["kernel"] != MATVEC)]
     known = bool(cache_ends(frame))
-    in_memory = frame[levels(frame) == MEMORY][BANDWIDTH]
+    in_memory = undisturbed(frame[levels(frame) == MEMORY])[BANDWIDTH]
     return float(in_memory.max()) if known and len(in_memory) else math.nan
 
 
@@ -274,8 +274,8 @@ def cycles_by_level(records: Records = None) -> DataFrame:
     ]
     frame = frame.assign(level=levels(frame), statement=said)
     case = ["platform", "kernel", "statement", "level"]
-    fewest = frame.sort_values(CYCLES, kind="stable").drop_duplicates(case).set_index(case)[CYCLES]
-    own = fewest.to_dict()
+    fewest = ranked(frame, CYCLES, lowest=True).drop_duplicates(case)
+    own = fewest.set_index(case)[CYCLES].to_dict()
     loops = [(row["kernel"], row["statement"]) for row in published]
     loops += zip(frame["kernel"], frame["statement"], strict=True)
     known = {(row["kernel"], row["statement"]): row for row in published}

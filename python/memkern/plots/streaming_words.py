@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memkern.plots.drawing import in_bytes, spaced
-from memkern.plots.frames import best, listed, rounded, three_figures
+from memkern.plots.frames import best, listed, ranked, rounded, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.streaming_bs import fitted, interval, own_tests
 from memkern.plots.streaming_data import FAMILIES, MEMORY, as_defined, is_nt, levels, short
@@ -32,7 +32,7 @@ def findings(records: DataFrame) -> list[str]:
     frame = frame.assign(nt=is_nt(frame), level=levels(frame))
     tests, _ = own_tests(records, ["bs.bs1"])
     empty, _ = select(records, ["bs.bs0"], value="time_min_s")
-    empty = empty.sort_values("time_min_s")
+    empty = ranked(empty, "time_min_s", lowest=True)
     platforms = list(dict.fromkeys(frame["platform"]))
     sentences = []
     for platform in platforms:
@@ -71,8 +71,8 @@ def _on_memory(mine: DataFrame) -> list[str]:
     sentences = [f"{where}: {listed(parts)}."]
     worth = []
     for kernel in rows:
-        both = mine[mine["kernel"] == kernel].pivot_table(
-            index="bytes_B", columns="nt", values=BANDWIDTH, aggfunc="max"
+        both = best(mine[mine["kernel"] == kernel], ("bytes_B", "nt")).pivot_table(
+            index="bytes_B", columns="nt", values=BANDWIDTH
         )
         if {True, False} <= set(both.columns):
             # At the largest size of either.
