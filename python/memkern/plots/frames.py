@@ -20,6 +20,9 @@ class HasFrame(Protocol):
         ...
 
 
+# Kernels with a variant `nta`, whose loads have a non-temporal prefetch hint.
+_HINTED = ("loops.matvec", "spmv.crs", "spmv.sell")
+
 Records: TypeAlias = "DataFrame | HasFrame | None"
 
 
@@ -47,16 +50,20 @@ def frame_of(records: Records) -> DataFrame:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     if frame.empty:
         raise InputError("there is no record to draw: the table of records has no row")
-    return _with_disturbed(frame)
+    return _as_now(frame)
 
 
-def _with_disturbed(frame: DataFrame) -> DataFrame:
-    """Return records with the column `disturbed`, which older files call `noisy`."""
-    if "noisy" not in frame:
-        return frame
-    old = frame["noisy"]
-    new = frame["disturbed"].fillna(old) if "disturbed" in frame else old
-    return frame.drop(columns="noisy").assign(disturbed=new)
+def _as_now(frame: DataFrame) -> DataFrame:
+    """Return records in today's words: older files say `noisy`, and `nt` of loads with a hint."""
+    if "noisy" in frame:
+        old = frame["noisy"]
+        new = frame["disturbed"].fillna(old) if "disturbed" in frame else old
+        frame = frame.drop(columns="noisy").assign(disturbed=new)
+    if {"kernel", "variant"} <= set(frame):
+        hinted = frame["kernel"].isin(_HINTED) & frame["variant"].eq("nt")
+        if hinted.any():
+            frame = frame.assign(variant=frame["variant"].mask(hinted, "nta"))
+    return frame
 
 
 def _caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, int, int]]]:

@@ -150,7 +150,7 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
 
 @figure("matvec")
 def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Figure:
-    """GFLOP/s of y += A x by columns against the length of y, with and without the nt hint.
+    """GFLOP/s of y += A x by columns against the length of y, with and without prefetch hint.
 
     While y stays in a cache, an element of the matrix costs its own 8 bytes of memory traffic;
     when y does not, it costs 24, since y is read and written for each.
@@ -190,16 +190,16 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
     frame, left = prevailing(frame[frame["dtype"] == "float64"])
     if frame.empty:
         raise InputError(f"no record of {MATVEC} is in float64: `{_MEASURE_MATVEC}` measures it")
-    frame = frame.assign(nt=is_nt(frame))
-    frame = best(frame, ("platform", "rows", "nt"))
+    frame = frame.assign(hint=frame["variant"].eq("nta"))
+    frame = best(frame, ("platform", "rows", "hint"))
     platforms = list(dict.fromkeys(frame["platform"]))
     fig, axes = panels(len(platforms), 2, 2.4)
     for ax, platform in zip(axes, platforms, strict=True):
         rows = frame[frame["platform"] == platform]
-        for nt, label in ((False, "plain"), (True, "non-temporal hint on A")):
-            mine = rows[rows["nt"] == nt]
-            look = own_look(int(nt))._replace(linewidth=1.4, markersize=3.6)
-            look = look._replace(linestyle=NT_DASHES) if nt else look
+        for hint, label in ((False, "plain"), (True, "non-temporal prefetch hint on A")):
+            mine = rows[rows["hint"] == hint]
+            look = own_look(int(hint))._replace(linewidth=1.4, markersize=3.6)
+            look = look._replace(linestyle=NT_DASHES) if hint else look
             if len(mine):
                 curve(ax, mine, "rows", "performance_GFLOPs", look, label)
         top = rows["performance_GFLOPs"].max()
