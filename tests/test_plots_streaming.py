@@ -442,11 +442,53 @@ def test_fits_find_t0_in_the_caches_and_wmax_beyond():
     (all_sizes,), _ = fitted(chosen, leave_out="none")
     assert len(all_sizes.fits) == 1 and all_sizes.used.all()
     (large,), _ = fitted(chosen, leave_out="caches")
-    assert large.t0_us[0] == pytest.approx(-16 * MIB * (1 / 30 - 1 / 150) * 1e-3)
+    assert large.fits[0].t0_s * 1e6 == pytest.approx(-16 * MIB * (1 / 30 - 1 / 150) * 1e-3)
+    assert large.t0() == "T0 not resolved" and math.isnan(large.t0_us[0])
     (largest,), _ = fitted(chosen, leave_out=64.0 * MIB)
     assert largest.fits[0].left_out_B == 64 * MIB
     with pytest.raises(InputError, match="not 'cache'"):
         fitted(chosen, leave_out="cache")
+
+
+def test_a_t0_that_is_not_resolved_is_said_to_be_below_something():
+    rng = np.random.default_rng(1)
+    rows = [
+        row | {"time_min_s": row["time_min_s"] * (1 + 0.03 * rng.standard_normal())}
+        for row in bs(numbers=[1])
+        if row["bytes_B"] >= 2 * MIB
+    ]
+    (one,), _ = fitted(own_tests(Results(rows), ["bs.bs1"])[0])
+    fit = one.fits[0]
+    assert fit.t0_ci_s[0] < 0 < fit.t0_ci_s[1]
+    words = f"below {three_figures(1e6 * fit.t0_ci_s[1])} µs"
+    (ax,) = figures["bs-fit"](Results(rows)).axes
+    assert ax.texts[0].get_text().startswith(f"T₀ {words}   Wmax ")
+    rows += stream(sizes=[64 * MIB])
+    said = " ".join(sections["streaming"](frame_of(Results(rows))).findings)
+    assert f"with T0 {words} from what the caches hold and Wmax" in said
+    table = tables["bs-t0-wmax"](Results(rows)).set_index("test")
+    assert math.isnan(table.loc["BS1", f"{OWN}: T0_us"])
+    assert table.loc["BS1", f"{OWN}: T0_high_us"] == pytest.approx(1e6 * fit.t0_ci_s[1])
+
+
+def test_no_line_is_drawn_where_it_is_a_third_off():
+    fig = figures["bs-fit"](frame(bs(numbers=[1])))
+    (curve,) = (curve for curve in fig.axes[0].lines if curve.get_label() == "_fit")
+    x, y = np.asarray(curve.get_xdata()), np.asarray(curve.get_ydata())
+    (one,), _ = fitted(own_tests(frame(bs(numbers=[1])), ["bs.bs1"])[0])
+    (fit,) = one.fits
+    assert not fit.holds.all() and np.isnan(y).any() and np.isfinite(y).any()
+    for size in fit.points["bytes_B"][~fit.holds]:
+        assert np.isnan(np.interp(size, x, y))
+    assert "No line is drawn at sizes that it misses by more than a third" in small_print(fig)
+
+
+def test_pages_and_variants_make_lines_of_their_own():
+    many, few = bs(numbers=[1], pages_asked="thp"), bs(numbers=[1], pages_asked="4k")[:8]
+    rows = many + [row | {"time_min_s": row["time_min_s"] / 2} for row in few]
+    (one,), _ = fitted(own_tests(Results(rows), ["bs.bs1"])[0])
+    assert one.t0_us[0] == pytest.approx(2.0)
+    assert "8 records under another setting" in small_print(figures["bs-fit"](Results(rows)))
 
 
 def test_fits_of_unknown_caches_are_of_all_sizes():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from memkern.errors import InputError
+from memkern.models.records import data_caches
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -45,7 +46,7 @@ def frame_of(records: Records) -> DataFrame:
         frame = records
     elif hasattr(records, "to_frame"):
         frame = records.to_frame()
-        frame.attrs["caches"] = _caches(getattr(records, "environments", {}))
+        frame.attrs["caches"] = data_caches(getattr(records, "environments", {}))
     else:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     if frame.empty:
@@ -64,17 +65,6 @@ def _as_now(frame: DataFrame) -> DataFrame:
         if hinted.any():
             frame = frame.assign(variant=frame["variant"].mask(hinted, "nta"))
     return frame
-
-
-def _caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, int, int]]]:
-    return {
-        key: sorted(
-            (cache["level"], cache["size_B"], cache.get("instances") or 1)
-            for cache in (environment.get("machine") or {}).get("caches") or ()
-            if cache.get("level") and cache.get("size_B") and cache.get("type") != "instruction"
-        )
-        for key, environment in environments.items()
-    }
 
 
 def validated(

@@ -113,7 +113,7 @@ def _on_launch(tests: DataFrame, empty: DataFrame) -> list[str]:
         held = " from what the caches hold" * (len(one.fits) > 1)
         where = " beyond them" if held else " in the caches" * one.in_caches
         sentences.append(
-            f"BS1 takes T0 + B / Wmax, with {interval('T0', one.t0_us, 'µs')}{held} and "
+            f"BS1 takes T0 + B / Wmax, with {one.t0()}{held} and "
             f"{interval('Wmax', one.wmax_GBps, 'GB/s')}{where} (95 % intervals)."
             f"{''.join(launch[:1])}"
         )
