@@ -279,23 +279,15 @@ def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
     numbers: dict[tuple[Any, ...], list[int]] = {}
     for number, record in enumerate(results):
         numbers.setdefault(tuple(_equal(record[name]) for name in by), []).append(number)
-    names = [", ".join(map(str, key)) for key in numbers]
-    if ours:
-        names = [
-            _name(by, key, [other for other in numbers if other[0] == key[0]]) for key in numbers
-        ]
-    return {
-        name: ResultSet(
-            [results.records[i] for i in rows],
-            [results.samples[i] for i in rows],
-            {
-                key: value
-                for key, value in results.environments.items()
-                if key in {results.records[i].get("environment_id") for i in rows}
-            },
-        )
-        for name, rows in zip(names, numbers.values(), strict=True)
-    }
+    split = {}
+    for key, rows in numbers.items():
+        of_kernel = [other for other in numbers if other[0] == key[0]]
+        name = _name(by, key, of_kernel) if ours else ", ".join(map(str, key))
+        records = [results.records[i] for i in rows]
+        used = {record.get("environment_id") for record in records}
+        known = {name: value for name, value in results.environments.items() if name in used}
+        split[name] = ResultSet(records, [results.samples[i] for i in rows], known)
+    return split
 
 
 def _equal(value: Any) -> Any:
