@@ -7,6 +7,7 @@ with standard errors and intervals, residuals, the points used, `predict`.  `Spm
 
 from memkern.models.fit import ModelFit, Parameter, Prediction
 from memkern.models.layer_conditions import LayerConditions, simulate
+from memkern.models.memory import FromMemory, from_memory, plateau_B
 from memkern.models.records import Records, cache_ends, groups, read
 from memkern.models.spmv import SpmvModel
 from memkern.models.t0_wmax import (
@@ -19,6 +20,7 @@ from memkern.models.t0_wmax import (
 )
 
 __all__ = [
+    "FromMemory",
     "LayerConditions",
     "ModelFit",
     "Parameter",
@@ -30,7 +32,9 @@ __all__ = [
     "cache_ends",
     "fit_both_sides",
     "fit_t0_wmax",
+    "from_memory",
     "groups",
+    "plateau_B",
     "predict_sum",
     "read",
     "simulate",

@@ -59,7 +59,7 @@ def _said(row: Mapping[Any, Any]) -> str:
 
 
 def _where(rows: DataFrame) -> str:
-    held = "in cache" if rows["held"].iloc[0] else "from memory"
+    held = "in cache" if rows["held"].iloc[0] else "larger than the caches"
     return f"{rows['place'].iloc[0]}, {held}"
 
 

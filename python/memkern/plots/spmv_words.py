@@ -86,7 +86,7 @@ def _on_memory(rows: DataFrame) -> list[str]:
     return [
         f"{with_workers(rows, False)} on {first['label']}{large}: {'; '.join(parts)}. The roofline "
         f"is {three_figures(rows[ROOFLINE].max())} GFLOP/s, with the "
-        f"{three_figures(first['load_GBps'])} GB/s that loads alone get from memory."
+        f"{three_figures(first['load_GBps'])} GB/s that loads alone got from memory beside it."
     ]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
+from memkern.models.memory import from_memory, memory_values
 from memkern.plots.drawing import (
     NT_DASHES,
     bytes_axis,
@@ -39,7 +40,9 @@ MATVEC, STENCIL = "loops.matvec", "loops.stencil"
 _MEASURE = (
     "memkern loops --sizes 8KiB:512MiB:40 --unroll 1,4,8 --variant simd -t 1 -o loops.parquet"
 )
-_MEASURE_MATVEC = "memkern loops -k matvec --variant simd,nt --sizes 1MiB:1GiB:12 -o matvec.parquet"
+_MEASURE_MATVEC = (
+    "memkern loops -k matvec --variant simd,nta --sizes 1MiB:1GiB:12 -o matvec.parquet"
+)
 _LEVELS = {"L1": "l1", "L2": "l2", MEMORY: "mem"}
 # By where three of its rows are held: what the A64FX's rows of the stencil say of it.
 _STENCILS = {
@@ -225,12 +228,13 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
 
 
 def _memory_bandwidth(records: Records, platform: str) -> float:
-    """Return the highest bandwidth that a platform's records have in memory, NaN for none."""
-    frame, _ = select(records, list(FAMILIES), ("footprint_B", "threads"))
+    """Return the highest bandwidth of a platform from memory, of any kernel, NaN for none."""
+    frame, _ = select(records, list(FAMILIES), ("footprint_B", "threads", "variant"))
     frame = frame[(frame["platform"] == platform) & (frame["kernel"] != MATVEC)]
-    known = bool(cache_ends(frame))
-    in_memory = undisturbed(frame[levels(frame) == MEMORY])[BANDWIDTH]
-    return float(in_memory.max()) if known and len(in_memory) else math.nan
+    if not cache_ends(frame):
+        return math.nan
+    values = memory_values(frame, from_memory(frame))
+    return float(undisturbed(values)[BANDWIDTH].max()) if len(values) else math.nan
 
 
 @register(tables, "loops-cycles")
@@ -272,7 +276,8 @@ def cycles_by_level(records: Records = None) -> DataFrame:
         _STENCILS[held] if kernel == STENCIL else statements.get(kernel, "")
         for kernel, held in zip(frame["kernel"], frame["held"], strict=True)
     ]
-    frame = frame.assign(level=levels(frame), statement=said)
+    streams, _ = select(records, list(FAMILIES), ("footprint_B", "threads", "variant"))
+    frame = frame.assign(level=levels(frame, from_memory(streams)), statement=said)
     case = ["platform", "kernel", "statement", "level"]
     fewest = ranked(frame, CYCLES, lowest=True).drop_duplicates(case)
     own = fewest.set_index(case)[CYCLES].to_dict()

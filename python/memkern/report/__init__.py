@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from memkern.errors import InputError
 from memkern.files import publish
+from memkern.models.memory import contradictions
 from memkern.plots import Exhibit, Section
 from memkern.plots import sections as registered
 from memkern.plots.frames import Records, counted, frame_of, listed
@@ -120,6 +121,7 @@ def write(
         sections=[_section(content) for content in contents if content is not None],
         banner=_banner(frame),
         quality=_quality(frame),
+        contradictions=_contradictions(frame),
         failed=_failed(frame),
         environment=[(name, list(_leaves(part))) for name, part in environment.items() if part],
         results=_table(frame[columns]),
@@ -209,6 +211,11 @@ def _quality(frame: DataFrame) -> list[str]:
             f"{', drawn with hollow markers and left out of fits' if disturbed else ''}."
         )
     return [*sentences, *_samples(frame), *_intervals(frame)]
+
+
+def _contradictions(frame: DataFrame) -> list[str]:
+    """Return what the numbers of this report say against each other."""
+    return contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
 
 
 def _numbers(frame: DataFrame, column: str) -> Series:
