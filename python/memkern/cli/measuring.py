@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern import statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID
+from memkern.cli.refusing import refuse_idle
 
 if TYPE_CHECKING:
     from memkern.results import ResultSet
@@ -122,6 +123,7 @@ def measure(
 
     table = not (args.json or args.quiet)
     number = itertools.count()
+    refuse_idle(cases, args)
 
     def show(measurement: Measurement) -> None:
         if not table:
