@@ -351,4 +351,4 @@ def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str])
 def test_an_unused_stride_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "-b", "RAND_ADD", "-s", "4", "-i", "50", "--runs", "2")
     assert code == 0
-    assert "has no stride" in err
+    assert "takes no --stride" in err

@@ -577,3 +577,90 @@ def test_report_end_to_end(
     assert frame["valid"].all()
     for name in ("PENNANT-G0", "LULESH-S3", "AMG-G1", "NEKBONE-G2"):
         assert name in html
+
+
+# Options that mean nothing
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("amo --kernel ptrchase --words 100", "--words is for amo.rand, "),
+        ("amo --kernel ptrchase --memsize 800", "--memsize is for"),
+        ("amo --kernel ptrchase --padding 0,64", "not for amo.ptrchase"),
+        ("amo --kernel stride1 --stride 3", "--stride is for amo.striden, not for amo.stride1"),
+        ("amo --kernel rand --hot 4", "--hot is for amo.central"),
+        ("amo --kernel central --indices random", "--indices is for amo.rand"),
+        ("amo --kernel rand --index-dtype int32", "as wide as the words"),
+        ("amo --kernel rand --prefetch 0,4", "--prefetch does nothing for amo.rand"),
+        ("bs 1..3 --elements 5", "--elements is for bs.bs6, bs.bs7, bs.bs8, not for bs.bs1, "),
+        ("bs 1..3 --elements 20", "--elements is for"),
+        ("bs 0..5 --degree 7", "--degree is for"),
+        ("bs 1 --masked none", "--masked is for"),
+        ("bs 5 --numbering elements", "--numbering is for"),
+        ("bs 5 --index-dtype int32", "--index-dtype is for"),
+        ("bs 6 --entries 10", "--entries is for"),
+        ("bs 6..8 --sizes 1KiB:2KiB:2", "--sizes is for"),
+        ("bs 1,6 --alpha 2", "--alpha is for bs.bs2, bs.bs5"),
+        ("bs 1 --definition paper", "--definition is for bs.bs5"),
+        ("bs 0 --variant simd", "--variant is for"),
+        ("bs 0 --prefetch 4", "--prefetch does nothing for bs.bs0"),
+        ("bs 0 --offset 64", "--offset does nothing for bs.bs0"),
+        ("bs 0 --chunk 64", "--chunk does nothing for bs.bs0"),
+        ("bs 0 --schedule dynamic", "--schedule does nothing for bs.bs0"),
+        ("loops -k triad --rows 9 --columns 9", "--rows is for loops.stencil, loops.matvec"),
+        ("loops -k triad -n 9 --columns 9", "--columns is for"),
+        ("loops -k stencil --rows 9 --columns 9 -n 5", "--elements means nothing with --rows"),
+        ("loops --layer-condition L1 --sizes 1KiB:2KiB:2", "--sizes means nothing with --layer"),
+        ("loops --layer-condition L1 --rows 9", "--rows means nothing with --layer"),
+        ("loops -k load --alpha 3", "--alpha is for loops.init"),
+        ("loops -k peakflops --prefetch 4 -n 9", "--prefetch does nothing for loops.peakflops"),
+        ("stream -k copy --alpha 3 -n 9", "--alpha is for"),
+        ("stream -k copy --index-dtype int32 -n 9", "--index-dtype is for other kernels"),
+        ("raider -k copy,triad --pattern chase -n 9", "--pattern is for raider.gather_copy"),
+        ("raider -k copy --allow-repeats -n 9", "--allow-repeats is for"),
+        (
+            "raider -k gather_copy --definition release -n 9",
+            "--definition is for",
+        ),
+        ("stream -k copy -n 9 --block-threads 64", "block_threads is for GPUs"),
+        ("stream -k copy -n 9 --timer events", "timer is for GPUs"),
+        ("spmv hpcg:4 -f sell --unroll 2", "--unroll is for the format crs"),
+        ("spmv hpcg:4 --tune --prefetch 8", "--prefetch means nothing with --tune"),
+        ("spmv hpcg:4 --tune --runs 3", "--runs means nothing with --tune"),
+        ("dw --lattice 4 4 4 4 -l lexicographic --cut s", "--cut means nothing in the lexico"),
+        ("dw --lattice 4 4 4 4 -l lexicographic --vector 256", "--vector means nothing"),
+        ("dw --lattice 4 4 4 4 --prefetch-into L1", "--prefetch-into means nothing without"),
+        ("suite apps --counts paper --footprint 1e6", "--footprint means nothing with"),
+        ("tune -p UNIFORM:8:1 --repeats 3", "--repeats means nothing in a search"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(words, message, capsys):
+    code, out, err = run(capsys, *words.split())
+    assert (code, out) == (2, "") and message in one_sentence(err)
+
+
+@pytest.mark.parametrize(
+    ("words", "column", "value"),
+    [
+        ("amo --words 4096 -i 9", "words", 4096),
+        ("amo --stride 3 -i 9", "stride", 3),
+        ("amo --primitive add -i 9 --padding 64", "padding_B", 64),
+        ("bs -n 99 --elements 2 --degree 2 --alpha 2", "degree", 2),
+        ("loops -n 99 --alpha 5", "alpha", 5),
+        ("raider -n 99 --pattern chase", "index_pattern", "chase"),
+    ],
+)
+def test_what_some_of_all_kernels_take_goes_to_these(words, column, value, capsys):
+    how = ("--runs", "1", "--threads", "1", "--variant", "scalar", "--json", "-q")
+    code, out, _ = run(capsys, *words.split(), *how)
+    records = json.loads(out)
+    assert code == 0
+    having = {r["kernel"] for r in records if r.get(column) == value}
+    assert having and having < {r["kernel"] for r in records}
+
+
+def test_circustents_own_options_are_taken_where_it_wants_them(capsys):
+    words = "amo -b PTRCHASE_ADD -m 800 -s 7 -i 9 --runs 1 --threads 1"
+    code, _, err = run(capsys, *words.split())
+    assert code == 0 and "amo.ptrchase takes no --memsize: 800 is not used" in err

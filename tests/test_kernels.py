@@ -6,6 +6,7 @@ inputs look like) and the reference.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -275,6 +276,43 @@ def test_both_sides_have_the_same_kernels() -> None:
     # The rotation is a sequence of kernels that have bodies of their own.
     assert {entry[0] for entry in _memkern.entries()} | {"stream.rotation"} == set(registry())
     assert set(SAMPLES) == set(registry())
+
+
+# What entries of GPUs are called, whether or not there is one here.
+ON_DEVICE = ("simt", "one-kernel", "two-kernel")
+OF_PROCESSORS = {
+    "schedule": "static", "chunk": 0, "prefetch": 0, "repetition": "fork", "isa": "best",
+}  # fmt: skip
+
+
+def only_writes(case: Case) -> bool:
+    """Say whether the case stores what it has not read, beside what is always in a cache."""
+    if case.spec.name.startswith("spmv."):
+        return case.form == "write"
+    # A sum is one number, and the dense side of a gather is as long as its pattern.
+    return any(
+        a.role == "write" and a.shape != "(1,)" for a in case.spec.arrays if a.name != "dense"
+    )
+
+
+@pytest.mark.parametrize("kernel", SAMPLES)
+def test_a_store_that_reads_its_line_first_is_counted_by_one_rule(kernel: str) -> None:
+    variants = {v for n, v, *_ in _memkern.entries() if n == kernel} | {"scalar"}
+    asked = [{"variant": variant, "device": "cpu"} for variant in variants]
+    asked += [{"variant": variant, "device": "cuda:0", **OF_PROCESSORS} for variant in ON_DEVICE]
+    for case in SAMPLES[kernel]:
+        ordinary = case.with_(variant="scalar")
+        n, plain = case.iterations, ordinary.traffic
+        assert ordinary.allocates and (plain.write_allocate > 0) == only_writes(case)
+        for one in asked:
+            other = case.with_(**one)
+            assert other.allocates == (one["device"] == "cpu" and one["variant"] != "nt")
+            allocated = plain.write_allocate if other.allocates else 0.0
+            counted = dataclasses.replace(plain, write_allocate=allocated)
+            assert other.traffic == counted, one
+            saved = n * (plain.write_allocate - allocated)
+            model = case.spec.model_bytes
+            assert model(other) == pytest.approx(model(ordinary) - saved, rel=1e-12), one
 
 
 def test_every_type_and_instruction_set_is_built_for_every_variant() -> None:

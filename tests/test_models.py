@@ -334,6 +334,21 @@ def test_all_kinds_of_records_give_the_same():
         assert mk.fit_t0_wmax(records).summary() == wanted
 
 
+@pytest.mark.parametrize("name", ["disturbed", "noisy"])
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_disturbed_records_do_not_count_and_the_fit_says_so(name, as_frame):
+    x, y = noisy(20)
+    good = our_records(x, y, **{name: False})
+    bad = our_records([1e5, 1e6], [1.0, 2.0], **{name: True})
+    both = good + bad
+    fit = fit_t0_wmax(both.to_frame() if as_frame else both)
+    assert fit.t0_s == fit_t0_wmax(good).t0_s and len(fit.residuals) == 20
+    assert fit.remark == "2 disturbed records left out of the fit"
+    assert fit_t0_wmax(good).remark == ""
+    with pytest.raises(InputError, match="at least 3 points, not 0 beside 2 that were disturbed"):
+        fit_t0_wmax(bad)
+
+
 def test_records_that_failed_their_validation_do_not_count():
     x, y = noisy(20)
     good = our_records(x, y)
@@ -425,8 +440,10 @@ def test_anyones_csv_and_parquet(capsys, tmp_path):
         assert list(row) == [
             *(
                 "group",
+                "side",
                 "t0_s",
                 "t0_ci_s",
+                "t0_resolved",
                 "wmax_GBps",
                 "wmax_ci_GBps",
                 "b80_B",
@@ -435,7 +452,8 @@ def test_anyones_csv_and_parquet(capsys, tmp_path):
                 "points",
             )
         ]
-        assert row["group"] == "all" and row["points"] == 20
+        assert row["group"] == row["side"] == "all" and row["points"] == 20
+        assert row["t0_resolved"] is True
         assert row["t0_s"] == pytest.approx(T0) and row["wmax_GBps"] == pytest.approx(800)
         assert row["t0_ci_s"] == pytest.approx([T0, T0])
         assert row["wmax_ci_GBps"] == pytest.approx([800, 800])
@@ -454,12 +472,15 @@ def test_groups_of_a_column(capsys, tmp_path):
     code, out, err = run(capsys, path, "--by", "device", "--weighting", "none", "--level", "90")
     header, *lines = out.splitlines()
     assert code == 0 and "90 % interval" in header and "not to be trusted" in err
-    assert [line.split()[:3] for line in lines] == [["b", "20", "5"], ["a", "20", "10"]]
+    assert [line.split()[:4] for line in lines] == [
+        ["b", "all", "20", "5"],
+        ["a", "all", "20", "10"],
+    ]
     code, out, err = run(capsys, path, "--by", "devise")
     assert (code, out) == (2, "") and "devise" in err and "device" in err
 
 
-def test_our_records_are_grouped_by_kernel_and_platform(capsys, tmp_path):
+def test_our_records_are_grouped_by_kernel_and_what_else_differs(capsys, tmp_path):
     x, y = noisy(20)
     copy, add = our_records(x, y), our_records(x, 2 * y, kernel="stream.add")
     launch = our_records([0], [1e-6], kernel="launch.empty")
@@ -471,16 +492,24 @@ def test_our_records_are_grouped_by_kernel_and_platform(capsys, tmp_path):
         assert (code, err) == (0, "")
         assert [row["group"] for row in rows] == ["stream.copy", "stream.add"]
         assert {row["points"] for row in rows} == {np.count_nonzero(np.floor(x) > 1e6)}
-    there = our_records(x, y, platform="there", threads=4)
-    (copy + there).save(tmp_path / "two.json")
-    code, out, _ = run(capsys, str(tmp_path / "two.json"), "--json")
-    assert [row["group"] for row in json.loads(out)] == ["stream.copy, here", "stream.copy, there"]
-    (copy + our_records(x, y, threads=4)).save(tmp_path / "mixed.json")
-    code, out, err = run(capsys, str(tmp_path / "mixed.json"))
-    assert code == 0 and "stream.copy mixes records that differ in threads" in err
+    for other, names in (
+        ({"platform": "there"}, ["stream.copy, here", "stream.copy, there"]),
+        ({"threads": 4}, ["stream.copy, threads 2", "stream.copy, threads 4"]),
+        ({"pages_asked": "4k"}, ["stream.copy", "stream.copy, 4k"]),
+        ({"variant_asked": "nt"}, ["stream.copy", "stream.copy, nt"]),
+        (
+            {"platform": "there, 4 threads", "threads": 4},
+            ["stream.copy, here, threads 2", "stream.copy, there, 4 threads"],
+        ),
+    ):
+        both = copy + our_records(x, 2 * y, **other)
+        assert list(groups(both)) == names
+        assert [len(group) for group in groups(both).values()] == [20, 20]
+    both.save(tmp_path / "mixed.json")
     code, out, err = run(capsys, str(tmp_path / "mixed.json"), "--by", "kernel,threads", "--json")
-    assert "mixes" not in err
-    assert [row["group"] for row in json.loads(out)] == ["stream.copy, 2", "stream.copy, 4"]
+    rows = json.loads(out)
+    assert (code, err) == (0, "")
+    assert list(dict.fromkeys(row["group"] for row in rows)) == ["stream.copy, 2", "stream.copy, 4"]
 
 
 def test_what_is_infinite_is_text_in_json_as_in_records(capsys, tmp_path):
@@ -494,16 +523,58 @@ def test_what_is_infinite_is_text_in_json_as_in_records(capsys, tmp_path):
     assert [float(end) for end in row["b80_ci_B"]] == [-math.inf, math.inf]
 
 
-def test_sizes_on_both_sides_of_the_caches_are_pointed_out(capsys, tmp_path):
-    x = np.geomspace(1e3, 1e9, 30)
-    caches = [{"level": 3, "size_B": 32e6, "instances": 1}]
-    known = our_records(x, times(x), caches=caches)
-    known.save(tmp_path / "known.json")
+def test_both_sides_of_the_caches_are_fitted_apart(capsys, tmp_path):
+    x, y = two_regimes(noise=0.0)
     path = str(tmp_path / "known.json")
-    assert "--leave-out caches" in run(capsys, path)[2]
-    assert run(capsys, path, "--leave-out", "caches")[2] == ""
-    our_records(x, times(x), caches=[]).save(tmp_path / "unknown.json")
-    assert run(capsys, str(tmp_path / "unknown.json"))[2] == ""
+    our_records(x, y).save(path)
+    code, out, err = run(capsys, path, "--json")
+    caches, memory = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (caches["side"], memory["side"]) == ("caches", "memory")
+    assert caches["t0_resolved"] and caches["t0_s"] == pytest.approx(1e-6, rel=1e-3)
+    assert caches["wmax_GBps"] == pytest.approx(30, rel=1e-3)
+    # What the caches still hold makes the second line start below zero.
+    assert memory["t0_s"] < 0 and not memory["t0_resolved"]
+    assert memory["wmax_GBps"] == pytest.approx(10, rel=1e-3)
+    text = run(capsys, path)[1].splitlines()
+    assert [line.split()[1] for line in text[1:]] == ["caches", "memory"]
+    assert "not resolved" in text[2] and "-" not in text[2].replace("e-", "")
+    for option in (["--leave-out", "caches"], ["--leave-out", "none"]):
+        (row,) = json.loads(run(capsys, path, "--json", *option)[1])
+        assert row["side"] == "all"
+    our_records(x, y, caches=[]).save(tmp_path / "unknown.json")
+    (row,) = json.loads(run(capsys, str(tmp_path / "unknown.json"), "--json")[1])
+    assert row["side"] == "all"
+    few = x < 1.5e6
+    our_records(x[few], y[few]).save(tmp_path / "few.json")
+    code, out, err = run(capsys, str(tmp_path / "few.json"), "--json")
+    assert [row["side"] for row in json.loads(out)] == ["caches"]
+    assert "stream.copy: too few sizes beyond the caches" in err
+
+
+def test_a_t0_that_is_not_resolved_is_below_something(capsys, tmp_path):
+    # Large sizes alone: T0 is lost in their noise.
+    x, y = np.geomspace(1e8, 1e9, 12), times(np.geomspace(1e8, 1e9, 12))
+    y = y * (1 + 0.03 * np.random.default_rng(3).standard_normal(12))
+    fit = fit_t0_wmax({"bytes_B": x, "time_s": y})
+    assert fit.t0_ci_s[0] < 0 < fit.t0_ci_s[1] and not fit.t0_resolved and not fit.far
+    path = tmp_path / "x.csv"
+    pd.DataFrame({"bytes_B": x, "time_s": y}).to_csv(path, index=False)
+    text = run(capsys, str(path))[1].splitlines()[1]
+    assert f"below {1e6 * fit.t0_ci_s[1]:.4g} " in text
+    assert f"below {fit.b80_ci_B[1]:.4g} " in text and f"{1e6 * fit.t0_s:.4g} " not in text
+    # Nor is one resolved whose line is far from most points.
+    bent = fit_t0_wmax({"bytes_B": [1, 2, 4, 8, 16], "time_s": [1, 1.1, 9, 9.5, 40]})
+    assert bent.far and not bent.t0_resolved
+    assert exact().t0_resolved and exact().holds.all()
+
+
+def test_where_a_line_holds():
+    x = np.geomspace(1e3, 1e7, 20)
+    y = times(x)
+    y[3] *= 1.8
+    holds = fit_t0_wmax({"bytes_B": x, "time_s": y}).holds
+    assert not holds[3] and holds[5:].all()
 
 
 @pytest.mark.parametrize(

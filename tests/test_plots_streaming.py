@@ -19,6 +19,7 @@ from plotting import (
 
 from memkern import reference, report
 from memkern.errors import InputError
+from memkern.models import from_memory
 from memkern.plots import figures, save, sections, tables
 from memkern.plots.drawing import in_bytes, named, spaced
 from memkern.plots.frames import frame_of, listed, three_figures, usable
@@ -175,7 +176,7 @@ def matvec(**other):
     """Return products of matrices with ever more rows, with the hint at half the speed."""
     rows = []
     for count in (1000, 10_000, 100_000, 1_000_000, 10_000_000):
-        for variant, speed in {"auto": 8.0, "nt": 4.0}.items():
+        for variant, speed in {"auto": 8.0, "nta": 4.0}.items():
             how = {"rows": count, "variant": variant, "performance_GFLOPs": speed, **other}
             rows.append(record("loops.matvec", 192 * 8 * count, 6 * speed, **how))
     return rows
@@ -349,9 +350,11 @@ def test_caches_hold_what_their_cores_have_together():
 def test_levels_leave_out_what_is_between_caches():
     rows = [record("stream.copy", kib * KIB, 1.0) for kib in (96, 128, 256, 3072, 8192, 16384)]
     rows += [record("stream.copy", 64 * MIB, 1.0)]
-    known = levels(frame_of(Results(rows))).tolist()
+    rows = frame_of(Results(rows))
+    known = levels(rows, from_memory(rows)).tolist()
     assert known == ["L1", "", "L2", "L2", "L3", "", "memory"]
-    unknown = levels(frame(rows)).tolist()
+    rows.attrs.clear()
+    unknown = levels(rows, from_memory(rows)).tolist()
     assert unknown == ["L1", "", "", "", "", "", "memory"]
 
 
@@ -442,11 +445,53 @@ def test_fits_find_t0_in_the_caches_and_wmax_beyond():
     (all_sizes,), _ = fitted(chosen, leave_out="none")
     assert len(all_sizes.fits) == 1 and all_sizes.used.all()
     (large,), _ = fitted(chosen, leave_out="caches")
-    assert large.t0_us[0] == pytest.approx(-16 * MIB * (1 / 30 - 1 / 150) * 1e-3)
+    assert large.fits[0].t0_s * 1e6 == pytest.approx(-16 * MIB * (1 / 30 - 1 / 150) * 1e-3)
+    assert large.t0() == "T0 not resolved" and math.isnan(large.t0_us[0])
     (largest,), _ = fitted(chosen, leave_out=64.0 * MIB)
     assert largest.fits[0].left_out_B == 64 * MIB
     with pytest.raises(InputError, match="not 'cache'"):
         fitted(chosen, leave_out="cache")
+
+
+def test_a_t0_that_is_not_resolved_is_said_to_be_below_something():
+    rng = np.random.default_rng(1)
+    rows = [
+        row | {"time_min_s": row["time_min_s"] * (1 + 0.03 * rng.standard_normal())}
+        for row in bs(numbers=[1])
+        if row["bytes_B"] >= 2 * MIB
+    ]
+    (one,), _ = fitted(own_tests(Results(rows), ["bs.bs1"])[0])
+    fit = one.fits[0]
+    assert fit.t0_ci_s[0] < 0 < fit.t0_ci_s[1]
+    words = f"below {three_figures(1e6 * fit.t0_ci_s[1])} µs"
+    (ax,) = figures["bs-fit"](Results(rows)).axes
+    assert ax.texts[0].get_text().startswith(f"T₀ {words}   Wmax ")
+    rows += stream(sizes=[64 * MIB])
+    said = " ".join(sections["streaming"](frame_of(Results(rows))).findings)
+    assert f"with T0 {words} from what the caches hold and Wmax" in said
+    table = tables["bs-t0-wmax"](Results(rows)).set_index("test")
+    assert math.isnan(table.loc["BS1", f"{OWN}: T0_us"])
+    assert table.loc["BS1", f"{OWN}: T0_high_us"] == pytest.approx(1e6 * fit.t0_ci_s[1])
+
+
+def test_no_line_is_drawn_where_it_is_a_third_off():
+    fig = figures["bs-fit"](frame(bs(numbers=[1])))
+    (curve,) = (curve for curve in fig.axes[0].lines if curve.get_label() == "_fit")
+    x, y = np.asarray(curve.get_xdata()), np.asarray(curve.get_ydata())
+    (one,), _ = fitted(own_tests(frame(bs(numbers=[1])), ["bs.bs1"])[0])
+    (fit,) = one.fits
+    assert not fit.holds.all() and np.isnan(y).any() and np.isfinite(y).any()
+    for size in fit.points["bytes_B"][~fit.holds]:
+        assert np.isnan(np.interp(size, x, y))
+    assert "No line is drawn at sizes that it misses by more than a third" in small_print(fig)
+
+
+def test_pages_and_variants_make_lines_of_their_own():
+    many, few = bs(numbers=[1], pages_asked="thp"), bs(numbers=[1], pages_asked="4k")[:8]
+    rows = many + [row | {"time_min_s": row["time_min_s"] / 2} for row in few]
+    (one,), _ = fitted(own_tests(Results(rows), ["bs.bs1"])[0])
+    assert one.t0_us[0] == pytest.approx(2.0)
+    assert "8 records under another setting" in small_print(figures["bs-fit"](Results(rows)))
 
 
 def test_fits_of_unknown_caches_are_of_all_sizes():
@@ -571,7 +616,7 @@ def test_matrix_vector_draws_both_limits():
     fig = figures["matvec"](Results([*matvec(), *stream()]))
     (ax,) = fig.axes
     assert list(line(ax, "plain").get_ydata()) == [8.0] * 5
-    assert list(line(ax, "non-temporal hint on A").get_ydata()) == [4.0] * 5
+    assert list(line(ax, "non-temporal prefetch hint on A").get_ydata()) == [4.0] * 5
     # The highest bandwidth of STREAM in memory is that of non-temporal stores.
     assert line(ax, "8 B from memory an element").get_ydata()[0] == pytest.approx(2 * 45 / 8)
     assert line(ax, "24 B from memory an element").get_ydata()[0] == pytest.approx(2 * 45 / 24)
@@ -584,6 +629,15 @@ def test_matrix_vector_draws_both_limits():
     for wrong in (0.0, -1.0, math.inf):
         with pytest.raises(InputError, match="memory_GBps"):
             figures["matvec"](frame(matvec()), memory_GBps=wrong)
+
+
+def test_hints_that_older_files_call_nt_are_no_stores():
+    old = [row | {"variant": row["variant"].replace("nta", "nt")} for row in matvec()]
+    (ax,) = figures["matvec"](Results([*old, *stream()])).axes
+    assert list(line(ax, "non-temporal prefetch hint on A").get_ydata()) == [4.0] * 5
+    rows = frame_of(frame([*old, *stream(sizes=[MIB])]))
+    loads, stores = rows[rows["kernel"] == "loops.matvec"], rows[rows["kernel"] == "stream.copy"]
+    assert set(loads["variant"]) == {"auto", "nta"} and set(stores["variant"]) == {"simd", "nt"}
 
 
 def test_barriers_are_drawn_in_nanoseconds_and_cycles():
@@ -666,9 +720,11 @@ def test_section_says_what_the_records_say(whole):
     empty = record("bs.bs0", 1, 1.0, bandwidth_GBps=0.0, time_min_s=1.5e-6)
     section = sections["streaming"](frame_of(Results([*rows, empty])))
     said = " ".join(section.findings)
-    assert "From memory (64 MiB or more): copy 45.0 GB/s and triad 45.0 GB/s." in said
+    assert "From memory (90.5 MiB or more, from where on bandwidth no longer falls" in said
+    both = "45.0 GB/s with non-temporal stores and 30.0 GB/s with ordinary stores"
+    assert f": copy {both}; triad {both}." in said
     assert "1.50 times as high in copy and 1.50 times as high in triad" in said
-    assert "triad reaches 400 GB/s in L1, 200 GB/s in L2, 150 GB/s in L3 and 40.0 GB/s in" in said
+    assert "triad reaches 400 GB/s in L1, 200 GB/s in L2, 150 GB/s in L3 and 30.0 GB/s in" in said
     assert "T0 2 [2, 2] µs from what the caches hold and Wmax 30 [30, 30] GB/s beyond them" in said
     assert "An empty launch, BS0, takes 1.5 µs." in said
     assert "gather triad is 8.0 times slower (3.75 GB/s)" in said
@@ -708,6 +764,24 @@ def test_section_marks_disturbed_numbers():
     rows = frame(stream(nt=False)).assign(disturbed=True)
     said = " ".join(sections["streaming"](rows).findings)
     assert "At the largest size (256 MiB): copy 30.0 GB/s (disturbed)" in said
+
+
+def test_disturbed_records_are_in_no_fit_and_set_no_record():
+    rows = frame([*bs(numbers=[1]), *stream(nt=False)])
+    first = rows.index == rows[rows["kernel"] == "bs.bs1"].index[2]
+    spoilt = rows.assign(
+        disturbed=first | rows["bandwidth_GBps"].eq(150),
+        time_min_s=rows["time_min_s"] * (1 + 50 * first),
+    )
+    twice = pd.concat([spoilt, spoilt.assign(disturbed=False, bandwidth_GBps=20.0)[~first]])
+    said = " ".join(sections["streaming"](frame_of(Results(twice.to_dict("records")))).findings)
+    assert "T0 2 [2, 2] µs" in said
+    assert "20.0 GB/s in L3" in said and "disturbed" not in said
+    fig = figures["bs-fit"](Results(spoilt.to_dict("records")))
+    assert "1 disturbed record in no fit." in small_print(fig)
+    spoilt_size = rows[first]["bytes_B"].iloc[0]
+    assert [list(curve.get_xdata()) for curve in hollow(fig)] == [[spoilt_size]]
+    assert spoilt_size not in line(fig.axes[0], "_left out").get_xdata()
 
 
 def test_section_stands_in_a_report(whole, tmp_path):

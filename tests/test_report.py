@@ -155,6 +155,44 @@ def test_failed_and_disturbed_records_are_said(tmp_path):
     assert len(failed) == 2 and failed[0][:2] == [GATHER, "UNIFORM:8:1"]
 
 
+def test_a_machine_that_was_not_quiet_is_said_at_the_top(tmp_path):
+    records = own_records()
+    few, many = len(records) // 20, len(records) // 20 + 1
+    records.loc[records.index[:few], "disturbed"] = True
+    assert "was not quiet" not in page(tmp_path, records).text
+    records.loc[records.index[:many], "disturbed"] = True
+    text = page(tmp_path, records).text
+    said = f"The machine was not quiet: {many} of {len(records)} records are disturbed"
+    assert said in text and text.index(said) < text.index("At stride 1")
+
+
+def test_validity_says_what_was_retaken_and_what_intervals_hold_for(tmp_path):
+    records = own_records(
+        samples=20,
+        samples_disturbed=lambda frame: (frame.index == 3) * 7,
+        cpu_share=lambda frame: 1.0 - 0.25 * (frame.index == 3),
+        core_share=lambda frame: 1.0 - 0.125 * (frame.index == 4),
+        ci_scope=lambda frame: ["none" if i == 3 else "next run" for i in frame.index],
+        ci_relative=lambda frame: [float("nan") if i == 3 else 0.04 for i in frame.index],
+        within_ci_relative=lambda frame: [0.5 if i == 4 else 0.01 for i in frame.index],
+        disturbed=lambda frame: frame.index == 3,
+    )
+    text = page(tmp_path, records).text
+    assert "1 record is disturbed, drawn with hollow markers and left out of fits." in text
+    assert f"7 samples were disturbed and retaken, beside {20 * len(records)} that count" in text
+    assert "a worker had 75.0% of its processor (cpu_share) and 87.5% of its core" in text
+    assert f"of {len(records) - 1} records for the next run and of 1 record for nothing" in text
+    assert "interval of the median time is 4.00% of it in the middle record and 4.00%" in text
+    assert "that within the run is 1.00% of it in the middle record and 50.00%" in text
+
+
+def test_records_of_older_versions_are_read(tmp_path):
+    records = own_records().rename(columns={"disturbed": "noisy"})
+    records.loc[7, "noisy"] = True
+    seen = page(tmp_path, records)
+    assert "1 record is disturbed" in seen.text and "retaken" not in seen.text
+
+
 def test_report_without_any_valid_record_stands(tmp_path):
     seen = page(tmp_path, own_records(valid=False))
     assert "At stride 1" not in seen.text

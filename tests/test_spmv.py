@@ -77,7 +77,7 @@ def products(draw: st.DrawFn) -> tuple[sp.csr_array, dict[str, Any]]:
         "index_dtype": draw(st.sampled_from(["int32", "int64"])),
         "rcm": square and draw(st.booleans()),
     }
-    variants = {"crs": ["auto", "simd", "nt"], "sell": ["auto", "simd", "nt"]}
+    variants = {"crs": ["auto", "simd", "nta"], "sell": ["auto", "simd", "nta"]}
     options["variant"] = draw(st.sampled_from(["scalar", *variants.get(form, [])]))
     if form in variants:
         options["prefetch"] = draw(st.sampled_from([0, 3, 1000]))
@@ -161,7 +161,7 @@ def test_shapes_at_the_edge(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("variant", ["scalar", "auto", "simd", "nt"])
+@pytest.mark.parametrize("variant", ["scalar", "auto", "simd", "nta"])
 def test_what_no_row_has_does_not_spoil_it(form: str, variant: str) -> None:
     if variant not in {"csc": ("scalar",), "ell": ("scalar", "auto", "simd")}.get(form, (variant,)):
         return
@@ -341,7 +341,8 @@ WIDE = whole(20, 15, 3)
         ({"accumulate": False}, "has no accumulate"),
         ({"unroll": 4}, "unroll 4"),
         ({"format": "crs", "unroll": 5}, "mve must be"),
-        ({"format": "ell", "variant": "nt"}, "'nt'"),
+        ({"format": "ell", "variant": "nta"}, "'nta'"),
+        ({"format": "crs", "variant": "nt"}, "'nt'"),
         ({"prefetch": -1}, "prefetch must be at least 0"),
         ({"format": "ell", "prefetch": 8}, "spmv.ell has no prefetch"),
         ({"format": "crs", "C": 8}, "spmv.crs has no C, which is for spmv.sell"),

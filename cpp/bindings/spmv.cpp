@@ -74,7 +74,7 @@ class SpmvProblem : public Problem {
     // Hardware gathers of 4-byte values take 4-byte indices.
     const std::string variant = entry.variant;
     const bool narrows = dtype_ == DType::F32 && index_ == DType::I64;
-    return !((variant == "simd" || variant == "nt") && narrows) ||
+    return !((variant == "simd" || variant == "nta") && narrows) ||
            array("x").columns <= std::numeric_limits<std::int32_t>::max();
   }
 

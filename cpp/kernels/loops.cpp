@@ -62,13 +62,13 @@ void matvec(const void* p, Range range, int) {
 #define MEMKERN_BODY(name, variant, streams, body)                                            \
   {name, variant, "float64", "", body<double, false>, nullptr, streams},                      \
   {name, variant, "float32", "", body<float, false>, nullptr, streams},
-#undef MEMKERN_PAST_CACHES  // may differ from target to target
+#undef MEMKERN_SECOND_BODY  // may differ from target to target
 #if MEMKERN_STREAMS_PAST_CACHES
-#define MEMKERN_PAST_CACHES(name, streams, body)                                              \
-  {name, "nt", "float64", "", body<double, true>, nullptr, streams},                          \
-  {name, "nt", "float32", "", body<float, true>, nullptr, streams},
+#define MEMKERN_SECOND_BODY(name, variant, streams, body)                                     \
+  {name, variant, "float64", "", body<double, true>, nullptr, streams},                       \
+  {name, variant, "float32", "", body<float, true>, nullptr, streams},
 #else
-#define MEMKERN_PAST_CACHES(name, streams, body)
+#define MEMKERN_SECOND_BODY(name, variant, streams, body)
 #endif
 
 #if MEMKERN_SIMD
@@ -91,9 +91,9 @@ void matvec(const void* p, Range range, int) {
 #define MEMKERN_LOOP_STORE(...) MEMKERN_STORE(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_MAP_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_MAP(...) MEMKERN_MAP(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_MAP_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_REDUCE(...) MEMKERN_REDUCE(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_REDUCE_BY, __VA_ARGS__)
-#define MEMKERN_LOOP_BODY(name, streams, body)                                                \
+#define MEMKERN_LOOP_BODY(name, streams, body, second)                                        \
   MEMKERN_BODY(name, MEMKERN_VARIANT, streams, body)                                          \
-  MEMKERN_PAST_CACHES(name, streams, body)                                                    \
+  MEMKERN_SECOND_BODY(name, second, streams, body)                                            \
   MEMKERN_UNROLLED(MEMKERN_BODY_BY, name, streams, body)
 
 constexpr Entry kEntries[] = {

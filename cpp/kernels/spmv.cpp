@@ -306,8 +306,8 @@ void csc_finish(const void* p, int workers) {
 #endif
 #if MEMKERN_SIMD
 #define MEMKERN_HINTED(T, I, dtype, index)                                                        \
-  MEMKERN_CRS(T, I, dtype, index, "nt", true, 0, kOwn)                                            \
-  MEMKERN_CHUNKED("spmv.sell", sell, T, I, dtype, index, "nt", true)
+  MEMKERN_CRS(T, I, dtype, index, "nta", true, 0, kOwn)                                            \
+  MEMKERN_CHUNKED("spmv.sell", sell, T, I, dtype, index, "nta", true)
 #else
 #define MEMKERN_HINTED(T, I, dtype, index)
 #endif

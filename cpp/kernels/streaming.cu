@@ -608,7 +608,8 @@ void matvec(const void* p, Range range, int threads, void* queue) {
 #define MEMKERN_LOOP_MAP(...) MEMKERN_LOOP(MEMKERN_MAP_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_STORE MEMKERN_LOOP_MAP
 #define MEMKERN_LOOP_REDUCE(...) MEMKERN_LOOP(MEMKERN_REDUCE_BY, __VA_ARGS__)
-#define MEMKERN_LOOP_BODY(...) MEMKERN_LOOP(MEMKERN_BODY_BY, __VA_ARGS__)
+#define MEMKERN_LOOP_BODY(name, streams, body, second)                                             \
+  MEMKERN_LOOP(MEMKERN_BODY_BY, name, streams, body)
 
 #define MEMKERN_ONE(name, streams, Op, T, I, dtype, index, ...)                                    \
   {{name, "simt", dtype, index, nullptr, nullptr, streams, 0, By<I, __VA_ARGS__>::kIndices},       \

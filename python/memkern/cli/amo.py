@@ -19,6 +19,7 @@ from memkern.cli.options import (
     numbers,
     words,
 )
+from memkern.cli.refusing import taken
 from memkern.errors import InputError
 from memkern.kernels import amo
 from memkern.patterns import shown
@@ -58,39 +59,56 @@ def _asked(args: argparse.Namespace) -> list[tuple[str, str]]:
     return [known[name.upper()] for name in args.bench]
 
 
+def _takers() -> dict[str, list[str]]:
+    """Return by option which patterns take it, of those that not all take."""
+    # A pointer chase goes through its indices and no other words.
+    arrays = [f"amo.{pattern}" for pattern in amo.PATTERNS if pattern != "ptrchase"]
+    kernels = {f"amo.{pattern}": registry()[f"amo.{pattern}"] for pattern in amo.PATTERNS}
+    return {
+        **dict.fromkeys(("words", "memsize", "padding"), arrays),
+        "stride": ["amo.striden"],
+        "hot": ["amo.central"],
+        "indices": [name for name, spec in kernels.items() if spec.indices],
+    }
+
+
 def _amo(args: argparse.Namespace) -> int:
     if args.list:
         return _list()
     asked = _asked(args)
     knobs = {"runs": args.runs, **knobs_of(args)}
-    knobs.pop("index_dtype", None)
-    knobs |= given(args, "words", "memsize", "hot", "returns", "indices")
+    if knobs.pop("index_dtype", None) is not None:
+        raise InputError("--index-dtype is not for amo: indices are as wide as the words")
+    knobs |= given(args, "returns")
     everywhere = args.bench is None and args.kernel is None
+    options = given(args, "words", "memsize", "hot", "indices")
+    options |= {"stride": args.stride} if args.stride != 1 else {}
+    options |= {"padding": args.padding} if args.padding != 0 else {}
+    patterns = [f"amo.{pattern}" for pattern in dict.fromkeys(pattern for pattern, _ in asked)]
+    takers = _takers()
+    if args.bench is not None:
+        # CircusTent wants both everywhere and uses each where it has a meaning.
+        for name in sorted({"memsize", "stride"} & {*options}):
+            if not {*takers[name]} & {*patterns}:
+                warn(f"{', '.join(patterns)} takes no --{name}: {options.pop(name)} is not used")
+    own_of = taken(options, takers, patterns)
     cases = []
     for (pattern, primitive), order, sharing, padding, threads in itertools.product(
         asked,
         each(args.order),
         each(args.sharing),
-        each(args.padding),
+        each(args.padding or 0),
         each(args.pes if args.pes is not None else args.threads or 0),
     ):
         if everywhere and not amo.exists(pattern, primitive, order, args.dtype):
             continue
-        # CircusTent takes a stride everywhere and uses it in one place.
-        stride = args.stride if pattern == "striden" else 1
-        if args.stride != stride and not everywhere:
-            warn(f"amo.{pattern} has no stride: --stride {args.stride} is not used")
-        own = dict(knobs)
-        if everywhere and pattern != "central":
-            own.pop("hot", None)
-        if everywhere and not registry()[f"amo.{pattern}"].indices:
-            own.pop("indices", None)
-        own |= {"order": order, "sharing": sharing, "padding": padding, "threads": threads}
-        cases.append(
-            kernels.case(
-                f"amo.{pattern}", primitive=primitive, iters=args.iters, stride=stride, **own
-            )
-        )
+        own = knobs | own_of[f"amo.{pattern}"]
+        if "padding" in own:
+            own["padding"] = padding
+        elif padding != each(args.padding)[0]:
+            continue  # what has no padding is measured once
+        own |= {"order": order, "sharing": sharing, "threads": threads}
+        cases.append(kernels.case(f"amo.{pattern}", primitive=primitive, iters=args.iters, **own))
     if not cases:
         raise InputError(f"no pattern has {args.primitive} in order {args.order} for {args.dtype}")
     args.threads = None  # a case of atomics is built for its workers

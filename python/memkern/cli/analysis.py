@@ -20,7 +20,7 @@ from memkern.errors import InputError
 from memkern.patterns import shown
 
 if TYPE_CHECKING:
-    from memkern.models import T0WmaxFit
+    from memkern.models import Side, T0WmaxFit
     from memkern.results import ResultSet
 
 T = TypeVar("T")
@@ -40,70 +40,82 @@ def _compare(args: argparse.Namespace) -> int:
     return GOOD
 
 
-# What differs between records of one kernel and makes them points of different lines.
-_APART = ("backend", "threads", "dtype", "pages", "repetition")
-
-
 def _leave_out(text: str) -> str | float:
-    return text if text in ("caches", "changepoint") else positive(text)
+    return text if text in ("none", "caches", "changepoint") else positive(text)
 
 
 def _fit(args: argparse.Namespace) -> int:
-    from memkern.models import fit_t0_wmax, groups, on_both_sides_of_caches, read
+    from memkern.models import groups, read
 
-    fits, code = {}, GOOD
+    fits: list[tuple[str, Side]] = []
+    code = GOOD
     split = groups(read(args.file), args.by.split(",") if args.by else ())
     for name, group in split.items():
         empty = all(record.get("bytes_B") == 0 for record in group)
         if args.by is None and len(split) > 1 and empty:
             # Launches among our records that move nothing are no points of a line.
             continue
-        mixed = [c for c in _APART if len({record.get(c) for record in group}) > 1]
-        if args.by is None and mixed:
-            warn(f"{name} mixes records that differ in {', '.join(mixed)}: --by tells them apart")
-        if args.leave_out is None and on_both_sides_of_caches(group):
-            warn(f"{name}: some sizes fit the caches, which --leave-out caches would leave out")
         try:
-            fits[name] = fit_t0_wmax(
-                group,
-                weighting=args.weighting,
-                level=args.level / 100,
-                leave_out_B=args.leave_out,
-            )
+            sides = _sides(group, args)
         except InputError as error:
             warn(f"{name}: {error}" if len(split) > 1 else str(error))
             code = WRONG_INPUT
+            continue
+        fits += [(name, side) for side in sides]
+        if [side.name for side in sides] == ["caches"]:
+            warn(f"{name}: too few sizes beyond the caches for a line of their own")
     if not (fits or code):
         raise InputError(f"no record of {args.file} moves any bytes")
     if not fits:
         return WRONG_INPUT
-    for remark in {fit.remark for fit in fits.values()} - {""}:
-        warn(remark)
+    for remark in dict.fromkeys(side.fit.remark for _, side in fits):
+        if remark:
+            warn(remark)
     if args.json:
         import json
 
         from memkern.results.values import jsonable
 
-        rows = [{"group": name, **fit.summary()} for name, fit in fits.items()]
+        rows = [{"group": name, "side": side.name, **side.fit.summary()} for name, side in fits]
         print(json.dumps(jsonable(rows), indent=1, allow_nan=False))
         return code
+    width = max(24, *(len(name) for name, _ in fits))
     print(
-        f"{'group':<24} {'points':>6} {'T0 µs':>9} {f'{args.level:g} % interval':<21} "
-        f"{'Wmax GB/s':>9} {f'{args.level:g} % interval':<21} {'B0.8 bytes':>11} {'R2':>8}"
+        f"{'group':<{width}} {'sizes':<6} {'points':>6} {'T0 µs':>13} "
+        f"{f'{args.level:g} % interval':<21} {'Wmax GB/s':>9} "
+        f"{f'{args.level:g} % interval':<21} {'B0.8 bytes':>15} {'R2':>8}"
     )
-    for name, fit in fits.items():
-        t0, wmax = ([f"{x:.4g}" for x in ends] for ends in _ends(fit))
+    for name, side in fits:
+        fit = side.fit
+        t0, interval, b80 = _t0(fit)
+        wmax = [f"{x:.4g}" for x in (fit.wmax_GBps, *fit.wmax_ci_GBps)]
         print(
-            f"{name:<24} {len(fit.residuals):>6} {t0[0]:>9} {f'[{t0[1]}, {t0[2]}]':<21} "
-            f"{wmax[0]:>9} {f'[{wmax[1]}, {wmax[2]}]':<21} {fit.b80_B:>11.4g} {fit.r2:>8.5f}"
+            f"{name:<{width}} {side.name:<6} {len(fit.residuals):>6} {t0:>13} {interval:<21} "
+            f"{wmax[0]:>9} {f'[{wmax[1]}, {wmax[2]}]':<21} {b80:>15} {fit.r2:>8.5f}"
         )
     return code
 
 
-def _ends(fit: T0WmaxFit) -> tuple[list[float], list[float]]:
-    """T0 in microseconds and Wmax in GB/s, each with the ends of its interval."""
-    t0 = [1e6 * x for x in (fit.t0_s, *fit.t0_ci_s)]
-    return t0, [fit.wmax_GBps, *fit.wmax_ci_GBps]
+def _sides(group: ResultSet, args: argparse.Namespace) -> list[Side]:
+    """Fit both sides of the caches apart, or all sizes but those to be left out."""
+    from memkern.models import Side, fit_both_sides, fit_t0_wmax
+
+    how: dict[str, Any] = {"weighting": args.weighting, "level": args.level / 100}
+    if args.leave_out is None:
+        return fit_both_sides(group, **how)
+    out = None if args.leave_out == "none" else args.leave_out
+    return [Side("all", fit_t0_wmax(group, leave_out_B=out, **how))]
+
+
+def _t0(fit: T0WmaxFit) -> tuple[str, str, str]:
+    """T0 in microseconds, its interval, and the bytes of 80 % of Wmax, as far as T0 is resolved."""
+    low, high = (f"{1e6 * x:.4g}" for x in fit.t0_ci_s)
+    if fit.t0_resolved:
+        return f"{1e6 * fit.t0_s:.4g}", f"[{low}, {high}]", f"{fit.b80_B:.4g}"
+    if not fit.t0_ci_s[1] > 0:
+        return "not resolved", "", ""
+    most = fit.b80_ci_B[1]
+    return f"below {high}", "", f"below {most:.4g}" if most < float("inf") else ""
 
 
 def _loaded(paths: Sequence[str]) -> ResultSet | None:
@@ -230,7 +242,7 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument(
         "--by",
         metavar="COLUMN",
-        help="fit groups apart; several columns as A,B (our records: kernel, and platform)",
+        help="fit groups apart; several columns as A,B (our records: kernel and what else differs)",
     )
     sub.add_argument(
         "--weighting",
@@ -242,7 +254,8 @@ def add_verbs(verb: Verb) -> None:
         "--leave-out",
         type=_leave_out,
         metavar="WHAT",
-        help="sizes up to so many bytes, what fits the caches, or what is before the changepoint",
+        help="one fit without sizes up to so many bytes, what fits the caches, what is before the "
+        "changepoint, or none (two fits, of what the caches hold and of what is beyond)",
     )
     sub.add_argument("--level", type=positive, default=95.0, metavar="PERCENT")
     sub.add_argument("--json", action="store_true", help="as JSON")

@@ -8,6 +8,7 @@ from typing import Any
 
 from memkern.cli.measuring import exit_code, measure, plus_minus
 from memkern.cli.options import Verb, each, knobs_of, measuring_options, numbers, words
+from memkern.cli.refusing import refuse
 from memkern.kernels.dw import CUTS, LAYOUTS
 from memkern.lattice import PARITIES
 
@@ -16,6 +17,10 @@ def _dw(args: argparse.Namespace) -> int:
     from memkern import dw
 
     knobs = {"runs": args.runs, **knobs_of(args)}
+    if each(args.layout) == ["lexicographic"]:
+        refuse(args, "in the lexicographic layout, which has no vectors", cut=None, vector=None)
+    if not any(each(args.prefetch or 0)):
+        refuse(args, "without a distance, --prefetch", prefetch_into=None)
     # Which sites workers share planes of depends on how many they are.
     teams = each(args.threads) if args.share_planes else [args.threads]
     if args.share_planes:
@@ -24,7 +29,7 @@ def _dw(args: argparse.Namespace) -> int:
         "order": args.order,
         "block": args.block,
         "share_planes": args.share_planes,
-        "prefetch_into": args.prefetch_into,
+        "prefetch_into": args.prefetch_into or "L2",
         **knobs,
     }
     cases = []
@@ -34,7 +39,8 @@ def _dw(args: argparse.Namespace) -> int:
         # What cuts there are and how wide vectors are is no choice where there are none.
         plain = layout == "lexicographic"
         for cut, vector in itertools.product(
-            ["auto"] if plain else each(args.cut), [0] if plain else each(args.vector)
+            ["auto"] if plain else each(args.cut or "auto"),
+            [0] if plain else each(args.vector or 0),
         ):
             where = {"layout": layout, "cut": cut, "vector": vector, "parity": parity}
             for team in teams:
@@ -77,9 +83,9 @@ def add_verbs(verb: Verb) -> None:
     add = sub.add_argument_group("layout and loops").add_argument
     add("-l", "--layout", type=words, default="RRII", metavar="NAME,...",
         help=", ".join(LAYOUTS) + " (RRII)")  # fmt: skip
-    add("--cut", type=words, default="auto", metavar="WORD,...",
-        help="what the numbers of a vector are: " + "; ".join(CUTS))  # fmt: skip
-    add("--vector", type=numbers(0, "vector"), default=0, metavar="BITS,...",
+    add("--cut", type=words, metavar="WORD,...",
+        help="what the numbers of a vector are: " + "; ".join(CUTS) + " (auto)")  # fmt: skip
+    add("--vector", type=numbers(0, "vector"), metavar="BITS,...",
         help="128, 256 or 512 (the widest here)")  # fmt: skip
     add("--order", default="tzyx", metavar="TZYX", help="loops from the outermost to the innermost")
     add("--block", nargs=4, type=int, default=(0, 0, 0, 0), metavar=("X", "Y", "Z", "T"),
@@ -89,6 +95,6 @@ def add_verbs(verb: Verb) -> None:
         action="store_true",
         help="all workers in the same slice of the outermost loop",
     )
-    add("--prefetch-into", default="L2", choices=("L1", "L2"),
-        help="where to, so many sites ahead as --prefetch says")  # fmt: skip
+    add("--prefetch-into", choices=("L1", "L2"),
+        help="where to, so many sites ahead as --prefetch says (L2)")  # fmt: skip
     measuring_options(sub)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern import statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID
+from memkern.cli.refusing import refuse_idle
 
 if TYPE_CHECKING:
     from memkern.disturbance import Quiet
@@ -125,6 +126,7 @@ def measure(
     found = wait_until_quiet(args)
     table = not (args.json or args.quiet)
     number = itertools.count()
+    refuse_idle(cases, args)
 
     def show(measurement: Measurement) -> None:
         if not table:

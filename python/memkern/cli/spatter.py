@@ -7,8 +7,12 @@ import argparse
 from memkern import spatter_input
 from memkern.cli.measuring import exit_code, measure, warn
 from memkern.cli.options import Verb, knobs_of, measuring_options, positive
+from memkern.cli.refusing import refuse
 from memkern.errors import InputError
 from memkern.kernels import spatter
+
+# Of the source, where counts are chosen for it.
+_FOOTPRINT_B = 2e9
 
 
 def _spatter(args: argparse.Namespace) -> int:
@@ -33,7 +37,10 @@ def _spatter(args: argparse.Namespace) -> int:
 def _suite(args: argparse.Namespace) -> int:
     from memkern import suites
 
-    configs = suites.load(args.suite, count_rule=args.counts, footprint_B=args.footprint)
+    if args.counts == "paper":
+        refuse(args, "with --counts paper, which says the sizes", footprint=None)
+    footprint = args.footprint or _FOOTPRINT_B
+    configs = suites.load(args.suite, count_rule=args.counts, footprint_B=footprint)
     knobs = {"runs": args.runs, **knobs_of(args)}
     return exit_code(measure([spatter.from_config(c, **knobs) for c in configs], args))
 
@@ -52,5 +59,5 @@ def add_verbs(verb: Verb) -> None:
         choices=("footprint", "paper"),
         help="the published counts, or such that the source fills --footprint bytes",
     )
-    sub.add_argument("--footprint", type=positive, default=2e9, metavar="BYTES", help="(2e9)")
+    sub.add_argument("--footprint", type=positive, metavar="BYTES", help=f"({_FOOTPRINT_B:g})")
     measuring_options(sub)

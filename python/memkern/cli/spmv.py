@@ -8,6 +8,7 @@ from typing import Any
 
 from memkern.cli.measuring import exit_code, line, measure, plus_minus
 from memkern.cli.options import Verb, each, knobs_of, measuring_options, numbers, words
+from memkern.cli.refusing import refuse
 from memkern.errors import InputError
 from memkern.kernels.spmv import BALANCES, FORMATS, MVE
 
@@ -16,9 +17,9 @@ def _tuned(args: argparse.Namespace) -> int:
     from memkern import spmv
 
     searched = {"format": ["crs", "sell"], "C": 8, "sigma": 1, "mve": 0, "balance": "rows"}
-    for option, default in {**searched, "rcm": False, "move_columns": False, "unroll": 0}.items():
-        if getattr(args, option) != default:
-            raise InputError(f"--tune searches by itself: leave out --{option.replace('_', '-')}")
+    searched |= {"rcm": False, "move_columns": False, "unroll": 0, "prefetch": None}
+    refuse(args, "with --tune, which searches by itself", **searched)
+    refuse(args, "with --tune, which stops by --budget", runs=None, repeats=1, resume=False)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
     records = None
     for text in args.matrices:
@@ -44,7 +45,10 @@ def _spmv(args: argparse.Namespace) -> int:
         return _tuned(args)
     knobs = {"runs": args.runs, **knobs_of(args)}
     owners = {"C": (8, "sell"), "sigma": (1, "sell"), "move_columns": (False, "sell")}
-    for option, (default, owner) in {**owners, "mve": (0, "crs")}.items():
+    owners |= {"mve": (0, "crs"), "unroll": (0, "crs")}
+    # Accumulators are unrolling by another name.
+    knobs.pop("unroll", None)
+    for option, (default, owner) in owners.items():
         if getattr(args, option) != default and owner not in each(args.format):
             raise InputError(
                 f"--{option.replace('_', '-')} is for the format {owner}, which --format leaves out"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import GOOD, Verb, count, each, given, knobs_of, measuring_options, numbers
+from memkern.cli.refusing import refuse, taken
 from memkern.errors import InputError
 from memkern.kernels import DEFINITIONS
+from memkern.spec import DTYPES
 
 
 def _streaming(args: argparse.Namespace) -> int:
@@ -18,22 +20,58 @@ def _streaming(args: argparse.Namespace) -> int:
 
     names = _streaming_kernels(args)
     knobs = {"runs": args.runs, **knobs_of(args)}
-    knobs |= given(args, "alpha", "beta", "pattern", "definition", "rows", "columns")
-    if getattr(args, "repeats_allowed", None):
-        knobs["repeats"] = True
+    knobs.pop("index_dtype", None)
     if args.sizes is not None and args.elements is not None:
         raise InputError("--sizes and a number of elements exclude each other")
     if args.sizes is not None:
         shapes: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
-    elif getattr(args, "layer_condition", None) is not None:
-        names, shapes = ["loops.stencil"], _layer_conditions(args)
-    elif "rows" in knobs:
-        shapes = [{}]
     else:
         shapes = [{"elements": args.elements or _memory_sized(args.dtype)}]
-    return exit_code(
-        measure([kernels.case(name, **shape, **knobs) for name in names for shape in shapes], args)
+    if getattr(args, "layer_condition", None) is not None:
+        where = "with --layer-condition, which chooses rows and columns itself"
+        refuse(args, where, sizes=None, rows=None, columns=None)
+        names, shapes = ["loops.stencil"], _layer_conditions(args)
+    elif getattr(args, "rows", None) is not None:
+        refuse(args, "with --rows, which says the size", sizes=None, elements=None)
+        if args.kernel is None:
+            names = list(_SHAPED)
+    options = given(
+        args,
+        *("alpha", "beta", "pattern", "allow_repeats", "definition", "index_dtype"),
+        *("rows", "columns"),
     )
+    cases = []
+    for name, own in taken(options, _takers(names), names).items():
+        repeats = {"repeats": own.pop("allow_repeats")} if "allow_repeats" in own else {}
+        cases += [
+            kernels.case(name, **({} if "rows" in own else shape), **own, **repeats, **knobs)
+            for shape in (shapes[:1] if "rows" in own else shapes)
+        ]
+    return exit_code(measure(cases, args))
+
+
+# Kernels over arrays of rows and columns.
+_SHAPED = ("loops.stencil", "loops.matvec")
+
+
+def _takers(names: Collection[str]) -> dict[str, list[str]]:
+    """Return by option which kernels of the families that these are of take it."""
+    from memkern.spec import registry
+
+    specs = registry()
+    families = {name.partition(".")[0] for name in names}
+    family = [n for n in specs if n.partition(".")[0] in families and "@" not in n]
+    indexed = [name for name in family if specs[name].indices]
+    return {
+        "alpha": [name for name in family if "alpha" in specs[name].numbers],
+        "beta": [name for name in family if "beta" in specs[name].numbers],
+        "pattern": indexed,
+        "allow_repeats": indexed,
+        "definition": [name for name in family if f"{name}@release" in specs],
+        "index_dtype": [name for name in family if specs[name].index_dtypes != ("",)],
+        "rows": list(_SHAPED),
+        "columns": list(_SHAPED),
+    }
 
 
 def _memory_sized(dtype: str) -> int:
@@ -93,24 +131,40 @@ def _finite_elements(args: argparse.Namespace) -> int:
         lengths: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
     else:
         lengths = [{"elements": args.entries or _memory_sized(args.dtype)}]
-    mesh = given(args, "masked", "numbering", "index_dtype")
+    names = [f"bs.bs{number}" for number in args.tests or range(9)]
+    vectors, meshes = ([f"bs.bs{n}" for n in numbers] for numbers in (range(1, 6), range(6, 9)))
+    takers = _takers(names) | {
+        **dict.fromkeys(("sizes", "entries"), vectors),
+        **dict.fromkeys(("elements", "degree", "masked", "numbering"), meshes),
+        # An empty launch has no values of any type, and no technique.
+        **dict.fromkeys(("dtype", "variant"), vectors + meshes),
+    }
+    options = given(args, *(name for name in takers if name not in ("dtype", "variant")))
+    if args.dtype != DTYPES[0]:
+        options["dtype"] = args.dtype
+    if args.variant != "best":
+        options["variant"] = args.variant
     cases = []
-    for number in args.tests or range(9):
-        name = f"bs.bs{number}"
-        if number == 0:
-            # An empty launch has no values of any type, and no technique.
-            own = {k: v for k, v in knobs.items() if k not in ("dtype", "variant")}
+    for name, own in taken(options, takers, names).items():
+        for shape in ("sizes", "entries", "dtype", "variant"):
+            own.pop(shape, None)
+        if name == "bs.bs0":
+            own |= {k: v for k, v in knobs.items() if k not in ("dtype", "variant")}
             cases.append(kernels.case(name, **own))
-        elif number < 6:
-            options = knobs | given(args, "alpha", "beta", "definition")
-            cases += [kernels.case(name, **shape, **options) for shape in lengths]
+        elif name in vectors:
+            cases += [kernels.case(name, **shape, **own, **knobs) for shape in lengths]
         else:
+            degrees, elements = own.pop("degree", _DEGREE), own.pop("elements", _ELEMENTS)
             cases += [
-                kernels.case(name, elements=k, degree=n, **mesh, **knobs)
-                for n in each(args.degree)
-                for k in each(args.elements)
+                kernels.case(name, elements=k, degree=n, **own, **knobs)
+                for n in each(degrees)
+                for k in each(elements)
             ]
     return exit_code(measure(cases, args))
+
+
+# Of the meshes of BS6 to BS8.
+_DEGREE, _ELEMENTS = 7, 20
 
 
 def _barrier(args: argparse.Namespace) -> int:
@@ -176,7 +230,6 @@ def add_verbs(verb: Verb) -> None:
             )
             sub.add_argument(
                 "--allow-repeats",
-                dest="repeats_allowed",
                 action="store_true",
                 default=None,
                 help="the indices of a file need not be a permutation",
@@ -207,30 +260,26 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument(
         "--elements",
         type=numbers(1, "elements"),
-        default=20,
         metavar="K,...",
-        help="mesh of K x K x K elements for BS6 to BS8 (20)",
+        help=f"mesh of K x K x K elements for BS6 to BS8 ({_ELEMENTS})",
     )
     sub.add_argument(
         "--degree",
         type=numbers(1, "degree"),
-        default=7,
         metavar="N,...",
-        help="polynomial degree for BS6 to BS8 (7)",
+        help=f"polynomial degree for BS6 to BS8 ({_DEGREE})",
     )
     sub.add_argument(
         "--masked",
-        default="none",
         choices=("none", "boundary"),
-        help="nodes that take no part in BS6 to BS8",
+        help="nodes that take no part in BS6 to BS8 (none)",
     )
     sub.add_argument(
         "--numbering",
-        default="elements",
         choices=("elements", "lexicographic"),
         help="order of the mesh's unique nodes (elements)",
     )
-    sub.add_argument("--definition", choices=DEFINITIONS, default="paper", help="of BS5 (paper)")
+    sub.add_argument("--definition", choices=DEFINITIONS, help="of BS5 (paper)")
     _stream_options(sub)
     measuring_options(sub)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of
 from memkern.cli.options import Verb, count, knobs_of, measuring_options
+from memkern.cli.refusing import refuse
 from memkern.kernels import spatter
 
 
@@ -33,6 +34,7 @@ def _changed(args: argparse.Namespace) -> dict[str, Any]:
 def _tuned(args: argparse.Namespace) -> int:
     from memkern.run import TUNED, TUNED_ON_DEVICE, tune
 
+    refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
     case = spatter.case(
         args.kernel,
         pattern=args.pattern,

@@ -176,7 +176,8 @@ def matvec(
     elements, footprint_B : optional
         In place of `rows`, entries or bytes of the matrix.
     dtype, name, suite, **options
-        As for `memkern.kernels.streaming.case_of`.
+        As for `memkern.kernels.streaming.case_of`. Variant ``nta`` loads the matrix with a
+        non-temporal prefetch hint.
 
     Raises
     ------

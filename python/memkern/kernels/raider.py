@@ -123,8 +123,11 @@ def indexed(
 def _lines(n: int, value_B: int, index: IndexArray | None) -> int:
     """Return how many lines of an array are touched at all."""
     per_line = _LINE_B // value_B
-    touched = np.zeros((n - 1) // per_line + 1, dtype=bool)
-    touched[slice(None) if index is None else index // per_line] = True
+    lines = (n - 1) // per_line + 1
+    if index is None:
+        return lines
+    touched = np.zeros(lines, dtype=bool)
+    touched[index // per_line] = True
     return int(np.count_nonzero(touched))
 
 
@@ -142,18 +145,20 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
     def traffic(case: Case) -> Traffic:
         size = float(np.dtype(case.dtype).itemsize)
         index = len(idx) * float(np.dtype(case.index_dtype or "int64").itemsize)
-        stores = size if case.allocates else 0.0
+        stores = lines_B(case, written) / case.iterations if case.allocates else 0.0
         return Traffic(read=len(read) * size, write=size, index=index, write_allocate=stores)
 
+    def lines_B(case: Case, key: str) -> int:
+        """Bytes of the lines of an array that are touched at all."""
+        n, place = case.iterations, places[key]
+        index = _index_of(case, place, np.arange(n)) if place != "i" else None
+        return _LINE_B * _lines(n, np.dtype(case.dtype).itemsize, index)
+
     def model_bytes(case: Case) -> float:
-        """Every line that is touched moves once; one that is stored to also comes in."""
-        n, size = case.iterations, np.dtype(case.dtype).itemsize
-        total = case.traffic.index * n
-        for key, place in places.items():
-            index = _index_of(case, place, np.arange(n)) if place != "i" else None
-            moves = 2 if key == written and case.knobs.variant != "nt" else 1
-            total += moves * _LINE_B * _lines(n, size, index)
-        return total
+        """Every line that is touched moves once; where a store reads its line, it also comes in."""
+        moved = case.traffic
+        lines = sum(lines_B(case, key) for key in places)
+        return (moved.index + moved.write_allocate) * case.iterations + lines
 
     def values_of(case: Case, i: IndexArray, values: Callable[[str, IndexArray], Values]) -> Values:
         operands = [values(key, _index_of(case, places[key], i)) for key in read]

@@ -143,18 +143,15 @@ def _traffic(case: Case) -> Traffic:
         write=float(length * size if scatter else 0),
         index=float(length * lists * np.dtype(case.index_dtype).itemsize),
         write_allocate=_lines(scatter, size) * _LINE_B / scatter.count
-        if scatter and case.knobs.device == "cpu"
+        if scatter and case.allocates
         else 0.0,
     )
 
 
 def _model_bytes(case: Case) -> float:
-    """Whole lines, once each: read for gathers, read and written back for scatters.
-
-    A GPU writes what is stored without reading it.
-    """
+    """Whole lines, once each; those of scatters also come in where a store reads its line."""
     total = 0.0
-    stored = 2 if case.knobs.device == "cpu" else 1
+    stored = 2 if case.allocates else 1
     for side, ways in ((_gather_side(case), 1), (_scatter_side(case), stored)):
         if side is not None:
             total += _lines(side, _value_B(case)) * _LINE_B * ways

@@ -104,7 +104,8 @@ def spmv_case(
         Labels of the record.
     **options
         Fields of `memkern.spec.Knobs`, of which ``prefetch`` is the distance in nonzeros of x's
-        software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.spec.Stop`.
+        software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.spec.Stop`. Variant
+        ``nta`` of these two loads values and indices with a non-temporal prefetch hint.
 
     Raises
     ------
@@ -280,7 +281,7 @@ def _traffic(case: Case) -> Traffic:
         read=share * ((n["nonzeros"] + n["columns"]) * size + (y if case.form == "add" else 0.0)),
         write=share * y,
         index=share * (n["nonzeros"] + pointers) * index,
-        write_allocate=share * (y if case.form == "write" else 0.0),
+        write_allocate=share * y if case.form == "write" and case.allocates else 0.0,
     )
 
 
@@ -297,6 +298,7 @@ def model_of(case: Case, beta: float) -> SpmvModel:
         index_B=np.dtype(case.index_dtype).itemsize,
         beta=beta,
         accumulate=case.form == "add",
+        write_allocate=case.allocates,
         pointers=0 if case.spec.name == "spmv.ell" else _iterations(case),
     )
 

@@ -7,26 +7,34 @@ with standard errors and intervals, residuals, the points used, `predict`.  `Spm
 
 from memkern.models.fit import ModelFit, Parameter, Prediction
 from memkern.models.layer_conditions import LayerConditions, simulate
-from memkern.models.records import Records, groups, on_both_sides_of_caches, read
+from memkern.models.memory import FromMemory, from_memory, plateau_B
+from memkern.models.records import Records, cache_ends, groups, read
 from memkern.models.spmv import SpmvModel
 from memkern.models.t0_wmax import (
+    Side,
     T0WmaxFit,
+    fit_both_sides,
     fit_t0_wmax,
     predict_sum,
     strong_scaling_efficiency,
 )
 
 __all__ = [
+    "FromMemory",
     "LayerConditions",
     "ModelFit",
     "Parameter",
     "Prediction",
     "Records",
+    "Side",
     "SpmvModel",
     "T0WmaxFit",
+    "cache_ends",
+    "fit_both_sides",
     "fit_t0_wmax",
+    "from_memory",
     "groups",
-    "on_both_sides_of_caches",
+    "plateau_B",
     "predict_sum",
     "read",
     "simulate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -25,15 +25,18 @@ TIMES = ("time_s", "time_min_s")
 
 
 class Points(NamedTuple):
-    """Sizes and times, and the memory behind them where it is known."""
+    """Sizes and times, the memory behind them where it is known, and what does not count."""
 
     bytes_B: Floats
     time_s: Floats
     footprint_B: Floats
+    disturbed: int
 
 
 def points(records: Records) -> Points:
-    """Return the points of records, without those that failed their validation.
+    """Return the points of records, without those that failed validation or were disturbed.
+
+    `disturbed` of what is returned is how many valid records were left out as disturbed.
 
     Raises
     ------
@@ -60,18 +63,24 @@ def points(records: Records) -> Points:
             raise InputError(f"the records have no column {wanted}, only {there}")
     sizes, times = _numbers(table["bytes_B"], "bytes_B"), _numbers(table[time], time)
     footprint = _numbers(table["footprint_B"], "footprint_B") if "footprint_B" in table else sizes
-    # As text, since the column may be of booleans, nullable booleans or what a CSV file says.
-    valid = [str(value) for value in table["valid"]] if "valid" in table else ["True"] * len(sizes)
+    valid = _texts(table, "valid", len(sizes))
+    # Older files say `noisy`.
+    disturbed = [_texts(table, name, len(sizes)) for name in ("disturbed", "noisy")]
     for name, length in (
         (time, len(times)),
         ("footprint_B", len(footprint)),
         ("valid", len(valid)),
+        ("disturbed", len(disturbed[0])),
+        ("noisy", len(disturbed[1])),
     ):
         if length != len(sizes):
             raise InputError(
                 f"{name} must be as long as bytes_B, not {length} values for {len(sizes)}"
             )
     kept = np.array([value != "False" for value in valid], dtype=bool)
+    quiet = np.array(["True" not in pair for pair in zip(*disturbed, strict=True)], dtype=bool)
+    left_out = int(np.count_nonzero(kept & ~quiet))
+    kept &= quiet
     for name, values in (("bytes_B", sizes), (time, times)):
         bad = np.flatnonzero(kept & ~(np.isfinite(values) & (values > 0)))
         if len(bad):
@@ -80,7 +89,12 @@ def points(records: Records) -> Points:
                 f"(row {bad[0] + 1} of {len(values)})"
             )
     footprint = np.where(footprint > 0, footprint, sizes)
-    return Points(sizes[kept], times[kept], footprint[kept])
+    return Points(sizes[kept], times[kept], footprint[kept], left_out)
+
+
+def _texts(table: Any, name: str, rows: int) -> list[str]:
+    """Return a column as text: it may be of booleans, nullable ones or what a CSV file says."""
+    return [str(value) for value in table[name]] if name in table else [""] * rows
 
 
 def _numbers(column: Any, name: str) -> Floats:
@@ -113,20 +127,53 @@ def last_level_cache_B(records: Records) -> int | None:
     return most
 
 
-def on_both_sides_of_caches(records: Records) -> bool:
-    """Whether there are sizes that the last-level caches hold and sizes that they don't.
+def data_caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, int, int]]]:
+    """Return level, size in bytes and number of each kind of data cache, by environment."""
+    return {
+        key: sorted(
+            (cache["level"], cache["size_B"], cache.get("instances") or 1)
+            for cache in (environment.get("machine") or {}).get("caches") or ()
+            if cache.get("level") and cache.get("size_B") and cache.get("type") != "instruction"
+        )
+        for key, environment in environments.items()
+    }
 
-    False where the records don't know their machine's caches, or hold nothing that could be
-    fitted.
+
+def cache_ends(records: Records) -> list[tuple[str, float]]:
+    """Return name and size in bytes of the caches that the workers of these records have together.
+
+    Workers are taken to be spread over the cores: as many have a cache of their own as there are
+    caches of that level. Empty where the records do not know their machine, or know the host of
+    the device that they ran on.
+
+    Parameters
+    ----------
+    records : ResultSet or DataFrame
+        A DataFrame knows its caches as ``attrs["caches"]``, in the form of `data_caches`.
     """
-    caches_B = last_level_cache_B(records)
-    if caches_B is None:
-        return False
-    try:
-        footprint = points(records).footprint_B
-    except InputError:
-        return False
-    return bool((footprint <= caches_B).any() and (footprint > caches_B).any())
+    if isinstance(records, ResultSet):
+        known = data_caches(records.environments)
+        columns: Any = {
+            name: [record.get(name) for record in records]
+            for name in ("environment_id", "backend", "threads")
+        }
+    else:
+        known = getattr(records, "attrs", {}).get("caches", {})
+        columns = records
+    if not known or "environment_id" not in columns:
+        return []
+    if "backend" in columns and "cuda" in list(columns["backend"]):
+        return []
+    here = dict.fromkeys(columns["environment_id"])
+    caches = next((known[key] for key in here if known.get(key)), [])
+    counts = columns.get("threads", [])
+    threads = max(
+        [1, *(int(n) for n in counts if isinstance(n, (int, float, np.number)) and n > 0)]
+    )
+    sizes: dict[int, float] = {}
+    for level, size, instances in caches:
+        sizes[level] = max(sizes.get(level, 0.0), float(size) * min(instances, threads))
+    return [(f"L{level}", size) for level, size in sorted(sizes.items())]
 
 
 def read(path: str | Path) -> ResultSet:
@@ -178,6 +225,24 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
+# What records of one line have in common beside their kernel: where it differs, sizes are points of
+# different lines.
+APART = (
+    "platform", "definition", "backend", "device", "timer", "block_threads_asked", "dtype",
+    "index_dtype", "threads", "pin_asked", "pages_asked", "numa_asked", "variant_asked",
+    "isa_asked", "offset", "schedule", "chunk", "prefetch", "unroll", "repetition", "flush",
+    "degree", "masked", "numbering", "index_pattern",
+)  # fmt: skip
+# Of these, what older or other records tell without saying what was asked.
+_OBTAINED = {"pages_asked": "pages", "variant_asked": "variant"}
+
+
+def apart(columns: Container[str]) -> list[str]:
+    """Return which of the columns of some records tell lines apart."""
+    names = [name if name in columns else _OBTAINED.get(name, name) for name in APART]
+    return [name for name in names if name in columns]
+
+
 def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
     """Split records into those to be fitted together.
 
@@ -186,8 +251,9 @@ def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
     results : ResultSet
         Our records, or what `read` made of a table.
     by : sequence of str
-        Columns whose values tell the groups apart. Without any, ours are told apart by kernel,
-        and by platform if there are several; another's table is one group.
+        Columns whose values tell the groups apart. Without any, ours are told apart by kernel and
+        by whatever of `APART` differs (pages, variants, workers and so on); another's table is one
+        group.
 
     Returns
     -------
@@ -203,14 +269,45 @@ def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
     if not results.records:
         return {"all": results}
     first = results.records[0]
-    if not by and "kernel" in first and TIMES[0] not in first:
-        platforms = {record.get("platform") for record in results}
-        by = ("kernel", "platform")[: 2 if len(platforms) > 1 else 1]
+    ours = not by and "kernel" in first and TIMES[0] not in first
+    if ours:
+        by = ("kernel", *apart(first))
     if not by:
         return {"all": results}
     # Before its values are asked for, so that a column that is not there is named.
     results.filter(**dict.fromkeys(by))
-    keys = dict.fromkeys(tuple(record[name] for name in by) for record in results)
-    return {
-        ", ".join(map(str, key)): results.filter(**dict(zip(by, key, strict=True))) for key in keys
-    }
+    numbers: dict[tuple[Any, ...], list[int]] = {}
+    for number, record in enumerate(results):
+        numbers.setdefault(tuple(_equal(record[name]) for name in by), []).append(number)
+    split = {}
+    for key, rows in numbers.items():
+        of_kernel = [other for other in numbers if other[0] == key[0]]
+        name = _name(by, key, of_kernel) if ours else ", ".join(map(str, key))
+        records = [results.records[i] for i in rows]
+        used = {record.get("environment_id") for record in records}
+        known = {name: value for name, value in results.environments.items() if name in used}
+        split[name] = ResultSet(records, [results.samples[i] for i in rows], known)
+    return split
+
+
+def _equal(value: Any) -> Any:
+    """Return a value that equals itself, None where there is none."""
+    return value if value == value else None
+
+
+def _name(columns: Sequence[str], values: Sequence[Any], of_kernel: Sequence[Sequence[Any]]) -> str:
+    """Return the kernel of a group and what tells it from the others `of_kernel`.
+
+    Words stand as they are, numbers after their column.
+    """
+    said: list[str] = [str(values[0])]
+    for column, value, all_values in zip(
+        columns, values, zip(*of_kernel, strict=True), strict=True
+    ):
+        if len(set(all_values)) == 1 or value is None or value == "":
+            continue
+        if isinstance(value, str):
+            said.append(value)
+        elif not (column == "threads" and any(f" {value} thread" in part for part in said)):
+            said.append(f"{column.removesuffix('_asked')} {value:g}")
+    return ", ".join(said)

@@ -14,14 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern.errors import InputError
 from memkern.models.fit import Floats, ModelFit, Parameter, Prediction
-from memkern.models.records import Records, last_level_cache_B, points
+from memkern.models.records import Records, cache_ends, last_level_cache_B, points
 from memkern.statistics import student_quantile
 
 _LEAST_POINTS = 3
@@ -31,6 +31,12 @@ _LEAST_SIDE = 5
 # all splits of 10 to 400 sizes of one regime reaches this by chance once in a hundred times.
 _BEND = 20.0
 _MOST_ITERATIONS = 1000
+# A line that is so far off half of its points does not describe them.
+_FAR = 0.1
+# A line holds at a size that it misses by no more than this.
+_HOLDS = 1 / 3
+# Fewest sizes in the caches, or beyond them, that are fitted on their own.
+_LEAST_HELD = 4
 # Relative change of the fitted times at which the weights stand.
 _SETTLED = 1e-10
 
@@ -70,6 +76,29 @@ class T0WmaxFit(ModelFit):
     def t0_ci_s(self) -> tuple[float, float]:
         """Interval of `t0_s`."""
         return self.parameters["t0"].low, self.parameters["t0"].high
+
+    @property
+    def off(self) -> Floats:
+        """How far the line is off each point, as a share of the measured time, shape (n,)."""
+        return np.asarray(np.abs(self.residuals) / self.points["time_s"])
+
+    @property
+    def t0_resolved(self) -> bool:
+        """Whether T0 means anything: its interval is above zero and the line near the points.
+
+        It is near if half of the points or more are no further off than 10 %.
+        """
+        return self.t0_ci_s[0] > 0 and not self.far
+
+    @property
+    def far(self) -> bool:
+        """Whether most of the points are more than 10 % off the line."""
+        return bool(np.median(self.off) > _FAR)
+
+    @property
+    def holds(self) -> npt.NDArray[np.bool_]:
+        """Which points the line misses by no more than a third of the measured time, shape (n,)."""
+        return np.asarray(self.off <= _HOLDS)
 
     @property
     def wmax_GBps(self) -> float:
@@ -180,12 +209,13 @@ class T0WmaxFit(ModelFit):
         Returns
         -------
         dict
-            ``t0_s``, ``t0_ci_s`` [low, high], ``wmax_GBps``, ``wmax_ci_GBps``, ``b80_B``,
-            ``b80_ci_B``, ``r2`` and ``points``, how many were used.
+            ``t0_s``, ``t0_ci_s`` [low, high], ``t0_resolved``, ``wmax_GBps``, ``wmax_ci_GBps``,
+            ``b80_B``, ``b80_ci_B``, ``r2`` and ``points``, how many were used.
         """
         return {
             "t0_s": self.t0_s,
             "t0_ci_s": list(self.t0_ci_s),
+            "t0_resolved": self.t0_resolved,
             "wmax_GBps": self.wmax_GBps,
             "wmax_ci_GBps": list(self.wmax_ci_GBps),
             "b80_B": self.b80_B,
@@ -202,6 +232,7 @@ def fit_t0_wmax(
     level: float = 0.95,
     leave_out_B: float | Literal["caches", "changepoint"] | None = None,
     caches_B: float | None = None,
+    footprint_B: tuple[float, float] = (0.0, math.inf),
 ) -> T0WmaxFit:
     """Fit ``T(B) = T0 + B / Wmax`` by least squares.
 
@@ -209,7 +240,8 @@ def fit_t0_wmax(
     ----------
     records : ResultSet, DataFrame or mapping of str to array_like
         Columns ``bytes_B`` and ``time_s``, or ``time_min_s`` as in our records, at least three
-        rows of at least two sizes. Rows whose ``valid`` is False do not count.
+        rows of at least two sizes. Rows whose ``valid`` is False or whose ``disturbed`` is True
+        do not count.
     weighting : str
         ``"fitted"`` weights each point by ``1 / T**2`` with T the fitted time, for noise in
         proportion to the time. ``"none"`` weights all alike, as Chalmers and Warburton [1]_ do,
@@ -226,6 +258,8 @@ def fit_t0_wmax(
         several sizes that is the sharpest bend and not always the last.
     caches_B : float, optional
         Size of the last-level caches, where the records do not know it.
+    footprint_B : (float, float)
+        Leaves out points whose memory is not more than the first and up to the second size.
 
     Returns
     -------
@@ -261,7 +295,7 @@ def fit_t0_wmax(
         raise InputError(f"weighting must be fitted or none, not {weighting!r}")
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level!r}")
-    sizes, times, footprint = points(records)
+    sizes, times, footprint, disturbed = points(records)
     limit, held = 0.0, sizes
     if leave_out_B == "changepoint":
         limit = _change_point(sizes, times)
@@ -269,11 +303,14 @@ def fit_t0_wmax(
         limit, held = _cache_size(records, caches_B), footprint
     elif leave_out_B is not None:
         limit = _positive("leave_out_B", leave_out_B)
-    kept = held > limit
+    kept = (held > limit) & (footprint > footprint_B[0]) & (footprint <= footprint_B[1])
     x, y = sizes[kept], times[kept]
     if len(x) < _LEAST_POINTS:
         beyond = f" beyond {limit:.0f} B" if limit else ""
-        raise InputError(f"a fit needs at least {_LEAST_POINTS} points{beyond}, not {len(x)}")
+        raise InputError(
+            f"a fit needs at least {_LEAST_POINTS} points{beyond}, not {len(x)}"
+            + f" beside {disturbed} that were disturbed" * bool(disturbed)
+        )
     if x.min() == x.max():
         raise InputError(f"a fit needs at least two sizes, but every bytes_B is {x[0]:.0f}")
 
@@ -289,6 +326,9 @@ def fit_t0_wmax(
     covariance = (rows * variance) @ rows.T
     about_mean = float(weights @ (y - np.average(y, weights=weights)) ** 2)
 
+    remarks = [_UNWEIGHTED] * (weighting == "none")
+    if disturbed:
+        remarks.append(f"{disturbed} disturbed record{'s' * (disturbed > 1)} left out of the fit")
     quantile = student_quantile((1 + level) / 2, len(x) - 2)
     t0_error, slope_error = (math.sqrt(value) for value in np.diag(covariance))
     low, high = slope - quantile * slope_error, slope + quantile * slope_error
@@ -310,11 +350,69 @@ def fit_t0_wmax(
         residuals=residuals,
         r2=1 - squares / about_mean if about_mean > 0 else math.nan,
         level=level,
-        remark=_UNWEIGHTED if weighting == "none" else "",
+        remark="; ".join(remarks),
         weighting=weighting,
         left_out=int(np.count_nonzero(~kept)),
         left_out_B=limit,
     )
+
+
+class Side(NamedTuple):
+    """A fit of the sizes that lie on one side of the caches, or of all.
+
+    Attributes
+    ----------
+    name : str
+        ``caches``, ``memory`` or, where sizes are not told apart, ``all``.
+    fit : T0WmaxFit
+    """
+
+    name: str
+    fit: T0WmaxFit
+
+
+def fit_both_sides(records: Records, **options: Any) -> list[Side]:
+    """Fit the sizes that the caches hold apart from those that they do not.
+
+    One line fits neither where the last cache is large: in the caches it starts at T0, beyond
+    them its slope is that of memory and it starts below zero, by the time that the caches save
+    with what they still hold. So T0 is that of the first side and Wmax that of the last one.
+
+    Parameters
+    ----------
+    records : ResultSet, DataFrame or mapping
+        As for `fit_t0_wmax`, of one group as `groups` makes them.
+    **options
+        ``weighting``, ``level`` and ``caches_B`` of `fit_t0_wmax`; by default the last cache is
+        that of `cache_ends`.
+
+    Returns
+    -------
+    list of Side
+        Of the sizes up to half the last cache, and of those beyond it, where there are four or
+        more of either. If too few are beyond, those are in no fit; if too few are held or the
+        caches are unknown, one fit is of all.
+
+    Raises
+    ------
+    InputError
+        As `fit_t0_wmax`.
+    """
+    ends = cache_ends(records)
+    last = options.get("caches_B") or (ends[-1][1] if ends else 0.0)
+    sizes, _, footprint, _ = points(records)
+    parts = {"caches": (0.0, last / 2), "memory": (last, math.inf)}
+    enough = {
+        name: len(np.unique(sizes[(footprint > low) & (footprint <= high)])) >= _LEAST_HELD
+        for name, (low, high) in parts.items()
+    }
+    if not (last and enough["caches"]):
+        return [Side("all", fit_t0_wmax(records, **options))]
+    return [
+        Side(name, fit_t0_wmax(records, footprint_B=part, **options))
+        for name, part in parts.items()
+        if enough[name]
+    ]
 
 
 def predict_sum(parts: Iterable[tuple[T0WmaxFit, npt.ArrayLike]]) -> Prediction:

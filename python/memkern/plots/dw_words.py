@@ -19,7 +19,7 @@ from memkern.plots.dw_data import (
     over_extents,
     over_workers,
 )
-from memkern.plots.frames import best, listed, percent, three_figures
+from memkern.plots.frames import best, listed, percent, ranked, three_figures
 from memkern.plots.selection import of_workers, with_workers
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def _said(row: Mapping[Any, Any]) -> str:
 
 
 def _where(rows: DataFrame) -> str:
-    held = "in cache" if rows["held"].iloc[0] else "from memory"
+    held = "in cache" if rows["held"].iloc[0] else "larger than the caches"
     return f"{rows['place'].iloc[0]}, {held}"
 
 
 def _on_lattice(rows: DataFrame) -> str:
     """Say which layout is the fastest on a lattice, how near its roofline, and what others do."""
-    order = best(rows, ("kind",), value=VALUE).sort_values(VALUE, ascending=False, kind="stable")
+    order = ranked(best(rows, ("kind",), value=VALUE), VALUE)
     first, *rest = order.to_dict("records")
     text = (
         f"{with_workers(rows, False)} on {_where(rows)}: the fastest is "

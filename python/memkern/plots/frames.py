@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from memkern.errors import InputError
+from memkern.models.records import data_caches
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -19,6 +20,9 @@ class HasFrame(Protocol):
         """Return the records as a table."""
         ...
 
+
+# Kernels with a variant `nta`, whose loads have a non-temporal prefetch hint.
+_HINTED = ("loops.matvec", "spmv.crs", "spmv.sell")
 
 Records: TypeAlias = "DataFrame | HasFrame | None"
 
@@ -42,23 +46,25 @@ def frame_of(records: Records) -> DataFrame:
         frame = records
     elif hasattr(records, "to_frame"):
         frame = records.to_frame()
-        frame.attrs["caches"] = _caches(getattr(records, "environments", {}))
+        frame.attrs["caches"] = data_caches(getattr(records, "environments", {}))
     else:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     if frame.empty:
         raise InputError("there is no record to draw: the table of records has no row")
+    return _as_now(frame)
+
+
+def _as_now(frame: DataFrame) -> DataFrame:
+    """Return records in today's words: older files say `noisy`, and `nt` of loads with a hint."""
+    if "noisy" in frame:
+        old = frame["noisy"]
+        new = frame["disturbed"].fillna(old) if "disturbed" in frame else old
+        frame = frame.drop(columns="noisy").assign(disturbed=new)
+    if {"kernel", "variant"} <= set(frame):
+        hinted = frame["kernel"].isin(_HINTED) & frame["variant"].eq("nt")
+        if hinted.any():
+            frame = frame.assign(variant=frame["variant"].mask(hinted, "nta"))
     return frame
-
-
-def _caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, int, int]]]:
-    return {
-        key: sorted(
-            (cache["level"], cache["size_B"], cache.get("instances") or 1)
-            for cache in (environment.get("machine") or {}).get("caches") or ()
-            if cache.get("level") and cache.get("size_B") and cache.get("type") != "instruction"
-        )
-        for key, environment in environments.items()
-    }
 
 
 def validated(
@@ -146,7 +152,7 @@ def best(
     prefer: Sequence[str] = (),
     value: str = "bandwidth_GBps",
 ) -> DataFrame:
-    """Return the row of the highest value in each group.
+    """Return the row of the highest value in each group, an undisturbed one where there is any.
 
     Parameters
     ----------
@@ -165,8 +171,39 @@ def best(
     DataFrame
         One row a group, in the order in which the groups first stand in `frame`.
     """
-    order = frame.sort_values([*prefer, value], ascending=False, kind="stable")
+    order = ranked(frame, value, prefer)
     return order.drop_duplicates(list(by)).sort_index()
+
+
+def ranked(
+    frame: DataFrame, value: str, prefer: Sequence[str] = (), *, lowest: bool = False
+) -> DataFrame:
+    """Return records in the order of a value, the highest first and disturbed records last.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Records.
+    value : str
+        Column that says which record is the better one.
+    prefer : sequence of str
+        Boolean columns that count before the disturbance and the value.
+    lowest : bool
+        Whether the lowest value is the best one, of times say.
+    """
+    quiet = ~frame["disturbed"].eq(True) if "disturbed" in frame else True
+    order = frame.assign(quiet=quiet).sort_values(
+        [*prefer, "quiet", value],
+        ascending=[*(False for _ in prefer), False, lowest],
+        kind="stable",
+    )
+    return order.drop(columns="quiet")
+
+
+def undisturbed(frame: DataFrame) -> DataFrame:
+    """Return the records that were not disturbed, or all where each one was."""
+    quiet = ~frame["disturbed"].eq(True)
+    return frame[quiet] if quiet.any() else frame
 
 
 def families(frame: DataFrame) -> set[str]:

@@ -8,10 +8,11 @@ neither.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
+from memkern.models.records import cache_ends as cache_ends
 from memkern.plots.frames import Records, counted, frame_of, listed, typed, usable, validated
 from memkern.plots.style import plain
 
@@ -145,24 +146,6 @@ def prevailing(
     names = ", ".join(column.replace("_", " ") for column in columns)
     left = counted(len(frame) - len(kept), "record")
     return kept, [f"{left} under another setting ({names}) left out."]
-
-
-def cache_ends(rows: DataFrame) -> list[tuple[str, float]]:
-    """Return name and size of the caches that the workers of these records have together.
-
-    Workers are taken to be spread over the cores: as many have a cache of their own as there are
-    caches of that level. Empty where the records do not know their machine, or know the host of
-    the device that they ran on.
-    """
-    known: Mapping[str, list[tuple[int, int, int]]] = rows.attrs.get("caches", {})
-    if rows.empty or "environment_id" not in rows or rows["backend"].eq("cuda").any():
-        return []
-    caches = next((known[key] for key in rows["environment_id"].unique() if known.get(key)), [])
-    threads = max(int(rows["threads"].max()), 1) if "threads" in rows else 1
-    sizes: dict[int, float] = {}
-    for level, size, instances in caches:
-        sizes[level] = max(sizes.get(level, 0.0), float(size) * min(instances, threads))
-    return [(f"L{level}", size) for level, size in sorted(sizes.items())]
 
 
 def of_workers(frame: DataFrame, threads: float = 0) -> DataFrame:

@@ -190,14 +190,15 @@ def same_cases(
     Returns
     -------
     table : DataFrame
-        One row a case, one column for each value of `column`: the best bandwidth.
+        One row a case, one column for each value of `column`: the best bandwidth, of an
+        undisturbed record where there is one.
     cases : DataFrame
         The first record of each case, with the same index; disturbed if any record of it is.
     """
     keys = [key for key in _CASE if key in frame and key not in (column, *whatever)]
     frame = frame.assign(number=frame.groupby(keys, dropna=False, sort=False).ngroup())
-    table = frame.pivot_table(
-        index="number", columns=column, values="bandwidth_GBps", aggfunc="max"
+    table = best(frame, ("number", column)).pivot_table(
+        index="number", columns=column, values="bandwidth_GBps"
     )
     disturbed = frame.groupby("number")["disturbed"].any()
     cases = frame.drop_duplicates("number").set_index("number").loc[table.index]

@@ -31,6 +31,7 @@ from memkern.plots.style import (
     fraction,
     new_figure,
     note,
+    note_lines,
     other_look,
     plain,
     two_lines,
@@ -183,7 +184,7 @@ def _radars(records: Records, kind: str) -> Figure:
     names = 0.06 + 0.12 * diameter  # room for the names around a radar
     title = names + 0.12 * max(2 + two_lines(platform).count("\n") for platform in small)
     below = names + 0.105 * max(map(len, small.values()))
-    height = rows * (title + diameter + below) + (0.2 if notes else 0.05)
+    height = rows * (title + diameter + below) + 0.1 * (len(note_lines(DOUBLE_IN, notes)) + 0.5)
     fig = new_figure(DOUBLE_IN, height, layout=None)
     spokes, own = _spokes(application_patterns()), platforms_of(points)
     for number, (platform, lines) in enumerate(small.items()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from memkern.plots.frames import counted, listed, rounded
@@ -11,6 +12,7 @@ from memkern.plots.spatter_data import (
     STRIDE_1,
     Bandwidths,
     bandwidths,
+    kernel_of,
     own_records,
     platforms_of,
     points_of,
@@ -21,8 +23,14 @@ from memkern.plots.spatter_data import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+Keys = AbstractSet[tuple[str, str]]
+
 # Two bandwidths nearer to each other than this are called equal.
 _NEAR = 1.02
+
+
+def _mark(disturbed: bool) -> str:
+    return " (disturbed)" * disturbed
 
 
 def _percent(ratio: float) -> str:
@@ -47,26 +55,29 @@ def findings(records: DataFrame) -> list[str]:
         kind = points.loc[points["platform"] == platform, "kind"].iloc[0]
         others = platforms_of(points[~points["own"] & (points["kind"] == kind)])
         mine = own[own["platform"] == platform]
+        suspect = points[points["disturbed"] & (points["platform"] == platform)]
+        disturbed = set(zip(suspect["kernel"], suspect["case"], strict=True))
         these = [
-            *_on_strides(table[platform]),
+            *_on_strides(table[platform], disturbed),
             *_on_standing(table[platform], {other: table[other] for other in others}, KINDS[kind]),
-            *_on_patterns(table[platform]),
-            *_on_variants(mine),
-            *_on_pages(mine),
+            *_on_patterns(table[platform], disturbed),
+            # What is compared here is compared to decide, which a disturbed record can't.
+            *_on_variants(mine[~mine["disturbed"]]),
+            *_on_pages(mine[~mine["disturbed"]]),
         ]
         sentences += [f"{platform}: {line}" for line in these] if len(platforms) > 1 else these
     return sentences
 
 
-def _on_strides(mine: Bandwidths) -> list[str]:
+def _on_strides(mine: Bandwidths, disturbed: Keys) -> list[str]:
     first, drops = [], []
     for kernel, word in KERNELS.items():
         if (kernel, STRIDE_1) not in mine:
             continue
         base = mine[kernel, STRIDE_1]
-        first.append(f"{word} {rounded(base)} GB/s")
+        first.append(f"{word} {rounded(base)} GB/s{_mark((kernel, STRIDE_1) in disturbed)}")
         kept = [
-            f"{_percent(mine[kernel, case] / base)} at {case}"
+            f"{_percent(mine[kernel, case] / base)} at {case}{_mark((kernel, case) in disturbed)}"
             for case in ("stride 8", "stride 16")
             if (kernel, case) in mine
         ]
@@ -102,16 +113,20 @@ def _on_standing(mine: Bandwidths, others: dict[str, Bandwidths], kind: str) -> 
     return sentences
 
 
-def _on_patterns(mine: Bandwidths) -> list[str]:
+def _on_patterns(mine: Bandwidths, disturbed: Keys) -> list[str]:
     ratio = relative(mine)
     if len(ratio) < 2:
         return []
-    low, high = min(ratio, key=ratio.__getitem__), max(ratio, key=ratio.__getitem__)
+    suspect = {
+        name for name in ratio if {(kernel_of(name), name), (kernel_of(name), STRIDE_1)} & disturbed
+    }
+    ends = [name for name in ratio if name not in suspect] or list(ratio)
+    low, high = min(ends, key=ratio.__getitem__), max(ends, key=ratio.__getitem__)
     faster = sum(value > 1 for value in ratio.values())
     return [
         f"Of {len(ratio)} application patterns the worst is {low}, with {_percent(ratio[low])} of "
-        f"the stride-1 bandwidth of its kernel, and the best {high}, with "
-        f"{_percent(ratio[high])}; {faster} run faster than stride 1."
+        f"the stride-1 bandwidth of its kernel{_mark(low in suspect)}, and the best {high}, with "
+        f"{_percent(ratio[high])}{_mark(high in suspect)}; {faster} run faster than stride 1."
     ]
 
 

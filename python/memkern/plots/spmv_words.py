@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memkern.plots.frames import best, listed, percent, three_figures
+from memkern.plots.frames import best, listed, percent, ranked, three_figures, undisturbed
 from memkern.plots.selection import cache_ends, of_workers, with_workers
 from memkern.plots.spmv_data import (
     ROOFLINE,
@@ -86,7 +86,7 @@ def _on_memory(rows: DataFrame) -> list[str]:
     return [
         f"{with_workers(rows, False)} on {first['label']}{large}: {'; '.join(parts)}. The roofline "
         f"is {three_figures(rows[ROOFLINE].max())} GFLOP/s, with the "
-        f"{three_figures(first['load_GBps'])} GB/s that loads alone get from memory."
+        f"{three_figures(first['load_GBps'])} GB/s that loads alone got from memory beside it."
     ]
 
 
@@ -111,7 +111,9 @@ def _on_x(rows: DataFrame) -> list[str]:
     rows = rows[rows["alpha_implied"] > rows["alpha"]]
     if rows.empty:
         return []
-    worst = max(rows.to_dict("records"), key=lambda row: row["alpha_implied"] - row["alpha"])
+    worst = max(
+        undisturbed(rows).to_dict("records"), key=lambda row: row["alpha_implied"] - row["alpha"]
+    )
     return [
         f"Its vector costs {worst['label']} most: {worst['kind']} is at {_share(worst)} of the "
         f"roofline{' (disturbed)' * bool(worst['disturbed'])}, as if each nonzero loaded "
@@ -167,8 +169,8 @@ def _on_fill_in(mine: DataFrame) -> list[str]:
         return ["Sorting of rows saves nothing: all matrices pad little without it."]
     here = mine[(mine["label"] == most["label"]) & (mine["C"] == most["C"])]
     here = best(of_workers(here[here["format"] == "sell"]), ("sigma",), value=VALUE)
-    measured = here.sort_values("sigma").to_dict("records")
-    first, top = measured[0], max(measured, key=lambda row: row[VALUE])
+    first = here.sort_values("sigma").to_dict("records")[0]
+    top = ranked(here, VALUE).to_dict("records")[0]
     block = "all rows" if top["sigma"] >= top["rows"] else f"blocks of {top['sigma']:g} rows"
     return [
         f"Sorting of rows raises beta of {most['label']} in {top['kind']} from "

@@ -24,7 +24,7 @@ from memkern.plots.drawing import (
     named,
     panels,
 )
-from memkern.plots.frames import Records, best, families, frame_of
+from memkern.plots.frames import Records, best, families, frame_of, ranked
 from memkern.plots.registry import Section, section, section_of
 from memkern.plots.selection import BANDWIDTH, cache_ends, machine, prevailing, select, split
 from memkern.plots.streaming_bs import bs_fits, bs_mesh, t0_wmax_table
@@ -271,7 +271,8 @@ def barrier_cost(records: Records = None) -> Figure:
         value="barrier_s",
     )
     frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
-    frame = frame.sort_values("barrier_s").drop_duplicates(["machine", "barrier", "threads"])
+    frame = ranked(frame, "barrier_s", lowest=True)
+    frame = frame.drop_duplicates(["machine", "barrier", "threads"])
     several = frame["machine"].nunique() > 1
     units = [("Time of a barrier (ns)", frame.assign(scale=1e9))]
     with_clock = frame[frame["clock_GHz"] > 0]

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
+from memkern.models.records import apart
 from memkern.plots.drawing import bytes_axis, curve, hollow, legend_above, named, panels, shade
-from memkern.plots.frames import Records, best, listed, three_figures
+from memkern.plots.frames import Records, best, counted, listed, three_figures
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.streaming_data import as_defined, short
@@ -47,10 +48,6 @@ _TITLES = {
 }
 _MEASURE = "memkern bs 1..5 --sizes 64KiB:512MiB:60 -o bs.parquet"
 _MEASURE_MESH = "memkern bs 6..8 --degree 1..7 --elements 4,8,12,16,20,24 -o mesh.parquet"
-# Fewest sizes that make a regime.
-_ENOUGH = 4
-# A line that is so far off half of its points does not describe them.
-_FAR = 0.1
 
 
 class Fitted(NamedTuple):
@@ -63,11 +60,22 @@ class Fitted(NamedTuple):
     in_caches: bool
     """Whether there is a fit in the caches alone, so that Wmax is theirs."""
 
+    def t0(self, name: str = "T0") -> str:
+        """Return T0 of the smallest sizes with its interval, or what it is below."""
+        fit = self.fits[0]
+        if fit.t0_resolved:
+            return interval(name, [1e6 * x for x in (fit.t0_s, *fit.t0_ci_s)], "µs")
+        most = fit.t0_ci_s[1]
+        return (
+            f"{name} below {three_figures(1e6 * most)} µs" if most > 0 else f"{name} not resolved"
+        )
+
     @property
     def t0_us(self) -> tuple[float, float, float]:
-        """T0 of the smallest sizes and the ends of its interval."""
+        """T0 of the smallest sizes and the ends of its interval; where not resolved, the upper."""
         fit = self.fits[0]
-        return fit.t0_s * 1e6, fit.t0_ci_s[0] * 1e6, fit.t0_ci_s[1] * 1e6
+        low, high = (1e6 * end for end in fit.t0_ci_s)
+        return (fit.t0_s * 1e6, low, high) if fit.t0_resolved else (math.nan, math.nan, high)
 
     @property
     def wmax_GBps(self) -> tuple[float, float, float]:
@@ -85,7 +93,11 @@ class Fitted(NamedTuple):
 def own_tests(
     records: Records, kernels: Sequence[str], measure: str = ""
 ) -> tuple[DataFrame, list[str]]:
-    """Return the records of some tests under one setting, the best of each size and degree."""
+    """Return the records of some tests under one setting, the best of each size and degree.
+
+    What else tells lines apart (`memkern.models.records.APART`) is that of which a test has most
+    sizes.
+    """
     meshes = [kernel for kernel in kernels if kernel in MESH]
     frame, notes = select(
         records,
@@ -100,7 +112,9 @@ def own_tests(
     frame, left = prevailing(
         as_defined(frame, "paper"), (*SETTING, "repetition"), count=("kernel", "degree", "bytes_B")
     )
-    return best(frame, ("platform", "kernel", "degree", "bytes_B")), notes + left
+    line = [name for name in apart(frame) if name not in ("platform", "degree")]
+    frame, others = prevailing(frame, line, per=("platform", "kernel"), count=("degree", "bytes_B"))
+    return best(frame, ("platform", "kernel", "degree", "bytes_B")), [*notes, *left, *others]
 
 
 def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted], list[str]]:
@@ -112,10 +126,8 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
         As `own_tests` returns it.
     leave_out : str or float
         What one fit of all sizes shall leave out, as `memkern.models.fit_t0_wmax` has it:
-        ``"caches"``, ``"changepoint"``, a number of bytes or ``"none"``. By default there are two
-        fits, of the sizes up to half the last cache and of those beyond it, if the caches are
-        known and there are four sizes or more of either. If too few are beyond, those stay out;
-        if too few are held or the caches unknown, one fit is of all.
+        ``"caches"``, ``"changepoint"``, a number of bytes or ``"none"``. By default as
+        `memkern.models.fit_both_sides`.
 
     Returns
     -------
@@ -129,7 +141,7 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
     InputError
         If `leave_out` is none of these.
     """
-    from memkern.models import fit_t0_wmax
+    from memkern.models import fit_both_sides, fit_t0_wmax
 
     if isinstance(leave_out, str) and leave_out not in ("", "caches", "changepoint", "none"):
         raise InputError(
@@ -137,22 +149,22 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
         )
     done, notes = [], []
     frame = frame[frame["degree"].isna() | frame["degree"].eq(DEGREE)]
+    if frame["disturbed"].any():
+        notes.append(f"{counted(int(frame['disturbed'].sum()), 'disturbed record')} in no fit.")
     for (platform, kernel), rows in frame.groupby(["platform", "kernel"], sort=False):
         ends = cache_ends(rows)
-        last = ends[-1][1] if ends else 0.0
-        held = rows[rows["footprint_B"] <= last / 2]
-        beyond = rows[rows["footprint_B"] > last]
-        parts = [rows]
-        if leave_out == "" and len(held) >= _ENOUGH:
-            parts = [held, beyond] if len(beyond) >= _ENOUGH else [held]
-        out: Any = None if leave_out in ("", "none") else leave_out
+        out: Any = None if leave_out == "none" else leave_out
         try:
-            fits = [fit_t0_wmax(part, leave_out_B=out, caches_B=last or None) for part in parts]
+            if leave_out == "":
+                sides = {side.name: side.fit for side in fit_both_sides(rows)}
+            else:
+                last = ends[-1][1] if ends else None
+                sides = {"all": fit_t0_wmax(rows, leave_out_B=out, caches_B=last)}
         except InputError as error:
             notes.append(f"{short(str(kernel))} on {named(platform)} not fitted: {error}.")
             continue
-        in_caches = len(parts) == 1 and parts[0] is held
-        done.append(Fitted(str(platform), str(kernel), rows, tuple(fits), in_caches))
+        in_caches = list(sides) == ["caches"]
+        done.append(Fitted(str(platform), str(kernel), rows, tuple(sides.values()), in_caches))
     return done, notes
 
 
@@ -203,31 +215,34 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
         ax.set_ylim(0, 1.06 * ax.dataLim.y1)
         ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
     legend_above(fig, axes, 2)
-    pale = ["Pale: in no fit."] * (not all(one.used.all() for one in fits))
+    pale = ["Pale: in no fit."] * any((~one.used & ~one.rows["disturbed"]).any() for one in fits)
     note(fig, [*notes, *unfit, *_on_what_is_drawn(fits), *pale, *hollow(frame)])
     return fig
 
 
 def _draw_fit(ax: Axes, one: Fitted, look: Look) -> None:
     """Draw points, those left out pale, and each fit with the size that reaches 80 % of Wmax."""
-    used = one.used
+    shown = one.used | one.rows["disturbed"]
     points = look._replace(linestyle="none", markersize=3.2)
-    curve(ax, one.rows[used], "bytes_B", BANDWIDTH, points, named(one.platform))
-    rest, pale = one.rows[~used], points._replace(zorder=3)._asdict()
+    curve(ax, one.rows[shown], "bytes_B", BANDWIDTH, points, named(one.platform))
+    rest, pale = one.rows[~shown], points._replace(zorder=3)._asdict()
     ax.plot(rest["bytes_B"], rest[BANDWIDTH], alpha=0.25, label="_left out", **pale)
     for fit in one.fits:
         draw_line(ax, fit, look.color)
 
 
 def draw_line(ax: Axes, fit: T0WmaxFit, colour: str, label: str = "_fit") -> None:
-    """Draw a fit over the sizes that it is of, and where it reaches 80 % of Wmax."""
+    """Draw a fit between neighbouring sizes where it holds, and where it reaches 80 % of Wmax."""
     import numpy as np
 
-    ends = fit.points["bytes_B"].min(), fit.points["bytes_B"].max()
-    size = np.geomspace(*ends, 200)
+    order = np.argsort(fit.points["bytes_B"])
+    x, holds = fit.points["bytes_B"][order], fit.holds[order]
+    size = np.geomspace(x[0], x[-1], 200)
+    after = np.clip(np.searchsorted(x, size), 1, len(x) - 1)
+    drawn = np.where(holds[after - 1] & holds[after], fit.predict(size).bandwidth_GBps, np.nan)
     how: dict[str, Any] = {"color": colour, "zorder": 9}
-    ax.plot(size, fit.predict(size).bandwidth_GBps, linewidth=1.1, label=label, **how)
-    if ends[0] <= fit.b80_B <= ends[1]:
+    ax.plot(size, drawn, linewidth=1.1, label=label, **how)
+    if fit.t0_resolved and x[0] <= fit.b80_B <= x[-1]:
         top = 0.8 * fit.wmax_GBps
         ax.plot(
             fit.b80_B, top, marker="D", markersize=4, markerfacecolor="white", label="_b80", **how
@@ -253,7 +268,7 @@ def _head(ax: Axes, title: str, lines: Sequence[tuple[str, str]]) -> None:
 
 
 def _say(one: Fitted) -> str:
-    return f"{interval('T₀', one.t0_us, 'µs')}   {interval('Wmax', one.wmax_GBps, 'GB/s')}"
+    return f"{one.t0('T₀')}   {interval('Wmax', one.wmax_GBps, 'GB/s')}"
 
 
 def interval(name: str, values: Sequence[float], unit: str) -> str:
@@ -264,8 +279,6 @@ def interval(name: str, values: Sequence[float], unit: str) -> str:
 
 def _on_what_is_drawn(fits: Sequence[Fitted]) -> list[str]:
     """Return what a reader has to know of the points and lines."""
-    import numpy as np
-
     if not fits:
         return []
     said = ["Line: fit of T(B) = T₀ + B / Wmax, in brackets 95 % intervals; ◇ 80 % of Wmax."]
@@ -274,17 +287,11 @@ def _on_what_is_drawn(fits: Sequence[Fitted]) -> list[str]:
     held = dict.fromkeys(short(one.kernel) for one in fits if one.in_caches)
     if held:
         said.append(f"Wmax of {listed(list(held))} is of the caches: few sizes are beyond them.")
-    far = [
-        short(one.kernel)
-        for one in fits
-        for fit in one.fits
-        if np.median(np.abs(fit.residuals) / fit.points["time_s"]) > _FAR
-    ]
+    far = dict.fromkeys(short(one.kernel) for one in fits if any(fit.far for fit in one.fits))
     if far:
-        said.append(
-            f"Half the points of {listed(list(dict.fromkeys(far)))} are more than "
-            f"{100 * _FAR:.0f} % off their line."
-        )
+        said.append(f"Half the points of {listed(list(far))} are more than 10 % off their line.")
+    if not all(fit.holds.all() for one in fits for fit in one.fits):
+        said.append("No line is drawn at sizes that it misses by more than a third.")
     return said
 
 
@@ -338,7 +345,7 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
             one = fit_of[platform, kernel]
             for fit in one.fits:
                 draw_line(ax, fit, "black", label="fit, N = 7")
-            lines = [interval("T₀", one.t0_us, "µs"), interval("Wmax", one.wmax_GBps, "GB/s")]
+            lines = [one.t0("T₀"), interval("Wmax", one.wmax_GBps, "GB/s")]
         title = _TITLES[kernel]
         title = f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title
         _head(ax, title, [(line, "black") for line in lines])
@@ -367,7 +374,8 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
     DataFrame
         One row a test. For each own platform the columns ``T0_us`` and ``Wmax_GBps``, each with
         the ends of its 95 % interval, ``low`` and ``high``; for each published one the values
-        alone. The platform's name stands before a colon.
+        alone. The platform's name stands before a colon. Where T0 is not resolved, it has its
+        upper end alone.
 
     Raises
     ------

@@ -8,8 +8,10 @@ through both would show neither.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from memkern.models.memory import FromMemory, in_memory
 from memkern.plots.frames import words
 from memkern.plots.selection import cache_ends
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 FAMILIES = {"stream": "STREAM", "bs": "BS", "loops": "Loops", "raider": "RaiderSTREAM"}
 BARRIER = "launch.barrier"
 MEMORY = "memory"
-# STREAM's rule for what counts as memory.
-_BEYOND = 4
 # The core's stack and the code want their part of a cache.
 _FILLED = 0.75
 
@@ -46,31 +46,29 @@ def as_defined(frame: DataFrame, definition: str, pattern: str = "") -> DataFram
 
 
 def is_nt(frame: DataFrame) -> Series:
-    """Say of each record whether it stored past the caches."""
+    """Say of each record whether it stored past the caches, with non-temporal stores."""
     return frame["variant"].eq("nt")
 
 
-def levels(frame: DataFrame) -> Series:
+def levels(frame: DataFrame, since: Mapping[str, FromMemory]) -> Series:
     """Say of each record where its data are: 'L1', 'L2', ..., 'memory', or '' in between.
 
     Data are in a cache if they fill no more than three quarters of it and twice what the caches
-    before it hold; they are in memory beyond four times the last one. Where the caches are
-    unknown, the smallest size of a kernel counts as in L1 and the largest as in memory.
+    before it hold; they are in memory as `since` says, which `memkern.models.memory.from_memory`
+    returns. Where the caches are unknown, the smallest size of a kernel counts as in L1.
     """
     from pandas import Series
 
     where = Series("", index=frame.index, dtype=object)
-    for _, rows in frame.groupby("platform", sort=False):
+    held = ~in_memory(frame, since)
+    where[~held] = MEMORY
+    for _, rows in frame[held].groupby("platform", sort=False):
         size = rows["footprint_B"]
         ends = cache_ends(rows)
         below = 0.0
         for name, end in ends:
             where[rows.index[(size >= 2 * below) & (size <= _FILLED * end)]] = name
             below = end
-        if ends:
-            where[rows.index[size >= _BEYOND * below]] = MEMORY
-        else:
-            by_kernel = size.groupby(rows["kernel"])
-            where[rows.index[size == by_kernel.transform("max")]] = MEMORY
-            where[rows.index[size == by_kernel.transform("min")]] = "L1"
+        if not ends:
+            where[rows.index[size == size.groupby(rows["kernel"]).transform("min")]] = "L1"
     return where

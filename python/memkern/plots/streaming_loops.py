@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
+from memkern.models.memory import from_memory, memory_values
 from memkern.plots.drawing import (
     NT_DASHES,
     bytes_axis,
@@ -23,7 +24,7 @@ from memkern.plots.drawing import (
     panels,
     shade,
 )
-from memkern.plots.frames import Records, best, words
+from memkern.plots.frames import Records, best, ranked, undisturbed, words
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
 from memkern.plots.streaming_data import FAMILIES, MEMORY, is_nt, levels, short
@@ -39,7 +40,9 @@ MATVEC, STENCIL = "loops.matvec", "loops.stencil"
 _MEASURE = (
     "memkern loops --sizes 8KiB:512MiB:40 --unroll 1,4,8 --variant simd -t 1 -o loops.parquet"
 )
-_MEASURE_MATVEC = "memkern loops -k matvec --variant simd,nt --sizes 1MiB:1GiB:12 -o matvec.parquet"
+_MEASURE_MATVEC = (
+    "memkern loops -k matvec --variant simd,nta --sizes 1MiB:1GiB:12 -o matvec.parquet"
+)
 _LEVELS = {"L1": "l1", "L2": "l2", MEMORY: "mem"}
 # By where three of its rows are held: what the A64FX's rows of the stencil say of it.
 _STENCILS = {
@@ -68,7 +71,7 @@ def _own_cycles(
     frame, left = prevailing(frame)
     frame = frame.assign(nt=is_nt(frame), unroll=frame["unroll"].fillna(0.0))
     held = words(frame["layer_condition"]) if "layer_condition" in frame else ""
-    frame = frame.assign(held=held).sort_values(CYCLES, kind="stable")
+    frame = ranked(frame.assign(held=held), CYCLES, lowest=True)
     cases = ["platform", "kernel", "held", "footprint_B", "unroll", "nt"]
     return frame.drop_duplicates(cases).sort_index(), notes + left
 
@@ -123,7 +126,7 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
             label = f"unrolled {unroll:g}" if unroll else "kernel's own unrolling"
             if len(of_unroll):
                 curve(ax, of_unroll, "footprint_B", CYCLES, look, label)
-        lowest = ordinary.sort_values(CYCLES, kind="stable").drop_duplicates("footprint_B")
+        lowest = ranked(ordinary, CYCLES, lowest=True).drop_duplicates("footprint_B")
         bold = own_look(0)._replace(marker="", linewidth=2.4, zorder=3)
         if ordinary["unroll"].nunique() > 1:
             curve(ax, lowest, "footprint_B", CYCLES, bold, "fewest cycles")
@@ -150,7 +153,7 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
 
 @figure("matvec")
 def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Figure:
-    """GFLOP/s of y += A x by columns against the length of y, with and without the nt hint.
+    """GFLOP/s of y += A x by columns against the length of y, with and without prefetch hint.
 
     While y stays in a cache, an element of the matrix costs its own 8 bytes of memory traffic;
     when y does not, it costs 24, since y is read and written for each.
@@ -190,16 +193,16 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
     frame, left = prevailing(frame[frame["dtype"] == "float64"])
     if frame.empty:
         raise InputError(f"no record of {MATVEC} is in float64: `{_MEASURE_MATVEC}` measures it")
-    frame = frame.assign(nt=is_nt(frame))
-    frame = best(frame, ("platform", "rows", "nt"))
+    frame = frame.assign(hint=frame["variant"].eq("nta"))
+    frame = best(frame, ("platform", "rows", "hint"))
     platforms = list(dict.fromkeys(frame["platform"]))
     fig, axes = panels(len(platforms), 2, 2.4)
     for ax, platform in zip(axes, platforms, strict=True):
         rows = frame[frame["platform"] == platform]
-        for nt, label in ((False, "plain"), (True, "non-temporal hint on A")):
-            mine = rows[rows["nt"] == nt]
-            look = own_look(int(nt))._replace(linewidth=1.4, markersize=3.6)
-            look = look._replace(linestyle=NT_DASHES) if nt else look
+        for hint, label in ((False, "plain"), (True, "non-temporal prefetch hint on A")):
+            mine = rows[rows["hint"] == hint]
+            look = own_look(int(hint))._replace(linewidth=1.4, markersize=3.6)
+            look = look._replace(linestyle=NT_DASHES) if hint else look
             if len(mine):
                 curve(ax, mine, "rows", "performance_GFLOPs", look, label)
         top = rows["performance_GFLOPs"].max()
@@ -225,12 +228,13 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
 
 
 def _memory_bandwidth(records: Records, platform: str) -> float:
-    """Return the highest bandwidth that a platform's records have in memory, NaN for none."""
-    frame, _ = select(records, list(FAMILIES), ("footprint_B", "threads"))
+    """Return the highest bandwidth of a platform from memory, of any kernel, NaN for none."""
+    frame, _ = select(records, list(FAMILIES), ("footprint_B", "threads", "variant"))
     frame = frame[(frame["platform"] == platform) & (frame["kernel"] != MATVEC)]
-    known = bool(cache_ends(frame))
-    in_memory = frame[levels(frame) == MEMORY][BANDWIDTH]
-    return float(in_memory.max()) if known and len(in_memory) else math.nan
+    if not cache_ends(frame):
+        return math.nan
+    values = memory_values(frame, from_memory(frame))
+    return float(undisturbed(values)[BANDWIDTH].max()) if len(values) else math.nan
 
 
 @register(tables, "loops-cycles")
@@ -272,10 +276,11 @@ def cycles_by_level(records: Records = None) -> DataFrame:
         _STENCILS[held] if kernel == STENCIL else statements.get(kernel, "")
         for kernel, held in zip(frame["kernel"], frame["held"], strict=True)
     ]
-    frame = frame.assign(level=levels(frame), statement=said)
+    streams, _ = select(records, list(FAMILIES), ("footprint_B", "threads", "variant"))
+    frame = frame.assign(level=levels(frame, from_memory(streams)), statement=said)
     case = ["platform", "kernel", "statement", "level"]
-    fewest = frame.sort_values(CYCLES, kind="stable").drop_duplicates(case).set_index(case)[CYCLES]
-    own = fewest.to_dict()
+    fewest = ranked(frame, CYCLES, lowest=True).drop_duplicates(case)
+    own = fewest.set_index(case)[CYCLES].to_dict()
     loops = [(row["kernel"], row["statement"]) for row in published]
     loops += zip(frame["kernel"], frame["statement"], strict=True)
     known = {(row["kernel"], row["statement"]): row for row in published}

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from memkern.models.memory import (
+    MULTIPLE,
+    NONTEMPORAL,
+    ORDINARY,
+    FromMemory,
+    from_memory,
+    memory_values,
+    stores,
+)
 from memkern.plots.drawing import in_bytes, spaced
-from memkern.plots.frames import best, listed, rounded, three_figures
+from memkern.plots.frames import best, listed, ranked, rounded, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.streaming_bs import fitted, interval, own_tests
 from memkern.plots.streaming_data import FAMILIES, MEMORY, as_defined, is_nt, levels, short
@@ -29,19 +38,21 @@ def findings(records: DataFrame) -> list[str]:
         records, list(FAMILIES), ("bytes_B", "variant", "footprint_B", "dtype", "threads")
     )
     frame, _ = prevailing(as_defined(frame, "paper", "permutation"))
-    frame = frame.assign(nt=is_nt(frame), level=levels(frame))
+    since = from_memory(frame)
+    frame = frame.assign(nt=is_nt(frame), level=levels(frame, since))
     tests, _ = own_tests(records, ["bs.bs1"])
     empty, _ = select(records, ["bs.bs0"], value="time_min_s")
-    empty = empty.sort_values("time_min_s")
+    empty = ranked(empty, "time_min_s", lowest=True)
     platforms = list(dict.fromkeys(frame["platform"]))
     sentences = []
     for platform in platforms:
         mine = frame[frame["platform"] == platform]
+        values = memory_values(mine, since)
         these = [
-            *_on_memory(mine),
-            *_on_levels(mine),
+            *_on_memory(values, since[platform]),
+            *_on_levels(mine, values),
             *_on_launch(*(part[part["platform"] == platform] for part in (tests, empty))),
-            *_on_indices(mine),
+            *_on_indices(mine, values),
         ]
         sentences += [f"{platform}: {line}" for line in these] if len(platforms) > 1 else these
     return sentences
@@ -56,30 +67,21 @@ def _said(row: Mapping[Hashable, Any]) -> str:
     return f"{rounded(row[BANDWIDTH])} GB/s{' (disturbed)' * bool(row['disturbed'])}"
 
 
-def _on_memory(mine: DataFrame) -> list[str]:
+def _on_memory(values: DataFrame, since: FromMemory) -> list[str]:
     """Say what copy and triad sustain, and what non-temporal stores are worth."""
-    mine = mine[mine["kernel"].isin(_SUSTAINED) & (mine["level"] == MEMORY)]
-    if mine.empty:
+    values = values[values["operation"].isin(_SUSTAINED)]
+    if values.empty:
         return []
-    found = _rows(mine, "kernel")
-    rows = {kernel: found[kernel] for kernel in _SUSTAINED if kernel in found}
-    parts = [f"{short(kernel)} {_said(row)}" for kernel, row in rows.items()]
-    least = in_bytes(min(row["footprint_B"] for row in rows.values()))
-    where = (
-        f"From memory ({least} or more)" if cache_ends(mine) else f"At the largest size ({least})"
-    )
-    sentences = [f"{where}: {listed(parts)}."]
-    worth = []
-    for kernel in rows:
-        both = mine[mine["kernel"] == kernel].pivot_table(
-            index="bytes_B", columns="nt", values=BANDWIDTH, aggfunc="max"
-        )
-        if {True, False} <= set(both.columns):
-            # At the largest size of either.
-            worth += [
-                f"{ratio:.2f} times as high in {short(kernel)}"
-                for ratio in (both[True] / both[False]).dropna().iloc[-1:]
-            ]
+    parts, worth = [], []
+    for kernel in _SUSTAINED:
+        of_kernel = _by_stores(values, kernel)
+        if of_kernel:
+            each = [f"{_said(row)}{_with(kind)}" for kind, row in of_kernel.items()]
+            parts.append(f"{short(kernel)} {' and '.join(each)}")
+        if len(of_kernel) > 1:
+            ratio = of_kernel[NONTEMPORAL][BANDWIDTH] / of_kernel[ORDINARY][BANDWIDTH]
+            worth.append(f"{ratio:.2f} times as high in {short(kernel)}")
+    sentences = [f"{_where(since, values['least_B'].min())}: {'; '.join(parts)}."]
     if worth:
         sentences.append(
             f"There, the bandwidth of non-temporal stores is {listed(worth)} as that of ordinary "
@@ -88,8 +90,32 @@ def _on_memory(mine: DataFrame) -> list[str]:
     return sentences
 
 
-def _on_levels(mine: DataFrame) -> list[str]:
-    """Say the highest bandwidth in each cache, of triad or what was measured in more of them."""
+def _where(since: FromMemory, least_B: float) -> str:
+    """Say which sizes are those from memory, and how that is known."""
+    if since.how == "largest":
+        return f"At the largest size ({in_bytes(least_B)})"
+    known = {
+        "plateau": "from where on bandwidth no longer falls with the size",
+        "caches": f"{MULTIPLE} times the last-level caches, since no record over sizes shows more",
+    }
+    return f"From memory ({in_bytes(since.least_B)} or more, {known[since.how]})"
+
+
+def _by_stores(values: DataFrame, kernel: str) -> dict[str, dict[Hashable, Any]]:
+    """Return the values of a kernel by its kind of stores, non-temporal ones first."""
+    rows = values[values["operation"] == kernel].sort_values("stores").to_dict("records")
+    return {str(row["stores"]): row for row in rows}
+
+
+def _with(stores: str) -> str:
+    return f" with {stores} stores" if stores else ""
+
+
+def _on_levels(mine: DataFrame, values: DataFrame) -> list[str]:
+    """Say the highest bandwidth in each cache, of triad or what was measured in more of them.
+
+    From memory it is the one value that there is.
+    """
     ends = cache_ends(mine)
     mine = mine[~mine["nt"] & (mine["level"] != "") & mine["kernel"].str.startswith("stream.")]
     if mine.empty or not ends:
@@ -97,6 +123,10 @@ def _on_levels(mine: DataFrame) -> list[str]:
     number = mine.groupby("kernel")["level"].nunique().to_dict()
     kernel = max(number, key=lambda name: (number[name], name == "stream.triad"))
     rows = _rows(mine[mine["kernel"] == kernel], "level")
+    rows.pop(MEMORY, None)
+    in_memory = _by_stores(values, str(kernel)).get(ORDINARY)
+    if in_memory is not None:
+        rows[MEMORY] = in_memory
     order = [level for level in (*(name for name, _ in ends), MEMORY) if level in rows]
     if len(order) < 2:
         return []
@@ -112,29 +142,38 @@ def _on_launch(tests: DataFrame, empty: DataFrame) -> list[str]:
     for one in fitted(tests)[0]:
         held = " from what the caches hold" * (len(one.fits) > 1)
         where = " beyond them" if held else " in the caches" * one.in_caches
+        rows = one.rows[one.rows["bytes_B"].isin(one.fits[-1].points["bytes_B"])]
+        kinds = [kind for kind in (NONTEMPORAL, ORDINARY) if stores(rows).eq(kind).any()]
         sentences.append(
-            f"BS1 takes T0 + B / Wmax, with {interval('T0', one.t0_us, 'µs')}{held} and "
-            f"{interval('Wmax', one.wmax_GBps, 'GB/s')}{where} (95 % intervals)."
-            f"{''.join(launch[:1])}"
+            f"BS1 takes T0 + B / Wmax, with {one.t0()}{held} and "
+            f"{interval('Wmax', one.wmax_GBps, 'GB/s')}{where}{_with(' or '.join(kinds))} "
+            f"(95 % intervals).{''.join(launch[:1])}"
         )
     return sentences
 
 
-def _on_indices(mine: DataFrame) -> list[str]:
+def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
     """Say how much random gather and scatter lose against the regular triad."""
     mine = mine[mine["kernel"].str.startswith("raider.")]
+    mine = mine.assign(stores=stores(mine))
     mine, _ = prevailing(mine, (*SETTING, "elements"), count=("kernel",))
     rows = _rows(mine, "kernel")
     regular = rows.get("raider.triad")
     irregular = [name for name in ("raider.gather_triad", "raider.scatter_triad") if name in rows]
     if regular is None or not irregular:
         return []
+    if regular["level"] == MEMORY:
+        # The one value of a triad from memory.
+        regular = {**regular, **_by_stores(values, "stream.triad")[regular["stores"]]}
+        place = "from memory"
+    else:
+        place = f"{in_bytes(regular['footprint_B'])}, which the caches hold in part or whole"
     parts = [
         f"{short(name)} is {regular[BANDWIDTH] / rows[name][BANDWIDTH]:.1f} times slower "
         f"({_said(rows[name])})"
         for name in irregular
     ]
     return [
-        f"Through a random permutation of {spaced(regular['elements'])} elements, {listed(parts)} "
-        f"than the regular triad ({_said(regular)})."
+        f"Through a random permutation of {spaced(regular['elements'])} elements ({place}), "
+        f"{listed(parts)} than the regular triad{_with(regular['stores'])} ({_said(regular)})."
     ]

@@ -190,15 +190,18 @@ def log2_axis(axis: Any) -> None:
     axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.9g}" if x >= 0.1 else f"{x:.2g}"))
 
 
-def note(fig: Figure, sentences: Iterable[str]) -> None:
-    """Write small print below the figure, wrapped to its width."""
+def note_lines(width_in: float, sentences: Iterable[str]) -> list[str]:
+    """Return small print, wrapped to a figure of this width."""
     from textwrap import wrap
 
-    text = " ".join(sentences)
-    if text:
-        letters = int(fig.get_figwidth() * 72 / (0.56 * NOTE_SIZE))
+    return wrap(" ".join(sentences), int(width_in * 72 / (0.56 * NOTE_SIZE)))
+
+
+def note(fig: Figure, sentences: Iterable[str]) -> None:
+    """Write small print below the figure, wrapped to its width."""
+    if lines := note_lines(fig.get_figwidth(), sentences):
         fig.supxlabel(
-            "\n".join(wrap(text, letters)),
+            "\n".join(lines),
             x=0.01,
             ha="left",
             multialignment="left",

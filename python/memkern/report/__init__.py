@@ -13,21 +13,25 @@ from urllib.parse import quote
 
 from memkern.errors import InputError
 from memkern.files import publish
+from memkern.models.memory import contradictions
 from memkern.plots import Exhibit, Section
 from memkern.plots import sections as registered
-from memkern.plots.frames import Records, counted, frame_of
+from memkern.plots.frames import Records, counted, frame_of, listed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 __all__ = ["write"]
+
+# A machine with a larger share of disturbed records than this was not quiet.
+_QUIET = 0.05
 
 # Columns of the table of all results; a family's own columns stand in the data file.
 _COLUMNS = (
     "platform", "kernel", "pattern", "delta", "count", "primitive", "variant", "isa", "threads",
     "pages", "bandwidth_GBps", "bandwidth_median_GBps", "rate_GAMS", "time_min_s", "ci_relative",
-    "samples", "disturbed", "valid",
+    "samples", "samples_disturbed", "cpu_share", "core_share", "disturbed", "valid",
 )  # fmt: skip
 
 
@@ -115,7 +119,9 @@ def write(
         platforms=_distinct(frame, "platform"),
         started=min(_distinct(frame, "started"), default=""),
         sections=[_section(content) for content in contents if content is not None],
+        banner=_banner(frame),
         quality=_quality(frame),
+        contradictions=_contradictions(frame),
         failed=_failed(frame),
         environment=[(name, list(_leaves(part))) for name, part in environment.items() if part],
         results=_table(frame[columns]),
@@ -183,7 +189,7 @@ def _distinct(frame: DataFrame, column: str) -> list[str]:
 
 
 def _quality(frame: DataFrame) -> list[str]:
-    """Sentences on validity and noise."""
+    """Return sentences on validity, disturbance and intervals."""
     sentences = []
     if "valid" in frame:
         failed = int((~frame["valid"].eq(True)).sum())
@@ -202,15 +208,86 @@ def _quality(frame: DataFrame) -> list[str]:
         disturbed = int(frame["disturbed"].eq(True).sum())
         sentences.append(
             f"{counted(disturbed, 'record')} {'is' if disturbed == 1 else 'are'} disturbed"
-            f"{', drawn with hollow markers' if disturbed else ''}."
+            f"{', drawn with hollow markers and left out of fits' if disturbed else ''}."
         )
-    if "ci_relative" in frame and frame["ci_relative"].notna().any():
-        half = frame["ci_relative"].dropna()
+    return [*sentences, *_samples(frame), *_intervals(frame)]
+
+
+def _contradictions(frame: DataFrame) -> list[str]:
+    """Return what the numbers of this report say against each other."""
+    return contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
+
+
+def _numbers(frame: DataFrame, column: str) -> Series:
+    """Return the numbers that a column has, none where there is no such column."""
+    from pandas import Series, to_numeric
+
+    if column not in frame:
+        return Series(dtype=float)
+    return to_numeric(frame[column], errors="coerce").dropna().astype(float)
+
+
+def _samples(frame: DataFrame) -> list[str]:
+    """Say how many samples were disturbed, and the least that any worker had of the machine."""
+    sentences = []
+    retaken = _numbers(frame, "samples_disturbed")
+    if len(retaken):
         sentences.append(
-            f"Half the width of the interval of the median time is {half.median():.2%} of it in "
-            f"the middle record and {half.max():.2%} in the widest."
+            f"{counted(int(retaken.sum()), 'sample')} {'was' if retaken.sum() == 1 else 'were'} "
+            f"disturbed and retaken, beside {_numbers(frame, 'samples').sum():.0f} that count."
         )
+    shares = {
+        "its processor (cpu_share)": _numbers(frame, "cpu_share"),
+        "its core (core_share)": _numbers(frame, "core_share"),
+    }
+    least = [f"{values.min():.1%} of {of}" for of, values in shares.items() if len(values)]
+    if least:
+        sentences.append(f"In the worst record a worker had {listed(least)}.")
     return sentences
+
+
+# What the interval of a record holds for, by its column ci_scope.
+_SCOPES = {
+    "next run": "for the next run",
+    "within this run": "within this run only",
+    "none": "for nothing: these records print none",
+}
+
+
+def _intervals(frame: DataFrame) -> list[str]:
+    """Say what the intervals hold for, and how wide they are."""
+    sentences = []
+    if "ci_scope" in frame:
+        scopes = frame["ci_scope"].dropna().value_counts()
+        parts = [
+            f"of {counted(number, 'record')} {_SCOPES.get(str(scope), str(scope))}"
+            for scope, number in scopes.items()
+        ]
+        sentences += [f"The intervals hold, {listed(parts)}."] if parts else []
+    widths = {
+        "the interval of the median time": _numbers(frame, "ci_relative"),
+        "that within the run": _numbers(frame, "within_ci_relative"),
+    }
+    parts = [
+        f"of {what} is {half.median():.2%} of it in the middle record and {half.max():.2%} in the "
+        "widest"
+        for what, half in widths.items()
+        if len(half)
+    ]
+    return [*sentences, f"Half the width {listed(parts)}."] if parts else sentences
+
+
+def _banner(frame: DataFrame) -> str:
+    """Return what stands at the top of a report of a machine that was not quiet, '' otherwise."""
+    disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
+    if disturbed <= _QUIET * len(frame):
+        return ""
+    return (
+        f"The machine was not quiet: {disturbed} of {counted(len(frame), 'record')} "
+        f"{'is' if disturbed == 1 else 'are'} disturbed; such a record has no interval, is drawn "
+        "with hollow markers and counts only where there is no undisturbed one. Measure again "
+        "when nothing else runs."
+    )
 
 
 def _failed(frame: DataFrame) -> _Table | None:

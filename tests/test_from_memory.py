@@ -1,0 +1,174 @@
+"""One definition of "from memory", one value of each kernel there, and contradictions."""
+
+import math
+
+import numpy as np
+import pytest
+from plotting import KIB, MIB, Results, frame
+from test_plots_streaming import OWN, raider, record, stream
+
+from memkern import report
+from memkern.models.memory import (
+    NONTEMPORAL,
+    ORDINARY,
+    contradictions,
+    from_memory,
+    memory_values,
+    plateau_B,
+    stores,
+)
+from memkern.plots import sections
+from memkern.plots.frames import frame_of
+
+LAST = 16 * MIB
+SIZES = 16 * KIB * 2 ** np.arange(16)
+
+
+def curve(size, cache_B=LAST, cached=150.0, memory=30.0):
+    """Return the bandwidth of a machine whose last cache keeps what it can hold of larger sizes."""
+    if size <= cache_B:
+        return cached
+    return size / ((size - cache_B) / memory + cache_B / cached)
+
+
+def sweep(kernel="stream.copy", cache_B=LAST, sizes=SIZES, **other):
+    return [record(kernel, int(size), curve(size, cache_B), **other) for size in sizes]
+
+
+def known(rows):
+    return frame_of(Results(rows))
+
+
+def test_a_plateau_begins_where_the_caches_no_longer_help():
+    bandwidths = [curve(size) for size in SIZES]
+    begin = plateau_B(SIZES, bandwidths, LAST)
+    beyond = begin <= SIZES
+    level = np.median(np.array(bandwidths)[beyond])
+    assert 4 * LAST <= begin <= 8 * LAST and level == pytest.approx(31, rel=0.05)
+    # A size that was measured twice counts with its best, and the order is no matter.
+    twice = [*SIZES, *SIZES[::-1]], [*bandwidths, *(0.1 * np.array(bandwidths[::-1]))]
+    assert plateau_B(*twice, LAST) == begin
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cached"),
+    [
+        (SIZES[:-3], 150.0),  # still falls where the sweep ends
+        (SIZES[SIZES <= LAST], 150.0),  # ends within the caches
+        (SIZES, 30.0),  # no cache is faster
+        (SIZES[-2:], 150.0),
+        (SIZES[-1:] * np.array([1.0, 1.1, 1.2, 1.3]), 150.0),  # spans too little
+    ],
+)
+def test_what_shows_no_plateau(sizes, cached):
+    bandwidths = [curve(size, cached=cached) for size in sizes]
+    assert math.isnan(plateau_B(sizes, bandwidths, LAST))
+
+
+def test_caches_count_as_measured_and_not_as_the_system_says():
+    # The system says 16 MiB; the hypervisor leaves 2 MiB of it, or lends 64 MiB.
+    for really in (2 * MIB, 64 * MIB):
+        sizes = 16 * KIB * 2 ** np.arange(18)
+        since = from_memory(known(sweep(cache_B=really, sizes=sizes)))[OWN]
+        assert since.how == "plateau" and 4 * really <= since.least_B <= 16 * really
+
+
+def test_without_a_sweep_it_is_four_times_the_caches_or_the_largest_size():
+    rows = [record("stream.copy", size, 30.0) for size in (MIB, 32 * MIB, 64 * MIB)]
+    assert from_memory(known(rows))[OWN] == (4 * LAST, "caches")
+    assert from_memory(frame(rows))[OWN].how == "largest"
+    said = {how: sections["streaming"](how(rows)).findings[0] for how in (known, frame)}
+    assert said[known].startswith("From memory (64 MiB or more, 4 times the last-level caches")
+    assert said[frame].startswith("At the largest size (64 MiB): copy 30.0 GB/s with ordinary")
+
+
+def test_disturbed_records_and_non_temporal_stores_show_no_plateau():
+    rows = known(sweep())
+    disturbed = rows.assign(disturbed=rows["footprint_B"] > 64 * MIB)
+    disturbed.attrs = rows.attrs
+    assert from_memory(disturbed)[OWN].how == "caches"
+    assert from_memory(known(sweep(variant="nt")))[OWN].how == "caches"
+
+
+def test_kinds_of_stores_have_names():
+    rows = [
+        record("stream.copy", MIB, 1.0),
+        record("stream.copy", MIB, 1.0, variant="nt"),
+        record("loops.load", MIB, 1.0),
+        record("stream.copy", MIB, 1.0, variant="simt", backend="cuda"),
+    ]
+    assert stores(frame(rows)).tolist() == [ORDINARY, NONTEMPORAL, "", ""]
+
+
+def test_every_sentence_has_the_same_value():
+    rows = [
+        *(row for kernel in ("stream.copy", "stream.triad") for row in sweep(kernel)),
+        *(record("stream.triad", int(size), 43.0, variant="nt") for size in SIZES[-3:]),
+        *raider(),
+    ]
+    said = " ".join(sections["streaming"](known(rows)).findings)
+    assert "From memory (128 MiB or more, from where on bandwidth no longer falls" in said
+    assert "triad 43.0 GB/s with non-temporal stores and 31.6 GB/s with ordinary stores" in said
+    assert "31.6 GB/s in memory" in said
+    # Ten million elements of three arrays are from memory, and their triad is that triad.
+    assert "(from memory)" in said and "the regular triad with ordinary stores (31.6 GB/s)" in said
+    held = [
+        row for row in rows if row.get("elements") != 10_000_000 or "raider" not in row["kernel"]
+    ]
+    said = " ".join(sections["streaming"](known(held)).findings)
+    assert "(22.9 MiB, which the caches hold in part or whole)" in said
+
+
+def test_values_are_those_of_the_first_family_and_of_undisturbed_records():
+    rows = [
+        *sweep("stream.triad"),
+        record("raider.triad", 256 * MIB, 20.0),
+        record("raider.copy", 256 * MIB, 25.0),
+        record("stream.triad", 512 * MIB, 99.0, disturbed=True),
+    ]
+    rows = known(rows)
+    values = memory_values(rows, from_memory(rows)).set_index("operation")
+    assert values.loc["stream.triad", "kernel"] == "stream.triad"
+    assert values.loc["stream.triad", "bandwidth_GBps"] == pytest.approx(31.6, abs=0.1)
+    assert values.loc["stream.copy", "kernel"] == "raider.copy"
+    assert not values["disturbed"].any()
+
+
+def test_contradictions_are_found():
+    agree = [*sweep("stream.triad"), record("raider.triad", 256 * MIB, 33.0)]
+    assert contradictions(known(agree)) == []
+    (one,) = contradictions(known([*agree, record("loops.triad", 256 * MIB, 43.0)]))
+    assert one == (
+        f"triad from memory with ordinary stores on {OWN}: 31.6 GB/s as stream.triad and 43 GB/s "
+        "as loops.triad are 36 % apart, though definition and size are the same."
+    )
+    for other in (
+        {"variant": "nt"},
+        {"dtype": "float32"},
+        {"pages_asked": "4k"},
+        {"disturbed": True},
+    ):
+        rows = known([*agree, record("loops.triad", 256 * MIB, 43.0, **other)])
+        assert contradictions(rows) == [], other
+    # In the caches, other sizes are other things.
+    assert contradictions(known([*agree, record("loops.triad", 20 * MIB, 300.0)])) == []
+
+
+def test_repeats_and_ceilings_contradict_too():
+    rows = [row | {"case_id": str(i)} for i, row in enumerate(stream(sizes=[MIB, 2 * MIB]))]
+    assert contradictions(known(rows)) == []
+    (one,) = contradictions(known([*rows, rows[0] | {"bandwidth_GBps": 100.0}]))
+    assert "100 GB/s as repeat 2 and 200 GB/s as repeat 1 are 100 % apart" in one
+    rows = [row | {"bandwidth_median_GBps": row["bandwidth_GBps"]} for row in sweep("loops.load")]
+    product = record("spmv.crs", 256 * MIB, 20.0, load_GBps=50.0)
+    (one,) = contradictions(known([*rows, product]))
+    assert "load from memory" in one and "50 GB/s as ceiling of a roofline" in one
+
+
+def test_a_report_shows_contradictions(tmp_path):
+    rows = [*sweep("stream.triad"), record("loops.triad", 256 * MIB, 43.0)]
+    path = report.write(Results(rows), tmp_path / "report.html", title="", environment={})
+    text = path.read_text(encoding="utf-8")
+    assert "Numbers of this report contradict each other" in text and "36 % apart" in text
+    path = report.write(Results(sweep()), tmp_path / "other.html", title="", environment={})
+    assert "contradict" not in path.read_text(encoding="utf-8")
