@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         suites,
     )
     from memkern.comparison import compare
+    from memkern.interleaved import compare_runs
     from memkern.kernels.amo import amo
     from memkern.kernels.launch import launch
     from memkern.kernels.raider import raider
@@ -49,6 +50,7 @@ _MODULES = (
 _HOMES = {
     "amo": "memkern.kernels.amo",
     "compare": "memkern.comparison",
+    "compare_runs": "memkern.interleaved",
     "launch": "memkern.kernels.launch",
     **dict.fromkeys(
         ("gather", "scatter", "gs", "multigather", "multiscatter"), "memkern.kernels.spatter"
@@ -75,6 +77,7 @@ __all__ = [
     "apply",
     "bs",
     "compare",
+    "compare_runs",
     "describe",
     "dw",
     "fit_t0_wmax",

@@ -78,8 +78,8 @@ class Compared:
     p : float
         Corrected for the number of cases; NaN where there was no test.
     verdict : str
-    needed : int, optional
-        How many pairs or placements a verdict would take.
+    needed : int
+        How many pairs or placements a verdict would take; 0 where there is one, or none to tell.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Compared:
     estimate: Estimate | None = None
     p: float = math.nan
     verdict: str = NOT_ENOUGH
-    needed: int | None = None
+    needed: int = 0
 
     @property
     def quantity(self) -> Quantity:
@@ -121,13 +121,14 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
         - ``verdict``: ``faster`` or ``slower`` (b beside a: p of at most 0.01 and an effect of at
           least `least_effect`, which is 1 % or what a side would show against itself), ``same``
           (the interval lies within 2 %), ``not enough data``, or why there is none: ``disturbed``,
-          ``invalid``, ``no time``; ``needed``, the placements that a verdict would take;
+          ``invalid``, ``no time``; ``needed``, the placements that a verdict would take (0: there is
+          one, or it can't be told);
         - every rate that the records have: ``a_GBps``, ``b_GBps``, ``a_GFLOPs``, ``a_GAMS``,
           ``a_ns``, and ``a_time_s``.
 
         ``attrs["compared"]`` lists the options in which the sets differ, ``attrs["remarks"]``
         sentences that belong to the table, ``attrs["speed"]`` is the geometric mean of b's speed
-        over a's.
+        over a's, ``attrs["versions"]`` are those of memkern on both sides.
 
     Raises
     ------
@@ -172,7 +173,8 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
         if found := differences(of_a, of_b):
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""
             remarks.append(f"the environments differ: {'; '.join(found[:3])}{more}")
-    return table(cases, "placements", compared, remarks)
+    versions = (_versions(a.environments.values()), _versions(b.environments.values()))
+    return table(cases, "placements", compared, remarks, versions)
 
 
 def judge(cases: Sequence[Compared]) -> None:
@@ -186,8 +188,21 @@ def judge(cases: Sequence[Compared]) -> None:
             case.needed = case.estimate.needed(len(tested))
 
 
+def slowdowns(frame: DataFrame) -> list[float]:
+    """Return for each row of a comparison by how much b's time for a unit of work exceeds a's."""
+    rates = {quantity.name for quantity in _QUANTITIES if quantity.rate}
+    return [
+        (1 / ratio if quantity in rates else ratio) - 1
+        for quantity, ratio in zip(frame["quantity"], frame["ratio"], strict=True)
+    ]
+
+
 def table(
-    cases: Sequence[Compared], counted: str, compared: Sequence[str], remarks: Sequence[str]
+    cases: Sequence[Compared],
+    counted: str,
+    compared: Sequence[str],
+    remarks: Sequence[str],
+    versions: tuple[str, str],
 ) -> DataFrame:
     """Return the comparison as a table (see `compare`); `counted` names what was counted."""
     import pandas as pd
@@ -219,9 +234,9 @@ def table(
                         row[f"{side}_{other.suffix}"] = other.value(time + scale)
         rows.append(row)
     frame = pd.DataFrame(rows)
-    frame["needed"] = frame["needed"].astype("Int64")
     frame.attrs["compared"] = list(compared)
     frame.attrs["remarks"] = list(remarks)
+    frame.attrs["versions"] = versions
     frame.attrs["speed"] = statistics.geometric_mean(speeds) if speeds else math.nan
     return frame
 
@@ -258,10 +273,30 @@ def work_of(record: Mapping[str, Any]) -> dict[str, float]:
     return {"time_s": 1.0, **{suffix: value for suffix, value in candidates.items() if value}}
 
 
+def varying(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the columns that tell the cases of one sweep apart; the kernel where none does."""
+    inputs = sorted({c for r in records for c in str(_value(r, "case_columns") or "").split()})
+    found = [
+        column
+        for column in (*_CASE, *inputs, *_OPTIONS)
+        if len({_value(record, column) for record in records}) > 1
+    ]
+    return found or ["kernel"]
+
+
 def named_case(record: Mapping[str, Any], several: Iterable[str] = ()) -> str:
     """Return what a record is about in one line: kernel, inputs, and the columns in `several`."""
     inputs = str(_value(record, "case_columns") or "").split()
     return _name(record, {*inputs, *several})
+
+
+def version_of(build: Mapping[str, Any]) -> str:
+    """Return version and commit of a build of memkern, as far as they are known."""
+    return " ".join(str(build[key]) for key in ("version", "commit") if build.get(key))
+
+
+def _versions(environments: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(sorted({version_of(found.get("build") or {}) for found in environments}))
 
 
 def _name(identity: Mapping[str, Any], columns: Iterable[str]) -> str:
