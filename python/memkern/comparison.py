@@ -92,6 +92,11 @@ class Compared:
     needed: int = 0
 
     @property
+    def label(self) -> str:
+        """Short name: the kernel, and what tells the case from the others here."""
+        return " ".join([self.name.split()[0], *_words(self.columns)])
+
+    @property
     def quantity(self) -> Quantity:
         """What the case is compared by."""
         return next(q for q in _QUANTITIES if all(q.suffix in work for work in self.work))
@@ -112,7 +117,8 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
     DataFrame
         A row for each case in both:
 
-        - ``case`` and the columns that tell the cases apart;
+        - ``case`` and ``label``, its full and its short name, and the columns that tell the cases
+          apart;
         - ``quantity`` (GAMS, ns per access, GB/s, GFLOP/s or s) and its values ``a`` and ``b``,
           geometric means over the placements' medians; ``ratio``, which is b over a, and the ends
           ``low`` and ``high`` of its 99 % interval by Welch's t on logarithms;
@@ -121,8 +127,8 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
         - ``verdict``: ``faster`` or ``slower`` (b beside a: p of at most 0.01 and an effect of at
           least `least_effect`, which is 1 % or what a side would show against itself), ``same``
           (the interval lies within 2 %), ``not enough data``, or why there is none: ``disturbed``,
-          ``invalid``, ``no time``; ``needed``, the placements that a verdict would take (0: there is
-          one, or it can't be told);
+          ``invalid``, ``no time``; ``needed``, the placements that a verdict would take (0: there
+          is one, or it can't be told);
         - every rate that the records have: ``a_GBps``, ``b_GBps``, ``a_GFLOPs``, ``a_GAMS``,
           ``a_ns``, and ``a_time_s``.
 
@@ -210,7 +216,7 @@ def table(
     rows: list[dict[str, Any]] = []
     speeds = []
     for case in cases:
-        row: dict[str, Any] = {"case": case.name, **case.columns}
+        row: dict[str, Any] = {"case": case.name, "label": case.label, **case.columns}
         quantity = case.quantity
         row["quantity"] = quantity.name
         row |= dict.fromkeys(("a", "b", "ratio", "low", "high"), math.nan)
@@ -305,8 +311,12 @@ def _name(identity: Mapping[str, Any], columns: Iterable[str]) -> str:
         kernel += f"@{definition}"
     label = _value(identity, "name")
     words = [kernel, *([str(label)] if label else [])]
-    known = ((c, _value(identity, c)) for c in sorted(set(columns) - set(_CASE)))
-    return " ".join([*words, *(f"{c}={v}" for c, v in known if v is not None and v != "")])
+    return " ".join([*words, *_words({c: identity.get(c) for c in sorted(columns)})])
+
+
+def _words(columns: Mapping[str, Any]) -> list[str]:
+    known = ((c, _value(columns, c)) for c in columns if c not in _CASE)
+    return [f"{c}={value}" for c, value in known if value is not None and value != ""]
 
 
 def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> None:

@@ -188,7 +188,7 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
     header[4:4] = [f"{side} {unit}" for _, unit in others for side in "AB"]
     rows = []
     for _, row in frame.iterrows():
-        cells = [str(row["case"]), str(row["quantity"]), _number(row["a"]), _number(row["b"])]
+        cells = [row["label"], row["quantity"], _number(row["a"]), _number(row["b"])]
         cells += [_number(row[f"{side}_{suffix}"]) for suffix, _ in others for side in "ab"]
         cells += [_number(row["ratio"], ".3f")]
         cells += [f"[{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else ""]

@@ -65,20 +65,21 @@ class Worker:
         self, side: str, python: str, sweep: str | Path, changes: Mapping[str, Any]
     ) -> None:
         self._side = side
-        self._open = ExitStack()
-        self._errors = self._open.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
         words = [python, "-m", "memkern.comparison_worker", str(sweep), json.dumps(dict(changes))]
-        try:
-            self._process = subprocess.Popen(
-                words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                text=True,
-                encoding="utf-8",
-            )
-        except OSError as error:
-            raise InputError(f"{python} can't be run: {error.strerror or error}") from None
+        with ExitStack() as stack:
+            self._errors = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+            try:
+                self._process = subprocess.Popen(
+                    words,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    text=True,
+                    encoding="utf-8",
+                )
+            except OSError as error:
+                raise InputError(f"{python} can't be run: {error.strerror or error}") from None
+            self._open = stack.pop_all()
 
     @functools.cached_property
     def about(self) -> dict[str, Any]:
@@ -195,12 +196,14 @@ def compare_runs(
                 "B: an option that the file has a list of must be given on both sides or neither"
             )
         cases, remarks = _described(sides, about[0]["cases"])
+    if all(case.verdict == NOT_MEASURED for case in cases):
+        raise InputError(remarks[0])
     family = Family(len(cases), pairs)
     for k, case in enumerate(cases):
         if case.verdict != NOT_ENOUGH:
             family.drop(k)
     tried, errors = measure_pairs(family, cases, workers, rng, _Progress(progress))
-    remarks += [f"{cases[k].name}: {error}" for k, error in errors.items()]
+    remarks += [f"{cases[k].label}: {error}" for k, error in errors.items()]
     corrected = holm(family.p)
     members = int((~(corrected != corrected)).sum())
     for k, case in enumerate(cases):
@@ -212,7 +215,7 @@ def compare_runs(
         case.verdict, case.p, estimate = family.verdicts[k], corrected[k], family.estimates[k]
         if estimate is None:
             case.verdict = DISTURBED
-            remarks.append(f"{case.name}: {family.count(k)} of {tried[k]} pairs were undisturbed")
+            remarks.append(f"{case.label}: {family.count(k)} of {tried[k]} pairs were undisturbed")
             continue
         case.estimate, case.times = estimate, (estimate.a, estimate.b)
         if case.verdict == NOT_ENOUGH:
@@ -307,10 +310,10 @@ def _described(sides: tuple[Worker, Worker], count: int) -> tuple[list[Compared]
         for side, answer in zip(_SIDES, answers[k], strict=True):
             if "error" in answer:
                 case.verdict = NOT_MEASURED
-                remarks.append(f"{case.name}: not measured on side {side}: {answer['error']}")
+                remarks.append(f"{case.label}: not measured on side {side}: {answer['error']}")
             elif answer["record"]["valid"] is False:
                 case.verdict = INVALID
-                remarks.append(f"{case.name}: the results of side {side} are invalid")
+                remarks.append(f"{case.label}: the results of side {side} are invalid")
             elif time_s(answer["record"]) is None:
                 case.verdict = NO_TIME
     return cases, remarks
