@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -156,13 +156,13 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
     common = [key for key in left if key in right]
     if not common:
         raise InputError("the two files have no case in common: compare runs of the same cases")
-    several = {c for c in keys if len(_values(a, c)) > 1} or {"kernel"}
+    several = varying(list(a), compared)
     cases = []
     for key in common:
         identity = dict(zip(keys, key, strict=True))
         case = Compared(
             _name(identity, {*inputs, *several}),
-            {c: value for c, value in identity.items() if c in several},
+            {"kernel": identity["kernel"], **{column: identity.get(column) for column in several}},
             ({"time_s": 1.0}, {"time_s": 1.0}),
         )
         _estimate(case, left[key], right[key])
@@ -279,15 +279,22 @@ def work_of(record: Mapping[str, Any]) -> dict[str, float]:
     return {"time_s": 1.0, **{suffix: value for suffix, value in candidates.items() if value}}
 
 
-def varying(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the columns that tell the cases of one sweep apart; the kernel where none does."""
+def varying(records: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> list[str]:
+    """Return the columns that tell the cases of one kernel apart, except those in `but`."""
     inputs = sorted({c for r in records for c in str(_value(r, "case_columns") or "").split()})
-    found = [
+    kernels = {_value(record, "kernel") for record in records}
+    groups = [[r for r in records if _value(r, "kernel") == kernel] for kernel in kernels]
+    return [
         column
-        for column in (*_CASE, *inputs, *_OPTIONS)
-        if len({_value(record, column) for record in records}) > 1
+        for column in (*_CASE[1:], *inputs, *_OPTIONS)
+        if column not in but
+        and any(len({_value(record, column) for record in group}) > 1 for group in groups)
     ]
-    return found or ["kernel"]
+
+
+def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Return the options in which two records differ."""
+    return [column for column in _OPTIONS if _value(a, column) != _value(b, column)]
 
 
 def named_case(record: Mapping[str, Any], several: Iterable[str] = ()) -> str:
@@ -311,11 +318,11 @@ def _name(identity: Mapping[str, Any], columns: Iterable[str]) -> str:
         kernel += f"@{definition}"
     label = _value(identity, "name")
     words = [kernel, *([str(label)] if label else [])]
-    return " ".join([*words, *_words({c: identity.get(c) for c in sorted(columns)})])
+    return " ".join([*words, *_words({c: identity.get(c) for c in sorted(columns) if c != "name"})])
 
 
 def _words(columns: Mapping[str, Any]) -> list[str]:
-    known = ((c, _value(columns, c)) for c in columns if c not in _CASE)
+    known = ((c, _value(columns, c)) for c in columns if c not in ("kernel", "definition"))
     return [f"{c}={value}" for c, value in known if value is not None and value != ""]
 
 

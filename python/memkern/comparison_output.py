@@ -189,7 +189,11 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
     rows = []
     for _, row in frame.iterrows():
         cells = [row["label"], row["quantity"], _number(row["a"]), _number(row["b"])]
-        cells += [_number(row[f"{side}_{suffix}"]) for suffix, _ in others for side in "ab"]
+        cells += [
+            "" if unit == row["quantity"] else _number(row[f"{side}_{suffix}"])
+            for suffix, unit in others
+            for side in "ab"
+        ]
         cells += [_number(row["ratio"], ".3f")]
         cells += [f"[{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else ""]
         verdict = str(row["verdict"])

@@ -31,6 +31,7 @@ from memkern.comparison import (
     NO_TIME,
     NOT_MEASURED,
     Compared,
+    differing,
     named_case,
     table,
     time_s,
@@ -294,13 +295,14 @@ def _described(sides: tuple[Worker, Worker], count: int) -> tuple[list[Compared]
     """Measure each case once on both sides: what it is, and whether its results are right."""
     answers = [[side.ask("measure", k) for side in sides] for k in range(count)]
     records = [[answer.get("record", {}) for answer in two] for two in answers]
-    several = varying([two[0] or two[1] for two in records])
+    compared = {column for a, b in records if a and b for column in differing(a, b)}
+    several = varying([two[0] or two[1] for two in records], compared)
     cases, remarks = [], []
     for k, two in enumerate(records):
         first = two[0] or two[1]
         case = Compared(
-            named_case(first, several) if first else f"case {k}",
-            {column: first.get(column) for column in several},
+            named_case(first, several) if first else f"case-{k}",
+            {"kernel": first.get("kernel"), **{column: first.get(column) for column in several}},
             (work_of(two[0]), work_of(two[1])),
         )
         cases.append(case)
