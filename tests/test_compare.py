@@ -7,7 +7,9 @@ import csv
 import itertools
 import json
 import math
+import os
 import random
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +25,7 @@ import memkern as mk
 from memkern import cli, comparison_output, interleaved, verdicts
 from memkern.comparison import Compared
 from memkern.comparison_worker import short, value_of
+from memkern.sweepfile import read_sweep
 
 FOUND = (verdicts.FASTER, verdicts.SLOWER)
 
@@ -232,6 +235,36 @@ def test_noise_between_files_makes_no_verdicts() -> None:
         sides = [repeats(rng, range(64, 94), sd=0.02) for _ in range(2)]
         false += sum(verdict in FOUND for verdict in mk.compare(*sides)["verdict"])
     assert false < 0.01 * 40 * 30
+
+
+def test_few_repeats_of_many_cases_find_what_is_large() -> None:
+    found = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        a = repeats(rng, range(64, 94), sd=0.03, count=3)
+        slow = repeats(rng, (64,), sd=0.03, count=3, times=1.5)
+        frame = mk.compare(a, slow + repeats(rng, range(65, 94), sd=0.03, count=3))
+        found.append(frame["verdict"][0] == "slower")
+        assert not frame["verdict"][1:].isin(FOUND).any()
+    assert np.mean(found) >= 0.9
+
+
+def test_spread_is_learnt_from_cases_that_are_alike_only() -> None:
+    rng = np.random.default_rng(11)
+
+    def estimates(sds: np.ndarray) -> list[verdicts.Estimate]:
+        sides = [(0.0, float(s * math.sqrt(rng.chisquare(2) / 2)), 3) for s in (*sds, *sds)]
+        return [
+            verdicts.welch(a, b) for a, b in zip(sides[: len(sds)], sides[len(sds) :], strict=True)
+        ]
+
+    alike, mixed = estimates(np.full(40, 0.02)), estimates(np.geomspace(0.001, 1, 40))
+    freedom = [verdicts.moderated(found)[0].freedom - found[0].freedom for found in (alike, mixed)]
+    assert freedom[0] > 10
+    assert 0 < freedom[1] < 2
+    errors = [estimate.error for estimate in verdicts.moderated(alike)]
+    assert np.std(np.log(errors)) < 0.5 * np.std([math.log(e.error) for e in alike])
+    assert verdicts.moderated(alike[:7]) == alike[:7]
 
 
 def test_options_are_compared_and_tell_no_cases_apart() -> None:
@@ -488,7 +521,7 @@ def test_a_side_against_itself_tells_the_rate_of_false_verdicts(
 ) -> None:
     code, out, _ = run(capsys, "compare", "--run", "x.toml", "--self", "--a=--flush", "-q")
     assert code == 1
-    assert "A against itself" in out
+    assert "both sides are the build in" in out
     assert "false verdicts: 0 of 2 cases" in out
 
 
@@ -574,6 +607,23 @@ def test_a_value_takes_few_samples() -> None:
     # Values that double with every invocation would overflow.
     growing = mk.stream("rotation", elements=64, threads=1, dtype="float32", runs=8)
     assert short(growing).stop.runs == 5
+
+
+def test_the_example_for_ci_compares_two_builds(tmp_path: Path) -> None:
+    # What stands in for an interpreter shows what it was given.
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$PYTHONPATH" "$@"\n')
+    python.chmod(0o755)
+    example = Path(__file__).parent.parent / "examples" / "ci"
+    words = [example / "compare.sh", python, python, tmp_path]
+    subprocess.run(words, check=True, env={**os.environ, "GITHUB_SHA": "abc"})
+    given = (tmp_path / "compare.md").read_text().split()
+    assert given[:3] == ["-m", "memkern", "compare"]
+    args = cli.build_parser().parse_args(given[2:])
+    assert (args.a_python, args.b_python) == (str(python), str(python))
+    assert (args.fail_on, args.label, args.markdown) == (5.0, "abc", True)
+    cases, _ = read_sweep(args.run_file, {})
+    assert len(cases) == 14
 
 
 def test_whole_comparison_of_two_interpreters(

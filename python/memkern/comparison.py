@@ -11,7 +11,7 @@ from memkern import statistics
 from memkern.environment import differences
 from memkern.errors import InputError
 from memkern.results import ResultSet
-from memkern.verdicts import NOT_ENOUGH, Estimate, decide, holm, welch
+from memkern.verdicts import NOT_ENOUGH, Estimate, decide, holm, moderated, welch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -121,7 +121,8 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
           apart;
         - ``quantity`` (GAMS, ns per access, GB/s, GFLOP/s or s) and its values ``a`` and ``b``,
           geometric means over the placements' medians; ``ratio``, which is b over a, and the ends
-          ``low`` and ``high`` of its 99 % interval by Welch's t on logarithms;
+          ``low`` and ``high`` of its 99 % interval by Welch's t on logarithms, whose variances are
+          moderated by those of the other cases where these are at least 8;
         - ``p``, corrected by Holm for the number of cases, ``least_effect`` (relative) and
           ``placements`` (the fewer of both sides);
         - ``verdict``: ``faster`` or ``slower`` (b beside a: p of at most 0.01 and an effect of at
@@ -186,12 +187,13 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
 def judge(cases: Sequence[Compared]) -> None:
     """Give each case with an estimate its verdict, as members of one family."""
     tested = [case for case in cases if case.estimate is not None]
-    estimates = [case.estimate for case in tested]
-    p = [estimate.p for estimate in estimates if estimate is not None]
-    for case, corrected, verdict in zip(tested, holm(p), decide(estimates, p), strict=True):
-        case.p, case.verdict = float(corrected), verdict
-        if verdict == NOT_ENOUGH and case.estimate is not None:
-            case.needed = case.estimate.needed(len(tested))
+    estimates = moderated([case.estimate for case in tested if case.estimate is not None])
+    p = [estimate.p for estimate in estimates]
+    found = zip(tested, estimates, holm(p), decide(estimates, p), strict=True)
+    for case, estimate, corrected, verdict in found:
+        case.estimate, case.p, case.verdict = estimate, float(corrected), verdict
+        if verdict == NOT_ENOUGH:
+            case.needed = estimate.needed(len(tested))
 
 
 def slowdowns(frame: DataFrame) -> list[float]:

@@ -226,7 +226,10 @@ def compare_runs(
     )
     same_package = about[0]["package"] == about[1]["package"]
     if same_package and not compared:
-        remarks.append("both sides are one build with the same options: A against itself")
+        remarks.append(
+            f"both sides are the build in {about[0]['package']} with the same options: A against "
+            "itself"
+        )
     versions = (version_of(about[0]["build"]), version_of(about[1]["build"]))
     return table(cases, "pairs", compared, remarks, versions)
 
