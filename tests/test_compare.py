@@ -559,6 +559,7 @@ def test_sides_with_different_cases_are_refused(fake: type[FakeWorker]) -> None:
         (["--run", "/nowhere.toml"], "/nowhere.toml"),
         (["--run", "x.toml", "--a-python", "/nowhere"], "/nowhere"),
         (["--run", "x.toml", "--b-python", "/bin/false"], "side B ended: exit code 1"),
+        (["--run", "x.toml", "--b-python", "/bin/echo"], "is its interpreter Python with memkern"),
         (["--self"], "--run SWEEP.toml"),
         (["--seed", "1", "a.db", "b.db"], "--seed"),
         (["a.db"], "two files"),

@@ -25,28 +25,28 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from memkern.comparison import (
     DISTURBED,
     INVALID,
-    NO_TIME,
     NOT_MEASURED,
     Compared,
     differing,
     named_case,
     table,
-    time_s,
     varying,
     version_of,
     work_of,
 )
 from memkern.errors import InputError
+from memkern.patterns import shown
 from memkern.verdicts import NOT_ENOUGH, PAIRS, Family, holm
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 _SIDES = ("A", "B")
-_LEAST_PAIRS = 30
 # Seconds between two lines of progress where nobody watches a terminal.
 _SILENCE_S = 20
 
@@ -121,7 +121,13 @@ class Worker:
         assert stdout is not None
         line = stdout.readline()
         if line.endswith("\n"):
-            return dict(json.loads(line))
+            try:
+                return dict(json.loads(line))
+            except (ValueError, TypeError):
+                raise InputError(
+                    f"the process that measures side {self._side} said {shown(line.strip())}: is "
+                    "its interpreter Python with memkern?"
+                ) from None
         code = self._process.wait()
         self._errors.seek(0)
         said = [text.strip() for text in self._errors if text.strip()]
@@ -171,8 +177,8 @@ def compare_runs(
     InputError
         The file, a knob or an interpreter is wrong, or the sides have different cases.
     """
-    if pairs < _LEAST_PAIRS:
-        raise InputError(f"pairs must be at least {_LEAST_PAIRS}, not {pairs}")
+    if pairs < PAIRS:
+        raise InputError(f"pairs must be at least {PAIRS}, not {pairs}")
     changes = (dict(a or {}), dict(b or {}))
     pythons = (a_python or sys.executable, b_python or sys.executable)
     rng = random.Random(seed)
@@ -204,23 +210,7 @@ def compare_runs(
         if case.verdict != NOT_ENOUGH:
             family.drop(k)
     tried, errors = measure_pairs(family, cases, workers, rng, _Progress(progress))
-    remarks += [f"{cases[k].label}: {error}" for k, error in errors.items()]
-    corrected = holm(family.p)
-    members = int((~(corrected != corrected)).sum())
-    for k, case in enumerate(cases):
-        if k in errors:
-            case.verdict = NOT_MEASURED
-            continue
-        if case.verdict != NOT_ENOUGH:
-            continue
-        case.verdict, case.p, estimate = family.verdicts[k], corrected[k], family.estimates[k]
-        if estimate is None:
-            case.verdict = DISTURBED
-            remarks.append(f"{case.label}: {family.count(k)} of {tried[k]} pairs were undisturbed")
-            continue
-        case.estimate, case.times = estimate, (estimate.a, estimate.b)
-        if case.verdict == NOT_ENOUGH:
-            case.needed = estimate.needed(members)
+    remarks += _judged(family, cases, tried, errors)
     compared = sorted(
         k for k in {*changes[0], *changes[1]} if changes[0].get(k) != changes[1].get(k)
     )
@@ -294,6 +284,31 @@ def measure_pairs(
     return tried, errors
 
 
+def _judged(
+    family: Family, cases: Sequence[Compared], tried: Sequence[int], errors: Mapping[int, str]
+) -> list[str]:
+    """Give the cases what was found, and return what is to be said of those without a verdict."""
+    corrected = holm(family.p)
+    members = int(np.count_nonzero(~np.isnan(corrected)))
+    remarks = []
+    for k, case in enumerate(cases):
+        estimate = family.estimates[k]
+        if case.verdict != NOT_ENOUGH:
+            continue
+        if k in errors:
+            case.verdict = NOT_MEASURED
+            remarks.append(f"{case.label}: {errors[k]}")
+        elif estimate is None:
+            case.verdict = DISTURBED
+            remarks.append(f"{case.label}: {family.count(k)} of {tried[k]} pairs were undisturbed")
+        else:
+            case.estimate, case.times = estimate, (estimate.a, estimate.b)
+            case.verdict, case.p = family.verdicts[k], float(corrected[k])
+            if case.verdict == NOT_ENOUGH:
+                case.needed = estimate.needed(members)
+    return remarks
+
+
 def _described(sides: tuple[Worker, Worker], count: int) -> tuple[list[Compared], list[str]]:
     """Measure each case once on both sides: what it is, and whether its results are right."""
     answers = [[side.ask("measure", k) for side in sides] for k in range(count)]
@@ -316,11 +331,9 @@ def _described(sides: tuple[Worker, Worker], count: int) -> tuple[list[Compared]
             if "error" in answer:
                 case.verdict = NOT_MEASURED
                 remarks.append(f"{case.label}: not measured on side {side}: {answer['error']}")
-            elif answer["record"]["valid"] is False:
+            elif answer["record"].get("valid") is False:
                 case.verdict = INVALID
                 remarks.append(f"{case.label}: the results of side {side} are invalid")
-            elif time_s(answer["record"]) is None:
-                case.verdict = NO_TIME
     return cases, remarks
 
 

@@ -5,7 +5,7 @@ Every value here is the logarithm of a time, so that a difference is the logarit
 Timings come with rare slow values, follow one another and drift. Pairs whose order is random keep
 what drifts out of a comparison, and trimming keeps out what is rare. Yuen's test trims each side,
 not the differences: in simulation its rate of false verdicts stays below its level at every number
-of pairs used here, where a trimmed t on the differences has twice to three times its level at
+of pairs used here, where a trimmed t on the differences rejects twice as often as it should at
 levels of 1e-4, which correcting for many cases asks for. ``tests/bench/compare_simulation.py``
 prints both.
 
@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -343,6 +344,7 @@ def _error(winsorised: _Floats, n: int) -> float:
     return max(math.sqrt(variance), _RESOLUTION * math.sqrt(2 / n))
 
 
+@lru_cache(maxsize=256)
 def _quantile(level: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t."""
     from scipy.special import stdtrit
