@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from bench.compare_simulation import NOISES, independent, verdicts_of
+from bench.compare_simulation import NOISES, independent, simulated
 from scipy import stats
 
 import memkern as mk
@@ -124,14 +124,14 @@ def test_a_verdict_stands_and_a_dropped_case_does_not_count() -> None:
 
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.__name__)
 def test_noise_alone_brings_false_verdicts_in_less_than_a_hundredth_of_cases(noise: Any) -> None:
-    found = [verdicts_of(noise, np.zeros(30), seed) for seed in range(20)]
+    found = [simulated(noise, np.zeros(30), seed).verdicts for seed in range(20)]
     false = sum(verdict in FOUND for family in found for verdict in family)
     assert false < 0.01 * 600
 
 
 def test_five_percent_beside_two_percent_of_noise_are_found() -> None:
     effects = np.where(np.arange(30) % 2, math.log(1.05), 0.0)
-    found = [verdicts_of(independent, effects, seed) for seed in range(10)]
+    found = [simulated(independent, effects, seed).verdicts for seed in range(10)]
     differ = [v for family in found for v, e in zip(family, effects, strict=True) if e]
     assert np.mean([v == verdicts.SLOWER for v in differ]) >= 0.8
     equal = [v for family in found for v, e in zip(family, effects, strict=True) if not e]

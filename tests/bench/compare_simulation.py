@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import signal, stats
 
+from memkern import verdicts
 from memkern.comparison import Compared
 from memkern.interleaved import measure_pairs
 from memkern.verdicts import FASTER, SAME, SLOWER, Family
@@ -62,10 +63,10 @@ class SimulatedSide:
         return {"seconds": float(np.exp(next(self.series) + self.effects[case]))}
 
 
-def verdicts_of(
+def simulated(
     noise: Callable[[np.random.Generator, int], Floats], effects: Floats, seed: int
-) -> list[str]:
-    """Return the verdicts on cases of which side B is slower by so much (in logarithms)."""
+) -> Family:
+    """Return a family of cases of which side B is slower by so much (in logarithms)."""
     rng = np.random.default_rng(seed)
     family = Family(len(effects))
     series = iter(noise(rng, 2 * len(effects) * family.looks[-1]))
@@ -75,7 +76,7 @@ def verdicts_of(
     measure_pairs(
         family, cases, lambda: contextlib.nullcontext(sides), random.Random(seed), lambda _: None
     )
-    return family.verdicts
+    return family
 
 
 def differences_p(a: Floats, b: Floats) -> Floats:
@@ -113,21 +114,28 @@ def main() -> None:
     print(f"{args.families} families of {args.cases} cases without a difference")
     for noise in NOISES:
         zero = np.zeros(args.cases)
-        found = [verdicts_of(noise, zero, seed) for seed in range(args.families)]
-        false = [sum(v in (FASTER, SLOWER) for v in verdicts) for verdicts in found]
-        same = np.mean([v == SAME for verdicts in found for v in verdicts])
+        found = [simulated(noise, zero, seed).verdicts for seed in range(args.families)]
+        false = [sum(v in (FASTER, SLOWER) for v in family) for family in found]
+        same = np.mean([v == SAME for family in found for v in family])
         print(
             f"{noise.__name__:<15} false verdicts {sum(false)} of {args.families * args.cases} "
             f"cases ({100 * sum(false) / args.families / args.cases:.3f} %), in "
             f"{100 * np.mean(np.array(false) > 0):.2f} % of families; same {100 * same:.0f} %"
         )
     print("differences found, 2 % of noise on each side, half of the cases differ")
-    for percent in (2, 3, 4, 5):
-        effects = np.where(np.arange(args.cases) % 2, np.log1p(percent / 100), 0.0)
-        many = range(max(args.families // 10, 10))
-        found = [verdicts_of(independent, effects, seed) for seed in many]
-        hits = [v == SLOWER for vs in found for v, e in zip(vs, effects, strict=True) if e]
-        print(f"{percent} %: {100 * np.mean(hits):.1f} % of cases")
+    many = range(max(args.families // 10, 10))
+    for shares in (verdicts.SHARES, (1 / 3, 1 / 3, 1 / 3)):
+        verdicts.SHARES = shares
+        for percent in (2, 3, 4, 5):
+            effects = np.where(np.arange(args.cases) % 2, np.log1p(percent / 100), 0.0)
+            families = [simulated(independent, effects, seed) for seed in many]
+            different = [(f, k) for f in families for k in range(1, args.cases, 2)]
+            hits = np.mean([f.verdicts[k] == SLOWER for f, k in different])
+            first = np.mean([f.verdicts[k] == SLOWER and f.count(k) == 15 for f, k in different])
+            print(
+                f"shares {', '.join(f'{share:.2f}' for share in shares)}, {percent} %: "
+                f"{100 * hits:.1f} % of cases, {100 * first:.1f} % with 15 pairs"
+            )
     print("rejections at 1e-4 by its level, 400,000 comparisons without a difference")
     rng = np.random.default_rng(0)
     for noise in (independent, contaminated):
