@@ -1,10 +1,11 @@
 # What a person types; everything lives in .venv and build, and `make clean` takes it away.
 #   make report     measure this machine, write memkern-report.html
 #   make test       every test
+#   make test-all   every test, then half an hour of comparisons of this machine with itself
 #   make lint       style, types, layers, static analysis
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs nothing on the machine it runs on
-.PHONY: report test lint sanitize wheel clean system system-test system-dev
+.PHONY: report test test-all lint sanitize wheel clean system system-test system-dev
 .DELETE_ON_ERROR:
 
 WERROR ?= OFF
@@ -28,6 +29,9 @@ test: system-test .venv/.installed .venv/.test
 	cmake --build build/tests
 	ctest --test-dir build/tests -j $$(nproc) --output-on-failure
 	$(BIN)/python -m pytest
+
+test-all: test
+	$(BIN)/python tests/bench/compare_self.py
 
 lint: system-dev .venv/.installed .venv/.lint
 	$(BIN)/ruff check

@@ -449,51 +449,6 @@ def test_bad_sweep_files(
     assert culprit in one_sentence(err)
 
 
-def test_compare_two_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    paths = []
-    for pages in ("4k", "default"):
-        path = tmp_path / f"{pages}.json"
-        paths.append(str(path))
-        run(
-            capsys,
-            "spatter", "-p", "UNIFORM:8:1:NR", *SMALL, "--pages", pages, "--repeats", "3",
-            "--output", str(path), "--variant", "scalar", "-q",
-        )  # fmt: skip
-    code, out, _ = run(capsys, "compare", *paths)
-    assert code == 0
-    assert "compared: pages_asked" in out
-    assert "geometric mean of 1" in out
-    code, out, _ = run(capsys, "compare", paths[0], paths[0], "--json")
-    rows = json.loads(out)
-    assert rows[0]["ratio"] == pytest.approx(1.0)
-    assert rows[0]["repeats"] == 3
-
-
-def test_compare_tells_sizes_and_families_apart(tmp_path: Path) -> None:
-    cases = [
-        *(mk.stream("copy", elements=n, threads=1, runs=2) for n in (64, 128)),
-        *(mk.amo("stride1", primitive=p, iters=9, threads=1, runs=2) for p in ("add", "cas")),
-        mk.gather([0, 1], count=64, threads=1, runs=2),
-    ]
-    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    for path in paths:
-        mk.sweep(cases, repeats=2).save(path)
-    table = mk.compare(*map(mk.load, paths))
-    assert list(table["repeats"].dropna()) == [2] * 5
-    rows = table.iloc[:-1]
-    assert set(rows["elements"].dropna()) == {64, 128}
-    assert set(rows["primitive"].dropna()) == {"add", "cas"}
-    assert table.attrs["compared"] == []
-
-
-def test_compare_says_when_nothing_matches() -> None:
-    one = mk.gather([0, 1], count=64, threads=1, runs=2).measure().results
-    other = mk.scatter([0, 3], count=65, threads=1, runs=2).measure().results
-    both = other + mk.gather([0, 9], count=66, threads=1, runs=2).measure().results
-    with pytest.raises(mk.InputError, match="no case in common"):
-        mk.compare(one + one, both)
-
-
 def test_figures_and_tables_by_name(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

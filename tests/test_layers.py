@@ -44,7 +44,8 @@ def test_core_and_kernels_know_no_python() -> None:
 def test_analysis_needs_numpy_alone_to_be_imported() -> None:
     # Saved results can be read where memkern cannot be built, and heavy libraries come when used.
     modules = (
-        "comparison environment models patterns plots reference report results statistics suites"
+        "comparison comparison_output environment models patterns plots reference report results "
+        "statistics suites verdicts"
     )
     unwanted = "memkern._memkern pandas matplotlib pyarrow scipy jinja2 tqdm"
     code = (

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from memkern.calibrate import calibrate
     from memkern.comparison import compare
+    from memkern.interleaved import compare_runs
     from memkern.kernels.amo import amo
     from memkern.kernels.launch import launch
     from memkern.kernels.raider import raider
@@ -57,6 +58,7 @@ _HOMES = {
     "amo": "memkern.kernels.amo",
     "calibrate": "memkern.calibrate",
     "compare": "memkern.comparison",
+    "compare_runs": "memkern.interleaved",
     "launch": "memkern.kernels.launch",
     **dict.fromkeys(
         ("gather", "scatter", "gs", "multigather", "multiscatter"), "memkern.kernels.spatter"
@@ -84,6 +86,7 @@ __all__ = [
     "bs",
     "calibrate",
     "compare",
+    "compare_runs",
     "describe",
     "dw",
     "fit_t0_wmax",

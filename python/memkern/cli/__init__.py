@@ -1,7 +1,8 @@
 """The command line: one contract for every verb.
 
 A table for people goes to standard output, progress and warnings to standard error. Exit codes:
-0 good, 1 a result failed its validation, 2 wrong input, 130 interrupted.
+0 good, 1 a result failed its validation, 2 wrong input, 3 a gate (``--fail-on``) failed, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 
-from memkern.cli import amo, analysis, dw, machine, spatter, spmv, streaming, sweep
+from memkern.cli import amo, analysis, compare, dw, machine, spatter, spmv, streaming, sweep
 from memkern.cli.measuring import warn
-from memkern.cli.options import GOOD, INTERRUPTED, INVALID, WRONG_INPUT, Parser
+from memkern.cli.options import FAILED, GOOD, INTERRUPTED, INVALID, WRONG_INPUT, Parser
 from memkern.errors import InputError
 
-__all__ = ["GOOD", "INTERRUPTED", "INVALID", "WRONG_INPUT", "build_parser", "main"]
+__all__ = ["FAILED", "GOOD", "INTERRUPTED", "INVALID", "WRONG_INPUT", "build_parser", "main"]
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -32,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
         return sub
 
     # The help lists the verbs in this order.
-    for module in (machine, spatter, streaming, amo, spmv, dw, sweep, analysis):
+    for module in (machine, spatter, streaming, amo, spmv, dw, sweep, compare, analysis):
         module.add_verbs(verb)
     return parser
 

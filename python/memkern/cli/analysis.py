@@ -1,4 +1,4 @@
-"""The verbs that say what records mean: compare, fit, figure, table and report."""
+"""The verbs that say what records mean: fit, figure, table and report."""
 
 from __future__ import annotations
 
@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from memkern.results import ResultSet
 
 T = TypeVar("T")
-
-
-def _compare(args: argparse.Namespace) -> int:
-    from memkern.comparison import compare
-    from memkern.results import load
-
-    frame = compare(load(args.a), load(args.b), level=args.level / 100)
-    if args.json:
-        print(frame.to_json(orient="records"))
-        return GOOD
-    if frame.attrs["compared"]:
-        print(f"compared: {', '.join(frame.attrs['compared'])}; ratio is A over B")
-    print(frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3f}"))
-    return GOOD
 
 
 def _leave_out(text: str) -> str | float:
@@ -230,13 +216,7 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def add_verbs(verb: Verb) -> None:
-    """Add the verbs compare, fit, figure, table and report."""
-    sub = verb("compare", _compare, "two record files, case by case, with intervals")
-    sub.add_argument("a", metavar="A")
-    sub.add_argument("b", metavar="B")
-    sub.add_argument("--level", type=positive, default=95.0, metavar="PERCENT")
-    sub.add_argument("--json", action="store_true", help="as JSON")
-
+    """Add the verbs fit, figure, table and report."""
     sub = verb("fit", _fit, "T0 and Wmax from records: ours, or columns bytes_B and time_s")
     sub.add_argument("file", metavar="FILE")
     sub.add_argument(

@@ -10,7 +10,7 @@ from memkern.errors import InputError
 from memkern.patterns import shown
 from memkern.spec import DTYPES, INDEX_DTYPES, ISAS, PAGES, REPETITIONS, SCHEDULES, TIMERS
 
-GOOD, INVALID, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+GOOD, INVALID, WRONG_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,0 +1,184 @@
+"""The verb compare: two files of records, or two sides that are measured in turns."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from memkern.cli.measuring import warn
+from memkern.cli.options import (
+    FAILED,
+    GOOD,
+    INVALID,
+    Parser,
+    Verb,
+    count,
+    knobs_of,
+    measuring_options,
+    positive,
+)
+from memkern.errors import InputError
+from memkern.patterns import shown
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# Of `memkern sweep`, what a comparison decides by itself or has for both sides.
+_OF_COMPARISON = ("runs", "ci", "budget", "repeats", "output", "json", "resume", "quiet")
+_OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seed")
+
+
+def _compared(args: argparse.Namespace) -> int:
+    from memkern import comparison_output as output
+
+    frame = _measured(args) if args.run_file else _loaded(args)
+    percent = args.fail_on or 0.0
+    failing = output.slower(frame, percent)
+    if args.junit:
+        output.write_junit(frame, failing, args.junit)
+    if args.history:
+        output.append_history(frame, args.history, args.label)
+    if args.json:
+        print(frame.to_json(orient="records"))
+    elif args.markdown:
+        print(output.markdown(frame))
+    else:
+        if frame.attrs["compared"]:
+            print(f"compared: {', '.join(frame.attrs['compared'])}")
+        print(output.text(frame))
+    if args.self:
+        _print_rate(frame, args)
+    if (frame["verdict"] == "invalid").any():
+        return INVALID
+    if args.fail_on is None or not failing:
+        return GOOD
+    by = f" by more than {percent:g} %" if percent else ""
+    warn(f"{len(failing)} of {len(frame)} cases {'is' if len(failing) == 1 else 'are'} slower{by}")
+    return FAILED
+
+
+def _loaded(args: argparse.Namespace) -> DataFrame:
+    from memkern.comparison import compare
+    from memkern.results import load
+
+    given = [name for name in _OF_RUNS if getattr(args, name) is not None]
+    if given or args.self:
+        name = given[0].replace("_", "-") if given else "self"
+        raise InputError(f"--{name} is for measuring: add --run SWEEP.toml")
+    if len(args.files) != 2:
+        raise InputError("compare takes two files of records, A and B, or --run SWEEP.toml")
+    return compare(*map(load, args.files))
+
+
+def _measured(args: argparse.Namespace) -> DataFrame:
+    from memkern.interleaved import compare_runs
+
+    if args.files:
+        raise InputError(f"--run measures both sides: leave {shown(args.files[0])} out")
+    if args.self and (args.b is not None or args.b_python):
+        raise InputError("--self measures A against itself: leave --b and --b-python out")
+    a = _changes("a", args.a or "")
+    b = a if args.self else _changes("b", args.b or "")
+    return compare_runs(
+        args.run_file,
+        a,
+        b,
+        a_python=args.a_python,
+        b_python=args.a_python if args.self else args.b_python,
+        progress=not args.quiet,
+        **{name: value for name in ("pairs", "seed") if (value := getattr(args, name)) is not None},
+    )
+
+
+def _changes(side: str, text: str) -> dict[str, Any]:
+    """Return the knobs that a side's options ask for."""
+    parser = Parser(prog=f"memkern compare --{side}", add_help=False)
+    measuring_options(parser)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"--{side} {shown(text)} can't be split into words: {error}") from None
+    # What is not given stays None: what is given wins over the file, even if it is the default.
+    unset = argparse.Namespace(**{action.dest: None for action in parser._actions})
+    given = vars(parser.parse_args(words, unset))
+    for name, value in given.items():
+        if value is not None and name in _OF_COMPARISON:
+            raise InputError(f"--{name} is not an option of one side: leave it out of --{side}")
+        if isinstance(value, list):
+            raise InputError(f"--{name.replace('_', '-')} of --{side} takes one value, not a list")
+    return knobs_of(argparse.Namespace(**given))
+
+
+def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
+    """Say how many cases were found to differ from themselves."""
+    from scipy.stats import binomtest
+
+    from memkern.comparison_output import false_verdicts
+
+    false, judged = false_verdicts(frame)
+    if not judged:
+        say = "no case has a verdict or enough pairs for one"
+    else:
+        high = binomtest(false, judged).proportion_ci(0.95, method="exact").high
+        say = (
+            f"false verdicts: {false} of {judged} cases, {100 * false / judged:.2g} %; with 95 % "
+            f"confidence the rate here is below {100 * high:.2g} %"
+        )
+    if args.json:
+        warn(say)
+    else:
+        print(say)
+
+
+def _gate(text: str) -> float:
+    verdict, colon, percent = text.partition(":")
+    if verdict != "slower":
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not slower or slower:PERCENT")
+    return positive(percent) if colon else 0.0
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb compare."""
+    sub = verb("compare", _compared, "B beside A: two files, or two sides measured in turns")
+    sub.add_argument("files", nargs="*", metavar="FILE", help="A and B, files with records")
+
+    group = sub.add_argument_group("measuring both sides in turns")
+    group.add_argument(
+        "--run", dest="run_file", metavar="SWEEP.toml", help="measure the cases of this file"
+    )
+    for side in "ab":
+        group.add_argument(
+            f"--{side}",
+            metavar="OPTIONS",
+            help=f'options of side {side.upper()}, such as "--variant simd --pages thp"; '
+            f"one word alone as --{side}=--flush",
+        )
+    for side in "ab":
+        group.add_argument(
+            f"--{side}-python",
+            metavar="PATH",
+            help=f"interpreter of side {side.upper()}, where it is another build",
+        )
+    group.add_argument("--self", action="store_true", help="A against itself: false verdicts here")
+    group.add_argument(
+        "--pairs",
+        type=count(30),
+        metavar="N",
+        help="most pairs of a case (30); looks at half, two thirds and all",
+    )
+    group.add_argument("--seed", type=count(0), metavar="N", help="seed of the random order (0)")
+
+    group = sub.add_argument_group("results")
+    group.add_argument("--json", action="store_true", help="as JSON")
+    group.add_argument("--markdown", action="store_true", help="as a table in Markdown")
+    group.add_argument("--junit", metavar="PATH", help="write JUnit's XML, one test a case")
+    group.add_argument("--history", metavar="PATH.csv", help="append a line a case")
+    group.add_argument("--label", default="", metavar="TEXT", help="commit, for the history")
+    group.add_argument(
+        "--fail-on",
+        type=_gate,
+        metavar="slower[:PERCENT]",
+        help="exit code 3 if a case is slower, and by more than so much",
+    )
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress")

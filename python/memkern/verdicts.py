@@ -1,0 +1,352 @@
+"""Verdicts on many cases at once: faster, slower, same or not enough data.
+
+Every value here is the logarithm of a time, so that a difference is the logarithm of a ratio.
+
+Timings come with rare slow values, follow one another and drift. Pairs whose order is random keep
+what drifts out of a comparison, and trimming keeps out what is rare. Yuen's test trims each side,
+not the differences: in simulation its rate of false verdicts stays below its level at every number
+of pairs used here, where a trimmed t on the differences rejects twice as often as it should at
+levels of 1e-4, which correcting for many cases asks for. ``tests/bench/compare_simulation.py``
+prints both.
+
+References
+----------
+.. [1] K. K. Yuen, "The two-sample trimmed t for unequal population variances", Biometrika 61 (1974)
+   165; for pairs R. R. Wilcox, "Introduction to Robust Estimation and Hypothesis Testing", 5.9.5.
+.. [2] G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
+   expression in microarray experiments", Statistical Applications in Genetics and Molecular
+   Biology 3 (2004) 3, section 6.2.
+.. [3] S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+   Statistics 6 (1979) 65.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "ALPHA",
+    "FASTER",
+    "LEAST_EFFECT",
+    "LEVEL",
+    "NOT_ENOUGH",
+    "SAME",
+    "SAME_WITHIN",
+    "SLOWER",
+    "Estimate",
+    "Family",
+    "decide",
+    "holm",
+    "looks_of",
+    "moderated",
+    "welch",
+    "yuen",
+]
+
+_Floats = npt.NDArray[np.float64]
+
+FASTER, SLOWER, SAME, NOT_ENOUGH = "faster", "slower", "same", "not enough data"
+# Probability of any false faster or slower among all cases of a comparison.
+ALPHA = 0.01
+# Level of the intervals that are printed, and that `same` is judged by.
+LEVEL = 0.99
+LEAST_EFFECT = 0.01
+SAME_WITHIN = 0.02
+TRIM = 0.2
+PAIRS = 30
+# What each of the three looks spends of alpha: late looks find most, early ones save time.
+SHARES = (0.2, 0.3, 0.5)
+# Cases from which the spread of others can be learnt, and how much at most.
+_LEAST_CASES = 8
+_MOST_FREEDOM = 30.0
+# Samples are read to a tenth of a percent; that values agree better is chance.
+_RESOLUTION = 1e-3
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How far two sides are apart.
+
+    Attributes
+    ----------
+    a, b : float
+        Logarithm of each side's time.
+    error, freedom : float
+        Standard error of ``b - a`` and its degrees of freedom.
+    itself : float
+        Half width of the interval that either side would have against itself, the larger one.
+    count : int
+        Pairs, or values on the side that has fewer.
+    """
+
+    a: float
+    b: float
+    error: float
+    freedom: float
+    itself: float
+    count: int
+
+    @property
+    def effect(self) -> float:
+        """Logarithm of b's time over a's; positive where b is slower."""
+        return self.b - self.a
+
+    @property
+    def p(self) -> float:
+        """Probability of so large an effect, in either direction, where there is none."""
+        from scipy.special import stdtr
+
+        return 2 * float(stdtr(self.freedom, -abs(self.effect) / self.error))
+
+    @property
+    def half_width(self) -> float:
+        """Half width of the interval of the effect."""
+        return _quantile(LEVEL, self.freedom) * self.error
+
+    @property
+    def least_effect(self) -> float:
+        """What the effect must exceed for a verdict of faster or slower."""
+        return max(math.log1p(LEAST_EFFECT), self.itself)
+
+    def verdict(self, p: float) -> str:
+        """Return the verdict, `p` being the corrected probability."""
+        if p <= ALPHA and abs(self.effect) > self.least_effect:
+            return SLOWER if self.effect > 0 else FASTER
+        inside = abs(self.effect) + self.half_width <= math.log1p(SAME_WITHIN)
+        return SAME if inside else NOT_ENOUGH
+
+    def needed(self, cases: int) -> int:
+        """Return how many pairs or values a verdict would take if effect and spread stay.
+
+        `cases` is how many cases are compared.
+        """
+        apart, same = abs(self.effect), math.log1p(SAME_WITHIN) - abs(self.effect)
+        factors = []
+        if same > 0:
+            factors.append(self.half_width / same)
+        if apart > math.log1p(LEAST_EFFECT):
+            test = _quantile(1 - ALPHA * SHARES[-1] / cases, self.freedom) * self.error
+            factors.append(max(test, self.itself) / apart)
+        return max(math.ceil(self.count * min(factors) ** 2), self.count + 1)
+
+
+def yuen(a: npt.ArrayLike, b: npt.ArrayLike) -> Estimate:
+    """Compare pairs by Yuen's test: 20 % trimmed means, winsorised variances and covariance.
+
+    Parameters
+    ----------
+    a, b : array_like of float, shape (n,)
+        Logarithms of times, pair by pair, in the order in which they were measured.
+
+    Returns
+    -------
+    Estimate
+        Its `a` and `b` are the trimmed means, and `itself` comes from the differences of values
+        that follow one another on a side: what each side against itself would show.
+    """
+    x = np.array([a, b], dtype=np.float64)
+    n = x.shape[1]
+    means, winsorised = _trimmed(x)
+    error = _error(winsorised[1] - winsorised[0], n)
+    freedom = _kept(n) - 1
+    steps = np.diff(x, axis=1)
+    spread = max(_error(w, n) for w in _trimmed(steps)[1])
+    itself = _quantile(LEVEL, freedom) * spread
+    return Estimate(float(means[0]), float(means[1]), error, freedom, itself, n)
+
+
+def welch(a: tuple[float, float, int], b: tuple[float, float, int]) -> Estimate:
+    """Compare two sides that were measured apart, by Welch's test.
+
+    Parameters
+    ----------
+    a, b : tuple of float, float, int
+        Mean and standard deviation of a side's values, which are logarithms of times, and how
+        many these are (at least 2).
+    """
+    (mean_a, sd_a, count_a), (mean_b, sd_b, count_b) = a, b
+    counts = np.array([count_a, count_b])
+    parts = np.maximum([sd_a, sd_b], _RESOLUTION) ** 2 / counts
+    freedom = float(parts.sum() ** 2 / (parts**2 / (counts - 1)).sum())
+    itself = max(
+        _quantile(LEVEL, 2 * (n - 1)) * math.sqrt(2 * part)
+        for n, part in zip(counts, parts, strict=True)
+    )
+    error = math.sqrt(float(parts.sum()))
+    return Estimate(mean_a, mean_b, error, freedom, itself, min(count_a, count_b))
+
+
+def moderated(estimates: Sequence[Estimate]) -> list[Estimate]:
+    """Let cases of which little is known learn from the others how far values spread.
+
+    Variances are taken as draws from one scaled inverse chi-square distribution, whose degrees of
+    freedom come from how much they differ [2]_: where some cases are much noisier than others these
+    are few, and nothing much changes. Fewer than `_LEAST_CASES` estimates stay as they are.
+
+    Parameters
+    ----------
+    estimates : sequence of Estimate
+        Of cases that were measured in the same run.
+
+    Returns
+    -------
+    list of Estimate
+        With other errors and more degrees of freedom.
+    """
+    from scipy.special import digamma, polygamma
+
+    if len(estimates) < _LEAST_CASES:
+        return list(estimates)
+    counts = np.array([estimate.count for estimate in estimates])
+    variances = counts * np.array([estimate.error for estimate in estimates]) ** 2
+    freedoms = np.array([estimate.freedom for estimate in estimates])
+    logs = np.log(variances) - digamma(freedoms / 2) + np.log(freedoms / 2)
+    excess = float(np.var(logs, ddof=1) - polygamma(1, freedoms / 2).mean())
+    prior = min(2 * _inverse_trigamma(excess), _MOST_FREEDOM) if excess > 0 else _MOST_FREEDOM
+    common = math.exp(float(logs.mean()) + float(digamma(prior / 2)) - math.log(prior / 2))
+    pooled = (prior * common + freedoms * variances) / (prior + freedoms)
+    return [
+        replace(estimate, error=math.sqrt(variance / count), freedom=prior + estimate.freedom)
+        for estimate, variance, count in zip(estimates, pooled, counts, strict=True)
+    ]
+
+
+def holm(p: npt.ArrayLike) -> _Floats:
+    """Return probabilities corrected for their number by Holm's procedure.
+
+    Parameters
+    ----------
+    p : array_like of float, shape (n,)
+        NaN where there was no test, which does not count.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        At most 1; NaN stays.
+    """
+    raw = np.asarray(p, dtype=np.float64)
+    corrected = np.full_like(raw, math.nan)
+    order = np.argsort(raw)[: np.count_nonzero(~np.isnan(raw))]
+    factors = np.arange(len(order), 0, -1)
+    corrected[order] = np.minimum(np.maximum.accumulate(factors * raw[order]), 1)
+    return corrected
+
+
+def decide(estimates: Sequence[Estimate | None], p: npt.ArrayLike) -> list[str]:
+    """Return the verdict on each case; without an estimate there is not enough data.
+
+    `p` are the uncorrected probabilities, NaN for what does not belong to the family.
+    """
+    return [
+        NOT_ENOUGH if estimate is None else estimate.verdict(corrected)
+        for estimate, corrected in zip(estimates, holm(p), strict=True)
+    ]
+
+
+def looks_of(pairs: int) -> tuple[int, int, int]:
+    """Return the numbers of pairs at which to look when there are to be so many at most."""
+    return pairs // 2, 2 * pairs // 3, pairs
+
+
+class Family:
+    """Cases of which more and more pairs are known, looked at three times.
+
+    Parameters
+    ----------
+    cases : int
+    pairs : int
+        Most pairs of a case; looks are at half, two thirds and all of them.
+
+    Attributes
+    ----------
+    verdicts : list of str
+        A verdict stands once it has been reached.
+    estimates : list of Estimate or None
+        At each case's last look.
+    p : ndarray of float64, shape (cases,)
+        Each case's least probability of all looks, each divided by the look's share of alpha
+        (Bonferroni over looks, so that Holm over cases holds at any time). NaN where a case
+        was dropped.
+    """
+
+    def __init__(self, cases: int, pairs: int = PAIRS) -> None:
+        self.looks = looks_of(pairs)
+        self.values: list[tuple[list[float], list[float]]] = [([], []) for _ in range(cases)]
+        self.verdicts = [NOT_ENOUGH] * cases
+        self.estimates: list[Estimate | None] = [None] * cases
+        self.p = np.ones(cases)
+
+    def count(self, case: int) -> int:
+        """Return how many pairs of a case are known."""
+        return len(self.values[case][0])
+
+    def open(self) -> list[int]:
+        """Return the cases that more pairs may decide."""
+        return [
+            case
+            for case, verdict in enumerate(self.verdicts)
+            if verdict == NOT_ENOUGH
+            and self.count(case) < self.looks[-1]
+            and not math.isnan(self.p[case])
+        ]
+
+    def drop(self, case: int) -> None:
+        """Take a case out of the family."""
+        self.p[case] = math.nan
+
+    def add(self, case: int, a: float, b: float) -> None:
+        """Add a pair of a case, in logarithms of seconds, and look where it is time to."""
+        for side, value in zip(self.values[case], (a, b), strict=True):
+            side.append(value)
+        if self.count(case) not in self.looks:
+            return
+        estimate = yuen(*self.values[case])
+        share = SHARES[self.looks.index(self.count(case))]
+        self.estimates[case] = estimate
+        self.p[case] = min(self.p[case], estimate.p / share)
+        now = decide(self.estimates, self.p)
+        self.verdicts = [
+            new if old == NOT_ENOUGH else old for old, new in zip(self.verdicts, now, strict=True)
+        ]
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Return x with ``polygamma(1, x) == value``."""
+    from scipy.optimize import brentq
+    from scipy.special import polygamma
+
+    return float(brentq(lambda x: float(polygamma(1, x)) - value, 1e-3, 1e6))
+
+
+def _kept(n: int) -> int:
+    return n - 2 * int(TRIM * n)
+
+
+def _trimmed(x: _Floats) -> tuple[_Floats, _Floats]:
+    """Return the trimmed means and the winsorised values along the last axis."""
+    n = x.shape[-1]
+    cut = int(TRIM * n)
+    ordered = np.sort(x, axis=-1)
+    low, high = ordered[..., cut, None], ordered[..., n - cut - 1, None]
+    return ordered[..., cut : n - cut].mean(axis=-1), np.clip(x, low, high)
+
+
+def _error(winsorised: _Floats, n: int) -> float:
+    """Return the standard error of a trimmed mean of `n` values from their winsorised spread."""
+    kept = _kept(n)
+    variance = float(np.var(winsorised, ddof=1)) * (n - 1) / (kept * (kept - 1))
+    return max(math.sqrt(variance), _RESOLUTION * math.sqrt(2 / n))
+
+
+@lru_cache(maxsize=256)
+def _quantile(level: float, freedom: float) -> float:
+    """Return the two-sided quantile of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + level) / 2))
