@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import memkern as mk
 from memkern import cli
+from memkern.disturbance import Quiet
 
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 
@@ -619,3 +621,83 @@ def test_circustents_own_options_are_taken_where_it_wants_them(capsys):
     words = "amo -b PTRCHASE_ADD -m 800 -s 7 -i 9 --runs 1 --threads 1"
     code, _, err = run(capsys, *words.split())
     assert code == 0 and "amo.ptrchase takes no --memsize: 800 is not used" in err
+
+
+def busy(monkeypatch: pytest.MonkeyPatch, looks: list[Quiet]) -> list[Quiet]:
+    """Let the machine look like this, one look after the other."""
+    monkeypatch.setattr("memkern.run.look_around", lambda: looks.pop(0))
+    monkeypatch.setattr("memkern.cli.measuring.time.sleep", lambda seconds: None)
+    return looks
+
+
+LOUD = Quiet(((77, "stress", 1),), 0.0)
+SILENT = Quiet((), 0.0)
+BRIEF = ("stream", "-k", "copy", "-n", "512", "-t", "1", "--variant", "scalar", "--runs", "2")
+
+
+def test_what_runs_beside_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy(monkeypatch, [LOUD])
+    code, _, err = run(capsys, *BRIEF)
+    assert code == 0
+    assert "the machine is not quiet: stress (process 77) runs on it too" in err
+    busy(monkeypatch, [LOUD])
+    assert "not quiet" not in run(capsys, *BRIEF, "-q")[2]
+
+
+def test_waiting_for_a_quiet_machine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = busy(monkeypatch, [LOUD, LOUD, SILENT])
+    code, _, err = run(capsys, *BRIEF, "--wait-quiet", "60")
+    assert (code, looks) == (0, [])
+    assert "not quiet" not in err
+    code, _, err = run(capsys, *BRIEF, "--wait-quiet", "-1")
+    assert code == 2 and "not a positive number" in err
+
+
+def test_disturbed_records_end_with_a_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy(monkeypatch, [SILENT])
+
+    def all_disturbed(share: Any, throughput: Any, usual: float) -> Any:
+        return np.ones(len(share), dtype=bool)
+
+    monkeypatch.setattr("memkern.disturbance.marks", all_disturbed)
+    code, out, err = run(capsys, *BRIEF, "--budget", "0.01", "--json")
+    assert code == 0
+    [record] = json.loads(out)
+    assert record["disturbed"] is True
+    assert record["ci_relative"] is None and record["ci_scope"] == "none"
+    assert "1 of 1 records are disturbed" in err and "--wait-quiet" in err
+    busy(monkeypatch, [SILENT])
+    _, out, _ = run(capsys, *BRIEF)
+    assert "disturbed" in out and "nan" not in out
+
+
+def test_placements_and_order_are_options(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("stream", "-k", "copy,scale", "-n", "512", "-t", "1", "--variant", "scalar")
+    brief = (*words, "--budget", "0.01", "--placements", "2", "--json")
+    code, out, _ = run(capsys, *brief, "--case-order", "declared")
+    assert code == 0
+    records = json.loads(out)
+    assert [r["kernel"] for r in records] == ["stream.copy", "stream.scale"]
+    assert {r["case_order"] for r in records} == {"declared"}
+    assert all(r["placements"] <= 2 for r in records)
+    code, out, _ = run(capsys, *brief)
+    assert len({r["case_order_seed"] for r in json.loads(out)}) == 1
+    assert run(capsys, *brief, "--case-order", "backwards")[0] == 2
+    assert run(capsys, *words, "--placements", "0")[0] == 2
+
+
+def test_calibrate_prints_what_it_stores(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code, out, _ = run(capsys, "calibrate", "--seconds", "1", "-q")
+    assert code == 0
+    assert "L1, 1 thread" in out
+    assert str(tmp_path / "memkern" / "calibration.json") in out
+    assert run(capsys, "calibrate", "--seconds", "0")[0] == 2

@@ -189,8 +189,9 @@ class Stop:
     invocations : int
         Invocations in one sample; 0 takes as many as the clock needs to read them well.
     placements : int
-        How often memory is allocated and workers are placed anew; samples and budget are shared
-        among them. 0 takes 5, and 1 where `runs` is given or the case is one of a GPU.
+        How often memory is allocated and workers are placed anew (buffers of 64 MiB and more stay,
+        since it makes no difference where so many pages lie); samples and budget are shared among
+        them. 0 takes 5, and 1 where `runs` is given or the case is one of a GPU.
     """
 
     runs: int | None = None
