@@ -603,3 +603,12 @@ def test_tuning_does_not_choose_by_disturbed_trials(
         best, search = mk.tune(case.with_(variant="best"), budget_s=2.0, knobs={"prefetch": [0, 2]})
     assert best == case.with_(variant="best")
     assert len(search) > 1
+
+
+def test_more_threads_than_units_are_warned_of(case: Case) -> None:
+    units = len(_memkern.topology()["units"])
+    with pytest.warns(UserWarning, match=f"{units + 1} threads take turns on {units} processing"):
+        case.with_(threads=units + 1).prepare()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        case.with_(threads=units).prepare()

@@ -8,9 +8,9 @@ struct CoreState {
   // Cycles per second by a chain of dependent instructions of known latency: never the nominal
   // frequency or the time-stamp counter's. 0 on processors for which no such instruction is known.
   double clock_Hz = 0.0;
-  // Vector loads with additions, in L1, per clock cycle; per second where the clock is unknown. They
-  // are limited by throughput: another thread on the same physical core takes its share of them,
-  // while it leaves a chain of dependent instructions as it is.
+  // Vector loads with additions, in L1, per clock cycle; per second where the clock is unknown.
+  // They are limited by throughput: another thread on the same physical core takes its share of
+  // them, while it leaves a chain of dependent instructions as it is.
   double throughput = 0.0;
 };
 

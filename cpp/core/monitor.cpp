@@ -4,12 +4,12 @@
 #include <omp.h>
 #include <pthread.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <limits>
 #include <string>
 
@@ -35,8 +35,7 @@ double seconds(clockid_t clock) {
 
 }  // namespace
 
-Monitor::Monitor(const Team& team)
-    : team_(team), workers_(static_cast<std::size_t>(team.size())) {
+Monitor::Monitor(const Team& team) : team_(team), workers_(static_cast<std::size_t>(team.size())) {
 #pragma omp parallel num_threads(team_.size())
   {
     Worker& worker = workers_[static_cast<std::size_t>(omp_get_thread_num())];
@@ -104,9 +103,8 @@ void Monitor::measure_cores(bool count) {
   };
   throughput_ = std::min_element(cores.begin(), cores.end(), less)->throughput;
   const auto middle = cores.begin() + std::ssize(cores) / 2;
-  std::nth_element(cores.begin(), middle, cores.end(), [](const CoreState& a, const CoreState& b) {
-    return a.clock_Hz < b.clock_Hz;
-  });
+  std::nth_element(cores.begin(), middle, cores.end(),
+                   [](const CoreState& a, const CoreState& b) { return a.clock_Hz < b.clock_Hz; });
   clock_Hz_ = middle->clock_Hz;
   if (count) {
     for (Conditions* sample : since_cores_) {

@@ -20,9 +20,9 @@ struct Conditions {
 };
 
 // Watches the workers of a team during a series of samples. Waiting for a processor is counted by
-// the system for each thread; what a hypervisor or interrupts take shows as time that passed without
-// being used. Looks at the workers and measurements of their cores are as far apart as it takes to
-// make them a small share of the time; the samples in between share what was found.
+// the system for each thread; what a hypervisor or interrupts take shows as time that passed
+// without being used. Looks at the workers and measurements of their cores are as far apart as it
+// takes to make them a small share of the time; the samples in between share what was found.
 class Monitor {
  public:
   // The caller holds a Team::Session, and goes on holding it while the monitor lives.

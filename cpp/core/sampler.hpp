@@ -90,8 +90,8 @@ class Sampler {
   std::atomic<std::int64_t> next_{0};  // the dynamic schedule's next iteration
 };
 
-// Evicts what the caches hold by writing through a buffer larger than all of them, whose contents are
-// unknown from then on.
+// Evicts what the caches hold by writing through a buffer larger than all of them, whose contents
+// are unknown from then on.
 class CacheFlusher {
  public:
   CacheFlusher(const Team& team, Buffer& buffer) : team_(team), buffer_(buffer) {}

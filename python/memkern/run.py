@@ -130,11 +130,6 @@ def _default_of(candidates: Sequence[tuple[str, str]]) -> tuple[str, str]:
     return candidates[0]
 
 
-def steal_s() -> float:
-    """Return the seconds that the hypervisor has given to others, over all processing units."""
-    return environment.read_steal_s()
-
-
 class Prepared:
     """A case with everything resolved: memory placed and filled, variant chosen.
 
@@ -189,6 +184,13 @@ class Prepared:
                 timer=knobs.timer,
                 block_threads=knobs.block_threads,
             )
+            units = len(_memkern.topology()["units"])
+            if self.device is None and knobs.threads > units:
+                warnings.warn(
+                    f"{knobs.threads} threads take turns on {units} processing units: use no more "
+                    "threads than there are units",
+                    stacklevel=2,
+                )
             self.run: Callable[[int], float] = self.native.run
             self.stages = self.native.obtained()["stages"]
             self._choose(chosen)
@@ -352,7 +354,7 @@ class Prepared:
                 left = math.inf if not len(rows) else first_s + rule.budget_s - elapsed
             else:
                 left = rule.budget_s * (2 if lost.any() else 1) - elapsed
-            stolen, since = steal_s(), time.perf_counter()
+            stolen, since = environment.read_steal_s(), time.perf_counter()
             try:
                 self.native.sample(block, invocations, left)
             except KeyboardInterrupt:
@@ -366,7 +368,9 @@ class Prepared:
                 block[:, times], block[:, times + 1], disturbance.cores.usual
             )
             if spent > _STEAL_AFTER_S:
-                marked |= steal_s() - stolen > disturbance.STEAL_SHARE * spent * units
+                marked |= (
+                    environment.read_steal_s() - stolen > disturbance.STEAL_SHARE * spent * units
+                )
             lost = np.concatenate((lost, marked))
             if reason is not None:
                 break
@@ -535,7 +539,7 @@ def forms(kernel: str, isa: str = "best") -> set[str]:
 def look_around() -> disturbance.Quiet:
     """Look for what else runs on this machine, for a quarter of a second."""
     units = len(_memkern.topology()["units"])
-    return disturbance.look_around(_memkern.running_threads, steal_s, units)
+    return disturbance.look_around(_memkern.running_threads, environment.read_steal_s, units)
 
 
 def last_level_cache_B() -> int:
@@ -759,7 +763,10 @@ def _times(
     interval = statistics.placements_interval(medians, prior=prior, drift=drift)
     scope = "next run" if drift is not None or spread_s >= _SPREAD_S else "within this run"
     low, high, level = (summary[f"within_ci_{name}"] for name in ("low_s", "high_s", "level"))
-    if interval is not None:
+    if interval is not None and len(medians) == 1:
+        # A single placement's own samples say less than those of the calibration.
+        low, high, level = min(low, interval.low), max(high, interval.high), interval.level
+    elif interval is not None:
         low, high, level = interval.low, interval.high, interval.level
     else:
         scope = "within this run"
@@ -1238,13 +1245,13 @@ def tune(
             decides = result.valid and not result.disturbed
             if decides and result.record["time_median_s"] < best_s:
                 best, best_s = base.with_(**changes), result.record["time_median_s"]
-        if knob_trials(search, knob) and all(m.disturbed for m in knob_trials(search, knob)):
+        if _trials_of(search, knob) and all(m.disturbed for m in _trials_of(search, knob)):
             warnings.warn(f"every trial of {knob} was disturbed: it stays as it was", stacklevel=2)
     search.append(measure(best, extra={"tune_step": "best"}, machine=machine))
     return best, together(search)
 
 
-def knob_trials(search: Sequence[Measurement], knob: str) -> list[Measurement]:
+def _trials_of(search: Sequence[Measurement], knob: str) -> list[Measurement]:
     """Return the trials of one step of a search."""
     return [m for m in search if m.record["tune_step"] == knob]
 
