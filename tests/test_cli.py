@@ -355,7 +355,7 @@ def test_wrong_streaming_words(capsys: pytest.CaptureFixture[str]) -> None:
     for words, culprit in (
         (("stream", "--kernel", "quad"), "stream.quad"),
         (("stream", "--kernel", "copy", "--alpha", "2"), "alpha"),
-        (("stream", "--kernel", "copy", "-n", "9", "--index-dtype", "int32"), "index_dtype"),
+        (("stream", "--kernel", "copy", "-n", "9", "--index-dtype", "int32"), "--index-dtype"),
         (("stream", "--runs", "300", "-n", "9"), "at most 200"),
         (("loops", "--sizes", "1KiB:2KiB"), "LOW:HIGH:COUNT"),
         (("loops", "--sizes", "1KiB", "-n", "9"), "exclude each other"),
