@@ -357,7 +357,7 @@ def test_wrong_streaming_words(capsys: pytest.CaptureFixture[str]) -> None:
     for words, culprit in (
         (("stream", "--kernel", "quad"), "stream.quad"),
         (("stream", "--kernel", "copy", "--alpha", "2"), "alpha"),
-        (("stream", "--kernel", "copy", "-n", "9", "--index-dtype", "int32"), "index_dtype"),
+        (("stream", "--kernel", "copy", "-n", "9", "--index-dtype", "int32"), "--index-dtype"),
         (("stream", "--runs", "300", "-n", "9"), "at most 200"),
         (("loops", "--sizes", "1KiB:2KiB"), "LOW:HIGH:COUNT"),
         (("loops", "--sizes", "1KiB", "-n", "9"), "exclude each other"),
@@ -701,3 +701,48 @@ def test_calibrate_prints_what_it_stores(
     assert "L1, 1 thread" in out
     assert str(tmp_path / "memkern" / "calibration.json") in out
     assert run(capsys, "calibrate", "--seconds", "0")[0] == 2
+
+
+# Tables
+
+
+@pytest.mark.parametrize(
+    ("words", "columns", "rows"),
+    [
+        (
+            "loops -k triad,sum --unroll 1,2 --prefetch 0,4 --variant simd -n 99",
+            "prefetch unroll case",
+            [["0", "1"], ["0", "2"], ["4", "1"], ["4", "2"]] * 2,
+        ),
+        (
+            "amo --kernel central --sharing private --padding 0,64 --pages default,4k -i 9",
+            "pages padding_B case",
+            [["default", "0"], ["4k", "0"], ["default", "64"], ["4k", "64"]],
+        ),
+        ("spmv hpcg:4 -f crs --mve 1,2 --prefetch 0,8", "prefetch matrix", [["0"], ["8"]] * 2),
+        (
+            "dw --lattice 2 2 2 2 --repetition fork,barrier --variant scalar -l lexicographic",
+            "repetition lattice",
+            [["fork"], ["barrier"]],
+        ),
+        # What tables show anyway, or what differs between kernels by itself, has no column before.
+        ("bs 1,6 -n 99 --elements 2,3 --degree 2 --pages default,4k", "case kernel", None),
+    ],
+)
+def test_tables_show_every_option_that_varies(words, columns, rows, capsys):
+    code, out, _ = run(capsys, *words.split(), "--runs", "1", "--threads", "1")
+    header, *lines = out.splitlines()
+    assert code == 0 and " ".join(header.split()).startswith(columns)
+    if rows is not None:
+        lines = [line for line in lines if not line.startswith("GB/s of")]
+        assert [line.split()[: len(rows[0])] for line in lines] == rows
+
+
+def test_a_rotation_says_what_varies(capsys):
+    words = "stream -n 999 --offset 0,64 --runs 2 --threads 1 --variant scalar"
+    code, out, _ = run(capsys, *words.split())
+    lines = out.splitlines()
+    assert code == 0 and [line for line in lines if line.startswith("offset")] == [
+        "offset 0:",
+        "offset 64:",
+    ]

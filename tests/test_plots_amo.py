@@ -478,6 +478,7 @@ def test_section_of_other_records():
 def test_section_marks_disturbed_numbers():
     said = " ".join(sections["atomics"](frame(everything(disturbed=True))).findings)
     assert "add 0.8 GAMS (disturbed)" in said
+    assert "(disturbed) at random places" in said and "ns (disturbed) in" in said
 
 
 def test_section_stands_in_a_report(whole, tmp_path):

@@ -253,7 +253,7 @@ def test_order_of_layouts():
 def test_layouts_and_options_beside_the_roofline(whole):
     small, large = figures["dw-layouts"](whole).axes
     assert small.get_title() == "8x8x8x8, Ls 8: in cache"
-    assert large.get_title() == "16x16x16x16, Ls 8: larger than the caches"
+    assert large.get_title() == "16x16x16x16, Ls 8: beyond caches"
     assert drawn(large) == [
         *("ordinary stores", "ordinary stores, prefetch", "non-temporal stores"),
         *("non-temporal stores, prefetch", "roofline of memory"),
@@ -281,7 +281,7 @@ def test_only_stores_past_the_cache_have_a_roofline_there():
 
 def test_lattices_and_workers_are_a_choice(whole):
     (ax,) = figures["dw-layouts"](whole, lattices="64x8").axes
-    assert ax.get_title() == "64x8x8x16, Ls 8: larger than the caches" and drawn(ax)[:1] == [
+    assert ax.get_title() == "64x8x8x16, Ls 8: beyond caches" and drawn(ax)[:1] == [
         "ordinary stores"
     ]
     (ax,) = figures["dw-layouts"](whole, threads=1).axes

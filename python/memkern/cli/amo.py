@@ -113,7 +113,7 @@ def _amo(args: argparse.Namespace) -> int:
         raise InputError(f"no pattern has {args.primitive} in order {args.order} for {args.dtype}")
     args.threads = None  # a case of atomics is built for its workers
     if args.bench is None:
-        return exit_code(measure(cases, args, _HEADER, _row))
+        return exit_code(measure(cases, args, _HEADER, _row, ("order",)))
     return exit_code(measure(cases, args, "", _as_circustent))
 
 

@@ -46,7 +46,7 @@ def _dw(args: argparse.Namespace) -> int:
             for team in teams:
                 how = {**shared, "threads": team} if args.share_planes and team else shared
                 cases.append(dw.case(lattice, ls=ls, **where, **how))
-    return exit_code(measure(cases, args, _HEADER, _row))
+    return exit_code(measure(cases, args, _HEADER, _row, ()))
 
 
 _HEADER = (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern import statistics
@@ -111,15 +112,57 @@ def _summary(results: ResultSet) -> str:
     )
 
 
+# Options of cases that a table shows where they vary, whatever else it shows.
+_VARIABLE = (
+    "dtype", "index_dtype", "pin", "numa", "pages", "offset", "schedule", "chunk", "prefetch",
+    "unroll", "repetition", "flush", "seed", "device", "timer", "block_threads", "delta", "count",
+    "wrap", "alpha", "beta", "layer_condition", "index_pattern", "masked", "numbering", "iters",
+    "stride", "padding_B", "hot", "result", "order", "block", "share_planes", "prefetch_into",
+)  # fmt: skip
+
+
+def _varying(cases: Sequence[Case], shown: Collection[str]) -> dict[str, int]:
+    """Return the options without a column that differ among a kernel's cases, with widths."""
+    asked = [
+        {
+            "kernel": case.spec.name,
+            **dataclasses.asdict(case.knobs),
+            "dtype": case.dtype,
+            "index_dtype": case.index_dtype,
+            **case.columns,
+            **dict(zip(case.spec.form, case.form.split("/"), strict=False)),
+        }
+        for case in cases
+    ]
+    widths = {}
+    for name in _VARIABLE:
+        pairs = {(one["kernel"], str(one[name])) for one in asked if name in one}
+        if len(pairs) > len({kernel for kernel, _ in pairs}) and name not in shown:
+            widths[name] = min(max(len(name), *(len(value) for _, value in pairs)), _WIDEST)
+    return widths
+
+
+_WIDEST = 16
+
+
+def _value(record: dict[str, Any], name: str, width: int) -> str:
+    """Return what was asked of an option, in a column so wide; nothing where there is none."""
+    value = record.get(f"{name}_asked", record.get(name))
+    text = "" if value is None or value != value else str(value)
+    return f"{text if len(text) <= width else text[: width - 1] + '…':>{width}}"
+
+
 def measure(
     cases: Sequence[Case],
     args: argparse.Namespace,
     header: str = HEADER,
     row: Callable[[int, dict[str, Any]], str] = row_of,
+    shown: Collection[str] = ("pages", "index_pattern"),
 ) -> ResultSet:
     """Measure with the options of the command line, and print what people want to see.
 
-    `row` makes the lines of the table from the number and the record of each case.
+    `row` makes the lines of the table from the number and the record of each case; before them
+    stand the options that vary and are not among those `shown` in a line.
     """
     from memkern.run import sweep
 
@@ -128,19 +171,26 @@ def measure(
     number = itertools.count()
     refuse_idle(cases, args)
 
+    cases = _varied(cases, args)
+    widths = _varying(cases, shown) if header else {}
+    before = "".join(f"{name:>{width}} " for name, width in widths.items())
+
     def show(measurement: Measurement) -> None:
         if not table:
             return
+        values = {name: _value(measurement.record, name, w) for name, w in widths.items()}
         if measurement.parts:
+            if values:
+                line(", ".join(f"{name} {value.strip()}" for name, value in values.items()) + ":")
             _stream_table(measurement)
             return
         k = next(number)
         if k == 0 and header:
-            line(header)
-        line(row(k, measurement.record))
+            line(before + header)
+        line("".join(f"{value} " for value in values.values()) + row(k, measurement.record))
 
     results = sweep(
-        _varied(cases, args),
+        cases,
         repeats=args.repeats,
         output=args.output,
         resume=args.resume,

@@ -70,7 +70,7 @@ def _spmv(args: argparse.Namespace) -> int:
             else:
                 cases.append(spmv.case(matrix, form, **shared))
     args.unroll = 0
-    return exit_code(measure(cases, args, _HEADER, _row))
+    return exit_code(measure(cases, args, _HEADER, _row, ("unroll",)))
 
 
 _HEADER = (

@@ -266,6 +266,10 @@ def amo_case(
         raise InputError(f"amo.{pattern} has no stride: amo.striden has")
     pad = max(1, padding // size)
     step = stride * pad
+    if pattern == "ptrchase":
+        for what, given in (("words", words), ("memsize", memsize), ("padding", padding or None)):
+            if given is not None:
+                raise InputError(f"amo.ptrchase has no {what}: it goes through its indices")
     if hot is not None and pattern != "central":
         raise InputError(f"amo.{pattern} has no hot words: amo.central has")
     hot = integer(1 if sharing != "private" else workers, "hot") if hot is None else hot

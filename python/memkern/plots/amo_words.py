@@ -89,7 +89,8 @@ def _on_price(rows: DataFrame) -> list[str]:
         for row in _smallest(paid, pattern).to_dict("records"):
             share = percent(row["lost_fraction"])
             lost = f", where {share} of them get lost" if row["lost_fraction"] > 0 else ""
-            parts.append(f"{three_figures(row['price'])} {words} ({row['row']}){lost}")
+            mark = " (disturbed)" * bool(row["disturbed"])
+            parts.append(f"{three_figures(row['price'])}{mark} {words} ({row['row']}){lost}")
     if not parts:
         return []
     return [
@@ -128,9 +129,10 @@ def _on_latency(mine: DataFrame) -> list[str]:
     for name in ("add", "cas", "plain"):
         ends = rows[rows["primitive"] == name]
         if len(ends):
-            near, far = ends.iloc[0], ends.iloc[-1]
-            parts.append(
-                f"{name} takes {three_figures(near['ns'])} ns in {in_bytes(near['size_B'])} and "
-                f"{three_figures(far['ns'])} ns in {in_bytes(far['size_B'])}"
-            )
+            said = [
+                f"{three_figures(end['ns'])} ns{' (disturbed)' * bool(end['disturbed'])} in "
+                f"{in_bytes(end['size_B'])}"
+                for end in (ends.iloc[0], ends.iloc[-1])
+            ]
+            parts.append(f"{name} takes {listed(said)}")
     return [f"In a chain of dependent operations, {listed(parts)}."] if parts else []

@@ -145,7 +145,7 @@ def _with_distance(row: Mapping[Any, Any]) -> str:
 
 def _on_lattice(rows: DataFrame, several: bool) -> str:
     """Return the title of a panel: machine, lattice, and whether the caches hold it."""
-    where = "in cache" if rows["held"].iloc[0] else "larger than the caches"
+    where = "in cache" if rows["held"].iloc[0] else "beyond caches"
     title = f"{rows['place'].iloc[0]}: {where}"
     return f"{with_workers(rows, True)}\n{title}" if several else title
 

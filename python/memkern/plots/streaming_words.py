@@ -80,7 +80,8 @@ def _on_memory(values: DataFrame, since: FromMemory) -> list[str]:
             parts.append(f"{short(kernel)} {' and '.join(each)}")
         if len(of_kernel) > 1:
             ratio = of_kernel[NONTEMPORAL][BANDWIDTH] / of_kernel[ORDINARY][BANDWIDTH]
-            worth.append(f"{ratio:.2f} times as high in {short(kernel)}")
+            mark = " (disturbed)" * any(row["disturbed"] for row in of_kernel.values())
+            worth.append(f"{ratio:.2f} times{mark} as high in {short(kernel)}")
     sentences = [f"{_where(since, values['least_B'].min())}: {'; '.join(parts)}."]
     if worth:
         sentences.append(
@@ -136,8 +137,11 @@ def _on_levels(mine: DataFrame, values: DataFrame) -> list[str]:
 
 def _on_launch(tests: DataFrame, empty: DataFrame) -> list[str]:
     """Say T0 and Wmax of BS1, and what an empty launch takes."""
-    times = [three_figures(1e6 * time) for time in empty["time_min_s"]]
-    launch = [f" An empty launch, BS0, takes {time} µs." for time in times]
+    launch = [
+        f" An empty launch, BS0, takes {three_figures(1e6 * row['time_min_s'])} µs"
+        f"{' (disturbed)' * bool(row['disturbed'])}."
+        for row in empty.to_dict("records")
+    ]
     sentences = []
     for one in fitted(tests)[0]:
         held = " from what the caches hold" * (len(one.fits) > 1)

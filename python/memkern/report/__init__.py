@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write"]
 
+_MOST_CONTRADICTIONS = 12
 # A machine with a larger share of disturbed records than this was not quiet.
 _QUIET = 0.05
 
@@ -114,14 +115,15 @@ def write(
     columns = [column for column in _COLUMNS if column in frame]
     if len(_distinct(frame, "platform")) == 1:
         columns.remove("platform")  # the heading says it
+    against = _contradictions(frame)
     html = template.render(
         title=title,
         platforms=_distinct(frame, "platform"),
         started=min(_distinct(frame, "started"), default=""),
         sections=[_section(content) for content in contents if content is not None],
-        banner=_banner(frame),
+        banners=_banners(frame, against),
         quality=_quality(frame),
-        contradictions=_contradictions(frame),
+        contradictions=against,
         failed=_failed(frame),
         environment=[(name, list(_leaves(part))) for name, part in environment.items() if part],
         results=_table(frame[columns]),
@@ -214,8 +216,10 @@ def _quality(frame: DataFrame) -> list[str]:
 
 
 def _contradictions(frame: DataFrame) -> list[str]:
-    """Return what the numbers of this report say against each other."""
-    return contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
+    """Return what the numbers of this report say against each other, so many at most."""
+    found = contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
+    more = len(found) - _MOST_CONTRADICTIONS
+    return [*found[:_MOST_CONTRADICTIONS], *[f"And {more} more."] * (more > 0)]
 
 
 def _numbers(frame: DataFrame, column: str) -> Series:
@@ -277,17 +281,20 @@ def _intervals(frame: DataFrame) -> list[str]:
     return [*sentences, f"Half the width {listed(parts)}."] if parts else sentences
 
 
-def _banner(frame: DataFrame) -> str:
-    """Return what stands at the top of a report of a machine that was not quiet, '' otherwise."""
+def _banners(frame: DataFrame, against: Sequence[str]) -> list[str]:
+    """Return what stands at the top of a report that is not to be trusted as it is."""
+    banners = []
     disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
-    if disturbed <= _QUIET * len(frame):
-        return ""
-    return (
-        f"The machine was not quiet: {disturbed} of {counted(len(frame), 'record')} "
-        f"{'is' if disturbed == 1 else 'are'} disturbed; such a record has no interval, is drawn "
-        "with hollow markers and counts only where there is no undisturbed one. Measure again "
-        "when nothing else runs."
-    )
+    if disturbed > _QUIET * len(frame):
+        banners.append(
+            f"The machine was not quiet: {disturbed} of {counted(len(frame), 'record')} "
+            f"{'is' if disturbed == 1 else 'are'} disturbed; such a record has no interval, is "
+            "drawn with hollow markers and counts only where there is no undisturbed one. Measure "
+            "again when nothing else runs."
+        )
+    if against:
+        banners.append("Some numbers contradict each other: see the section on validity.")
+    return banners
 
 
 def _failed(frame: DataFrame) -> _Table | None:
