@@ -89,7 +89,7 @@ class Knobs:
     Parameters
     ----------
     variant : str
-        A technique (``scalar``, ``auto``, ``simd``, ``nt``) or ``best``: each is tried briefly,
+        A technique (``scalar``, ``auto``, ``simd``, ``nt``, ``nta``) or ``best``: each is tried briefly,
         the fastest is measured.
     isa : str
         An instruction set of this binary or ``best``: the widest one that the processor runs,

@@ -132,7 +132,7 @@ def measuring_options(
         default="best",
         type=words,
         metavar="NAME,...",
-        help="scalar, auto, simd, nt or best: try all, measure the fastest",
+        help="scalar, auto, simd, nt, nta or best: try all, measure the fastest",
     )
     add("--dtype", default=dtypes[0], choices=dtypes, help="type of the values")
     add("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, where there are any")
