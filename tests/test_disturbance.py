@@ -13,17 +13,17 @@ import memkern as mk
 from memkern import _memkern, disturbance
 from memkern.disturbance import Cores, Quiet, describe, look_around, marks, too_few
 
-USUAL = 2.0
+BEST = 2.0
 
 
 def test_marks_by_hand() -> None:
     share = np.array([1.0, 0.96, 0.94, 0.97, 0.5, 1.0, 1.0, math.nan])
     throughput = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.4, math.nan])
     expected = [False, False, True, False, True, True, True, False]
-    assert marks(share, throughput, USUAL).tolist() == expected
+    assert marks(share, throughput, BEST).tolist() == expected
     # Before anything is known of the cores, none of them is called crowded.
     assert not marks(np.ones(3), np.array([0.1, 1.0, 2.0]), math.nan).any()
-    assert marks(np.empty(0), np.empty(0), USUAL).tolist() == []
+    assert marks(np.empty(0), np.empty(0), BEST).tolist() == []
 
 
 def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
@@ -34,8 +34,8 @@ def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
         # Interrupts and clocks read one after the other: a percent or less; cores: a few percent.
         share = 1 - np.abs(rng.normal(0, 0.005, n))
         throughput = 2.4 * (1 - np.abs(rng.normal(0, 0.03, n)))
-        cores.add(throughput)
-        marked += int(marks(share, throughput, cores.usual).sum())
+        cores.add(throughput, 2)
+        marked += int(marks(share, throughput, cores.best(2)).sum())
         total += n
     assert marked < 0.01 * total
 
@@ -43,23 +43,26 @@ def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
 def test_a_neighbour_on_the_core_is_seen_once_cores_are_known() -> None:
     rng = np.random.default_rng(17)
     cores = Cores()
-    cores.add(2.4 * (1 - np.abs(rng.normal(0, 0.03, 500))))
+    cores.add(2.4 * (1 - np.abs(rng.normal(0, 0.03, 500))), 1)
     half = 2.4 * 0.55 * (1 - np.abs(rng.normal(0, 0.03, 100)))
-    assert marks(np.ones(100), half, cores.usual).all()
+    assert marks(np.ones(100), half, cores.best(1)).all()
+    # What one core does alone says nothing of two at once.
+    assert not marks(np.ones(100), half, cores.best(2)).any()
 
 
-def test_cores_remember_quantiles_in_bounded_memory() -> None:
+def test_cores_remember_the_best_in_bounded_memory() -> None:
     cores = Cores()
-    assert math.isnan(cores.usual) and math.isnan(cores.best)
-    cores.add([math.nan])
-    assert math.isnan(cores.usual)
+    assert math.isnan(cores.best(1))
+    cores.add([math.nan], 1)
+    assert math.isnan(cores.best(1))
     rng = np.random.default_rng(1)
-    values = rng.uniform(1, 2, 50_000)
-    for part in np.split(values, 50):
-        cores.add(part)
-    assert cores.usual == pytest.approx(1.75, abs=0.03)
-    assert cores.best == pytest.approx(1.99, abs=0.01)
-    assert len(cores._seen) <= Cores._KEPT
+    for part in np.split(rng.uniform(1, 2, 50_000), 50):
+        cores.add(part, 1)
+    assert cores.best(1) == pytest.approx(1.99, abs=0.01)
+    assert len(cores._seen[1]) <= Cores._KEPT
+    # One in a hundred that is too good to be true does not count.
+    cores.add([3.0], 1)
+    assert cores.best(1) < 2
 
 
 @pytest.mark.parametrize(

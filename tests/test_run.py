@@ -27,6 +27,7 @@ def case() -> Case:
     return mk.gather("UNIFORM:8:4:NR", count=512, threads=1, variant="scalar", budget_s=0.2)
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_record_says_what_was_asked_obtained_and_measured(case: Case) -> None:
     measurement = case.with_(pages="4k", pin="0", name="a label").measure()
     record = measurement.record
@@ -66,6 +67,7 @@ def test_fixed_count_takes_exactly_that_many_samples(case: Case) -> None:
     assert tiny["invocations"] > 1
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_stop_rule_ends_by_precision_samples_or_budget(case: Case) -> None:
     loose = case.with_(ci=0.9, budget_s=30.0).measure().record
     assert loose["stop"] == "ci"
@@ -514,7 +516,7 @@ class Scripted:
         return len(rows)
 
     def obtained(self) -> dict[str, Any]:
-        return {"pin": "0", "stages": []}
+        return {"pin": "0", "stages": [], "threads": 99}
 
 
 def scripted(case: Case, shares: list[float]) -> Prepared:
@@ -542,6 +544,7 @@ def test_too_many_disturbed_samples_make_a_disturbed_result(case: Case) -> None:
     assert samples.rejected == samples.taken >= 5
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_placements_share_the_samples(case: Case) -> None:
     record = case.with_(runs=12, placements=5).measure().record
     assert record["samples"] == 12

@@ -37,9 +37,9 @@ _Bools = npt.NDArray[np.bool_]
 CPU_SHARE = 0.95
 # After a worker was away for more than this, its caches hold something else.
 _AWAY_SHARE = 0.10
-# And if its cores did this share of what cores usually do here: a thread that computes on the same
-# physical core takes a third to a half of it. Less than that is the usual state of shared machines.
-CORE_SHARE = 0.75
+# And if its cores did this share of the best that as many cores at once have done: a thread that
+# computes on the same physical core takes a third to a half of it.
+CORE_SHARE = 0.80
 # And if the hypervisor gave no more than this share of the time to others.
 STEAL_SHARE = 0.10
 # With fewer samples that count than this, or than one in so many of those taken, what was measured
@@ -51,49 +51,48 @@ RunningThread = tuple[int, str, int]
 
 
 class Cores:
-    """What throughput the cores of this machine have shown so far.
+    """The best throughput that the cores of this machine have shown, by how many are at work.
 
-    `usual` is the upper quartile: where other virtual machines compute beside ours all the time,
-    the best is seen too rarely to ask it of every sample.
+    The best but for one measurement in a hundred, since the clock beside it may be read too low.
     """
 
     _KEPT = 4096
 
     def __init__(self) -> None:
         """Begin without any knowledge."""
-        self._seen: list[float] = []
-        self._since = 0
-        self._usual = math.nan
-        self._best = math.nan
+        self._seen: dict[int, list[float]] = {}
+        self._best: dict[int, float] = {}
 
-    def add(self, throughputs: Iterable[float]) -> None:
-        """Add measurements, in loads with additions per cycle; NaN and repeats do not count."""
-        last = self._seen[-1] if self._seen else math.nan
+    def add(self, throughputs: Iterable[float], workers: int) -> None:
+        """Add measurements of so many cores at once; NaN and repeats do not count.
+
+        Parameters
+        ----------
+        throughputs : iterable of float
+            Loads with additions per cycle of the slowest core.
+        workers : int
+        """
+        seen = self._seen.setdefault(workers, [])
+        last = seen[-1] if seen else math.nan
         for value in throughputs:
             if value == value and value != last:
-                self._seen.append(float(value))
+                seen.append(float(value))
                 last = value
         # Every second one goes, so that early ones keep their weight.
-        while len(self._seen) > self._KEPT:
-            del self._seen[::2]
-        if self._seen:
-            self._usual, self._best = map(float, np.quantile(self._seen, (0.75, 0.99)))
+        while len(seen) > self._KEPT:
+            del seen[::2]
+        if seen:
+            self._best[workers] = float(np.quantile(seen, 0.99))
 
-    @property
-    def usual(self) -> float:
-        """Throughput that a core usually has; NaN before any is known."""
-        return self._usual
-
-    @property
-    def best(self) -> float:
-        """The best throughput, but for one in a hundred; NaN before any is known."""
-        return self._best
+    def best(self, workers: int) -> float:
+        """Return the best throughput of so many cores at once; NaN before any is known."""
+        return self._best.get(workers, math.nan)
 
 
 cores = Cores()
 
 
-def marks(cpu_share: _Floats, throughput: _Floats, usual: float) -> _Bools:
+def marks(cpu_share: _Floats, throughput: _Floats, best: float) -> _Bools:
     """Return which samples were disturbed.
 
     Parameters
@@ -102,8 +101,8 @@ def marks(cpu_share: _Floats, throughput: _Floats, usual: float) -> _Bools:
         Smallest share of each sample during which a worker had a processor; NaN where unknown.
     throughput : ndarray of float64, shape (n,)
         Smallest throughput of a worker's core beside it; NaN where unknown.
-    usual : float
-        What a core usually does.
+    best : float
+        The best that as many cores have done at once; NaN if unknown.
 
     Returns
     -------
@@ -111,7 +110,7 @@ def marks(cpu_share: _Floats, throughput: _Floats, usual: float) -> _Bools:
         Also the sample after one during which a worker was away for long.
     """
     after = np.concatenate(([False], cpu_share[:-1] < 1 - _AWAY_SHARE))
-    crowded = throughput < CORE_SHARE * usual
+    crowded = throughput < CORE_SHARE * best
     return np.asarray((cpu_share < CPU_SHARE) | after | crowded, dtype=np.bool_)
 
 

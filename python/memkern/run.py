@@ -275,10 +275,15 @@ class Prepared:
         invocations = self.invocations
         rows = np.full((samples, 1 + _CONDITIONS), np.nan)
         self.native.sample(rows, invocations, math.inf)
-        usual = disturbance.cores
-        usual.add(rows[:, 2])
-        lost = disturbance.marks(rows[:, 1], rows[:, 2], usual.usual)
+        lost = self._marks(rows[:, 1:])
         return np.asarray(rows[1:, 0][~lost[1:]])
+
+    def _marks(self, conditions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Return which samples were disturbed, by the columns that the extension adds."""
+        workers = int(self.native.obtained()["threads"])
+        disturbance.cores.add(conditions[:, 1], workers)
+        best = disturbance.cores.best(workers)
+        return disturbance.marks(conditions[:, 0], conditions[:, 1], best)
 
     def _fastest_parts(self, candidates: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the best instruction set of each variant by parts that lie far apart."""
@@ -363,10 +368,7 @@ class Prepared:
             spent = time.perf_counter() - since
             first_s = min(first_s, spent)
             rows = np.concatenate((rows, block))
-            disturbance.cores.add(block[:, times + 1])
-            marked = disturbance.marks(
-                block[:, times], block[:, times + 1], disturbance.cores.usual
-            )
+            marked = self._marks(block[:, times:])
             if spent > _STEAL_AFTER_S:
                 marked |= (
                     environment.read_steal_s() - stolen > disturbance.STEAL_SHARE * spent * units
@@ -856,6 +858,7 @@ def _sample_columns(
     checks = [p.check for p in every]
     others = dict.fromkeys(thread for p in every for thread in p.others)
     throughput = _median(np.array([p.samples.throughput for p in counted]))
+    best = disturbance.cores.best(every[-1].obtained["threads"])
     return {
         "samples": sum(map(len, series)),
         "invocations": every[-1].samples.invocations,
@@ -865,7 +868,7 @@ def _sample_columns(
         "disturbed": disturbed,
         "disturbed_by": disturbance.describe(others),
         "cpu_share": float(np.mean([p.samples.cpu_share for p in every])),
-        "core_share": min(throughput / disturbance.cores.best, 1.0),
+        "core_share": min(throughput / best, 1.0),
         "clock_GHz": _median(np.array([p.samples.clock_Hz for p in counted])) / 1e9,
         "valid": all(check.valid for check in checks),
         "error_max": max(check.error_max for check in checks),

@@ -89,8 +89,8 @@ class Knobs:
     Parameters
     ----------
     variant : str
-        A technique (``scalar``, ``auto``, ``simd``, ``nt``, ``nta``) or ``best``: each is tried briefly,
-        the fastest is measured.
+        A technique (``scalar``, ``auto``, ``simd``, ``nt``, ``nta``) or ``best``: each is tried
+        briefly, the fastest is measured.
     isa : str
         An instruction set of this binary or ``best``: the widest one that the processor runs,
         for variant ``best`` whichever is fastest.
