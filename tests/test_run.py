@@ -615,3 +615,18 @@ def test_more_threads_than_units_are_warned_of(case: Case) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         case.with_(threads=units).prepare()
+
+
+def test_nothing_is_chosen_by_disturbed_trials(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+
+    def all_but_the_first(cpu_share: Any, throughput: Any, best: float) -> Any:
+        # Nothing is known of any candidate but one.
+        nonlocal calls
+        calls += 1
+        return np.full(len(cpu_share), calls > 1)
+
+    monkeypatch.setattr("memkern.disturbance.marks", all_but_the_first)
+    prepared = case.with_(variant="best").prepare()
+    assert prepared.variant_choice == "default"
+    assert prepared.obtained["variant"] == "simd"

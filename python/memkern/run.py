@@ -41,6 +41,7 @@ _TICKS_PER_RUN = 100
 # Trials of variants: how many go on to the next round, and the samples of each in a round. A
 # candidate's first sample in a turn is not counted: caches still hold what another one left there.
 _TRIALS = ((4, 2), (2, 4), (1, 8))
+_TRIAL_TRIES = 4  # where all samples of a candidate are disturbed
 # All candidates are tried whole where that takes no longer than this (and a quarter of the budget);
 # else the best instruction set of each variant, by parts that move so much.
 _TRIAL_S = 0.25
@@ -142,7 +143,7 @@ class Prepared:
         Threads, pinning, pages, variant and instruction set as they came to be.
     variant_choice : str
         How the variant was chosen: ``asked``, ``trial``, or ``default`` where ``best`` was asked
-        for and every trial was disturbed.
+        for and the trials of a candidate were disturbed each time.
     """
 
     def __init__(self, case: Case, chosen: Choice | None = None) -> None:
@@ -229,7 +230,7 @@ class Prepared:
         -------
         candidate : tuple of str
         how : str
-            ``trial``, or ``default`` where all trials were disturbed.
+            ``trial``, or ``default`` where those of a candidate were disturbed each time.
         """
         if len(candidates) == 1:
             return candidates[0], "trial"
@@ -260,7 +261,8 @@ class Prepared:
                 self.native.select(*candidate)
                 taken = self._trial(1 + samples)
                 times[candidate] = float(np.quantile(taken, 0.25)) if len(taken) else math.inf
-            if times and all(math.isinf(t) for t in times.values()):
+            if any(math.isinf(t) for t in times.values()):
+                # One of which nothing is known may be the fastest.
                 return _default_of(candidates), "default"
             candidates = sorted(candidates, key=lambda c: times.get(c, 0.0))[:finalists]
         return candidates[0], "trial"
@@ -272,11 +274,13 @@ class Prepared:
 
     def _trial(self, samples: int) -> npt.NDArray[np.float64]:
         """Return the seconds of the samples after the first that were not disturbed."""
-        invocations = self.invocations
-        rows = np.full((samples, 1 + _CONDITIONS), np.nan)
-        self.native.sample(rows, invocations, math.inf)
-        lost = self._marks(rows[:, 1:])
-        return np.asarray(rows[1:, 0][~lost[1:]])
+        for _ in range(_TRIAL_TRIES):
+            rows = np.full((samples, 1 + _CONDITIONS), np.nan)
+            self.native.sample(rows, self.invocations, math.inf)
+            kept = rows[1:, 0][~self._marks(rows[:, 1:])[1:]]
+            if len(kept):
+                break
+        return np.asarray(kept)
 
     def _marks(self, conditions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return which samples were disturbed, by the columns that the extension adds."""
