@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         statistics,
         suites,
     )
-    from memkern.calibrate import calibrate
+    from memkern.calibrating import calibrate
     from memkern.comparison import compare
     from memkern.interleaved import compare_runs
     from memkern.kernels.amo import amo
@@ -56,7 +56,7 @@ _MODULES = (
 )
 _HOMES = {
     "amo": "memkern.kernels.amo",
-    "calibrate": "memkern.calibrate",
+    "calibrate": "memkern.calibrating",
     "compare": "memkern.comparison",
     "compare_runs": "memkern.interleaved",
     "launch": "memkern.kernels.launch",

@@ -98,7 +98,7 @@ def _calibrate(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from memkern import calibration
-    from memkern.calibrate import calibrate
+    from memkern.calibrating import calibrate
     from memkern.cli.measuring import tell_unquiet, wait_until_quiet
 
     tell_unquiet(wait_until_quiet(args), args)
