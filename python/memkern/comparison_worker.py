@@ -46,9 +46,7 @@ def short(case: Case) -> Case:
 def seconds_of(case: Case) -> float | None:
     """Place a case anew and return its median time of one invocation; None if disturbed."""
     prepared = run.prepare(case)
-    for name, value in case.spec.calm.items():
-        array = prepared.native.arrays()[name]
-        prepared.native.copy_in(name, np.full(array["columns"], value, dtype=array["dtype"]))
+    prepared.set_steady_inputs()
     samples = prepared.sample()
     return None if samples.disturbed else float(np.median(samples.seconds[:, 0]))
 

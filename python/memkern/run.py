@@ -324,6 +324,13 @@ class Prepared:
 
         return self.case.spec.check(self.case, self.native, invoke or once)
 
+    def set_steady_inputs(self) -> None:
+        """Give arrays that would grow from invocation to invocation values that keep them."""
+        for name, value in self.case.spec.calm.items():
+            array = self.native.arrays()[name]
+            values = np.full(array["columns"], value, dtype=array["dtype"])
+            self.native.copy_in(name, values)
+
     def sample(self, placement: int = 0, placements: int = 1) -> Samples:
         """Take samples until the case's stop rule is met by those that were not disturbed.
 
@@ -670,10 +677,7 @@ class CaseRun:
                 check = prepared.check()
             else:
                 prepared.native.fill(outputs=True)
-            for name, value in spec.calm.items():
-                array = prepared.native.arrays()[name]
-                values = np.full(array["columns"], value, dtype=array["dtype"])
-                prepared.native.copy_in(name, values)
+            prepared.set_steady_inputs()
             sample()
         assert check is not None
         samples, device = taken[0]
