@@ -30,6 +30,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from memkern.statistics import moderate
+
 __all__ = [
     "ALPHA",
     "FASTER",
@@ -199,18 +201,16 @@ def moderated(estimates: Sequence[Estimate]) -> list[Estimate]:
     list of Estimate
         With other errors and more degrees of freedom.
     """
-    from scipy.special import digamma, polygamma
-
     if len(estimates) < _LEAST_CASES:
         return list(estimates)
     counts = np.array([estimate.count for estimate in estimates])
     variances = counts * np.array([estimate.error for estimate in estimates]) ** 2
     freedoms = np.array([estimate.freedom for estimate in estimates])
-    logs = np.log(variances) - digamma(freedoms / 2) + np.log(freedoms / 2)
-    excess = float(np.var(logs, ddof=1) - polygamma(1, freedoms / 2).mean())
-    prior = min(2 * _inverse_trigamma(excess), _MOST_FREEDOM) if excess > 0 else _MOST_FREEDOM
-    common = math.exp(float(logs.mean()) + float(digamma(prior / 2)) - math.log(prior / 2))
-    pooled = (prior * common + freedoms * variances) / (prior + freedoms)
+    common = moderate(variances, freedoms)
+    if common is None:
+        return list(estimates)
+    prior = min(common.freedom, _MOST_FREEDOM)
+    pooled = (prior * common.variance + freedoms * variances) / (prior + freedoms)
     return [
         replace(estimate, error=math.sqrt(variance / count), freedom=prior + estimate.freedom)
         for estimate, variance, count in zip(estimates, pooled, counts, strict=True)
@@ -314,14 +314,6 @@ class Family:
         self.verdicts = [
             new if old == NOT_ENOUGH else old for old, new in zip(self.verdicts, now, strict=True)
         ]
-
-
-def _inverse_trigamma(value: float) -> float:
-    """Return x with ``polygamma(1, x) == value``."""
-    from scipy.optimize import brentq
-    from scipy.special import polygamma
-
-    return float(brentq(lambda x: float(polygamma(1, x)) - value, 1e-3, 1e6))
 
 
 def _kept(n: int) -> int:
