@@ -14,6 +14,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Without isolation a rebuild finds the objects of the last one.
 INSTALL := $(PIP) install --no-build-isolation --config-settings=cmake.define.MEMKERN_WERROR=$(WERROR)
+# The package and the C++ tests share most objects.
+export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
+export CCACHE_DIR ?= $(CURDIR)/build/ccache
 CMAKE := cmake -G Ninja -DMEMKERN_WERROR=$(WERROR)
 
 CPP := $(shell find cpp CMakeLists.txt -type f)
@@ -40,7 +43,8 @@ lint: system-dev .venv/.installed .venv/.lint
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/clang-format --dry-run --Werror $(shell find cpp tests/cpp tests/emulated -name '*.[ch]pp' -o -name '*.cu' -o -name 'cuda_runtime.h')
 	CXX=clang++ $(CMAKE) -S . -B build/lint -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DMEMKERN_CUDA=OFF \
-	  -DMEMKERN_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+	  -DCMAKE_CXX_COMPILER_LAUNCHER= -DMEMKERN_TARGETS=baseline -DMEMKERN_TESTS=ON \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
 	  -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
 	ls cpp/kernels/*.cpp cpp/bindings/*.cpp cpp/core/*.cpp cpp/backends/*/*.cpp | \
 	  xargs -P $$(nproc) -n 1 clang-tidy --quiet -p build/lint
@@ -48,9 +52,12 @@ lint: system-dev .venv/.installed .venv/.lint
 sanitize: sanitize-address sanitize-thread
 SANITIZERS_address := address,undefined
 SANITIZERS_thread := thread
+# Which thread does what does not depend on the instruction set; what is read and written does.
+TARGETS_address := usual
+TARGETS_thread := baseline
 sanitize-%: system-dev
 	CXX=clang++ $(CMAKE) -S . -B build/$@ -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON \
-	  -DMEMKERN_SANITIZE=$(SANITIZERS_$*)
+	  -DMEMKERN_SANITIZE=$(SANITIZERS_$*) -DMEMKERN_TARGETS=$(TARGETS_$*)
 	cmake --build build/$@
 	ctest --test-dir build/$@ -j $$(nproc) --output-on-failure
 

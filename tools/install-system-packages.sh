@@ -52,6 +52,7 @@ check() {
     want "clang's OpenMP" libomp-dev links -fopenmp
     want "clang's sanitizers" libclang-rt-dev links -fsanitize=address
     want clang-tidy clang-tidy command -v clang-tidy
+    want ccache ccache command -v ccache
   fi
 }
 

@@ -23,11 +23,13 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND flags_auto -mprefer-vector-width=512)
   # Highway's bits: AVX-512 is 8, AVX2 9, SSE4 11, SSE2 14. The sub-variants of AVX-512 (0 to 7)
   # bring nothing to kernels that move data. By number, since older releases lack some names.
-  if(MEMKERN_ALL_TARGETS)
-    set(disabled 0x34FF)
-  else()
-    set(disabled 0x3CFF)
+  set(disabled_all 0x34FF)
+  set(disabled_usual 0x3CFF)
+  set(disabled_baseline 0x3FFF)
+  if(NOT DEFINED disabled_${MEMKERN_TARGETS})
+    message(FATAL_ERROR "MEMKERN_TARGETS is usual, all or baseline, not ${MEMKERN_TARGETS}")
   endif()
+  set(disabled ${disabled_${MEMKERN_TARGETS}})
 endif()
 
 set(define_scalar MEMKERN_TECHNIQUE=scalar MEMKERN_VARIANT="scalar" MEMKERN_SIMD=0 MEMKERN_AUTO=0
