@@ -14,7 +14,11 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Without isolation a rebuild finds the objects of the last one.
 INSTALL := $(PIP) install --no-build-isolation --config-settings=cmake.define.MEMKERN_WERROR=$(WERROR)
-# The package and the C++ tests share most objects.
+# The package and the C++ tests share most objects, if their compiler has one name.
+ifeq ($(origin CXX),default)
+CXX := c++
+endif
+export CXX
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 CMAKE := cmake -G Ninja -DMEMKERN_WERROR=$(WERROR)

@@ -65,6 +65,19 @@ def test_cores_remember_the_best_in_bounded_memory() -> None:
     assert cores.best(1) < 2
 
 
+def test_cores_know_what_earlier_processes_found() -> None:
+    cores = Cores({1: 2.0, 2: 1.9})
+    # This process has only ever had a neighbour.
+    cores.add(np.linspace(1.0, 1.1, 500), 1)
+    assert cores.best(1) == 2.0
+    assert cores.known == {1: 2.0, 2: 1.9}
+    cores.add(np.linspace(1.9, 2.2, 500), 2)
+    assert cores.best(2) == pytest.approx(2.2, abs=0.01)
+    # Too few measurements are not worth keeping.
+    cores.add([1.0, 2.0], 4)
+    assert list(cores.known) == [1, 2]
+
+
 @pytest.mark.parametrize(
     "kept, taken, few",
     [(0, 1, True), (1, 1, False), (2, 5, True), (3, 5, False), (3, 60, False), (3, 61, True)],

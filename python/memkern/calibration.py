@@ -1,11 +1,13 @@
-"""How much times differ from placement to placement and from run to run on this machine.
+"""What this machine has shown since it was booted, stored for later runs.
 
-`memkern.calibrate` measures it for classes of cases (cache level by threads) and stores it with the
-identity of this boot; the intervals of single measurements include it from then on.
+How much times differ from placement to placement and from run to run: `memkern.calibrate` measures
+it for classes of cases (cache level by threads); the intervals of single measurements include it
+from then on. And the best throughput of the cores, to which every process that measures adds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -21,7 +23,18 @@ from memkern.errors import InputError
 from memkern.files import publish, read
 from memkern.statistics import Prior, moderate
 
-__all__ = ["Calibration", "class_name", "estimate", "level_of", "load", "path", "save"]
+__all__ = [
+    "Calibration",
+    "class_name",
+    "cores_path",
+    "estimate",
+    "level_of",
+    "load",
+    "load_cores",
+    "path",
+    "save",
+    "save_cores",
+]
 
 _VERSION = 1
 
@@ -123,6 +136,11 @@ def path() -> Path:
     return Path(base) / "memkern" / "calibration.json"
 
 
+def cores_path() -> Path:
+    """Return where the best throughput of this machine's cores is stored."""
+    return path().with_name("cores.json")
+
+
 def save(calibration: Calibration) -> Path:
     """Store a calibration in place of the last one.
 
@@ -131,11 +149,6 @@ def save(calibration: Calibration) -> Path:
     InputError
         If the file can't be written.
     """
-    target = path()
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{target.parent} can't be made: {error.strerror}") from None
 
     def plain(priors: Mapping[str, Prior]) -> dict[str, list[float | None]]:
         return {
@@ -150,8 +163,45 @@ def save(calibration: Calibration) -> Path:
         "placements": plain(calibration.placements),
         "runs": plain(calibration.runs),
     }
+    return _store(path(), document)
+
+
+def _store(target: Path, document: Mapping[str, Any]) -> Path:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{target.parent} can't be made: {error.strerror}") from None
     publish({target: json.dumps(document, indent=1).encode()})
     return target
+
+
+def save_cores(best: Mapping[int, float], target: Path) -> None:
+    """Add the best throughput of the cores to what is stored; do nothing where that can't be had.
+
+    Parameters
+    ----------
+    best : mapping of int to float
+        By how many cores were at work at once.
+    target : Path
+        See `cores_path`.
+    """
+    before = load_cores(target)
+    merged = {n: max(best.get(n, 0.0), before.get(n, 0.0)) for n in sorted({*best, *before})}
+    if merged == before:
+        return
+    with contextlib.suppress(InputError, OSError):
+        _store(target, {"version": _VERSION, "boot": boot_id(), "best": merged})
+
+
+def load_cores(target: Path) -> dict[int, float]:
+    """Return the best throughput of the cores since the system was booted; empty if unknown."""
+    try:
+        document = json.loads(read(target))
+        if document["version"] != _VERSION or document["boot"] != boot_id():
+            return {}
+        return {int(workers): float(value) for workers, value in document["best"].items()}
+    except (InputError, AttributeError, KeyError, TypeError, ValueError):
+        return {}
 
 
 def load() -> Calibration | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,6 @@ __all__ = [
     "Cores",
     "Quiet",
     "RunningThread",
-    "cores",
     "describe",
     "look_around",
     "marks",
@@ -54,12 +53,19 @@ class Cores:
     """The best throughput that the cores of this machine have shown, by how many are at work.
 
     The best but for one measurement in a hundred, since the clock beside it may be read too low.
+
+    Parameters
+    ----------
+    earlier : mapping of int to float, optional
+        What earlier processes have found: one that starts beside a neighbour never sees the best.
     """
 
     _KEPT = 4096
+    # So few measurements say nothing to later processes.
+    _LEAST = 200
 
-    def __init__(self) -> None:
-        """Begin without any knowledge."""
+    def __init__(self, earlier: Mapping[int, float] | None = None) -> None:
+        self._earlier = dict(earlier or {})
         self._seen: dict[int, list[float]] = {}
         self._best: dict[int, float] = {}
 
@@ -86,10 +92,14 @@ class Cores:
 
     def best(self, workers: int) -> float:
         """Return the best throughput of so many cores at once; NaN before any is known."""
-        return self._best.get(workers, math.nan)
+        here, before = self._best.get(workers, math.nan), self._earlier.get(workers, math.nan)
+        return float(np.fmax(here, before))
 
-
-cores = Cores()
+    @property
+    def known(self) -> dict[int, float]:
+        """The best, by how many cores at once, as far as it is worth keeping."""
+        enough = {n for n, seen in self._seen.items() if len(seen) >= self._LEAST}
+        return {n: self.best(n) for n in sorted(enough | self._earlier.keys())}
 
 
 def marks(cpu_share: _Floats, throughput: _Floats, best: float) -> _Bools:

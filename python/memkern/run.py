@@ -5,6 +5,7 @@ This is the only module that reaches the compiled part.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import functools
 import itertools
@@ -285,8 +286,8 @@ class Prepared:
     def _marks(self, conditions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return which samples were disturbed, by the columns that the extension adds."""
         workers = int(self.native.obtained()["threads"])
-        disturbance.cores.add(conditions[:, 1], workers)
-        best = disturbance.cores.best(workers)
+        cores().add(conditions[:, 1], workers)
+        best = cores().best(workers)
         return disturbance.marks(conditions[:, 0], conditions[:, 1], best)
 
     def _fastest_parts(self, candidates: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -547,6 +548,15 @@ def forms(kernel: str, isa: str = "best") -> set[str]:
     """Return the forms that a kernel is built with for what this machine, or one `isa`, runs."""
     isas = [name for name in _memkern.supported_isas() if isa in ("best", name)]
     return {entry[6] for entry in _memkern.entries() if entry[0] == kernel and entry[2] in isas}
+
+
+@functools.cache
+def cores() -> disturbance.Cores:
+    """Return what the cores have shown in this process and in others since the last boot."""
+    target = calibration.cores_path()
+    known = disturbance.Cores(calibration.load_cores(target))
+    atexit.register(lambda: calibration.save_cores(known.known, target))
+    return known
 
 
 def look_around() -> disturbance.Quiet:
@@ -866,7 +876,7 @@ def _sample_columns(
     checks = [p.check for p in every]
     others = dict.fromkeys(thread for p in every for thread in p.others)
     throughput = _median(np.array([p.samples.throughput for p in counted]))
-    best = disturbance.cores.best(every[-1].obtained["threads"])
+    best = cores().best(every[-1].obtained["threads"])
     return {
         "samples": sum(map(len, series)),
         "invocations": every[-1].samples.invocations,

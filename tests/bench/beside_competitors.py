@@ -111,7 +111,7 @@ def judge(frame: pd.DataFrame) -> None:
     low, middle, high = quiet.quantile(0.05), quiet.median(), quiet.quantile(0.95)
     at = frame["case"]
     time_s = frame["time_median_s"]
-    wide = (time_s >= at.map(low) / 1.0) & (time_s <= at.map(high))
+    wide = (time_s >= at.map(low)) & (time_s <= at.map(high))
     frame["off"] = time_s / at.map(middle) - 1
     frame["wrong"] = ~(wide | (frame["off"].abs() <= 0.10)) & ~frame["disturbed"]
     frame["near"] = (wide | (frame["off"].abs() <= 0.05)) & ~frame["disturbed"]
@@ -153,11 +153,12 @@ def main() -> None:
     parser.add_argument("-o", "--output", help="CSV file of all records")
     args = parser.parse_args()
     order, every, rows = random.Random(args.seed), cases(), []
-    # A quiet run before every loaded one.
     loaded = [(count, pinned) for count in (1, 2, 4) for pinned in (False, True)]
     begin = time.perf_counter()
     for number in range(args.rounds):
-        for count, pinned in [(0, False), *order.sample(loaded, len(loaded))]:
+        turns = order.sample(loaded, len(loaded))
+        # Two quiet runs among the loaded ones of every round.
+        for count, pinned in [(0, False), *turns[:3], (0, False), *turns[3:]]:
             with competitors(count, pinned):
                 how = {"competitors": count, "pinned": pinned, "round": number}
                 rows += measure_all(every, order, how)
