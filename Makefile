@@ -28,7 +28,7 @@ PYTHON := $(shell find python -type f -not -name '*.pyc' -not -name '*.so')
 SOURCES := $(CPP) $(PYTHON) pyproject.toml README.md LICENSE
 
 report: system .venv/.installed
-	$(BIN)/memkern report --output $(REPORT)
+	$(BIN)/memkern report --output $(REPORT) $(if $(filter file,$(origin REPORT)),--force)
 
 test: system-test .venv/.installed .venv/.test
 	$(CMAKE) -S . -B build/tests -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON \

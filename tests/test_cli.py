@@ -536,6 +536,58 @@ def test_report_end_to_end(
         assert name in html
 
 
+# Files that exist
+
+
+@pytest.mark.parametrize(
+    ("words", "suffixes"),
+    [
+        ("report -o x.html", (".html", ".parquet", ".samples.parquet", ".parquet.db")),
+        ("report -o x.html --quick", (".html", ".parquet", ".samples.parquet", ".parquet.db")),
+        ("stream -n 512 --runs 1 -o x.csv", (".csv", ".samples.csv", ".csv.db")),
+        ("tune -p UNIFORM:8:4 -l 64 -o x.json", (".json", ".json.db")),
+        ("spmv poisson:4 --tune -o x.db", (".db",)),
+        ("barrier --runs 2 -o x.json", (".json",)),
+        ("figure t0wmax -o x.svg", (".svg",)),
+        ("table spatter-table4 -o x.csv", (".csv",)),
+        ("compare a.json b.json --junit x.xml", (".xml",)),
+    ],
+)
+def test_files_of_the_user_stay(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    suffixes: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for suffix in suffixes:
+        mine = tmp_path / f"x{suffix}"
+        mine.write_text("mine")
+        code, out, err = run(capsys, *words.split())
+        assert code == 2, out
+        assert f"{mine.name} exists already" in one_sentence(err)
+        assert "--force" in err
+        assert [file.name for file in tmp_path.iterdir()] == [mine.name]
+        assert mine.read_text() == "mine"
+        mine.unlink()
+
+
+def test_force_overwrites(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = tmp_path / "x.json"
+    for file in (target, tmp_path / "x.json.db"):
+        file.write_text("mine")
+    words = ("stream", "-n", "512", "--runs", "2", "-q", "-o", str(target))
+    code, _, err = run(capsys, *words, "--force")
+    assert code == 0, err
+    assert len(mk.load(target)) == 5
+    assert [file.name for file in tmp_path.iterdir()] == ["x.json"]
+    csv = tmp_path / "x.csv"
+    csv.write_text("mine")
+    assert run(capsys, "table", "spatter-table4", "-o", str(csv), "--force")[0] == 0
+    assert csv.read_text() != "mine"
+
+
 # Options that mean nothing
 
 

@@ -24,6 +24,7 @@ from memkern.results import (
     SCHEMA_VERSION,
     ResultSet,
     Store,
+    check_output,
     database,
     formats,
     load,
@@ -505,7 +506,7 @@ def test_an_existing_file_is_continued_only_when_told_so(tmp_path):
     path = tmp_path / "x.db"
     with Store.open(path) as store:
         store.add(record("a"), [1.0], HERE)
-    with pytest.raises(InputError, match=r"x\.db exists already: go on with it by --resume, or"):
+    with pytest.raises(InputError, match=r"x\.db exists already: go on with it by --resume, n"):
         Store.open(path)
     with Store.open(path, resume=True, environment=HERE | {"run": {"load": [9.0]}}) as store:
         assert store.find("a", 0) is not None
@@ -784,6 +785,31 @@ def test_output_to_a_store_is_that_store(tmp_path):
     sink.store.add(record("b"), [1.0], HERE)
     assert len(sink.finish()) == 2
     assert len(load(tmp_path / "x.db")) == 2
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_files_are_overwritten_only_by_force(tmp_path, suffix):
+    path = tmp_path / f"x{suffix}"
+    with open_output(path) as sink:
+        sink.store.add(record("a"), [1.0], HERE)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    for file in before:
+        for other in set(before) - {file}:
+            other.unlink()
+        for use in (check_output, open_output):
+            with pytest.raises(InputError, match=rf"{file.name} exists already: .*--force"):
+                use(path)
+        for other, content in before.items():
+            other.write_bytes(content)
+    assert check_output(path, force=True) == path
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+    with open_output(path, force=True) as sink:
+        sink.store.add(record("b"), [2.0], HERE)
+    assert [row["case_id"] for row in load(path)] == ["b"]
+    # What is resumed is kept, whatever else is said.
+    with open_output(path, resume=True, environment=HERE, force=True) as sink:
+        sink.store.add(record("c"), [3.0], HERE)
+    assert [row["case_id"] for row in load(path)] == ["b", "c"]
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

@@ -58,6 +58,9 @@ def test_sizes_as_text() -> None:
         ("4KiB:1KiB:3", "smaller"),
         ("1KiB:4KiB", "LOW:HIGH:COUNT"),
         ("1KiB:4KiB:x", "LOW:HIGH:COUNT"),
+        ("1KiB:4KiB:²", "LOW:HIGH:COUNT"),
+        ("1KiB:4KiB:٣", "LOW:HIGH:COUNT"),
+        ("٣", "is not a size in bytes"),
         ("1KiB:4KiB:0", "number of sizes"),
         ("1KiB,big", "'big'"),
     ],
@@ -70,7 +73,7 @@ def test_wrong_sizes_are_refused(text: str, match: str) -> None:
 def test_lists_of_whole_numbers() -> None:
     parse = whole_numbers(0, "tests")
     assert parse("0..3,7, 2") == [0, 1, 2, 3, 7]
-    for wrong in ("", "a", "3..1", "-1", "1,,2", "0..9999999999", "1.5"):
+    for wrong in ("", "a", "3..1", "-1", "1,,2", "0..9999999999", "1.5", "٣", "²"):
         with pytest.raises(InputError, match="tests"):
             parse(wrong)
     with pytest.raises(InputError, match="at least 2"):

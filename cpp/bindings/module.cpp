@@ -245,11 +245,14 @@ class Runner {
   virtual void flush() = 0;
   // Binds the workers and watches them while it lives; null where there is nothing to watch.
   struct Watch {
-    explicit Watch(const Team& team) : session(team), monitor(team) { monitor.start(); }
+    Watch(const Team& team, double least_throughput)
+        : session(team), monitor(team, least_throughput) {
+      monitor.start();
+    }
     Team::Session session;
     Monitor monitor;
   };
-  virtual std::unique_ptr<Watch> watch() = 0;
+  virtual std::unique_ptr<Watch> watch(double least_throughput) = 0;
   virtual void say(py::dict& obtained) const = 0;
 };
 
@@ -339,7 +342,9 @@ class HostRunner : public RunnerOf<Step> {
   void flush() override {
     if (flusher_) flusher_->flush();
   }
-  std::unique_ptr<Watch> watch() override { return std::make_unique<Watch>(team_); }
+  std::unique_ptr<Watch> watch(double least_throughput) override {
+    return std::make_unique<Watch>(team_, least_throughput);
+  }
   void say(py::dict& obtained) const override {
     RunnerOf::say(obtained);
     obtained["threads"] = team_.size();
@@ -394,7 +399,7 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   void flush() override {
     if (flushes_) device_.flush();
   }
-  std::unique_ptr<Watch> watch() override { return nullptr; }
+  std::unique_ptr<Watch> watch(double) override { return nullptr; }
   void say(py::dict& obtained) const override {
     RunnerOf::say(obtained);
     obtained["threads"] = asked_ > 0 ? asked_ : device_.units();
@@ -478,11 +483,12 @@ class Prepared {
   }
 
   // Fills rows of `out`, sample by sample, and stops after the first that ends later than
-  // `deadline_s` from now. Columns: seconds per invocation; where there are more than four, those
-  // of the kernels that an invocation runs in turn; the three of Conditions, NaN on a device. What
-  // a signal interrupts keeps the samples done; the rest of `out` stays as it was.
+  // `deadline_s` from now; where the cores do less than `least_throughput` it waits for a moment.
+  // Columns: seconds per invocation; where there are more than four, those of the kernels that an
+  // invocation runs in turn; the three of Conditions, NaN on a device. What a signal interrupts
+  // keeps the samples done; the rest of `out` stays as it was.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
-                      double deadline_s) {
+                      double deadline_s, double least_throughput) {
     check_invocations(invocations);
     constexpr std::size_t kConditions = 3;
     const std::size_t steps = runner_->steps();
@@ -502,12 +508,13 @@ class Prepared {
     std::unique_ptr<Runner::Watch> watch;
     {
       const Exclusive exclusive;
-      watch = runner_->watch();
+      watch = runner_->watch(least_throughput);
     }
     while (done < conditions.size() && !interrupted && (done == 0 || now() <= end)) {
       {
         const Exclusive exclusive;
         double* row = rows + done * columns;
+        if (watch) watch->monitor.await_cores(end);
         runner_->flush();
         problem_->mark_written();
         std::fill_n(row + 1, times - 1, 0.0);
@@ -737,7 +744,7 @@ PYBIND11_MODULE(_memkern, m) {
       .def("run", &Prepared::run, py::arg("invocations"))
       .def("run_range", &Prepared::run_range, py::arg("begin"), py::arg("end"))
       .def("sample", &Prepared::sample, py::arg("out").noconvert(), py::arg("invocations"),
-           py::arg("deadline_s"))
+           py::arg("deadline_s"), py::arg("least_throughput") = 0.0)
       .def("fill", &Prepared::fill, py::arg("outputs"))
       .def("copy_in", &Prepared::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Prepared::copy_out, py::arg("name"))

@@ -24,8 +24,10 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLookEvery_s = 80e-6;
 // Shorter than any switch to another thread: the two clocks are not read at the same moment.
 constexpr double kLeastLost_s = 2e-6;
-// Measuring the cores takes one part in so many of the time.
+// Measuring the cores takes one part in so many of the time, and more where they are shared.
 constexpr double kCoresOneIn = 50.0;
+constexpr double kSharedCoresOneIn = 10.0;
+constexpr double kPatience_s = 10e-3;
 
 double seconds(clockid_t clock) {
   timespec t{};
@@ -35,7 +37,10 @@ double seconds(clockid_t clock) {
 
 }  // namespace
 
-Monitor::Monitor(const Team& team) : team_(team), workers_(static_cast<std::size_t>(team.size())) {
+Monitor::Monitor(const Team& team, double least_throughput)
+    : team_(team),
+      least_throughput_(least_throughput),
+      workers_(static_cast<std::size_t>(team.size())) {
 #pragma omp parallel num_threads(team_.size())
   {
     Worker& worker = workers_[static_cast<std::size_t>(omp_get_thread_num())];
@@ -113,11 +118,22 @@ void Monitor::measure_cores(bool count) {
     }
   }
   since_cores_.clear();
+  stretch_ = throughput_ < least_throughput_ ? kSharedCoresOneIn : kCoresOneIn;
 }
 
 void Monitor::start() {
   since_look_.clear();
   measure_cores(false);
+  look(false);
+}
+
+void Monitor::await_cores(double end_s) {
+  if (throughput_ >= least_throughput_) return;
+  // Once a stretch: its samples are taken, whatever was found.
+  if (!since_cores_.empty()) return;
+  const double until_s = std::min(now() + kPatience_s, end_s);
+  while (throughput_ < least_throughput_ && now() < until_s) measure_cores(false);
+  stretch_ = kSharedCoresOneIn;
   look(false);
 }
 
@@ -128,7 +144,7 @@ void Monitor::sampled(Conditions& conditions) {
   const double time_s = now();
   const double every_s = kLookEvery_s * static_cast<double>(workers_.size());
   if (time_s - looked_s_ >= every_s) look(true);
-  if (time_s - measured_s_ < kCoresOneIn * core_cost_s_) return;
+  if (time_s - measured_s_ < stretch_ * core_cost_s_) return;
   if (!since_look_.empty()) look(true);
   measure_cores(true);
   look(false);

@@ -25,14 +25,18 @@ struct Conditions {
 // takes to make them a small share of the time; the samples in between share what was found.
 class Monitor {
  public:
-  // The caller holds a Team::Session, and goes on holding it while the monitor lives.
-  explicit Monitor(const Team& team);
+  // The caller holds a Team::Session, and goes on holding it while the monitor lives. Samples taken
+  // while the cores do less than `least_throughput` are of no use; 0: all are.
+  explicit Monitor(const Team& team, double least_throughput = 0.0);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
   // Begins a series: everything before it does not count.
   void start();
+  // Waits for the cores where they did too little at last, but not for long and not beyond `end_s`:
+  // neighbours come and go within milliseconds.
+  void await_cores(double end_s);
   // A sample has ended. Its conditions are written at the latest by finish().
   void sampled(Conditions& conditions);
   void finish();
@@ -53,6 +57,7 @@ class Monitor {
   static bool read(Worker& worker);
 
   const Team& team_;
+  double least_throughput_;
   std::vector<Worker> workers_;
   std::vector<Conditions*> since_look_;
   std::vector<Conditions*> since_cores_;
@@ -61,6 +66,8 @@ class Monitor {
   double throughput_ = 0.0;
   double clock_Hz_ = 0.0;
   double core_cost_s_ = 0.0;
+  // Samples between two measurements of the cores take so many times as long as one of these.
+  double stretch_ = 0.0;
 };
 
 }  // namespace memkern

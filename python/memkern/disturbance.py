@@ -36,9 +36,10 @@ _Bools = npt.NDArray[np.bool_]
 CPU_SHARE = 0.95
 # After a worker was away for more than this, its caches hold something else.
 _AWAY_SHARE = 0.10
-# And if its cores did this share of the best that as many cores at once have done: a thread that
-# computes on the same physical core takes a third to a half of it.
-CORE_SHARE = 0.80
+# And if its cores did this share of the best that as many cores at once have done: the times of
+# kernels that the core limits are then off by up to as much. A thread that computes on the same
+# physical core takes a third to a half of it, one that merely polls a sixth.
+CORE_SHARE = 0.90
 # And if the hypervisor gave no more than this share of the time to others.
 STEAL_SHARE = 0.10
 # With fewer samples that count than this, or than one in so many of those taken, what was measured

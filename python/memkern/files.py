@@ -13,7 +13,7 @@ from pathlib import Path
 
 from memkern.errors import InputError
 
-__all__ = ["parsing", "publish", "read", "rename", "temporary", "writable", "writing"]
+__all__ = ["parsing", "publish", "read", "rename", "temporary", "unused", "writable", "writing"]
 
 
 def publish(files: Mapping[Path, bytes]) -> None:
@@ -73,6 +73,26 @@ def writable(path: str | Path) -> Path:
     else:
         what = f"{'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}: name a file"
     raise InputError(f"{target} can't be written because it is {what}")
+
+
+def unused(path: str | Path, force: bool = False) -> Path:
+    """Return a path that may be written and at which nothing is yet.
+
+    Parameters
+    ----------
+    path : path
+    force : bool
+        Whether a file that is there may be overwritten.
+
+    Raises
+    ------
+    InputError
+        If it can't be written, or a file is there and `force` is not set.
+    """
+    target = writable(path)
+    if target.exists() and not force:
+        raise InputError(f"{target} exists already: name another file, or overwrite it by --force")
+    return target
 
 
 def temporary(path: Path) -> Path:

@@ -277,11 +277,17 @@ class Prepared:
         """Return the seconds of the samples after the first that were not disturbed."""
         for _ in range(_TRIAL_TRIES):
             rows = np.full((samples, 1 + _CONDITIONS), np.nan)
-            self.native.sample(rows, self.invocations, math.inf)
+            self.native.sample(rows, self.invocations, math.inf, self._least_throughput)
             kept = rows[1:, 0][~self._marks(rows[:, 1:])[1:]]
             if len(kept):
                 break
         return np.asarray(kept)
+
+    @property
+    def _least_throughput(self) -> float:
+        """What the cores must do for samples to count; 0 before that is known."""
+        best = cores().best(int(self.native.obtained()["threads"]))
+        return disturbance.CORE_SHARE * best if best == best else 0.0
 
     def _marks(self, conditions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return which samples were disturbed, by the columns that the extension adds."""
@@ -373,7 +379,7 @@ class Prepared:
                 left = rule.budget_s * (2 if lost.any() else 1) - elapsed
             stolen, since = environment.read_steal_s(), time.perf_counter()
             try:
-                self.native.sample(block, invocations, left)
+                self.native.sample(block, invocations, left, self._least_throughput)
             except KeyboardInterrupt:
                 reason = "interrupted"
             block = block[~np.isnan(block[:, 0])]
@@ -971,6 +977,7 @@ def sweep(
     repeats: int = 1,
     output: str | Path | None = None,
     resume: bool = False,
+    force: bool = False,
     progress: bool | None = None,
     on_result: Callable[[Measurement], None] | None = None,
     order: str = "random",
@@ -994,6 +1001,8 @@ def sweep(
         each case after its first placement and after its last.
     resume : bool
         Go on with an earlier, unfinished run of the same cases on the same machine and build.
+    force : bool
+        Overwrite what stands at `output`, unless it is resumed.
     progress : bool, optional
         Show a progress bar on standard error; by default where that is a terminal or notebook.
     on_result : callable, optional
@@ -1026,7 +1035,7 @@ def sweep(
         "case_order_seed": seed if order == "random" else None,
     }
     machine = machine_environment()
-    sink = open_output(output, resume, machine) if output is not None else None
+    sink = open_output(output, resume, machine, force=force) if output is not None else None
     done: list[Measurement] = []
     interrupted = begun = False
     finished = total = 0

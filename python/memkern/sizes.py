@@ -31,7 +31,7 @@ def parse_bytes(size: str | float) -> float:
     InputError
         It is none of these, or not positive.
     """
-    match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", str(size), re.IGNORECASE)
+    match = re.fullmatch(r"\s*([0-9.]+(?:[eE][0-9]+)?)\s*([a-zA-Z]*)\s*", str(size))
     try:
         value = float(match[1]) * _UNITS[match[2].upper()] if match else 0.0
     except (KeyError, ValueError):
@@ -79,7 +79,7 @@ def parse_sizes(text: str) -> list[int]:
     if ":" not in text:
         return [int(parse_bytes(part)) for part in text.split(",")]
     parts = text.split(":")
-    if len(parts) != 3 or not parts[2].isdigit():
+    if len(parts) != 3 or not re.fullmatch("[0-9]{1,18}", parts[2]):
         raise InputError(f"sizes are LOW:HIGH:COUNT, such as 16KiB:1GiB:100, not {shown(text)}")
     return sizes(parts[0], parts[1], int(parts[2]))
 
@@ -90,7 +90,7 @@ def whole_numbers(least: int, name: str) -> Callable[[str], list[int]]:
     def parse(text: str) -> list[int]:
         numbers: list[int] = []
         for part in text.split(","):
-            match = re.fullmatch(r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?", part)
+            match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:\.\.\s*([0-9]{1,18})\s*)?", part)
             first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
             if last < first or first < least or last - first >= _MOST_SIZES:
                 raise InputError(

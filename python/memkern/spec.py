@@ -156,7 +156,7 @@ class Knobs:
         """Check what can be checked without the machine."""
         if self.device == "cuda":
             object.__setattr__(self, "device", "cuda:0")
-        if not re.fullmatch(r"cpu|cuda:\d{1,3}", str(self.device)):
+        if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", str(self.device)):
             raise InputError(f"device {shown(str(self.device))} is not cpu, cuda or cuda:N")
         of = _OF_PROCESSORS if self.device != "cpu" else ("timer", "block_threads")
         for field_ in dataclasses.fields(self):

@@ -51,6 +51,25 @@ TEST(Monitor, KnowsTheConditionsOfEverySample) {
   }
 }
 
+TEST(Monitor, WaitsForCoresOnceAStretchAndNotForever) {
+  const Team team({1, "auto"});
+  const Team::Session session(team);
+  Monitor monitor(team, 1e9);
+  monitor.start();
+  const double start = now();
+  monitor.await_cores(start + 60.0);
+  const double waited_s = now() - start;
+  EXPECT_GE(waited_s, 9e-3);
+  EXPECT_LT(waited_s, 30.0);
+  // The samples after it are taken, and know how little the cores did.
+  Conditions conditions{};
+  monitor.sampled(conditions);
+  monitor.await_cores(now() + 60.0);
+  monitor.finish();
+  EXPECT_GT(conditions.throughput, 0.0);
+  EXPECT_LT(conditions.throughput, 1e9);
+}
+
 TEST(Monitor, SeesAnotherThreadOnTheSameUnit) {
   const int unit = Topology::instance().allowed_units().front();
   const pid_t competitor = fork();

@@ -15,8 +15,17 @@ from memkern.cli.measuring import (
     wait_until_quiet,
     warn,
 )
-from memkern.cli.options import GOOD, INTERRUPTED, WRONG_INPUT, Verb, count, positive
+from memkern.cli.options import (
+    GOOD,
+    INTERRUPTED,
+    WRONG_INPUT,
+    Verb,
+    count,
+    force_option,
+    positive,
+)
 from memkern.errors import InputError
+from memkern.files import unused
 from memkern.patterns import shown
 
 if TYPE_CHECKING:
@@ -146,9 +155,11 @@ def _named(args: argparse.Namespace, there: Mapping[str, Callable[..., T]]) -> T
 def _figure(args: argparse.Namespace) -> int:
     from memkern.plots import figures, save
 
+    target = args.output or f"{args.name}.pdf"
+    if args.name is not None and not args.list:
+        unused(target, args.force)
     figure = _named(args, figures)
     if figure is not None:
-        target = args.output or f"{args.name}.pdf"
         save(figure, target)
         print(target)
     return GOOD
@@ -163,7 +174,7 @@ def _table(args: argparse.Namespace) -> int:
     if args.output:
         if Path(args.output).suffix != ".csv":
             raise InputError(f"a table is written as .csv, not as {shown(args.output)}")
-        frame.to_csv(args.output, index=False)
+        frame.to_csv(unused(args.output, args.force), index=False)
     elif args.json:
         print(frame.to_json(orient="records"))
     else:
@@ -174,12 +185,16 @@ def _table(args: argparse.Namespace) -> int:
 def _report(args: argparse.Namespace) -> int:
     from memkern import report
     from memkern.kernels import report_cases
+    from memkern.results import check_output
     from memkern.run import describe, machine_environment, sweep
 
     target = Path(args.output)
     if target.suffix != ".html":
         raise InputError(f"the report is an .html file, not {shown(args.output)}")
     data = target.with_suffix(".parquet")
+    unused(target, args.force or args.resume)
+    if not args.resume:
+        check_output(data, args.force)
     machine = describe()
     cases = report_cases(
         args.quick, machine["topology"]["last_level_cache_B"], machine["memory_available_B"]
@@ -190,14 +205,16 @@ def _report(args: argparse.Namespace) -> int:
     ]
     if args.quick:
         cases = [case.with_(placements=min(case.placements, 3)) for case in cases]
-    if not args.resume:
-        # Only what an earlier report of this very name has left.
-        for suffix in (".parquet", ".samples.parquet", ".parquet.db"):
-            target.with_suffix(suffix).unlink(missing_ok=True)
     if not args.quiet:
         warn(f"measuring {len(cases)} cases, about {30 if args.quick else 140} s")
     tell_unquiet(wait_until_quiet(args), args)
-    results = sweep(cases, output=data, resume=args.resume, progress=False if args.quiet else None)
+    results = sweep(
+        cases,
+        output=data,
+        resume=args.resume,
+        force=args.force,
+        progress=False if args.quiet else None,
+    )
     if not args.quiet:
         tell_disturbed(results)
     if len(results) < len(cases):
@@ -253,6 +270,7 @@ def add_verbs(verb: Verb) -> None:
             metavar="NAME=VALUE",
             help="an option of the named one, such as patterns=AMG-G0,LULESH-G2",
         )
+        force_option(sub)
         if name == "table":
             sub.add_argument("--json", action="store_true", help="as JSON")
 
@@ -262,5 +280,6 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("-t", "--threads", type=count(1), metavar="N")
     sub.add_argument("--pin", default="auto", metavar="HOW")
     sub.add_argument("--wait-quiet", type=positive, metavar="SECONDS", help="for up to so long")
-    sub.add_argument("--resume", action="store_true")
+    sub.add_argument("--resume", action="store_true", help="go on with a report that was cut off")
+    force_option(sub)
     sub.add_argument("-q", "--quiet", action="store_true")

@@ -14,24 +14,31 @@ from memkern.cli.options import (
     Parser,
     Verb,
     count,
+    force_option,
     knobs_of,
     measuring_options,
     positive,
 )
 from memkern.errors import InputError
+from memkern.files import unused
 from memkern.patterns import shown
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 # Of `memkern sweep`, what a comparison decides by itself or has for both sides.
-_OF_COMPARISON = ("runs", "ci", "budget", "repeats", "output", "json", "resume", "quiet")
+_OF_COMPARISON = (
+    *("runs", "ci", "budget", "repeats"),
+    *("output", "json", "resume", "force", "quiet"),
+)
 _OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seed")
 
 
 def _compared(args: argparse.Namespace) -> int:
     from memkern import comparison_output as output
 
+    if args.junit:
+        unused(args.junit, args.force)
     frame = _measured(args) if args.run_file else _loaded(args)
     percent = args.fail_on or 0.0
     failing = output.slower(frame, percent)
@@ -174,6 +181,7 @@ def add_verbs(verb: Verb) -> None:
     group.add_argument("--markdown", action="store_true", help="as a table in Markdown")
     group.add_argument("--junit", metavar="PATH", help="write JUnit's XML, one test a case")
     group.add_argument("--history", metavar="PATH.csv", help="append a line a case")
+    force_option(group)
     group.add_argument("--label", default="", metavar="TEXT", help="commit, for the history")
     group.add_argument(
         "--fail-on",

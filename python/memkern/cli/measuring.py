@@ -194,6 +194,7 @@ def measure(
         repeats=args.repeats,
         output=args.output,
         resume=args.resume,
+        force=args.force,
         progress=False if args.quiet else None,
         on_result=show,
         order=args.case_order,

@@ -93,7 +93,13 @@ def _output_options(parser: argparse.ArgumentParser, short: bool) -> None:
     group.add_argument(
         "--resume", action="store_true", help="go on with an unfinished results file"
     )
+    force_option(group)
     group.add_argument("-q", "--quiet", action="store_true", help="no table, progress or warnings")
+
+
+def force_option(parser: Any) -> None:
+    """Add the option without which no file is overwritten."""
+    parser.add_argument("--force", action="store_true", help="overwrite files that exist")
 
 
 def measuring_options(

@@ -15,7 +15,10 @@ from memkern.kernels.spmv import BALANCES, FORMATS, MVE
 
 def _tuned(args: argparse.Namespace) -> int:
     from memkern import spmv
+    from memkern.results import check_output
 
+    if args.output:
+        check_output(args.output, args.force)
     searched = {"format": ["crs", "sell"], "C": 8, "sigma": 1, "mve": 0, "balance": "rows"}
     searched |= {"rcm": False, "move_columns": False, "unroll": 0, "prefetch": None}
     refuse(args, "with --tune, which searches by itself", **searched)

@@ -7,7 +7,17 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from memkern.cli.measuring import exit_code, measure
-from memkern.cli.options import GOOD, Verb, count, each, given, knobs_of, measuring_options, numbers
+from memkern.cli.options import (
+    GOOD,
+    Verb,
+    count,
+    each,
+    force_option,
+    given,
+    knobs_of,
+    measuring_options,
+    numbers,
+)
 from memkern.cli.refusing import refuse, taken
 from memkern.errors import InputError
 from memkern.kernels import DEFINITIONS
@@ -169,7 +179,10 @@ _DEGREE, _ELEMENTS = 7, 20
 
 def _barrier(args: argparse.Namespace) -> int:
     from memkern.barrier import barrier_cost
+    from memkern.results import check_output
 
+    if args.output:
+        check_output(args.output, args.force)
     threads = None if args.threads is None else each(args.threads)
     results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
     if args.output:
@@ -290,4 +303,5 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("--pin", default="none", metavar="HOW")
     sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
     sub.add_argument("--json", action="store_true", help="records as JSON on standard output")
+    force_option(sub)
     sub.add_argument("-q", "--quiet", action="store_true", help="no table")

@@ -32,8 +32,11 @@ def _changed(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _tuned(args: argparse.Namespace) -> int:
+    from memkern.results import check_output
     from memkern.run import TUNED, TUNED_ON_DEVICE, tune
 
+    if args.output:
+        check_output(args.output, args.force)
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
     case = spatter.case(
         args.kernel,

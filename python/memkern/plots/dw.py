@@ -8,6 +8,7 @@ from memory. After Alappat et al. 2021.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -360,7 +361,9 @@ def _doublings(first: float, last: float) -> list[float]:
 def _four(text: str, what: str) -> tuple[int, int, int, int]:
     """Return four numbers written as 8x8x8x16."""
     words = text.split("x")
-    if len(words) != 4 or not all(word.isdecimal() and 0 < int(word) < 2**31 for word in words):
+    if len(words) != 4 or not all(
+        re.fullmatch("[0-9]{1,10}", word) and 0 < int(word) < 2**31 for word in words
+    ):
         raise InputError(f"{what} {text!r} must be four numbers such as 8x8x8x16")
     x, y, z, t = map(int, words)
     return x, y, z, t

@@ -9,7 +9,16 @@ Missing values have one form, whatever the format: NaN in a column of floats, No
 """
 
 from memkern.results.resultset import ResultSet, load
-from memkern.results.store import Sink, Store, open_output
+from memkern.results.store import Sink, Store, check_output, open_output
 from memkern.results.values import SCHEMA_VERSION, Record
 
-__all__ = ["SCHEMA_VERSION", "Record", "ResultSet", "Sink", "Store", "load", "open_output"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "Record",
+    "ResultSet",
+    "Sink",
+    "Store",
+    "check_output",
+    "load",
+    "open_output",
+]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from memkern.environment import Environment, differences, identity
 from memkern.errors import InputError
-from memkern.files import writable
+from memkern.files import unused, writable
 from memkern.results.database import Database
 from memkern.results.formats import files_of, known_suffix, need_pyarrow
 from memkern.results.resultset import ResultSet, load, working_file
@@ -195,8 +195,41 @@ class Sink:
             self.store.close()
 
 
+def check_output(path: str | Path, force: bool = False) -> Path:
+    """Return the path of a new results file, and find out now what would fail when it is written.
+
+    Parameters
+    ----------
+    path : path
+        Ends in .parquet, .csv, .json or .db.
+    force : bool
+        Whether files that are there may be overwritten.
+
+    Raises
+    ------
+    InputError
+        If the suffix is another, the file or one that belongs to it is there already and `force`
+        is not set, or it can't be written.
+    """
+    target = writable(known_suffix(path))
+    if target.suffix == ".parquet":
+        need_pyarrow()
+    for file in _files_of(target):
+        unused(file, force)
+    return target
+
+
+def _files_of(target: Path) -> tuple[Path, ...]:
+    """Return all files of a run's results, the working file first."""
+    return (target,) if target.suffix == ".db" else (working_file(target), *files_of(target))
+
+
 def open_output(
-    path: str | Path, resume: bool = False, environment: Environment | None = None
+    path: str | Path,
+    resume: bool = False,
+    environment: Environment | None = None,
+    *,
+    force: bool = False,
 ) -> Sink:
     """Open the place for a run's results, and find out now what would fail at its end.
 
@@ -209,24 +242,28 @@ def open_output(
         finished export.
     environment : dict, optional
         Where we are now. See `Store.check`.
+    force : bool
+        Whether files that are there may be overwritten; what is resumed is not.
 
     Raises
     ------
     InputError
-        If the suffix is another, a file is there already and `resume` is not set, it can't be
-        written, or it holds results of another machine or build.
+        If the suffix is another, a file is there already and neither `resume` nor `force` is set,
+        it can't be written, or it holds results of another machine or build.
     """
-    target = writable(known_suffix(path))
-    if target.suffix == ".db":
-        return Sink(target, Store.open(target, resume, environment))
-    if target.suffix == ".parquet":
-        need_pyarrow()
-    working = working_file(target)
-    files = [writable(file) for file in (working, *files_of(target))]
+    target = check_output(path, force=True)
+    files = _files_of(target)
     present = next((file for file in files if file.exists()), None)
-    if present is not None and not resume:
+    if present is not None and not (resume or force):
         raise _exists(present)
-    earlier = None if working.exists() or not target.exists() else load(target)
+    working = files[0]
+    if force and not resume:
+        for file in (working, working.with_name(working.name + "-journal")):
+            file.unlink(missing_ok=True)
+    if target == working:
+        return Sink(target, Store.open(target, resume, environment))
+    again = resume and target.exists() and not working.exists()
+    earlier = load(target) if again else None
     if earlier is not None and environment is not None:
         _check_same(target, earlier.environments, environment)
     store = Store.open(working, resume, environment)
@@ -253,4 +290,7 @@ def _check_same(path: Path, stored: Mapping[str, Environment], environment: Envi
 
 
 def _exists(path: Path) -> InputError:
-    return InputError(f"{path} exists already: go on with it by --resume, or name another file")
+    return InputError(
+        f"{path} exists already: go on with it by --resume, name another file, or overwrite it by "
+        "--force"
+    )
