@@ -57,7 +57,7 @@ sanitize: sanitize-address sanitize-thread
 SANITIZERS_address := address,undefined
 SANITIZERS_thread := thread
 # Which thread does what does not depend on the instruction set; what is read and written does.
-TARGETS_address := usual
+TARGETS_address := ends
 TARGETS_thread := baseline
 sanitize-%: system-dev
 	CXX=clang++ $(CMAKE) -S . -B build/$@ -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON \
