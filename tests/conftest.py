@@ -12,24 +12,26 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 @pytest.fixture
-def undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no sample be called disturbed, for tests that count samples."""
-    from memkern import disturbance
+def disturbances() -> None:
+    """Let samples be called disturbed and wait for quiet cores, as on real runs."""
+
+
+@pytest.fixture(autouse=True)
+def on_its_own(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Keep what else runs on the machine, and its calibration, out of what tests expect."""
+    from memkern import disturbance, run
+    from memkern.disturbance import Quiet
 
     def none(cpu_share: Any, throughput: Any, best: float) -> Any:
         return np.zeros(len(cpu_share), dtype=bool)
 
-    monkeypatch.setattr(disturbance, "marks", none)
-
-
-@pytest.fixture(autouse=True)
-def on_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep what else runs on the machine, and its calibration, out of what tests expect."""
-    from memkern import run
-    from memkern.disturbance import Quiet
-
     monkeypatch.setattr(run, "look_around", lambda: Quiet((), 0.0))
-    # Thousands of tests that wait for neighbours on the cores would take minutes.
-    monkeypatch.setattr(run.Prepared, "_least_throughput", 0.0)
+    if "disturbances" not in request.fixturenames:
+        monkeypatch.setattr(disturbance, "marks", none)
+        monkeypatch.setattr(run.Prepared, "_least_throughput", 0.0)
     folder: Path = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))

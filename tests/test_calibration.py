@@ -111,7 +111,6 @@ def test_records_hold_for_the_next_run_once_calibrated(
         assert after["ci_relative"] > 0.9 * 1.96 * 0.1
 
 
-@pytest.mark.usefixtures("undisturbed")
 def test_calibrating_measures_every_class(cache: Path) -> None:
     shares: list[float] = []
     found = mk.calibrate(seconds=1.0, progress=shares.append)

@@ -744,7 +744,6 @@ def test_placements_and_order_are_options(capsys: pytest.CaptureFixture[str]) ->
     assert run(capsys, *words, "--placements", "0")[0] == 2
 
 
-@pytest.mark.usefixtures("undisturbed")
 def test_calibrate_prints_what_it_stores(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -14,6 +14,8 @@ import memkern as mk
 from memkern import _memkern, disturbance
 from memkern.disturbance import Cores, Quiet, describe, look_around, marks, too_few
 
+pytestmark = pytest.mark.usefixtures("disturbances")
+
 BEST = 2.0
 
 

@@ -27,7 +27,6 @@ def case() -> Case:
     return mk.gather("UNIFORM:8:4:NR", count=512, threads=1, variant="scalar", budget_s=0.2)
 
 
-@pytest.mark.usefixtures("undisturbed")
 def test_record_says_what_was_asked_obtained_and_measured(case: Case) -> None:
     measurement = case.with_(pages="4k", pin="0", name="a label").measure()
     record = measurement.record
@@ -67,7 +66,6 @@ def test_fixed_count_takes_exactly_that_many_samples(case: Case) -> None:
     assert tiny["invocations"] > 1
 
 
-@pytest.mark.usefixtures("undisturbed")
 def test_stop_rule_ends_by_precision_samples_or_budget(case: Case) -> None:
     loose = case.with_(ci=0.9, budget_s=30.0).measure().record
     assert loose["stop"] == "ci"
@@ -544,7 +542,6 @@ def test_too_many_disturbed_samples_make_a_disturbed_result(case: Case) -> None:
     assert samples.rejected == samples.taken >= 5
 
 
-@pytest.mark.usefixtures("undisturbed")
 def test_placements_share_the_samples(case: Case) -> None:
     record = case.with_(runs=12, placements=5).measure().record
     assert record["samples"] == 12
