@@ -390,9 +390,9 @@ def test_junit_and_history(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     found = repeats(rng, (64,), times=1.2) + repeats(rng, (128,), sd=0.3)
     b = saved(tmp_path / "b.json", found + repeats(rng, (256,), valid=False))
     junit, history = tmp_path / "junit.xml", tmp_path / "history.csv"
-    for label in ("one", "two"):
+    for label in ("one", "=two"):
         code, _, _ = run(
-            capsys, "compare", a, b,
+            capsys, "compare", a, b, "--force",
             "--junit", str(junit), "--history", str(history), "--label", label,
         )  # fmt: skip
         assert code == 1
@@ -401,7 +401,7 @@ def test_junit_and_history(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert [test[0].tag for test in suite] == ["failure", "skipped", "error"]
     with open(history, newline="") as file:
         lines = list(csv.DictReader(file))
-    assert [line["label"] for line in lines] == ["one", "one", "two", "two"]
+    assert [line["label"] for line in lines] == ["one", "one", "'=two", "'=two"]
     assert lines[0]["case"] == "stream.copy elements=64"
     assert float(lines[0]["ratio"]) == pytest.approx(float(lines[0]["b"]) / float(lines[0]["a"]))
     history.write_text("something,else\n")

@@ -77,6 +77,16 @@ def whole(tmp_path_factory):
     return seen, folder / "report.html"
 
 
+def test_identifiers_in_citations_are_links():
+    both = "Somebody: Title, 2021, arXiv:2103.03013, doi:10.1002/cpe.6512; Others, doi:10.1/a(b)c;"
+    assert report._sources(both) == [
+        ("arXiv:2103.03013", "https://arxiv.org/abs/2103.03013"),
+        ("doi:10.1002/cpe.6512", "https://doi.org/10.1002/cpe.6512"),
+        ("doi:10.1/a(b)c", "https://doi.org/10.1/a%28b%29c"),
+    ]
+    assert report._sources("Slides, 2022") == []
+
+
 def test_report_is_one_file_that_loads_nothing(whole):
     seen, path = whole
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]

@@ -787,6 +787,17 @@ def test_output_to_a_store_is_that_store(tmp_path):
     assert len(load(tmp_path / "x.db")) == 2
 
 
+def test_no_cell_of_a_csv_is_run_by_a_spreadsheet(tmp_path):
+    texts = ["=1+1", "+2", "-3", "@sum(a1)", "\t=1", "\r=1", "'=1", "'", "plain", "", "a=b", "5-3"]
+    path = tmp_path / "x.csv"
+    result_set(*(record(f"c{i}", name=text) for i, text in enumerate(texts))).save(path)
+    assert [row["name"] for row in load(path)] == texts
+    with open(path, newline="") as stream:
+        cells = [row["name"] for row in csv.DictReader(stream)]
+    assert cells[-4:] == texts[-4:]
+    assert [cell[:1] for cell in cells[:-4]] == ["'"] * 8
+
+
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_files_are_overwritten_only_by_force(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 from memkern.comparison import INVALID, NOT_MEASURED, slowdowns
 from memkern.errors import InputError
 from memkern.files import publish, read, writable, writing
+from memkern.results.formats import inert
 from memkern.verdicts import FASTER, NOT_ENOUGH, SAME, SLOWER
 
 if TYPE_CHECKING:
@@ -166,8 +167,9 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
     if not begun:
         lines.writerow(HISTORY)
     for values in frame[frame["ratio"].notna()][list(HISTORY[4:])].itertuples(index=False):
-        cells = ("" if value != value else value for value in values)
-        lines.writerow([now, label, a_version, b_version, *cells])
+        cells = [now, label, a_version, b_version, *values]
+        texts = (inert(cell) if isinstance(cell, str) else cell for cell in cells)
+        lines.writerow(["" if cell != cell else cell for cell in texts])
     with writing(target), open(target, "a", encoding="utf-8", newline="") as file:
         file.write(stream.getvalue())
         file.flush()

@@ -136,15 +136,25 @@ def write(
 
 
 def _section(section: Section) -> dict[str, Any]:
-    doi = re.search(r"doi:(\S+)", section.citation)
     return {
         "title": section.title,
         "findings": section.findings,
         "remarks": section.remarks,
         "citation": section.citation,
-        "doi": f"https://doi.org/{quote(doi[1])}" if doi else "",
+        "sources": _sources(section.citation),
         "exhibits": [_shown(exhibit) for exhibit in section.exhibits],
     }
+
+
+def _sources(citation: str) -> list[tuple[str, str]]:
+    """Return the identifiers in a citation and where they lead."""
+    doi = r"doi:(?P<doi>10\.[^\s;,]+)"
+    return [
+        (found[0], f"https://doi.org/{quote(found['doi'])}")
+        if found["doi"]
+        else (found[0], f"https://arxiv.org/abs/{found['arxiv']}")
+        for found in re.finditer(rf"{doi}|arXiv:(?P<arxiv>[0-9.]+[0-9])", citation)
+    ]
 
 
 def _shown(exhibit: Exhibit) -> _Shown:

@@ -221,10 +221,19 @@ def _split(times: npt.ArrayLike, index: npt.ArrayLike, records: int) -> list[Sam
     return np.split(np.asarray(times, dtype=np.float64), ends) if records else []
 
 
+# With these a spreadsheet's formula begins; the apostrophe itself, so that it can be told apart.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
+
+
+def inert(text: str) -> str:
+    """Return a cell's text such that no spreadsheet runs it: behind an apostrophe if need be."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
 def _csv_field(value: Any) -> str:
     if isinstance(value, str):
         # Quotes tell an empty text from a missing one.
-        return '"' + value.replace('"', '""') + '"'
+        return '"' + inert(value).replace('"', '""') + '"'
     return "" if value is None or value != value else repr(value)
 
 
@@ -250,7 +259,9 @@ def _csv_rows(text: str) -> list[dict[str, str | None]]:
         if not found:
             raise ValueError(f"character {position} is not part of a table")
         quoted, bare, end = found.groups()
-        fields.append(bare or None if quoted is None else quoted.replace('""', '"'))
+        # What `inert` has put before it goes again.
+        text = None if quoted is None else quoted.replace('""', '"').removeprefix("'")
+        fields.append(bare or None if text is None else text)
         position = found.end()
         if end != ",":
             if names is None:
