@@ -20,7 +20,7 @@ from memkern.spec import Case
 
 _LEAST_RUNS = 4
 _PLACEMENTS = 3
-_BUDGET_S = 0.03  # of a placement's samples
+_BUDGET_S = 0.1  # of a placement's samples
 
 
 def calibrate(
@@ -68,9 +68,10 @@ def calibrate(
             break
     complete = {}
     for name, by_case in medians.items():
-        runs = min(map(len, by_case.values()))
-        if runs >= _LEAST_RUNS:
-            complete[name] = np.array([listed[:runs] for listed in by_case.values()])
+        often = [listed for listed in by_case.values() if len(listed) >= _LEAST_RUNS]
+        if often:
+            runs = min(map(len, often))
+            complete[name] = np.array([listed[:runs] for listed in often])
     if not complete:
         raise InputError(
             "every run was disturbed: calibrate on a machine on which nothing else runs"
