@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memkern.barrier import KINDS, barrier_cost
+from memkern.cli.streaming import _barrier_cells
 from memkern.errors import InputError
 
 
@@ -29,3 +30,14 @@ def test_wrong_barriers_are_refused() -> None:
         barrier_cost([1], kinds=["spin"], pin="sideways")
     with pytest.raises(InputError, match="must name a barrier"):
         barrier_cost([1], kinds=[])
+
+
+def test_a_barrier_that_the_noise_hides_has_no_cycles() -> None:
+    def cells(middle: float, low: float, high: float) -> str:
+        times = {"barrier_s": middle, "barrier_low_s": low, "barrier_high_s": high}
+        return _barrier_cells({**times, "clock_GHz": 2.0})
+
+    assert cells(1e-6, 5e-7, 2e-6).split() == ["1000.0", "500.0", "2000.0", "2000"]
+    assert cells(1e-9, -5e-9, 2e-9).split() == ["1.0", "0.0", "2.0", "2"]
+    assert cells(-1e-9, -5e-9, 2e-9) == "below 2.0"
+    assert cells(-3e-9, -5e-9, -1e-9) == "below the noise of the work"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 import memkern as mk
 from memkern import cli
 from memkern.disturbance import Quiet
+from memkern.errors import InputError
 
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 
@@ -427,10 +430,29 @@ def test_sweep_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert {(r["samples"], r["variant"]) for r in json.loads(fewer[1])} == {(3, "auto")}
 
 
+def test_what_is_given_wins_over_a_sweep_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(
+        "repeats = 2\n[[case]]\nkernel = 'gather'\npattern = '0'\ncount = 64\nruns = 1\n"
+        "pages = '4k'\nvariant = 'scalar'\nthreads = 1\nschedule = 'dynamic'\n"
+    )
+    of_file = json.loads(run(capsys, "sweep", str(path), "--json")[1])
+    words = "--repeats 1 --pages default --variant best --schedule static"
+    given = json.loads(run(capsys, "sweep", str(path), "--json", *words.split())[1])
+    asked = ("pages_asked", "variant_asked", "schedule")
+    assert [tuple(r[n] for n in asked) for r in of_file] == [("4k", "scalar", "dynamic")] * 2
+    assert [tuple(r[n] for n in asked) for r in given] == [("default", "best", "static")]
+
+
 @pytest.mark.parametrize(
     "text, culprit",
     [
         ("x = [", "TOML"),
+        ("[[case]]\nkernel = 'stream.copy'\nelements = []", "elements"),
+        ("[[case]]\nkernel = 'gather'\npattern = '0'\ncount = 'x'", "count"),
+        ("[[case]]\nkernel = 'gather'", "pattern"),
         ("colour = 1", "colour"),
         ("repeats = 1", "[[case]]"),
         ("[[case]]\npattern = '0'", "kernel"),
@@ -586,6 +608,76 @@ def test_force_overwrites(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     csv.write_text("mine")
     assert run(capsys, "table", "spatter-table4", "-o", str(csv), "--force")[0] == 0
     assert csv.read_text() != "mine"
+
+
+# Standard streams
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_every_terminal_shows_what_it_can(encoding: str) -> None:
+    words = ["stream", "-k", "copy", "-n", "512", "-t", "1", "--runs", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "memkern", *words],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"GB/s" in done.stdout
+    assert "±%".encode(encoding, errors="replace") in done.stdout
+
+
+def test_closed_streams_end_no_run(tmp_path: Path) -> None:
+    words = f"-m memkern stream -k copy -n 512 -t 1 --runs 2 -o {tmp_path / 'x.json'}"
+    done = subprocess.run(["sh", "-c", f"{sys.executable} {words} >&- 2>&-"])
+    assert done.returncode == 0
+    assert len(mk.load(tmp_path / "x.json")) == 1
+
+
+# Cut off
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "terminated"]
+)
+def test_what_is_cut_off_says_how_to_go_on(tmp_path: Path, number: int, code: int) -> None:
+    words = ["stream", "-k", "copy", "--sizes", "64KiB:4MiB:40", "--budget", "1", "-o", "x.csv"]
+    command = [sys.executable, "-m", "memkern", *words]
+    running = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    working = tmp_path / "x.csv.db"
+    deadline = time.monotonic() + 60
+    while not records_in(working):
+        assert time.monotonic() < deadline and running.poll() is None
+        time.sleep(0.02)
+    running.send_signal(number)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == code, err
+    assert "Traceback" not in err
+    assert "measurements done, kept in x.csv.db" in err
+    assert f"go on with: memkern {' '.join(words)} --resume" in err
+    assert len(mk.load(working)) > 0
+    assert not (tmp_path / "x.csv").exists()
+
+
+def records_in(path: Path) -> int:
+    try:
+        return len(mk.load(path))
+    except InputError:  # not there, or not yet begun
+        return 0
+
+
+def test_ctrl_c_before_anything_was_measured_promises_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("memkern.run.CaseRun.place", interrupted)
+    target = tmp_path / "x.parquet"
+    code, _, err = run(capsys, "stream", "-k", "copy", "-n", "512", "-q", "-o", str(target))
+    assert code == 130
+    assert "0 of 1 measurements done" in one_sentence(err)
+    assert "kept" not in err and "--resume" not in err
+    assert list(tmp_path.iterdir()) == []
 
 
 # Options that mean nothing

@@ -627,3 +627,20 @@ def test_nothing_is_chosen_by_disturbed_trials(case: Case, monkeypatch: pytest.M
     prepared = case.with_(variant="best").prepare()
     assert prepared.variant_choice == "default"
     assert prepared.obtained["variant"] == "simd"
+
+
+@pytest.mark.parametrize("suffix", ["", ".db", ".csv"])
+def test_what_was_asked_for_before_is_measured_once_and_said(tmp_path: Path, suffix: str) -> None:
+    one, other = (mk.stream("copy", elements=n, threads=1, runs=1) for n in (64, 128))
+    cases = [one, other, one.with_(name="again"), other, one]
+    output = tmp_path / f"x{suffix}" if suffix else None
+    with pytest.warns(UserWarning, match="6 of the cases ask for the same as an earlier one"):
+        results = mk.sweep(iter(cases), repeats=2, output=output)
+    assert sorted((r["elements"], r["repeat"]) for r in results) == [
+        (64, 0), (64, 1), (128, 0), (128, 1),
+    ]  # fmt: skip
+    if output is not None:
+        # What an earlier run has measured is no duplicate.
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert len(mk.sweep([one, other], repeats=2, output=output, resume=True)) == 4

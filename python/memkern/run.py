@@ -619,6 +619,10 @@ class Placement:
     wall_s: float
 
 
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
 class CaseRun:
     """A case on its way to its record: placed and sampled several times, then summarised.
 
@@ -632,7 +636,7 @@ class CaseRun:
     def __init__(self, case: Case, repeat: int = 0) -> None:
         self.case = case
         self.repeat = repeat
-        self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.started = _now()
         self.placements: list[Placement] = []
         # Before the case takes the device's memory.
         on_device = case.knobs.device != "cpu"
@@ -1019,7 +1023,7 @@ def sweep(
     -------
     ResultSet
         All records, those reused from an earlier run included. After Ctrl-C those that were
-        done, with a warning; the results file can be resumed then.
+        done, with a warning, and marked as `interrupted`; the results file can be resumed then.
 
     Raises
     ------
@@ -1038,7 +1042,11 @@ def sweep(
     sink = open_output(output, resume, machine, force=force) if output is not None else None
     done: list[Measurement] = []
     interrupted = begun = False
-    finished = total = 0
+    finished = total = duplicates = 0
+
+    def duplicate(_: Case) -> None:
+        nonlocal duplicates
+        duplicates += 1
 
     def placed(run: CaseRun) -> None:
         nonlocal begun
@@ -1061,7 +1069,7 @@ def sweep(
     most = sum(c.placements for c in cases) * repeats if isinstance(cases, Sequence) else None
     bar = _progress_bar(most, progress)
     try:
-        for runs in _blocks(cases, repeats, sink):
+        for runs in _blocks(cases, repeats, sink, duplicate):
             total += len(runs)
             try:
                 _go_round(runs, generator, placed, bar)
@@ -1102,23 +1110,44 @@ def sweep(
         sink.store.close()
     else:
         results = sink.finish()
-    if interrupted:
-        kept_where = f", kept for --resume beside {output}" if output is not None else ""
+    if duplicates:
         warnings.warn(
-            f"interrupted: {finished} of {size or total} measurements done{kept_where}",
+            f"{duplicates} of the cases {'asks' if duplicates == 1 else 'ask'} for the same as an "
+            "earlier one, whatever their names, and were not measured again: --repeats gives "
+            "several records of a case",
             stacklevel=2,
+        )
+    results.interrupted = interrupted
+    if interrupted:
+        kept = f", kept in {sink.store.path}" if sink is not None and results else ""
+        warnings.warn(
+            f"interrupted: {finished} of {size or total} measurements done{kept}", stacklevel=2
         )
     return results
 
 
-def _blocks(cases: Iterable[Case], repeats: int, sink: Any) -> Iterator[list[CaseRun]]:
-    """Yield the cases that are still to be measured, as many at a time as go round together."""
+def _blocks(
+    cases: Iterable[Case], repeats: int, sink: Any, duplicate: Callable[[Case], None]
+) -> Iterator[list[CaseRun]]:
+    """Yield the cases that are still to be measured, as many at a time as go round together.
+
+    `duplicate` is called with those that ask for the same as an earlier one.
+    """
     runs: list[CaseRun] = []
+    seen: set[tuple[str, int]] = set()
     for case, repeat in ((case, repeat) for case in cases for repeat in range(repeats)):
-        if sink is not None:
-            kept = sink.store.find(case.identity(), repeat)
-            if kept is not None and kept["stop"] != "interrupted":
+        key = case.identity(), repeat
+        if sink is None:
+            new = key not in seen
+            seen.add(key)
+        else:
+            new = sink.store.first_time(*key)
+            kept = sink.store.find(*key)
+            if new and kept is not None and kept["stop"] != "interrupted":
                 continue
+        if not new:
+            duplicate(case)
+            continue
         runs.append(CaseRun(case, repeat))
         if len(runs) == _BLOCK:
             yield runs

@@ -20,6 +20,7 @@ case, ``repeats`` at the top for the sweep::
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,11 +70,13 @@ def read_sweep(path: str | Path, changes: Mapping[str, Any]) -> tuple[list[Case]
             cases += _expand({**defaults, **table, **changes})
         except InputError as error:
             raise InputError(f"case {number} of {path}: {error}") from None
-        except TypeError:
-            known = "kernel, suite, pattern, delta, count, elements, runs, threads, pages and so on"
-            raise InputError(
-                f"case {number} of {path} has a key that no case has: there are {known}"
-            ) from None
+        except TypeError as error:
+            # Python's own words on the arguments, without the function's name.
+            reason = str(error).partition("() ")[2] or str(error)
+            unexpected = re.search(r"unexpected keyword argument ('\w+')", reason)
+            if unexpected is not None:
+                reason = f"has the key {unexpected[1]}, which its kernel does not take"
+            raise InputError(f"case {number} of {path} {reason}") from None
     return cases, integer(document.get("repeats", 1), "repeats", 1, 10**6)
 
 

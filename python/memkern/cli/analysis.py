@@ -217,7 +217,7 @@ def _report(args: argparse.Namespace) -> int:
     )
     if not args.quiet:
         tell_disturbed(results)
-    if len(results) < len(cases):
+    if results.interrupted:
         return INTERRUPTED
     words = ["memkern report"] + (["--quick"] if args.quick else [])
     report.write(

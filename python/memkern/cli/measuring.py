@@ -258,7 +258,7 @@ def line(text: str) -> None:
 
 def exit_code(results: ResultSet) -> int:
     """Return the exit code that says whether all results are there and valid."""
-    if any(record["stop"] == "interrupted" for record in results):
+    if results.interrupted or any(record["stop"] == "interrupted" for record in results):
         return INTERRUPTED
     return GOOD if results.valid else INVALID
 

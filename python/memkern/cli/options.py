@@ -10,7 +10,7 @@ from memkern.errors import InputError
 from memkern.patterns import shown
 from memkern.spec import DTYPES, INDEX_DTYPES, ISAS, PAGES, REPETITIONS, SCHEDULES, TIMERS
 
-GOOD, INVALID, WRONG_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+GOOD, INVALID, WRONG_INPUT, FAILED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 
 class Parser(argparse.ArgumentParser):
@@ -208,7 +208,7 @@ def measuring_options(
     )
 
 
-_CASE_KNOBS = (
+CASE_KNOBS = (
     *("pin", "pages", "numa", "isa", "variant", "dtype"),
     *("schedule", "chunk", "unroll", "offset", "repetition", "flush"),
     *("device", "timer", "block_threads"),
@@ -217,7 +217,7 @@ _CASE_KNOBS = (
 
 def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
     """Everything of `measuring_options` that belongs to a case; of lists, the first."""
-    knobs = given(args, *_CASE_KNOBS, "index_dtype", "threads", "prefetch", "seed")
+    knobs = given(args, *CASE_KNOBS, "index_dtype", "threads", "prefetch", "seed")
     knobs = {name: each(value)[0] for name, value in knobs.items()}
     if args.ci is not None or args.budget is not None:
         knobs["runs"] = None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of
-from memkern.cli.options import Verb, count, knobs_of, measuring_options
+from memkern.cli.options import CASE_KNOBS, Verb, count, knobs_of, measuring_options
 from memkern.cli.refusing import refuse
 from memkern.kernels import spatter
 
@@ -14,21 +13,13 @@ from memkern.kernels import spatter
 def _swept(args: argparse.Namespace) -> int:
     from memkern.sweepfile import read_sweep
 
-    cases, repeats = read_sweep(args.file, _changed(args))
-    if args.repeats == 1:
+    changes = knobs_of(args)
+    if args.runs is not None:
+        changes["runs"] = args.runs
+    cases, repeats = read_sweep(args.file, changes)
+    if args.repeats is None:
         args.repeats = repeats
     return exit_code(measure(cases, args))
-
-
-def _changed(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the knobs given on the command line, which win over those of a file."""
-    parser = argparse.ArgumentParser()
-    measuring_options(parser)
-    defaults = knobs_of(parser.parse_args([]))
-    knobs = {k: v for k, v in knobs_of(args).items() if k not in defaults or defaults[k] != v}
-    if args.runs is not None:
-        knobs["runs"] = args.runs
-    return knobs
 
 
 def _tuned(args: argparse.Namespace) -> int:
@@ -71,6 +62,8 @@ def add_verbs(verb: Verb) -> None:
     sub = verb("sweep", _swept, "a sweep declared in a TOML file")
     sub.add_argument("file", metavar="FILE.toml")
     measuring_options(sub)
+    # What is given wins over the file, even if it is the default elsewhere.
+    sub.set_defaults(**dict.fromkeys((*CASE_KNOBS, "repeats")))
 
     sub = verb("tune", _tuned, "search variant, pages, prefetch distance and chunk in a budget")
     sub.add_argument("-k", "--kernel", default="gather", choices=("gather", "scatter"))

@@ -206,6 +206,17 @@ class Database:
         )
         return found[0][0] if found else None
 
+    def first_time(self, case_id: str, repeat: int) -> bool:
+        """Return whether this is the first call with a case's repeat on this connection."""
+        # Beside the file, where millions take no memory.
+        self.connection.execute(
+            "CREATE TEMP TABLE IF NOT EXISTS seen "
+            "(case_id TEXT, repeat INTEGER, PRIMARY KEY (case_id, repeat)) WITHOUT ROWID"
+        )
+        with contextlib.closing(self.connection.cursor()) as cursor:
+            cursor.execute("INSERT OR IGNORE INTO temp.seen VALUES (?, ?)", (case_id, repeat))
+            return cursor.rowcount == 1
+
     def is_empty(self) -> bool:
         """Whether there is no record."""
         return not self.connection.execute("SELECT 1 FROM records LIMIT 1").fetchall()

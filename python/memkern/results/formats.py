@@ -260,8 +260,8 @@ def _csv_rows(text: str) -> list[dict[str, str | None]]:
             raise ValueError(f"character {position} is not part of a table")
         quoted, bare, end = found.groups()
         # What `inert` has put before it goes again.
-        text = None if quoted is None else quoted.replace('""', '"').removeprefix("'")
-        fields.append(bare or None if text is None else text)
+        cell = None if quoted is None else quoted.replace('""', '"').removeprefix("'")
+        fields.append(bare or None if cell is None else cell)
         position = found.end()
         if end != ",":
             if names is None:

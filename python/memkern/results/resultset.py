@@ -52,6 +52,8 @@ class ResultSet:
         For each record its samples in seconds per invocation, float64, of any length.
     environments : dict
         Environments by ``environment_id``.
+    interrupted : bool
+        Whether the run that made them was cut off before its end.
 
     Raises
     ------
@@ -62,6 +64,7 @@ class ResultSet:
     records: list[Record] = field(default_factory=list)
     samples: list[Samples] = field(default_factory=list)
     environments: dict[str, Environment] = field(default_factory=dict)
+    interrupted: bool = False
 
     def __post_init__(self) -> None:
         """Bring the records into their one form."""

@@ -133,6 +133,10 @@ class Store:
         """Return the latest record of a case's repeat, or None if it has not been measured."""
         return self._database.find(str(case_id), int(repeat))
 
+    def first_time(self, case_id: str, repeat: int) -> bool:
+        """Return whether this is the first call with a case's repeat since the file was opened."""
+        return self._database.first_time(str(case_id), int(repeat))
+
     def result_set(self) -> ResultSet:
         """Return all that is in the file."""
         return ResultSet(*self._database.contents())
