@@ -26,7 +26,7 @@ def on_its_own(
     from memkern import disturbance, run
     from memkern.disturbance import Quiet
 
-    def none(cpu_share: Any, throughput: Any, best: float) -> Any:
+    def none(cpu_share: Any, throughput: Any, *best: float) -> Any:
         return np.zeros(len(cpu_share), dtype=bool)
 
     monkeypatch.setattr(run, "look_around", lambda: Quiet((), 0.0))

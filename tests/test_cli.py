@@ -806,7 +806,7 @@ def test_disturbed_records_end_with_a_sentence(
 ) -> None:
     busy(monkeypatch, [SILENT])
 
-    def all_disturbed(share: Any, throughput: Any, usual: float) -> Any:
+    def all_disturbed(share: Any, throughput: Any, *best: float) -> Any:
         return np.ones(len(share), dtype=bool)
 
     monkeypatch.setattr("memkern.disturbance.marks", all_disturbed)

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import memkern as mk
-from memkern import _memkern, disturbance
+from memkern import _memkern, disturbance, kernels
 from memkern.disturbance import Cores, Quiet, describe, look_around, marks, too_few
 
 pytestmark = pytest.mark.usefixtures("disturbances")
 
 BEST = 2.0
+CORES = _memkern.topology()["cores"]
 
 
 def test_marks_by_hand() -> None:
@@ -68,6 +69,19 @@ def test_cores_remember_the_best_in_bounded_memory() -> None:
     assert cores.best(1) < 2
 
 
+def test_what_the_core_does_counts_less_beyond_its_own_caches() -> None:
+    own = max(c["size_B"] for c in _memkern.topology()["caches"] if c["instances"] >= CORES)
+    small = mk.stream("copy", footprint_B=own, threads=1).prepare()
+    large = mk.stream("copy", footprint_B=3 * own, threads=1).prepare()
+    assert small._core_share == disturbance.CORE_SHARE
+    assert large._core_share == disturbance.SHARED_CACHE_CORE_SHARE
+    # What computes more than it moves may be limited by the core everywhere.
+    arithmetic = kernels.case("launch.compute", threads=1).prepare()
+    assert arithmetic._core_share == disturbance.CORE_SHARE
+    assert marks(np.ones(1), np.array([1.5]), 2.0).all()
+    assert not marks(np.ones(1), np.array([1.5]), 2.0, disturbance.SHARED_CACHE_CORE_SHARE).any()
+
+
 def test_cores_know_what_earlier_processes_found() -> None:
     cores = Cores({1: 2.0, 2: 1.9})
     # This process has only ever had a neighbour.
@@ -83,7 +97,7 @@ def test_cores_know_what_earlier_processes_found() -> None:
 
 @pytest.mark.parametrize(
     "kept, taken, few",
-    [(0, 1, True), (1, 1, False), (2, 5, True), (3, 5, False), (3, 60, False), (3, 61, True)],
+    [(0, 1, True), (1, 1, False), (4, 9, True), (5, 9, False), (5, 100, False), (5, 101, True)],
 )
 def test_what_is_too_few(kept: int, taken: int, few: bool) -> None:
     assert too_few(kept, taken) is few

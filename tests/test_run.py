@@ -506,7 +506,7 @@ class Scripted:
         self.shares = shares
         self.calls: list[int] = []
 
-    def sample(self, rows: np.ndarray, invocations: int, deadline_s: float) -> int:
+    def sample(self, rows: np.ndarray, invocations: int, deadline_s: float, least: float) -> int:
         self.calls.append(len(rows))
         for row in rows:
             share = self.shares.pop(0) if self.shares else 1.0
@@ -514,7 +514,7 @@ class Scripted:
         return len(rows)
 
     def obtained(self) -> dict[str, Any]:
-        return {"pin": "0", "stages": [], "threads": 99}
+        return {"pin": "0", "stages": [], "threads": 99, "footprint_B": 4096}
 
 
 def scripted(case: Case, shares: list[float]) -> Prepared:
@@ -524,6 +524,7 @@ def scripted(case: Case, shares: list[float]) -> Prepared:
     return prepared
 
 
+@pytest.mark.usefixtures("disturbances")
 def test_disturbed_samples_are_taken_again(case: Case) -> None:
     prepared = scripted(case.with_(runs=5), [1.0, 0.5, 1.0, 0.8, 1.0])
     samples = prepared.sample()
@@ -534,6 +535,7 @@ def test_disturbed_samples_are_taken_again(case: Case) -> None:
     assert samples.cpu_share < 1
 
 
+@pytest.mark.usefixtures("disturbances")
 def test_too_many_disturbed_samples_make_a_disturbed_result(case: Case) -> None:
     prepared = scripted(case.with_(runs=5, budget_s=0.01), [0.5] * 10**6)
     samples = prepared.sample()
@@ -617,7 +619,7 @@ def test_more_threads_than_units_are_warned_of(case: Case) -> None:
 def test_nothing_is_chosen_by_disturbed_trials(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
 
-    def all_but_the_first(cpu_share: Any, throughput: Any, best: float) -> Any:
+    def all_but_the_first(cpu_share: Any, throughput: Any, *best: float) -> Any:
         # Nothing is known of any candidate but one.
         nonlocal calls
         calls += 1

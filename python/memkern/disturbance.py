@@ -20,6 +20,7 @@ __all__ = [
     "CPU_SHARE",
     "LEAST_ONE_IN",
     "LEAST_SAMPLES",
+    "SHARED_CACHE_CORE_SHARE",
     "Cores",
     "Quiet",
     "RunningThread",
@@ -40,11 +41,14 @@ _AWAY_SHARE = 0.10
 # kernels that the core limits are then off by up to as much. A thread that computes on the same
 # physical core takes a third to a half of it, one that merely polls a sixth.
 CORE_SHARE = 0.90
+# The same where caches that cores share, or memory, limit a kernel: its times hardly follow what
+# the core does, down to here.
+SHARED_CACHE_CORE_SHARE = 0.60
 # And if the hypervisor gave no more than this share of the time to others.
 STEAL_SHARE = 0.10
 # With fewer samples that count than this, or than one in so many of those taken, what was measured
 # is disturbed.
-LEAST_SAMPLES = 3
+LEAST_SAMPLES = 5
 LEAST_ONE_IN = 20
 
 RunningThread = tuple[int, str, int]
@@ -103,7 +107,9 @@ class Cores:
         return {n: self.best(n) for n in sorted(enough | self._earlier.keys())}
 
 
-def marks(cpu_share: _Floats, throughput: _Floats, best: float) -> _Bools:
+def marks(
+    cpu_share: _Floats, throughput: _Floats, best: float, core_share: float = CORE_SHARE
+) -> _Bools:
     """Return which samples were disturbed.
 
     Parameters
@@ -114,6 +120,8 @@ def marks(cpu_share: _Floats, throughput: _Floats, best: float) -> _Bools:
         Smallest throughput of a worker's core beside it; NaN where unknown.
     best : float
         The best that as many cores have done at once; NaN if unknown.
+    core_share : float
+        Share of it that the cores must do.
 
     Returns
     -------
@@ -121,7 +129,7 @@ def marks(cpu_share: _Floats, throughput: _Floats, best: float) -> _Bools:
         Also the sample after one during which a worker was away for long.
     """
     after = np.concatenate(([False], cpu_share[:-1] < 1 - _AWAY_SHARE))
-    crowded = throughput < CORE_SHARE * best
+    crowded = throughput < core_share * best
     return np.asarray((cpu_share < CPU_SHARE) | after | crowded, dtype=np.bool_)
 
 

@@ -50,6 +50,7 @@ _TRIAL_PART_B = 2**20
 _GOLDEN = (math.sqrt(5) - 1) / 2  # turns by so much of a circle meet no place twice
 _SHORT_LAUNCHES = 10  # below so many launches an invocation is mostly launching
 _CONDITIONS = 3  # columns that the extension adds to each sample
+_FLOPS_PER_BYTE = 0.5  # with more, the core may limit a kernel wherever its data lie
 _STEAL_AFTER_S = 0.25  # the system counts stolen time in hundredths of a second
 # Buffers of this size and more are not allocated anew for a placement: where the pages of so many
 # bytes lie averages out, and getting them takes longer than measuring.
@@ -287,14 +288,30 @@ class Prepared:
     def _least_throughput(self) -> float:
         """What the cores must do for samples to count; 0 before that is known."""
         best = cores().best(int(self.native.obtained()["threads"]))
-        return disturbance.CORE_SHARE * best if best == best else 0.0
+        return self._core_share * best if best == best else 0.0
+
+    @functools.cached_property
+    def _core_share(self) -> float:
+        """Which share of their best its cores must do for a sample to count."""
+        obtained, topology = self.native.obtained(), _memkern.topology()
+        private_B = max(
+            (c["size_B"] for c in topology["caches"] if c["instances"] >= topology["cores"]),
+            default=0,
+        )
+        workers = min(int(obtained["threads"]), topology["cores"])
+        beyond = obtained["footprint_B"] > 2 * private_B * workers
+        case, spec = self.case, self.case.spec
+        flops = spec.flops * spec.width(case) * case.iterations
+        if beyond and flops <= _FLOPS_PER_BYTE * case.bytes_B:
+            return disturbance.SHARED_CACHE_CORE_SHARE
+        return disturbance.CORE_SHARE
 
     def _marks(self, conditions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return which samples were disturbed, by the columns that the extension adds."""
         workers = int(self.native.obtained()["threads"])
         cores().add(conditions[:, 1], workers)
         best = cores().best(workers)
-        return disturbance.marks(conditions[:, 0], conditions[:, 1], best)
+        return disturbance.marks(conditions[:, 0], conditions[:, 1], best, self._core_share)
 
     def _fastest_parts(self, candidates: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the best instruction set of each variant by parts that lie far apart."""
