@@ -799,6 +799,35 @@ def test_no_cell_of_a_csv_is_run_by_a_spreadsheet(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("late", [False, True])
+def test_a_file_deleted_while_it_is_written_is_written_anew(tmp_path, suffix, late):
+    path = tmp_path / f"x{suffix}"
+    with pytest.warns(UserWarning, match="was deleted while .*: what was measured is written anew"):
+        with open_output(path) as sink:
+            sink.store.add(record("a"), [1.0], HERE)
+            sink.store.add(record("b"), [2.0, 3.0], HERE)
+            sink.store.path.unlink()
+            if not late:
+                sink.store.add(record("c"), [4.0], HERE)
+    found = load(path)
+    assert [row["case_id"] for row in found] == (["a", "b"] if late else ["a", "b", "c"])
+    assert found.samples[1].tolist() == [2.0, 3.0]
+
+
+def test_a_file_that_took_the_place_of_results_stays(tmp_path):
+    path = tmp_path / "x.db"
+    store = Store.open(path)
+    store.add(record("a"), [1.0], HERE)
+    path.unlink()
+    path.write_text("mine")
+    with pytest.raises(InputError, match=r"what was measured is in .*x\.db\.rescued\.db"):
+        store.add(record("b"), [2.0], HERE)
+    store.close()
+    assert path.read_text() == "mine"
+    assert [row["case_id"] for row in load(tmp_path / "x.db.rescued.db")] == ["a"]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
 def test_files_are_overwritten_only_by_force(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     with open_output(path) as sink:

@@ -44,6 +44,15 @@ BUSY_S = 30.0
 _SQL_TYPES = {"bool": "INTEGER", "integer": "INTEGER", "real": "REAL", "text": "TEXT"}
 
 
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Return what tells the file at a path from every other, None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 class Database:
     """An open file of results; use `Database.new` or `Database.existing`.
 
@@ -59,6 +68,7 @@ class Database:
         """Hold an open file."""
         self.path = path
         self.connection = connection
+        self._file = _file_at(path)
 
     @classmethod
     def new(cls, path: Path) -> Database:
@@ -131,6 +141,11 @@ class Database:
     ) -> None:
         """Close the file."""
         self.connection.close()
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file that is open is still the one at its path."""
+        return self._file is not None and _file_at(self.path) == self._file
 
     def insert(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -125,9 +126,40 @@ class Store:
         InputError
             If the disk is full or the file can't be written; the store is then as it was before.
         """
+        self.write_anew_if_deleted()
         row = dict(record)
         row.setdefault("environment_id", identity(environment))
         self._database.insert([(row, samples)], {row["environment_id"]: environment}, replace=True)
+
+    def write_anew_if_deleted(self) -> None:
+        """Write all records to a new file if somebody has deleted or replaced the one in use.
+
+        Raises
+        ------
+        InputError
+            If another file is in its place; the records are in a file beside it then.
+        """
+        lost = self._database
+        if lost.is_in_place:
+            return
+        contents = lost.contents()
+        replaced = self.path.exists()
+        target = self.path.with_name(f"{self.path.name}.rescued.db") if replaced else self.path
+        self._database = Database.new(target)
+        lost.connection.close()
+        self._database.insert(
+            zip(contents.records, contents.samples, strict=True), contents.environments
+        )
+        if replaced:
+            raise InputError(
+                f"{self.path} was replaced by another file while results were written to it: "
+                f"what was measured is in {target}"
+            )
+        warnings.warn(
+            f"{self.path} was deleted while results were written to it: what was measured is "
+            "written anew",
+            stacklevel=2,
+        )
 
     def find(self, case_id: str, repeat: int) -> Record | None:
         """Return the latest record of a case's repeat, or None if it has not been measured."""
@@ -173,6 +205,7 @@ class Sink:
         InputError
             If the export can't be written; the working file is kept then.
         """
+        self.store.write_anew_if_deleted()
         results = self.store.result_set()
         exports = self.store.path != self.path
         if exports and results:
