@@ -802,13 +802,13 @@ def test_no_cell_of_a_csv_is_run_by_a_spreadsheet(tmp_path):
 @pytest.mark.parametrize("late", [False, True])
 def test_a_file_deleted_while_it_is_written_is_written_anew(tmp_path, suffix, late):
     path = tmp_path / f"x{suffix}"
-    with pytest.warns(UserWarning, match="was deleted while .*: what was measured is written anew"):
-        with open_output(path) as sink:
-            sink.store.add(record("a"), [1.0], HERE)
-            sink.store.add(record("b"), [2.0, 3.0], HERE)
-            sink.store.path.unlink()
-            if not late:
-                sink.store.add(record("c"), [4.0], HERE)
+    words = "was deleted while .*: what was measured is written anew"
+    with pytest.warns(UserWarning, match=words), open_output(path) as sink:
+        sink.store.add(record("a"), [1.0], HERE)
+        sink.store.add(record("b"), [2.0, 3.0], HERE)
+        sink.store.path.unlink()
+        if not late:
+            sink.store.add(record("c"), [4.0], HERE)
     found = load(path)
     assert [row["case_id"] for row in found] == (["a", "b"] if late else ["a", "b", "c"])
     assert found.samples[1].tolist() == [2.0, 3.0]
