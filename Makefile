@@ -14,13 +14,15 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Without isolation a rebuild finds the objects of the last one.
 INSTALL := $(PIP) install --no-build-isolation --config-settings=cmake.define.MEMKERN_WERROR=$(WERROR)
-# The package and the C++ tests share most objects, if their compiler has one name.
+# The package and the C++ tests share most objects, if their compiler has one name; Python gives
+# what it starts a locale, which makes no difference.
 ifeq ($(origin CXX),default)
 CXX := c++
 endif
 export CXX
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
+export CCACHE_SLOPPINESS ?= locale
 CMAKE := cmake -G Ninja -DMEMKERN_WERROR=$(WERROR)
 
 CPP := $(shell find cpp CMakeLists.txt -type f)
