@@ -827,6 +827,19 @@ def test_a_file_that_took_the_place_of_results_stays(tmp_path):
     assert [row["case_id"] for row in load(tmp_path / "x.db.rescued.db")] == ["a"]
 
 
+@pytest.mark.parametrize("add", [False, True])
+def test_a_file_that_took_the_place_of_no_results_stays(tmp_path, add):
+    path = tmp_path / "x.db"
+    store = Store.open(path)
+    path.unlink()
+    path.write_text("mine")
+    if add:
+        with pytest.raises(InputError, match="was replaced by another file"):
+            store.add(record("a"), [1.0], HERE)
+    store.close()
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
+
+
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_files_are_overwritten_only_by_force(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"

@@ -89,9 +89,10 @@ class Store:
         """Close the file; one that we made and that has no record yet is removed."""
         drop = False
         with self._database, contextlib.suppress(sqlite3.Error):
-            drop = self._drop_if_empty and self._database.is_empty()
+            ours = self._drop_if_empty and self._database.is_in_place
+            drop = ours and self._database.is_empty()
         if drop:
-            self.path.unlink(missing_ok=True)
+            self._database.path.unlink(missing_ok=True)
         self._drop_if_empty = False
 
     def check(self, environment: Environment) -> None:
