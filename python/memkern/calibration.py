@@ -193,22 +193,31 @@ def save_cores(best: Mapping[int, float], target: Path) -> None:
         _store(target, {"version": _VERSION, "boot": boot_id(), "best": merged})
 
 
+def _stored(target: Path) -> dict[str, Any]:
+    """Return what was stored since the system was booted.
+
+    Raises
+    ------
+    InputError, KeyError, TypeError, ValueError
+        There is nothing, or nothing that can be read.
+    """
+    document: dict[str, Any] = json.loads(read(target))
+    if document["version"] != _VERSION or document["boot"] != boot_id():
+        raise ValueError("it is of another version or boot")
+    return document
+
+
 def load_cores(target: Path) -> dict[int, float]:
     """Return the best throughput of the cores since the system was booted; empty if unknown."""
     try:
-        document = json.loads(read(target))
-        if document["version"] != _VERSION or document["boot"] != boot_id():
-            return {}
-        return {int(workers): float(value) for workers, value in document["best"].items()}
+        best = _stored(target)["best"]
+        return {int(workers): float(value) for workers, value in best.items()}
     except (InputError, AttributeError, KeyError, TypeError, ValueError):
         return {}
 
 
 def load() -> Calibration | None:
     """Return the calibration of this boot, or None where there is none."""
-    target = path()
-    if not target.exists():
-        return None
 
     def priors(listed: Mapping[str, Any]) -> dict[str, Prior]:
         return {
@@ -217,9 +226,7 @@ def load() -> Calibration | None:
         }
 
     try:
-        document = json.loads(read(target))
-        if document["version"] != _VERSION or document["boot"] != boot_id():
-            return None
+        document = _stored(path())
         return Calibration(
             document["boot"],
             document["created"],

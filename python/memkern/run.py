@@ -1159,11 +1159,11 @@ def _blocks(
             seen.add(key)
         else:
             new = sink.store.first_time(*key)
-            kept = sink.store.find(*key)
-            if new and kept is not None and kept["stop"] != "interrupted":
-                continue
         if not new:
             duplicate(case)
+            continue
+        kept = sink.store.find(*key) if sink is not None else None
+        if kept is not None and kept["stop"] != "interrupted":
             continue
         runs.append(CaseRun(case, repeat))
         if len(runs) == _BLOCK:
