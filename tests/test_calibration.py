@@ -124,11 +124,11 @@ def test_calibrating_measures_every_class(cache: Path) -> None:
 def test_the_best_of_the_cores_is_kept_until_the_next_boot(cache: Path) -> None:
     target = calibration.cores_path()
     assert calibration.load_cores(target) == {}
-    calibration.save_cores({1: 2.0}, target)
-    calibration.save_cores({1: 1.5, 2: 1.9}, target)
-    assert calibration.load_cores(target) == {1: 2.0, 2: 1.9}
+    calibration.save_cores({"1": 2.0}, target)
+    calibration.save_cores({"1": 1.5, "2": 1.9}, target)
+    assert calibration.load_cores(target) == {"1": 2.0, "2": 1.9}
     written = target.stat().st_mtime_ns
-    calibration.save_cores({1: 1.5}, target)
+    calibration.save_cores({"1": 1.5}, target)
     assert target.stat().st_mtime_ns == written
     document = json.loads(target.read_text())
     target.write_text(json.dumps({**document, "boot": "another"}))
@@ -138,14 +138,14 @@ def test_the_best_of_the_cores_is_kept_until_the_next_boot(cache: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "boot": 3}', "not JSON"])
 def test_broken_knowledge_of_cores_is_none(cache: Path, text: str) -> None:
     target = calibration.cores_path()
-    calibration.save_cores({1: 2.0}, target)
+    calibration.save_cores({"1": 2.0}, target)
     target.write_text(text)
     assert calibration.load_cores(target) == {}
 
 
 def test_what_can_not_be_stored_disturbs_nobody(cache: Path) -> None:
     (cache / "memkern").write_text("a file where the folder would be")
-    calibration.save_cores({1: 2.0}, calibration.cores_path())
+    calibration.save_cores({"1": 2.0}, calibration.cores_path())
     assert calibration.load_cores(calibration.cores_path()) == {}
 
 

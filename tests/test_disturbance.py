@@ -6,17 +6,27 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import memkern as mk
 from memkern import _memkern, disturbance, kernels
-from memkern.disturbance import Cores, Quiet, describe, look_around, marks, too_few
+from memkern.disturbance import (
+    Cores,
+    Quiet,
+    cores_at_work,
+    describe,
+    look_around,
+    marks,
+    too_few,
+)
+from memkern.run import cores_at_work as cores_at_work_of
 
 pytestmark = pytest.mark.usefixtures("disturbances")
 
-BEST = 2.0
+LEAST = 1.8
 CORES = _memkern.topology()["cores"]
 
 
@@ -24,10 +34,10 @@ def test_marks_by_hand() -> None:
     share = np.array([1.0, 0.96, 0.94, 0.97, 0.5, 1.0, 1.0, math.nan])
     throughput = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.4, math.nan])
     expected = [False, False, True, False, True, True, True, False]
-    assert marks(share, throughput, BEST).tolist() == expected
+    assert marks(share, throughput, LEAST).tolist() == expected
     # Before anything is known of the cores, none of them is called crowded.
-    assert not marks(np.ones(3), np.array([0.1, 1.0, 2.0]), math.nan).any()
-    assert marks(np.empty(0), np.empty(0), BEST).tolist() == []
+    assert not marks(np.ones(3), np.array([0.1, 1.0, 2.0]), 0.0).any()
+    assert marks(np.empty(0), np.empty(0), LEAST).tolist() == []
 
 
 def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
@@ -38,8 +48,9 @@ def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
         # Interrupts and clocks read one after the other: a percent or less; cores: a few percent.
         share = 1 - np.abs(rng.normal(0, 0.005, n))
         throughput = 2.4 * (1 - np.abs(rng.normal(0, 0.03, n)))
-        cores.add(throughput, 2)
-        marked += int(marks(share, throughput, cores.best(2)).sum())
+        cores.add(throughput, "2")
+        least = disturbance.CORE_SHARE * cores.best("2")
+        marked += int(marks(share, throughput, least).sum())
         total += n
     assert marked < 0.01 * total
 
@@ -47,26 +58,26 @@ def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
 def test_a_neighbour_on_the_core_is_seen_once_cores_are_known() -> None:
     rng = np.random.default_rng(17)
     cores = Cores()
-    cores.add(2.4 * (1 - np.abs(rng.normal(0, 0.03, 500))), 1)
+    cores.add(2.4 * (1 - np.abs(rng.normal(0, 0.03, 500))), "1")
     half = 2.4 * 0.55 * (1 - np.abs(rng.normal(0, 0.03, 100)))
-    assert marks(np.ones(100), half, cores.best(1)).all()
+    assert marks(np.ones(100), half, disturbance.CORE_SHARE * cores.best("1")).all()
     # What one core does alone says nothing of two at once.
-    assert not marks(np.ones(100), half, cores.best(2)).any()
+    assert math.isnan(cores.best("2"))
 
 
 def test_cores_remember_the_best_in_bounded_memory() -> None:
     cores = Cores()
-    assert math.isnan(cores.best(1))
-    cores.add([math.nan], 1)
-    assert math.isnan(cores.best(1))
+    assert math.isnan(cores.best("1"))
+    cores.add([math.nan], "1")
+    assert math.isnan(cores.best("1"))
     rng = np.random.default_rng(1)
     for part in np.split(rng.uniform(1, 2, 50_000), 50):
-        cores.add(part, 1)
-    assert cores.best(1) == pytest.approx(1.99, abs=0.01)
-    assert len(cores._seen[1]) <= Cores._KEPT
+        cores.add(part, "1")
+    assert cores.best("1") == pytest.approx(1.99, abs=0.01)
+    assert len(cores._seen["1"]) <= Cores._KEPT
     # One in a hundred that is too good to be true does not count.
-    cores.add([3.0], 1)
-    assert cores.best(1) < 2
+    cores.add([3.0], "1")
+    assert cores.best("1") < 2
 
 
 def test_what_the_core_does_counts_less_beyond_its_own_caches() -> None:
@@ -78,21 +89,19 @@ def test_what_the_core_does_counts_less_beyond_its_own_caches() -> None:
     # What computes more than it moves may be limited by the core everywhere.
     arithmetic = kernels.case("launch.compute", threads=1).prepare()
     assert arithmetic._core_share == disturbance.CORE_SHARE
-    assert marks(np.ones(1), np.array([1.5]), 2.0).all()
-    assert not marks(np.ones(1), np.array([1.5]), 2.0, disturbance.SHARED_CACHE_CORE_SHARE).any()
 
 
 def test_cores_know_what_earlier_processes_found() -> None:
-    cores = Cores({1: 2.0, 2: 1.9})
+    cores = Cores({"1": 2.0, "2": 1.9})
     # This process has only ever had a neighbour.
-    cores.add(np.linspace(1.0, 1.1, 500), 1)
-    assert cores.best(1) == 2.0
-    assert cores.known == {1: 2.0, 2: 1.9}
-    cores.add(np.linspace(1.9, 2.2, 500), 2)
-    assert cores.best(2) == pytest.approx(2.2, abs=0.01)
+    cores.add(np.linspace(1.0, 1.1, 500), "1")
+    assert cores.best("1") == 2.0
+    assert cores.known == {"1": 2.0, "2": 1.9}
+    cores.add(np.linspace(1.9, 2.2, 500), "2")
+    assert cores.best("2") == pytest.approx(2.2, abs=0.01)
     # Too few measurements are not worth keeping.
-    cores.add([1.0, 2.0], 4)
-    assert list(cores.known) == [1, 2]
+    cores.add([1.0, 2.0], "4")
+    assert list(cores.known) == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +156,9 @@ def test_samples_beside_a_competitor_on_the_unit_are_disturbed(competitor: int) 
     record = measurement.record
     assert record["samples_disturbed"] > 0
     assert record["cpu_share"] < disturbance.CPU_SHARE
-    assert str(subprocess_of(competitor)) in re.findall("[0-9]+", record["disturbed_by"])
+    # The first processes of a command are named by their numbers.
+    named = re.findall("[0-9]+", record["disturbed_by"])
+    assert str(subprocess_of(competitor)) in named or "..." in record["disturbed_by"]
     if record["disturbed"]:
         assert measurement.disturbed
         assert math.isnan(record["ci_relative"]) and math.isnan(record["time_ci_low_s"])
@@ -185,3 +196,48 @@ def test_workers_go_where_the_competitor_is_not(competitor: int) -> None:
 
 def test_running_threads_of_this_machine_are_not_our_own() -> None:
     assert os.getpid() not in {process for process, _, _ in _memkern.running_threads()}
+
+
+# Two processing units on cores of different kinds, as hwloc exports such a machine.
+HYBRID = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0">
+  <object type="Machine" os_index="0" cpuset="0x3" complete_cpuset="0x3" allowed_cpuset="0x3"
+      nodeset="0x1" complete_nodeset="0x1" allowed_nodeset="0x1" gp_index="1">
+    <object type="NUMANode" os_index="0" cpuset="0x3" complete_cpuset="0x3" nodeset="0x1"
+        complete_nodeset="0x1" gp_index="6" local_memory="1073741824"/>
+    <object type="Core" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1"
+        complete_nodeset="0x1" gp_index="2">
+      <object type="PU" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1"
+          complete_nodeset="0x1" gp_index="3"/>
+    </object>
+    <object type="Core" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1"
+        complete_nodeset="0x1" gp_index="4">
+      <object type="PU" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1"
+          complete_nodeset="0x1" gp_index="5"/>
+    </object>
+  </object>
+  <cpukind cpuset="0x1" forced_efficiency="1"/>
+  <cpukind cpuset="0x2" forced_efficiency="0"/>
+</topology>
+"""
+
+
+def test_cores_of_different_kinds_are_told_apart(tmp_path: Path) -> None:
+    described = tmp_path / "hybrid.xml"
+    described.write_text(HYBRID)
+    read = "from memkern import _memkern; print(_memkern.topology()['core_kinds'])"
+    env = {**os.environ, "HWLOC_XMLFILE": str(described), "HWLOC_THISSYSTEM": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", read], env=env, capture_output=True, text=True, check=True
+    )
+    # The first unit is the more powerful one.
+    assert done.stdout.strip() == "[1, 0]"
+
+
+def test_cores_are_compared_with_as_many_of_their_kinds() -> None:
+    assert cores_at_work(2, [0, 0]) == "2" == cores_at_work(2, [])
+    assert cores_at_work(2, [1, 1]) == "2 of kinds 1"
+    assert cores_at_work(3, [1, 0, 1]) == "3 of kinds 0 and 1"
+    obtained = mk.stream("copy", elements=512, threads=1).prepare().obtained
+    assert cores_at_work_of(obtained).split(" of ")[0] == "1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import os
 import signal
@@ -480,23 +481,18 @@ def test_flushing_leaves_later_cases_valid() -> None:
 def test_elements_are_set_and_read_while_others_measure() -> None:
     case = mk.gather("UNIFORM:8:1:NR", count=64, threads=1, variant="scalar")
     native = case.prepare().native
-    wrong: list[np.ndarray] = []
     positions = np.arange(512)
 
-    def check(value: float) -> None:
+    def values_seen(value: float) -> set[int]:
+        seen = set()
         for _ in range(50):
-            native.poke("dense", positions, np.full(512, value))
-            # One call of each is whole: values of two threads never mix.
-            seen = native.peek("dense", positions)
-            if len(set(seen.tolist())) != 1:
-                wrong.append(seen)
+            native.poke("sparse", positions, np.full(512, value))
+            seen.add(len(set(native.peek("sparse", positions).tolist())))
+        return seen
 
-    threads = [threading.Thread(target=check, args=(float(k),)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        # One call of each is whole: values of two threads never mix.
+        assert list(pool.map(values_seen, map(float, range(4)))) == [{1}] * 4
 
 
 class Scripted:

@@ -670,8 +670,11 @@ py::dict topology() {
     d["shared_by"] = c.shared_by;
     caches.append(d);
   }
+  py::list kinds;
+  for (const int unit : machine.allowed_units()) kinds.append(machine.kind_of(unit));
   py::dict d;
   d["units"] = machine.allowed_units();
+  d["core_kinds"] = kinds;
   d["cores"] = machine.cores();
   d["packages"] = machine.packages();
   d["numa_nodes"] = machine.numa_nodes();

@@ -1,5 +1,7 @@
 #include "core/topology.hpp"
 
+#include <hwloc/cpukinds.h>
+
 #include <algorithm>
 
 #include "core/errors.hpp"
@@ -52,6 +54,11 @@ int Topology::core_of(int unit) const {
   const hwloc_obj_t core =
       pu == nullptr ? nullptr : hwloc_get_ancestor_obj_by_type(handle_, HWLOC_OBJ_CORE, pu);
   return core == nullptr ? unit : static_cast<int>(core->logical_index);
+}
+
+int Topology::kind_of(int unit) const {
+  const hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(handle_, static_cast<unsigned>(unit));
+  return pu == nullptr ? 0 : std::max(hwloc_cpukinds_get_by_cpuset(handle_, pu->cpuset, 0), 0);
 }
 
 int Topology::packages() const { return hwloc_get_nbobjs_by_type(handle_, HWLOC_OBJ_PACKAGE); }

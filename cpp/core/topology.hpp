@@ -33,6 +33,8 @@ class Topology {
   int cores() const;
   // Which core a processing unit belongs to, by its logical index; the unit itself if unknown.
   int core_of(int unit) const;
+  // Which kind of core it is on, counted from the least powerful one; 0 where all are alike.
+  int kind_of(int unit) const;
   int packages() const;
   std::vector<int> numa_nodes() const;
 

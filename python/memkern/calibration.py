@@ -175,18 +175,18 @@ def _store(target: Path, document: Mapping[str, Any]) -> Path:
     return target
 
 
-def save_cores(best: Mapping[int, float], target: Path) -> None:
+def save_cores(best: Mapping[str, float], target: Path) -> None:
     """Add the best throughput of the cores to what is stored; do nothing where that can't be had.
 
     Parameters
     ----------
-    best : mapping of int to float
-        By how many cores were at work at once.
+    best : mapping of str to float
+        By which cores were at work at once (see `memkern.disturbance.cores_at_work`).
     target : Path
         See `cores_path`.
     """
     before = load_cores(target)
-    merged = {n: max(best.get(n, 0.0), before.get(n, 0.0)) for n in sorted({*best, *before})}
+    merged = {w: max(best.get(w, 0.0), before.get(w, 0.0)) for w in sorted({*best, *before})}
     if merged == before:
         return
     with contextlib.suppress(InputError, OSError):
@@ -207,11 +207,11 @@ def _stored(target: Path) -> dict[str, Any]:
     return document
 
 
-def load_cores(target: Path) -> dict[int, float]:
+def load_cores(target: Path) -> dict[str, float]:
     """Return the best throughput of the cores since the system was booted; empty if unknown."""
     try:
         best = _stored(target)["best"]
-        return {int(workers): float(value) for workers, value in best.items()}
+        return {str(which): float(value) for which, value in best.items()}
     except (InputError, AttributeError, KeyError, TypeError, ValueError):
         return {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ __all__ = [
     "Cores",
     "Quiet",
     "RunningThread",
+    "cores_at_work",
     "describe",
     "look_around",
     "marks",
@@ -55,13 +56,13 @@ RunningThread = tuple[int, str, int]
 
 
 class Cores:
-    """The best throughput that the cores of this machine have shown, by how many are at work.
+    """The best throughput that the cores of this machine have shown, by which are at work.
 
     The best but for one measurement in a hundred, since the clock beside it may be read too low.
 
     Parameters
     ----------
-    earlier : mapping of int to float, optional
+    earlier : mapping of str to float, optional
         What earlier processes have found: one that starts beside a neighbour never sees the best.
     """
 
@@ -69,21 +70,22 @@ class Cores:
     # So few measurements say nothing to later processes.
     _LEAST = 200
 
-    def __init__(self, earlier: Mapping[int, float] | None = None) -> None:
+    def __init__(self, earlier: Mapping[str, float] | None = None) -> None:
         self._earlier = dict(earlier or {})
-        self._seen: dict[int, list[float]] = {}
-        self._best: dict[int, float] = {}
+        self._seen: dict[str, list[float]] = {}
+        self._best: dict[str, float] = {}
 
-    def add(self, throughputs: Iterable[float], workers: int) -> None:
-        """Add measurements of so many cores at once; NaN and repeats do not count.
+    def add(self, throughputs: Iterable[float], which: str) -> None:
+        """Add measurements of some cores at once; NaN and repeats do not count.
 
         Parameters
         ----------
         throughputs : iterable of float
             Loads with additions per cycle of the slowest core.
-        workers : int
+        which : str
+            See `cores_at_work`.
         """
-        seen = self._seen.setdefault(workers, [])
+        seen = self._seen.setdefault(which, [])
         last = seen[-1] if seen else math.nan
         for value in throughputs:
             if value == value and value != last:
@@ -93,23 +95,40 @@ class Cores:
         while len(seen) > self._KEPT:
             del seen[::2]
         if seen:
-            self._best[workers] = float(np.quantile(seen, 0.99))
+            self._best[which] = float(np.quantile(seen, 0.99))
 
-    def best(self, workers: int) -> float:
-        """Return the best throughput of so many cores at once; NaN before any is known."""
-        here, before = self._best.get(workers, math.nan), self._earlier.get(workers, math.nan)
+    def best(self, which: str) -> float:
+        """Return the best throughput of these cores at once; NaN before any is known."""
+        here, before = self._best.get(which, math.nan), self._earlier.get(which, math.nan)
         return float(np.fmax(here, before))
 
     @property
-    def known(self) -> dict[int, float]:
-        """The best, by how many cores at once, as far as it is worth keeping."""
-        enough = {n for n, seen in self._seen.items() if len(seen) >= self._LEAST}
-        return {n: self.best(n) for n in sorted(enough | self._earlier.keys())}
+    def known(self) -> dict[str, float]:
+        """The best, by cores at work, as far as it is worth keeping."""
+        enough = {which for which, seen in self._seen.items() if len(seen) >= self._LEAST}
+        return {which: self.best(which) for which in sorted(enough | self._earlier.keys())}
 
 
-def marks(
-    cpu_share: _Floats, throughput: _Floats, best: float, core_share: float = CORE_SHARE
-) -> _Bools:
+def cores_at_work(workers: int, kinds: Collection[int]) -> str:
+    """Return which cores are compared with each other: as many, of the same kinds.
+
+    Parameters
+    ----------
+    workers : int
+    kinds : collection of int
+        Kinds of core that they may run on; cores for efficiency do less than those for speed.
+
+    Returns
+    -------
+    str
+        Such as ``2``, or ``2 of kinds 0 and 1`` where the machine has several.
+    """
+    if len(kinds) == 0 or set(kinds) == {0}:
+        return str(workers)
+    return f"{workers} of kinds {' and '.join(map(str, sorted(set(kinds))))}"
+
+
+def marks(cpu_share: _Floats, throughput: _Floats, least_throughput: float) -> _Bools:
     """Return which samples were disturbed.
 
     Parameters
@@ -118,10 +137,8 @@ def marks(
         Smallest share of each sample during which a worker had a processor; NaN where unknown.
     throughput : ndarray of float64, shape (n,)
         Smallest throughput of a worker's core beside it; NaN where unknown.
-    best : float
-        The best that as many cores have done at once; NaN if unknown.
-    core_share : float
-        Share of it that the cores must do.
+    least_throughput : float
+        What the cores must do for a sample to count; 0 if unknown.
 
     Returns
     -------
@@ -129,7 +146,7 @@ def marks(
         Also the sample after one during which a worker was away for long.
     """
     after = np.concatenate(([False], cpu_share[:-1] < 1 - _AWAY_SHARE))
-    crowded = throughput < core_share * best
+    crowded = throughput < least_throughput
     return np.asarray((cpu_share < CPU_SHARE) | after | crowded, dtype=np.bool_)
 
 

@@ -287,7 +287,7 @@ class Prepared:
     @property
     def _least_throughput(self) -> float:
         """What the cores must do for samples to count; 0 before that is known."""
-        best = cores().best(int(self.native.obtained()["threads"]))
+        best = cores().best(cores_at_work(self.native.obtained()))
         return self._core_share * best if best == best else 0.0
 
     @functools.cached_property
@@ -308,10 +308,8 @@ class Prepared:
 
     def _marks(self, conditions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return which samples were disturbed, by the columns that the extension adds."""
-        workers = int(self.native.obtained()["threads"])
-        cores().add(conditions[:, 1], workers)
-        best = cores().best(workers)
-        return disturbance.marks(conditions[:, 0], conditions[:, 1], best, self._core_share)
+        cores().add(conditions[:, 1], cores_at_work(self.native.obtained()))
+        return disturbance.marks(conditions[:, 0], conditions[:, 1], self._least_throughput)
 
     def _fastest_parts(self, candidates: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the best instruction set of each variant by parts that lie far apart."""
@@ -580,6 +578,14 @@ def cores() -> disturbance.Cores:
     known = disturbance.Cores(calibration.load_cores(target))
     atexit.register(lambda: calibration.save_cores(known.known, target))
     return known
+
+
+def cores_at_work(obtained: Mapping[str, Any]) -> str:
+    """Return which cores a case's workers are on (see `disturbance.cores_at_work`)."""
+    topology = _memkern.topology()
+    kinds = dict(zip(topology["units"], topology["core_kinds"], strict=True))
+    units = obtained["pin"].split(",") if obtained["pin"] not in ("", "none") else kinds
+    return disturbance.cores_at_work(int(obtained["threads"]), [kinds[int(u)] for u in units])
 
 
 def look_around() -> disturbance.Quiet:
@@ -903,7 +909,7 @@ def _sample_columns(
     checks = [p.check for p in every]
     others = dict.fromkeys(thread for p in every for thread in p.others)
     throughput = _median(np.array([p.samples.throughput for p in counted]))
-    best = cores().best(every[-1].obtained["threads"])
+    best = cores().best(cores_at_work(every[-1].obtained))
     return {
         "samples": sum(map(len, series)),
         "invocations": every[-1].samples.invocations,

@@ -1,0 +1,75 @@
+"""Find where the spread from run to run comes from: neighbours in time, new memory, its pages.
+
+Each case is sampled in turns in three ways: again in the memory of its first placement, in new
+memory of 4 KiB pages, and in new memory of transparent huge pages. What differs in the same memory
+comes from time alone; what new memory adds comes from where it lies::
+
+    python tests/bench/run_spread.py --turns 40
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from typing import Any
+
+import numpy as np
+
+import memkern as mk
+from memkern import _memkern
+from memkern.run import Prepared
+
+WAYS = ("same memory, 4k", "new memory, 4k", "same memory, thp", "new memory, thp")
+
+
+def cases() -> dict[str, mk.Case]:
+    """Return cases from L1 to memory with one worker, and in L2 with all."""
+    how: dict[str, Any] = {"budget_s": 0.05, "runs": None, "variant": "simd", "threads": 1}
+    memory_B = 2 * _memkern.topology()["last_level_cache_B"]
+    return {
+        "copy in 16 KiB": mk.stream("copy", elements=1024, **how),
+        "triad in 768 KiB": mk.stream("triad", elements=32768, **how),
+        "triad in 768 KiB, all threads": mk.stream(
+            "triad", elements=32768, **{**how, "threads": 0}
+        ),
+        "gather from 1 MiB": mk.gather("UNIFORM:8:4:NR", count=4096, **how),
+        "gather from 8 MiB": mk.gather("UNIFORM:8:4:NR", count=2**15, **how),
+        "dot in 16 MiB": mk.loops("dot", elements=2**20, **how),
+        "copy from memory": mk.stream("copy", footprint_B=memory_B, **how),
+    }
+
+
+def main() -> None:
+    """Print the spread of each case in each way."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--turns", type=int, default=40)
+    args = parser.parse_args()
+    order = random.Random(1)
+    print(f"{'case':<30} {'way':<18} {'undisturbed':>11} {'sd':>7} {'median':>10}")
+    for name, case in cases().items():
+        kept: dict[str, Prepared] = {}
+        medians: dict[str, list[float]] = {way: [] for way in WAYS}
+        for _ in range(args.turns):
+            for way in order.sample(WAYS, len(WAYS)):
+                prepared = kept.get(way)
+                if prepared is None:
+                    _memkern.release_memory()
+                    prepared = case.with_(pages=way.rsplit(" ", 1)[1]).prepare()
+                    prepared.native.fill(outputs=True)
+                    if way.startswith("same"):
+                        kept[way] = prepared
+                samples = prepared.sample()
+                if not samples.disturbed:
+                    medians[way].append(float(np.median(samples.seconds[:, 0])))
+        for way, seconds in medians.items():
+            sd = float(np.std(np.log(seconds), ddof=1)) if len(seconds) > 2 else float("nan")
+            middle = float(np.median(seconds)) * 1e6 if seconds else float("nan")
+            print(
+                f"{name:<30} {way:<18} {len(seconds):>4} of {args.turns:<3} {sd:>7.1%} "
+                f"{middle:>7.2f} us",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
