@@ -6,6 +6,7 @@ This is the only module that reaches the compiled part.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import dataclasses
 import functools
 import itertools
@@ -13,14 +14,16 @@ import math
 import os
 import random
 import sys
+import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +62,51 @@ _BLOCK = 500  # cases of a sweep among which placements go round
 # Placements spread over at least so long hold what varies from run to run.
 _SPREAD_S = 20.0
 
+_FORKED = (
+    "this process was forked after memkern had started threads, which only its parent has: start "
+    "processes by spawn (multiprocessing.get_context('spawn')), or before anything is measured"
+)
+# Whether this process, or one that it was forked from, has prepared a case; whether the latter.
+_started = _forked = False
+# Samples of two cases in turns would find each other's data in the caches.
+_turn = threading.RLock()
+_prepared: weakref.WeakSet[Prepared] = weakref.WeakSet()
+
+
+def _refuse_forked() -> None:
+    """Raise InputError in a process that was forked after its parent had started threads."""
+    if _forked:
+        raise InputError(_FORKED)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keep other threads of this process from measuring, which wait for their turn."""
+    global _started
+    _refuse_forked()
+    _started = True
+    with _turn:
+        yield
+
+
+class _Left:
+    """What a forked process has in place of what its parent had prepared."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InputError(_FORKED)
+
+
+def _after_fork() -> None:
+    """Give up, in a child, what its parent had prepared: even freeing it could wait for ever."""
+    global _forked
+    _forked = _started
+    for prepared in _prepared:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(prepared.native))
+        vars(prepared)["native"] = _Left()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
 
 @contextmanager
 def _said_plainly() -> Iterator[None]:
@@ -88,7 +136,7 @@ class Choice:
     how: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Samples:
     """Samples of one placement.
 
@@ -138,9 +186,6 @@ class Prepared:
 
     Attributes
     ----------
-    run : callable
-        ``run(k)`` invokes the kernel `k` times and returns the seconds that took, as one sample
-        in the case's way to repeat. Nothing is allocated, parsed or checked on the way.
     obtained : dict
         Threads, pinning, pages, variant and instruction set as they came to be.
     variant_choice : str
@@ -149,6 +194,10 @@ class Prepared:
     """
 
     def __init__(self, case: Case, chosen: Choice | None = None) -> None:
+        with alone():
+            self._prepare(case, chosen)
+
+    def _prepare(self, case: Case, chosen: Choice | None) -> None:
         knobs = case.knobs
         self.case = case
         self.stages: list[str] = []
@@ -187,16 +236,34 @@ class Prepared:
                 timer=knobs.timer,
                 block_threads=knobs.block_threads,
             )
+            _prepared.add(self)
             units = len(_memkern.topology()["units"])
             if self.device is None and knobs.threads > units:
                 warnings.warn(
                     f"{knobs.threads} threads take turns on {units} processing units: use no more "
                     "threads than there are units",
-                    stacklevel=2,
+                    stacklevel=3,
                 )
-            self.run: Callable[[int], float] = self.native.run
             self.stages = self.native.obtained()["stages"]
             self._choose(chosen)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied.
+
+        Raises
+        ------
+        InputError
+            Always.
+        """
+        raise InputError("a prepared case can't be pickled or copied: pickle its case")
+
+    def run(self, invocations: int) -> float:
+        """Invoke the kernel so many times; return the seconds that took.
+
+        As one sample in the case's way to repeat. Nothing is allocated, parsed or checked on the
+        way.
+        """
+        return self.native.run(invocations)
 
     @property
     def obtained(self) -> dict[str, Any]:
@@ -363,6 +430,10 @@ class Prepared:
         placement, placements : int
             Which of how many placements this is: they share the case's samples and budget.
         """
+        with alone():
+            return self._sample(placement, placements)
+
+    def _sample(self, placement: int, placements: int) -> Samples:
         stop = self.case.stop
         invocations = self.invocations
 
@@ -468,9 +539,9 @@ class Prepared:
             invocations = math.ceil(invocations * min(max(grow * 1.1, 1.5), 10.0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measurement:
-    """One case, measured.
+    """One case, measured; equal to another whose results are.
 
     Attributes
     ----------
@@ -488,6 +559,12 @@ class Measurement:
     samples: npt.NDArray[np.float64]
     environment: dict[str, Any]
     parts: tuple[Measurement, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the results."""
+        if not isinstance(other, Measurement):
+            return NotImplemented
+        return self.results == other.results
 
     @property
     def valid(self) -> bool:
@@ -576,7 +653,14 @@ def cores() -> disturbance.Cores:
     """Return what the cores have shown in this process and in others since the last boot."""
     target = calibration.cores_path()
     known = disturbance.Cores(calibration.load_cores(target))
-    atexit.register(lambda: calibration.save_cores(known.known, target))
+    process = os.getpid()
+
+    def save() -> None:
+        # A forked process has measured nothing that its parent does not know.
+        if os.getpid() == process:
+            calibration.save_cores(known.known, target)
+
+    atexit.register(save)
     return known
 
 
@@ -657,6 +741,7 @@ class CaseRun:
     """
 
     def __init__(self, case: Case, repeat: int = 0) -> None:
+        _refuse_forked()
         self.case = case
         self.repeat = repeat
         self.started = _now()
@@ -695,6 +780,10 @@ class CaseRun:
         InputError, MemoryError
             See `prepare`.
         """
+        with alone():
+            return self._place()
+
+    def _place(self) -> Placement:
         case, start = self.case, time.perf_counter()
         spec, knobs = case.spec, case.knobs
         prepared = Prepared(case, self.placements[0].choice if self.placements else None)
@@ -1053,6 +1142,7 @@ def sweep(
     InputError, MemoryError
         A case is wrong or the results file can't be used; what was done stands in the file.
     """
+    _refuse_forked()
     if order not in ("random", "declared"):
         raise InputError(f"order {order!r} is not random or declared")
     seed = random.SystemRandom().randrange(2**31) if order_seed is None else order_seed
@@ -1125,7 +1215,8 @@ def sweep(
         raise
     finally:
         bar.close()
-        _memkern.release_memory()
+        if not _forked:
+            _memkern.release_memory()
     if sink is None:
         results = together(done)
     elif interrupted:

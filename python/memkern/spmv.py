@@ -18,7 +18,7 @@ from memkern.kernels.spmv import BALANCES, FORMATS, MVE, order_of
 from memkern.kernels.spmv import spmv as case
 from memkern.patterns import shown
 from memkern.results import ResultSet
-from memkern.run import Measurement, Prepared, prepare, together
+from memkern.run import Measurement, Prepared, alone, prepare, together
 from memkern.spec import Case
 
 __all__ = ["FORMATS", "Product", "case", "convert", "measure", "multiply", "tune"]
@@ -143,12 +143,14 @@ class Product:
         to_x[:columns] = in_columns
         to_y[:rows] = result[self.order]
         self.permute_s = time.perf_counter() - begin
-        self._laid_out.native.copy_in("x", to_x)
-        self._laid_out.native.copy_in("y", to_y)
-        self._laid_out.native.run(1)
+        with alone():
+            self._laid_out.native.copy_in("x", to_x)
+            self._laid_out.native.copy_in("y", to_y)
+            self._laid_out.native.run(1)
+            product = self._laid_out.native.copy_out("y")[:rows]
         begin = time.perf_counter()
         result = np.empty(rows, self._dtype)
-        result[self.order] = self._laid_out.native.copy_out("y")[:rows]
+        result[self.order] = product
         self.permute_s += time.perf_counter() - begin
         return result
 

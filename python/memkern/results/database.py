@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -60,15 +60,44 @@ class Database:
     ----------
     path : Path
         The file.
-    connection : sqlite3.Connection
-        The connection to it, which begins no transaction by itself.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         """Hold an open file."""
         self.path = path
-        self.connection = connection
+        self._connection = connection
+        self._process = os.getpid()
         self._file = _file_at(path)
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether it was opened before this process was forked: SQLite can't share it."""
+        return os.getpid() != self._process
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection to the file, which begins no transaction by itself.
+
+        Raises
+        ------
+        InputError
+            It is inherited.
+        """
+        if self.is_inherited:
+            raise InputError(
+                f"{self.path} was opened before this process was forked: open it here anew"
+            )
+        return self._connection
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied.
+
+        Raises
+        ------
+        InputError
+            Always.
+        """
+        raise InputError(f"{self.path} is open and can't be pickled or copied: pickle its path")
 
     @classmethod
     def new(cls, path: Path) -> Database:
@@ -139,8 +168,9 @@ class Database:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the file."""
-        self.connection.close()
+        """Close the file; one that is inherited is left to its process."""
+        if not self.is_inherited:
+            self.connection.close()
 
     @property
     def is_in_place(self) -> bool:

@@ -86,7 +86,12 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file; one that we made and that has no record yet is removed."""
+        """Close the file; one that we made and that has no record yet is removed.
+
+        One that was opened before this process was forked is left to its process.
+        """
+        if self._database.is_inherited:
+            return
         drop = False
         with self._database, contextlib.suppress(sqlite3.Error):
             ours = self._drop_if_empty and self._database.is_in_place
