@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from memkern.errors import InputError
 from memkern.indices import whole_numbers
-from memkern.patterns import integer, shown
+from memkern.patterns import FromFields, integer, shown
 
 __all__ = ["MAX_NODES", "HexMesh", "rows_of"]
 
@@ -27,7 +27,7 @@ MAX_NODES = 2**40
 
 
 @dataclass(frozen=True)
-class HexMesh:
+class HexMesh(FromFields):
     """A box of K x K x K hexahedra of polynomial degree N, not periodic.
 
     Elements are numbered ``ex + K (ey + K ez)`` and the nodes of each

@@ -11,7 +11,7 @@ import hashlib
 import re
 import reprlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -183,7 +183,19 @@ def _as_indices(values: Any) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pattern:
+class FromFields:
+    """A dataclass that is pickled and copied as its fields.
+
+    They are checked again then, and what follows from them, such as read-only arrays, is made anew.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the class and its arguments."""
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pattern(FromFields):
     """The indices that one gather or scatter touches, relative to its base.
 
     Parameters

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.errors import InputError
-from memkern.patterns import integer, shown
+from memkern.patterns import FromFields, integer, shown
 
 if TYPE_CHECKING:
     from memkern import run
@@ -295,9 +295,11 @@ class Native(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KernelSpec:
     """A kernel, declared: everything that does not depend on how it is run.
+
+    Only itself is equal to it. It is pickled as its name, by which another process finds its own.
 
     Parameters
     ----------
@@ -399,10 +401,28 @@ class KernelSpec:
         _, at, definition = self.name.partition("@")
         return definition if at else "paper" if f"{self.name}@release" in _registry else ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process finds it.
 
-@dataclass(frozen=True)
-class Case:
+        Raises
+        ------
+        InputError
+            It is not the one that is registered by its name.
+        """
+        if registry().get(self.name) is not self:
+            raise InputError(
+                f"kernel {self.name!r} can't be pickled: register it, since other processes find "
+                "kernels by their names"
+            )
+        return _registered, (self.name,)
+
+
+@dataclass(frozen=True, eq=False)
+class Case(FromFields):
     """One thing to measure: a spec, its inputs, how to run it and when to stop.
+
+    Cases are equal that ask for the same (see `identity`) under the same labels. They can be
+    hashed, pickled and measured in another process.
 
     Parameters
     ----------
@@ -444,6 +464,16 @@ class Case:
                 f"{self.spec.name} in {self.dtype} needs a number of runs, of at most {most}: its "
                 f"values grow with every one"
             )
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is asked for, arrays by content, and labels."""
+        if not isinstance(other, Case):
+            return NotImplemented
+        return self.identity() == other.identity() and self.labels == other.labels
+
+    def __hash__(self) -> int:
+        """Hash what is asked for."""
+        return hash(self.identity())
 
     @functools.cached_property
     def traffic(self) -> Traffic:
@@ -615,6 +645,23 @@ def registry() -> dict[str, KernelSpec]:
 
     memkern.kernels.load_all()
     return dict(_registry)
+
+
+def _registered(name: str) -> KernelSpec:
+    """Return the spec that a pickle names.
+
+    Raises
+    ------
+    InputError
+        There is none of that name here.
+    """
+    found = registry().get(name)
+    if found is None:
+        raise InputError(
+            f"kernel {name!r} of a pickled case is unknown here: import what registers it first, "
+            "in the version of memkern that pickled the case"
+        )
+    return found
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -30,6 +30,7 @@ from memkern.results.values import (
     Record,
     Samples,
     column_kinds,
+    jsonable,
     plain_record,
     restored_record,
     series,
@@ -85,6 +86,16 @@ class ResultSet:
     def __iter__(self) -> Iterator[Record]:
         """Iterate over the records."""
         return iter(self.records)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare records, samples and environments; NaN is equal to NaN."""
+        if not isinstance(other, ResultSet):
+            return NotImplemented
+        return (
+            jsonable(self.records) == jsonable(other.records)
+            and [x.tobytes() for x in self.samples] == [x.tobytes() for x in other.samples]
+            and jsonable(self.environments) == jsonable(other.environments)
+        )
 
     def __add__(self, other: ResultSet) -> ResultSet:
         """Return the records of both, those of `self` first."""

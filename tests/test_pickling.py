@@ -1,0 +1,177 @@
+"""Cases and what becomes of them are plain data: they are compared, copied and sent elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import multiprocessing
+import operator
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checking import refused
+from test_kernels import SAMPLES
+
+import memkern as mk
+from memkern import mesh, spatter_input
+from memkern.errors import InputError
+from memkern.kernels import spatter
+from memkern.results.store import Store
+from memkern.spec import Case, registry
+
+
+def again(thing: Any) -> Any:
+    """Return what another process makes of it."""
+    return pickle.loads(pickle.dumps(thing))
+
+
+# Besides those that are built for the samples of every kernel.
+OTHERS = {
+    "dw.hop": [
+        mk.dw.case((4, 4, 4, 4), ls=8, layout=layout, dtype=dtype, parity="odd")
+        for layout in ("RRII", "RIRI")
+        for dtype in ("float32", "float64")
+    ],
+    "amo.gather": [mk.amo("gather", iters=4, threads=1, indices=[3, 0, 2, 1, 3])],
+    "spatter.gather": [mk.gather([0, 5], count=9, dtype="float32", device="cuda:1")],
+    "spmv.crs": [mk.spmv.case(mk.matrices.five_point(6, 5), dtype="float32", index_dtype="int64")],
+    "bs.bs6": [mk.bs(6, elements=2, degree=3, dtype="float32", index_dtype="int32")],
+}
+
+
+@pytest.mark.parametrize("kernel", SAMPLES)
+def test_a_case_is_the_same_after_travelling(kernel: str) -> None:
+    for case in SAMPLES[kernel] + OTHERS.get(kernel, []):
+        asked = case.with_(name="a label")
+        for other in (again(asked), copy.deepcopy(asked), copy.copy(asked)):
+            assert other is not asked
+            assert (other, hash(other)) == (asked, hash(asked))
+            assert other.identity() == asked.identity()
+            assert (other.knobs, other.stop, other.spec) == (asked.knobs, asked.stop, asked.spec)
+            assert (other.columns, other.traffic) == (asked.columns, asked.traffic)
+            for mine, its in ((asked.indices, other.indices), (asked.data, other.data)):
+                assert {k: (v.dtype, v.tobytes()) for k, v in mine.items()} == {
+                    k: (v.dtype, v.tobytes()) for k, v in its.items()
+                }
+
+
+def test_cases_differ_by_what_is_asked_for_and_by_labels() -> None:
+    def case(**changes: Any) -> Case:
+        return mk.gather(**{"pattern": np.array([0, 3, 1]), "count": 8, **changes})
+
+    assert case() == case() == case(pattern=[0, 3, 1])
+    assert case() != case(pattern=[0, 3, 2])
+    assert case() != case().with_(threads=2)
+    assert case() != case(name="other")
+    assert case() != "case"
+    matrix = np.eye(3)
+    assert mk.spmv.case(matrix) == mk.spmv.case(matrix.copy()) != mk.spmv.case(2 * matrix)
+    assert len({case(), case(), case(count=9)}) == 2
+
+
+def test_what_a_pickle_knew_already_is_found_anew() -> None:
+    case = mk.gather([0, 1], count=8)
+    assert case.identity()
+    assert set(vars(again(case))) == {field.name for field in dataclasses.fields(Case)}
+
+
+def test_what_spatters_files_and_suites_ask_for_travels(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(
+        '[{"kernel": "GS", "pattern-gather": [0, 2], "pattern-scatter": "UNIFORM:2:3", "count": 4},'
+        ' {"kernel": "Gather", "pattern": "RANDOM:4:9:1", "delta": [1, 2], "wrap": 3}]'
+    )
+    asked = spatter_input.read_json(path)
+    assert len(asked.configs) == 2
+    assert again(asked) == copy.deepcopy(asked) == asked
+    for config in (*asked.configs, *mk.suites.load("lulesh")[:2]):
+        case = spatter.from_config(config)
+        assert again(case) == spatter.from_config(again(config)) == case
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_case_is_measured_in_another_process(method: str) -> None:
+    case = mk.gather([3, 0, 5], count=64, threads=1, variant="scalar", runs=2)
+    context = multiprocessing.get_context(method)
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        measurement = pool.submit(mk.measure, case).result(timeout=120)
+        wrong = pool.submit(operator.methodcaller("measure"), case.with_(pin="x"))
+        with refused("pin 'x' is not"):
+            wrong.result(timeout=120)
+    assert measurement.valid
+    assert measurement.record["case_id"] == case.identity()
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        mk.patterns.uniform(8, 4),
+        mk.patterns.custom([5, 0, 2]),
+        mesh.HexMesh(2, 3, masked="boundary"),
+        mk.results.ResultSet([{"a": 1, "b": float("nan")}], [[1.0, 2.0]], {"x": {"os": None}}),
+        mk.Knobs(threads=2),
+        mk.Stop(runs=3),
+        InputError("n must be at least 1, not 0"),
+    ],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_what_cases_are_made_of_travels(thing: Any) -> None:
+    for other in (again(thing), copy.deepcopy(thing)):
+        if isinstance(thing, Exception):
+            assert (type(other), str(other)) == (type(thing), str(thing))
+        else:
+            assert other == thing
+
+
+def test_arrays_stay_read_only() -> None:
+    pattern, box = mk.patterns.uniform(8, 4), mesh.HexMesh(2, 3)
+    assert len(box.ids) == box.local_nodes
+    for arrays in (again(pattern).indices, copy.deepcopy(pattern).indices, again(box).ids):
+        assert not arrays.flags.writeable
+
+
+def test_a_matrix_travels() -> None:
+    matrix = mk.matrices.five_point(4, 5)
+    other = again(matrix)
+    assert type(other) is type(matrix)
+    assert mk.spmv.case(other) == mk.spmv.case(matrix)
+
+
+def test_a_measurement_travels() -> None:
+    measurement = mk.stream("rotation", elements=64, threads=1, runs=2).measure()
+    assert len(measurement.parts) == 4
+    assert again(measurement) == copy.deepcopy(measurement) == measurement
+    changed = dataclasses.replace(measurement, samples=2 * measurement.samples)
+    assert changed != measurement
+    assert again(measurement.results) == measurement.results != changed.results
+
+
+def test_a_fit_travels() -> None:
+    sizes = np.geomspace(1e3, 1e8, 12)
+    records = {"bytes_B": sizes, "time_s": 1e-6 + sizes / 1e10}
+    fit = mk.fit_t0_wmax(records)
+    np.testing.assert_array_equal(again(fit).predict(sizes), fit.predict(sizes))
+
+
+def test_what_belongs_to_a_process_stays_there(tmp_path: Path) -> None:
+    case = mk.gather([0, 1], count=8, threads=1, variant="scalar")
+    with refused("a prepared case .* pickle its case"):
+        pickle.dumps(case.prepare())
+    with refused("x.db is open .* pickle its path"), Store.open(tmp_path / "x.db") as store:
+        pickle.dumps(store)
+
+
+def test_a_kernel_that_others_do_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = registry()["launch.empty"]
+    changed = dataclasses.replace(mk.launch(), spec=dataclasses.replace(known, version=2))
+    with refused("kernel 'launch.empty' can't be pickled: register it"):
+        pickle.dumps(changed)
+    text = pickle.dumps(mk.launch())
+    monkeypatch.delitem(vars(mk.spec)["_registry"], "launch.empty")
+    with refused("kernel 'launch.empty' of a pickled case is unknown here"):
+        pickle.loads(text)
+    assert spatter.registered("gather") is again(spatter.registered("gather"))
