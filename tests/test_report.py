@@ -32,12 +32,16 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.tags, self.links, self.loaded, self.images, self.words = [], [], [], [], []
-        self.rows, self.scripts = [], []
+        self.rows, self.scripts, self.ids, self.parts = [], [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
         values = dict(attrs)
+        self.joined = tag == "wbr"
+        if self.joined:
+            return
+        self.tags.append(tag)
+        self.ids += [values["id"]] if "id" in values else []
         if tag == "tr":
             self.rows.append([])
         if "href" in values:
@@ -45,15 +49,20 @@ class Page(HTMLParser):
         if tag == "img":
             assert values["alt"]
             self.images.append(values["src"])
+            self.parts.append(float(values["style"].removeprefix("--part: ")))
         elif "src" in values:
             self.loaded.append(values["src"])
         self.scripts += [name for name in values if name.startswith("on")]
 
     def handle_data(self, data):
-        if data.strip():
-            self.words.append(data.strip())
-            if self.rows and self.tags[-1] in ("td", "th"):
-                self.rows[-1].append(data.strip())
+        if not data.strip():
+            return
+        for words in [self.words, *([self.rows[-1]] if self.tags[-1] in ("td", "th") else [])]:
+            if self.joined:
+                words[-1] += data.rstrip()
+            else:
+                words.append(data.strip())
+        self.joined = False
 
     @property
     def text(self):
@@ -99,7 +108,8 @@ def test_report_is_one_file_that_loads_nothing(whole):
         svg = base64.b64decode(content).decode()
         assert svg.rstrip().endswith("</svg>") and "<image" not in svg
         assert not re.search(r'href="(?!#)', svg)
-    assert seen.links == ["https://doi.org/10.1145/3422575.3422794", "records.parquet"]
+    outside = [link for link in seen.links if not link.startswith("#")]
+    assert outside == ["https://doi.org/10.1145/3422575.3422794", "records.parquet"]
     css = re.search(r"<style>(.*?)</style>", path.read_text(), flags=re.S)[1]
     assert "url(" not in css and "@import" not in css
     assert "prefers-color-scheme: dark" in css and "@media print" in css
@@ -132,7 +142,58 @@ def test_all_results_stand_in_the_table(whole):
     records = own_records()
     shown = [row for row in whole[0].rows if len(row) > 10 and row[0] == GATHER]
     assert len(shown) == int((records["kernel"] == GATHER).sum())
-    assert ["AMG-G0", "100.0"] in [[row[1], row[8]] for row in shown]
+    assert ["AMG-G0", "100.0"] in [[row[1], row[7]] for row in shown]
+
+
+def test_contents_lead_to_every_section(whole):
+    seen = whole[0]
+    inside = [link.removeprefix("#") for link in seen.links if link.startswith("#")]
+    assert inside == seen.ids and len(inside) == 5
+
+
+def test_findings_stand_below_the_title_of_their_section(tmp_path, monkeypatch):
+    for name in ("One", "Two"):
+        section = plots.Section(f"Title {name}", (f"Finding {name}.",), ())
+        monkeypatch.setitem(plots.sections, name, lambda frame, section=section: section)
+    text = page(tmp_path, sections=["One", "Two"]).text
+    places = [
+        text.rindex(f"{what} {name}") for name in ("One", "Two") for what in ("Title", "Finding")
+    ]
+    assert places == sorted(places)
+
+
+def test_figures_have_one_scale(tmp_path, monkeypatch):
+    from memkern.plots.style import COLUMN_IN, DOUBLE_IN, new_figure
+
+    exhibits = tuple(
+        plots.Exhibit("Figure", new_figure(width, 2.0), "") for width in (DOUBLE_IN, COLUMN_IN)
+    )
+    monkeypatch.setitem(plots.sections, "one", lambda _: plots.Section("One", (), exhibits))
+    assert page(tmp_path, sections=["one"]).parts == [1.0, COLUMN_IN / DOUBLE_IN]
+
+
+def test_a_table_of_numbers_that_is_wider_than_long_is_turned_on_its_side():
+    wide = pd.DataFrame({"test": ["BS1", "BS2"], "A: x": [1.5, 2.5], "B: x": [3.5, 4.5], "C": 5.5})
+    turned = report._table(wide)
+    assert turned.head == ["test", "BS1", "BS2"]
+    assert turned.rows[0] == ["A: x", "1.500", "2.500"] and len(turned.rows) == 3
+    for other in (wide.assign(C="word"), wide.iloc[:, :3], wide.iloc[:1]):
+        assert report._table(other).head == list(other)
+
+
+def test_lines_of_tables_end_within_long_names_but_not_within_numbers(tmp_path):
+    assert report._parts("spatter.gather_triad UNIFORM:8:1") == [
+        *("spatter.", "gather_", "triad", "UNIFORM:", "8:", "1")
+    ]
+    assert report._parts("12.50 2.5e-05 -0.25") == ["12.50", "2.5e-05", "-0.25"]
+    assert report._breakable("a_b <i>") == "a_<wbr>b &lt;i&gt;"
+    narrow, wide = (pd.DataFrame({name: ["x"]}) for name in ("words_words", "wordswords"))
+    assert report._table(narrow).width_em < report._table(wide).width_em
+    seen = page(tmp_path, own_records())
+    css = (tmp_path / "report.html").read_text(encoding="utf-8")
+    widths = set(re.findall(r'class="w(\d+)"', css))
+    assert widths and widths == set(re.findall(r"\.w(\d+) { font-size: clamp", css))
+    assert "overflow-x" not in css and seen.rows
 
 
 def test_text_from_outside_is_escaped(tmp_path):

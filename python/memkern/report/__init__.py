@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from base64 import b64encode
@@ -17,8 +18,10 @@ from memkern.models.memory import contradictions
 from memkern.plots import Exhibit, Section
 from memkern.plots import sections as registered
 from memkern.plots.frames import Records, counted, frame_of, listed
+from memkern.plots.style import DOUBLE_IN
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.figure import Figure
     from pandas import DataFrame, Series
 
@@ -27,27 +30,36 @@ __all__ = ["write"]
 _MOST_CONTRADICTIONS = 12
 # A machine with a larger share of disturbed records than this was not quiet.
 _QUIET = 0.05
+# Width of a letter, and between two columns as the style sheet has it.
+_LETTER_EM, _GAP_EM = 0.64, 0.8
 
 # Columns of the table of all results; a family's own columns stand in the data file.
 _COLUMNS = (
-    "platform", "kernel", "pattern", "delta", "count", "primitive", "variant", "isa", "threads",
-    "pages", "bandwidth_GBps", "bandwidth_median_GBps", "rate_GAMS", "time_min_s", "ci_relative",
-    "samples", "samples_disturbed", "cpu_share", "core_share", "disturbed", "valid",
+    "platform", "kernel", "pattern", "delta", "primitive", "variant", "isa", "threads", "pages",
+    "bandwidth_GBps", "bandwidth_median_GBps", "rate_GAMS", "time_min_s", "ci_relative", "samples",
+    "disturbed", "valid",
 )  # fmt: skip
 
 
 class _Table(NamedTuple):
+    """Text of a table, which columns are of numbers, and the width that it needs at least."""
+
     head: list[str]
     rows: list[list[str]]
     numeric: list[bool]
+    width_em: int
 
 
 class _Shown(NamedTuple):
-    """An exhibit, ready for the template: either an image or a table."""
+    """An exhibit, ready for the template: either an image or a table.
+
+    `part` is the part of the page's width that an image fills.
+    """
 
     title: str
     caption: str
     image: str
+    part: float
     table: _Table | None
 
 
@@ -104,29 +116,35 @@ def write(
             f"{unknown[0]!r} is no section of a report; there are {', '.join(registered)}"
         )
     contents = [registered[name](frame) for name in (registered if sections is None else sections)]
-    template = Environment(
+    surroundings = Environment(
         loader=PackageLoader("memkern.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    ).get_template("report.html.j2")
+    )
+    surroundings.filters["breakable"] = _breakable
+    template = surroundings.get_template("report.html.j2")
     version = (environment.get("python") or {}).get("memkern")
     columns = [column for column in _COLUMNS if column in frame]
     if len(_distinct(frame, "platform")) == 1:
         columns.remove("platform")  # the heading says it
     against = _contradictions(frame)
+    said = [_section(content) for content in contents if content is not None]
+    results, failed = _table(frame[columns]), _failed(frame)
+    tables = [shown.table for part in said for shown in part["exhibits"]]
     html = template.render(
         title=title,
         platforms=_distinct(frame, "platform"),
         started=min(_distinct(frame, "started"), default=""),
-        sections=[_section(content) for content in contents if content is not None],
+        sections=said,
         banners=_banners(frame, against),
         quality=_quality(frame),
         contradictions=against,
-        failed=_failed(frame),
+        failed=failed,
         environment=[(name, list(_leaves(part))) for name, part in environment.items() if part],
-        results=_table(frame[columns]),
+        results=results,
+        widths=sorted({table.width_em for table in (*tables, results, failed) if table}),
         version=version or "",
         command=command or "",
         data=None if data is None else _link(Path(data), target),
@@ -161,8 +179,9 @@ def _shown(exhibit: Exhibit) -> _Shown:
     from pandas import DataFrame
 
     if isinstance(exhibit.content, DataFrame):
-        return _Shown(exhibit.title, exhibit.caption, "", _table(exhibit.content))
-    return _Shown(exhibit.title, exhibit.caption, _image(exhibit.content), None)
+        return _Shown(exhibit.title, exhibit.caption, "", 0.0, _table(exhibit.content))
+    part = exhibit.content.get_figwidth() / DOUBLE_IN
+    return _Shown(exhibit.title, exhibit.caption, _image(exhibit.content), part, None)
 
 
 def _image(fig: Figure) -> str:
@@ -173,14 +192,34 @@ def _image(fig: Figure) -> str:
 
 
 def _table(frame: DataFrame) -> _Table:
+    """Return a table; one of numbers that is wider than long is turned on its side."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     numeric = [is_numeric_dtype(t) and not is_bool_dtype(t) for t in frame.dtypes]
-    return _Table(
-        [str(column) for column in frame.columns],
-        [[_cell(value) for value in row] for row in frame.itertuples(index=False)],
-        numeric,
-    )
+    head = [str(column) for column in frame.columns]
+    rows = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
+    if len(head) > len(rows) + 1 > 2 and numeric == [False, *[True] * (len(head) - 1)]:
+        head, *rows = map(list, zip(head, *rows, strict=True))
+        numeric = [False, *[True] * (len(head) - 1)]
+    width_em = 0.0
+    for column in zip(head, *rows, strict=True):
+        letters = max((len(part) for text in column for part in _parts(text)), default=0)
+        width_em += letters * _LETTER_EM + _GAP_EM
+    return _Table(head, rows, numeric, math.ceil(width_em))
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts of words and names between which a line may end."""
+    words = text.split()
+    return [part for word in words for part in re.split(r"(?<=[_:,/])(?=.)|(?<=[a-z]\.)", word)]
+
+
+def _breakable(text: str) -> Markup:
+    """Return text whose lines may also end within names."""
+    from markupsafe import Markup
+
+    words = text.split()
+    return Markup(" ").join(Markup("<wbr>").join(_parts(word)) for word in words)
 
 
 def _cell(value: Any) -> str:
