@@ -409,7 +409,7 @@ def test_section_says_what_the_records_say(whole):
     )
     assert "Prefetch makes it 0.80 times as fast on 8x8x8x8, Ls 8, in cache and 1.40 times" in said
     assert "Non-temporal stores make it 1.10 times as fast on 8x8x8x8" in said
-    assert "4 workers are so many times as fast as 1 on 16x16x16x16, Ls 8: 4.00 in RRII s" in said
+    assert "Speed-up with 4 threads on 16x16x16x16, Ls 8: 4.00 in RRII s" in said
     assert "With Lx from 4 to 64 beside 8x8x16, RRII s goes from 64 GFLOP/s to 64 GFLOP/s" in said
     assert "the last cache holds LC_t up to Lx = " in said and "LC_y beyond." in said
     assert len(section.exhibits) == 5 and section.remarks == ()

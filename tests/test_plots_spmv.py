@@ -441,7 +441,7 @@ def test_section_says_what_the_records_say(whole):
     assert "Its vector costs rmat:18:16:0 most: SELL-8 is at" in said
     assert "of 4 nonzeros CRS with 1 accumulator 0.5 GFLOP/s and SELL-8 6 GFLOP/s" in said
     assert "of 128 nonzeros CRS with 3 accumulators 7 GFLOP/s and SELL-8 6 GFLOP/s" in said
-    assert "4 workers multiply hpcg:68 so many times as fast as 1: 4.00 in CRS" in said
+    assert "Speed-up with 4 threads on hpcg:68: 4.00 in CRS" in said
     assert "beta of rmat:18:16:0 in SELL-8 from 0.25 to 0.96; the fastest is by all rows," in said
     assert "with 3.8 GFLOP/s after 3 GFLOP/s with sigma 1" in said
     assert "To convert to SELL takes as long as 20 products" in said

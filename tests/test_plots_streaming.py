@@ -696,6 +696,10 @@ def test_cycles_table_has_levels_beside_the_a64fx(whole):
     assert math.isnan(table.loc["loops.update", "A64FX predicted: L1"])
     assert table.loc["loops.update", own].notna().all()
     assert tables["loops-cycles"](None).shape == (13, 8)
+    one = tables["loops-cycles"](frame(loops(names=["load"])))
+    assert one["kernel"].tolist() == ["loops.load"]
+    with refused("no record of loops"):
+        tables["loops-cycles"](frame(stream()))
 
 
 def test_raider_table_has_definitions_and_patterns(whole):

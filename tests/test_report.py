@@ -122,6 +122,7 @@ def test_report_says_what_the_records_say(whole):
     assert "gather keeps 12 % at stride 8 and 10 % at stride 16" in text
     assert "stride-1 gather takes place 6 of 7" in text
     assert "behind Thunder X2 (104 GB/s) and ahead of Broadwell (66.2 GB/s)" in text
+    assert "; for each of its 4 threads, with 20.6 GB/s, 1 of 7, ahead of Cascade Lake" in text
     assert "simd won 32" in text
     assert "1.10 times the bandwidth of 4 KiB pages in the geometric mean of 16 cases" in text
     assert "the worst is PENNANT-G15" in text and "the best AMG-G0, with 121 %" in text

@@ -20,7 +20,7 @@ from memkern.plots.dw_data import (
     over_workers,
 )
 from memkern.plots.frames import best, listed, percent, ranked, three_figures
-from memkern.plots.selection import of_workers, with_workers
+from memkern.plots.selection import with_workers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -140,7 +140,7 @@ def _on_workers(mine: DataFrame) -> list[str]:
     if not parts:
         return []
     return [
-        f"{with_workers(of_workers(rows, many), False)} are so many times as fast as {few:g} on "
+        f"Speed-up with {many:g} threads{'' if few == 1 else f' over {few:g}'} on "
         f"{rows['place'].iloc[0]}: {listed(parts)}."
     ]
 

@@ -7,6 +7,7 @@ first, and only float64 stands beside the published results, which have no other
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -63,7 +64,8 @@ def published() -> DataFrame:
     """Return the published results in the shape of `points_of`."""
     from memkern import reference
 
-    return _with_case(reference.load("lavin2020")).assign(own=False, disturbed=False, paper=True)
+    frame = _with_case(reference.load("lavin2020")).assign(own=False, disturbed=False, paper=True)
+    return frame.astype({"threads": float})
 
 
 def own_records(records: Records, columns: Iterable[str] = ()) -> tuple[DataFrame, list[str]]:
@@ -113,7 +115,8 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
     Returns
     -------
     points : DataFrame
-        Columns platform, kind, own, kernel, case, stride, bandwidth_GBps, disturbed, paper.
+        Columns platform, kind, own, kernel, case, stride, threads (NaN where unknown or of a GPU),
+        bandwidth_GBps, disturbed, paper.
     notes : list of str
         What was left out.
 
@@ -127,7 +130,8 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
     own, notes = own_records(records)
     own = own.assign(in_suite=own["suite"].fillna("").ne(""))
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
-    columns = ["platform", "kind", "own", "kernel", "case", "stride"]
+    own = own.assign(threads=own["threads"].astype(float) if "threads" in own else math.nan)
+    columns = ["platform", "kind", "own", "kernel", "case", "stride", "threads"]
     columns += ["bandwidth_GBps", "disturbed", "paper"]
     parts = [part[columns] for part in (own, published()) if len(part)]
     points = concat(parts, ignore_index=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from memkern.plots.spatter_data import (
 )
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 Keys = AbstractSet[tuple[str, str]]
 
@@ -59,7 +60,7 @@ def findings(records: DataFrame) -> list[str]:
         disturbed = set(zip(suspect["kernel"], suspect["case"], strict=True))
         these = [
             *_on_strides(table[platform], disturbed),
-            *_on_standing(table[platform], {other: table[other] for other in others}, KINDS[kind]),
+            *_on_standing(points[points["kind"] == kind], platform, list(others)),
             *_on_patterns(table[platform], disturbed),
             # What is compared here is compared to decide, which a disturbed record can't.
             *_on_variants(mine[~mine["disturbed"]]),
@@ -92,25 +93,41 @@ def _on_strides(mine: Bandwidths, disturbed: Keys) -> list[str]:
     return sentences
 
 
-def _on_standing(mine: Bandwidths, others: dict[str, Bandwidths], kind: str) -> list[str]:
+def _on_standing(points: DataFrame, platform: str, others: Sequence[str]) -> list[str]:
+    """Rank the stride-1 bandwidth among published platforms, whole and for each thread."""
     sentences = []
+    here = points[(points["case"] == STRIDE_1) & points["platform"].isin([platform, *others])]
     for kernel, word in KERNELS.items():
-        key = kernel, STRIDE_1
-        if key not in mine:
+        rows = here[here["kernel"] == kernel].set_index("platform")
+        if platform not in rows.index:
             continue
-        ranked = sorted((there[key], name) for name, there in others.items() if key in there)
-        below = [pair for pair in ranked if pair[0] <= mine[key]]
-        above = ranked[len(below) :]
-        neighbours = [
-            f"{how} {pair[1]} ({rounded(pair[0])} GB/s)"
-            for how, pairs in (("behind", above[:1]), ("ahead of", below[-1:]))
-            for pair in pairs
-        ]
-        sentences.append(
-            f"Among the {len(ranked)} published {kind}, its stride-1 {word} takes place "
-            f"{len(above) + 1} of {len(ranked) + 1}, {listed(neighbours)}."
+        kind = KINDS[str(rows["kind"].iloc[0])]
+        rates = rows["bandwidth_GBps"]
+        each = (rates / rows["threads"]).dropna()
+        text = (
+            f"Among the {len(rows) - 1} published {kind}, its stride-1 {word} takes place "
+            f"{_place(rates, platform)}"
         )
+        if platform in each and len(each) > 1:
+            text += (
+                f"; for each of its {counted(int(rows['threads'][platform]), 'thread')}, with "
+                f"{rounded(each[platform])} GB/s, {_place(each, platform)}"
+            )
+        sentences.append(f"{text}.")
     return sentences
+
+
+def _place(rates: Series, platform: str) -> str:
+    """Return the place of a platform among all, and the platforms next to it."""
+    rest = rates.drop(platform).sort_values()
+    above = rest[rest > rates[platform]]
+    below = rest[rest <= rates[platform]]
+    neighbours = [
+        f"{how} {name} ({rounded(rate)} GB/s)"
+        for how, part in (("behind", above[:1]), ("ahead of", below[-1:]))
+        for name, rate in part.items()
+    ]
+    return f"{len(above) + 1} of {len(rates)}, {listed(neighbours)}"
 
 
 def _on_patterns(mine: Bandwidths, disturbed: Keys) -> list[str]:

@@ -153,8 +153,8 @@ def _on_workers(mine: DataFrame) -> list[str]:
     if not parts:
         return []
     return [
-        f"{with_workers(of_workers(rows, many), False)} multiply {rows['label'].iloc[0]} so many "
-        f"times as fast as {few:g}: {listed(parts)}."
+        f"Speed-up with {many:g} threads{'' if few == 1 else f' over {few:g}'} on "
+        f"{rows['label'].iloc[0]}: {listed(parts)}."
     ]
 
 

@@ -250,15 +250,15 @@ def cycles_by_level(records: Records = None) -> DataFrame:
     Returns
     -------
     DataFrame
-        One row a loop: kernel, statement (where the A64FX has several rows, it tells them
-        apart), for each own platform the cycles for one of its vectors of every stream in L1, L2
-        and memory, then the A64FX's for one of 512 bits, predicted and measured. Missing numbers
-        are NaN.
+        One row a loop that was measured, without records one a published loop: kernel, statement
+        (where the A64FX has several rows, it tells them apart), for each own platform the cycles
+        for one of its vectors of every stream in L1, L2 and memory, then the A64FX's for one of
+        512 bits, predicted and measured. Missing numbers are NaN.
 
     Raises
     ------
     InputError
-        Records without a needed column; records without any loop give the published columns.
+        Records without a needed column, or none of a loop with data in one of these.
 
     References
     ----------
@@ -271,7 +271,7 @@ def cycles_by_level(records: Records = None) -> DataFrame:
     nothing = math.nan
     published = reference.rows("alappat2021-kernels")
     statements = {row["kernel"]: row["statement"] for row in published}
-    frame, _ = _own_cycles(records, ["loops"])
+    frame, _ = _own_cycles(records, ["loops"], "" if records is None else _MEASURE)
     said = [
         _STENCILS[held] if kernel == STENCIL else statements.get(kernel, "")
         for kernel, held in zip(frame["kernel"], frame["held"], strict=True)
@@ -283,6 +283,11 @@ def cycles_by_level(records: Records = None) -> DataFrame:
     own = fewest.set_index(case)[CYCLES].to_dict()
     loops = [(row["kernel"], row["statement"]) for row in published]
     loops += zip(frame["kernel"], frame["statement"], strict=True)
+    if records is not None:
+        measured = {(kernel, statement) for _, kernel, statement, level in own if level}
+        loops = [loop for loop in loops if loop in measured]
+    if not loops:
+        raise InputError(f"no loop has its data in L1, L2 or memory: `{_MEASURE}` measures them")
     known = {(row["kernel"], row["statement"]): row for row in published}
     table = []
     for kernel, statement in dict.fromkeys(loops):
