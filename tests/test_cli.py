@@ -494,7 +494,8 @@ def test_info_names_what_there_is_and_what_is_missing(capsys: pytest.CaptureFixt
     for word in ("processor", "caches", "pages", "pinning", "instruction sets", "openmp", "cuda"):
         assert word in out.lower()
     facts = json.loads(run(capsys, "info", "--json")[1])
-    assert facts["launch_s"] > 0
+    assert facts["launch_s"] > 0 and facts["backends"][0] == "openmp"
+    assert facts["environment"]["machine"]["model"] in out
 
 
 def test_version_and_no_verb(capsys: pytest.CaptureFixture[str]) -> None:

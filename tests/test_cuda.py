@@ -286,7 +286,7 @@ def test_the_command_line_measures_on_a_gpu(
     assert "does not run on cuda:0" in capsys.readouterr().err
     assert main(["info"]) == 0
     said = capsys.readouterr().out
-    assert "cuda:0" in said and "an empty kernel takes" in said
+    assert "cuda:0" in said and "an empty kernel takes" in said and "openmp, cuda;" in said
 
 
 def test_without_the_module_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

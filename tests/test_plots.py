@@ -487,6 +487,25 @@ def test_table_4_of_an_incomplete_application_has_no_mean():
     pd.testing.assert_series_equal(without.loc[correlation], table.loc[correlation])
 
 
+def test_table_4_says_which_records_are_not_in_it():
+    alien = [record("spatter.gather", "UNIFORM:4:3", 1.0, suite=""), record("stream.copy", "", 1.0)]
+    frame = pd.concat([own_records(), pd.DataFrame(alien)], ignore_index=True)
+    frame = frame[frame["pattern"] != "LULESH-G3"]
+    notes = " ".join(tables["spatter-table4"](frame).attrs["notes"])
+    assert "1 record of other kernels than gather and scatter (stream.copy) left out." in notes
+    strides = len(STRIDES) * 2 * len(VARIANTS) * len(PAGES) + 1
+    assert f"{strides} records of patterns that are no application's (UNIFORM:8:1, " in notes
+    assert f"{OWN} has no mean of LULESH" in notes and "valid record of LULESH-G3." in notes
+    assert "AMG" not in notes
+    assert tables["spatter-table4"](None).attrs["notes"] == []
+
+
+@pytest.mark.parametrize("registry", [figures, tables, sections])
+def test_an_unknown_name_is_answered_with_those_there_are(registry):
+    with refused(f"'nope' is not one of .*{list(registry)[-1]}"):
+        registry["nope"]
+
+
 @pytest.mark.parametrize("stream", [0, -1.0, math.inf])
 def test_table_4_refuses_a_wrong_stream(stream):
     with pytest.raises(InputError, match="stream_GBps"):

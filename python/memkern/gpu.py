@@ -13,7 +13,7 @@ from typing import Any
 
 from memkern.errors import InputError
 
-__all__ = ["copy_GBps", "describe", "devices", "handle", "read", "since", "why_none"]
+__all__ = ["built", "copy_GBps", "describe", "devices", "handle", "read", "since", "why_none"]
 
 _NOT_BUILT = (
     "memkern was built without its CUDA part: install a CUDA Toolkit, so that nvcc is on PATH, and "
@@ -90,6 +90,15 @@ def devices() -> list[str]:
         return [f"cuda:{k}" for k in range(_module().device_count())]
     except (InputError, RuntimeError):
         return []
+
+
+def built() -> bool:
+    """Say whether this build has the part for GPUs, whether or not there is one here."""
+    try:
+        _module()
+    except InputError:
+        return False
+    return True
 
 
 def why_none() -> str:

@@ -44,7 +44,7 @@ def _info(args: argparse.Namespace) -> int:
         f"L{c['level']} {c['size_B'] // 1024} KiB x {c['instances']}" for c in topology["caches"]
     )
     rows = [
-        ("processor", machine.get("cpu_model") or machine.get("model") or "unknown"),
+        ("processor", machine.get("model") or "unknown"),
         (
             "topology",
             f"{topology['packages']} packages, {topology['cores']} cores, "
@@ -64,7 +64,7 @@ def _info(args: argparse.Namespace) -> int:
         ("instruction sets", ", ".join(build["isas"])),
         ("clock", f"smallest step {facts['clock_tick_s'] * 1e9:.0f} ns"),
         ("launch", f"an empty parallel region takes {facts['launch_s'] * 1e6:.2f} us"),
-        ("backends", "openmp; mpi and shmem are not part of this version"),
+        ("backends", f"{', '.join(facts['backends'])}; mpi and shmem are not part of this version"),
         *_devices(facts),
         (
             "build",

@@ -51,9 +51,21 @@ class Section:
     citation: str = ""
 
 
-figures: dict[str, Callable[..., Figure]] = {}
-tables: dict[str, Callable[..., DataFrame]] = {}
-sections: dict[str, Callable[[DataFrame], Section | None]] = {}
+class Registry(dict[str, Callable[..., R]]):
+    """What can be had by name; another name is an `InputError` that lists them."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def __missing__(self, name: object) -> Callable[..., R]:
+        """Refuse a name that is not there."""
+        raise InputError(f"{self.what} {name!r} is not one of {', '.join(self)}")
+
+
+figures: Registry[Figure] = Registry("figure")
+tables: Registry[DataFrame] = Registry("table")
+sections: Registry[Section | None] = Registry("section")
 _places: dict[str, int] = {}
 
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
 from memkern.plots.drawing import curve, hollow
-from memkern.plots.frames import Records, best, frame_of
+from memkern.plots.frames import Records, best, counted, frame_of, listed
 from memkern.plots.registry import Section, register, section, section_of, tables
 from memkern.plots.spatter_data import (
     APPLICATIONS,
     KERNELS,
     KINDS,
     STRIDE_1,
+    Bandwidths,
     application_patterns,
     bandwidths,
     kernel_of,
@@ -484,6 +485,7 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     Returns
     -------
     DataFrame
+        ``attrs["notes"]`` says which records are not in it, and why.
         Columns platform, kind ("cpu" or "gpu"), row ("own", "published" or "R"), AMG, LULESH,
         NEKBONE, PENNANT and STREAM. In the rows "own" and "published" these are GB/s, STREAM as
         table 4 prints it. In a row "R" they are Pearson's R of the column above with the STREAM
@@ -511,7 +513,8 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
         row["platform"]: nothing if row["table4_stream_GBps"] is None else row["table4_stream_GBps"]
         for row in reference.rows("lavin2020-platforms")
     }
-    points, _ = points_of(records)
+    points, notes = points_of(records)
+    notes += _in_no_mean(records)
     table = []
     for kind, name in KINDS.items():
         of_kind = points[(points["kind"] == kind) & points["stride"].isna()]
@@ -533,6 +536,8 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
         for platform, own in platforms.items():
             about = {"platform": platform, "kind": kind, "row": "own" if own else "published"}
             last = stream_GBps if own else stream[platform]
+            if own:
+                notes += _without_mean(platform, bandwidths(of_kind)[platform])
             table.append({**about, **means[platform], "STREAM": last})
         known = [p for p, own in platforms.items() if not own and stream[p] == stream[p]]
         correlation = {
@@ -541,7 +546,45 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
         }
         about = {"platform": f"Pearson's R, published {name}", "kind": kind, "row": "R"}
         table.append({**about, **correlation, "STREAM": nothing})
-    return DataFrame(table)
+    frame = DataFrame(table)
+    frame.attrs["notes"] = notes
+    return frame
+
+
+def _in_no_mean(records: Records) -> list[str]:
+    """Say which records are of no application's pattern, for the table of their means."""
+    if records is None:
+        return []
+    frame = frame_of(records)
+    ours = frame["kernel"].isin(KERNELS)
+    others = frame[ours & ~frame["pattern"].isin(application_patterns())]["pattern"]
+    notes = []
+    if not ours.all():
+        kernels = listed(sorted(set(frame["kernel"][~ours])))
+        left = counted(int((~ours).sum()), "record")
+        notes.append(f"{left} of other kernels than gather and scatter ({kernels}) left out.")
+    if len(others):
+        names = list(dict.fromkeys(map(str, others)))
+        more = f" and {len(names) - 3} more" * (len(names) > 3)
+        notes.append(
+            f"{counted(len(others), 'record')} of patterns that are no application's "
+            f"({', '.join(names[:3])}{more}) left out."
+        )
+    return notes
+
+
+def _without_mean(platform: str, measured: Bandwidths) -> list[str]:
+    """Say which applications of an own platform have no mean, and what it lacks."""
+    notes = []
+    for application in APPLICATIONS:
+        every = [name for name in application_patterns() if name.startswith(application)]
+        lacking = [name for name in every if (kernel_of(name), name) not in measured]
+        if 0 < len(lacking) < len(every):
+            notes.append(
+                f"{platform} has no mean of {application}, whose other records are left out: no "
+                f"valid record of {listed(lacking)}."
+            )
+    return notes
 
 
 # ---------------------------------------------------------------------------------------- report

@@ -110,12 +110,8 @@ def write(
     frame = frame_of(records)
     if frame.empty:
         raise InputError("a report needs records, not None")
-    unknown = [name for name in sections or () if name not in registered]
-    if unknown:
-        raise InputError(
-            f"{unknown[0]!r} is no section of a report; there are {', '.join(registered)}"
-        )
-    contents = [registered[name](frame) for name in (registered if sections is None else sections)]
+    wanted = [registered[name] for name in (registered if sections is None else sections)]
+    contents = [section(frame) for section in wanted]
     surroundings = Environment(
         loader=PackageLoader("memkern.report", "."),
         autoescape=True,
