@@ -17,7 +17,7 @@ import pytest
 from checking import ASKED
 
 import memkern as mk
-from memkern import _memkern
+from memkern import _memkern, run
 from memkern.errors import InputError
 from memkern.run import CaseRun, Prepared, launch_cost_s, measure
 from memkern.spec import Case
@@ -548,6 +548,61 @@ def test_placements_share_the_samples(case: Case) -> None:
     assert case.with_(runs=3).placements == 1
     with pytest.raises(InputError, match="placements"):
         case.with_(placements=-1)
+
+
+def endless(placements: int) -> list[Case]:
+    """Return cases that nothing but the time of their sweep ends."""
+    cases = [mk.gather([0, 1], count=n, threads=1, variant="scalar") for n in (64, 65, 66)]
+    how = {"runs": None, "ci": 1e-12, "budget_s": 1e6, "max_samples": 10**7}
+    return [case.with_(placements=placements, **how) for case in cases]
+
+
+def test_a_sweep_shares_its_time_out_over_its_cases(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    results = mk.sweep(endless(placements=2), time_s=0.2, output=path, progress=False)
+    assert [record["stop"] for record in results] == ["budget"] * 3
+    assert not results.interrupted
+    again = mk.sweep(endless(placements=2), output=path, resume=True, progress=False)
+    assert [record["started"] for record in again] == [record["started"] for record in results]
+
+
+def test_a_sweep_without_time_takes_one_sample_of_every_case() -> None:
+    results = mk.sweep(endless(placements=50), time_s=1e-9, progress=False)
+    assert [(r["placements"], r["samples"], r["stop"]) for r in results] == [(1, 1, "budget")] * 3
+    with pytest.raises(InputError, match="time_s must be a positive"):
+        mk.sweep(endless(placements=1), time_s=0.0)
+
+
+def test_the_time_expected_follows_from_the_cases(case: Case) -> None:
+    one = run.expected_s([case.with_(runs=None, budget_s=3.0, placements=2)])
+    assert one > 3.0
+    assert run.expected_s([case.with_(runs=None, budget_s=6.0, placements=2)]) > one + 2.9
+    assert run.expected_s([case.with_(runs=None, budget_s=3.0, placements=5)]) > one
+    assert run.expected_s([case, case]) == 2 * run.expected_s([case])
+    assert run.expected_s([]) == 0
+
+
+def test_progress_without_a_screen_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(run.time, "monotonic", lambda: clock[0])
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    lines = run._progress_bar(4, True)
+    for seconds in (4.0, 8.0, 1.0, 11.0):
+        clock[0] += seconds
+        lines.update()
+    lines.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "memkern: 2 of 4 placements after 12 s, about 12 s left",
+        "memkern: 4 of 4 placements after 24 s, about 0 s left",
+        "memkern: 4 of 4 placements measured in 24 s",
+    ]
+    for total, wanted in ((4, False), (4, None), (None, True)):
+        other = run._progress_bar(total, wanted)
+        other.update()
+        other.close()
+    assert capsys.readouterr().err == ""
 
 
 def test_sweeps_go_round_in_an_order_that_the_record_holds(

@@ -59,6 +59,8 @@ _STEAL_AFTER_S = 0.25  # the system counts stolen time in hundredths of a second
 # bytes lie averages out, and getting them takes longer than measuring.
 _LARGE_B = 2**26
 _BLOCK = 500  # cases of a sweep among which placements go round
+# Seconds between two lines of progress where there is no screen.
+_SILENCE_S = 10.0
 # Placements spread over at least so long hold what varies from run to run.
 _SPREAD_S = 20.0
 
@@ -190,16 +192,20 @@ class Prepared:
         Threads, pinning, pages, variant and instruction set as they came to be.
     variant_choice : str
         How the variant was chosen: ``asked``, ``trial``, or ``default`` where ``best`` was asked
-        for and the trials of a candidate were disturbed each time.
+        for and the trials of a candidate were disturbed as long as there was time.
     """
 
-    def __init__(self, case: Case, chosen: Choice | None = None) -> None:
+    def __init__(
+        self, case: Case, chosen: Choice | None = None, deadline: float = math.inf
+    ) -> None:
         with alone():
-            self._prepare(case, chosen)
+            self._prepare(case, chosen, deadline)
 
-    def _prepare(self, case: Case, chosen: Choice | None) -> None:
+    def _prepare(self, case: Case, chosen: Choice | None, deadline: float) -> None:
         knobs = case.knobs
         self.case = case
+        # On the clock of `time.perf_counter`: after it nothing is tried or sampled once more.
+        self._deadline = deadline
         self.stages: list[str] = []
         self.device = None if knobs.device == "cpu" else knobs.device
         if self.device and knobs.threads and "workers" not in case.integers:
@@ -312,7 +318,7 @@ class Prepared:
             return min(shortest, key=shortest.__getitem__), "trial"
         self.native.select(*candidates[0])
         once_s = min(self.run(1) for _ in range(2))
-        allowed_s = min(_TRIAL_S, max(self.case.stop.budget_s / 4, _TRIAL_S / 8))
+        allowed_s = min(_TRIAL_S, max(self.case.stop.budget_s / 4, _TRIAL_S / 8), self._left_s)
         rounds: tuple[tuple[int, int], ...] = _TRIALS
         if once_s * len(candidates) * 4 > allowed_s:
             rounds = ((1, 1),)
@@ -347,9 +353,14 @@ class Prepared:
             rows = np.full((samples, 1 + _CONDITIONS), np.nan)
             self.native.sample(rows, self.invocations, math.inf, self._least_throughput)
             kept = rows[1:, 0][~self._marks(rows[:, 1:])[1:]]
-            if len(kept):
+            if len(kept) or not self._left_s:
                 break
         return np.asarray(kept)
+
+    @property
+    def _left_s(self) -> float:
+        """Seconds until the deadline, none after it."""
+        return max(self._deadline - time.perf_counter(), 0.0)
 
     @property
     def _least_throughput(self) -> float:
@@ -463,6 +474,7 @@ class Prepared:
                 left = math.inf if not len(rows) else first_s + rule.budget_s - elapsed
             else:
                 left = rule.budget_s * (2 if lost.any() else 1) - elapsed
+            left = min(left, self._left_s)
             stolen, since = environment.read_steal_s(), time.perf_counter()
             try:
                 self.native.sample(block, invocations, left, self._least_throughput)
@@ -490,6 +502,8 @@ class Prepared:
                 reason = rule.done(kept, allowed)
             else:
                 reason = rule.done(kept, elapsed)
+            if reason is None and not self._left_s:
+                reason = "budget"
         if len(rows) == 0:
             raise KeyboardInterrupt
         conditions = rows[:, times:]
@@ -746,6 +760,9 @@ class CaseRun:
         self.repeat = repeat
         self.started = _now()
         self.placements: list[Placement] = []
+        # Of the next placement, on the clock of `time.perf_counter`.
+        self.deadline = math.inf
+        self.out_of_time = False
         # Before the case takes the device's memory.
         on_device = case.knobs.device != "cpu"
         self._known = {"gpu_copy_GBps": _copy_GBps(case.knobs.device)} if on_device else {}
@@ -754,6 +771,11 @@ class CaseRun:
     def interrupted(self) -> bool:
         """Whether sampling was cut off."""
         return any(p.samples.stop == "interrupted" for p in self.placements)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was placed as often as it asks for, or as time allowed."""
+        return self.out_of_time or len(self.placements) == self.case.placements
 
     @property
     def medians(self) -> list[float]:
@@ -786,7 +808,8 @@ class CaseRun:
     def _place(self) -> Placement:
         case, start = self.case, time.perf_counter()
         spec, knobs = case.spec, case.knobs
-        prepared = Prepared(case, self.placements[0].choice if self.placements else None)
+        chosen = self.placements[0].choice if self.placements else None
+        prepared = Prepared(case, chosen, self.deadline)
         taken: list[tuple[Samples, dict[str, float]]] = []
         if spec.counts_runs:
             # Found by trying, which must be over before anything counts.
@@ -1099,6 +1122,7 @@ def sweep(
     order: str = "random",
     order_seed: int | None = None,
     on_begin: Callable[[], None] | None = None,
+    time_s: float = math.inf,
 ) -> ResultSet:
     """Measure cases, each of whose placements is spread over the run.
 
@@ -1120,7 +1144,8 @@ def sweep(
     force : bool
         Overwrite what stands at `output`, unless it is resumed.
     progress : bool, optional
-        Show a progress bar on standard error; by default where that is a terminal or notebook.
+        Show progress on standard error: a bar where that is a terminal or a notebook, else a line
+        every ten seconds. By default only the bar.
     on_result : callable, optional
         Called with every `Measurement` when its last round is over, in the order of the cases.
     order : str
@@ -1130,6 +1155,10 @@ def sweep(
 
     on_begin : callable, optional
         Called when the first case has been placed: what was asked for can be had.
+    time_s : float
+        Seconds for all of it, of which each placement has an equal part of what is left. Where
+        they are too few, cases are sampled more briefly and have fewer placements; every case has
+        one, and one sample, however long that takes.
 
     Returns
     -------
@@ -1145,6 +1174,9 @@ def sweep(
     _refuse_forked()
     if order not in ("random", "declared"):
         raise InputError(f"order {order!r} is not random or declared")
+    if not time_s > 0:
+        raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
+    end = time.perf_counter() + time_s
     seed = random.SystemRandom().randrange(2**31) if order_seed is None else order_seed
     generator = random.Random(seed) if order == "random" else None
     columns = {
@@ -1185,7 +1217,7 @@ def sweep(
         for runs in _blocks(cases, repeats, sink, duplicate):
             total += len(runs)
             try:
-                _go_round(runs, generator, placed, bar)
+                _go_round(runs, generator, placed, bar, end)
             except KeyboardInterrupt:
                 interrupted = True
             interrupted = interrupted or any(run.interrupted for run in runs)
@@ -1198,7 +1230,7 @@ def sweep(
                 measurement = run.measurement(
                     machine, prior=prior, drift=drift if short else None, extra=columns
                 )
-                whole = len(run.placements) == run.case.placements and not run.interrupted
+                whole = run.whole and not run.interrupted
                 finished += whole
                 if not whole:
                     measurement = measurement.cut_off()
@@ -1275,8 +1307,14 @@ def _go_round(
     generator: random.Random | None,
     placed: Callable[[CaseRun], None],
     bar: Any,
+    end: float = math.inf,
 ) -> None:
-    """Place every case once in each round, until each was placed as often as it asks for."""
+    """Place every case once in each round, until each was placed as often as it asks for.
+
+    Before `end`, on the clock of `time.perf_counter`, each placement may take an equal part of the
+    time left; after the first round one that would take longer than all of it is left out.
+    """
+    remaining = sum(run.case.placements for run in runs)
     for number in range(max(run.case.placements for run in runs)):
         if number:
             _memkern.release_memory(_LARGE_B)
@@ -1284,8 +1322,14 @@ def _go_round(
         if generator is not None:
             generator.shuffle(todo)
         for run in todo:
-            run.place()
-            placed(run)
+            now = time.perf_counter()
+            if run.placements and run.placements[-1].wall_s > end - now:
+                run.out_of_time = True
+            else:
+                run.deadline = now + (end - now) / remaining
+                run.place()
+                placed(run)
+            remaining -= 1
             bar.update()
             if run.interrupted:
                 return
@@ -1321,10 +1365,41 @@ def together(done: Sequence[Measurement]) -> ResultSet:
     )
 
 
+class _Lines:
+    """Counts placements as tqdm does, in a plain line now and then, and one at the end."""
+
+    def __init__(self, total: int | None) -> None:
+        self._total, self._done, self._said = total, 0, False
+        self._start = self._last = time.monotonic()
+
+    def update(self) -> None:
+        """Count one more; say so after a while without a line."""
+        self._done += 1
+        now = time.monotonic()
+        if now - self._last >= _SILENCE_S:
+            self._last, self._said = now, True
+            passed = now - self._start
+            left = ""
+            if self._total is not None:
+                left = f", about {passed / self._done * (self._total - self._done):.0f} s left"
+            self._say(f"after {passed:.0f} s{left}")
+
+    def close(self) -> None:
+        """Say how long all of it took, if it was long enough for a line."""
+        if self._said:
+            self._say(f"measured in {time.monotonic() - self._start:.0f} s")
+
+    def _say(self, text: str) -> None:
+        of = "" if self._total is None else f" of {self._total}"
+        print(f"memkern: {self._done}{of} placements {text}", file=sys.stderr, flush=True)
+
+
 def _progress_bar(total: int | None, wanted: bool | None) -> Any:
-    """Return a bar that counts placements and shows the time left."""
-    if wanted is None:
-        wanted = sys.stderr.isatty() or "ipykernel" in sys.modules
+    """Return what counts placements and shows the time left, in a bar where there is a screen."""
+    screen = sys.stderr.isatty() or "ipykernel" in sys.modules
+    if wanted and not screen:
+        return _Lines(total)
+    wanted = screen if wanted is None else wanted
     from tqdm import tqdm
 
     return tqdm(
@@ -1356,6 +1431,23 @@ def vary(case: Case, **knobs: Sequence[Any]) -> list[Case]:
         case.with_(**dict(zip(names, values, strict=True)))
         for values in itertools.product(*knobs.values())
     ]
+
+
+# What fills, checks and bodies from memory move at least in a second, and what a placement costs.
+_MOVED_B_PER_S = 1e10
+_PLACEMENT_S = 0.01
+
+
+def expected_s(cases: Iterable[Case]) -> float:
+    """Return about how many seconds cases take: trials, fills, samples and checks."""
+    total_s = 0.0
+    for case in cases:
+        stop, once_s = case.stop, case.bytes_B / _MOVED_B_PER_S
+        sampled_s = (stop.runs or case.placements) * max(stop.invocations, 1) * once_s
+        sampled_s = max(sampled_s, 0.0 if stop.runs else stop.budget_s)
+        trials_s = _TRIAL_S / 8 if case.knobs.variant == "best" else 0.0
+        total_s += trials_s + sampled_s + case.placements * (_PLACEMENT_S + 2 * once_s)
+    return total_s
 
 
 TUNED_ON_DEVICE: dict[str, tuple[Any, ...]] = {
@@ -1472,6 +1564,7 @@ def describe() -> dict[str, Any]:
         "memory_available_B": available,
         "memory_limit": limit,
         "launch_s": launch_cost_s(0, "none", "fork"),
+        "backends": ["openmp", *(["cuda"] if gpu.built() else [])],
         "devices": {name: _device(name) for name in gpu.devices()},
         "no_devices": gpu.why_none(),
         "environment": machine_environment(),

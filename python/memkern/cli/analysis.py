@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from memkern.results import ResultSet
 
 T = TypeVar("T")
+# A report measures for so many seconds at most.
+_QUICK_S, _WHOLE_S = 40.0, 165.0
 
 
 def _leave_out(text: str) -> str | float:
@@ -146,8 +149,6 @@ def _named(args: argparse.Namespace, there: Mapping[str, Callable[..., T]]) -> T
         for name, function in there.items():
             print(f"{name:<16} {describe(function)}")
         return None
-    if args.name not in there:
-        raise InputError(f"{args.verb} {args.name!r} is not one of {', '.join(there)}")
     make = there[args.name]
     return make(_loaded(args.files), **_options(make, args.option))
 
@@ -171,6 +172,8 @@ def _table(args: argparse.Namespace) -> int:
     frame = _named(args, tables)
     if frame is None:
         return GOOD
+    for remark in frame.attrs.get("notes", ()):
+        warn(remark)
     if args.output:
         if Path(args.output).suffix != ".csv":
             raise InputError(f"a table is written as .csv, not as {shown(args.output)}")
@@ -186,7 +189,7 @@ def _report(args: argparse.Namespace) -> int:
     from memkern import report
     from memkern.kernels import report_cases
     from memkern.results import check_output
-    from memkern.run import describe, machine_environment, sweep
+    from memkern.run import describe, expected_s, machine_environment, sweep
 
     target = Path(args.output)
     if target.suffix != ".html":
@@ -205,17 +208,21 @@ def _report(args: argparse.Namespace) -> int:
     ]
     if args.quick:
         cases = [case.with_(placements=min(case.placements, 3)) for case in cases]
+    time_s = min(expected_s(cases), _QUICK_S if args.quick else _WHOLE_S)
     if not args.quiet:
-        warn(f"measuring {len(cases)} cases, about {30 if args.quick else 140} s")
+        warn(f"measuring {len(cases)} cases, about {time_s:.0f} s")
     tell_unquiet(wait_until_quiet(args), args)
+    begin = time.monotonic()
     results = sweep(
         cases,
         output=data,
         resume=args.resume,
         force=args.force,
-        progress=False if args.quiet else None,
+        progress=not args.quiet,
+        time_s=time_s,
     )
     if not args.quiet:
+        warn(f"measured {len(results)} records in {time.monotonic() - begin:.0f} s")
         tell_disturbed(results)
     if results.interrupted:
         return INTERRUPTED

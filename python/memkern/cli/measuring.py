@@ -195,7 +195,7 @@ def measure(
         output=args.output,
         resume=args.resume,
         force=args.force,
-        progress=False if args.quiet else None,
+        progress=not args.quiet,
         on_result=show,
         order=args.case_order,
         on_begin=lambda: tell_unquiet(found, args),

@@ -66,7 +66,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     Parameters
     ----------
     quick : bool
-        Whether to end within half a minute instead of about two.
+        Whether to have fewer cases, and to measure them more briefly.
     cache_B : int
         Size of the last-level caches together, which memory-sized cases should exceed.
     memory_B : int
