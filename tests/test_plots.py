@@ -25,8 +25,9 @@ from memkern.plots import (
     spatter_radar,
     tables,
 )
+from memkern.plots.drawing import counts_axis
 from memkern.plots.frames import best, frame_of, usable
-from memkern.plots.style import own_look, plain, two_lines
+from memkern.plots.style import new_figure, own_look, plain, two_lines
 
 PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 
@@ -624,3 +625,14 @@ def test_labels_are_spread_without_overlap_and_in_order(positions, widths):
     assert moved.min() >= -1e-9 and moved.max() <= 10 + 1e-9
     settled = spatter._spread(moved, width, 0.0, 10.0)
     np.testing.assert_allclose(settled, moved, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ends", "ticks"), [((24.9, 49.4), [30, 40]), ((10.2, 19.9), [12, 16]), ((3, 30), [5, 10, 20])]
+)
+def test_an_axis_of_counts_has_ticks_however_short_it_is(ends, ticks):
+    ax = new_figure(3.0, 2.0).subplots()
+    ax.set_xscale("log")
+    ax.set_xlim(*ends)
+    counts_axis(ax.xaxis)
+    assert list(ax.get_xticks()) == ticks

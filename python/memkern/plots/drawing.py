@@ -130,7 +130,10 @@ def bytes_axis(axis: Axis, most: int) -> None:
 
 
 def counts_axis(axis: Axis, most: int = 7) -> None:
-    """Put ticks at 1, 2 and 5 times powers of ten, or at these alone: 200 k, 500 k, 1 M."""
+    """Put ticks at 1, 2 and 5 times powers of ten, or at these alone: 200 k, 500 k, 1 M.
+
+    Between two of those, they are evenly apart.
+    """
     low, high = axis.get_view_interval()
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for leading in ((1, 2, 5), (1,)):
@@ -138,6 +141,10 @@ def counts_axis(axis: Axis, most: int = 7) -> None:
         ticks = [tick for tick in ticks if low <= tick <= high]
         if len(ticks) <= most:
             break
+    if len(ticks) < 2:
+        from matplotlib.ticker import MaxNLocator
+
+        ticks = [tick for tick in MaxNLocator(3).tick_values(low, high) if low <= tick <= high]
     _ticks(axis, ticks, _in_thousands)
 
 
