@@ -598,6 +598,10 @@ def test_progress_without_a_screen_is_a_line_now_and_then(
         "memkern: 4 of 4 placements after 24 s, about 0 s left",
         "memkern: 4 of 4 placements measured in 24 s",
     ]
+    short = run._progress_bar(100, True, time_s=30.0)
+    clock[0] += 20.0
+    short.update()
+    assert "1 of 100 placements after 20 s, about 10 s left" in capsys.readouterr().err
     for total, wanted in ((4, False), (4, None), (None, True)):
         other = run._progress_bar(total, wanted)
         other.update()

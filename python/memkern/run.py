@@ -1156,9 +1156,9 @@ def sweep(
     on_begin : callable, optional
         Called when the first case has been placed: what was asked for can be had.
     time_s : float
-        Seconds for all of it, of which each placement has an equal part of what is left. Where
-        they are too few, cases are sampled more briefly and have fewer placements; every case has
-        one, and one sample, however long that takes.
+        Seconds for all of it, of which each placement has its part of what is left. Where they are
+        too few, cases are sampled more briefly and have fewer placements; every case has one, and
+        one sample, however long that takes.
 
     Returns
     -------
@@ -1212,7 +1212,7 @@ def sweep(
 
     size = len(cases) * repeats if isinstance(cases, Sequence) else None
     most = sum(c.placements for c in cases) * repeats if isinstance(cases, Sequence) else None
-    bar = _progress_bar(most, progress)
+    bar = _progress_bar(most, progress, time_s)
     try:
         for runs in _blocks(cases, repeats, sink, duplicate):
             total += len(runs)
@@ -1311,10 +1311,20 @@ def _go_round(
 ) -> None:
     """Place every case once in each round, until each was placed as often as it asks for.
 
-    Before `end`, on the clock of `time.perf_counter`, each placement may take an equal part of the
-    time left; after the first round one that would take longer than all of it is left out.
+    Each placement may take its part of the time that is left until `end`, on the clock of
+    `time.perf_counter`; after the first round one that would take longer than all of it is left
+    out.
     """
-    remaining = sum(run.case.placements for run in runs)
+    part_s = {id(run): expected_s([run.case]) / run.case.placements for run in runs}
+    remaining_s = sum(part_s[id(run)] * run.case.placements for run in runs)
+    over = False
+
+    def leave_out(some: Iterable[CaseRun], placements: int) -> None:
+        for run in some:
+            run.out_of_time = True
+        if bar.total is not None:
+            bar.total -= placements
+
     for number in range(max(run.case.placements for run in runs)):
         if number:
             _memkern.release_memory(_LARGE_B)
@@ -1323,16 +1333,23 @@ def _go_round(
             generator.shuffle(todo)
         for run in todo:
             now = time.perf_counter()
+            if now > end and not over:
+                over = True
+                later = [run for run in runs if run.case.placements > number + 1]
+                leave_out(later, sum(run.case.placements - number - 1 for run in later))
             if run.placements and run.placements[-1].wall_s > end - now:
-                run.out_of_time = True
+                leave_out([run], 1)
             else:
-                run.deadline = now + (end - now) / remaining
+                part = part_s[id(run)]
+                run.deadline = now + (end - now) * part / max(remaining_s, part)
                 run.place()
                 placed(run)
-            remaining -= 1
-            bar.update()
+                bar.update()
+            remaining_s -= part_s[id(run)]
             if run.interrupted:
                 return
+        if over:
+            return
 
 
 def _priors(
@@ -1368,8 +1385,9 @@ def together(done: Sequence[Measurement]) -> ResultSet:
 class _Lines:
     """Counts placements as tqdm does, in a plain line now and then, and one at the end."""
 
-    def __init__(self, total: int | None) -> None:
-        self._total, self._done, self._said = total, 0, False
+    def __init__(self, total: int | None, time_s: float) -> None:
+        self.total, self._done, self._said = total, 0, False
+        self._time_s = time_s
         self._start = self._last = time.monotonic()
 
     def update(self) -> None:
@@ -1380,8 +1398,11 @@ class _Lines:
             self._last, self._said = now, True
             passed = now - self._start
             left = ""
-            if self._total is not None:
-                left = f", about {passed / self._done * (self._total - self._done):.0f} s left"
+            if self.total is not None:
+                left_s = passed / self._done * (self.total - self._done)
+                if passed < self._time_s:
+                    left_s = min(left_s, self._time_s - passed)
+                left = f", about {left_s:.0f} s left"
             self._say(f"after {passed:.0f} s{left}")
 
     def close(self) -> None:
@@ -1390,15 +1411,15 @@ class _Lines:
             self._say(f"measured in {time.monotonic() - self._start:.0f} s")
 
     def _say(self, text: str) -> None:
-        of = "" if self._total is None else f" of {self._total}"
+        of = "" if self.total is None else f" of {self.total}"
         print(f"memkern: {self._done}{of} placements {text}", file=sys.stderr, flush=True)
 
 
-def _progress_bar(total: int | None, wanted: bool | None) -> Any:
+def _progress_bar(total: int | None, wanted: bool | None, time_s: float = math.inf) -> Any:
     """Return what counts placements and shows the time left, in a bar where there is a screen."""
     screen = sys.stderr.isatty() or "ipykernel" in sys.modules
     if wanted and not screen:
-        return _Lines(total)
+        return _Lines(total, time_s)
     wanted = screen if wanted is None else wanted
     from tqdm import tqdm
 

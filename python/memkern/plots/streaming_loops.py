@@ -284,7 +284,8 @@ def cycles_by_level(records: Records = None) -> DataFrame:
     loops = [(row["kernel"], row["statement"]) for row in published]
     loops += zip(frame["kernel"], frame["statement"], strict=True)
     if records is not None:
-        measured = {(kernel, statement) for _, kernel, statement, level in own if level}
+        shown = fewest[fewest["level"].isin(list(_LEVELS))]
+        measured = set(zip(shown["kernel"], shown["statement"], strict=True))
         loops = [loop for loop in loops if loop in measured]
     if not loops:
         raise InputError(f"no loop has its data in L1, L2 or memory: `{_MEASURE}` measures them")
