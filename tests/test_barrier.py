@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 
+from memkern import cli
 from memkern.barrier import KINDS, barrier_cost
 from memkern.cli.streaming import _barrier_cells
 from memkern.errors import InputError
+from memkern.results import ResultSet
 
 
 def test_every_kind_is_measured() -> None:
@@ -41,3 +46,23 @@ def test_a_barrier_that_the_noise_hides_has_no_cycles() -> None:
     assert cells(1e-9, -5e-9, 2e-9).split() == ["1.0", "0.0", "2.0", "2"]
     assert cells(-1e-9, -5e-9, 2e-9) == "below 2.0"
     assert cells(-3e-9, -5e-9, -1e-9) == "below the noise of the work"
+
+
+def test_the_verb_prints_nothing_negative(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of two runs the noise of the work may exceed the barrier in one, in both or by the median.
+    costs = [(-2e-9, -1e-9), (-3e-9, 1e-9), (-1e-9, 3e-9), (-1e-9, 1e-9), (0.0, 0.0)]
+    records = [
+        {
+            **{"barrier": "spin", "threads": 2, "clock_GHz": 2.0},
+            **{"barrier_s": (low + high) / 2, "barrier_low_s": low, "barrier_high_s": high},
+        }
+        for low, high in costs
+    ]
+    results = ResultSet(records, [np.array(pair) for pair in costs], {})
+    monkeypatch.setattr("memkern.barrier.barrier_cost", lambda *_, **__: results)
+    assert cli.main(["barrier", "--runs", "2"]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 1 + len(costs)
+    assert not re.search(r"-\s*\d", out)
