@@ -667,7 +667,7 @@ def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
         ({"kernel": "stream.copy", "elements": 9, "alpha": 2.0}, "no scalar alpha"),
         ({"kernel": "stream.scale", "elements": 9, "alpha": float("nan")}, "finite"),
         ({"kernel": "stream.scale", "elements": 9, "dtype": "int64"}, "int64"),
-        ({"kernel": "stream.scale"}, "either elements or footprint_B"),
+        ({"kernel": "stream.scale", "elements": 9, "footprint_B": 99}, "not both"),
         ({"kernel": "stream.scale", "elements": 9, "offset": 12}, "multiple of 8"),
         ({"kernel": "stream.scale", "elements": 9, "offset": 2**30}, "multiple of 8 bytes from 0"),
         ({"kernel": "stream.scale", "elements": 9, "unroll": 2}, "not built with unroll 2"),

@@ -29,9 +29,11 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import _memkern, calibration, disturbance, environment, gpu, statistics
+from memkern.declared import Cases, permuted, product
 from memkern.errors import InputError
 from memkern.kernels.launch import launch
 from memkern.kernels.streaming import loops, stream
+from memkern.patterns import integer
 from memkern.results import ResultSet, open_output
 from memkern.spec import Case, Ceilings, Check, Invoke, registry
 
@@ -1128,14 +1130,17 @@ def sweep(
 
     Of up to 500 cases at a time, every one is placed and sampled once, then every one once more,
     until each has been placed as often as it asks for; each round has an order of its own. Memory
-    goes from case to case within a round and back to the system after it.
+    goes from case to case within a round and back to the system after it. No more cases than that
+    are held at a time, however many are to come.
 
     Parameters
     ----------
     cases : iterable of Case
-        Taken as they are needed.
+        Taken as they are needed: of a sequence, such as `vary` returns, by a random permutation of
+        its places, of any other iterable the next 500 at a time.
     repeats : int
-        How often all of it is measured, for records of their own.
+        How often all of it is measured, one time after the other, for records of their own; of an
+        iterable that is no sequence, as often as that the 500 cases at a time.
     output : path, optional
         Results file: .db, .parquet, .csv or .json. Until the end they stand in one SQLite file,
         each case after its first placement and after its last.
@@ -1147,12 +1152,12 @@ def sweep(
         Show progress on standard error: a bar where that is a terminal or a notebook, else a line
         every ten seconds. By default only the bar.
     on_result : callable, optional
-        Called with every `Measurement` when its last round is over, in the order of the cases.
+        Called with every `Measurement` when its last round is over; of those that go round
+        together, in the order of the cases.
     order : str
         ``random``, or ``declared`` for the order of the cases in every round.
     order_seed : int, optional
         Seed of the random order, which the record holds; by default another one each time.
-
     on_begin : callable, optional
         Called when the first case has been placed: what was asked for can be had.
     time_s : float
@@ -1174,6 +1179,7 @@ def sweep(
     _refuse_forked()
     if order not in ("random", "declared"):
         raise InputError(f"order {order!r} is not random or declared")
+    integer(repeats, "repeats", 1)
     if not time_s > 0:
         raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
     end = time.perf_counter() + time_s
@@ -1187,11 +1193,7 @@ def sweep(
     sink = open_output(output, resume, machine, force=force) if output is not None else None
     done: list[Measurement] = []
     interrupted = begun = False
-    finished = total = duplicates = 0
-
-    def duplicate(_: Case) -> None:
-        nonlocal duplicates
-        duplicates += 1
+    finished = planned = placements = gone = duplicates = 0
 
     def placed(run: CaseRun) -> None:
         nonlocal begun
@@ -1211,11 +1213,17 @@ def sweep(
             done.append(measurement)
 
     size = len(cases) * repeats if isinstance(cases, Sequence) else None
-    most = sum(c.placements for c in cases) * repeats if isinstance(cases, Sequence) else None
-    bar = _progress_bar(most, progress, time_s)
+    bar = _progress_bar(progress, time_s)
     try:
-        for runs in _blocks(cases, repeats, sink, duplicate):
-            total += len(runs)
+        for block in _blocks(cases, repeats, seed if generator is not None else None, sink):
+            runs = block.runs
+            planned += len(runs)
+            placements += sum(run.case.placements for run in runs)
+            gone += block.asked
+            duplicates += block.duplicates
+            if size is not None:
+                # Cases that are still to be built are taken to be placed as often as these.
+                bar.total = placements + (size - gone) * placements // max(planned, 1)
             try:
                 _go_round(runs, generator, placed, bar, end)
             except KeyboardInterrupt:
@@ -1267,39 +1275,68 @@ def sweep(
     if interrupted:
         kept = f", kept in {sink.store.path}" if sink is not None and results else ""
         warnings.warn(
-            f"interrupted: {finished} of {size or total} measurements done{kept}", stacklevel=2
+            f"interrupted: {finished} of {size or planned} measurements done{kept}", stacklevel=2
         )
     return results
 
 
-def _blocks(
-    cases: Iterable[Case], repeats: int, sink: Any, duplicate: Callable[[Case], None]
-) -> Iterator[list[CaseRun]]:
+@dataclass(frozen=True)
+class _Block:
+    """Cases that go round together, and how many were asked for to find them.
+
+    `duplicates` of these ask for the same as an earlier one.
+    """
+
+    runs: list[CaseRun]
+    asked: int
+    duplicates: int
+
+
+def _blocks(cases: Iterable[Case], repeats: int, seed: int | None, sink: Any) -> Iterator[_Block]:
     """Yield the cases that are still to be measured, as many at a time as go round together.
 
-    `duplicate` is called with those that ask for the same as an earlier one.
+    They are taken from all over a sequence by `seed`, and in their order without one.
     """
     runs: list[CaseRun] = []
+    asked = duplicates = 0
     seen: set[tuple[str, int]] = set()
-    for case, repeat in ((case, repeat) for case in cases for repeat in range(repeats)):
-        key = case.identity(), repeat
-        if sink is None:
-            new = key not in seen
-            seen.add(key)
-        else:
-            new = sink.store.first_time(*key)
-        if not new:
-            duplicate(case)
-            continue
-        kept = sink.store.find(*key) if sink is not None else None
-        if kept is not None and kept["stop"] != "interrupted":
-            continue
-        runs.append(CaseRun(case, repeat))
-        if len(runs) == _BLOCK:
-            yield runs
-            runs = []
-    if runs:
-        yield runs
+    for some in [cases] if isinstance(cases, Sequence) else _portions(cases):
+        places = _places(len(some), repeats, seed)
+        while chosen := sorted(itertools.islice(places, _BLOCK - len(runs))):
+            asked += len(chosen)
+            for place, times in itertools.groupby(chosen, key=lambda pair: pair[0]):
+                case = some[place]
+                for _, repeat in times:
+                    key = case.identity(), repeat
+                    if sink is None:
+                        new = key not in seen
+                        seen.add(key)
+                    else:
+                        new = sink.store.first_time(*key)
+                    if not new:
+                        duplicates += 1
+                        continue
+                    kept = sink.store.find(*key) if sink is not None else None
+                    if kept is None or kept["stop"] == "interrupted":
+                        runs.append(CaseRun(case, repeat))
+            if len(runs) == _BLOCK:
+                yield _Block(runs, asked, duplicates)
+                runs, asked, duplicates = [], 0, 0
+    yield _Block(runs, asked, duplicates)
+
+
+def _portions(cases: Iterable[Case]) -> Iterator[list[Case]]:
+    """Yield as many of the cases at a time as go round together."""
+    rest = iter(cases)
+    while portion := list(itertools.islice(rest, _BLOCK)):
+        yield portion
+
+
+def _places(size: int, repeats: int, seed: int | None) -> Iterator[tuple[int, int]]:
+    """Yield the place of every case with every repeat, one repeat after the other."""
+    for repeat in range(repeats if size else 0):
+        for place in range(size):
+            yield (place if seed is None else permuted(place, size, f"{seed}/{repeat}")), repeat
 
 
 def _go_round(
@@ -1325,7 +1362,7 @@ def _go_round(
         if bar.total is not None:
             bar.total -= placements
 
-    for number in range(max(run.case.placements for run in runs)):
+    for number in range(max((run.case.placements for run in runs), default=0)):
         if number:
             _memkern.release_memory(_LARGE_B)
         todo = [run for run in runs if number < run.case.placements]
@@ -1385,8 +1422,9 @@ def together(done: Sequence[Measurement]) -> ResultSet:
 class _Lines:
     """Counts placements as tqdm does, in a plain line now and then, and one at the end."""
 
-    def __init__(self, total: int | None, time_s: float) -> None:
-        self.total, self._done, self._said = total, 0, False
+    def __init__(self, time_s: float) -> None:
+        self.total: int | None = None
+        self._done, self._said = 0, False
         self._time_s = time_s
         self._start = self._last = time.monotonic()
 
@@ -1415,16 +1453,15 @@ class _Lines:
         print(f"memkern: {self._done}{of} placements {text}", file=sys.stderr, flush=True)
 
 
-def _progress_bar(total: int | None, wanted: bool | None, time_s: float = math.inf) -> Any:
-    """Return what counts placements and shows the time left, in a bar where there is a screen."""
+def _progress_bar(wanted: bool | None, time_s: float = math.inf) -> Any:
+    """Return what counts placements: a bar on a screen. With a `total` it shows the time left."""
     screen = sys.stderr.isatty() or "ipykernel" in sys.modules
     if wanted and not screen:
-        return _Lines(total, time_s)
+        return _Lines(time_s)
     wanted = screen if wanted is None else wanted
     from tqdm import tqdm
 
     return tqdm(
-        total=total,
         unit="placement",
         file=sys.stderr,
         dynamic_ncols=True,
@@ -1433,25 +1470,26 @@ def _progress_bar(total: int | None, wanted: bool | None, time_s: float = math.i
     )
 
 
-def vary(case: Case, **knobs: Sequence[Any]) -> list[Case]:
+def vary(case: Case, **knobs: Iterable[Any]) -> Cases:
     """All combinations of knob values, as cases.
 
     Parameters
     ----------
     case : Case
-    **knobs : sequence
-        Values by the name of a knob, such as ``pages=["4k", "thp"], threads=[1, 2]``.
+    **knobs : iterable
+        Values by the name of a knob, such as ``pages=["4k", "thp"], threads=[1, 2]``; a sequence,
+        such as a range, is not copied.
 
     Returns
     -------
-    list of Case
-        The last knob varies fastest.
+    Cases
+        A sequence whose cases are built when they are asked for. The last knob varies fastest.
     """
-    names = list(knobs)
-    return [
-        case.with_(**dict(zip(names, values, strict=True)))
-        for values in itertools.product(*knobs.values())
-    ]
+    axes = {
+        name: values if isinstance(values, Sequence) else list(values)
+        for name, values in knobs.items()
+    }
+    return product(case.with_, axes)
 
 
 # What fills, checks and bodies from memory move at least in a second, and what a placement costs.

@@ -64,7 +64,7 @@ class Config(TypedDict):
     delta_scatter: int | list[int]
     count: int
     wrap: int
-    runs: int
+    runs: int | None
     seed: int | None
     name: str
     local_work_size: int

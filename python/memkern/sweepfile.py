@@ -1,9 +1,9 @@
 """Sweeps declared in a TOML file.
 
-Every ``[[case]]`` holds arguments of `memkern.kernels.spatter.case`, knobs and stop rule among
-them; a list stands for all its values, combined with every other list. A cyclic delta is a list
-in a list. ``suite`` instead of ``kernel`` takes a published suite. ``[defaults]`` holds for every
-case, ``repeats`` at the top for the sweep::
+Every ``[[case]]`` holds a kernel and its options (see `memkern.kernels.case`), knobs and stop rule
+among them; a list stands for all its values, combined with every other list. A cyclic delta is a
+list in a list. ``suite`` instead of ``kernel`` takes a published suite. ``[defaults]`` holds for
+every case that does not say otherwise, ``repeats`` at the top for the sweep::
 
     repeats = 3
 
@@ -19,34 +19,36 @@ case, ``repeats`` at the top for the sweep::
 
 from __future__ import annotations
 
-import itertools
-import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from memkern import kernels, suites
+from memkern.declared import Cases, joined, product
 from memkern.errors import InputError
 from memkern.kernels import spatter
 from memkern.patterns import integer, shown
 from memkern.spec import Case
 
 _SUITE_KEYS = ("count_rule", "footprint_B")
+_TOP_KEYS = ("repeats", "defaults", "case")
 
 
-def read_sweep(path: str | Path, changes: Mapping[str, Any]) -> tuple[list[Case], int]:
+def read_sweep(path: str | Path, changes: Mapping[str, Any]) -> tuple[Cases, int]:
     """Read a sweep file.
 
     Parameters
     ----------
     path : path
     changes : mapping
-        Knobs that win over the file's.
+        Options that win over the file's.
 
     Returns
     -------
-    cases : list of Case
+    cases : Cases
+        A sequence whose cases are built when they are asked for; what is wrong with a value raises
+        `InputError` then. The first one of each table has been built, to try it.
     repeats : int
 
     Raises
@@ -55,29 +57,22 @@ def read_sweep(path: str | Path, changes: Mapping[str, Any]) -> tuple[list[Case]
         The file can't be read or says something that is not understood.
     """
     document = _parse(Path(path))
-    unknown = set(document) - {"repeats", "defaults", "case"}
-    if unknown:
-        raise InputError(f"{path} has the unknown key {sorted(unknown)[0]!r}")
+    for key in document:
+        if key not in _TOP_KEYS:
+            raise InputError(
+                f"{path} has the unknown key {shown(key)}: there are {', '.join(_TOP_KEYS)}"
+            )
     tables = document.get("case", [])
     defaults = document.get("defaults", {})
     if not isinstance(tables, list) or not tables or not isinstance(defaults, dict):
         raise InputError(f"{path} needs at least one [[case]] table, and [defaults] as a table")
-    cases: list[Case] = []
+    parts: list[Cases] = []
     for number, table in enumerate(tables):
         if not isinstance(table, dict):
             raise InputError(f"case {number} of {path} is not a table")
-        try:
-            cases += _expand({**defaults, **table, **changes})
-        except InputError as error:
-            raise InputError(f"case {number} of {path}: {error}") from None
-        except TypeError as error:
-            # Python's own words on the arguments, without the function's name.
-            reason = str(error).partition("() ")[2] or str(error)
-            unexpected = re.search(r"unexpected keyword argument ('\w+')", reason)
-            if unexpected is not None:
-                reason = f"has the key {unexpected[1]}, which its kernel does not take"
-            raise InputError(f"case {number} of {path} {reason}") from None
-    return cases, integer(document.get("repeats", 1), "repeats", 1, 10**6)
+        parts.append(_declare({**defaults, **table, **changes}, f"case {number} of {path}"))
+        _ = parts[-1][0]
+    return joined(parts), integer(document.get("repeats", 1), "repeats", 1)
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -93,22 +88,39 @@ def _parse(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not TOML: {shown(str(error))}") from None
 
 
-def _expand(table: dict[str, Any]) -> list[Case]:
-    lists = {key: value if isinstance(value, list) else [value] for key, value in table.items()}
-    for key, listed in lists.items():
-        if not listed:
-            raise InputError(f"{key} is an empty list")
-    cases = []
-    for values in itertools.product(*lists.values()):
-        choice = dict(zip(lists, values, strict=True))
-        if "suite" in choice and "kernel" not in choice:
-            arguments = {k: choice.pop(k) for k in _SUITE_KEYS if k in choice}
-            choice.setdefault("runs", None)
-            configs = suites.load(choice.pop("suite"), **arguments)
-            cases += [spatter.from_config(config, **choice) for config in configs]
-            continue
-        kernel = choice.pop("kernel", None)
-        if not isinstance(kernel, str):
-            raise InputError(f"kernel must be a name such as 'gather', not {shown(kernel)}")
-        cases.append(kernels.case(kernel, **choice))
-    return cases
+def _declare(table: Mapping[str, Any], where: str) -> Cases:
+    """Return the cases of a table, whose errors name it as `where`."""
+    axes: dict[str, Sequence[Any]] = {
+        key: value if isinstance(value, list) else [value] for key, value in table.items()
+    }
+    for key, values in axes.items():
+        if not values:
+            raise InputError(f"{where}: {key} is an empty list")
+
+    def build(**options: Any) -> Case:
+        try:
+            return _case(options)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{where}: {error}") from None
+
+    try:
+        if "suite" in axes and "kernel" not in axes:
+            axes["suite"] = [
+                (name, number) for name in axes["suite"] for number in range(len(suites.load(name)))
+            ]
+        return product(build, axes)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _case(options: dict[str, Any]) -> Case:
+    """Return the case of one combination; of a suite, one of its cases."""
+    if "suite" in options and "kernel" not in options:
+        name, number = options.pop("suite")
+        arguments = {key: options.pop(key) for key in _SUITE_KEYS if key in options}
+        config = suites.load(name, **arguments)[number]
+        return spatter.from_config(config, **options)
+    kernel = options.pop("kernel", None)
+    if not isinstance(kernel, str):
+        raise InputError(f"kernel must be a name such as 'gather', not {shown(kernel)}")
+    return kernels.case(kernel, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 from typing import Any
 
@@ -20,6 +21,7 @@ from memkern.cli.options import (
     words,
 )
 from memkern.cli.refusing import taken
+from memkern.declared import joined, product
 from memkern.errors import InputError
 from memkern.kernels import amo
 from memkern.patterns import shown
@@ -49,7 +51,8 @@ def _asked(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Return the patterns and primitives that were asked for."""
     if args.bench is None:
         patterns = list(amo.PATTERNS) if args.kernel is None else each(args.kernel)
-        return list(itertools.product(patterns, each(args.primitive)))
+        primitives = each(args.primitive or _default("primitive"))
+        return list(itertools.product(patterns, primitives))
     if args.kernel is not None:
         raise InputError("--bench and --kernel exclude each other")
     known = _benchmarks()
@@ -76,14 +79,13 @@ def _amo(args: argparse.Namespace) -> int:
     if args.list:
         return _list()
     asked = _asked(args)
-    knobs = {"runs": args.runs, **knobs_of(args)}
+    knobs = knobs_of(args)
+    knobs.pop("threads", None)
     if knobs.pop("index_dtype", None) is not None:
         raise InputError("--index-dtype is not for amo: indices are as wide as the words")
-    knobs |= given(args, "returns")
+    knobs |= given(args, "returns", "iters")
     everywhere = args.bench is None and args.kernel is None
-    options = given(args, "words", "memsize", "hot", "indices")
-    options |= {"stride": args.stride} if args.stride != 1 else {}
-    options |= {"padding": args.padding} if args.padding != 0 else {}
+    options = given(args, "words", "memsize", "hot", "indices", "stride", "padding")
     patterns = [f"amo.{pattern}" for pattern in dict.fromkeys(pattern for pattern, _ in asked)]
     takers = _takers()
     if args.bench is not None:
@@ -92,29 +94,29 @@ def _amo(args: argparse.Namespace) -> int:
             if not {*takers[name]} & {*patterns}:
                 warn(f"{', '.join(patterns)} takes no --{name}: {options.pop(name)} is not used")
     own_of = taken(options, takers, patterns)
-    cases = []
-    for (pattern, primitive), order, sharing, padding, threads in itertools.product(
-        asked,
-        each(args.order),
-        each(args.sharing),
-        each(args.padding or 0),
-        each(args.pes if args.pes is not None else args.threads or 0),
-    ):
-        if everywhere and not amo.exists(pattern, primitive, order, args.dtype):
+    orders = each(args.order or _default("order"))
+    dtype = args.dtype or _default("dtype")
+    listed = {"sharing": args.sharing, "threads": args.threads if args.pes is None else args.pes}
+    parts = []
+    for (pattern, primitive), order in itertools.product(asked, orders):
+        if everywhere and not amo.exists(pattern, primitive, order, dtype):
             continue
-        own = knobs | own_of[f"amo.{pattern}"]
-        if "padding" in own:
-            own["padding"] = padding
-        elif padding != each(args.padding)[0]:
-            continue  # what has no padding is measured once
-        own |= {"order": order, "sharing": sharing, "threads": threads}
-        cases.append(kernels.case(f"amo.{pattern}", primitive=primitive, iters=args.iters, **own))
-    if not cases:
-        raise InputError(f"no pattern has {args.primitive} in order {args.order} for {args.dtype}")
+        own = knobs | own_of[f"amo.{pattern}"] | {"primitive": primitive, "order": order}
+        lists = {**listed, "padding": own.pop("padding", None)}
+        axes = {name: each(value) for name, value in lists.items() if value is not None}
+        parts.append(product(functools.partial(kernels.case, f"amo.{pattern}", **own), axes))
+    if not parts:
+        primitives = ", ".join(dict.fromkeys(primitive for _, primitive in asked))
+        raise InputError(f"no pattern has {primitives} in order {', '.join(orders)} for {dtype}")
     args.threads = None  # a case of atomics is built for its workers
     if args.bench is None:
-        return exit_code(measure(cases, args, _HEADER, _row, ("order",)))
-    return exit_code(measure(cases, args, "", _as_circustent))
+        return exit_code(measure(joined(parts), args, _HEADER, _row, ("order",)))
+    return exit_code(measure(joined(parts), args, "", _as_circustent))
+
+
+def _default(option: str) -> str:
+    """Return what a case of atomics has where an option is not given."""
+    return str(kernels.options_of(registry()["amo.rand"])[option])
 
 
 _HEADER = (
@@ -178,14 +180,12 @@ def add_verbs(verb: Verb) -> None:
     add(
         *("-i", "-iters", "--iters"),
         type=count(1),
-        default=2**18,
         metavar="N",
-        help="iterations of each worker (262144)",
+        help="iterations of each worker (262144; on a GPU 256)",
     )
     add(
         *("-s", "-stride", "--stride"),
         type=count(1),
-        default=1,
         metavar="WORDS",
         help="from one iteration's word to the next one's in striden (1)",
     )
@@ -193,9 +193,17 @@ def add_verbs(verb: Verb) -> None:
     add = sub.add_argument_group("atomics").add_argument
     add("--kernel", type=words, metavar="NAME,...", help=", ".join(amo.PATTERNS) + " (all)")
     add(
-        "--primitive", type=words, default="add", metavar="NAME,...", help=", ".join(amo.PRIMITIVES)
+        "--primitive",
+        type=words,
+        metavar="NAME,...",
+        help=", ".join(amo.PRIMITIVES) + " (add)",
     )
-    add("--order", type=words, default="relaxed", metavar="NAME,...", help=", ".join(amo.ORDERS))
+    add(
+        "--order",
+        type=words,
+        metavar="NAME,...",
+        help=", ".join(amo.ORDERS) + " (relaxed)",
+    )
     add(
         "--returns",
         choices=("used", "unused"),
@@ -205,14 +213,12 @@ def add_verbs(verb: Verb) -> None:
     add(
         "--sharing",
         type=words,
-        default="original",
         metavar="HOW,...",
         help="original, private (each worker has words of its own) or shared (all the same ones)",
     )
     add(
         "--padding",
         type=numbers(0, "padding"),
-        default=0,
         metavar="BYTES,...",
         help="from one word that is used to the next one (0: neighbours)",
     )

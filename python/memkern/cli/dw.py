@@ -3,50 +3,39 @@
 from __future__ import annotations
 
 import argparse
-import itertools
+import functools
 from typing import Any
 
 from memkern.cli.measuring import exit_code, measure, plus_minus
-from memkern.cli.options import Verb, each, knobs_of, measuring_options, numbers, words
+from memkern.cli.options import Verb, each, given, knobs_of, measuring_options, numbers, words
 from memkern.cli.refusing import refuse
+from memkern.declared import joined, product
 from memkern.kernels.dw import CUTS, LAYOUTS
 from memkern.lattice import PARITIES
 
 
 def _dw(args: argparse.Namespace) -> int:
-    from memkern import dw
+    from memkern import kernels
 
-    knobs = {"runs": args.runs, **knobs_of(args)}
-    if each(args.layout) == ["lexicographic"]:
+    knobs = knobs_of(args)
+    if args.layout is not None and each(args.layout) == ["lexicographic"]:
         refuse(args, "in the lexicographic layout, which has no vectors", cut=None, vector=None)
     if not any(each(args.prefetch or 0)):
         refuse(args, "without a distance, --prefetch", prefetch_into=None)
     # Which sites workers share planes of depends on how many they are.
-    teams = each(args.threads) if args.share_planes else [args.threads]
+    listed = {"lattice": args.lattice, "ls": args.ls, "parity": args.parity}
     if args.share_planes:
-        args.threads = None
-    shared = {
-        "order": args.order,
-        "block": args.block,
-        "share_planes": args.share_planes,
-        "prefetch_into": args.prefetch_into or "L2",
-        **knobs,
-    }
-    cases = []
-    for lattice, ls, layout, parity in itertools.product(
-        args.lattice, each(args.ls), each(args.layout), each(args.parity)
-    ):
+        knobs.pop("threads", None)
+        listed["threads"], args.threads = args.threads, None
+    knobs |= given(args, "order", "block", "share_planes", "prefetch_into")
+    parts = []
+    for layout in [None] if args.layout is None else each(args.layout):
         # What cuts there are and how wide vectors are is no choice where there are none.
-        plain = layout == "lexicographic"
-        for cut, vector in itertools.product(
-            ["auto"] if plain else each(args.cut or "auto"),
-            [0] if plain else each(args.vector or 0),
-        ):
-            where = {"layout": layout, "cut": cut, "vector": vector, "parity": parity}
-            for team in teams:
-                how = {**shared, "threads": team} if args.share_planes and team else shared
-                cases.append(dw.case(lattice, ls=ls, **where, **how))
-    return exit_code(measure(cases, args, _HEADER, _row, ()))
+        vectors = {} if layout == "lexicographic" else {"cut": args.cut, "vector": args.vector}
+        lists = {**listed, "layout": layout, **vectors}
+        axes = {name: each(value) for name, value in lists.items() if value is not None}
+        parts.append(product(functools.partial(kernels.case, "dw.hop", **knobs), axes))
+    return exit_code(measure(joined(parts), args, _HEADER, _row, ()))
 
 
 _HEADER = (
@@ -76,23 +65,24 @@ def add_verbs(verb: Verb) -> None:
     add = sub.add_argument_group("lattice").add_argument
     add("--lattice", nargs=4, type=int, action="append", required=True,
         metavar=("X", "Y", "Z", "T"), help="extents; again for one more lattice")  # fmt: skip
-    add("--ls", type=numbers(1, "ls"), default=8, metavar="N,...",
+    add("--ls", type=numbers(1, "ls"), metavar="N,...",
         help="extent of the fifth dimension (8)")  # fmt: skip
-    add("--parity", type=words, default="full", metavar="NAME,...",
-        help="sites that get a result: " + ", ".join(PARITIES))  # fmt: skip
+    add("--parity", type=words, metavar="NAME,...",
+        help="sites that get a result: " + ", ".join(PARITIES) + " (full)")  # fmt: skip
     add = sub.add_argument_group("layout and loops").add_argument
-    add("-l", "--layout", type=words, default="RRII", metavar="NAME,...",
+    add("-l", "--layout", type=words, metavar="NAME,...",
         help=", ".join(LAYOUTS) + " (RRII)")  # fmt: skip
     add("--cut", type=words, metavar="WORD,...",
         help="what the numbers of a vector are: " + "; ".join(CUTS) + " (auto)")  # fmt: skip
     add("--vector", type=numbers(0, "vector"), metavar="BITS,...",
         help="128, 256 or 512 (the widest here)")  # fmt: skip
-    add("--order", default="tzyx", metavar="TZYX", help="loops from the outermost to the innermost")
-    add("--block", nargs=4, type=int, default=(0, 0, 0, 0), metavar=("X", "Y", "Z", "T"),
+    add("--order", metavar="TZYX", help="loops from the outermost to the innermost (tzyx)")
+    add("--block", nargs=4, type=int, metavar=("X", "Y", "Z", "T"),
         help="sites of a block that is gone through before the next one; 0 for all")  # fmt: skip
     add(
         "--share-planes",
         action="store_true",
+        default=None,
         help="all workers in the same slice of the outermost loop",
     )
     add("--prefetch-into", choices=("L1", "L2"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import itertools
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memkern import statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID
 from memkern.cli.refusing import refuse_idle
+from memkern.declared import Cases, joined, product, sample
 
 if TYPE_CHECKING:
     from memkern.disturbance import Quiet
@@ -33,13 +35,29 @@ _LISTED = (
 )
 
 
-def _varied(cases: Sequence[Case], args: argparse.Namespace) -> list[Case]:
-    """Return every case with every combination of the knobs of which there is a list."""
-    from memkern.run import vary
+# Up to so many cases are built before the first is measured, so that what is wrong with them is
+# said at once; of more, so many show what the table is about.
+_AT_ONCE = 500
+_LOOK = 100
 
+
+def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
+    """Return every case with every combination of the knobs of which there is a list."""
     values = {name: getattr(args, name) for name in _LISTED}
     lists = {name: value for name, value in values.items() if isinstance(value, list)}
-    return [varied for case in cases for varied in vary(case, **lists)]
+
+    def of_part(part: Sequence[Case]) -> Cases:
+        # The combinations of a case follow each other.
+        base = functools.lru_cache(maxsize=1)(part.__getitem__)
+
+        def build(place: int, **knobs: Any) -> Case:
+            return base(place).with_(**knobs)
+
+        return product(build, {"place": range(len(part)), **lists})
+
+    if lists:
+        cases = joined(map(of_part, cases.parts if isinstance(cases, Cases) else [cases]))
+    return list(cases) if len(cases) <= _AT_ONCE else cases
 
 
 HEADER = (
@@ -169,10 +187,10 @@ def measure(
     found = wait_until_quiet(args)
     table = not (args.json or args.quiet)
     number = itertools.count()
-    refuse_idle(cases, args)
-
     cases = _varied(cases, args)
-    widths = _varying(cases, shown) if header else {}
+    some = cases if isinstance(cases, list) else sample(cases, _LOOK)
+    refuse_idle(some, args)
+    widths = _varying(some, shown) if header else {}
     before = "".join(f"{name:>{width}} " for name, width in widths.items())
 
     def show(measurement: Measurement) -> None:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from memkern.errors import InputError
 from memkern.patterns import shown
-from memkern.spec import DTYPES, INDEX_DTYPES, ISAS, PAGES, REPETITIONS, SCHEDULES, TIMERS
+from memkern.spec import (
+    DTYPES,
+    INDEX_DTYPES,
+    ISAS,
+    PAGES,
+    REPETITIONS,
+    SCHEDULES,
+    TIMERS,
+    Knobs,
+)
 
 GOOD, INVALID, WRONG_INPUT, FAILED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
@@ -112,7 +122,8 @@ def measuring_options(
     """Add our options.
 
     `short` is off where a peer's short options win, `runs` where that option is the peer's own;
-    the first of `dtypes` is the default.
+    the first of `dtypes` is what cases have by default. Options of a case have no default here:
+    what is not given is None, and the case's own default holds.
     """
     _output_options(parser, short)
     group = parser.add_argument_group("how to measure")
@@ -126,33 +137,30 @@ def measuring_options(
     )
     add(
         "--pin",
-        default="auto",
         metavar="HOW",
         help="auto (the least busy units), none, compact, spread or a list: 0,2,4-7",
     )
-    add("--pages", default="default", metavar="NAME,...", type=words, help=", ".join(PAGES))
-    add("--numa", default="first-touch", metavar="HOW", help="first-touch, interleave or node:N")
-    add("--isa", default="best", choices=ISAS, help="instruction set")
+    add("--pages", metavar="NAME,...", type=words, help=", ".join(PAGES))
+    add("--numa", metavar="HOW", help="first-touch, interleave or node:N")
+    add("--isa", choices=ISAS, help="instruction set")
     add(
         "--variant",
-        default="best",
         type=words,
         metavar="NAME,...",
         help="scalar, auto, simd, nt, nta or best: try all, measure the fastest",
     )
-    add("--dtype", default=dtypes[0], choices=dtypes, help="type of the values")
+    add("--dtype", choices=dtypes, help=f"type of the values ({dtypes[0]})")
     add("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, where there are any")
-    add("--device", default="cpu", metavar="NAME", help="where to run: cpu, cuda or cuda:N (cpu)")
-    add("--timer", default="host", choices=TIMERS, help="of a GPU: what the time of a launch is")
+    add("--device", metavar="NAME", help="where to run: cpu, cuda or cuda:N (cpu)")
+    add("--timer", choices=TIMERS, help="of a GPU: what the time of a launch is")
     add(
         "--block-threads",
         type=numbers(0, "block_threads"),
-        default=0,
         metavar="N,...",
         help="of a GPU: threads in a block (0: the kernel's own choice)",
     )
-    add("--schedule", default="static", choices=SCHEDULES, help="how iterations are dealt")
-    add("--chunk", type=count(0), default=0, metavar="N", help="iterations dealt at a time")
+    add("--schedule", choices=SCHEDULES, help="how iterations are dealt")
+    add("--chunk", type=count(0), metavar="N", help="iterations dealt at a time")
     add(
         "--prefetch",
         type=numbers(0, "prefetch"),
@@ -162,25 +170,22 @@ def measuring_options(
     add(
         "--unroll",
         type=numbers(0, "unroll"),
-        default=0,
         metavar="N,...",
         help="vectors or accumulators per step of the loop kernels; of a GPU: what a thread does",
     )
     add(
         "--offset",
         type=numbers(0, "offset"),
-        default=0,
         metavar="BYTES,...",
         help="array k starts (k + 1) times so far past a page",
     )
     add(
         "--repetition",
-        default="fork",
         type=words,
         metavar="HOW,...",
         help="how invocations follow: " + ", ".join(REPETITIONS),
     )
-    add("--flush", action="store_true", help="evict the caches before each sample")
+    add("--flush", action="store_true", default=None, help="evict the caches before each sample")
     add("--seed", type=count(0), metavar="N", help="seed of values and of random matrices (0)")
     if runs:
         add("--runs", type=count(1), metavar="N", help="exactly N samples")
@@ -208,16 +213,12 @@ def measuring_options(
     )
 
 
-CASE_KNOBS = (
-    *("pin", "pages", "numa", "isa", "variant", "dtype"),
-    *("schedule", "chunk", "unroll", "offset", "repetition", "flush"),
-    *("device", "timer", "block_threads"),
-)
+_CASE_OPTIONS = (*(field.name for field in dataclasses.fields(Knobs)), "dtype", "index_dtype")
 
 
 def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Everything of `measuring_options` that belongs to a case; of lists, the first."""
-    knobs = given(args, *CASE_KNOBS, "index_dtype", "threads", "prefetch", "seed")
+    """Return what of `measuring_options` was given and belongs to a case; of lists, the first."""
+    knobs = given(args, *_CASE_OPTIONS, "placements", "runs")
     knobs = {name: each(value)[0] for name, value in knobs.items()}
     if args.ci is not None or args.budget is not None:
         knobs["runs"] = None
@@ -225,6 +226,4 @@ def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
         knobs["ci"] = args.ci / 100
     if args.budget is not None:
         knobs["budget_s"] = args.budget
-    if args.placements is not None:
-        knobs["placements"] = args.placements
     return knobs

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from memkern import spatter_input
 from memkern.cli.measuring import exit_code, measure, warn
 from memkern.cli.options import Verb, knobs_of, measuring_options, positive
 from memkern.cli.refusing import refuse
+from memkern.declared import product
 from memkern.errors import InputError
 from memkern.kernels import spatter
 
-# Of the source, where counts are chosen for it.
-_FOOTPRINT_B = 2e9
+if TYPE_CHECKING:
+    from memkern.spec import Case
 
 
 def _spatter(args: argparse.Namespace) -> int:
@@ -25,12 +27,14 @@ def _spatter(args: argparse.Namespace) -> int:
     knobs = knobs_of(args)
     if asked.threads is not None:
         knobs.setdefault("threads", asked.threads)
-    cases = []
-    for number, config in enumerate(asked.configs):
+
+    def build(number: int) -> Case:
         try:
-            cases.append(spatter.from_config(config, **knobs))
+            return spatter.from_config(asked.configs[number], **knobs)
         except InputError as error:
             raise InputError(f"config {number}: {error}") from None
+
+    cases = product(build, {"number": range(len(asked.configs))})
     return exit_code(measure(cases, args))
 
 
@@ -39,9 +43,9 @@ def _suite(args: argparse.Namespace) -> int:
 
     if args.counts == "paper":
         refuse(args, "with --counts paper, which says the sizes", footprint=None)
-    footprint = args.footprint or _FOOTPRINT_B
-    configs = suites.load(args.suite, count_rule=args.counts, footprint_B=footprint)
-    knobs = {"runs": args.runs, **knobs_of(args)}
+    sizes = {"count_rule": args.counts, "footprint_B": args.footprint}
+    configs = suites.load(args.suite, **{k: v for k, v in sizes.items() if v is not None})
+    knobs = knobs_of(args)
     return exit_code(measure([spatter.from_config(c, **knobs) for c in configs], args))
 
 
@@ -55,9 +59,8 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("suite", help="ustride-cpu, ustride-gpu, apps, pennant, lulesh, nekbone, amg")
     sub.add_argument(
         "--counts",
-        default="footprint",
         choices=("footprint", "paper"),
-        help="the published counts, or such that the source fills --footprint bytes",
+        help="the published counts, or such that the source fills --footprint bytes (footprint)",
     )
-    sub.add_argument("--footprint", type=positive, metavar="BYTES", help=f"({_FOOTPRINT_B:g})")
+    sub.add_argument("--footprint", type=positive, metavar="BYTES", help="(2e9)")
     measuring_options(sub)

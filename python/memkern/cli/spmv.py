@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memkern.cli.measuring import exit_code, line, measure, plus_minus
-from memkern.cli.options import Verb, each, knobs_of, measuring_options, numbers, words
+from memkern.cli.options import Verb, each, given, knobs_of, measuring_options, numbers, words
 from memkern.cli.refusing import refuse
+from memkern.declared import joined, product
 from memkern.errors import InputError
 from memkern.kernels.spmv import BALANCES, FORMATS, MVE
+
+if TYPE_CHECKING:
+    from memkern.spec import Case
+
+_FORMATS = ["crs", "sell"]  # that are measured unless others are asked for
 
 
 def _tuned(args: argparse.Namespace) -> int:
@@ -19,15 +26,18 @@ def _tuned(args: argparse.Namespace) -> int:
 
     if args.output:
         check_output(args.output, args.force)
-    searched = {"format": ["crs", "sell"], "C": 8, "sigma": 1, "mve": 0, "balance": "rows"}
-    searched |= {"rcm": False, "move_columns": False, "unroll": 0, "prefetch": None}
-    refuse(args, "with --tune, which searches by itself", **searched)
+    searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch")
+    own = {"format": _FORMATS, "rcm": False}
+    refuse(args, "with --tune, which searches by itself", **own, **dict.fromkeys(searched))
     refuse(args, "with --tune, which stops by --budget", runs=None, repeats=1, resume=False)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
     records = None
+    if args.write:
+        knobs["accumulate"] = False
+    if args.budget is not None:
+        knobs["budget_s"] = args.budget
     for text in args.matrices:
-        knobs["accumulate"] = not args.write
-        _, search = spmv.tune(text, budget_s=args.budget or 30.0, **knobs)
+        _, search = spmv.tune(text, **knobs)
         records = search if records is None else records + search
         if not (args.json or args.quiet):
             line(f"{'step':<9} {_HEADER}")
@@ -46,34 +56,38 @@ def _spmv(args: argparse.Namespace) -> int:
 
     if args.tune:
         return _tuned(args)
-    knobs = {"runs": args.runs, **knobs_of(args)}
-    owners = {"C": (8, "sell"), "sigma": (1, "sell"), "move_columns": (False, "sell")}
-    owners |= {"mve": (0, "crs"), "unroll": (0, "crs")}
-    # Accumulators are unrolling by another name.
-    knobs.pop("unroll", None)
-    for option, (default, owner) in owners.items():
-        if getattr(args, option) != default and owner not in each(args.format):
+    knobs = knobs_of(args) | given(args, "move_columns")
+    owners = {"C": "sell", "sigma": "sell", "move_columns": "sell", "mve": "crs", "unroll": "crs"}
+    for option, owner in owners.items():
+        if getattr(args, option) is not None and owner not in each(args.format):
             raise InputError(
                 f"--{option.replace('_', '-')} is for the format {owner}, which --format leaves out"
             )
-    cases = []
-    for text, rcm in itertools.product(args.matrices, each(args.rcm)):
-        label, matrix = matrices.build(text, knobs.get("seed", 0), rcm=rcm)
-        for form, balance in itertools.product(each(args.format), each(args.balance)):
-            shared = {**knobs, "balance": balance, "accumulate": not args.write, "name": label}
-            if form == "sell":
-                cases += [
-                    spmv.case(matrix, form, C=c, sigma=s, move_columns=args.move_columns, **shared)
-                    for c, s in itertools.product(each(args.C), each(args.sigma))
-                ]
-            elif form == "crs":
-                cases += [
-                    spmv.case(matrix, form, mve=u, **shared) for u in each(args.mve or args.unroll)
-                ]
-            else:
-                cases.append(spmv.case(matrix, form, **shared))
-    args.unroll = 0
-    return exit_code(measure(cases, args, _HEADER, _row, ("unroll",)))
+    # Accumulators are unrolling by another name.
+    knobs.pop("unroll", None)
+    listed = {name: getattr(args, name) for name in ("C", "sigma", "mve", "balance")}
+    listed["mve"], args.unroll = listed["mve"] or args.unroll, None
+    if args.write:
+        knobs["accumulate"] = False
+    # The cases of a matrix follow each other.
+    matrix_of = functools.lru_cache(maxsize=1)(
+        functools.partial(matrices.build, seed=knobs.get("seed", 0), rcm=args.rcm)
+    )
+
+    def build(matrix: str, format: str, **options: Any) -> Case:
+        label, a = matrix_of(matrix)
+        return spmv.case(a, format, name=label, **options)
+
+    parts = []
+    for text, form in itertools.product(args.matrices, each(args.format)):
+        own = {name: v for name, v in knobs.items() if owners.get(name, form) == form}
+        axes = {
+            name: each(value)
+            for name, value in listed.items()
+            if value is not None and owners.get(name, form) == form
+        }
+        parts.append(product(functools.partial(build, matrix=text, format=form, **own), axes))
+    return exit_code(measure(joined(parts), args, _HEADER, _row, ("unroll",)))
 
 
 _HEADER = (
@@ -114,16 +128,17 @@ def add_verbs(verb: Verb) -> None:
         help="a Matrix Market file, or a generator such as hpcg:64",
     )
     add = sub.add_argument_group("formats").add_argument
-    add("-f", "--format", type=words, default=["crs", "sell"], metavar="NAME,...",
+    add("-f", "--format", type=words, default=_FORMATS, metavar="NAME,...",
         help=", ".join(FORMATS) + " (crs,sell)")  # fmt: skip
-    add("-C", "--C", type=numbers(1, "C"), default=8, metavar="ROWS,...",
+    add("-C", "--C", type=numbers(1, "C"), metavar="ROWS,...",
         help="rows of a chunk of sell (8)")  # fmt: skip
-    add("--sigma", type=numbers(1, "sigma"), default=1, metavar="ROWS,...",
+    add("--sigma", type=numbers(1, "sigma"), metavar="ROWS,...",
         help="rows of a block that is sorted by length (1)")  # fmt: skip
-    add("--move-columns", action="store_true", help="columns of a square matrix, like its rows")
+    add("--move-columns", action="store_true", default=None,
+        help="move columns of a square matrix like its rows")  # fmt: skip
     add("--rcm", action="store_true", help="reverse Cuthill-McKee first")
-    add("--balance", type=words, default="rows", metavar="HOW,...", help=", ".join(BALANCES))
-    add("--mve", type=_accumulators, default=0, metavar="N,...",
+    add("--balance", type=words, metavar="HOW,...", help=", ".join(BALANCES) + " (rows)")
+    add("--mve", type=_accumulators, metavar="N,...",
         help="accumulators of a row of crs: " + ", ".join(map(str, MVE)) + " or auto")  # fmt: skip
     add("--tune", action="store_true", help="search the best form within --budget (30 s)")
     add("--write", action="store_true", help="y = A x in place of y = y + A x")

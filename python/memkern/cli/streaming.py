@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -19,6 +20,7 @@ from memkern.cli.options import (
     numbers,
 )
 from memkern.cli.refusing import refuse, taken
+from memkern.declared import joined, product
 from memkern.errors import InputError
 from memkern.kernels import DEFINITIONS
 from memkern.spec import DTYPES
@@ -26,21 +28,18 @@ from memkern.spec import DTYPES
 
 def _streaming(args: argparse.Namespace) -> int:
     from memkern import kernels
-    from memkern.sizes import parse_sizes
 
     names = _streaming_kernels(args)
-    knobs = {"runs": args.runs, **knobs_of(args)}
+    knobs = knobs_of(args)
     knobs.pop("index_dtype", None)
     if args.sizes is not None and args.elements is not None:
         raise InputError("--sizes and a number of elements exclude each other")
-    if args.sizes is not None:
-        shapes: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
-    else:
-        shapes = [{"elements": args.elements or _memory_sized(args.dtype)}]
+    axes = _lengths(args.sizes, args.elements)
+    shapes: list[dict[str, Any]] = [{}]
     if getattr(args, "layer_condition", None) is not None:
         where = "with --layer-condition, which chooses rows and columns itself"
         refuse(args, where, sizes=None, rows=None, columns=None)
-        names, shapes = ["loops.stencil"], _layer_conditions(args)
+        names, axes, shapes = ["loops.stencil"], {}, _layer_conditions(args)
     elif getattr(args, "rows", None) is not None:
         refuse(args, "with --rows, which says the size", sizes=None, elements=None)
         if args.kernel is None:
@@ -50,14 +49,22 @@ def _streaming(args: argparse.Namespace) -> int:
         *("alpha", "beta", "pattern", "allow_repeats", "definition", "index_dtype"),
         *("rows", "columns"),
     )
-    cases = []
+    parts = []
     for name, own in taken(options, _takers(names), names).items():
-        repeats = {"repeats": own.pop("allow_repeats")} if "allow_repeats" in own else {}
-        cases += [
-            kernels.case(name, **({} if "rows" in own else shape), **own, **repeats, **knobs)
-            for shape in (shapes[:1] if "rows" in own else shapes)
-        ]
-    return exit_code(measure(cases, args))
+        if "allow_repeats" in own:
+            own["repeats"] = own.pop("allow_repeats")
+        build = functools.partial(kernels.case, name, **own, **knobs)
+        parts += [product(functools.partial(build, **shape), axes) for shape in shapes]
+    return exit_code(measure(joined(parts), args))
+
+
+def _lengths(sizes: str | None, elements: int | None) -> dict[str, list[int]]:
+    """Return the option that says how long arrays are, if one was given, with its values."""
+    from memkern.sizes import parse_sizes
+
+    if sizes is not None:
+        return {"footprint_B": parse_sizes(sizes)}
+    return {} if elements is None else {"elements": [elements]}
 
 
 # Kernels over arrays of rows and columns.
@@ -84,22 +91,16 @@ def _takers(names: Collection[str]) -> dict[str, list[str]]:
     }
 
 
-def _memory_sized(dtype: str) -> int:
-    """Elements by STREAM's rule: each array four times the last-level caches, or a million."""
-    from memkern.run import describe
-
-    cache_B: int = describe()["topology"]["last_level_cache_B"]
-    return max(4 * cache_B // (int(dtype.removeprefix("float")) // 8), 10**6)
-
-
 def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Shapes of the stencil, memory-sized, whose rows are held where it is asked for."""
     from memkern.kernels.planes import rows_held
+    from memkern.kernels.streaming import memory_sized
     from memkern.run import describe
 
     if args.kernel not in (None, "stencil"):
         raise InputError("--layer-condition is the stencil's: use it with --kernel stencil")
-    points = args.elements or _memory_sized(args.dtype)
+    dtype = args.dtype or DTYPES[0]
+    points = args.elements or memory_sized(dtype)
     topology = describe()["topology"]
     # A worker's share of a cache that several have in common.
     share = max(1, max(each(args.threads or len(topology["units"]))))
@@ -109,7 +110,7 @@ def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
     }
     shapes = []
     for holder in args.layer_condition.split(","):
-        columns = rows_held(holder, caches_B, args.dtype)
+        columns = rows_held(holder, caches_B, dtype)
         rows = max(3, points // columns)
         shapes.append({"rows": rows, "columns": columns, "layer_condition": holder})
     return shapes
@@ -131,16 +132,12 @@ def _streaming_kernels(args: argparse.Namespace) -> list[str]:
 
 def _finite_elements(args: argparse.Namespace) -> int:
     from memkern import kernels
-    from memkern.sizes import parse_sizes
 
     if args.sizes is not None and args.entries is not None:
         raise InputError("--sizes and --entries exclude each other")
-    knobs = {"runs": args.runs, **knobs_of(args)}
-    knobs.pop("index_dtype", None)
-    if args.sizes is not None:
-        lengths: list[dict[str, Any]] = [{"footprint_B": size} for size in parse_sizes(args.sizes)]
-    else:
-        lengths = [{"elements": args.entries or _memory_sized(args.dtype)}]
+    knobs = knobs_of(args)
+    for option in ("index_dtype", "dtype", "variant"):
+        knobs.pop(option, None)
     names = [f"bs.bs{number}" for number in args.tests or range(9)]
     vectors, meshes = ([f"bs.bs{n}" for n in numbers] for numbers in (range(1, 6), range(6, 9)))
     takers = _takers(names) | {
@@ -149,32 +146,19 @@ def _finite_elements(args: argparse.Namespace) -> int:
         # An empty launch has no values of any type, and no technique.
         **dict.fromkeys(("dtype", "variant"), vectors + meshes),
     }
-    options = given(args, *(name for name in takers if name not in ("dtype", "variant")))
-    if args.dtype != DTYPES[0]:
-        options["dtype"] = args.dtype
-    if args.variant != "best":
-        options["variant"] = args.variant
-    cases = []
-    for name, own in taken(options, takers, names).items():
-        for shape in ("sizes", "entries", "dtype", "variant"):
+    parts = []
+    for name, own in taken(given(args, *takers), takers, names).items():
+        for shape in ("sizes", "entries"):
             own.pop(shape, None)
-        if name == "bs.bs0":
-            own |= {k: v for k, v in knobs.items() if k not in ("dtype", "variant")}
-            cases.append(kernels.case(name, **own))
-        elif name in vectors:
-            cases += [kernels.case(name, **shape, **own, **knobs) for shape in lengths]
-        else:
-            degrees, elements = own.pop("degree", _DEGREE), own.pop("elements", _ELEMENTS)
-            cases += [
-                kernels.case(name, elements=k, degree=n, **own, **knobs)
-                for n in each(degrees)
-                for k in each(elements)
-            ]
-    return exit_code(measure(cases, args))
-
-
-# Of the meshes of BS6 to BS8.
-_DEGREE, _ELEMENTS = 7, 20
+        if "variant" in own:
+            own["variant"] = each(own["variant"])[0]
+        # Options of which the command line takes lists; of those not given, kernels have their own.
+        listed = [option for option in ("degree", "elements") if option in own]
+        axes: dict[str, Any] = {option: each(own.pop(option)) for option in listed}
+        if name in vectors:
+            axes = _lengths(args.sizes, args.entries)
+        parts.append(product(functools.partial(kernels.case, name, **own, **knobs), axes))
+    return exit_code(measure(joined(parts), args))
 
 
 def _barrier(args: argparse.Namespace) -> int:
@@ -278,13 +262,13 @@ def add_verbs(verb: Verb) -> None:
         "--elements",
         type=numbers(1, "elements"),
         metavar="K,...",
-        help=f"mesh of K x K x K elements for BS6 to BS8 ({_ELEMENTS})",
+        help="mesh of K x K x K elements for BS6 to BS8 (20)",
     )
     sub.add_argument(
         "--degree",
         type=numbers(1, "degree"),
         metavar="N,...",
-        help=f"polynomial degree for BS6 to BS8 ({_DEGREE})",
+        help="polynomial degree for BS6 to BS8 (7)",
     )
     sub.add_argument(
         "--masked",

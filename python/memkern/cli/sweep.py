@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 
+from memkern import kernels
 from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of
-from memkern.cli.options import CASE_KNOBS, Verb, count, knobs_of, measuring_options
+from memkern.cli.options import Verb, count, given, knobs_of, measuring_options
 from memkern.cli.refusing import refuse
-from memkern.kernels import spatter
 
 
 def _swept(args: argparse.Namespace) -> int:
     from memkern.sweepfile import read_sweep
 
-    changes = knobs_of(args)
-    if args.runs is not None:
-        changes["runs"] = args.runs
-    cases, repeats = read_sweep(args.file, changes)
+    cases, repeats = read_sweep(args.file, knobs_of(args))
     if args.repeats is None:
         args.repeats = repeats
     return exit_code(measure(cases, args))
@@ -29,14 +26,9 @@ def _tuned(args: argparse.Namespace) -> int:
     if args.output:
         check_output(args.output, args.force)
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
-    case = spatter.case(
-        args.kernel,
-        pattern=args.pattern,
-        delta=args.delta,
-        count=args.count,
-        **knobs_of(argparse.Namespace(**{**vars(args), "budget": None})),
-    )
-    best, search = tune(case, budget_s=args.budget or 30.0)
+    knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
+    case = kernels.case(args.kernel, pattern=args.pattern, **given(args, "delta", "count"), **knobs)
+    best, search = tune(case, **({} if args.budget is None else {"budget_s": args.budget}))
     if args.output:
         search.save(args.output)
     if args.json:
@@ -63,11 +55,11 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("file", metavar="FILE.toml")
     measuring_options(sub)
     # What is given wins over the file, even if it is the default elsewhere.
-    sub.set_defaults(**dict.fromkeys((*CASE_KNOBS, "repeats")))
+    sub.set_defaults(repeats=None)
 
     sub = verb("tune", _tuned, "search variant, pages, prefetch distance and chunk in a budget")
     sub.add_argument("-k", "--kernel", default="gather", choices=("gather", "scatter"))
     sub.add_argument("-p", "--pattern", required=True, metavar="PATTERN")
     sub.add_argument("-d", "--delta", type=int, metavar="N")
-    sub.add_argument("-l", "--count", type=count(1), default=2**20, metavar="N")
+    sub.add_argument("-l", "--count", type=count(1), metavar="N", help="instances (1024)")
     measuring_options(sub)

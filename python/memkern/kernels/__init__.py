@@ -6,8 +6,11 @@ measures of it.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import inspect
 import pkgutil
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ from memkern.errors import InputError
 from memkern.patterns import shown
 
 if TYPE_CHECKING:
-    from memkern.spec import Case
+    from memkern.spec import Case, KernelSpec
 
 DEFINITIONS = ("paper", "release")
 
@@ -42,7 +45,7 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     Raises
     ------
     InputError
-        There is no such kernel, or its family refuses.
+        There is no such kernel, it has no such option, or its family refuses.
     """
     from memkern.spec import registry
 
@@ -57,7 +60,42 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
         known = [k for k in kernels if "@" not in k]
         near = [k for k in known if k.startswith(family)]
         raise InputError(f"kernel {shown(kernel)} is not one of {', '.join(near or known)}")
+    _check_options(kernels[name], options)
     return kernels[name].build(name, **options)
+
+
+def options_of(spec: KernelSpec) -> dict[str, Any]:
+    """Return what a kernel takes besides its name, with the defaults.
+
+    Returns
+    -------
+    dict of str to object
+        Its own options first; what has to be given is ``inspect.Parameter.empty``.
+    """
+    from memkern.spec import Knobs, Stop
+
+    parameters = inspect.signature(spec.build).parameters.values()
+    own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    for scalar in {"alpha", "beta"} - {*spec.numbers}:
+        own.pop(scalar, None)
+    everywhere = {"dtype": spec.dtypes[0], "name": "", "suite": ""}
+    fields = [*dataclasses.fields(Knobs), *dataclasses.fields(Stop)]
+    return {**own, **everywhere, **{f.name: f.default for f in fields}, **own}
+
+
+def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
+    """Refuse options that a kernel does not take, and to do without what it needs."""
+    known = options_of(spec)
+    for option in options:
+        if option in ("alpha", "beta") and option not in known:
+            raise InputError(f"kernel {spec.name!r} has no scalar {option}")
+        if option not in known and not (option == "index_dtype" and options[option] == ""):
+            raise InputError(
+                f"kernel {spec.name!r} has no option {shown(option)}: there are {', '.join(known)}"
+            )
+    for option, default in known.items():
+        if default is inspect.Parameter.empty and option not in options:
+            raise InputError(f"kernel {spec.name!r} needs {option}")
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

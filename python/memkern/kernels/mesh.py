@@ -50,7 +50,7 @@ def _mesh(
 def meshed(
     kernel: str,
     *,
-    elements: int,
+    elements: int = 20,
     degree: int = 7,
     masked: str = "none",
     numbering: str = "elements",

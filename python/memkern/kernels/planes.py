@@ -9,7 +9,7 @@ import numpy as np
 
 from memkern.errors import InputError
 from memkern.kernels.checking import Values, error, extent, fresh, positions, verdict
-from memkern.kernels.streaming import LOOPS, scalars
+from memkern.kernels.streaming import LOOPS, memory_sized, scalars
 from memkern.patterns import integer, shown
 from memkern.spec import (
     ArrayRole,
@@ -31,6 +31,13 @@ _COLUMNS = 192  # of the matrix, as in the paper
 
 def _size(dtype: str) -> int:
     return 4 if dtype == "float32" else 8
+
+
+def _points(elements: int | None, footprint_B: float | None, dtype: str, arrays: int) -> float:
+    """Return the elements of each array, from one of the two ways to say it or the default."""
+    if footprint_B is not None:
+        return footprint_B / (arrays * _size(dtype))
+    return float(memory_sized(dtype) if elements is None else elements)
 
 
 def _side(value: int | None, name: str, least: int) -> int:
@@ -60,8 +67,8 @@ def stencil(
     rows, columns : int, optional
         Outer and inner dimension, both at least 3.
     elements, footprint_B : optional
-        In their place, points of the grid or bytes of both arrays; the inner dimension is twice
-        the outer then.
+        In their place, points of the grid (four times the last-level caches if nothing is given)
+        or bytes of both arrays; the inner dimension is twice the outer then.
     layer_condition : str
         What holds three rows, if the caller knows (see `rows_held`): ``L1``, ``L2`` (the layer
         condition is broken in L1), ``L3``, or ``memory`` where no cache does. It says which bytes
@@ -77,17 +84,15 @@ def stencil(
     spec = registry()[kernel]
     if (rows is None) != (columns is None) or sum(
         x is not None for x in (rows, elements, footprint_B)
-    ) != 1:
-        raise InputError("loops.stencil needs rows and columns, or elements, or footprint_B")
+    ) > 1:
+        raise InputError("loops.stencil takes rows and columns, or elements, or footprint_B")
     if layer_condition and layer_condition not in HOLDERS:
         raise InputError(
             f"layer_condition {shown(layer_condition)} is not one of {', '.join(HOLDERS)}"
         )
     if rows is None:
-        points = (
-            elements if elements is not None else footprint_B and footprint_B / (2 * _size(dtype))
-        )
-        rows = max(3, round((float(points or 0) / 2) ** 0.5))
+        points = _points(elements, footprint_B, dtype, arrays=2)
+        rows = max(3, round((points / 2) ** 0.5))
         columns = 2 * rows
     rows, columns = _side(rows, "rows", 3), _side(columns, "columns", 3)
     numbers = scalars(spec, alpha=alpha)
@@ -174,7 +179,8 @@ def matvec(
     rows, columns : int
         Length of y and of x; 192 columns by default, as in the paper.
     elements, footprint_B : optional
-        In place of `rows`, entries or bytes of the matrix.
+        In place of `rows`, entries (four times the last-level caches if nothing is given) or bytes
+        of the matrix.
     dtype, name, suite, **options
         As for `memkern.kernels.streaming.case_of`. Variant ``nta`` loads the matrix with a
         non-temporal prefetch hint.
@@ -184,12 +190,11 @@ def matvec(
     InputError
         A size is out of range, or said in two ways.
     """
-    if sum(x is not None for x in (rows, elements, footprint_B)) != 1:
-        raise InputError("loops.matvec needs one of rows, elements and footprint_B")
+    if sum(x is not None for x in (rows, elements, footprint_B)) > 1:
+        raise InputError("loops.matvec takes one of rows, elements and footprint_B")
     columns = _side(columns, "columns", 1)
     if rows is None:
-        entries = elements if elements is not None else (footprint_B or 0) / _size(dtype)
-        rows = max(1, int(entries / columns))
+        rows = max(1, int(_points(elements, footprint_B, dtype, arrays=1) / columns))
     rows = _side(rows, "rows", 1)
     return Case(
         registry()[kernel],

@@ -73,7 +73,7 @@ def indexed(
     kernel : str
         Such as ``raider.gather_triad``.
     elements : int
-        Length of each array.
+        Length of each array; by default four times the last-level caches.
     footprint_B : float
         Bytes of all arrays of values together, in place of `elements`.
     pattern : str, path or array_like of int, shape (elements,)

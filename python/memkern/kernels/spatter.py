@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from memkern import suites
 from memkern.errors import InputError
+from memkern.kernels import case as any_case
 from memkern.patterns import Pattern, as_pattern, integer
 from memkern.spec import (
     INDEX_DTYPES,
@@ -593,27 +594,27 @@ def _extent_fits(case: Case) -> None:
 
 def gather(pattern: PatternLike, **options: Any) -> Case:
     """Case of ``A[:] = B[i[:]]``; parameters as for `case`."""
-    return case("gather", pattern=pattern, **options)
+    return any_case("gather", pattern=pattern, **options)
 
 
 def scatter(pattern: PatternLike, **options: Any) -> Case:
     """Case of ``A[j[:]] = B[:]``; parameters as for `case`."""
-    return case("scatter", pattern=pattern, **options)
+    return any_case("scatter", pattern=pattern, **options)
 
 
 def gs(pattern_gather: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
     """Case of ``A[j[:]] = B[i[:]]``; parameters as for `case`."""
-    return case("gs", pattern_gather=pattern_gather, pattern_scatter=pattern_scatter, **options)
+    return any_case("gs", pattern_gather=pattern_gather, pattern_scatter=pattern_scatter, **options)
 
 
 def multigather(pattern: PatternLike, pattern_gather: PatternLike, **options: Any) -> Case:
     """Case of ``A[:] = B[i1[i2[:]]]``; parameters as for `case`."""
-    return case("multigather", pattern=pattern, pattern_gather=pattern_gather, **options)
+    return any_case("multigather", pattern=pattern, pattern_gather=pattern_gather, **options)
 
 
 def multiscatter(pattern: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
     """Case of ``A[j1[j2[:]]] = B[:]``; parameters as for `case`."""
-    return case("multiscatter", pattern=pattern, pattern_scatter=pattern_scatter, **options)
+    return any_case("multiscatter", pattern=pattern, pattern_scatter=pattern_scatter, **options)
 
 
 def from_config(config: Mapping[str, Any], **options: Any) -> Case:
@@ -634,7 +635,7 @@ def from_config(config: Mapping[str, Any], **options: Any) -> Case:
         arguments = {
             k: v for k, v in arguments.items() if k not in ("delta_gather", "delta_scatter")
         }
-    return case(**{**arguments, **options})
+    return any_case(**{**arguments, **options})
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

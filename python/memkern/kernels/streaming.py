@@ -17,8 +17,10 @@ always finds the same result.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,7 @@ import numpy.typing as npt
 from memkern.errors import InputError
 from memkern.kernels import case
 from memkern.kernels.checking import WHOLE, error, extent, fresh, positions, verdict
-from memkern.patterns import integer
+from memkern.patterns import integer, shown
 from memkern.sizes import sizes
 from memkern.spec import (
     DTYPES,
@@ -39,6 +41,7 @@ from memkern.spec import (
     Native,
     Stop,
     Traffic,
+    last_level_cache_B,
     register,
     registry,
 )
@@ -193,7 +196,7 @@ def case_of(
     kernel : str
         Such as ``stream.triad``, ``bs.bs5`` or ``loops.daxpy``.
     elements : int
-        Length of each array.
+        Length of each array; by default four times the last-level caches (see `memory_sized`).
     footprint_B : float
         Bytes of all arrays together, in place of `elements`.
     dtype : str
@@ -230,29 +233,36 @@ def case_of(
 
 def length(spec: KernelSpec, elements: int | None, footprint_B: float | None, dtype: str) -> int:
     """Return the arrays' length from one of the two ways to say it."""
-    if (elements is None) == (footprint_B is None):
-        raise InputError(f"{spec.name} needs either elements or footprint_B")
+    if elements is not None and footprint_B is not None:
+        raise InputError(f"{spec.name} takes elements or footprint_B, not both")
     if footprint_B is None:
-        return integer(elements, "elements", 1)
-    if not 0 < footprint_B < 2**62:
-        raise InputError(f"footprint_B must be a positive number of bytes, not {footprint_B}")
+        return memory_sized(dtype) if elements is None else integer(elements, "elements", 1)
+    if not isinstance(footprint_B, Real) or not 0 < footprint_B < 2**62:
+        raise InputError(
+            f"footprint_B must be a positive number of bytes, not {shown(footprint_B)}"
+        )
     streams = sum(array.name != RESULT for array in spec.arrays)
     size = 4 if dtype == "float32" else 8
     return max(1, int(footprint_B / (max(1, streams) * size)))
 
 
+def memory_sized(dtype: str) -> int:
+    """Elements by STREAM's rule: each array four times the last-level caches, or a million."""
+    return max(4 * last_level_cache_B() // (4 if dtype == "float32" else 8), 10**6)
+
+
 def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
     """Return the kernel's scalars, with what is given in place of the defaults."""
-    numbers = dict(spec.numbers)
+    found = dict(spec.numbers)
     for key, value in given.items():
         if value is None:
             continue
-        if key not in numbers:
+        if key not in found:
             raise InputError(f"kernel {spec.name!r} has no scalar {key}")
-        if not np.isfinite(value):
-            raise InputError(f"{key} must be finite, not {value}")
-        numbers[key] = float(value)
-    return numbers
+        if not isinstance(value, Real) or not np.isfinite(value):
+            raise InputError(f"{key} must be a finite number, not {shown(value)}")
+        found[key] = float(value)
+    return found
 
 
 def _dot(x: Values, y: Values) -> Any:
@@ -429,6 +439,7 @@ def _check_rotation(case: Case, native: Native, invoke: Invoke) -> Check:
 _STREAM_ERROR = {"float64": 1e-13, "float32": 1e-6}
 
 
+@functools.wraps(case_of)  # whose options it takes
 def _rotation_case(kernel: str, *, runs: int | None = None, **options: Any) -> Case:
     runs = _RUNS if runs is None else runs
     return case_of(kernel, runs=runs, invocations=1, **options)

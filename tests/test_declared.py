@@ -1,0 +1,385 @@
+"""Sweeps as they are declared: built as they are needed, with the same defaults everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import shlex
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memkern as mk
+from memkern import cli, kernels, run
+from memkern.declared import joined, permuted, product, sample
+from memkern.errors import InputError
+from memkern.results import ResultSet
+from memkern.spec import PAGES, Case, Knobs, Stop, registry
+from memkern.sweepfile import read_sweep
+
+MILLION = 10**6
+FOREVER = 999_999_999_999
+BLOCK = 8
+EIGHTS = ",".join(str(8 * k) for k in range(1000))
+TINY = {"elements": 64, "threads": 1, "variant": "scalar", "runs": 1}
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count how often a case of a kernel is built or a case is changed; of 8 cases to a block."""
+    count = [0]
+    original = Case.__post_init__
+
+    def counted(case: Case) -> None:
+        count[0] += 1
+        original(case)
+
+    monkeypatch.setattr(Case, "__post_init__", counted)
+    monkeypatch.setattr(run, "_BLOCK", BLOCK)
+    monkeypatch.setattr(cli.measuring, "_AT_ONCE", BLOCK)
+    monkeypatch.setattr(cli.measuring, "_LOOK", BLOCK)
+    return count
+
+
+class Enough(Exception):
+    """The first record is there."""
+
+
+def first_record(sweep: Callable[[Callable[[Any], None]], object]) -> dict[str, Any]:
+    """Start a sweep and end it after its first record."""
+    records = []
+
+    def end(measurement: mk.Measurement) -> None:
+        records.append(measurement.record)
+        raise Enough
+
+    with pytest.raises(Enough):
+        sweep(end)
+    return records[0]
+
+
+def offsets(count: int) -> Sequence[Case]:
+    return mk.vary(mk.stream("copy", **TINY), offset=range(0, 64 * 8, 8), seed=range(count // 64))
+
+
+def written(path: Path, count: int, repeats: int = 1) -> Path:
+    """Write a sweep file whose tables together have so many cases, and two more."""
+    prefetch, seed = list(range(10)), list(range(100))
+    table = {"offset": [8 * k for k in range(count // 1000)], "prefetch": prefetch, "seed": seed}
+    lists = "".join(f"{key} = {values}\n" for key, values in table.items())
+    head = "[[case]]\nkernel = 'stream.copy'\nelements = 64\n"
+    path.write_text(
+        f"repeats = {repeats}\n[defaults]\nthreads = 1\nvariant = 'scalar'\nruns = 1\n"
+        f"{head}{lists if count else ''}{head}dtype = 'float32'\nseed = [0, 1]\n"
+    )
+    return path
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize(
+    "cases, repeats",
+    [
+        (lambda: offsets(MILLION), 1),
+        (lambda: (case for case in offsets(MILLION)), 1),
+        (lambda: [mk.stream("copy", **TINY)], FOREVER),
+        (lambda: (case for case in [mk.stream("copy", **TINY)]), FOREVER),
+    ],
+    ids=["product", "generator", "repeats", "repeated generator"],
+)
+def test_sweeps_from_python_begin_at_once(
+    cases: Callable[[], Any], repeats: int, stored: bool, built: list[int], tmp_path: Path
+) -> None:
+    output = tmp_path / "x.db" if stored else None
+    record = first_record(
+        lambda end: mk.sweep(cases(), repeats=repeats, output=output, on_result=end)
+    )
+    assert record["kernel"] == "stream.copy"
+    assert record["repeat"] < BLOCK
+    # Each is built, changed and changed once more for its record.
+    assert built[0] <= 4 * BLOCK
+
+
+def through(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """Run the command line to its first record."""
+    original = run.sweep
+
+    def sweep(cases: Any, **options: Any) -> ResultSet:
+        first_record(lambda end: original(cases, **{**options, "on_result": end}))
+        return ResultSet([], [], {})
+
+    monkeypatch.setattr(run, "sweep", sweep)
+    assert cli.main(shlex.split(words)) == 0
+
+
+@pytest.mark.parametrize(
+    "count, repeats, words", [(MILLION, 1, ""), (0, FOREVER, ""), (0, 1, f"--repeats {FOREVER}")]
+)
+def test_sweep_files_begin_at_once(
+    count: int, repeats: int, words: str, built: list[int], tmp_path: Path, monkeypatch: Any
+) -> None:
+    through(monkeypatch, f"sweep {written(tmp_path / 'x.toml', count, repeats)} {words} -q")
+    assert built[0] <= 16 * BLOCK
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"stream -k copy --sizes 1KiB:16KiB:2000 --prefetch 0..999 --repeats {FOREVER}",
+        f"amo --kernel stride1 -i 8 --offset {EIGHTS} --padding {EIGHTS}",
+        "bs 1,2 -n 64 --offset 0,64,128 --prefetch 0..999999",
+        "spatter -p 0,1 -l 8 --prefetch 0..999999",
+        "spmv hpcg:2 -f crs,sell --prefetch 0..999999",
+    ],
+)
+def test_verbs_begin_at_once(words: str, built: list[int], monkeypatch: Any) -> None:
+    through(monkeypatch, f"{words} --runs 1 --threads 1 --variant scalar -q")
+    assert built[0] <= 16 * BLOCK
+
+
+def test_memory_does_not_grow_with_the_cases_to_come(built: list[int]) -> None:
+    def peak(count: int, repeats: int) -> int:
+        cases = offsets(count)
+        tracemalloc.start()
+        try:
+            first_record(lambda end: mk.sweep(cases, repeats=repeats, on_result=end))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(640, 1)  # what is loaded and cached once
+    assert peak(64 * 10**9, FOREVER) < peak(640, 1) + 2**18
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 100, 257])
+def test_a_permutation_by_index_is_one(size: int) -> None:
+    orders = [[permuted(place, size, seed) for place in range(size)] for seed in ("a", "b")]
+    assert [sorted(order) for order in orders] == [list(range(size))] * 2
+    assert size < 8 or (orders[0] != orders[1] and orders[0] != sorted(orders[0]))
+
+
+def test_products_go_in_random_order_and_each_repeat_ends_before_the_next(
+    built: list[int],
+) -> None:
+    cases = mk.vary(mk.stream("copy", **TINY), offset=range(0, 40 * 8, 8))
+    results = mk.sweep(cases, repeats=2, order_seed=1)
+    offsets_of = [
+        [record["offset"] for record in results if record["repeat"] == repeat] for repeat in (0, 1)
+    ]
+    assert [sorted(some) for some in offsets_of] == [list(range(0, 320, 8))] * 2
+    assert max(offsets_of[0][:BLOCK]) > BLOCK * 8
+    assert [record["repeat"] for record in results] == [0] * 40 + [1] * 40
+    declared = mk.sweep(cases, order="declared")
+    assert [record["offset"] for record in declared] == list(range(0, 320, 8))
+
+
+def test_declared_cases_are_a_sequence() -> None:
+    case = mk.stream("copy", **TINY)
+    cases = mk.vary(case, offset=[0, 8], seed=range(3))
+    assert [(c.knobs.offset, c.knobs.seed) for c in cases] == [
+        (0, 0), (0, 1), (0, 2), (8, 0), (8, 1), (8, 2),
+    ]  # fmt: skip
+    assert cases[-1] == cases[1:][4] and len(cases[::2]) == 3
+    both = joined([cases, [case], mk.vary(case, seed=[])])
+    assert len(both) == 7 and both[6] == case
+    with pytest.raises(IndexError):
+        both[7]
+    many = joined([mk.vary(case, seed=range(MILLION)), mk.vary(case, prefetch=[0, 3])])
+    some = sample(many, 16)
+    assert len(some) <= 16 and {c.knobs.prefetch for c in some} == {0, 3}
+    assert len(product(case.with_, {})) == 1
+    with pytest.raises(InputError, match="a sweep has at most"):
+        mk.vary(case, seed=range(2**62), offset=range(2**40))
+
+
+# What each kernel needs, in Python, in a sweep file and on the command line.
+NEEDED = {
+    "dw": ({"lattice": [4, 4, 4, 4]}, "lattice = [[4, 4, 4, 4]]", "--lattice 4 4 4 4"),
+    "spmv": ({"matrix": "hpcg:2"}, "matrix = 'hpcg:2'", "hpcg:2"),
+    "spatter": ({"pattern": "UNIFORM:8:4"}, "pattern = 'UNIFORM:8:4'", "-p UNIFORM:8:4"),
+}
+VERBS = ("stream", "raider", "loops", "bs", "amo", "spmv", "dw", "spatter")
+
+
+def words_of(kernel: str) -> str:
+    """Return the command that measures a kernel by its defaults."""
+    family, _, name = kernel.partition(".")
+    needed = NEEDED.get(family, ({}, "", ""))[2]
+    if kernel == "stream.rotation" or kernel == "dw.hop":
+        return f"{family} {needed}"
+    if family == "bs":
+        return f"bs {name.removeprefix('bs')}"
+    if family == "spmv":
+        return f"spmv {needed} -f {name}"
+    return f"{family} {needed} {'--kernel' if family == 'amo' else '-k'} {name}"
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
+    """Return the cases that a command asks for."""
+    cases: list[Case] = []
+
+    def sweep(some: Any, **options: Any) -> ResultSet:
+        cases.extend(some)
+        return ResultSet([], [], {})
+
+    monkeypatch.setattr(run, "sweep", sweep)
+    assert cli.main(shlex.split(words)) == 0
+    return cases
+
+
+def plainly(case: Case) -> dict[str, Any]:
+    """Return everything a case asks for but its arrays."""
+    return {
+        "spec": case.spec.name, "integers": case.integers, "numbers": case.numbers,
+        "dtypes": (case.dtype, case.index_dtype), "form": case.form, "knobs": case.knobs,
+        "stop": case.stop, "columns": case.columns,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [name for name in registry() if "@" not in name and name.partition(".")[0] != "launch"],
+)
+def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
+    kernel: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run, "last_level_cache_B", lambda: 2**10)
+    family, _, name = kernel.partition(".")
+    options, toml, _ = NEEDED.get(family, ({}, "", ""))
+    if name in ("gs", "multigather", "multiscatter"):
+        # Their patterns' names are longer.
+        side = "gather" if name == "multigather" else "scatter"
+        options = {f"pattern_{side}": "UNIFORM:2:1"}
+        options |= {"pattern_gather" if name == "gs" else "pattern": "UNIFORM:2:1"}
+        toml = "\n".join(f"{key} = '{value}'" for key, value in options.items())
+    path = tmp_path / "x.toml"
+    path.write_text(f"[[case]]\nkernel = '{kernel}'\n{toml}\n")
+    of_python = kernels.case(kernel, **options)
+    (of_file,) = asked(monkeypatch, f"sweep {path} -q")
+    assert plainly(of_file) == plainly(of_python)
+    assert of_file.identity() == of_python.identity()
+    if name in ("gs", "multigather", "multiscatter"):
+        return
+    (of_shell,) = asked(monkeypatch, f"{words_of(kernel)} -q")
+    if family == "spmv":
+        # The command line makes a matrix once for all formats.
+        of_python = kernels.case(kernel, matrix=mk.matrices.build(options["matrix"])[1])
+    if family == "spatter":
+        # Spatter's command line has Spatter's own number of runs.
+        assert of_shell.stop.runs == 10
+        of_shell = of_shell.with_(runs=None)
+    assert plainly(of_shell) == plainly(of_python)
+    assert of_shell.identity() == of_python.identity()
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "suite", "sweep", "tune"])
+def test_no_option_of_a_case_has_a_default_of_its_own_on_the_command_line(verb: str) -> None:
+    options = {"footprint", "counts"}
+    for spec in registry().values():
+        options |= {*kernels.options_of(spec)}
+    subparsers = next(
+        a for a in cli.build_parser()._actions if isinstance(a.choices, dict) and a.choices
+    )
+    parser = subparsers.choices[verb]
+    own = {a.dest: a.default for a in parser._actions if a.dest in options - {"name", "repeats"}}
+    assert {name: default for name, default in own.items() if default is not None} == {}
+
+
+def test_suites_have_the_runs_of_other_cases(monkeypatch: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("[[case]]\nsuite = 'nekbone'\n")
+    of_python = [mk.kernels.spatter.from_config(c) for c in mk.suites.load("nekbone")]
+    for words in ("suite nekbone -q", f"sweep {path} -q"):
+        found = asked(monkeypatch, words)
+        assert [case.identity() for case in found] == [case.identity() for case in of_python]
+    assert {case.stop.runs for case in of_python} == {None}
+
+
+# Another value of every option of running and stopping, and the default.
+OTHER: dict[str, Any] = {
+    "variant": "scalar", "isa": "baseline", "threads": 1, "pin": "none", "pages": "4k",
+    "numa": "interleave", "offset": 8, "schedule": "dynamic", "chunk": 4, "prefetch": 2,
+    "unroll": 2, "repetition": "free", "flush": True, "seed": 3, "device": "cuda:1",
+    "timer": "events", "block_threads": 64, "ci": 0.5, "budget_s": 9.0, "max_samples": 5,
+    "invocations": 3, "placements": 2, "dtype": "float32",
+}  # fmt: skip
+DEFAULTS = {f.name: f.default for f in (*dataclasses.fields(Knobs), *dataclasses.fields(Stop))}
+DEFAULTS |= {"dtype": "float64"}
+ON_DEVICE = ("timer", "block_threads")
+
+
+def toml_of(value: Any) -> str:
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize("option", OTHER)
+def test_what_is_said_nearer_wins_even_if_it_is_the_default(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {*OTHER} == {*DEFAULTS} - {"runs"}
+    path = tmp_path / "x.toml"
+    device = "device = 'cuda'\n" if option in ON_DEVICE else ""
+    table = f"[[case]]\nkernel = 'stream.copy'\nelements = 64\n{device}"
+
+    def found(text: str, changes: dict[str, Any] | None = None) -> Any:
+        path.write_text(text)
+        (case,) = read_sweep(path, changes or {})[0]
+        place = case if option == "dtype" else case.stop
+        return getattr(case.knobs if hasattr(case.knobs, option) else place, option)
+
+    other, default = OTHER[option], DEFAULTS[option]
+    lines = [f"{option} = {toml_of(value)}\n" for value in (other, default)]
+    assert found(f"[defaults]\n{lines[0]}{table}") == other
+    assert found(f"[defaults]\n{lines[0]}{table}{lines[1]}") == default
+    assert found(f"[defaults]\n{lines[1]}{table}{lines[0]}") == other
+    assert found(f"[defaults]\n{lines[0]}{table}{lines[0]}", {option: default}) == default
+
+
+@pytest.mark.parametrize(
+    "table, says",
+    [
+        ("colour = 1", "has no option 'colour': there are elements, footprint_B, dtype"),
+        ("beta = 1.0", "has no scalar beta"),
+        ("pages = 3", "pages 3 is not one of"),
+        ("pattern = '0'", "has no option 'pattern'"),
+        ("alpha = 'x'", "alpha"),
+        ("footprint_B = {}", "footprint_B must be a positive number of bytes, not {}"),
+        ("ci = 'x'", "not supported between"),
+    ],
+)
+def test_unknown_keys_and_other_mistakes_are_told_apart(
+    table: str, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(f"[[case]]\nkernel = 'stream.triad'\n{table}\n")
+    with pytest.raises(InputError, match=f"case 0 of {path}: .*{says}"):
+        read_sweep(path, {})
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("colours = 1", "unknown key 'colours': there are repeats, defaults, case"),
+        ("[defaults]\ncolour = 1\n[[case]]\nkernel = 'gather'\npattern = '0'", "'colour'"),
+        ("[[case]]\nsuite = 'amg'\ncolour = 1", "no option 'colour': there are pattern, "),
+        ("[[case]]\nkernel = 'spmv.crs'", "'spmv.crs' needs matrix"),
+        ("[[case]]\nkernel = 'dw.hop'\nls = 4", "'dw.hop' needs lattice"),
+    ],
+)
+def test_unknown_and_missing_keys_are_named(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says):
+        read_sweep(path, {})
+
+
+def test_options_of_a_kernel_are_what_it_takes() -> None:
+    options = kernels.options_of(registry()["bs.bs6"])
+    assert (options["elements"], options["degree"], options["pages"]) == (20, 7, PAGES[0])
+    needed = kernels.options_of(registry()["dw.hop"])["lattice"]
+    assert needed is inspect.Parameter.empty
+    assert "alpha" in kernels.options_of(registry()["stream.rotation"])
+    assert "alpha" not in kernels.options_of(registry()["stream.copy"])
