@@ -999,7 +999,7 @@ BAD = [
     (market("99999999999999999999 1 1\n1 1 1\n"), "{} can't be read: a matrix has at most"),
     (market("9223372036854775807 1 1\n1 1 1\n"), "has at most 1099511627776 rows"),
     (market("1 4611686018427387904 1\n1 1 1\n"), "has at most 1099511627776 columns"),
-    (market("1 1 9223372036854775807\n1 1 1\n"), "has at most 1099511627776 nonzeros"),
+    (market("1 1 9223372036854775807\n1 1 1\n"), "sizes say, 9223372036854775807, not 1"),
     (market(f"{'9' * 5000} 1 1\n1 1 1\n"), "line 2 of {} must be the numbers"),
     (market("1 1 1000000000000\n1 1 1\n"), "as its sizes say, 1000000000000, not 1"),
     (market("3000000 300000\n1\n", "array real general"), "say, 900000000000, not 1"),
@@ -1089,6 +1089,72 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
         assert f"{path} can't be read as a gzip file: " in refusal(read, path)
     path = written(tmp_path, sound)
     assert f"{path} is compressed by gzip, and its name must end in .gz" in refusal(read, path)
+
+
+HUGE = 10**11
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        # The row starts alone take 400 GB.
+        (market(f"{HUGE} {HUGE} 1\n1 1 1\n"), f"a matrix of {HUGE} x {HUGE} with 1 nonzeros needs"),
+        (market(f"1000 1000 {HUGE}\n" + "1 1 1\n" * 200_000), f"say, {HUGE}, and a file of its"),
+        (market("9 9 3\n" + "\n" * 3_000_000), "say, 3, and its text is longer than"),
+        (market("9 9 3\n" + " " * 3_000_000), "say, 3, and its text is longer than"),
+        (market("9 9 3\n1 1 1\n" + "2 2 1\n" * 200_000), "say, 3, and its text is longer than"),
+        ("%%MatrixMarket" + "%" * 2_000_000, "must begin like %%MatrixMarket"),
+        ("\0" * 3_000_000, "must begin like %%MatrixMarket"),
+    ],
+)
+def test_headers_are_not_believed_before_they_are_checked(
+    tmp_path, monkeypatch, text, says, packed
+):
+    asked = text.encode()
+    path = written(tmp_path, gzip.compress(asked) if packed else asked, "a.mtx" + ".gz" * packed)
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
+    refusal(read, path)  # imports what it needs
+    tracemalloc.start()
+    try:
+        assert says in refusal(read, path)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_bomb_is_not_inflated_beyond_what_its_header_says(tmp_path):
+    path = tmp_path / "bomb.mtx.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(market("9 9 3\n").encode())
+        for _ in range(64):
+            file.write(b"\n" * 2**20)
+    tracemalloc.start()
+    try:
+        assert "text is longer than" in refusal(read, path)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_text_longer_than_its_beginning_is_read_whole(tmp_path):
+    entries = "".join(f"{i} {i} 1.{i:06d}\n" for i in range(1, 70_001))
+    text = market(f"70000 70000 70000\n{entries}").encode().removesuffix(b"\n")
+    assert len(text) > 2**20
+    plain = read(written(tmp_path, text))
+    assert plain.nnz == 70_000 and plain.data[-1] == 1.07
+    assert same(read(written(tmp_path, gzip.compress(text), "a.mtx.gz")), plain)
+    cut = written(tmp_path, gzip.compress(text)[:-9], "b.mtx.gz")
+    assert f"{cut} can't be read as a gzip file" in refusal(read, cut)
+
+
+def test_generators_say_how_much_memory_their_matrix_needs(monkeypatch):
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
+    said = refusal(build, "hpcg:2000")
+    assert (
+        "a matrix of 8000000000 x 8000000000 with 215784071992 nonzeros needs about 3.64e" in said
+    )
+    assert said.endswith(" GB of memory, but the test leaves 1.07 GB")
 
 
 def test_an_error_far_inside_is_found_on_its_line(tmp_path):

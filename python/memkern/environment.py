@@ -20,6 +20,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from memkern.limits import cgroup_folders, read_number, read_text
+
 __all__ = [
     "Environment",
     "collect",
@@ -170,20 +172,20 @@ def read_steal_s(*, root: str | Path = "/") -> float:
     float
         Summed over its processors since it started; NaN if the kernel does not tell.
     """
-    fields = (_text(Path(root), "proc/stat") or "").partition("\n")[0].split()
+    fields = (read_text(Path(root), "proc/stat") or "").partition("\n")[0].split()
     if len(fields) > 8 and fields[0] == "cpu" and fields[8].isdigit():
         return int(fields[8]) / os.sysconf("SC_CLK_TCK")
     return float("nan")
 
 
 def _machine(root: Path) -> dict[str, Any]:
-    cpuinfo = _fields(_text(root, "proc/cpuinfo"))
-    meminfo = _fields(_text(root, "proc/meminfo"))
-    cpus = _cpu_list(_text(root, "sys/devices/system/cpu/online"))
+    cpuinfo = _fields(read_text(root, "proc/cpuinfo"))
+    meminfo = _fields(read_text(root, "proc/meminfo"))
+    cpus = _cpu_list(read_text(root, "sys/devices/system/cpu/online"))
     topology = [root / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
-    sockets = {_text(folder, "physical_package_id") for folder in topology} - {None}
+    sockets = {read_text(folder, "physical_package_id") for folder in topology} - {None}
     cores = {
-        _text(folder, "core_cpus_list") or _text(folder, "thread_siblings_list")
+        read_text(folder, "core_cpus_list") or read_text(folder, "thread_siblings_list")
         for folder in topology
     } - {None}
     return {
@@ -220,14 +222,14 @@ def _caches(root: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
     seen = set()
     for cpu in cpus:
         for folder in _glob(root, f"sys/devices/system/cpu/cpu{cpu}/cache/index*"):
-            shared = _text(folder, "shared_cpu_list")
+            shared = read_text(folder, "shared_cpu_list")
             seen.add(
                 (
-                    _number(folder, "level"),
-                    (_text(folder, "type") or "").lower() or None,
-                    _kibibytes(_text(folder, "size")),
-                    _number(folder, "coherency_line_size"),
-                    _number(folder, "ways_of_associativity"),
+                    read_number(folder, "level"),
+                    (read_text(folder, "type") or "").lower() or None,
+                    _kibibytes(read_text(folder, "size")),
+                    read_number(folder, "coherency_line_size"),
+                    read_number(folder, "ways_of_associativity"),
                     len(_cpu_list(shared)) or None,
                     shared,
                 )
@@ -244,11 +246,11 @@ def _numa_nodes(root: Path) -> list[dict[str, Any]] | None:
     nodes = []
     for folder in _glob(root, "sys/devices/system/node/node*"):
         # "Node 0 MemTotal: 24684084 kB"
-        total = re.search(r"MemTotal:\s*(\d+ kB)", _text(folder, "meminfo") or "")
+        total = re.search(r"MemTotal:\s*(\d+ kB)", read_text(folder, "meminfo") or "")
         nodes.append(
             {
                 "node": int(folder.name[len("node") :]),
-                "cpus": _text(folder, "cpulist"),
+                "cpus": read_text(folder, "cpulist"),
                 _VOLATILE: _kibibytes(total[1]) if total else None,
             }
         )
@@ -256,19 +258,19 @@ def _numa_nodes(root: Path) -> list[dict[str, Any]] | None:
 
 
 def _hypervisor(root: Path, cpuinfo: Mapping[str, str]) -> str | None:
-    if kind := _text(root, "sys/hypervisor/type"):
+    if kind := read_text(root, "sys/hypervisor/type"):
         return kind
     if "hypervisor" not in cpuinfo.get("flags", "").split():
         return None
-    dmi = (_text(root, f"sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name"))
+    dmi = (read_text(root, f"sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name"))
     return " ".join(text for text in dmi if text) or "unknown"
 
 
 def _os(root: Path) -> dict[str, Any]:
-    release = _text(root, "etc/os-release") or _text(root, "usr/lib/os-release") or ""
+    release = read_text(root, "etc/os-release") or read_text(root, "usr/lib/os-release") or ""
     name = re.search(r'^PRETTY_NAME="?([^"\n]*)', release, flags=re.M)
     return {
-        "kernel": _text(root, "proc/sys/kernel/osrelease"),
+        "kernel": read_text(root, "proc/sys/kernel/osrelease"),
         "distribution": name[1] if name else None,
         "libc": " ".join(platform.libc_ver()).strip() or None,
     }
@@ -279,25 +281,25 @@ def _settings(root: Path) -> dict[str, Any]:
     cpu = "sys/devices/system/cpu"
     pools = {
         folder.name.removeprefix("hugepages-"): {
-            "reserved": _number(folder, "nr_hugepages"),
-            "overcommit": _number(folder, "nr_overcommit_hugepages"),
+            "reserved": read_number(folder, "nr_hugepages"),
+            "overcommit": read_number(folder, "nr_overcommit_hugepages"),
         }
         for folder in _glob(root, "sys/kernel/mm/hugepages/hugepages-*")
     }
     return {
         "thp": {
-            "enabled": _chosen(_text(root, f"{thp}/enabled")),
-            "defrag": _chosen(_text(root, f"{thp}/defrag")),
+            "enabled": _chosen(read_text(root, f"{thp}/enabled")),
+            "defrag": _chosen(read_text(root, f"{thp}/defrag")),
         },
         "hugepages": pools or None,
         "governor": _each_cpu(root, "scaling_governor"),
         "frequency_driver": _each_cpu(root, "scaling_driver"),
-        "smt": _text(root, f"{cpu}/smt/control"),
-        "numa_balancing": _number(root, "proc/sys/kernel/numa_balancing"),
-        "randomize_va_space": _number(root, "proc/sys/kernel/randomize_va_space"),
-        "overcommit_memory": _number(root, "proc/sys/vm/overcommit_memory"),
+        "smt": read_text(root, f"{cpu}/smt/control"),
+        "numa_balancing": read_number(root, "proc/sys/kernel/numa_balancing"),
+        "randomize_va_space": read_number(root, "proc/sys/kernel/randomize_va_space"),
+        "overcommit_memory": read_number(root, "proc/sys/vm/overcommit_memory"),
         "mitigations": {
-            name: _text(root, f"{cpu}/vulnerabilities/{name}") for name in _MITIGATIONS
+            name: read_text(root, f"{cpu}/vulnerabilities/{name}") for name in _MITIGATIONS
         },
         "cgroup": _cgroup_limits(root),
     }
@@ -307,39 +309,18 @@ def _cgroup_limits(root: Path) -> dict[str, Any]:
     """Return the smallest limits of this process's control groups and all above them."""
     memory: list[int] = []
     cpus: list[float] = []
-    for folder in _cgroup_folders(root):
+    for folder in cgroup_folders(root):
         for name in ("memory.max", "memory.limit_in_bytes"):
-            limit = _number(folder, name)
+            limit = read_number(folder, name)
             if limit is not None and limit < _UNLIMITED:
                 memory.append(limit)
-        quota, _, period = (_text(folder, "cpu.max") or "").partition(" ")
+        quota, _, period = (read_text(folder, "cpu.max") or "").partition(" ")
         if not quota:
-            quota = _text(folder, "cpu.cfs_quota_us") or ""
-            period = _text(folder, "cpu.cfs_period_us") or ""
+            quota = read_text(folder, "cpu.cfs_quota_us") or ""
+            period = read_text(folder, "cpu.cfs_period_us") or ""
         if quota.isdigit() and period.isdigit() and int(period) > 0:
             cpus.append(int(quota) / int(period))
     return {"memory_limit_B": min(memory, default=None), "cpus": min(cpus, default=None)}
-
-
-def _cgroup_folders(root: Path) -> Iterator[Path]:
-    mounts = [line.split() for line in (_text(root, "proc/self/mounts") or "").splitlines()]
-    for line in (_text(root, "proc/self/cgroup") or "").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        for mount in mounts:
-            if len(mount) < 4:
-                continue
-            unified = not controllers and mount[2] == "cgroup2"
-            if unified or (
-                mount[2] == "cgroup" and set(controllers.split(",")) & set(mount[3].split(","))
-            ):
-                top = root / mount[1].lstrip("/")
-                folder = top / path.lstrip("/")
-                yield folder
-                for parent in folder.parents:
-                    if not parent.is_relative_to(top):
-                        break
-                    yield parent
 
 
 def _python() -> dict[str, Any]:
@@ -356,9 +337,9 @@ def _python() -> dict[str, Any]:
 
 
 def _run(root: Path) -> dict[str, Any]:
-    meminfo = _fields(_text(root, "proc/meminfo"))
+    meminfo = _fields(read_text(root, "proc/meminfo"))
     try:
-        load = [float(word) for word in (_text(root, "proc/loadavg") or "").split()[:3]]
+        load = [float(word) for word in (read_text(root, "proc/loadavg") or "").split()[:3]]
     except ValueError:
         load = []
     return {
@@ -366,7 +347,7 @@ def _run(root: Path) -> dict[str, Any]:
         "load": load or None,
         "memory_available_B": _kibibytes(meminfo.get("MemAvailable")),
         # Not a setting: pinning narrows it, and records have threads and pinning as obtained.
-        "cpus_allowed": _fields(_text(root, "proc/self/status")).get("Cpus_allowed_list"),
+        "cpus_allowed": _fields(read_text(root, "proc/self/status")).get("Cpus_allowed_list"),
     }
 
 
@@ -402,20 +383,6 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else str(value)
 
 
-def _text(root: Path, path: str) -> str | None:
-    try:
-        return (root / path).read_text(encoding="utf-8", errors="replace").strip() or None
-    except (OSError, ValueError):
-        return None
-
-
-def _number(root: Path, path: str) -> int | None:
-    try:
-        return int(_text(root, path) or "")
-    except ValueError:
-        return None
-
-
 def _glob(root: Path, pattern: str) -> list[Path]:
     """Return the matches that end in a number or a unit, in the order of their first number."""
 
@@ -433,7 +400,7 @@ def _glob(root: Path, pattern: str) -> list[Path]:
 def _each_cpu(root: Path, name: str) -> str | None:
     """Return what all processors' frequency policies say, by commas where they disagree."""
     folders = _glob(root, "sys/devices/system/cpu/cpu[0-9]*")
-    return ", ".join(sorted({_text(f / "cpufreq", name) or "" for f in folders} - {""})) or None
+    return ", ".join(sorted({read_text(f / "cpufreq", name) or "" for f in folders} - {""})) or None
 
 
 def _fields(text: str | None) -> dict[str, str]:

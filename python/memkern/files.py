@@ -10,10 +10,25 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from memkern.errors import InputError
+from memkern.limits import check_memory
 
-__all__ = ["parsing", "publish", "read", "rename", "temporary", "unused", "writable", "writing"]
+__all__ = [
+    "opened",
+    "parsing",
+    "publish",
+    "read",
+    "rename",
+    "temporary",
+    "unused",
+    "writable",
+    "writing",
+]
+
+# What a pipe or a device may give at most, which says its size only at its end.
+_MOST_STREAMED_B = 2**28
 
 
 def publish(files: Mapping[Path, bytes]) -> None:
@@ -116,11 +131,31 @@ def read(path: Path, size: int = -1) -> bytes:
     Raises
     ------
     InputError
-        If the file is missing or can't be read.
+        If the file is missing, can't be read or is larger than the memory there is.
     """
+    with opened(path) as stream:
+        status = os.fstat(stream.fileno())
+        if size >= 0:
+            return stream.read(size)
+        if stat.S_ISREG(status.st_mode):
+            check_memory(status.st_size, str(path))
+            return stream.read()
+        content = stream.read(_MOST_STREAMED_B + 1)
+    if len(content) > _MOST_STREAMED_B:
+        raise InputError(
+            f"{path} must be a regular file, or end after at most {_MOST_STREAMED_B} bytes"
+        )
+    return content
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading, and say so if it is missing or what is read of it can't be."""
     try:
         with open(path, "rb") as stream:
-            return stream.read(size)
+            yield stream
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:

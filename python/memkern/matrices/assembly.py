@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.errors import InputError
+from memkern.limits import check_memory
 from memkern.patterns import shown
 
 if TYPE_CHECKING:
@@ -89,17 +90,28 @@ def number(value: object, what: str, low: float = -math.inf) -> float:
     return checked
 
 
-def check_size(rows: int, columns: int, nonzeros: int) -> None:
-    """Refuse a matrix that is absurdly large, before anything is allocated.
+def check_size(rows: int, columns: int, nonzeros: int, more_B: int = 0) -> None:
+    """Refuse a matrix that is too large, before anything is allocated.
+
+    Parameters
+    ----------
+    rows, columns, nonzeros : int
+        Of the matrix.
+    more_B : int
+        Bytes that making it takes besides the matrix.
 
     Raises
     ------
     InputError
-        If a number is above `MAX_NONZEROS`.
+        If a number is above `MAX_NONZEROS`, or there is no memory for the matrix and the two
+        vectors of its product.
     """
     for size, what in ((rows, "rows"), (columns, "columns"), (nonzeros, "nonzeros")):
         if size > MAX_NONZEROS:
             raise InputError(f"a matrix has at most {MAX_NONZEROS} {what}, not {shown(size)}")
+    index_B = np.dtype(index_dtype(rows, columns, nonzeros)).itemsize
+    size_B = rows * index_B + nonzeros * (8 + index_B) + 8 * (rows + columns) + more_B
+    check_memory(size_B, f"a matrix of {rows} x {columns} with {nonzeros} nonzeros")
 
 
 def index_dtype(rows: int, columns: int, nonzeros: int) -> type[np.int32 | np.int64]:
@@ -154,7 +166,7 @@ def assemble(rows: int, columns: int, nonzeros: int, parts: Iterable[Block]) -> 
     Raises
     ------
     InputError
-        If the matrix is absurdly large.
+        If the matrix is too large.
     """
     check_size(rows, columns, nonzeros)
     dtype = index_dtype(rows, columns, nonzeros)

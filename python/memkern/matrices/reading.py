@@ -14,10 +14,11 @@ import importlib
 import io
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ import numpy.typing as npt
 from memkern import files
 from memkern.errors import InputError
 from memkern.indices import whole_numbers
+from memkern.limits import check_memory
 from memkern.matrices.assembly import CSR, Floats, check_size, index_dtype, wrap
 from memkern.patterns import integer, shown
 
@@ -47,6 +49,12 @@ _VALUES = {
     "pattern": [],
 }
 _LOOKED_AT_ONCE = 2**16
+# The sizes come within so many bytes; a shorter text is read before its sizes are believed.
+_HEAD_B = 2**20
+# The format's own limit.
+_LONGEST_LINE_B = 1024
+# What a byte may become at most: a property of the algorithm.
+_MOST_INFLATED = 1032
 
 
 class _Header(NamedTuple):
@@ -89,9 +97,7 @@ def read(path: str | os.PathLike[str]) -> CSR:
     from scipy.io import mmread
 
     source = Path(path)
-    content = _text(source)
-    header = _header(source, content)
-    _check_body(source, content, header)
+    content, header = _checked(source)
     # Between the two, nothing has changed the text: it is not read again.
     stream = io.BytesIO(content)
     del content
@@ -114,18 +120,88 @@ def read(path: str | os.PathLike[str]) -> CSR:
     )
 
 
-def _text(source: Path) -> bytes:
-    content = files.read(source)
-    if source.suffix.lower() == ".gz":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{source} can't be read as a gzip file: {error}") from None
-    elif content[:2] == b"\x1f\x8b":
-        raise InputError(f"{source} is compressed by gzip, and its name must end in .gz")
-    if not content.strip():
-        raise InputError(f"{source} is empty and must hold a matrix")
-    return content if content.endswith(b"\n") else content + b"\n"
+def _checked(source: Path) -> tuple[bytes, _Header]:
+    """Return a file's text, all of it looked at, and what its first lines say."""
+    packed = source.suffix.lower() == ".gz"
+    with files.opened(source) as file:
+        status = os.fstat(file.fileno())
+        with _text(source, file, packed) as text:
+            content = text.read(_HEAD_B)
+            whole = len(content) < _HEAD_B
+            if not packed and content[:2] == b"\x1f\x8b":
+                raise InputError(f"{source} is compressed by gzip, and its name must end in .gz")
+            if not content.strip():
+                raise InputError(f"{source} is empty and must hold a matrix")
+            if whole and not content.endswith(b"\n"):
+                content += b"\n"
+            header = _header(source, content)
+            if whole:
+                # How many entries a short text has is counted, not bounded.
+                _check_body(source, content, header)
+            elif stat.S_ISREG(status.st_mode):
+                _check_promise(source, header, status.st_size * (_MOST_INFLATED if packed else 1))
+            _check_size(source, header)
+            if whole:
+                return content, header
+            content = _rest(source, text, content, header)
+    _check_body(source, content, header)
+    return content, header
+
+
+@contextlib.contextmanager
+def _text(source: Path, file: BinaryIO, packed: bool) -> Iterator[BinaryIO]:
+    """Give the text of an open file, decompressed while it is read."""
+    if not packed:
+        yield file
+        return
+    try:
+        with gzip.GzipFile(fileobj=file) as text:
+            yield cast(BinaryIO, text)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{source} can't be read as a gzip file: {error}") from None
+
+
+def _check_promise(source: Path, header: _Header, text_B: int) -> None:
+    """Refuse a header that says more entries than a text of so many bytes can hold."""
+    words = 2 * (header.layout == "coordinate") + len(_VALUES[header.field])
+    most = text_B // (2 * words)
+    if header.entries > most:
+        raise InputError(
+            f"{source} must have as many entries as its sizes say, {header.entries}, and a file "
+            f"of its size has at most {most}"
+        )
+
+
+def _check_size(source: Path, header: _Header) -> None:
+    """Refuse a matrix that is too large, or that is while it is made of its entries."""
+    value_B = 16 if header.field == "complex" else 8
+    # Beside the matrix, row, column and value of each entry.
+    more_B = header.entries * (value_B + 2 * 8)
+    if header.layout == "array":
+        more_B += header.rows * header.columns * 2 * value_B
+    nonzeros = header.entries * (1 if header.symmetry == "general" else 2)
+    try:
+        check_size(header.rows, header.columns, nonzeros, more_B)
+    except InputError as error:
+        raise InputError(f"{source} can't be read: {error}") from None
+
+
+def _rest(source: Path, text: BinaryIO, head: bytes, header: _Header) -> bytes:
+    """Return all of a text whose beginning was read, unless it is longer than its sizes allow."""
+    parts, size, most = [head], len(head), len(head) + _LONGEST_LINE_B * header.entries
+    while part := text.read(_HEAD_B):
+        size += len(part)
+        if size > most:
+            raise InputError(
+                f"{source} must have as many entries as its sizes say, {header.entries}, and its "
+                f"text is longer than {most} bytes"
+            )
+        # As much again when they are joined; what is left shrinks as they come.
+        check_memory(size, str(source))
+        parts.append(part)
+    if not parts[-1].endswith(b"\n"):
+        parts.append(b"\n")
+    return b"".join(parts)
 
 
 def _header(source: Path, content: bytes) -> _Header:
@@ -168,10 +244,6 @@ def _header(source: Path, content: bytes) -> _Header:
         entries = rows * columns
     else:
         entries = rows * (rows - 1) // 2 + (0 if symmetry == "skew-symmetric" else rows)
-    try:
-        check_size(rows, columns, entries)
-    except InputError as error:
-        raise InputError(f"{source} can't be read: {error}") from None
     return _Header(layout, field, symmetry, rows, columns, entries, end)
 
 

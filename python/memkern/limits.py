@@ -1,0 +1,124 @@
+"""How much memory this process may still take, and refusing what needs more before it is taken."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+from memkern.errors import InputError
+
+__all__ = ["cgroup_folders", "check_memory", "memory_left", "read_number", "read_text"]
+
+# Looking takes longer than taking so little.
+_UNCHECKED_B = 2**20
+
+
+def memory_left(root: Path = Path("/")) -> tuple[float, str]:
+    """Return what the compiled part calls the memory limit, where there may be no such part.
+
+    Parameters
+    ----------
+    root : Path
+        Where ``/proc`` and ``/sys`` are.
+
+    Returns
+    -------
+    available_B : float
+        The smallest of MemAvailable, RLIMIT_AS and the control groups' limits, less what is used;
+        infinite where nothing is known.
+    source : str
+        Which of them it is.
+    """
+    limits: list[tuple[float, str]] = [(float("inf"), "nothing")]
+    available = _bytes_behind(root, "proc/meminfo", "MemAvailable:")
+    if available is not None:
+        limits.append((available, "available memory"))
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address_space != resource.RLIM_INFINITY:
+        used = _bytes_behind(root, "proc/self/status", "VmSize:") or 0
+        limits.append((address_space - used, "address space limit (ulimit -v)"))
+    for folder in cgroup_folders(root):
+        for limit, usage, cache in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            most, used_B = read_number(folder, limit), read_number(folder, usage)
+            if most is not None and used_B is not None:
+                # Page cache counts as usage but gives way.
+                gives_way = _bytes_behind(folder, "memory.stat", cache) or 0
+                limits.append((most - max(0, used_B - gives_way), f"cgroup limit of {folder}"))
+    left, source = min(limits)
+    return max(left, 0), source
+
+
+def check_memory(size_B: float, what: str) -> None:
+    """Refuse what needs more memory than there is, before it is allocated.
+
+    Parameters
+    ----------
+    size_B : float
+        Bytes that will be taken besides those that are taken already.
+    what : str
+        What needs them, as a sentence begins.
+
+    Raises
+    ------
+    InputError
+        There is less.
+    """
+    if size_B <= _UNCHECKED_B:
+        return
+    left, source = memory_left()
+    if size_B > left:
+        raise InputError(
+            f"{what} needs about {size_B / 1e9:.3g} GB of memory, but {source} leaves "
+            f"{left / 1e9:.3g} GB"
+        )
+
+
+def cgroup_folders(root: Path) -> Iterator[Path]:
+    """Yield the folders of this process's control groups, each followed by all above it."""
+    mounts = [line.split() for line in (read_text(root, "proc/self/mounts") or "").splitlines()]
+    for line in (read_text(root, "proc/self/cgroup") or "").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        for mount in mounts:
+            if len(mount) < 4:
+                continue
+            unified = not controllers and mount[2] == "cgroup2"
+            if unified or (
+                mount[2] == "cgroup" and set(controllers.split(",")) & set(mount[3].split(","))
+            ):
+                top = root / mount[1].lstrip("/")
+                folder = top / path.lstrip("/")
+                yield folder
+                for parent in folder.parents:
+                    if not parent.is_relative_to(top):
+                        break
+                    yield parent
+
+
+def read_text(root: Path, path: str) -> str | None:
+    """Return what a file says, None where it says nothing or can't be read."""
+    try:
+        return (root / path).read_text(encoding="utf-8", errors="replace").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def read_number(root: Path, path: str) -> int | None:
+    """Return the number that a file says, None where it says none."""
+    try:
+        return int(read_text(root, path) or "")
+    except ValueError:
+        return None
+
+
+def _bytes_behind(root: Path, path: str, key: str) -> int | None:
+    """Return the bytes behind a key in lines of ``key value`` or ``key value kB``."""
+    for line in (read_text(root, path) or "").splitlines():
+        words = line.split()
+        if words[:1] == [key] and len(words) > 1 and words[1].isdecimal():
+            return int(words[1]) * (1024 if words[2:] == ["kB"] else 1)
+    return None

@@ -1,0 +1,87 @@
+"""How much memory is left: as the compiled part finds it, and what is refused by it."""
+
+import resource
+from pathlib import Path
+
+import pytest
+from checking import refused
+
+from memkern import _memkern, files, limits
+from memkern.limits import check_memory, memory_left
+
+MOUNTS = (
+    "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ({"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:   2048 kB\n"}, 2048 * 1024),
+        ({"proc/meminfo": "MemAvailable: much kB\n"}, None),
+        ({"a/memory.max": "5000\n", "a/memory.current": "1200\n"}, 3800),
+        ({"a/memory.max": "max\n", "a/memory.current": "1200\n"}, None),
+        ({"a/memory.max": "500\n", "a/memory.current": "1200\n"}, 0),
+        (
+            {
+                "a/memory.max": "5000\n",
+                "a/memory.current": "1200\n",
+                "a/memory.stat": "anon 1\ninactive_file 700\n",
+            },
+            4500,
+        ),
+        ({"memory.max": "70\n", "memory.current": "20\n"}, 50),
+        (
+            {
+                "memory/b/memory.limit_in_bytes": "9223372036854771712\n",
+                "memory/b/memory.usage_in_bytes": "1\n",
+                "memory/memory.limit_in_bytes": "8000\n",
+                "memory/memory.usage_in_bytes": "2000\n",
+                "memory/memory.stat": "total_inactive_file 500\n",
+            },
+            6500,
+        ),
+    ],
+)
+def test_the_smallest_limit_is_what_the_compiled_part_finds(
+    tmp_path: Path, tree: dict[str, str], expected: int | None
+) -> None:
+    tree = {"proc/self/cgroup": "4:memory:/b\n0::/a\n", "proc/self/mounts": MOUNTS} | {
+        path if path.startswith("proc") else f"sys/fs/cgroup/{path}": text
+        for path, text in tree.items()
+    }
+    for path, text in tree.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    found, _ = memory_left(tmp_path)
+    if expected is None:
+        assert found > 2**40
+    else:
+        assert found == expected == _memkern.memory_limit(str(tmp_path))[0]
+
+
+def test_an_address_space_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (2**62, 2**62))
+    assert memory_left()[1] != "address space limit (ulimit -v)"
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1000, 1000))
+    assert memory_left() == (0, "address space limit (ulimit -v)")
+
+
+def test_what_needs_more_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(limits, "memory_left", lambda: (3e9, "the test"))
+    check_memory(3e9, "this")
+    with refused(r"^this needs about 4 GB of memory, but the test leaves 3 GB$"):
+        check_memory(4e9, "this")
+    hollow = tmp_path / "hollow"
+    with open(hollow, "wb") as file:
+        file.truncate(5 * 10**9)
+    with refused(f"^{hollow} needs about 5 GB of memory"):
+        files.read(hollow)
+
+
+def test_a_stream_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MOST_STREAMED_B", 1000)
+    with refused("^/dev/zero must be a regular file, or end after at most 1000 bytes$"):
+        files.read(Path("/dev/zero"))
+    assert files.read(Path("/dev/zero"), 5) == bytes(5)
+    assert files.read(Path("/dev/null")) == b""
