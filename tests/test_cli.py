@@ -174,6 +174,10 @@ def test_options_without_effect_say_so(capsys: pytest.CaptureFixture[str]) -> No
         (["suite", "lulesh", "--footprint", "1"], "footprint"),
         (["sweep", "/nowhere.toml"], "/nowhere.toml"),
         (["tune", "-p", "0:0"], "0:0"),
+        (["amo", "--kernel", "rand", "--iters", "99999999999"], "GB of memory"),
+        (["dw", "--lattice", "9999", "9999", "9999", "9999"], "GB of memory"),
+        (["raider", "-n", "99999999999"], "an index array of 99999999999 elements needs"),
+        (["spmv", "hpcg:2000"], "a matrix of 8000000000 x 8000000000"),
         (["compare", "/a.db", "/b.db"], "/a.db"),
         (["figure", "mona-lisa"], "mona-lisa"),
         (["figure", "spatter-fig3", "/a.db"], "/a.db"),
@@ -226,6 +230,51 @@ def test_hostile_files_are_refused_in_words(
     code, out, err = run(capsys, "spatter", "-f", str(path))
     assert (code, out) == (2, "")
     assert len(one_sentence(err)) < 500
+
+
+ABSURD = {
+    "rows.mtx": b"%%MatrixMarket matrix coordinate real general\n"
+    b"99999999999 99999999999 1\n1 1 1\n",
+    "idx.npy": b"\x93NUMPY\x01\x00\x46\x00"
+    + b"{'descr': '<i8', 'fortran_order': False, 'shape': (99999999999,), }".ljust(69)
+    + b"\n",
+    "u.json": b"[" + b'{"pattern": "UNIFORM:200000000:1"},' * 9 + b'{"pattern": "0"}]',
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("spmv rows.mtx", "rows.mtx can't be read: a matrix of 99999999999 x 99999999999"),
+        ("raider -n 8 --pattern ./idx.npy", "idx.npy can't be read as a NumPy array: mmap length"),
+        ("bs 6 --elements 1000 --degree 7", "a mesh of 512000000000 local nodes needs"),
+        ("spatter -f u.json", "'u.json', config 0: pattern 'UNIFORM:200000000:1': a pattern of"),
+        ("sweep /dev/zero", "/dev/zero must be a regular file, or end after at most"),
+    ],
+)
+def test_absurd_sizes_are_refused_before_memory_is_taken(
+    tmp_path: Path, words: str, says: str
+) -> None:
+    for name, content in ABSURD.items():
+        (tmp_path / name).write_bytes(content)
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31));"
+        "from memkern.cli import main; code = main(sys.argv[1:]);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words.split()],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 2, done.stderr
+    said = one_sentence(done.stderr)
+    assert said.startswith(f"memkern: {says}")
+    peak_kB = int(done.stdout)
+    # A pipe or device gives at most 256 MiB before it is refused.
+    assert peak_kB < (550_000 if "/dev/zero" in words else 200_000)
 
 
 def test_a_failed_validation_is_exit_code_1(
@@ -461,6 +510,7 @@ def test_what_is_given_wins_over_a_sweep_file(
         ("[[case]]\nkernel = 'gather'\npattern = 'UNIFORM:1'", "UNIFORM"),
         ("[[case]]\nsuite = 'none'", "none"),
         ("repeats = 0\n[[case]]\nkernel='gather'\npattern='0'", "repeats"),
+        (f"repeats = {'9' * 5000}\n[[case]]\nkernel='gather'\npattern='0'", "is not TOML"),
     ],
 )
 def test_bad_sweep_files(

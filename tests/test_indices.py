@@ -54,6 +54,25 @@ def test_random_arrays_follow_their_seed(name, n, seed):
     assert np.array_equal(array, MAKERS[name](n, seed))
 
 
+@pytest.mark.parametrize(
+    ("text", "arrays"),
+    [
+        ("permutation", 1),
+        ("stride:2", 3),
+        ("chase", 1),
+        ("central", 1),
+        ("zipf:1", 5),
+        ("hot:1:1", 3),
+    ],
+)
+def test_arrays_without_memory_are_refused(monkeypatch, text, arrays):
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (7e9, "the test"))
+    assert (
+        f"an index array of 1000000000 elements needs about {8 * arrays} GB of memory, but the "
+        "test leaves 7 GB"
+    ) in refusal(build, text, 10**9)
+
+
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_seeds_make_a_difference(name):
     assert not np.array_equal(MAKERS[name](100, 0), MAKERS[name](100, 1))
@@ -476,7 +495,10 @@ def test_what_a_file_holds_is_checked(tmp_path):
         (np.array([0.0, 1.0]), "idx.npy must hold whole numbers, not float64 values"),
         (np.array([True, False]), "idx.npy must hold whole numbers, not bool values"),
         (np.zeros((2, 1), dtype=int), "idx.npy must be a one-dimensional array"),
-        (np.array([0, 1], dtype=object), "can't be read as a NumPy array: Object arrays"),
+        (
+            np.array([0, 1], dtype=object),
+            "can't be read as a NumPy array: Array can't be memory-mapped",
+        ),
         (np.array([0, 2]), "idx.npy[1] must be from 0 to 1, not 2"),
     ],
 )

@@ -203,3 +203,9 @@ def test_the_largest_mesh_is_described_without_being_made():
 )
 def test_bad_ids_are_refused(ids, says):
     assert says in refusal(rows_of, ids, 3)
+
+
+def test_a_mesh_without_memory_is_refused(monkeypatch):
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
+    mesh = HexMesh(1000, 7)
+    assert "a mesh of 512000000000 local nodes needs about 2.05e+04 GB" in refusal(lambda: mesh.ids)

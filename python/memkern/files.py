@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import secrets
 import sqlite3
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 # What a pipe or a device may give at most, which says its size only at its end.
-_MOST_STREAMED_B = 2**28
+_MOST_STREAMED_B = 2**27
 
 
 def publish(files: Mapping[Path, bytes]) -> None:
@@ -125,19 +126,21 @@ def rename(written: Path, path: Path) -> None:
         os.close(folder)
 
 
-def read(path: Path, size: int = -1) -> bytes:
-    """Return a file's first `size` bytes, or all of them.
+def read(path: Path, size: int = -1, most_B: float = math.inf) -> bytes:
+    """Return a file's first `size` bytes, or all of them, which may be at most `most_B`.
 
     Raises
     ------
     InputError
-        If the file is missing, can't be read or is larger than the memory there is.
+        If the file is missing, can't be read, is too large or larger than the memory there is.
     """
     with opened(path) as stream:
         status = os.fstat(stream.fileno())
         if size >= 0:
             return stream.read(size)
         if stat.S_ISREG(status.st_mode):
+            if status.st_size > most_B:
+                raise InputError(f"{path} is larger than {most_B} bytes")
             check_memory(status.st_size, str(path))
             return stream.read()
         content = stream.read(_MOST_STREAMED_B + 1)

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from memkern import files
 from memkern.errors import InputError
+from memkern.limits import check_memory
 from memkern.patterns import INT64_MAX, integer, read_integer, shown
 
 __all__ = [
@@ -62,8 +63,11 @@ IndicesLike: TypeAlias = "str | os.PathLike[str] | npt.ArrayLike"
 """What `build` takes."""
 
 
-def _length(n: int) -> int:
-    return integer(n, "n", 1, MAX_LENGTH)
+def _length(n: int, arrays: int = 0) -> int:
+    """Check how many elements there are, and that there is memory for so many arrays of them."""
+    length = integer(n, "n", 1, MAX_LENGTH)
+    check_memory(8 * length * arrays, f"an index array of {length} elements")
+    return length
 
 
 def _generator(seed: int) -> np.random.Generator:
@@ -109,7 +113,7 @@ def permutation(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
     InputError
         If `n` is not positive or absurdly large, or `seed` is negative.
     """
-    return _generator(seed).permutation(_length(n))
+    return _generator(seed).permutation(_length(n, 1))
 
 
 def stride(n: int, step: int) -> npt.NDArray[np.int64]:
@@ -137,7 +141,7 @@ def stride(n: int, step: int) -> npt.NDArray[np.int64]:
     >>> stride(8, 3).tolist()
     [0, 3, 6, 1, 4, 7, 2, 5]
     """
-    n = _length(n)
+    n = _length(n, 3)
     step = min(integer(step, "step", 1), n)
     grid = np.arange(-(-n // step) * step, dtype=np.int64).reshape(-1, step)
     rounds = grid.T.ravel()
@@ -164,7 +168,7 @@ def chase(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
     InputError
         If `n` is not positive or absurdly large, or `seed` is negative.
     """
-    order = np.arange(_length(n), dtype=np.int64)
+    order = np.arange(_length(n, 1), dtype=np.int64)
     # Each single cycle, begun at 0, is one order with 0 first, and each such order is one cycle:
     # a cycle drawn evenly among all of them is visited in an order drawn evenly among these.
     _generator(seed).shuffle(order[1:])
@@ -189,7 +193,7 @@ def central(n: int) -> npt.NDArray[np.int64]:
     InputError
         If `n` is not positive or absurdly large.
     """
-    return np.zeros(_length(n), dtype=np.int64)
+    return np.zeros(_length(n, 1), dtype=np.int64)
 
 
 def zipf(n: int, exponent: float, seed: int = 0) -> npt.NDArray[np.int64]:
@@ -216,7 +220,7 @@ def zipf(n: int, exponent: float, seed: int = 0) -> npt.NDArray[np.int64]:
         If `n` is not positive or absurdly large, `exponent` negative or not finite, or `seed`
         negative.
     """
-    n, exponent, generator = _length(n), _exponent(exponent), _generator(seed)
+    n, exponent, generator = _length(n, 5), _exponent(exponent), _generator(seed)
     elements = generator.permutation(n)
     up_to_rank = np.cumsum(np.arange(1, n + 1, dtype=np.float64) ** -exponent)
     up_to_rank /= up_to_rank[-1]
@@ -254,7 +258,7 @@ def hot(n: int, accesses: float, elements: float, seed: int = 0) -> npt.NDArray[
     InputError
         If `n` is not positive or absurdly large, a fraction not from 0 to 1, or `seed` negative.
     """
-    n, generator = _length(n), _generator(seed)
+    n, generator = _length(n, 3), _generator(seed)
     among_hot = round(_fraction(accesses, "accesses") * n)
     hot_elements = max(1, round(_fraction(elements, "elements") * n))
     ranks = generator.integers(hot_elements, size=n)
@@ -390,24 +394,24 @@ def read(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
         If the file is missing, can't be read or holds anything else.
     """
     source = Path(path)
-    content = files.read(source)
     if source.suffix.lower() == ".npy":
-        return whole_numbers(_read_npy(source, content), source.name)
+        return whole_numbers(_read_npy(source), source.name)
     try:
-        return np.fromiter(_read_lines(source, content), dtype=np.int64)
+        return np.fromiter(_read_lines(source, files.read(source)), dtype=np.int64)
     except OverflowError:
         raise InputError(f"{source} must hold whole numbers that fit 64 bits") from None
 
 
-def _read_npy(path: Path, content: bytes) -> npt.NDArray[np.generic]:
+def _read_npy(path: Path) -> npt.NDArray[np.generic]:
+    files.read(path, 1)
     with files.parsing(path, "a NumPy array"):
         try:
-            array: npt.NDArray[np.generic] = np.lib.format.read_array(
-                io.BytesIO(content), allow_pickle=False
-            )
+            # Mapped, since what is read is allocated before it is known to be there.
+            array = np.lib.format.open_memmap(path, mode="r")
         except (tokenize.TokenError, MemoryError):  # what NumPy makes of some damaged headers
             raise ValueError("its header is damaged") from None
-        return array
+    check_memory(8 * array.size, str(path))
+    return array
 
 
 def _read_lines(path: Path, content: bytes) -> Iterator[int]:

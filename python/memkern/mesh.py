@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from memkern.errors import InputError
 from memkern.indices import whole_numbers
+from memkern.limits import check_memory
 from memkern.patterns import FromFields, integer, shown
 
 __all__ = ["MAX_NODES", "HexMesh", "rows_of"]
@@ -86,6 +87,8 @@ class HexMesh(FromFields):
     @cached_property
     def ids(self) -> npt.NDArray[np.int64]:
         """Global id of each local node, -1 if masked: int64, shape (N_L,), read-only."""
+        # Of ids, masks and the transpose, while they are made.
+        check_memory(40 * self.local_nodes, f"a mesh of {self.local_nodes} local nodes")
         first = self.degree * np.arange(self.elements, dtype=np.int64)
         axis = first[:, None] + np.arange(self.degree + 1, dtype=np.int64)
         # In the order of the numbering, the fastest index last: ez, ey, ex, k, j, i.

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.errors import InputError
+from memkern.limits import check_memory
 
 __all__ = [
     "INT64_MAX",
@@ -131,11 +132,13 @@ def read_integer(text: str, what: str) -> int:
     return int(text)
 
 
-def _check_length(length: int) -> None:
+def _check_length(length: int, arrays: int = 0) -> None:
+    """Check how many indices there are, and that there is memory for so many arrays of them."""
     if length < 1:
         raise InputError("a pattern needs at least one index, and this one is empty")
     if length > MAX_LENGTH:
         raise InputError(f"a pattern has at most {MAX_LENGTH} indices, not {shown(length)}")
+    check_memory(8 * length * arrays, f"a pattern of {length} indices")
 
 
 def _check_largest(largest: int) -> None:
@@ -413,7 +416,7 @@ def uniform(n: int, stride: int, delta: int | Literal["NR"] | None = None) -> Pa
     [0, 4, 8, 12, 16, 20, 24, 28]
     """
     n, stride = integer(n, "length", 1), integer(stride, "stride", 1)
-    _check_length(n)
+    _check_length(n, 2)
     _check_largest((n - 1) * stride)
     if isinstance(delta, str):
         if delta.upper() != "NR":
@@ -453,7 +456,7 @@ def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Patte
     [0, 1, 21, 41, 42, 43, 44, 45]
     """
     n = integer(n, "length", 1)
-    _check_length(n)
+    _check_length(n, 2)
     at = _integers(breaks, "break")
     by = _integers(gaps, "gap")
     name = f"MS1:{n}:{','.join(map(str, at))}:{','.join(map(str, by))}"
@@ -519,7 +522,7 @@ def laplacian(dim: int, order: int, size: int) -> Pattern:
         integer(order, "order", 1),
         integer(size, "size", 1),
     )
-    _check_length(2 * dim * order + 1)
+    _check_length(2 * dim * order + 1, 3)
     if size > 1 and dim > 64:  # the power below would have millions of digits
         raise InputError(f"indices must be at most {INT64_MAX}, and {dim} dimensions exceed that")
     centre = order * size ** (dim - 1)
@@ -553,7 +556,7 @@ def random(n: int, high: int, seed: int) -> Pattern:
         If `n` or `high` is not positive, or `seed` is negative.
     """
     n, high, seed = integer(n, "length", 1), integer(high, "high", 1), integer(seed, "seed")
-    _check_length(n)
+    _check_length(n, 1)
     indices = np.random.default_rng(seed).integers(0, high, n, dtype=np.int64)
     return _owned(indices, f"RANDOM:{n}:{high}:{seed}")
 

@@ -27,7 +27,9 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
+from memkern import files
 from memkern.errors import InputError
+from memkern.limits import check_memory
 from memkern.patterns import (
     INT64_MAX,
     Pattern,
@@ -50,6 +52,9 @@ __all__ = [
 
 MAX_FILE_B = 2**30
 """The largest JSON file that is read, in bytes."""
+
+_PARSED_B = 20  # of a byte of JSON, as Python's lists and numbers
+_MANY_B = 2**24
 
 
 class Config(TypedDict):
@@ -273,19 +278,6 @@ def _json_int(text: str) -> int:
     return int(text[:100])
 
 
-def _read_bytes(path: str | os.PathLike[str]) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_FILE_B + 1)
-    except OSError as error:
-        raise InputError(f"{os.fspath(path)!r} cannot be read: {error.strerror}") from None
-    except ValueError as error:  # a path with a NUL in it
-        raise InputError(f"{os.fspath(path)!r} cannot be read: {error}") from None
-    if len(data) > MAX_FILE_B:
-        raise InputError(f"{os.fspath(path)!r} is larger than {MAX_FILE_B} bytes")
-    return data
-
-
 def _parse_json(data: bytes, label: str) -> list[Any]:
     if not data.strip():
         raise InputError(f"{label} is empty, and a list of configurations was expected")
@@ -354,13 +346,15 @@ def read_json(
     if isinstance(source, bytes):
         label, data = "the JSON text", source
     elif isinstance(source, (str, os.PathLike)):
-        label, data = repr(os.fspath(source)), _read_bytes(source)
+        label, data = repr(os.fspath(source)), files.read(Path(source), most_B=MAX_FILE_B)
     else:
         raise InputError(f"a JSON file must be given by its path, not {shown(source)}")
     if runs is not None:
         runs = integer(runs, "runs", 1)
+    check_memory(_PARSED_B * len(data), label)
     warnings = _Warnings()
     configs = []
+    unchecked_B = 0
     for number, values in enumerate(_parse_json(data, label)):
         where = f"{label}, config {number}"
         if not isinstance(values, _Object):
@@ -381,6 +375,13 @@ def read_json(
         if runs is not None:
             config["runs"] = runs
         configs.append(config)
+        # One that is small is not checked by itself, and there may be many.
+        unchecked_B += sum(
+            8 * len(value) for value in config.values() if isinstance(value, Pattern)
+        )
+        if unchecked_B > _MANY_B:
+            check_memory(unchecked_B, f"{label} with all of its patterns")
+            unchecked_B = 0
     return SpatterFile(configs, warnings.sentences())
 
 

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from memkern import kernels, suites
+from memkern import files, kernels, suites
 from memkern.declared import Cases, joined, product
 from memkern.errors import InputError
 from memkern.kernels import spatter
@@ -80,11 +80,10 @@ def _parse(path: Path) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
+    content = files.read(path)
     try:
-        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return dict(tomllib.loads(content.decode()))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not TOML: {shown(str(error))}") from None
 
 

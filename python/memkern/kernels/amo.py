@@ -32,6 +32,7 @@ from memkern import indices
 from memkern.errors import InputError
 from memkern.kernels import case
 from memkern.kernels.checking import WHOLE, Values, error, extent, fresh, positions, verdict
+from memkern.limits import check_memory
 from memkern.patterns import integer, shown
 from memkern.sizes import sizes
 from memkern.spec import (
@@ -140,10 +141,7 @@ def _index(
 ) -> IndexArray:
     """Return IDX: one element more than there are iterations."""
     count = iters * workers
-    if 32 * count > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
-        raise MemoryError(
-            f"the indices of {count} iterations need more memory than there is: take fewer"
-        )
+    check_memory(32 * count, f"an index array of {count} iterations")
     rng = np.random.default_rng(seed)
     if pattern == "ptrchase":
         if rule == "circustent":

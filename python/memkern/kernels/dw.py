@@ -26,6 +26,7 @@ from memkern.errors import InputError
 from memkern.kernels import case
 from memkern.kernels.checking import Values, error, fresh, verdict
 from memkern.lattice import GAMMA, Extents, Parity, check_extents, check_parity
+from memkern.limits import check_memory
 from memkern.patterns import integer, shown
 from memkern.spec import (
     ArrayRole,
@@ -376,8 +377,7 @@ def dw_case(
     real_B = np.dtype(dtype).itemsize
     found = _laid_out(extents, ls, layout, cut, vector, real_B, which)
     # Making the tables takes some 320 bytes a site.
-    if 320 * found.sites > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
-        raise MemoryError(f"the tables of {found.sites} sites need more memory than there is")
+    check_memory(320 * found.sites, f"a lattice of {found.sites} sites")
     plain = found.reals == 1
     neighbours, permutations = found.neighbours()
     visits = _visits(found, order, block)
