@@ -684,6 +684,66 @@ def test_closed_streams_end_no_run(tmp_path: Path) -> None:
     assert len(mk.load(tmp_path / "x.json")) == 1
 
 
+COPY = "stream -k copy -n 512 -t 1 --runs 2 -q"
+
+
+@pytest.mark.parametrize(
+    ("words", "streams", "code", "says"),
+    [
+        (f"{COPY} --json", ">/dev/full", 2, "standard output can't be written: the disk is full"),
+        (
+            "stream -k copy -n 512 -t 1 --runs 2 --repeats 2 -o x.csv",
+            ">/dev/full",
+            2,
+            "standard output can't be written: the disk is full; x.csv is complete",
+        ),
+        (
+            "stream -k copy -n 512 -t 1 --runs 2 --repeats 2 -o x.csv",
+            "| true",
+            0,
+            "",
+        ),
+        (f"{COPY} -o x.csv", "2>/dev/full", 0, ""),
+        ("stream --help", ">/dev/full", 2, "standard output can't be written: the disk is full"),
+        ("stream -k nope", "2>/dev/full", 2, ""),
+        ("stream --nope", "2>/dev/full", 2, ""),
+        ("fit none.json", ">/dev/full 2>/dev/full", 2, ""),
+        ("fit none.json", ">&- 2>&-", 2, ""),
+    ],
+)
+def test_streams_that_fail_lose_nothing(
+    tmp_path: Path, words: str, streams: str, code: int, says: str
+) -> None:
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m memkern {words} {streams}"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == code, done.stderr
+    # Besides, a machine that is not quiet may be mentioned.
+    assert (done.stderr.splitlines() or [""])[-1].endswith(says)
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    if "-o" in words.split():
+        assert len(mk.load(tmp_path / "x.csv")) == (2 if "--repeats" in words else 1)
+        assert not (tmp_path / "x.csv.db").exists()
+
+
+@pytest.mark.parametrize("setting", ["PYTHONIOENCODING=ascii", "LC_ALL=C"])
+def test_signs_beyond_ascii_end_no_run(tmp_path: Path, setting: str) -> None:
+    name, _, value = setting.partition("=")
+    for words in (["fit", "µ±.json"], ["spatter", "-p", "µ±"], ["bs", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "memkern", *words],
+            capture_output=True,
+            env={**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", name: value},
+            cwd=tmp_path,
+        )
+        assert done.returncode == (0 if "--help" in words else 2)
+        assert b"Traceback" not in done.stderr
+        assert len(done.stderr.splitlines()) == (0 if "--help" in words else 1)
+
+
 # Cut off
 
 

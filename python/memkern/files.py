@@ -79,7 +79,7 @@ def writable(path: str | Path) -> Path:
         except FileNotFoundError:
             mode = None
     except (OSError, ValueError) as error:
-        raise InputError(f"{target} can't be written: {_reason(error)}") from None
+        raise InputError(f"{target} can't be written: {reason(error)}") from None
     if not stat.S_ISDIR(folder):
         raise InputError(f"{target} can't be written: {target.parent} is not a folder")
     if mode is None or stat.S_ISREG(mode):
@@ -162,7 +162,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} can't be read: {_reason(error)}") from None
+        raise InputError(f"{path} can't be read: {reason(error)}") from None
 
 
 @contextlib.contextmanager
@@ -171,7 +171,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise InputError(f"{path} can't be written: {_reason(error)}") from error
+        raise InputError(f"{path} can't be written: {reason(error)}") from error
 
 
 @contextlib.contextmanager
@@ -183,10 +183,11 @@ def parsing(path: Path, what: str) -> Iterator[None]:
         *(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
         *(NotImplementedError, RecursionError, sqlite3.Error),
     ) as error:
-        raise InputError(f"{path} can't be read as {what}: {_reason(error)}") from error
+        raise InputError(f"{path} can't be read as {what}: {reason(error)}") from error
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
+    """Return why something failed, as a sentence ends."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if full or (isinstance(error, sqlite3.Error) and "is full" in str(error)):
         return "the disk is full"

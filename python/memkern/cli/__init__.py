@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 from memkern.cli import amo, analysis, compare, dw, machine, spatter, spmv, streaming, sweep
 from memkern.cli.measuring import warn
@@ -30,7 +31,9 @@ from memkern.cli.options import (
     WRONG_INPUT,
     Parser,
 )
+from memkern.cli.streams import Stream, standard_streams
 from memkern.errors import InputError
+from memkern.files import reason
 
 __all__ = [
     "FAILED",
@@ -61,19 +64,34 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _prepare_streams() -> None:
-    """Have characters that a terminal lacks, and streams that are closed, end no run."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
-        elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    _prepare_streams()
+    with standard_streams() as output:
+        target = None
+        try:
+            args = _parsed(argv)
+            target = getattr(args, "output", None)
+            # What is to be kept is measured to its end, whoever reads along.
+            output.ends_run = target is None
+            code = _main(args, argv)
+        except SystemExit as end:  # by the parser
+            code = end.code if isinstance(end.code, int) else GOOD
+        except OSError as error:
+            if error is not output.error:
+                raise
+            code = GOOD
+        output.ends_run = False
+        output.flush()  # while somebody can still be told
+        # Where the reader has gone there is nobody who would want to know.
+        if output.error is None or isinstance(output.error, BrokenPipeError):
+            return code
+        kept = f"; {target} is complete" if target and os.path.exists(target) else ""
+        warn(f"standard output can't be written: {reason(output.error)}{kept}")
+        return code or WRONG_INPUT
+
+
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = build_parser()
     args, extra = parser.parse_known_args(argv)
     if extra and hasattr(args, "files") and not any(word.startswith("-") for word in extra):
@@ -81,14 +99,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.files += extra
     elif extra:
         parser.error(f"unrecognized arguments: {' '.join(extra)}")
+    if args.verb is None and not args.version:
+        parser.print_help()
+        parser.exit(WRONG_INPUT)
+    return args
+
+
+def _main(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
+    """Run what the options ask for and return its exit code."""
     if args.version:
         import memkern
 
         print(f"memkern {memkern.__version__}")
         return GOOD
-    if args.verb is None:
-        parser.print_help()
-        return WRONG_INPUT
     warnings.showwarning = lambda message, *rest, **more: warn(str(message))
     with _terminated_as_interrupted() as terminated:
         code = _run(args)
@@ -134,16 +157,12 @@ def _say_how_to_resume(args: argparse.Namespace, words: Sequence[str]) -> None:
 def _run(args: argparse.Namespace) -> int:
     """Run a verb; what goes wrong becomes one sentence and an exit code."""
     try:
-        code = int(args.run(args))
-        sys.stdout.flush()  # while somebody can still be told that nobody reads it
-        return code
+        return int(args.run(args))
     except (InputError, MemoryError) as error:
         warn(str(error) or "out of memory")
-    except BrokenPipeError:
-        # The reader of our output has gone; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return GOOD
     except OSError as error:
+        if error is cast(Stream, sys.stdout).error:
+            raise
         where = f" {error.filename!r}" if error.filename else ""
         warn(f"the operating system refused{where}: {error.strerror or error}")
     except KeyboardInterrupt:
