@@ -564,23 +564,48 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
-    """A file size limit stands in for a full disk: the write fails just the same."""
-    script = (
-        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192));"
-        "from memkern.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    target = tmp_path / "out.db"
-    done = subprocess.run(
-        [sys.executable, "-c", script, "spatter", "-p", "0,1", *SMALL, "--output", str(target)],
-        capture_output=True,
-        text=True,
-        env=dict(os.environ),
-    )
+LIMITED = (
+    "import resource, sys; most = int(sys.argv[1]);"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (most, most));"
+    "from memkern.cli import main; sys.exit(main(sys.argv[2:]))"
+)
+
+
+def limited(most_B: int, folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run with a limit of the size of files, which stands in for a full disk."""
+    command = [sys.executable, "-c", LIMITED, str(most_B), *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("target", ["out.db", "out.csv"])
+def test_what_was_measured_before_the_disk_was_full_is_resumed(tmp_path: Path, target: str) -> None:
+    words = f"stream -k copy -n 512 -t 1 --runs 2 --repeats 30 -q -o {target}".split()
+    working = "out.db" if target == "out.db" else "out.csv.db"
+    done = limited(40960, tmp_path, words)
     assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert str(target) in one_sentence(done.stderr)
+    kept, said, resume = done.stderr.splitlines()
+    finished = len(mk.load(tmp_path / working))
+    assert kept == f"memkern: {finished} of 30 measurements done, kept in {working}"
+    assert said == (
+        f"memkern: {working} can't be written: a file may have at most 40960 bytes here (ulimit -f)"
+    )
+    assert resume == f"memkern: go on with: memkern {' '.join(words)} --resume"
+    assert 0 < finished < 30
+    assert limited(2**30, tmp_path, [*words, "--resume"]).returncode == 0
+    assert len(mk.load(tmp_path / target)) == 30
+
+
+def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
+    for most_B, words in (
+        (4096, "stream -k copy -n 512 -t 1 --runs 2 -q -o x.db"),
+        (512, "table spatter-table4 -o x.csv"),
+    ):
+        done = limited(most_B, tmp_path, words.split())
+        assert done.returncode == 2
+        assert f"can't be written: a file may have at most {most_B} bytes" in one_sentence(
+            done.stderr
+        )
+        assert not list(tmp_path.iterdir())
 
 
 def test_report_end_to_end(
@@ -621,7 +646,6 @@ def test_report_end_to_end(
         ("tune -p UNIFORM:8:4 -l 64 -o x.json", (".json", ".json.db")),
         ("spmv poisson:4 --tune -o x.db", (".db",)),
         ("barrier --runs 2 -o x.json", (".json",)),
-        ("figure t0wmax -o x.svg", (".svg",)),
         ("table spatter-table4 -o x.csv", (".csv",)),
         ("compare a.json b.json --junit x.xml", (".xml",)),
     ],

@@ -1,6 +1,7 @@
 """Results come back as they were saved, in every format, and survive whatever cuts a run off."""
 
 import csv
+import errno
 import io
 import json
 import math
@@ -751,12 +752,50 @@ def test_a_busy_file_is_said_so(tmp_path, monkeypatch):
         store.add(record("a"), [1.0], HERE)
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(InputError, match="can't be written: database is locked"):
+        with pytest.raises(
+            InputError, match=r"x\.db can't be written: another program is using it$"
+        ):
             store.add(record("b"), [1.0], HERE)
         other.execute("ROLLBACK")
         other.close()
         store.add(record("b"), [1.0], HERE)
         assert len(store.result_set()) == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        ("database or disk is full", "the disk is full"),
+        ("attempt to write a readonly database", "it may not be written"),
+        ("unable to open database file", "its folder may not be written"),
+        ("database disk image is malformed", "it is damaged"),
+        ("file is not a database", "it is no database"),
+        ("disk I/O error", "its disk or file system failed"),
+        ("no such table: meta", "no such table: meta"),
+    ],
+)
+def test_sqlites_words_are_said_plainly(said, means):
+    with pytest.raises(InputError, match=f"^x can't be written: {means}$"), writing("x"):
+        raise sqlite3.OperationalError(said)
+
+
+def test_a_file_that_may_not_be_written_is_refused_before_anything_is_measured(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "x.db"
+    with Store.open(path) as store:
+        store.add(record("a"), [1.0], HERE)
+    really = os.open
+
+    def read_only(name, flags, *rest, **more):
+        if flags & os.O_ACCMODE != os.O_RDONLY and os.fspath(name) == os.fspath(path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), name)
+        return really(name, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", read_only)
+    with pytest.raises(InputError, match=r"x\.db can't be written: Read-only file system$"):
+        Store.open(path, resume=True)
+    assert len(load(path)) == 1
 
 
 # Output of a run

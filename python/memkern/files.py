@@ -6,6 +6,7 @@ import contextlib
 import errno
 import math
 import os
+import resource
 import secrets
 import sqlite3
 import stat
@@ -186,15 +187,39 @@ def parsing(path: Path, what: str) -> Iterator[None]:
         raise InputError(f"{path} can't be read as {what}: {reason(error)}") from error
 
 
+# SQLite's words, and what they mean to people.
+_OF_SQLITE = {
+    "is full": "the disk is full",
+    "is locked": "another program is using it",
+    "readonly database": "it may not be written",
+    "unable to open": "its folder may not be written",
+    "malformed": "it is damaged",
+    "not a database": "it is no database",
+    "disk I/O error": "its disk or file system failed",
+}
+
+
 def reason(error: BaseException) -> str:
     """Return why something failed, as a sentence ends."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if full or (isinstance(error, sqlite3.Error) and "is full" in str(error)):
+    number = error.errno if isinstance(error, OSError) else None
+    most_B, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # SQLite does not tell what the system said.
+    of_disk = isinstance(error, sqlite3.Error) and "disk I/O" in str(error)
+    if number == errno.EFBIG or (of_disk and most_B != resource.RLIM_INFINITY):
+        return f"a file may have at most {most_B} bytes here (ulimit -f)"
+    if number in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
+    if isinstance(error, sqlite3.Error):
+        known = (means for words, means in _OF_SQLITE.items() if words in str(error))
+        return next(known, _first_line(error))
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, KeyError):
         return f"{error.args[0]!r} is missing or unknown"
+    return _first_line(error)
+
+
+def _first_line(error: BaseException) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__

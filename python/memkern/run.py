@@ -1212,6 +1212,18 @@ def sweep(
         elif last:
             done.append(measurement)
 
+    def leave(error: BaseException) -> None:
+        """Close the file after an error, and say what is in it and the error that it may go on."""
+        if sink is None:
+            return
+        sink.store.close()
+        if sink.store.is_kept:
+            vars(error)["resumable"] = True
+            warnings.warn(
+                f"{finished} of {size or planned} measurements done, kept in {sink.store.path}",
+                stacklevel=3,
+            )
+
     size = len(cases) * repeats if isinstance(cases, Sequence) else None
     bar = _progress_bar(progress, time_s)
     try:
@@ -1239,19 +1251,18 @@ def sweep(
                     machine, prior=prior, drift=drift if short else None, extra=columns
                 )
                 whole = run.whole and not run.interrupted
-                finished += whole
                 if not whole:
                     measurement = measurement.cut_off()
                 keep(measurement, last=True)
+                finished += whole
                 if on_result is not None:
                     on_result(measurement)
             if interrupted:
                 break
     except KeyboardInterrupt:
         interrupted = True
-    except BaseException:
-        if sink is not None:
-            sink.store.close()
+    except BaseException as error:
+        leave(error)
         raise
     finally:
         bar.close()
@@ -1263,7 +1274,11 @@ def sweep(
         results = sink.store.result_set()
         sink.store.close()
     else:
-        results = sink.finish()
+        try:
+            results = sink.finish()
+        except BaseException as error:
+            leave(error)
+            raise
     if duplicates:
         warnings.warn(
             f"{duplicates} of the cases {'asks' if duplicates == 1 else 'ask'} for the same as an "

@@ -114,11 +114,10 @@ def _main(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
         return GOOD
     warnings.showwarning = lambda message, *rest, **more: warn(str(message))
     with _terminated_as_interrupted() as terminated:
-        code = _run(args)
-    if code != INTERRUPTED:
-        return code
-    _say_how_to_resume(args, sys.argv[1:] if argv is None else argv)
-    return TERMINATED if terminated else INTERRUPTED
+        code, resumable = _run(args)
+    if resumable:
+        _say_how_to_resume(args, sys.argv[1:] if argv is None else argv)
+    return TERMINATED if terminated and code == INTERRUPTED else code
 
 
 @contextlib.contextmanager
@@ -154,18 +153,21 @@ def _say_how_to_resume(args: argparse.Namespace, words: Sequence[str]) -> None:
         warn(f"go on with: memkern {shlex.join([*kept, '--resume'])}")
 
 
-def _run(args: argparse.Namespace) -> int:
-    """Run a verb; what goes wrong becomes one sentence and an exit code."""
+def _run(args: argparse.Namespace) -> tuple[int, bool]:
+    """Run a verb; what goes wrong becomes one sentence, an exit code and whether it may go on."""
     try:
-        return int(args.run(args))
-    except (InputError, MemoryError) as error:
-        warn(str(error) or "out of memory")
-    except OSError as error:
-        if error is cast(Stream, sys.stdout).error:
-            raise
-        where = f" {error.filename!r}" if error.filename else ""
-        warn(f"the operating system refused{where}: {error.strerror or error}")
+        code = int(args.run(args))
+        return code, code == INTERRUPTED
     except KeyboardInterrupt:
         warn("interrupted")
-        return INTERRUPTED
-    return WRONG_INPUT
+        return INTERRUPTED, True
+    except (InputError, MemoryError) as failure:
+        error: Exception = failure
+        warn(str(error) or "out of memory")
+    except OSError as failure:
+        if failure is cast(Stream, sys.stdout).error:
+            raise
+        error = failure
+        where = f" {failure.filename!r}" if failure.filename else ""
+        warn(f"the operating system refused{where}: {failure.strerror or failure}")
+    return WRONG_INPUT, getattr(error, "resumable", False)

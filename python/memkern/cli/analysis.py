@@ -26,7 +26,7 @@ from memkern.cli.options import (
     positive,
 )
 from memkern.errors import InputError
-from memkern.files import unused
+from memkern.files import publish, unused
 from memkern.patterns import shown
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _table(args: argparse.Namespace) -> int:
     if args.output:
         if Path(args.output).suffix != ".csv":
             raise InputError(f"a table is written as .csv, not as {shown(args.output)}")
-        frame.to_csv(unused(args.output, args.force), index=False)
+        publish({unused(args.output, args.force): frame.to_csv(index=False).encode()})
     elif args.json:
         print(frame.to_json(orient="records"))
     else:

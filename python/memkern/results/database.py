@@ -143,7 +143,8 @@ class Database:
             with parsing(path, RESULT):
                 [(application,)] = connection.execute("PRAGMA application_id").fetchall()
                 connection.execute("PRAGMA synchronous = FULL")
-            if begin and path.stat().st_size == 0:
+                size = path.stat().st_size
+            if begin and size == 0:
                 database._begin()
             else:
                 with parsing(path, RESULT):
@@ -254,11 +255,11 @@ class Database:
     def first_time(self, case_id: str, repeat: int) -> bool:
         """Return whether this is the first call with a case's repeat on this connection."""
         # Beside the file, where millions take no memory.
-        self.connection.execute(
-            "CREATE TEMP TABLE IF NOT EXISTS seen "
-            "(case_id TEXT, repeat INTEGER, PRIMARY KEY (case_id, repeat)) WITHOUT ROWID"
-        )
-        with contextlib.closing(self.connection.cursor()) as cursor:
+        with writing(self.path), contextlib.closing(self.connection.cursor()) as cursor:
+            cursor.execute(
+                "CREATE TEMP TABLE IF NOT EXISTS seen "
+                "(case_id TEXT, repeat INTEGER, PRIMARY KEY (case_id, repeat)) WITHOUT ROWID"
+            )
             cursor.execute("INSERT OR IGNORE INTO temp.seen VALUES (?, ?)", (case_id, repeat))
             return cursor.rowcount == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import warnings
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from memkern.environment import Environment, differences, identity
 from memkern.errors import InputError
-from memkern.files import unused, writable
+from memkern.files import unused, writable, writing
 from memkern.results.database import Database
 from memkern.results.formats import files_of, known_suffix, need_pyarrow
 from memkern.results.resultset import ResultSet, load, working_file
@@ -63,6 +64,8 @@ class Store:
             return cls(Database.new(target), drop_if_empty=True)
         if not resume:
             raise _exists(target)
+        with writing(target):  # or else it would be found out after the first case
+            os.close(os.open(target, os.O_WRONLY))
         store = cls(Database.existing(target, begin=True))
         try:
             if environment is not None:
@@ -99,6 +102,11 @@ class Store:
         if drop:
             self._database.path.unlink(missing_ok=True)
         self._drop_if_empty = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a file that can be gone on with, after it was closed."""
+        return self._database.path == self.path and self.path.exists()
 
     def check(self, environment: Environment) -> None:
         """Refuse to mix results of two machines or builds.
