@@ -1,9 +1,13 @@
 """What is installed is what stands in the tree, and the stub says what the extension is."""
 
 import ast
+import hashlib
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
 from checking import ASKED
 
 import memkern
@@ -52,3 +56,30 @@ def test_the_stub_matches_the_extension() -> None:
                 _memkern.Prepared(**ASKED)
             else:
                 assert given == arguments(getattr(owner, name).__doc__ or ""), name
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake")
+@pytest.mark.parametrize("name", ["Highway", "hwloc"])
+def test_a_named_archive_must_be_the_pinned_one(tmp_path: Path, name: str) -> None:
+    source = TREE.parent.parent / "cpp" / "cmake" / "dependencies.cmake"
+    function = re.search(r"function\(memkern_source.*?endfunction\(\)", source.read_text(), re.S)
+    pinned = re.search(rf"set\({name.lower()}_sha256 (\w+)\)", source.read_text())
+    assert function and pinned
+    archive = tmp_path / "other.tar.gz"
+    archive.write_bytes(b"something else")
+    script = tmp_path / "script.cmake"
+
+    def asked(sha256: str) -> "subprocess.CompletedProcess[str]":
+        call = f'memkern_source({name} "{archive}" https://its.home {sha256} out)'
+        script.write_text(f'{function[0]}\n{call}\nmessage(STATUS "${{out}}")\n')
+        return subprocess.run(["cmake", "-P", str(script)], capture_output=True, text=True)
+
+    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    refused = asked(pinned[1])
+    assert refused.returncode != 0
+    said = " ".join(refused.stderr.split())
+    assert f"the {name} source archive {archive} must have the SHA-256 hash {pinned[1]}" in said
+    assert f"of https://its.home, not {found}" in said
+    taken = asked(found)
+    assert taken.returncode == 0
+    assert f"URL;{archive};URL_HASH;SHA256={found}" in taken.stdout

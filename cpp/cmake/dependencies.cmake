@@ -1,5 +1,5 @@
-# Highway and hwloc: as the system has them, or built from a source archive (given, or downloaded
-# at a pinned release). Either way the targets are memkern_highway and memkern_hwloc.
+# Highway and hwloc: as the system has them, or built from the source archive of a pinned release
+# (given, or downloaded). Either way the targets are memkern_highway and memkern_hwloc.
 include(ExternalProject)
 include(FetchContent)
 
@@ -14,8 +14,12 @@ function(memkern_source name archive url sha256 out)
     if(NOT EXISTS "${archive}")
       message(FATAL_ERROR "there is no ${name} source archive ${archive}")
     endif()
+    file(SHA256 "${archive}" found)
+    if(NOT found STREQUAL sha256)
+      message(FATAL_ERROR "the ${name} source archive ${archive} must have the SHA-256 hash ${sha256} "
+        "of ${url}, not ${found}")
+    endif()
     message(STATUS "${name}: built from ${archive}")
-    file(SHA256 "${archive}" sha256)
     set(url "${archive}")
   else()
     message(STATUS "${name}: downloaded from ${url}")
