@@ -1025,3 +1025,61 @@ def test_a_rotation_says_what_varies(capsys):
         "offset 0:",
         "offset 64:",
     ]
+
+
+# The peers' short options, and ours
+
+
+def test_what_only_we_can_mean_by_spatters_options_is_ours(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "out.json"
+    words = ["spatter", "-p", "UNIFORM:8:4:NR", "-l", "64", "-r", "2", "--variant", "scalar"]
+    code, _, err = run(capsys, *words, "-o", str(target), "-t", "1,2")
+    assert (code, err) == (0, "")
+    assert [record["threads"] for record in mk.load(target)] == [1, 2]
+    code, _, err = run(capsys, *words, "-o", "7", "-t", "1")
+    assert code == 0
+    assert "-o/--op has no effect" in one_sentence(err)
+    code, _, err = run(capsys, *words, "-o", "x.json", "--output", str(target))
+    assert code == 2
+    assert "-o 'x.json' and --output are the same" in one_sentence(err)
+    code, _, err = run(capsys, *words, "-o", str(tmp_path / "x.txt"))
+    assert code == 2
+    assert "x.txt" in one_sentence(err)
+
+
+def test_atomics_take_our_short_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    words = ["amo", "-b", "RAND_ADD", "-m", "4096", "-i", "64", "--runs", "1", "-q"]
+    code, _, err = run(capsys, *words, "-t", "1", "-o", str(target))
+    assert (code, err) == (0, "")
+    (record,) = mk.load(target)
+    assert (record["threads"], record["words"]) == (1, 512)
+
+
+def test_atomics_over_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["amo", "--sizes", "1KiB,4KiB", "-t", "2", "--runs", "1", "--json", "-q"]
+    words += ["--case-order", "declared"]
+    code, out, err = run(capsys, *words, "--padding", "0,64", "-i", "200")
+    assert (code, err) == (0, "")
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for record in json.loads(out):
+        sized = (record["words"], record["padding_B"], record["iters"])
+        found.setdefault(record["kernel"], []).append(sized)
+    assert found["amo.rand"] == [(128, 0, 200), (128, 64, 200), (512, 0, 200), (512, 64, 200)]
+    # Every iteration of either worker has a word of its own.
+    assert found["amo.stride1"] == [(128, 0, 64), (128, 64, 8), (512, 0, 200), (512, 64, 32)]
+    assert found["amo.gather"] == found["amo.stride1"]
+    assert len(found["amo.ptrchase"]) == 1
+    code, _, err = run(capsys, *words, "--words", "64")
+    assert code == 2
+    assert "--words means nothing with --sizes" in one_sentence(err)
+
+
+@pytest.mark.parametrize("verb", ["amo", "spatter", "stream", "compare", "report"])
+def test_errors_name_the_help_of_their_verb(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    for words in (("--colour", "red"), ("--threads", "none"), ("--force=1",)):
+        code, _, err = run(capsys, verb, *words)
+        assert code == 2
+        assert one_sentence(err).endswith(f"(see memkern {verb} --help)")

@@ -574,7 +574,13 @@ _OPTIONS = (
         idle="there is no GPU backend",
     ),
     _Option(("-n", "--name"), "label of the configuration", _checked(_name), "TEXT", "name"),
-    _Option(("-o", "--op"), "no effect", _at_least(0), "N", idle="Spatter never gave it a meaning"),
+    _Option(
+        ("-o", "--op"),
+        "a number has no effect, a path is the results file",
+        _at_least(0),
+        "N|PATH",
+        idle="Spatter never gave it a meaning",
+    ),
     _Option(
         ("-p", "--pattern"),
         "UNIFORM:length:stride[:delta|NR], MS1:length:breaks:gaps, "
@@ -591,7 +597,7 @@ _OPTIONS = (
         "SEED",
         "seed",
     ),
-    _Option(("-t", "--omp-threads"), "threads (default: all)", _at_least(1, _INT32_MAX), "N"),
+    _Option(("-t", "--omp-threads"), "threads (default: all)", _at_least(1, _INT32_MAX), "N,..."),
     _Option(
         ("-u", "--pattern-scatter"),
         "pattern to scatter by (gs), inner pattern (multiscatter)",
@@ -625,7 +631,9 @@ _OPTIONS = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(
+    parser: argparse.ArgumentParser, readers: Mapping[str, Callable[[str], Any]] | None = None
+) -> None:
     """Add every option of Spatter 2, short and long, to a parser.
 
     ``-h/--help`` is left to the parser.  What is not given is None (or False) in the namespace;
@@ -635,7 +643,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     ----------
     parser : argparse.ArgumentParser
         Gains the options; wrong values give its usual error with a sentence that says why.
+    readers : mapping, optional
+        By long option (``op``), converters that take more than Spatter does.
     """
+    readers = readers or {}
     group = parser.add_argument_group("Spatter's options")
     for option in _OPTIONS:
         if option.read is None:
@@ -649,7 +660,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         elif option.dest == "verbosity":
             extra["default"] = 1
         group.add_argument(
-            *option.flags, type=option.read, metavar=option.metavar, help=option.help, **extra
+            *option.flags,
+            type=readers.get(option.dest, option.read),
+            metavar=option.metavar,
+            help=option.help,
+            **extra,
         )
 
 

@@ -55,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     def verb(name: str, run: Callable[[argparse.Namespace], int], help: str) -> Parser:
         sub: Parser = verbs.add_parser(name, help=help, description=help)
-        sub.set_defaults(run=run)
+        sub.set_defaults(run=run, parser=sub)
         return sub
 
     # The help lists the verbs in this order.
@@ -98,7 +98,7 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
         # argparse takes files only in one place; people put them after options as well.
         args.files += extra
     elif extra:
-        parser.error(f"unrecognized arguments: {' '.join(extra)}")
+        getattr(args, "parser", parser).error(f"unrecognized arguments: {' '.join(extra)}")
     if args.verb is None and not args.version:
         parser.print_help()
         parser.exit(WRONG_INPUT)

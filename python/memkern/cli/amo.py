@@ -7,6 +7,8 @@ import functools
 import itertools
 from typing import Any
 
+import numpy as np
+
 from memkern import kernels
 from memkern.cli.measuring import exit_code, line, measure, plus_minus, warn
 from memkern.cli.options import (
@@ -20,12 +22,13 @@ from memkern.cli.options import (
     numbers,
     words,
 )
-from memkern.cli.refusing import taken
+from memkern.cli.refusing import refuse, taken
 from memkern.declared import joined, product
 from memkern.errors import InputError
 from memkern.kernels import amo
 from memkern.patterns import shown
-from memkern.spec import DTYPES, WORD_DTYPES, registry
+from memkern.sizes import parse_sizes
+from memkern.spec import DTYPES, WORD_DTYPES, Case, registry, workers_of
 
 _RULE = "=" * 48
 
@@ -68,7 +71,7 @@ def _takers() -> dict[str, list[str]]:
     arrays = [f"amo.{pattern}" for pattern in amo.PATTERNS if pattern != "ptrchase"]
     kernels = {f"amo.{pattern}": registry()[f"amo.{pattern}"] for pattern in amo.PATTERNS}
     return {
-        **dict.fromkeys(("words", "memsize", "padding"), arrays),
+        **dict.fromkeys(("words", "memsize", "sizes", "padding"), arrays),
         "stride": ["amo.striden"],
         "hot": ["amo.central"],
         "indices": [name for name, spec in kernels.items() if spec.indices],
@@ -85,7 +88,9 @@ def _amo(args: argparse.Namespace) -> int:
         raise InputError("--index-dtype is not for amo: indices are as wide as the words")
     knobs |= given(args, "returns", "iters")
     everywhere = args.bench is None and args.kernel is None
-    options = given(args, "words", "memsize", "hot", "indices", "stride", "padding")
+    if args.sizes is not None:
+        refuse(args, "with --sizes, which says the size", words=None, memsize=None)
+    options = given(args, "words", "memsize", "sizes", "hot", "indices", "stride", "padding")
     patterns = [f"amo.{pattern}" for pattern in dict.fromkeys(pattern for pattern, _ in asked)]
     takers = _takers()
     if args.bench is not None:
@@ -102,9 +107,12 @@ def _amo(args: argparse.Namespace) -> int:
         if everywhere and not amo.exists(pattern, primitive, order, dtype):
             continue
         own = knobs | own_of[f"amo.{pattern}"] | {"primitive": primitive, "order": order}
+        sizes = own.pop("sizes", None)
         lists = {**listed, "padding": own.pop("padding", None)}
         axes = {name: each(value) for name, value in lists.items() if value is not None}
-        parts.append(product(functools.partial(kernels.case, f"amo.{pattern}", **own), axes))
+        if sizes is not None:
+            axes = {"size_B": parse_sizes(sizes), **axes}
+        parts.append(product(functools.partial(_case, pattern, own), axes))
     if not parts:
         primitives = ", ".join(dict.fromkeys(primitive for _, primitive in asked))
         raise InputError(f"no pattern has {primitives} in order {', '.join(orders)} for {dtype}")
@@ -117,6 +125,27 @@ def _amo(args: argparse.Namespace) -> int:
 def _default(option: str) -> str:
     """Return what a case of atomics has where an option is not given."""
     return str(kernels.options_of(registry()["amo.rand"])[option])
+
+
+def _case(pattern: str, own: dict[str, Any], size_B: int | None = None, **listed: Any) -> Case:
+    """Return a case, its VAL of so many bytes if they are given."""
+    options = own | listed
+    if size_B is not None:
+        options |= _of_size(pattern, size_B, options)
+    return kernels.case(f"amo.{pattern}", **options)
+
+
+def _of_size(pattern: str, size_B: int, options: dict[str, Any]) -> dict[str, int]:
+    """Return words and iterations for a VAL of so many bytes."""
+    options = kernels.options_of(registry()[f"amo.{pattern}"]) | options
+    word_B = int(np.dtype(options["dtype"]).itemsize)
+    words, iters = max(1, size_B // word_B), options["iters"]
+    if pattern not in ("rand", "central"):
+        step = options.get("stride", 1) * max(1, options["padding"] // word_B)
+        together = options["sharing"] == "shared" and pattern in ("stride1", "striden")
+        workers = 1 if together else options["threads"] or workers_of(options["device"])
+        iters = max(1, min(iters, ((words - 1) // step + 1) // workers))
+    return {"words": words, "iters": iters}
 
 
 _HEADER = (
@@ -211,6 +240,12 @@ def add_verbs(verb: Verb) -> None:
     )
     add("--words", type=count(1), metavar="N", help="size of VAL in words")
     add(
+        "--sizes",
+        metavar="LOW:HIGH:COUNT",
+        help="bytes of VAL, log-spaced, or a list; where an iteration has a word of its own, no "
+        "more iterations than there are words",
+    )
+    add(
         "--sharing",
         type=words,
         metavar="HOW,...",
@@ -224,4 +259,4 @@ def add_verbs(verb: Verb) -> None:
     )
     add("--hot", type=count(1), metavar="N", help="words that central goes to (1)")
     add("--indices", choices=amo.INDICES, help="how IDX is drawn (random)")
-    measuring_options(sub, short=False, dtypes=(*WORD_DTYPES, *DTYPES))
+    measuring_options(sub, dtypes=(*WORD_DTYPES, *DTYPES))

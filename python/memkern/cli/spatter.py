@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING
 
 from memkern import spatter_input
 from memkern.cli.measuring import exit_code, measure, warn
-from memkern.cli.options import Verb, knobs_of, measuring_options, positive
+from memkern.cli.options import Verb, count, knobs_of, measuring_options, numbers, positive
 from memkern.cli.refusing import refuse
 from memkern.declared import product
 from memkern.errors import InputError
 from memkern.kernels import spatter
+from memkern.patterns import shown
 
 if TYPE_CHECKING:
     from memkern.spec import Case
 
 
+def _op(text: str) -> int | str:
+    """Convert Spatter's ``-o``, a number; anything else can only be our results file."""
+    return count(0)(text) if re.fullmatch("[+-]?[0-9]+", text) else text
+
+
+def _take_ours(args: argparse.Namespace) -> None:
+    """Move what Spatter's short options were given, and only ours can mean, to ours."""
+    if isinstance(args.op, str):
+        if args.output is not None:
+            raise InputError(f"-o {shown(args.op)} and --output are the same: give one of them")
+        args.output, args.op = args.op, None
+    if isinstance(args.omp_threads, list) and args.backend != "serial":
+        args.threads, args.omp_threads = args.threads or args.omp_threads, None
+
+
 def _spatter(args: argparse.Namespace) -> int:
+    _take_ours(args)
     asked = spatter_input.options_to_configs(args)
     if args.verbosity == 0:
         args.quiet = True
@@ -52,7 +70,7 @@ def _suite(args: argparse.Namespace) -> int:
 def add_verbs(verb: Verb) -> None:
     """Add the verbs spatter and suite."""
     sub = verb("spatter", _spatter, "gather/scatter with Spatter's own options and JSON files")
-    spatter_input.add_options(sub)
+    spatter_input.add_options(sub, {"op": _op, "omp_threads": numbers(1, "threads")})
     measuring_options(sub, short=False, runs=False)
 
     sub = verb("suite", _suite, "a published suite of gather/scatter cases")
