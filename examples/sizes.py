@@ -30,14 +30,12 @@ def main() -> None:
     cases += [mk.bs(1, footprint_B=size, budget_s=0.1) for size in footprints]
     results = mk.sweep(cases, output=path, resume=True)
     mk.plots.save(mk.plots.figures["sizes"](results), "sizes.pdf")
-    copies = results.filter(kernel="bs.bs1").to_frame()
     # No line fits caches and memory at once: what launching costs shows where little is moved.
-    small = mk.fit_t0_wmax(copies[copies.footprint_B <= 2**20])
-    large = mk.fit_t0_wmax(results.filter(kernel="bs.bs1"), leave_out_B="caches")
-    low, high = (1e6 * end for end in small.t0_ci_s)
-    print(f"T0 {small.t0_s * 1e6:.2f} us [{low:.2f}, {high:.2f}], from up to 1 MiB")
-    low, high = large.wmax_ci_GBps
-    print(f"Wmax {large.wmax_GBps:.1f} GB/s [{low:.1f}, {high:.1f}], from beyond the caches")
+    sides = mk.models.fit_both_sides(results.filter(kernel="bs.bs1"))
+    low, high = (1e6 * end for end in sides[0].fit.t0_ci_s)
+    print(f"T0 {sides[0].fit.t0_s * 1e6:.2f} us [{low:.2f}, {high:.2f}], from {sides[0].name}")
+    low, high = sides[-1].fit.wmax_ci_GBps
+    print(f"Wmax {sides[-1].fit.wmax_GBps:.1f} GB/s [{low:.1f}, {high:.1f}], from {sides[-1].name}")
 
 
 if __name__ == "__main__":

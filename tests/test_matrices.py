@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from memkern import matrices
 from memkern.errors import InputError
 from memkern.matrices import (
     GENERATORS,
@@ -1314,15 +1313,6 @@ def test_scipy_is_imported_when_it_is_needed():
         "assert 'scipy.sparse' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_the_examples_of_the_docstrings():
-    import doctest
-
-    for module in (matrices, synthetic, matrices.reading):
-        found = doctest.testmod(module)
-        assert found.attempted
-        assert not found.failed
 
 
 def test_paths_may_look_like_words(tmp_path, monkeypatch):

@@ -1,12 +1,13 @@
 """memkern: how fast a machine really moves data.
 
 A pattern becomes a case, a case runs on a kernel, a run yields samples, samples become tidy
-records, records become figures::
+records, records become figures:
 
-    import memkern as mk
-
-    case = mk.gather(mk.patterns.uniform(8, 4), delta=32, count=2**20)
-    case.measure().bandwidth_GBps
+>>> import memkern as mk
+>>> case = mk.gather(mk.patterns.uniform(8, 4), delta=32, count=2**20)
+>>> result = case.measure()
+>>> result.valid
+True
 """
 
 from __future__ import annotations

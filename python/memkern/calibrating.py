@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from memkern import calibration
+from memkern import calibration, small
 from memkern.calibration import Calibration
 from memkern.errors import InputError
 from memkern.kernels.spatter import gather
@@ -48,6 +48,7 @@ def calibrate(
     InputError
         If every run of a class was disturbed, or the result can't be stored.
     """
+    seconds = small.cut(seconds, 0.1)
     machine = machine_environment()
     begin = time.perf_counter()
     medians: dict[str, dict[int, list[list[float]]]] = {}

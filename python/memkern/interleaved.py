@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from memkern import small
 from memkern.comparison import (
     DISTURBED,
     INVALID,
@@ -205,7 +206,7 @@ def compare_runs(
         cases, remarks = _described(sides, about[0]["cases"])
     if all(case.verdict == NOT_MEASURED for case in cases):
         raise InputError(remarks[0])
-    family = Family(len(cases), pairs)
+    family = Family(len(cases), small.cut(pairs, 4))
     for k, case in enumerate(cases):
         if case.verdict != NOT_ENOUGH:
             family.drop(k)

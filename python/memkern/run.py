@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from memkern import _memkern, calibration, disturbance, environment, gpu, statistics
+from memkern import _memkern, calibration, disturbance, environment, gpu, small, statistics
 from memkern.declared import Cases, permuted, product
 from memkern.errors import InputError
 from memkern.kernels.launch import launch
@@ -321,7 +321,7 @@ class Prepared:
         self.native.select(*candidates[0])
         once_s = min(self.run(1) for _ in range(2))
         allowed_s = min(_TRIAL_S, max(self.case.stop.budget_s / 4, _TRIAL_S / 8), self._left_s)
-        rounds: tuple[tuple[int, int], ...] = _TRIALS
+        rounds: tuple[tuple[int, int], ...] = ((1, 1),) if small.wanted() else _TRIALS
         if once_s * len(candidates) * 4 > allowed_s:
             rounds = ((1, 1),)
             if self.stages:
@@ -367,6 +367,8 @@ class Prepared:
     @property
     def _least_throughput(self) -> float:
         """What the cores must do for samples to count; 0 before that is known."""
+        if small.wanted():
+            return 0.0
         best = cores().best(cores_at_work(self.native.obtained()))
         return self._core_share * best if best == best else 0.0
 

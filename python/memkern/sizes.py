@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from memkern import small
 from memkern.errors import InputError
 from memkern.patterns import integer, shown
 
@@ -16,6 +17,7 @@ _UNITS = {
     "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
 }  # fmt: skip
 _MOST_SIZES = 10**6
+_SMALL_B = 2**18  # where cases are to be small
 
 
 def parse_bytes(size: str | float) -> float:
@@ -64,6 +66,9 @@ def sizes(low: str | float, high: str | float, count: int) -> list[int]:
     count = integer(count, "the number of sizes", 1, _MOST_SIZES)
     if first > last:
         raise InputError(f"sizes go from {shown(low)} to {shown(high)}, which is smaller")
+    if small.wanted():
+        last = min(last, _SMALL_B)
+        first, count = min(first, last / 16), min(count, 5)
     steps = np.geomspace(first, last, count)
     return [int(size) for size in np.unique(np.round(steps).astype(np.int64))]
 

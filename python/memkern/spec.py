@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from memkern import small
 from memkern.errors import InputError
 from memkern.patterns import FromFields, integer, shown
 
@@ -79,6 +80,9 @@ class Traffic:
 
 # How often memory is placed for a case unless it says so itself.
 _PLACEMENTS = 5
+# Of a small case (see `memkern.small`).
+_SMALL: Mapping[str, float] = {"runs": 3, "budget_s": 0.005, "max_samples": 10, "invocations": 2}
+_SMALL_PLACEMENTS = 2
 _OF_PROCESSORS = ("pin", "pages", "numa", "schedule", "chunk", "prefetch", "repetition", "isa")
 
 
@@ -212,6 +216,9 @@ class Stop:
             raise InputError(f"budget must be a positive number of seconds, not {self.budget_s}")
         integer(self.max_samples, "max_samples", 1, 10**7)
         integer(self.invocations, "invocations", 0, 10**9)
+        for name, most in _SMALL.items() if small.wanted() else ():
+            if (asked := getattr(self, name)) is not None:
+                object.__setattr__(self, name, min(asked, most))
 
 
 @dataclass(frozen=True)
@@ -536,7 +543,9 @@ class Case(FromFields):
     def placements(self) -> int:
         """How often memory is placed for this case (see `Stop.placements`)."""
         several = self.stop.runs is None and self.knobs.device == "cpu"
-        asked = self.stop.placements or (_PLACEMENTS if several else 1)
+        asked = small.cut(
+            self.stop.placements or (_PLACEMENTS if several else 1), _SMALL_PLACEMENTS
+        )
         return min(asked, self.stop.runs or asked)
 
     @property

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import cast
 
+from memkern import small
 from memkern.cli import amo, analysis, compare, dw, machine, spatter, spmv, streaming, sweep
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
@@ -113,6 +114,8 @@ def _main(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
         print(f"memkern {memkern.__version__}")
         return GOOD
     warnings.showwarning = lambda message, *rest, **more: warn(str(message))
+    if small.wanted() and not getattr(args, "quiet", False):
+        warn(f"{small.VARIABLE} is set: cases are cut, and their results say nothing")
     with _terminated_as_interrupted() as terminated:
         code, resumable = _run(args)
     if resumable:

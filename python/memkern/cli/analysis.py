@@ -24,6 +24,7 @@ from memkern.cli.options import (
     count,
     force_option,
     positive,
+    wait_option,
 )
 from memkern.errors import InputError
 from memkern.files import publish, unused
@@ -286,7 +287,7 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
     sub.add_argument("-t", "--threads", type=count(1), metavar="N")
     sub.add_argument("--pin", default="auto", metavar="HOW")
-    sub.add_argument("--wait-quiet", type=positive, metavar="SECONDS", help="for up to so long")
+    wait_option(sub)
     sub.add_argument("--resume", action="store_true", help="go on with a report that was cut off")
     force_option(sub)
     sub.add_argument("-q", "--quiet", action="store_true")

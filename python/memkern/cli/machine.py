@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from memkern.cli.options import GOOD, Verb, positive
+from memkern.cli.options import GOOD, Verb, positive, wait_option
 
 
 def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -125,5 +125,5 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument(
         "--seconds", type=positive, default=120.0, metavar="N", help="how long to measure (120)"
     )
-    sub.add_argument("--wait-quiet", type=positive, metavar="SECONDS", help="for up to so long")
+    wait_option(sub)
     sub.add_argument("-q", "--quiet", action="store_true", help="no progress")

@@ -112,6 +112,16 @@ def force_option(parser: Any) -> None:
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
 
 
+def wait_option(parser: Any) -> None:
+    """Add the option that waits for a quiet machine."""
+    parser.add_argument(
+        "--wait-quiet",
+        type=positive,
+        metavar="SECONDS",
+        help="wait for up to so long until nothing else runs on the machine",
+    )
+
+
 def measuring_options(
     parser: argparse.ArgumentParser,
     *,
@@ -205,12 +215,7 @@ def measuring_options(
         default="random",
         help="order of the cases in each round of placements (random)",
     )
-    add(
-        "--wait-quiet",
-        type=positive,
-        metavar="SECONDS",
-        help="wait for up to so long until nothing else runs on the machine",
-    )
+    wait_option(group)
 
 
 _CASE_OPTIONS = (*(field.name for field in dataclasses.fields(Knobs)), "dtype", "index_dtype")

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection
 from typing import Any
 
-from memkern.cli.measuring import exit_code, measure
+from memkern.cli.measuring import exit_code, measure, tell_unquiet, wait_until_quiet
 from memkern.cli.options import (
     GOOD,
     Verb,
@@ -18,6 +18,7 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     numbers,
+    wait_option,
 )
 from memkern.cli.refusing import refuse, taken
 from memkern.declared import joined, product
@@ -167,6 +168,7 @@ def _barrier(args: argparse.Namespace) -> int:
 
     if args.output:
         check_output(args.output, args.force)
+    tell_unquiet(wait_until_quiet(args), args)
     threads = None if args.threads is None else each(args.threads)
     results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
     if args.output:
@@ -291,5 +293,6 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("--pin", default="none", metavar="HOW")
     sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
     sub.add_argument("--json", action="store_true", help="records as JSON on standard output")
+    wait_option(sub)
     force_option(sub)
     sub.add_argument("-q", "--quiet", action="store_true", help="no table")

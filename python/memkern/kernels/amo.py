@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern import indices
+from memkern import indices, small
 from memkern.errors import InputError
 from memkern.kernels import case
 from memkern.kernels.checking import WHOLE, Values, error, extent, fresh, positions, verdict
@@ -254,7 +254,7 @@ def amo_case(
     device = Knobs(device=options.get("device", "cpu")).device
     workers = integer(threads, "threads", 0, 2**20) or workers_of(device)
     usual = _ITERS if device == "cpu" else _ITERS_ON_DEVICE
-    iters = integer(usual if iters is None else iters, "iters", 1, 2**40)
+    iters = small.cut(integer(usual if iters is None else iters, "iters", 1, 2**40), 2**8)
     integer(stride, "stride", 1, 2**40)
     integer(seed, "seed", 0)
     integer(padding, "padding", 0, 2**20)
@@ -322,7 +322,8 @@ def _words(words: int | None, memsize: int | None, size: int, needed: int) -> in
         if memsize % size:
             raise InputError(f"memsize must be a multiple of {size} bytes, not {memsize}")
         words = memsize // size
-    return needed if words is None else integer(words, "words", 1, 2**47)
+    words = needed if words is None else integer(words, "words", 1, 2**47)
+    return small.cut(words, max(needed, 2**12))
 
 
 def _chosen(

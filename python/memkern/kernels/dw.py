@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from memkern import small
 from memkern.errors import InputError
 from memkern.kernels import case
 from memkern.kernels.checking import Values, error, fresh, verdict
@@ -344,7 +345,7 @@ def dw_case(
     InputError
         Something is out of range, or the lattice can't be cut as asked.
     """
-    extents = check_extents(lattice)
+    extents = check_extents([small.cut(n, 4) for n in check_extents(lattice)])
     which = check_parity(parity, extents)
     ls = integer(ls, "Ls", 1, 2**20)
     for what, given, known in (

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from memkern import small
 from memkern.kernels import case
 from memkern.kernels.checking import Values, error, extent, fresh, positions, verdict
 from memkern.kernels.streaming import BS, INVOCATIONS
@@ -88,6 +89,7 @@ def meshed(
     InputError
         A size is out of range.
     """
+    elements = small.cut(elements, 2)
     mesh, row_starts, columns = _mesh(elements, degree, masked, numbering)
     on_processor = options.get("device", "cpu") == "cpu"
     arrays = {"ids": mesh.ids} if kernel == "bs.bs7" else {}

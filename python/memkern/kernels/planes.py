@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from memkern import small
 from memkern.errors import InputError
 from memkern.kernels.checking import Values, error, extent, fresh, positions, verdict
 from memkern.kernels.streaming import LOOPS, memory_sized, scalars
@@ -41,7 +42,7 @@ def _points(elements: int | None, footprint_B: float | None, dtype: str, arrays:
 
 
 def _side(value: int | None, name: str, least: int) -> int:
-    return integer(value, name, least, 2**40)
+    return small.cut(integer(value, name, least, 2**40), 128)
 
 
 def stencil(

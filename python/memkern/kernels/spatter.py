@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern import suites
+from memkern import small, suites
 from memkern.errors import InputError
 from memkern.kernels import case as any_case
 from memkern.patterns import Pattern, as_pattern, integer
@@ -520,6 +520,9 @@ def case(
         if chosen is None:
             chosen = walker.delta if walker.delta is not None else 8
         deltas[side] = _deltas(chosen)
+        # Of either side, so many instances and so many values.
+        count = small.cut(count, 256)
+        count = small.cut(count, max(1, 2**18 // max(1, *map(abs, deltas[side]))))
         indices[f"delta_{side}"] = np.array(deltas[side], dtype=np.int64)
     if kernel.startswith("multi"):
         indices["pattern"] = patterns["pattern"].indices

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memkern import small
 from memkern.errors import InputError
 from memkern.kernels import case
 from memkern.kernels.checking import WHOLE, error, extent, fresh, positions, verdict
@@ -236,14 +237,19 @@ def length(spec: KernelSpec, elements: int | None, footprint_B: float | None, dt
     if elements is not None and footprint_B is not None:
         raise InputError(f"{spec.name} takes elements or footprint_B, not both")
     if footprint_B is None:
-        return memory_sized(dtype) if elements is None else integer(elements, "elements", 1)
+        return _cut(memory_sized(dtype) if elements is None else integer(elements, "elements", 1))
     if not isinstance(footprint_B, Real) or not 0 < footprint_B < 2**62:
         raise InputError(
             f"footprint_B must be a positive number of bytes, not {shown(footprint_B)}"
         )
     streams = sum(array.name != RESULT for array in spec.arrays)
     size = 4 if dtype == "float32" else 8
-    return max(1, int(footprint_B / (max(1, streams) * size)))
+    return _cut(max(1, int(footprint_B / (max(1, streams) * size))))
+
+
+def _cut(elements: int) -> int:
+    """Cut a length where cases are to be small; lengths that differ by a factor still do."""
+    return small.cut(elements, 2**14 + elements.bit_length())
 
 
 def memory_sized(dtype: str) -> int:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from memkern import small
 from memkern.errors import InputError
 from memkern.matrices.assembly import CSR, MAX_NONZEROS
 from memkern.matrices.chains import free_fermions, spin_chain
@@ -140,6 +141,10 @@ MatrixLike: TypeAlias = (
 """What `build` takes."""
 
 
+# What fills half of the sites.
+_HALVES = ("up", "particles")
+
+
 def _read_number(text: str, what: str) -> float:
     try:
         return float(text)
@@ -159,6 +164,8 @@ def _from_words(text: str, seed: int) -> tuple[str, CSR] | None:
     for argument, part in zip(word.arguments, parts, strict=False):
         reader = _read_number if argument == "disorder" else read_integer
         given[argument] = reader(part, argument)
+        if argument not in ("disorder", "seed"):
+            given[argument] = small.cut(given[argument], 4 if argument in _HALVES else 8)
     if "seed" in word.arguments:
         # Labels of matrices that differ have to differ: nothing is left to a default.
         defaults = inspect.signature(word.generator).parameters

@@ -1,0 +1,24 @@
+"""Small cases, so that tests can run every command and example of the documentation as written.
+
+Where the environment variable ``MEMKERN_SMALL`` is set, what is built and sampled is cut to what
+takes milliseconds. Records hold the sizes that were measured; they say nothing about the machine.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TypeVar
+
+T = TypeVar("T", int, float)
+
+VARIABLE = "MEMKERN_SMALL"
+
+
+def wanted() -> bool:
+    """Return whether cases are to be small."""
+    return bool(os.environ.get(VARIABLE))
+
+
+def cut(value: T, most: T) -> T:
+    """Return `value`, where cases are to be small at most `most`."""
+    return min(value, most) if wanted() else value

@@ -1,0 +1,279 @@
+"""Every command and example of the documentation runs as written, on small cases."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import memkern
+from memkern import cli, run, small
+from memkern.sweepfile import read_sweep
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(EXAMPLES.rglob("*.md"))]
+# What is not for a shell, Python or memkern.
+OTHER_KINDS = {"yaml"}
+
+# Commands that a test can't run by their nature, and why.
+NOT_RUN = {
+    "make report": "builds the package",
+    "make test": "builds the package and runs this test",
+    "pip install .": "builds the package",
+    "pip install . -C cmake.define.MEMKERN_HIGHWAY_ARCHIVE=/path/highway.tar.gz "
+    "-C cmake.define.MEMKERN_HWLOC_ARCHIVE=/path/hwloc.tar.bz2": "builds the package",
+    "memkern stream --sizes 1MiB:4GiB:20 --device cuda -o gpu.db": "needs a GPU",
+    "python3 -m venv venv-base && venv-base/bin/pip install /path/to/base": "builds the package",
+    "python3 -m venv venv-head && venv-head/bin/pip install /path/to/head": "builds the package",
+}
+# What those leave that later commands use: an interpreter with memkern.
+INTERPRETERS = ("venv-base", "venv-head")
+
+
+def blocks(document: Path) -> list[tuple[str, str]]:
+    """Kind and text of every fenced block."""
+    text = document.read_text()
+    found = re.findall(r"^```(\S*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert 2 * len(found) == len(re.findall("^```", text, re.MULTILINE))
+    return found
+
+
+def commands(block: str) -> Iterator[str]:
+    """Commands of a block for the shell, each with its continued lines and here-document."""
+    lines = iter(block.splitlines())
+    for line in lines:
+        command = line
+        while command.endswith("\\"):
+            command = command[:-1] + next(lines).lstrip()
+        if here := re.search(r"<<'?(\w+)'?", command):
+            while not command.endswith(f"\n{here[1]}"):
+                command += "\n" + next(lines)
+        if shlex.split(command.partition("\n")[0], comments=True):
+            yield command
+
+
+def plain(command: str) -> str:
+    """The command without its comment and superfluous blanks."""
+    return " ".join(re.sub(r"\s#\s.*$", "", command).split())
+
+
+EVERY_COMMAND = {
+    document: [
+        plain(command)
+        for kind, block in blocks(document)
+        if kind in ("sh", "console")
+        for command in commands(block)
+    ]
+    for document in DOCUMENTS
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A folder that looks like the repository, a shell's commands, and small cases."""
+    for name in ("examples", "notebooks"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shims = tmp_path / ".bin"
+    shims.mkdir()
+    python = f'exec "{sys.executable}" "$@"'
+    # A script may unset this.
+    if "PYTHONPATH" in os.environ:
+        python = f'PYTHONPATH="{os.environ["PYTHONPATH"]}" {python}'
+    targets = {shims / "python": python, shims / "python3": python}
+    targets[shims / "memkern"] = python.replace('"$@"', '-m memkern "$@"')
+    for name in INTERPRETERS:
+        (tmp_path / name / "bin").mkdir(parents=True)
+        targets[tmp_path / name / "bin" / "python"] = python
+    for target, text in targets.items():
+        target.write_text(f"#!/bin/sh\n{text}\n")
+        target.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{shims}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
+    monkeypatch.setenv(small.VARIABLE, "1")
+    yield tmp_path
+    # What was measured on small cases serves no other test.
+    for cached in (run.launch_cost_s, run.ceilings_GBps):
+        cached.cache_clear()
+
+
+def run_command(command: str) -> int | str | None:
+    """Run a command: ours in this process, unless the shell has to read more than words."""
+    words = shlex.split(command, comments=True)
+    if words[0] != "memkern" or any(set(word) & set("|&;<>$`*?(){}~") for word in words):
+        return subprocess.run(["bash", "-c", command]).returncode
+    with contextlib.suppress(SystemExit):
+        return cli.main(words[1:])
+    return cli.WRONG_INPUT
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_block_runs_as_written(
+    document: Path, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    session: dict[str, object] = {}
+    for kind, block in blocks(document):
+        if kind in ("sh", "console"):
+            for command in commands(block):
+                if plain(command) not in NOT_RUN:
+                    code = run_command(command)
+                    _, err = capfd.readouterr()
+                    assert code == 0, f"{command}\n{err}"
+        elif kind == "python":
+            exec(compile(block, document, "exec"), session)
+        elif kind == "toml":
+            # Its first line names the file.
+            name = block.partition("\n")[0].removeprefix("# ")
+            assert name.endswith(".toml")
+            (folder / name).write_text(block)
+            assert read_sweep(folder / name, {})[0]
+        else:
+            assert kind in OTHER_KINDS, f"{document.name} has a block of {kind or 'no kind'}"
+
+
+def test_what_is_not_run_still_stands_in_a_document() -> None:
+    there = {command for listed in EVERY_COMMAND.values() for command in listed}
+    assert set(NOT_RUN) - there == set()
+    assert all(NOT_RUN.values())
+
+
+SCRIPTS = sorted(EXAMPLES.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_every_example_runs(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+def test_every_sweep_runs_as_its_first_line_says(capfd: pytest.CaptureFixture[str]) -> None:
+    found = 0
+    for path in sorted(EXAMPLES.rglob("*.toml")):
+        first = path.read_text().partition("\n")[0]
+        if first.startswith("# memkern "):
+            assert run_command(first.removeprefix("# ")) == 0, capfd.readouterr().err
+            found += 1
+        else:
+            assert read_sweep(path, {})[0]
+    assert found
+
+
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(memkern.__path__, "memkern.")
+    if not module.name.rpartition(".")[2].startswith("_")
+)
+
+
+@pytest.mark.parametrize("name", ["memkern", *MODULES])
+def test_examples_of_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    source = Path(str(module.__file__)).read_text()
+    found = doctest.testmod(module, verbose=False)
+    assert found.failed == 0
+    assert bool(found.attempted) == (">>>" in source)
+
+
+def test_the_only_other_block_in_a_docstring_is_a_sweep(folder: Path) -> None:
+    package = Path(str(memkern.__file__)).parent
+    there = [
+        (path, block)
+        for path in sorted(package.rglob("*.py"))
+        for block in re.findall(r"::\n\n((?: {4}.*\n|\n)+)", path.read_text())
+    ]
+    ((path, block),) = there
+    assert path.name == "sweepfile.py"
+    (folder / "docstring.toml").write_text(re.sub("^ {4}", "", block, flags=re.MULTILINE))
+    assert read_sweep("docstring.toml", {})[0]
+
+
+# Options of the measuring verbs
+
+COMMON = {
+    *("output", "json", "threads", "pin", "pages", "isa", "variant", "dtype", "device", "runs"),
+    *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet"),
+}
+# These read what was measured.
+NOT_MEASURING = {"info", "fit", "figure", "table"}
+
+
+def options_of_verbs() -> dict[str, set[str]]:
+    (verbs,) = (a.choices for a in cli.build_parser()._actions if isinstance(a.choices, dict))
+    return {
+        name: {word[2:] for word in parser._option_string_actions if word.startswith("--")}
+        for name, parser in verbs.items()
+    }
+
+
+def test_every_measuring_verb_takes_the_same_options_or_the_readme_says_which() -> None:
+    readme = (ROOT / "README.md").read_text()
+    said = {
+        verb: set(re.findall(r"`--([\w-]+)`", text.partition(" and in ")[0]))
+        for verb, text in re.findall(r"^- `(\w+)`: (`--.*)[;.]$", readme, re.MULTILINE)
+    }
+    taken = {verb: options & COMMON for verb, options in options_of_verbs().items()}
+    differing = {
+        verb: options
+        for verb, options in taken.items()
+        if options != COMMON and verb not in NOT_MEASURING
+    }
+    assert differing == said
+    assert len(taken) - len(differing) - len(NOT_MEASURING) >= 11
+    paragraph = readme[readme.index("Every measuring verb takes") : readme.index("- `barrier`")]
+    for option in COMMON:
+        short = {"output": "`-o PATH`", "quiet": "`-q`"}
+        assert short.get(option, f"`--{option}") in paragraph, option
+
+
+def test_sizes_are_taken_where_the_readme_says_so() -> None:
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    (text,) = re.findall(r"`--sizes LOW:HIGH:COUNT` of (.*?) sweeps sizes", readme)
+    verbs = {verb for verb, options in options_of_verbs().items() if "sizes" in options}
+    assert set(re.findall(r"`(\w+)`", text)) == verbs
+
+
+def test_the_readme_names_the_unrolling_that_there_is() -> None:
+    text = " ".join((ROOT / "README.md").read_text().split())
+    (listed,) = re.findall(r"their variant `simd` also unrolled ([\d, and]+) times", text)
+    there: dict[str, set[int]] = {}
+    for kernel, variant, _, _, _, unroll, _ in vars(run)["_memkern"].entries():
+        if kernel.startswith("loops.") and variant == "simd":
+            there.setdefault(kernel, set()).add(unroll)
+    wanted = {0, *map(int, re.findall(r"\d+", listed))}
+    assert there and all(found == wanted for found in there.values())
+
+
+def test_only_small_cases_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = memkern.stream("copy", elements=10**6, runs=10)
+    assert case.integers["elements"] < 10**5
+    assert case.stop.runs == 3
+    monkeypatch.delenv(small.VARIABLE)
+    case = memkern.stream("copy", elements=10**6, runs=10)
+    assert case.integers["elements"] == 10**6
+    assert case.stop.runs == 10
+
+
+def test_small_cases_are_announced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["stream", "-k", "copy", "-t", "1"]
+    assert cli.main(words) == 0
+    assert "MEMKERN_SMALL is set" in capsys.readouterr().err
+    monkeypatch.delenv(small.VARIABLE)
+    assert cli.main([*words, "-n", "64", "--runs", "1"]) == 0
+    assert capsys.readouterr().err == ""
