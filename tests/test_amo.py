@@ -54,7 +54,7 @@ def words(native: Any) -> int:
         ("stride1", {"indices": [0] * 9}, "has no indices"),
         ("rand", {"indices": "circustent", "padding": 64}, "neither padding"),
         ("rand", {"sharing": "private", "words": 1, "threads": 2}, "words of their own"),
-        ("rand", {"elements": 5}, "no knob 'elements'"),
+        ("rand", {"elements": 5}, "no option 'elements'"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(
