@@ -863,7 +863,7 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
         ({"layout": "lexicographic", "variant": "simd"}, "no variant 'simd'"),
         ({"layout": "lexicographic", "variant": "nt"}, "no variant 'nt'"),
         ({"isa": "mmx"}, "isa 'mmx' is not one of"),
-        ({"elements": 5}, "no knob 'elements'"),
+        ({"elements": 5}, "no option 'elements'"),
         ({"offset": 12}, "offset must be a multiple of 8"),
     ],
 )  # fmt: skip

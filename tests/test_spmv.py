@@ -349,7 +349,7 @@ WIDE = whole(20, 15, 3)
         ({"format": "csc", "sigma": 8}, "spmv.csc has no sigma"),
         ({"mve": 2}, "spmv.sell has no mve"),
         ({"threads": -1}, "threads must be at least 0"),
-        ({"elements": 5}, "no knob 'elements'"),
+        ({"elements": 5}, "no option 'elements'"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(options: dict[str, Any], match: str) -> None:
