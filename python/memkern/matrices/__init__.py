@@ -141,8 +141,8 @@ MatrixLike: TypeAlias = (
 """What `build` takes."""
 
 
-# What fills half of the sites.
-_HALVES = ("up", "particles")
+# What must be less than the rows or sites.
+_LESSER = ("up", "particles", "bandwidth", "nonzeros_per_row")
 
 
 def _read_number(text: str, what: str) -> float:
@@ -165,7 +165,7 @@ def _from_words(text: str, seed: int) -> tuple[str, CSR] | None:
         reader = _read_number if argument == "disorder" else read_integer
         given[argument] = reader(part, argument)
         if argument not in ("disorder", "seed"):
-            given[argument] = small.cut(given[argument], 4 if argument in _HALVES else 8)
+            given[argument] = small.cut(given[argument], 4 if argument in _LESSER else 8)
     if "seed" in word.arguments:
         # Labels of matrices that differ have to differ: nothing is left to a default.
         defaults = inspect.signature(word.generator).parameters
