@@ -768,6 +768,45 @@ def test_signs_beyond_ascii_end_no_run(tmp_path: Path, setting: str) -> None:
         assert len(done.stderr.splitlines()) == (0 if "--help" in words else 1)
 
 
+@pytest.mark.parametrize("three", ["٣", "³", "３", "1_0"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "stream --budget X",
+        "stream --ci X",
+        "stream --alpha X",
+        "stream -n X",
+        "stream --sizes 1KiB:1MiB:X",
+        "stream --sizes X",
+        "stream -t X",
+        "stream --seed X",
+        "bs X",
+        "spatter -p UNIFORM:8:X",
+        "spatter -p 0,X",
+        "spatter -p 0 -l X",
+        "spatter -p 0 -d X",
+        "tune -p 0 -d X",
+        "raider -n 8 --pattern zipf:X",
+        "raider -n 8 --pattern stride:X",
+        "spmv anderson:2:2:2:X",
+        "spmv hpcg:X",
+        "dw --lattice 4 4 4 X",
+        "dw --lattice 4 4 4 4 --block X 4 4 4",
+        "suite lulesh --footprint X",
+        "compare a.db b.db --fail-on slower:X",
+        "fit a.db --level X",
+        "fit a.db --leave-out X",
+        "report --wait-quiet X",
+    ],
+)
+def test_numbers_are_written_in_ascii(
+    capsys: pytest.CaptureFixture[str], words: str, three: str
+) -> None:
+    code, out, err = run(capsys, *words.replace("X", three).split())
+    assert (code, out) == (2, "")
+    assert repr(three)[1:-1] in one_sentence(err)
+
+
 # Cut off
 
 

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from memkern import files
 from memkern.errors import InputError
 from memkern.limits import check_memory
-from memkern.patterns import INT64_MAX, integer, read_integer, shown
+from memkern.patterns import INT64_MAX, integer, read_integer, read_number, shown
 
 __all__ = [
     "MAX_LENGTH",
@@ -425,13 +425,6 @@ def _read_lines(path: Path, content: bytes) -> Iterator[int]:
             ) from None
 
 
-def _read_number(text: str, what: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{what} must be a number, not {shown(text)}") from None
-
-
 def _text(number: float) -> str:
     return repr(number).removesuffix(".0")
 
@@ -451,10 +444,10 @@ def _from_words(text: str, n: int, seed: int) -> tuple[str, npt.NDArray[np.int64
         case ["central"]:
             return "central", central(n)
         case ["zipf", given]:
-            exponent = _read_number(given, "exponent")
+            exponent = read_number(given, "exponent")
             return f"zipf:{_text(exponent)}", zipf(n, exponent, seed)
         case ["hot", some, few]:
-            accesses, elements = _read_number(some, "accesses"), _read_number(few, "elements")
+            accesses, elements = read_number(some, "accesses"), read_number(few, "elements")
             return f"hot:{_text(accesses)}:{_text(elements)}", hot(n, accesses, elements, seed)
     return None
 

@@ -33,6 +33,7 @@ __all__ = [
     "parse",
     "random",
     "read_integer",
+    "read_number",
     "shown",
     "uniform",
 ]
@@ -130,6 +131,33 @@ def read_integer(text: str, what: str) -> int:
     if len(text.strip(" ")) > 20:  # Python refuses to convert thousands of digits
         raise InputError(f"{what} must be an integer below 2**63, not {shown(text)}")
     return int(text)
+
+
+def read_number(text: str, what: str) -> float:
+    """Read a number written in ASCII, which `float` takes.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``0.5``, ``-1e3`` or ``inf``, perhaps with spaces around.
+    what : str
+        The name that an error message uses for the number.
+
+    Returns
+    -------
+    float
+        The number, not checked for a range.
+
+    Raises
+    ------
+    InputError
+        If the text is anything else.
+    """
+    try:
+        # Python takes other scripts' digits and underscores between digits as well.
+        return float(text if text.isascii() and "_" not in text else "")
+    except ValueError:
+        raise InputError(f"{what} must be a number, not {shown(text)}") from None
 
 
 def _check_length(length: int, arrays: int = 0) -> None:

@@ -28,7 +28,7 @@ from memkern.cli.options import (
 )
 from memkern.errors import InputError
 from memkern.files import publish, unused
-from memkern.patterns import shown
+from memkern.patterns import read_number, shown
 
 if TYPE_CHECKING:
     from memkern.models import Side, T0WmaxFit
@@ -136,8 +136,8 @@ def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any
             choices = ", ".join(f"{option}=..." for option in known) or "none here"
             raise InputError(f"--option {shown(pair)} is not one of those there are: {choices}")
         try:
-            options[name] = float(value)
-        except ValueError:
+            options[name] = read_number(value, name)
+        except InputError:
             options[name] = value
     return options
 

@@ -7,11 +7,21 @@ import functools
 from typing import Any
 
 from memkern.cli.measuring import exit_code, measure, plus_minus
-from memkern.cli.options import Verb, each, given, knobs_of, measuring_options, numbers, words
+from memkern.cli.options import (
+    Verb,
+    checked,
+    each,
+    given,
+    knobs_of,
+    measuring_options,
+    numbers,
+    words,
+)
 from memkern.cli.refusing import refuse
 from memkern.declared import joined, product
 from memkern.kernels.dw import CUTS, LAYOUTS
 from memkern.lattice import PARITIES
+from memkern.patterns import read_integer
 
 
 def _dw(args: argparse.Namespace) -> int:
@@ -63,7 +73,7 @@ def add_verbs(verb: Verb) -> None:
     """Add the verb dw."""
     sub = verb("dw", _dw, "the hopping term of the domain-wall operator of lattice QCD")
     add = sub.add_argument_group("lattice").add_argument
-    add("--lattice", nargs=4, type=int, action="append", required=True,
+    add("--lattice", nargs=4, type=checked(read_integer), action="append", required=True,
         metavar=("X", "Y", "Z", "T"), help="extents; again for one more lattice")  # fmt: skip
     add("--ls", type=numbers(1, "ls"), metavar="N,...",
         help="extent of the fifth dimension (8)")  # fmt: skip
@@ -77,7 +87,8 @@ def add_verbs(verb: Verb) -> None:
     add("--vector", type=numbers(0, "vector"), metavar="BITS,...",
         help="128, 256 or 512 (the widest here)")  # fmt: skip
     add("--order", metavar="TZYX", help="loops from the outermost to the innermost (tzyx)")
-    add("--block", nargs=4, type=int, metavar=("X", "Y", "Z", "T"),
+    add("--block", nargs=4, type=checked(read_integer),
+        metavar=("X", "Y", "Z", "T"),
         help="sites of a block that is gone through before the next one; 0 for all")  # fmt: skip
     add(
         "--share-planes",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from memkern.errors import InputError
-from memkern.patterns import shown
+from memkern.patterns import read_number, shown
 from memkern.spec import (
     DTYPES,
     INDEX_DTYPES,
@@ -19,6 +19,8 @@ from memkern.spec import (
     TIMERS,
     Knobs,
 )
+
+T = TypeVar("T")
 
 GOOD, INVALID, WRONG_INPUT, FAILED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
@@ -38,12 +40,24 @@ Verb = Callable[[str, Callable[[argparse.Namespace], int], str], Parser]
 def positive(text: str) -> float:
     """Convert a positive, finite number."""
     try:
-        value = float(text)
-    except ValueError:
+        value = read_number(text, "")
+    except InputError:
         value = -1.0
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{shown(text)} is not a positive number")
     return value
+
+
+def checked(read: Callable[[str, str], T]) -> Callable[[str], T]:
+    """Return a converter that lets argparse say what is wrong with a number."""
+
+    def convert(text: str) -> T:
+        try:
+            return read(text, "it")
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
 
 
 def count(least: int) -> Callable[[str], int]:

@@ -11,6 +11,7 @@ from memkern.cli.measuring import exit_code, measure, tell_unquiet, wait_until_q
 from memkern.cli.options import (
     GOOD,
     Verb,
+    checked,
     count,
     each,
     force_option,
@@ -24,6 +25,7 @@ from memkern.cli.refusing import refuse, taken
 from memkern.declared import joined, product
 from memkern.errors import InputError
 from memkern.kernels import DEFINITIONS
+from memkern.patterns import read_number
 from memkern.spec import DTYPES
 
 
@@ -203,8 +205,10 @@ def _stream_options(parser: argparse.ArgumentParser) -> None:
         metavar="LOW:HIGH:COUNT",
         help="bytes of all arrays together, log-spaced, such as 16KiB:1GiB:400; or a list",
     )
-    parser.add_argument("--alpha", type=float, metavar="X", help="the kernel's scalar")
-    parser.add_argument("--beta", type=float, metavar="X", help="its second scalar")
+    parser.add_argument(
+        "--alpha", type=checked(read_number), metavar="X", help="the kernel's scalar"
+    )
+    parser.add_argument("--beta", type=checked(read_number), metavar="X", help="its second scalar")
 
 
 def add_verbs(verb: Verb) -> None:

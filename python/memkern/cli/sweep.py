@@ -6,8 +6,9 @@ import argparse
 
 from memkern import kernels
 from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of
-from memkern.cli.options import Verb, count, given, knobs_of, measuring_options
+from memkern.cli.options import Verb, checked, count, given, knobs_of, measuring_options
 from memkern.cli.refusing import refuse
+from memkern.patterns import read_integer
 
 
 def _swept(args: argparse.Namespace) -> int:
@@ -60,6 +61,6 @@ def add_verbs(verb: Verb) -> None:
     sub = verb("tune", _tuned, "search variant, pages, prefetch distance and chunk in a budget")
     sub.add_argument("-k", "--kernel", default="gather", choices=("gather", "scatter"))
     sub.add_argument("-p", "--pattern", required=True, metavar="PATTERN")
-    sub.add_argument("-d", "--delta", type=int, metavar="N")
+    sub.add_argument("-d", "--delta", type=checked(read_integer), metavar="N")
     sub.add_argument("-l", "--count", type=count(1), metavar="N", help="instances (1024)")
     measuring_options(sub)

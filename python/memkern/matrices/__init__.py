@@ -38,7 +38,7 @@ from memkern.matrices.grids import (
 from memkern.matrices.properties import reorder, statistics
 from memkern.matrices.reading import from_array, from_sparse, from_triplets, read
 from memkern.matrices.synthetic import arrow, banded_random, kkt, rmat, rows_for, tall_skinny
-from memkern.patterns import read_integer, shown
+from memkern.patterns import read_integer, read_number, shown
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray, spmatrix
@@ -145,13 +145,6 @@ MatrixLike: TypeAlias = (
 _LESSER = ("up", "particles", "bandwidth", "nonzeros_per_row")
 
 
-def _read_number(text: str, what: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{what} must be a number, not {shown(text)}") from None
-
-
 def _from_words(text: str, seed: int) -> tuple[str, CSR] | None:
     """Return label and matrix if a text begins with one of the words."""
     name, *parts = text.strip().lower().split(":")
@@ -162,7 +155,7 @@ def _from_words(text: str, seed: int) -> tuple[str, CSR] | None:
         raise InputError(f"matrix {shown(text)} must have the form {word.form}")
     given: dict[str, int | float] = {}
     for argument, part in zip(word.arguments, parts, strict=False):
-        reader = _read_number if argument == "disorder" else read_integer
+        reader = read_number if argument == "disorder" else read_integer
         given[argument] = reader(part, argument)
         if argument not in ("disorder", "seed"):
             given[argument] = small.cut(given[argument], 4 if argument in _LESSER else 8)
