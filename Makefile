@@ -37,7 +37,7 @@ test: system-test .venv/.installed .venv/.test
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
 	cmake --build build/tests
 	ctest --test-dir build/tests -j $$(nproc) --output-on-failure
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 test-all: test
 	$(BIN)/python tests/bench/compare_self.py
