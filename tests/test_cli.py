@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -1122,3 +1123,61 @@ def test_errors_name_the_help_of_their_verb(capsys: pytest.CaptureFixture[str], 
         code, _, err = run(capsys, verb, *words)
         assert code == 2
         assert one_sentence(err).endswith(f"(see memkern {verb} --help)")
+
+
+@pytest.fixture(scope="module")
+def plain_results() -> mk.ResultSet:
+    """Return two records of a gather."""
+    cases = [mk.gather(f"UNIFORM:8:{n}:NR", count=64, threads=1, runs=2) for n in (1, 2)]
+    return mk.sweep([case.with_(variant="scalar", placements=1) for case in cases])
+
+
+ANALYSES = [
+    "compare x.json x.json",
+    "fit x.json",
+    "table spatter-table4 x.json",
+    "figure spatter-fig3 x.json -o x.png",
+]
+
+
+@pytest.mark.parametrize("column", ["bytes_B", "bandwidth_median_GBps", "kernel", "time_median_s"])
+@pytest.mark.parametrize("value", ["left out", None, "text", math.inf, -1.0])
+@pytest.mark.parametrize("command", ANALYSES)
+def test_results_with_odd_columns_are_analysed_or_refused(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    plain_results: mk.ResultSet,
+    command: str,
+    column: str,
+    value: Any,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    odd = [{k: v for k, v in r.items() if k != column} for r in plain_results]
+    if value != "left out":
+        odd = [{**record, column: value} for record in odd]
+    mk.ResultSet(odd, plain_results.samples, plain_results.environments).save("x.json")
+    code = cli.main(command.split())
+    refused = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert code in (0, 2)
+    assert code == 0 or len(refused) == 1
+    assert (tmp_path / "x.png").exists() == (code == 0 and command.startswith("figure"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"text", b"\x89PNG", b"SQLite format 3\0"])
+@pytest.mark.parametrize("suffix", ["json", "csv", "parquet", "db"])
+@pytest.mark.parametrize("command", ANALYSES)
+def test_files_of_something_else_are_refused_in_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    suffix: str,
+    content: bytes,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"x.{suffix}").write_bytes(content)
+    assert cli.main(command.replace("x.json", f"x.{suffix}").split()) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert f"x.{suffix}" in sentence
+    assert sorted(tmp_path.iterdir()) == [tmp_path / f"x.{suffix}"]

@@ -585,7 +585,7 @@ def test_where_a_line_holds():
         ("bytes_B,time_s\n8,1\n8,2\n8,3\n", [], "every bytes_B is 8"),
         ("bytes_B,time_s\n1,1\n2,2\n", [], "at least 3 points, not 2"),
         ("bytes_B,time_s\n1,1\n2,two\n3,3\n", [], "column time_s must hold numbers"),
-        ("bytes_B,time_s\n", [], "there is no record to fit"),
+        ("bytes_B,time_s\n", [], "bad.csv has no rows"),
         ("", [], "can't be read as a table"),
         ("bytes_B,time_s\n0,1\n0,2\n0,3\n", [], "bytes_B must be positive"),
         ("bytes_B,time_s\n1,1\n2,2\n3,3\n", ["--leave-out", "caches"], "give caches_B"),

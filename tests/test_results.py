@@ -801,6 +801,17 @@ def test_a_file_that_may_not_be_written_is_refused_before_anything_is_measured(
 # Output of a run
 
 
+def test_tables_that_take_next_to_nothing_in_their_file_are_refused(tmp_path, monkeypatch):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"x": pa.repeat(1, 10**7)}), tmp_path / "x.parquet")
+    assert (tmp_path / "x.parquet").stat().st_size < 10**5
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (5e8, "MemAvailable"))
+    with pytest.raises(InputError, match=r"x\.parquet needs about 1 GB of memory"):
+        load(tmp_path / "x.parquet")
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json"])
 def test_output_is_a_store_until_it_is_exported(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"

@@ -14,7 +14,7 @@ from memkern import files
 from memkern.errors import InputError
 from memkern.models.fit import Floats
 from memkern.results import ResultSet, load
-from memkern.results.formats import need_pyarrow
+from memkern.results.formats import need_pyarrow, read_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -197,17 +197,17 @@ def read(path: str | Path) -> ResultSet:
     source = Path(path)
     if source.suffix not in (".csv", ".parquet") or not source.exists() or _ours(source):
         return load(source)
-    content = io.BytesIO(files.read(source))
     rows: list[dict[Any, Any]]
     if source.suffix == ".csv":
         import pandas as pd
 
+        content = io.BytesIO(files.read(source))
         with files.parsing(source, "a table"):
             rows = pd.read_csv(content, skipinitialspace=True, low_memory=False).to_dict("records")
     else:
-        _, pq = need_pyarrow()
-        with files.parsing(source, "a table"):
-            rows = pq.read_table(content).to_pylist()
+        rows = read_parquet(source, "a table").to_pylist()
+    if not rows:
+        raise InputError(f"{source} has no rows")
     plain = [{str(name): _plain(value) for name, value in row.items()} for row in rows]
     return ResultSet(plain, [np.empty(0)] * len(plain))
 

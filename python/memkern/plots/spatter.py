@@ -560,7 +560,7 @@ def _in_no_mean(records: Records) -> list[str]:
     others = frame[ours & ~frame["pattern"].isin(application_patterns())]["pattern"]
     notes = []
     if not ours.all():
-        kernels = listed(sorted(set(frame["kernel"][~ours])))
+        kernels = listed(sorted({str(kernel) for kernel in frame["kernel"][~ours]}))
         left = counted(int((~ours).sum()), "record")
         notes.append(f"{left} of other kernels than gather and scatter ({kernels}) left out.")
     if len(others):

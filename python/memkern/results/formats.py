@@ -19,6 +19,7 @@ import numpy.typing as npt
 from memkern.environment import Environment
 from memkern.errors import InputError
 from memkern.files import parsing, read
+from memkern.limits import check_memory
 from memkern.results.values import (
     KINDS,
     RESULT,
@@ -34,6 +35,9 @@ from memkern.results.values import (
     restored_record,
 )
 
+# Memory for one value: of a record in a dict, of a sample in an array.
+_RECORD_VALUE_B = 100
+_SAMPLE_VALUE_B = 16
 _SAMPLE_KINDS = {
     "record": "integer",
     "case_id": "text",
@@ -112,6 +116,8 @@ def _sample_lines(contents: Contents) -> Iterator[str]:
 def _decode_csv(path: Path) -> Contents:
     records, samples, header = _csv_files(path)
     content = read(records)
+    if not header.exists():
+        raise InputError(f"{records} can't be read as {RESULT}: {header.name} is not beside it")
     head = read(header)
     with parsing(header, RESULT):
         kinds, environments = _parse_header(json.loads(head))
@@ -154,10 +160,8 @@ def encode_parquet(contents: Contents, path: Path) -> dict[Path, bytes]:
 
 
 def _decode_parquet(path: Path) -> Contents:
-    _, pq = need_pyarrow()
-    content = read(path)
+    table = read_parquet(path, RESULT)
     with parsing(path, RESULT):
-        table = pq.read_table(io.BytesIO(content))
         prefix = b"memkern."
         header = {
             key[len(prefix) :].decode(): json.loads(value)
@@ -167,11 +171,41 @@ def _decode_parquet(path: Path) -> Contents:
         kinds, environments = _parse_header(header)
         records = [restored_record(row, kinds) for row in table.to_pylist()]
     beside = path.with_suffix(".samples.parquet")
-    times = read(beside)
+    samples = read_parquet(beside, RESULT, _SAMPLE_VALUE_B, ["record", "time_s"])
     with parsing(beside, RESULT):
-        samples = pq.read_table(io.BytesIO(times), columns=["record", "time_s"])
         series = _split(samples["time_s"].to_numpy(), samples["record"].to_numpy(), len(records))
         return Contents(records, series, environments)
+
+
+def read_parquet(
+    path: Path, what: str, value_B: int = _RECORD_VALUE_B, columns: list[str] | None = None
+) -> Any:
+    """Return the table of a Parquet file, if there is memory for its values.
+
+    Parameters
+    ----------
+    path : Path
+    what : str
+        What it should be, for errors.
+    value_B : int
+        Bytes that a value takes.
+    columns : list of str, optional
+        Those to read, instead of all.
+
+    Raises
+    ------
+    InputError
+        The file is missing, is something else or needs too much memory.
+    """
+    _, pq = need_pyarrow()
+    content = read(path)
+    with parsing(path, what):
+        file = pq.ParquetFile(io.BytesIO(content))
+    # Repeated values take next to nothing in the file.
+    values = file.metadata.num_rows * len(columns or file.schema.names)
+    check_memory(value_B * values, str(path))
+    with parsing(path, what):
+        return file.read(columns=columns)
 
 
 def _csv_files(path: Path) -> tuple[Path, Path, Path]:
