@@ -52,15 +52,20 @@ lint: system-dev .venv/.installed .venv/.lint
 	  -DCMAKE_CXX_COMPILER_LAUNCHER= -DMEMKERN_TARGETS=baseline -DMEMKERN_TESTS=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
 	  -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
+	@# The clang-tidy of the package index comes without omp.h.
 	ls cpp/kernels/*.cpp cpp/bindings/*.cpp cpp/core/*.cpp cpp/backends/*/*.cpp | \
-	  xargs -P $$(nproc) -n 1 clang-tidy --quiet -p build/lint
+	  xargs -P $$(nproc) -n 1 $(BIN)/clang-tidy --quiet -p build/lint \
+	  --extra-arg=-idirafter$$(clang++ -print-resource-dir)/include
 
 sanitize: sanitize-address sanitize-thread
 SANITIZERS_address := address,undefined
 SANITIZERS_thread := thread
+# Ends of arrays depend on the width of vectors, races do not.
+TARGETS_address := ends
+TARGETS_thread := baseline
 sanitize-%: system-dev
 	CXX=clang++ $(CMAKE) -S . -B build/$@ -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON \
-	  -DMEMKERN_SANITIZE=$(SANITIZERS_$*) -DMEMKERN_TARGETS=ends
+	  -DMEMKERN_SANITIZE=$(SANITIZERS_$*) -DMEMKERN_TARGETS=$(TARGETS_$*)
 	cmake --build build/$@
 	ctest --test-dir build/$@ -j $$(nproc) --output-on-failure
 
@@ -89,6 +94,8 @@ system-dev:
 	$(INSTALL) .
 	touch $@
 
+# What the extra needs, as the installed package says.
 .venv/.test .venv/.lint .venv/.wheel: .venv/.%: pyproject.toml | .venv/.installed
-	$(INSTALL) '.[$*]'
+	$(PIP) install $$($(BIN)/python -c 'from importlib.metadata import requires; \
+	  print(*(r.split(";")[0] for r in requires("memkern") if "$*" in r.partition("extra")[2]))')
 	touch $@

@@ -1,6 +1,7 @@
 """Shared by all Python tests."""
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 # Threads that spin while they wait would starve each other on a machine with few cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# A shell lets what it starts in the background, and all that starts from there, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -580,6 +580,13 @@ def test_wrong_input_is_one_sentence(
     assert culprit in err
 
 
+@pytest.fixture
+def undisturbed_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have processes of a comparison call no sample disturbed, as tests run beside each other."""
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+
+
+@pytest.mark.usefixtures("undisturbed_workers")
 def test_a_worker_measures_and_says_why_not(tmp_path: Path) -> None:
     sweep = tmp_path / "sweep.toml"
     sweep.write_text(
@@ -627,6 +634,7 @@ def test_the_example_for_ci_compares_two_builds(tmp_path: Path) -> None:
     assert len(cases) == 14
 
 
+@pytest.mark.usefixtures("undisturbed_workers")
 def test_whole_comparison_of_two_interpreters(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -804,9 +804,9 @@ def test_mesh_kernels_count_the_papers_bytes(number: int) -> None:
     assert case.bytes_B == wanted[number]
 
 
+# Of more than a million local nodes some are looked at.
 @pytest.mark.parametrize("number", [6, 7, 8])
-@pytest.mark.parametrize("masked", ["none", "boundary"])
-@pytest.mark.parametrize("elements", [3, 21])
+@pytest.mark.parametrize(("elements", "masked"), [(3, "none"), (3, "boundary"), (17, "boundary")])
 def test_corrupted_meshes_are_caught(number: int, masked: str, elements: int) -> None:
     case = mk.bs(number, elements=elements, degree=5, masked=masked, threads=2)
     native = case.prepare().native

@@ -51,7 +51,6 @@ check() {
     want clang clang command -v clang++
     want "clang's OpenMP" libomp-dev links -fopenmp
     want "clang's sanitizers" libclang-rt-dev links -fsanitize=address
-    want clang-tidy clang-tidy command -v clang-tidy
     want ccache ccache command -v ccache
   fi
 }

@@ -492,8 +492,8 @@ class Prepared {
     check_invocations(invocations);
     constexpr std::size_t kConditions = 3;
     const std::size_t steps = runner_->steps();
-    if (out.ndim() != 2 || (out.shape(1) != py::ssize_t(1 + kConditions) &&
-                            out.shape(1) != py::ssize_t(1 + steps + kConditions))) {
+    if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
+                            out.shape(1) != static_cast<py::ssize_t>(1 + steps + kConditions))) {
       throw InputError("out must have four columns, or four more than there are kernels");
     }
     const auto columns = static_cast<std::size_t>(out.shape(1));

@@ -107,7 +107,7 @@ Pages parse_pages(const std::string& text) {
 NumaPolicy parse_numa(const std::string& text) {
   if (text == "first-touch") return {};
   if (text == "interleave") return {NumaPolicy::Kind::Interleave, -1};
-  if (text.rfind("node:", 0) == 0) {
+  if (text.starts_with("node:")) {
     int node = -1;
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data() + 5, end, node);

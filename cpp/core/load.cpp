@@ -14,6 +14,7 @@
 #include <map>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "core/topology.hpp"
 
@@ -142,7 +143,7 @@ ChosenUnits least_busy_units(int workers, const std::vector<RunningThread>& othe
   const auto less_busy = [&](int a, int b) {
     return std::pair(on_unit[a], on_core[core[a]]) < std::pair(on_unit[b], on_core[core[b]]);
   };
-  while (static_cast<int>(chosen.units.size()) < wanted) {
+  while (std::cmp_less(chosen.units.size(), wanted)) {
     std::vector<int>& from = free.empty() ? reserved_elsewhere : free;
     const auto best = std::min_element(from.begin(), from.end(), less_busy);
     const int unit = *best;

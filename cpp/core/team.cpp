@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <utility>
 
 #include "core/errors.hpp"
 #include "core/load.hpp"
@@ -113,7 +114,7 @@ Team::Team(const TeamRequest& request) : pin_asked_(request.pin) {
   if (request.pin == "compact") units_ = machine.compact(size_);
   if (request.pin == "spread") units_ = machine.spread(size_);
   if (!named) {
-    if (static_cast<int>(list.size()) < size_) {
+    if (std::cmp_less(list.size(), size_)) {
       throw InputError("pin lists " + std::to_string(list.size()) + " processing units for " +
                        std::to_string(size_) + " threads: list one for each");
     }

@@ -390,6 +390,8 @@ class Prepared:
 
     def _marks(self, conditions: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return which samples were disturbed, by the columns that the extension adds."""
+        if small.wanted():
+            return np.zeros(len(conditions), dtype=np.bool_)
         cores().add(conditions[:, 1], cores_at_work(self.native.obtained()))
         return disturbance.marks(conditions[:, 0], conditions[:, 1], self._least_throughput)
 
