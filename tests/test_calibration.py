@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import memkern as mk
-from memkern import calibration
+from memkern import calibration, disturbance
 from memkern.calibration import Calibration, class_name, estimate, level_of
 from memkern.statistics import Prior
 
@@ -121,14 +121,14 @@ def test_calibrating_measures_every_class(cache: Path) -> None:
     assert shares == sorted(shares) and shares[-1] == 1.0
 
 
-def test_the_best_of_the_cores_is_kept_until_the_next_boot(cache: Path) -> None:
+def test_what_the_cores_did_is_kept_until_the_next_boot(cache: Path) -> None:
     target = calibration.cores_path()
     assert calibration.load_cores(target) == {}
-    calibration.save_cores({"1": 2.0}, target)
-    calibration.save_cores({"1": 1.5, "2": 1.9}, target)
-    assert calibration.load_cores(target) == {"1": 2.0, "2": 1.9}
+    calibration.save_cores({"1": {87: 2}}, target)
+    calibration.save_cores({"1": {87: 1, 60: 5}, "2": {70: 1}}, target)
+    assert calibration.load_cores(target) == {"1": {87: 3, 60: 5}, "2": {70: 1}}
     written = target.stat().st_mtime_ns
-    calibration.save_cores({"1": 1.5}, target)
+    calibration.save_cores({"1": {}}, target)
     assert target.stat().st_mtime_ns == written
     document = json.loads(target.read_text())
     target.write_text(json.dumps({**document, "boot": "another"}))
@@ -138,14 +138,14 @@ def test_the_best_of_the_cores_is_kept_until_the_next_boot(cache: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "boot": 3}', "not JSON"])
 def test_broken_knowledge_of_cores_is_none(cache: Path, text: str) -> None:
     target = calibration.cores_path()
-    calibration.save_cores({"1": 2.0}, target)
+    calibration.save_cores({"1": {87: 2}}, target)
     target.write_text(text)
     assert calibration.load_cores(target) == {}
 
 
 def test_what_can_not_be_stored_disturbs_nobody(cache: Path) -> None:
     (cache / "memkern").write_text("a file where the folder would be")
-    calibration.save_cores({"1": 2.0}, calibration.cores_path())
+    calibration.save_cores({"1": {87: 2}}, calibration.cores_path())
     assert calibration.load_cores(calibration.cores_path()) == {}
 
 
@@ -153,5 +153,5 @@ def test_a_process_leaves_what_its_cores_did(cache: Path) -> None:
     how = "elements=512, threads=1, budget_s=3, ci=1e-9, max_samples=10**7"
     measure = f"import memkern as mk; mk.stream('copy', {how}).measure()"
     subprocess.run([sys.executable, "-c", measure], check=True)
-    (best,) = calibration.load_cores(calibration.cores_path()).values()
-    assert 0.5 < best < 20
+    (which,) = known = calibration.load_cores(calibration.cores_path())
+    assert 0.5 < disturbance.Cores(known).best(which) < 20

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,11 +74,23 @@ def test_cores_remember_the_best_in_bounded_memory() -> None:
     rng = np.random.default_rng(1)
     for part in np.split(rng.uniform(1, 2, 50_000), 50):
         cores.add(part, "1")
-    assert cores.best("1") == pytest.approx(1.99, abs=0.01)
-    assert len(cores._seen["1"]) <= Cores._KEPT
+    assert cores.best("1") == pytest.approx(1.99, rel=0.01)
+    assert len(cores.counts["1"]) < 100
     # One in a hundred that is too good to be true does not count.
     cores.add([3.0], "1")
     assert cores.best("1") < 2
+
+
+def test_the_best_does_not_rise_with_the_number_of_processes() -> None:
+    rng = np.random.default_rng(2)
+    known: dict[str, dict[int, int]] = {}
+    for _ in range(300):
+        cores = Cores(known)
+        # Two in a thousand are read a tenth too high: in some short processes that is the best.
+        values = 2.4 * (1 - np.abs(rng.normal(0, 0.01, 60)))
+        cores.add(np.where(rng.random(60) < 0.002, 1.1 * values, values), "1")
+        known = {"1": dict(cores.counts["1"] + Counter(known.get("1", {})))}
+    assert Cores(known).best("1") == pytest.approx(2.4, rel=0.01)
 
 
 def test_what_the_core_does_counts_less_beyond_its_own_caches() -> None:
@@ -92,16 +105,15 @@ def test_what_the_core_does_counts_less_beyond_its_own_caches() -> None:
 
 
 def test_cores_know_what_earlier_processes_found() -> None:
-    cores = Cores({"1": 2.0, "2": 1.9})
+    first = Cores()
+    first.add(np.linspace(1.9, 2.0, 500), "1")
+    cores = Cores({"1": first.counts["1"]})
+    assert cores.best("1") == pytest.approx(2.0, rel=0.01)
     # This process has only ever had a neighbour.
     cores.add(np.linspace(1.0, 1.1, 500), "1")
-    assert cores.best("1") == 2.0
-    assert cores.known == {"1": 2.0, "2": 1.9}
-    cores.add(np.linspace(1.9, 2.2, 500), "2")
-    assert cores.best("2") == pytest.approx(2.2, abs=0.01)
-    # Too few measurements are not worth keeping.
-    cores.add([1.0, 2.0], "4")
-    assert list(cores.known) == ["1", "2"]
+    assert cores.best("1") == pytest.approx(2.0, rel=0.01)
+    # What it adds is its own.
+    assert sum(cores.counts["1"].values()) == 500
 
 
 @pytest.mark.parametrize(

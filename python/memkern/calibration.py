@@ -2,7 +2,7 @@
 
 How much times differ from placement to placement and from run to run: `memkern.calibrate` measures
 it for classes of cases (cache level by threads); the intervals of single measurements include it
-from then on. And the best throughput of the cores, to which every process that measures adds.
+from then on. And the throughput of the cores, to which every process that measures adds.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ __all__ = [
 _VERSION = 1
 
 Spread = tuple[Prior | None, Prior | None]
+Counts = Mapping[str, Mapping[int, int]]
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def path() -> Path:
 
 
 def cores_path() -> Path:
-    """Return where the best throughput of this machine's cores is stored."""
+    """Return where the throughput of this machine's cores is stored."""
     return path().with_name("cores.json")
 
 
@@ -175,22 +177,23 @@ def _store(target: Path, document: Mapping[str, Any]) -> Path:
     return target
 
 
-def save_cores(best: Mapping[str, float], target: Path) -> None:
-    """Add the best throughput of the cores to what is stored; do nothing where that can't be had.
+def save_cores(counts: Counts, target: Path) -> None:
+    """Add what a process has counted to what is stored; do nothing where that can't be had.
 
     Parameters
     ----------
-    best : mapping of str to float
-        By which cores were at work at once (see `memkern.disturbance.cores_at_work`).
+    counts : mapping of str to mapping of int to int
+        See `memkern.disturbance.Cores.counts`.
     target : Path
         See `cores_path`.
     """
-    before = load_cores(target)
-    merged = {w: max(best.get(w, 0.0), before.get(w, 0.0)) for w in sorted({*best, *before})}
-    if merged == before:
+    merged = {which: Counter(before) for which, before in load_cores(target).items()}
+    for which, more in counts.items():
+        merged[which] = merged.get(which, Counter()) + Counter(more)
+    if not any(counts.values()):
         return
     with contextlib.suppress(InputError, OSError):
-        _store(target, {"version": _VERSION, "boot": boot_id(), "best": merged})
+        _store(target, {"version": _VERSION, "boot": boot_id(), "counts": merged})
 
 
 def _stored(target: Path) -> dict[str, Any]:
@@ -207,11 +210,13 @@ def _stored(target: Path) -> dict[str, Any]:
     return document
 
 
-def load_cores(target: Path) -> dict[str, float]:
-    """Return the best throughput of the cores since the system was booted; empty if unknown."""
+def load_cores(target: Path) -> dict[str, dict[int, int]]:
+    """Return what was counted since the system was booted; empty if unknown."""
     try:
-        best = _stored(target)["best"]
-        return {str(which): float(value) for which, value in best.items()}
+        return {
+            str(which): {int(number): int(times) for number, times in counts.items()}
+            for which, counts in _stored(target)["counts"].items()
+        }
     except (InputError, AttributeError, KeyError, TypeError, ValueError):
         return {}
 

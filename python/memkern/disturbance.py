@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -58,22 +59,26 @@ RunningThread = tuple[int, str, int]
 class Cores:
     """The best throughput that the cores of this machine have shown, by which are at work.
 
-    The best but for one measurement in a hundred, since the clock beside it may be read too low.
+    The best but for one measurement in a hundred of all since the system was booted, since the
+    clock beside it may be read too low.
 
     Parameters
     ----------
-    earlier : mapping of str to float, optional
-        What earlier processes have found: one that starts beside a neighbour never sees the best.
+    earlier : mapping of str to mapping of int to int, optional
+        What earlier processes have counted (see `counts`): one that starts beside a neighbour may
+        never see the best.
     """
 
-    _KEPT = 4096
-    # So few measurements say nothing to later processes.
-    _LEAST = 200
+    # Measurements are counted in classes this wide, of their logarithms.
+    _WIDTH = 0.01
 
-    def __init__(self, earlier: Mapping[str, float] | None = None) -> None:
-        self._earlier = dict(earlier or {})
-        self._seen: dict[str, list[float]] = {}
+    def __init__(self, earlier: Mapping[str, Mapping[int, int]] | None = None) -> None:
+        self._earlier = {which: Counter(counts) for which, counts in (earlier or {}).items()}
         self._best: dict[str, float] = {}
+        self.counts: dict[str, Counter[int]] = {}
+        """How often this process has measured each class of throughput, by cores at work."""
+        for which in self._earlier:
+            self._update(which)
 
     def add(self, throughputs: Iterable[float], which: str) -> None:
         """Add measurements of some cores at once; NaN and repeats do not count.
@@ -85,28 +90,26 @@ class Cores:
         which : str
             See `cores_at_work`.
         """
-        seen = self._seen.setdefault(which, [])
-        last = seen[-1] if seen else math.nan
+        last = math.nan
+        counts = self.counts.setdefault(which, Counter())
         for value in throughputs:
-            if value == value and value != last:
-                seen.append(float(value))
+            if value > 0 and value != last:
+                counts[math.floor(math.log(value) / self._WIDTH)] += 1
                 last = value
-        # Every second one goes, so that early ones keep their weight.
-        while len(seen) > self._KEPT:
-            del seen[::2]
-        if seen:
-            self._best[which] = float(np.quantile(seen, 0.99))
+        self._update(which)
+
+    def _update(self, which: str) -> None:
+        counts = self._earlier.get(which, Counter()) + self.counts.get(which, Counter())
+        above = counts.total() / 100
+        for number in sorted(counts, reverse=True):
+            above -= counts[number]
+            if above < 0:
+                self._best[which] = math.exp((number + 0.5) * self._WIDTH)
+                break
 
     def best(self, which: str) -> float:
         """Return the best throughput of these cores at once; NaN before any is known."""
-        here, before = self._best.get(which, math.nan), self._earlier.get(which, math.nan)
-        return float(np.fmax(here, before))
-
-    @property
-    def known(self) -> dict[str, float]:
-        """The best, by cores at work, as far as it is worth keeping."""
-        enough = {which for which, seen in self._seen.items() if len(seen) >= self._LEAST}
-        return {which: self.best(which) for which in sorted(enough | self._earlier.keys())}
+        return self._best.get(which, math.nan)
 
 
 def cores_at_work(workers: int, kinds: Collection[int]) -> str:

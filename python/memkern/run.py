@@ -319,10 +319,10 @@ class Prepared:
                 shortest[candidate] = min(shortest[candidate], self.run(1))
             return min(shortest, key=shortest.__getitem__), "trial"
         self.native.select(*candidates[0])
-        once_s = min(self.run(1) for _ in range(2))
+        sample_s = min(self.run(1) for _ in range(2)) * max(self.case.stop.invocations, 1)
         allowed_s = min(_TRIAL_S, max(self.case.stop.budget_s / 4, _TRIAL_S / 8), self._left_s)
         rounds: tuple[tuple[int, int], ...] = ((1, 1),) if small.wanted() else _TRIALS
-        if once_s * len(candidates) * 4 > allowed_s:
+        if sample_s * len(candidates) * 4 > allowed_s:
             rounds = ((1, 1),)
             if self.stages:
                 # What one kernel leaves of a part in the caches would serve the next one.
@@ -330,7 +330,7 @@ class Prepared:
                 candidates = list(first.values())
             else:
                 candidates = self._fastest_parts(candidates)
-                if self._from_memory or once_s * len(candidates) * 2 > 4 * allowed_s:
+                if self._from_memory or sample_s * len(candidates) * 2 > 4 * allowed_s:
                     return candidates[0], "trial"
         for finalists, samples in rounds:
             times: dict[tuple[str, str], float] = {}
@@ -678,7 +678,7 @@ def cores() -> disturbance.Cores:
     def save() -> None:
         # A forked process has measured nothing that its parent does not know.
         if os.getpid() == process:
-            calibration.save_cores(known.known, target)
+            calibration.save_cores(known.counts, target)
 
     atexit.register(save)
     return known
@@ -1369,18 +1369,13 @@ def _go_round(
 
     Each placement may take its part of the time that is left until `end`, on the clock of
     `time.perf_counter`; after the first round one that would take longer than all of it is left
-    out.
+    out. Half of the time is kept for placements that take no more than an equal part of it: those
+    of small cases, which cost little and differ most.
     """
     part_s = {id(run): expected_s([run.case]) / run.case.placements for run in runs}
     remaining_s = sum(part_s[id(run)] * run.case.placements for run in runs)
-    over = False
-
-    def leave_out(some: Iterable[CaseRun], placements: int) -> None:
-        for run in some:
-            run.out_of_time = True
-        if bar.total is not None:
-            bar.total -= placements
-
+    every = sum(run.case.placements for run in runs)
+    kept_s = max(end - time.perf_counter(), 0.0) / 2 / max(every, 1)
     for number in range(max((run.case.placements for run in runs), default=0)):
         if number:
             _memkern.release_memory(_LARGE_B)
@@ -1388,24 +1383,20 @@ def _go_round(
         if generator is not None:
             generator.shuffle(todo)
         for run in todo:
-            now = time.perf_counter()
-            if now > end and not over:
-                over = True
-                later = [run for run in runs if run.case.placements > number + 1]
-                leave_out(later, sum(run.case.placements - number - 1 for run in later))
-            if run.placements and run.placements[-1].wall_s > end - now:
-                leave_out([run], 1)
+            left_s, part = end - time.perf_counter(), part_s[id(run)]
+            if run.placements and run.placements[-1].wall_s > max(left_s, kept_s):
+                run.out_of_time = True
+                if bar.total is not None:
+                    bar.total -= 1
             else:
-                part = part_s[id(run)]
-                run.deadline = now + (end - now) * part / max(remaining_s, part)
+                share_s = left_s * part / max(remaining_s, part)
+                run.deadline = time.perf_counter() + max(share_s, min(part, kept_s))
                 run.place()
                 placed(run)
                 bar.update()
-            remaining_s -= part_s[id(run)]
+            remaining_s -= part
             if run.interrupted:
                 return
-        if over:
-            return
 
 
 def _priors(
