@@ -75,7 +75,9 @@ class Fitted(NamedTuple):
         """T0 of the smallest sizes and the ends of its interval; where not resolved, the upper."""
         fit = self.fits[0]
         low, high = (1e6 * end for end in fit.t0_ci_s)
-        return (fit.t0_s * 1e6, low, high) if fit.t0_resolved else (math.nan, math.nan, high)
+        if fit.t0_resolved:
+            return fit.t0_s * 1e6, low, high
+        return math.nan, math.nan, high if high > 0 else math.nan
 
     @property
     def wmax_GBps(self) -> tuple[float, float, float]:
@@ -375,7 +377,7 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
         One row a test. For each own platform the columns ``T0_us`` and ``Wmax_GBps``, each with
         the ends of its 95 % interval, ``low`` and ``high``; for each published one the values
         alone. The platform's name stands before a colon. Where T0 is not resolved, it has its
-        upper end alone.
+        upper end alone, if that is positive.
 
     Raises
     ------
