@@ -1008,6 +1008,7 @@ def test_calibrate_prints_what_it_stores(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
     code, out, _ = run(capsys, "calibrate", "--seconds", "1", "-q")
     assert code == 0
     assert "L1, 1 thread" in out
