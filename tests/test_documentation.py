@@ -149,6 +149,50 @@ def test_what_is_not_run_still_stands_in_a_document() -> None:
     assert all(NOT_RUN.values())
 
 
+def in_prose(document: Path) -> list[str]:
+    """What stands between backquotes outside of blocks."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_options_in_prose_are_options(document: Path) -> None:
+    known = options_of_verbs()
+    every = set().union(*known.values())
+    for code in in_prose(document):
+        words = code.split()
+        verb = words[1] if words[0] == "memkern" and len(words) > 1 else None
+        assert verb is None or verb in known, code
+        options = {word[2:].partition("=")[0] for word in words if word.startswith("--")}
+        # Of other programs.
+        if words[0] in ("memkern", *(f"--{option}" for option in options)):
+            assert options <= (known[verb] if verb else every), code
+
+
+BENCHMARKS = ROOT / "tests" / "bench" / "README.md"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [c for kind, block in blocks(BENCHMARKS) if kind == "sh" for c in commands(block)],
+    ids=lambda command: " ".join(command.split()[:2]),
+)
+def test_commands_of_benchmarks_are_understood(command: str) -> None:
+    # Running them takes minutes, other programs or a GPU.
+    words = [word for word in shlex.split(command, comments=True) if word != "..."]
+    while "=" in words[0]:
+        words.pop(0)
+    given = {word.partition("=")[0] for word in words if word.startswith("--")}
+    if words[0] == "memkern":
+        assert given <= {f"--{option}" for option in options_of_verbs()[words[1]]}
+        return
+    assert words[0] == "python"
+    help = subprocess.run(
+        [sys.executable, ROOT / words[1], "--help"], capture_output=True, text=True, check=True
+    )
+    assert given <= set(re.findall(r"--[\w-]+", help.stdout))
+
+
 SCRIPTS = sorted(EXAMPLES.rglob("*.py"))
 
 

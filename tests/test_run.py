@@ -582,36 +582,6 @@ def test_the_time_expected_follows_from_the_cases(case: Case) -> None:
     assert run.expected_s([]) == 0
 
 
-def test_progress_without_a_screen_is_a_line_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = [100.0]
-    monkeypatch.setattr(run.time, "monotonic", lambda: clock[0])
-    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
-    lines = run._progress_bar(True)
-    lines.total = 4
-    for seconds in (4.0, 8.0, 1.0, 11.0):
-        clock[0] += seconds
-        lines.update()
-    lines.close()
-    assert capsys.readouterr().err.splitlines() == [
-        "memkern: 2 of 4 placements after 12 s, about 12 s left",
-        "memkern: 4 of 4 placements after 24 s, about 0 s left",
-        "memkern: 4 of 4 placements measured in 24 s",
-    ]
-    short = run._progress_bar(True, time_s=30.0)
-    short.total = 100
-    clock[0] += 20.0
-    short.update()
-    assert "1 of 100 placements after 20 s, about 10 s left" in capsys.readouterr().err
-    for total, wanted in ((4, False), (4, None), (None, True)):
-        other = run._progress_bar(wanted)
-        other.total = total
-        other.update()
-        other.close()
-    assert capsys.readouterr().err == ""
-
-
 def test_sweeps_go_round_in_an_order_that_the_record_holds(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -67,6 +68,8 @@ int runnable_threads(const fs::path& proc) {
 void add_if_running(const fs::path& file, int process, std::vector<RunningThread>& found) {
   Stat stat;
   if (!parse_stat(text_of(file), stat) || stat.field(3) != "R") return;
+  constexpr unsigned long kKernelThread = 0x00200000;  // PF_KTHREAD of the kernel's sched.h
+  if ((std::strtoul(stat.field(9).c_str(), nullptr, 10) & kKernelThread) != 0) return;
   found.push_back({process, stat.command, std::atoi(stat.field(39).c_str())});
 }
 

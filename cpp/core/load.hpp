@@ -14,8 +14,9 @@ struct RunningThread {
   int unit;  // the processing unit that it is on
 };
 
-// Those that this process may see; takes microseconds where nothing else runs, else some for every
-// thread on the machine. `root` is where /proc is.
+// Those that this process may see, without the kernel's own threads, which run for microseconds.
+// Takes microseconds where nothing else runs, else some for every thread on the machine. `root` is
+// where /proc is.
 std::vector<RunningThread> running_threads(const std::string& root = "");
 
 // A processing unit that is ours as far as other memkern processes are concerned, for as long as

@@ -14,12 +14,10 @@ from __future__ import annotations
 import functools
 import json
 import math
-import os
 import random
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -42,14 +40,13 @@ from memkern.comparison import (
 )
 from memkern.errors import InputError
 from memkern.patterns import shown
+from memkern.progress import bar as progress_bar
 from memkern.verdicts import NOT_ENOUGH, PAIRS, Family, holm
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 _SIDES = ("A", "B")
-# Seconds between two lines of progress where nobody watches a terminal.
-_SILENCE_S = 20
 
 
 class Side(Protocol):
@@ -210,7 +207,17 @@ def compare_runs(
     for k, case in enumerate(cases):
         if case.verdict != NOT_ENOUGH:
             family.drop(k)
-    tried, errors = measure_pairs(family, cases, workers, rng, _Progress(progress))
+    bar = progress_bar(progress, unit="pairs")
+
+    def show(family: Family) -> None:
+        measured = sum(family.count(k) for k in range(len(cases)))
+        bar.total = measured + sum(family.looks[-1] - family.count(k) for k in family.open())
+        bar.update(measured - bar.n)
+
+    try:
+        tried, errors = measure_pairs(family, cases, workers, rng, show)
+    finally:
+        bar.close()
     remarks += _judged(family, cases, tried, errors)
     compared = sorted(
         k for k in {*changes[0], *changes[1]} if changes[0].get(k) != changes[1].get(k)
@@ -336,29 +343,3 @@ def _described(sides: tuple[Worker, Worker], count: int) -> tuple[list[Compared]
                 case.verdict = INVALID
                 remarks.append(f"{case.label}: the results of side {side} are invalid")
     return cases, remarks
-
-
-class _Progress:
-    """Says on standard error how many cases are decided and how long it may take."""
-
-    def __init__(self, wanted: bool | None) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._wanted = self._terminal if wanted is None else wanted
-        self._start = self._said = time.monotonic()
-
-    def __call__(self, family: Family) -> None:
-        now = time.monotonic()
-        if not self._wanted or now - self._said < (0.2 if self._terminal else _SILENCE_S):
-            return
-        self._said = now
-        todo = family.open()
-        counts = [family.count(k) for k in range(len(family.verdicts))]
-        left = sum(family.looks[-1] - counts[k] for k in todo)
-        seconds = (now - self._start) / max(sum(counts), 1) * left
-        line = (
-            f"memkern: {sum(counts)} pairs measured, {len(todo)} of {len(counts)} cases undecided, "
-            f"at most {seconds:.0f} s left"
-        )
-        width = os.get_terminal_size(2).columns - 1 if self._terminal else None
-        end = "\r" if self._terminal and todo else "\n"
-        print(line[:width].ljust(width or 0), end=end, file=sys.stderr, flush=True)

@@ -13,7 +13,6 @@ import itertools
 import math
 import os
 import random
-import sys
 import threading
 import time
 import warnings
@@ -34,6 +33,7 @@ from memkern.errors import InputError
 from memkern.kernels.launch import launch
 from memkern.kernels.streaming import loops, stream
 from memkern.patterns import integer
+from memkern.progress import bar as progress_bar
 from memkern.results import ResultSet, open_output
 from memkern.spec import Case, Ceilings, Check, Invoke, registry
 
@@ -61,8 +61,6 @@ _STEAL_AFTER_S = 0.25  # the system counts stolen time in hundredths of a second
 # bytes lie averages out, and getting them takes longer than measuring.
 _LARGE_B = 2**26
 _BLOCK = 500  # cases of a sweep among which placements go round
-# Seconds between two lines of progress where there is no screen.
-_SILENCE_S = 10.0
 # Placements spread over at least so long hold what varies from run to run.
 _SPREAD_S = 20.0
 
@@ -195,6 +193,8 @@ class Prepared:
     variant_choice : str
         How the variant was chosen: ``asked``, ``trial``, or ``default`` where ``best`` was asked
         for and the trials of a candidate were disturbed as long as there was time.
+    choosing_s : float
+        Seconds that took.
     """
 
     def __init__(
@@ -253,7 +253,9 @@ class Prepared:
                     stacklevel=3,
                 )
             self.stages = self.native.obtained()["stages"]
+            begin = time.perf_counter()
             self._choose(chosen)
+            self.choosing_s = time.perf_counter() - begin
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied.
@@ -734,7 +736,11 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Placement:
-    """What one placement of a case has given."""
+    """What one placement of a case has given, and the seconds it took.
+
+    `again_s` are those of them that another placement would take as well: not those of choosing
+    the variant and validating.
+    """
 
     samples: Samples
     check: Check
@@ -744,6 +750,7 @@ class Placement:
     device: Mapping[str, float]
     started_s: float
     wall_s: float
+    again_s: float
 
 
 def _now() -> str:
@@ -816,14 +823,18 @@ class CaseRun:
         spec, knobs = case.spec, case.knobs
         chosen = self.placements[0].choice if self.placements else None
         prepared = Prepared(case, chosen, self.deadline)
+        again_s = time.perf_counter() - start - prepared.choosing_s
         taken: list[tuple[Samples, dict[str, float]]] = []
         if spec.counts_runs:
             # Found by trying, which must be over before anything counts.
             _ = prepared.invocations
 
         def sample() -> int:
+            nonlocal again_s
+            begin = time.perf_counter()
             energy_J = gpu.read(knobs.device) if prepared.device else math.nan
             found = prepared.sample(len(self.placements), case.placements)
+            again_s += time.perf_counter() - begin
             taken.append((found, gpu.since(knobs.device, energy_J) if prepared.device else {}))
             return found.taken * found.invocations
 
@@ -848,7 +859,9 @@ class CaseRun:
         others = tuple(_memkern.running_threads()) if samples.rejected else ()
         choice = Choice(obtained["variant"], obtained["isa"], prepared.variant_choice)
         wall_s = time.perf_counter() - start
-        placement = Placement(samples, check, obtained, choice, others, device, start, wall_s)
+        placement = Placement(
+            samples, check, obtained, choice, others, device, start, wall_s, again_s
+        )
         self.placements.append(placement)
         return placement
 
@@ -1229,7 +1242,7 @@ def sweep(
             )
 
     size = len(cases) * repeats if isinstance(cases, Sequence) else None
-    bar = _progress_bar(progress, time_s)
+    bar = progress_bar(progress, time_s=time_s)
     try:
         for block in _blocks(cases, repeats, seed if generator is not None else None, sink):
             runs = block.runs
@@ -1384,7 +1397,7 @@ def _go_round(
             generator.shuffle(todo)
         for run in todo:
             left_s, part = end - time.perf_counter(), part_s[id(run)]
-            if run.placements and run.placements[-1].wall_s > max(left_s, kept_s):
+            if run.placements and run.placements[-1].again_s > max(left_s, kept_s):
                 run.out_of_time = True
                 if bar.total is not None:
                     bar.total -= 1
@@ -1426,57 +1439,6 @@ def together(done: Sequence[Measurement]) -> ResultSet:
         [row.record for row in rows],
         [row.samples for row in rows],
         {row.record["environment_id"]: row.environment for row in rows},
-    )
-
-
-class _Lines:
-    """Counts placements as tqdm does, in a plain line now and then, and one at the end."""
-
-    def __init__(self, time_s: float) -> None:
-        self.total: int | None = None
-        self._done, self._said = 0, False
-        self._time_s = time_s
-        self._start = self._last = time.monotonic()
-
-    def update(self) -> None:
-        """Count one more; say so after a while without a line."""
-        self._done += 1
-        now = time.monotonic()
-        if now - self._last >= _SILENCE_S:
-            self._last, self._said = now, True
-            passed = now - self._start
-            left = ""
-            if self.total is not None:
-                left_s = passed / self._done * (self.total - self._done)
-                if passed < self._time_s:
-                    left_s = min(left_s, self._time_s - passed)
-                left = f", about {left_s:.0f} s left"
-            self._say(f"after {passed:.0f} s{left}")
-
-    def close(self) -> None:
-        """Say how long all of it took, if it was long enough for a line."""
-        if self._said:
-            self._say(f"measured in {time.monotonic() - self._start:.0f} s")
-
-    def _say(self, text: str) -> None:
-        of = "" if self.total is None else f" of {self.total}"
-        print(f"memkern: {self._done}{of} placements {text}", file=sys.stderr, flush=True)
-
-
-def _progress_bar(wanted: bool | None, time_s: float = math.inf) -> Any:
-    """Return what counts placements: a bar on a screen. With a `total` it shows the time left."""
-    screen = sys.stderr.isatty() or "ipykernel" in sys.modules
-    if wanted and not screen:
-        return _Lines(time_s)
-    wanted = screen if wanted is None else wanted
-    from tqdm import tqdm
-
-    return tqdm(
-        unit="placement",
-        file=sys.stderr,
-        dynamic_ncols=True,
-        leave=False,
-        disable=not wanted,
     )
 
 
@@ -1531,7 +1493,11 @@ TUNED: dict[str, tuple[Any, ...]] = {
 
 
 def tune(
-    case: Case, *, budget_s: float = 30.0, knobs: Mapping[str, Sequence[Any]] | None = None
+    case: Case,
+    *,
+    budget_s: float = 30.0,
+    knobs: Mapping[str, Sequence[Any]] | None = None,
+    progress: Callable[[float], object] | None = None,
 ) -> tuple[Case, ResultSet]:
     """Search the knobs of a case, one after another, within a time budget.
 
@@ -1544,6 +1510,8 @@ def tune(
         Seconds for the search; what has not been tried by then is left as it is.
     knobs : mapping, optional
         Values to try by knob; the default is `TUNED`, on a GPU `TUNED_ON_DEVICE`.
+    progress : callable, optional
+        Called with the share of the trials that is over.
 
     Returns
     -------
@@ -1576,6 +1544,8 @@ def tune(
             except (InputError, MemoryError):
                 continue  # not to be had on this machine
             search.append(result)
+            if progress is not None:
+                progress(len(search) / trials)
             decides = result.valid and not result.disturbed
             if decides and result.record["time_median_s"] < best_s:
                 best, best_s = base.with_(**changes), result.record["time_median_s"]

@@ -8,6 +8,7 @@ on prepared vectors and sets the result beside what the machine's memory allows.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -218,7 +219,13 @@ def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
     return case(a, **{"name": label, **options}).measure()
 
 
-def tune(matrix: Any, *, budget_s: float = 30.0, **options: Any) -> tuple[Measurement, ResultSet]:
+def tune(
+    matrix: Any,
+    *,
+    budget_s: float = 30.0,
+    progress: Callable[[float], object] | None = None,
+    **options: Any,
+) -> tuple[Measurement, ResultSet]:
     """Search format, C, sigma, moved columns, accumulators, balance, reordering and prefetch.
 
     One choice after another is varied with the best so far kept; what has not been tried when the
@@ -230,6 +237,8 @@ def tune(matrix: Any, *, budget_s: float = 30.0, **options: Any) -> tuple[Measur
         What `memkern.matrices.build` takes.
     budget_s : float
         Seconds for the search.
+    progress : callable, optional
+        Called with the share of the trials that is over.
     **options
         What all trials have in common, as `memkern.kernels.spmv.spmv_case` takes it.
 
@@ -292,6 +301,8 @@ def tune(matrix: Any, *, budget_s: float = 30.0, **options: Any) -> tuple[Measur
                 break
             found = trial({**base, **value}, step, **brief)
             search.append(found)
+            if progress is not None:
+                progress(len(search) / trials)
             end = min(end, time.perf_counter() + budget_s)
             decides = found.valid and not found.disturbed
             if decides and found.record["time_median_s"] < best_s:

@@ -95,17 +95,13 @@ def _ranges(units: Sequence[int]) -> str:
 
 
 def _calibrate(args: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
     from memkern import calibration
     from memkern.calibrating import calibrate
-    from memkern.cli.measuring import tell_unquiet, wait_until_quiet
+    from memkern.cli.measuring import share_shown, tell_unquiet, wait_until_quiet
 
     tell_unquiet(wait_until_quiet(args), args)
-    with tqdm(total=100, unit="%", disable=args.quiet or None, leave=False) as bar:
-        found = calibrate(
-            seconds=args.seconds, progress=lambda share: bar.update(int(100 * share) - bar.n)
-        )
+    with share_shown(args) as progress:
+        found = calibrate(seconds=args.seconds, progress=progress)
     print(f"{'class':<20} {'placements ±%':>14} {'runs ±%':>9}")
     for name, prior in found.placements.items():
         spreads = (100 * math.sqrt(known.variance) for known in (prior, found.runs[name]))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import itertools
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern import statistics
+from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID
 from memkern.cli.refusing import refuse_idle
 from memkern.declared import Cases, joined, product, sample
@@ -244,13 +245,24 @@ def tell_unquiet(found: Quiet, args: argparse.Namespace) -> None:
         warn(f"the machine is not quiet: {found} runs on it too")
 
 
+@contextlib.contextmanager
+def share_shown(args: argparse.Namespace) -> Iterator[Callable[[float], object]]:
+    """Show which share of something is over, as it is told."""
+    bar = progress.bar(not args.quiet, total=100, unit="%")
+    try:
+        yield lambda share: bar.update(int(100 * share) - bar.n)
+    finally:
+        bar.close()
+
+
 def tell_disturbed(results: ResultSet) -> None:
     """Say which share of the records is disturbed, and by what."""
     disturbed = [record for record in results if record.get("disturbed")]
     if not disturbed:
         return
     by = dict.fromkeys(record.get("disturbed_by") or "" for record in disturbed)
-    what = "; ".join(text for text in list(by)[:3] if text) or "others on the same cores"
+    named = "; ".join(text for text in list(by)[:3] if text)
+    what = named or "something that can't be named, such as another virtual machine on these cores,"
     warn(
         f"{len(disturbed)} of {len(results)} records are disturbed, so that they have no interval "
         f"and decide nothing: {what} ran beside them; measure again on a quiet machine "

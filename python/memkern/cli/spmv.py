@@ -7,7 +7,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from memkern.cli.measuring import exit_code, line, measure, plus_minus
+from memkern.cli.measuring import exit_code, line, measure, plus_minus, share_shown
 from memkern.cli.options import Verb, each, given, knobs_of, measuring_options, numbers, words
 from memkern.cli.refusing import refuse
 from memkern.declared import joined, product
@@ -37,7 +37,8 @@ def _tuned(args: argparse.Namespace) -> int:
     if args.budget is not None:
         knobs["budget_s"] = args.budget
     for text in args.matrices:
-        _, search = spmv.tune(text, **knobs)
+        with share_shown(args) as progress:
+            _, search = spmv.tune(text, progress=progress, **knobs)
         records = search if records is None else records + search
         if not (args.json or args.quiet):
             line(f"{'step':<9} {_HEADER}")

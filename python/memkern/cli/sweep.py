@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from memkern import kernels
-from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of
+from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of, share_shown
 from memkern.cli.options import Verb, checked, count, given, knobs_of, measuring_options
 from memkern.cli.refusing import refuse
 from memkern.patterns import read_integer
@@ -29,7 +29,9 @@ def _tuned(args: argparse.Namespace) -> int:
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
     case = kernels.case(args.kernel, pattern=args.pattern, **given(args, "delta", "count"), **knobs)
-    best, search = tune(case, **({} if args.budget is None else {"budget_s": args.budget}))
+    budget = {} if args.budget is None else {"budget_s": args.budget}
+    with share_shown(args) as progress:
+        best, search = tune(case, progress=progress, **budget)
     if args.output:
         search.save(args.output)
     if args.json:

@@ -88,14 +88,14 @@ def _on_price(rows: DataFrame) -> list[str]:
     for pattern, words in _CONTRASTED.items():
         for row in _smallest(paid, pattern).to_dict("records"):
             share = percent(row["lost_fraction"])
-            lost = f", where {share} of them get lost" if row["lost_fraction"] > 0 else ""
+            lost = f", of which {share} are lost" if row["lost_fraction"] > 0 else ""
             mark = " (disturbed)" * bool(row["disturbed"])
             parts.append(f"{three_figures(row['price'])}{mark} {words} ({row['row']}){lost}")
     if not parts:
         return []
     return [
-        f"In the time of an atomic add, {with_workers(rows, False)} do so many plain loads and "
-        f"stores: {'; '.join(parts)}."
+        f"Plain additions (a load and a store) in the time of one atomic add, with "
+        f"{with_workers(rows, False)}: {'; '.join(parts)}."
     ]
 
 

@@ -1,0 +1,115 @@
+"""What files and people rely on stays as it is while the code behind it moves.
+
+Identities of cases, columns of records, names and options of figures, tables and verbs, and the
+public functions are compared with those that ``interface.json`` holds. A change that is meant is
+written there, and stands in the CHANGELOG::
+
+    PYTHONPATH=tests python tests/test_interface.py
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_kernels import SAMPLES
+from test_pickling import OTHERS
+
+import memkern as mk
+from memkern import cli
+from memkern.plots import figures, tables
+
+KEPT = Path(__file__).parent / "interface.json"
+
+
+def identities() -> dict[str, Any]:
+    """Return the identity of every sample case by its kernel.
+
+    Cases of dw.hop are left out: they are laid out for the machine's vectors and threads.
+    """
+    every = {k: SAMPLES[k] + OTHERS.get(k, []) for k in SAMPLES if k != "dw.hop"}
+    return {kernel: [case.identity() for case in cases] for kernel, cases in every.items()}
+
+
+def columns() -> dict[str, Any]:
+    """Return the columns of records with the type of their values, and those not all have."""
+    found = {}
+    for kernel, cases in SAMPLES.items():
+        variant = "scalar" if kernel.startswith(("loops.", "raider.", "stream.")) else "best"
+        case = cases[0].with_(runs=2, threads=cases[0].knobs.threads or 1)
+        if (kernel, variant) != ("stream.rotation", "scalar"):
+            case = case.with_(variant=variant)
+        record = case.measure().record
+        found[kernel] = {name: type(value).__name__ for name, value in record.items()}
+    common = set.intersection(*(set(record.items()) for record in found.values()))
+    return {
+        "every kernel": dict(sorted(common)),
+        **{
+            kernel: {name: kind for name, kind in record.items() if (name, kind) not in common}
+            for kernel, record in found.items()
+        },
+    }
+
+
+def exhibits() -> dict[str, Any]:
+    """Return the options of figures and tables with their defaults."""
+    return {
+        kind: {
+            name: {
+                option: str(parameter.default)
+                for option, parameter in list(inspect.signature(make).parameters.items())[1:]
+            }
+            for name, make in there.items()
+        }
+        for kind, there in (("figures", figures), ("tables", tables))
+    }
+
+
+def verbs() -> dict[str, Any]:
+    """Return the arguments of every verb: spelling, default, choices and number."""
+    (parsers,) = (a.choices for a in cli.build_parser()._actions if isinstance(a.choices, dict))
+    return {
+        verb: {
+            " ".join(action.option_strings) or action.dest: [
+                str(action.default),
+                [str(choice) for choice in action.choices or ()],
+                str(action.nargs),
+            ]
+            for action in parser._actions
+        }
+        for verb, parser in parsers.items()
+    }
+
+
+def functions() -> dict[str, Any]:
+    """Return the parameters of everything public."""
+    found = {}
+    for name in mk.__all__:
+        thing = getattr(mk, name)
+        if callable(thing) and thing is not mk.InputError:
+            found[name] = [
+                f"{parameter}".partition(":")[0].partition("=")[0]
+                for parameter in inspect.signature(thing).parameters.values()
+            ]
+    return found
+
+
+PARTS = {f.__name__: f for f in (identities, columns, exhibits, verbs, functions)}
+
+
+@functools.cache
+def kept() -> dict[str, Any]:
+    return json.loads(KEPT.read_text())
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_others_rely_on_is_kept(part: str) -> None:
+    assert json.loads(json.dumps(PARTS[part]())) == kept()[part]
+
+
+if __name__ == "__main__":
+    KEPT.write_text(json.dumps({name: make() for name, make in PARTS.items()}, indent=1) + "\n")
