@@ -27,7 +27,8 @@ from memkern.cli import main
 from memkern.errors import InputError
 from memkern.kernels import spatter
 from memkern.kernels.checking import rounding
-from memkern.spec import Case, Knobs, registry
+from memkern.options import Knobs
+from memkern.spec import Case, registry
 
 TREE = Path(__file__).parents[1]
 FAMILIES = ("spatter", "launch", "stream", "raider", "bs", "loops", "amo")

@@ -118,11 +118,32 @@ def test_cores_know_what_earlier_processes_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "kept, taken, few",
-    [(0, 1, True), (1, 1, False), (4, 9, True), (5, 9, False), (5, 100, False), (5, 101, True)],
+    "kept, shared, taken, few",
+    [
+        *((0, 0, 1, True), (1, 0, 1, False), (4, 0, 9, True), (5, 0, 9, False)),
+        *((5, 0, 100, False), (5, 0, 101, True)),
+        *((30, 70, 100, False), (29, 70, 99, True), (5, 4, 100, False)),
+    ],
 )
-def test_what_is_too_few(kept: int, taken: int, few: bool) -> None:
-    assert too_few(kept, taken) is few
+def test_what_is_too_few(kept: int, shared: int, taken: int, few: bool) -> None:
+    assert too_few(kept, shared, taken) is few
+
+
+def test_what_happens_between_measurements_of_the_cores_is_no_undisturbed_record() -> None:
+    rng = np.random.default_rng(18)
+    wrong = kept = 0
+    for _ in range(300):
+        # A neighbour comes and goes within less than the time between two measurements.
+        alone = rng.random(200) < rng.random() ** 2
+        of_sample = np.where(alone, 1.0, 0.75)
+        throughput = np.minimum(of_sample, np.roll(of_sample, 1))
+        during = np.where(rng.random((200, 10)) < alone.mean(), 1.0, 0.75).mean(axis=1)
+        lost = marks(np.ones(200), throughput, 0.9)
+        if not too_few(int((~lost).sum()), int(lost.sum()), 200):
+            kept += 1
+            wrong += abs(float(np.median(1 / during[~lost])) - 1) > 0.2
+    assert 20 < kept < 200
+    assert wrong <= 0.05 * kept
 
 
 def test_looking_around_names_what_runs_all_the_time() -> None:

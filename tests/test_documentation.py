@@ -253,7 +253,7 @@ COMMON = {
     *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet"),
 }
 # These read what was measured.
-NOT_MEASURING = {"info", "fit", "figure", "table"}
+NOT_MEASURING = {"info", "columns", "fit", "figure", "table"}
 
 
 def options_of_verbs() -> dict[str, set[str]]:

@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from memkern.kernels.spatter import gather, gs, multigather, multiscatter, scatter
     from memkern.kernels.streaming import bs, loops, stream
     from memkern.models import fit_t0_wmax
+    from memkern.options import Knobs, Stop
     from memkern.results import ResultSet, load
     from memkern.run import Measurement, apply, describe, measure, prepare, sweep, tune, vary
-    from memkern.spec import Case, Knobs, Stop, registry
+    from memkern.spec import Case, registry
 
 # OpenMP's runtime reads this when it is loaded. Workers that wait longer than about a quarter of a
 # millisecond sleep, instead of taking whole slices of the scheduler from those that they wait for.
@@ -72,7 +73,8 @@ _HOMES = {
         ("Measurement", "apply", "describe", "measure", "prepare", "sweep", "tune", "vary"),
         "memkern.run",
     ),
-    **dict.fromkeys(("Case", "Knobs", "Stop", "registry"), "memkern.spec"),
+    **dict.fromkeys(("Knobs", "Stop"), "memkern.options"),
+    **dict.fromkeys(("Case", "registry"), "memkern.spec"),
 }
 
 __all__ = [

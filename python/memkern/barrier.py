@@ -43,7 +43,7 @@ def barrier_cost(
     runs : int
         Runs of each, whose spread the records hold.
     pin : str
-        As in `memkern.spec.Knobs`.
+        As in `memkern.options.Knobs`.
 
     Returns
     -------

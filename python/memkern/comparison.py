@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memkern import statistics
+from memkern.columns import of_kind
 from memkern.environment import differences
 from memkern.errors import InputError
 from memkern.results import ResultSet
@@ -22,11 +23,7 @@ _CASE = ("kernel", "definition", "name")
 _INPUTS = ("pattern", "delta", "count", "elements", "bytes_B")
 # How a case is run. An option that differs between the two sets as wholes (pages here 4k and there
 # thp, say) is what is being compared and tells no cases apart.
-_OPTIONS = (
-    "dtype", "index_dtype", "threads", "variant_asked", "isa_asked",
-    "pin_asked", "pages_asked", "numa_asked", "offset", "schedule", "chunk", "prefetch", "unroll",
-    "repetition", "rotation", "flush", "device", "timer", "block_threads_asked",
-)  # fmt: skip
+_OPTIONS = of_kind("asked")
 
 DISTURBED, INVALID, NO_TIME, NOT_MEASURED = "disturbed", "invalid", "no time", "not measured"
 

@@ -21,6 +21,7 @@ __all__ = [
     "CPU_SHARE",
     "LEAST_ONE_IN",
     "LEAST_SAMPLES",
+    "LEAST_UNSHARED",
     "SHARED_CACHE_CORE_SHARE",
     "Cores",
     "Quiet",
@@ -52,6 +53,11 @@ STEAL_SHARE = 0.10
 # is disturbed.
 LEAST_SAMPLES = 5
 LEAST_ONE_IN = 20
+# Cores are measured between samples, so that some count that were taken on a shared core after
+# all. Where fewer than this share of the samples were on unshared cores, those are too many: with
+# 0.05, three medians of four were 10 to 40 % too high on a host with neighbours, with 0.3 one of
+# twenty.
+LEAST_UNSHARED = 0.3
 
 RunningThread = tuple[int, str, int]
 
@@ -153,9 +159,21 @@ def marks(cpu_share: _Floats, throughput: _Floats, least_throughput: float) -> _
     return np.asarray((cpu_share < CPU_SHARE) | after | crowded, dtype=np.bool_)
 
 
-def too_few(kept: int, taken: int) -> bool:
-    """Return whether so many undisturbed samples of so many mean too little."""
-    return kept < min(LEAST_SAMPLES, taken) or kept * LEAST_ONE_IN < taken
+def too_few(kept: int, shared: int, taken: int) -> bool:
+    """Return whether the undisturbed samples mean too little.
+
+    Parameters
+    ----------
+    kept : int
+        How many are undisturbed.
+    shared : int
+        How many were taken while the cores did too little.
+    taken : int
+        How many there are.
+    """
+    if kept < min(LEAST_SAMPLES, taken) or kept * LEAST_ONE_IN < taken:
+        return True
+    return kept < LEAST_UNSHARED * (kept + shared)
 
 
 @dataclass(frozen=True)

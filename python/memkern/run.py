@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import _memkern, calibration, disturbance, environment, gpu, small, statistics
+from memkern.columns import in_order
 from memkern.declared import Cases, permuted, product
 from memkern.errors import InputError
 from memkern.kernels.launch import launch
@@ -229,20 +230,8 @@ class Prepared:
                     name: np.ascontiguousarray(values, dtype=case.dtype)
                     for name, values in case.data.items()
                 },
-                threads=knobs.threads,
-                pin=knobs.pin,
-                pages=knobs.pages,
-                numa=knobs.numa,
-                offset=knobs.offset,
-                schedule=knobs.schedule,
-                chunk=knobs.chunk,
-                repetition=knobs.repetition,
-                unroll=knobs.unroll,
-                flush=knobs.flush,
-                seed=knobs.seed,
                 device=gpu.handle(knobs.device),
-                timer=knobs.timer,
-                block_threads=knobs.block_threads,
+                **knobs.arguments,
             )
             _prepared.add(self)
             units = len(_memkern.topology()["units"])
@@ -474,6 +463,11 @@ class Prepared:
         begin = time.perf_counter()
         first_s = math.inf
         reason: str | None = None
+
+        def too_few() -> bool:
+            shared = rows[:, times + 1] < self._least_throughput
+            return disturbance.too_few(int((~lost).sum()), int(shared.sum()), len(rows))
+
         while reason is None:
             clean = len(rows) - int(lost.sum())
             block = np.full(((runs or rule.next_count(clean)) - clean, rows.shape[1]), np.nan)
@@ -506,7 +500,7 @@ class Prepared:
                 over = elapsed > first_s + rule.budget_s
                 reason = "runs" if len(kept) >= runs or over else None
             elif len(kept) == 0 or lost.any():
-                allowed = elapsed / 2 if disturbance.too_few(len(kept), len(rows)) else elapsed
+                allowed = elapsed / 2 if too_few() else elapsed
                 reason = rule.done(kept, allowed)
             else:
                 reason = rule.done(kept, elapsed)
@@ -515,7 +509,7 @@ class Prepared:
         if len(rows) == 0:
             raise KeyboardInterrupt
         conditions = rows[:, times:]
-        disturbed = bool(lost.any()) and disturbance.too_few(int((~lost).sum()), len(rows))
+        disturbed = bool(lost.any()) and too_few()
         kept_rows = ~lost
         if disturbed:
             # As many as were asked for, by how long workers were away.
@@ -908,16 +902,18 @@ class CaseRun:
 
         def row(case: Case, column: int, case_id: str) -> dict[str, Any]:
             times = _times([s[:, column] for s in series], disturbed, prior, drift, self.spread_s)
-            return {
-                **_identity_columns(case, case_id, self, columns, machine),
-                **_obtained_columns(case, last),
-                **_sample_columns(self, counted, series, disturbed),
-                **times,
-                **_rates(case, as_run, last, times, launch_s),
-                **self._known,
-                **last.device,
-                **(extra or {}),
-            }
+            return in_order(
+                {
+                    **_identity_columns(case, case_id, self, columns, machine),
+                    **_obtained_columns(case, last),
+                    **_sample_columns(self, counted, series, disturbed),
+                    **times,
+                    **_rates(case, as_run, last, times, launch_s),
+                    **self._known,
+                    **last.device,
+                    **(extra or {}),
+                }
+            )
 
         names = last.samples.seconds.shape[1] - 1
         whole = row(case, 0, case.identity())
@@ -998,33 +994,14 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
     knobs, obtained = case.knobs, placement.obtained
     return {
         "backend": "openmp" if knobs.device == "cpu" else "cuda",
-        "device": knobs.device,
-        "timer": knobs.timer,
-        "block_threads_asked": knobs.block_threads,
-        "block_threads": obtained["block_threads"],
-        "variant": obtained["variant"],
-        "variant_asked": knobs.variant,
-        "variant_choice": placement.choice.how,
-        "isa": obtained["isa"],
-        "isa_asked": knobs.isa,
         "dtype": case.dtype,
         "index_dtype": case.index_dtype,
-        "threads": obtained["threads"],
+        **knobs.columns,
+        **{name: obtained[name] for name in ("threads", "variant", "isa", "pin", "pages")},
+        "block_threads": obtained["block_threads"],
+        "variant_choice": placement.choice.how,
         "ranks": 1,
-        "pin_asked": knobs.pin,
-        "pin": obtained["pin"],
-        "pages_asked": knobs.pages,
-        "pages": obtained["pages"],
-        "numa_asked": knobs.numa,
-        "offset": knobs.offset,
-        "schedule": knobs.schedule,
-        "chunk": knobs.chunk,
-        "prefetch": knobs.prefetch,
-        "unroll": knobs.unroll,
-        "repetition": knobs.repetition,
         "rotation": bool(obtained["stages"]),
-        "flush": knobs.flush,
-        "seed": knobs.seed,
     }
 
 

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +19,8 @@ import numpy.typing as npt
 
 from memkern import small
 from memkern.errors import InputError
-from memkern.patterns import FromFields, integer, shown
+from memkern.options import Knobs, Stop, one_of
+from memkern.patterns import FromFields
 
 if TYPE_CHECKING:
     from memkern import run
@@ -29,11 +29,6 @@ IndexArray = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.signedinteger[Any]]
 Invoke = Callable[[], int]
 
-PAGES = ("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g")
-REPETITIONS = ("fork", "barrier", "spin", "free")
-SCHEDULES = ("static", "dynamic")
-TIMERS = ("host", "events", "graph")
-ISAS = ("best", "baseline", "sse4", "avx2", "avx512", "neon", "sve", "sve2")
 DTYPES = ("float64", "float32")
 WORD_DTYPES = ("uint64", "uint32")
 INDEX_DTYPES = ("int64", "int32")
@@ -80,145 +75,7 @@ class Traffic:
 
 # How often memory is placed for a case unless it says so itself.
 _PLACEMENTS = 5
-# Of a small case (see `memkern.small`).
-_SMALL: Mapping[str, float] = {"runs": 3, "budget_s": 0.005, "max_samples": 10, "invocations": 2}
-_SMALL_PLACEMENTS = 2
-_OF_PROCESSORS = ("pin", "pages", "numa", "schedule", "chunk", "prefetch", "repetition", "isa")
-
-
-@dataclass(frozen=True)
-class Knobs:
-    """How a case is run; every field is part of its identity and of its record.
-
-    Parameters
-    ----------
-    variant : str
-        A technique (``scalar``, ``auto``, ``simd``, ``nt``, ``nta``) or ``best``: each is tried
-        briefly, the fastest is measured.
-    isa : str
-        An instruction set of this binary or ``best``: the widest one that the processor runs,
-        for variant ``best`` whichever is fastest.
-    threads : int
-        Workers; 0 takes one for each processing unit.
-    pin : str
-        ``auto`` (the units on which least runs, chosen whenever memory is placed; no two workers
-        share one while another is free), ``none``, ``compact``, ``spread`` or a list of units such
-        as ``0,2,4-7``.
-    pages : str
-        ``default`` (transparent huge pages where the system grants them), or a demand: ``4k``,
-        ``thp``, ``hugetlb-2m``, ``hugetlb-1g``.
-    numa : str
-        ``first-touch``, ``interleave`` or ``node:N``.
-    offset : int
-        Array k (from 0) starts (k + 1) times so many bytes past the begin of a page; a multiple
-        of 8.
-    schedule, chunk : str, int
-        ``static`` or ``dynamic``; iterations dealt at a time, 0 for one range a worker.
-    prefetch : int
-        Distance of the software prefetch in iterations, 0 for none.
-    unroll : int
-        Vectors (of a reduction, accumulators) per step of the loop; 0 for the kernel's own choice.
-        Only the loop kernels have others.
-    repetition : str
-        How invocations follow each other in a sample: ``fork`` (each a parallel region),
-        ``barrier`` (one region, the team's barrier in between), ``spin`` (a barrier of our own),
-        ``free`` (none).
-    flush : bool
-        Evict the caches before each sample.
-    seed : int
-        Seed of the values that arrays are filled with.
-    device : str
-        ``cpu``, or ``cuda:N`` (``cuda`` is the first one). A GPU has none of the knobs from `pin`
-        to `repetition` but `offset`, and threads only where a case is built for a number of
-        workers; `unroll` says what each of its threads does (how many vectors, or instances).
-    timer : str
-        Of a GPU: ``host`` (launches between two synchronisations), ``events`` in its own queue, or
-        ``graph`` (all launches of a sample handed over at once).
-    block_threads : int
-        Of a GPU: threads in a block; 0 for the kernel's own choice.
-    """
-
-    variant: str = "best"
-    isa: str = "best"
-    threads: int = 0
-    pin: str = "auto"
-    pages: str = "default"
-    numa: str = "first-touch"
-    offset: int = 0
-    schedule: str = "static"
-    chunk: int = 0
-    prefetch: int = 0
-    unroll: int = 0
-    repetition: str = "fork"
-    flush: bool = False
-    seed: int = 0
-    device: str = "cpu"
-    timer: str = "host"
-    block_threads: int = 0
-
-    def __post_init__(self) -> None:
-        """Check what can be checked without the machine."""
-        if self.device == "cuda":
-            object.__setattr__(self, "device", "cuda:0")
-        if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", str(self.device)):
-            raise InputError(f"device {shown(str(self.device))} is not cpu, cuda or cuda:N")
-        of = _OF_PROCESSORS if self.device != "cpu" else ("timer", "block_threads")
-        for field_ in dataclasses.fields(self):
-            if field_.name in of and getattr(self, field_.name) != field_.default:
-                there = "processors" if self.device != "cpu" else "GPUs"
-                raise InputError(f"{field_.name} is for {there}: leave it out on {self.device}")
-        _one_of("timer", self.timer, TIMERS)
-        _one_of("pages", self.pages, PAGES)
-        _one_of("repetition", self.repetition, REPETITIONS)
-        _one_of("schedule", self.schedule, SCHEDULES)
-        _one_of("isa", self.isa, ISAS)
-        for name in ("threads", "offset", "chunk", "prefetch", "unroll", "block_threads"):
-            integer(getattr(self, name), name, 0, 2**31 - 1)
-        integer(self.seed, "seed", 0, 2**63 - 1)
-
-
-@dataclass(frozen=True)
-class Stop:
-    """When a measurement has enough samples.
-
-    Parameters
-    ----------
-    runs : int, optional
-        Exactly so many samples (paper style). Otherwise samples are taken until the 95 %
-        interval of the median is narrow enough.
-    ci : float
-        Target half-width of that interval, relative to the median.
-    budget_s, max_samples : float, int
-        Sampling ends here even if the target was not reached; the record says so.
-    invocations : int
-        Invocations in one sample; 0 takes as many as the clock needs to read them well.
-    placements : int
-        How often memory is allocated and workers are placed anew (buffers of 64 MiB and more stay,
-        since it makes no difference where so many pages lie); samples and budget are shared among
-        them. 0 takes 5, and 1 where `runs` is given or the case is one of a GPU.
-    """
-
-    runs: int | None = None
-    ci: float = 0.02
-    budget_s: float = 2.0
-    max_samples: int = 1000
-    invocations: int = 0
-    placements: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        integer(self.placements, "placements", 0, 1000)
-        if self.runs is not None:
-            integer(self.runs, "runs", 1, 10**7)
-        if not 0 < self.ci < 1:
-            raise InputError(f"ci must lie between 0 and 1 (0.02 for 2 %), not {self.ci}")
-        if not 0 < self.budget_s < float("inf"):
-            raise InputError(f"budget must be a positive number of seconds, not {self.budget_s}")
-        integer(self.max_samples, "max_samples", 1, 10**7)
-        integer(self.invocations, "invocations", 0, 10**9)
-        for name, most in _SMALL.items() if small.wanted() else ():
-            if (asked := getattr(self, name)) is not None:
-                object.__setattr__(self, name, min(asked, most))
+_SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
 
 
 @dataclass(frozen=True)
@@ -463,8 +320,8 @@ class Case(FromFields):
 
     def __post_init__(self) -> None:
         """Check the types of the values."""
-        _one_of("dtype", self.dtype, self.spec.dtypes)
-        _one_of("index_dtype", self.index_dtype, self.spec.index_dtypes)
+        one_of("dtype", self.dtype, self.spec.dtypes)
+        one_of("index_dtype", self.index_dtype, self.spec.index_dtypes)
         most = self.spec.most_runs.get(self.dtype)
         if most is not None and not (self.stop.runs and self.stop.runs <= most):
             raise InputError(
@@ -517,7 +374,7 @@ class Case(FromFields):
             "dtype": self.dtype,
             "index_dtype": self.index_dtype,
             "form": self.form,
-            "knobs": self._knobs_of_device,
+            "knobs": self.knobs.asked,
             "stop": dataclasses.asdict(self.stop),
             "columns": {k: str(v) for k, v in self.columns.items()},
         }
@@ -529,15 +386,6 @@ class Case(FromFields):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(self.data[name]).data)
         return digest.hexdigest()[:16]
-
-    @property
-    def _knobs_of_device(self) -> dict[str, Any]:
-        """All knobs, but for those that only a GPU has where the case is for none."""
-        knobs = dataclasses.asdict(self.knobs)
-        if self.knobs.device == "cpu":
-            for name in ("device", "timer", "block_threads"):
-                del knobs[name]
-        return knobs
 
     @property
     def placements(self) -> int:
@@ -671,8 +519,3 @@ def _registered(name: str) -> KernelSpec:
             "in the version of memkern that pickled the case"
         )
     return found
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{name} {value!r} is not one of {', '.join(map(repr, allowed))}")

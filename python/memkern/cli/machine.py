@@ -1,14 +1,19 @@
-"""The verbs on the machine itself: info and calibrate."""
+"""The verbs on the machine and on records as such: info, columns and calibrate."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
+from memkern import columns
 from memkern.cli.options import GOOD, Verb, positive, wait_option
+from memkern.errors import InputError
+from memkern.patterns import shown
 
 
 def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -34,8 +39,6 @@ def _info(args: argparse.Namespace) -> int:
 
     facts = describe()
     if args.json:
-        import json
-
         print(json.dumps(facts, indent=1))
         return GOOD
     machine, topology = facts["environment"]["machine"], facts["topology"]
@@ -111,9 +114,32 @@ def _calibrate(args: argparse.Namespace) -> int:
     return GOOD
 
 
+def _columns(args: argparse.Namespace) -> int:
+    known = columns.COLUMNS
+    for name in args.names:
+        if name not in known:
+            raise InputError(f"a record has no column {shown(name)}: memkern columns lists them")
+    listed = [known[name] for name in args.names or known]
+    if args.json:
+        print(json.dumps([dataclasses.asdict(column) for column in listed], indent=1))
+        return GOOD
+    width = max(len(column.name) for column in listed)
+    print(f"{'column':<{width}} {'kind':<9} {'type':<8} {'unit':<8} meaning")
+    for column in listed:
+        print(
+            f"{column.name:<{width}} {column.kind:<9} {column.type:<8} {column.unit:<8} "
+            f"{column.meaning}"
+        )
+    return GOOD
+
+
 def add_verbs(verb: Verb) -> None:
-    """Add the verbs info and calibrate."""
+    """Add the verbs info, columns and calibrate."""
     sub = verb("info", _info, "what this machine and this build have, and what is missing")
+    sub.add_argument("--json", action="store_true", help="as JSON")
+
+    sub = verb("columns", _columns, "what the columns of a record hold, and in which unit")
+    sub.add_argument("names", nargs="*", metavar="NAME", help="these columns only")
     sub.add_argument("--json", action="store_true", help="as JSON")
 
     help = "measure how times differ between placements and runs, for later intervals"

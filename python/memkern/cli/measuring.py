@@ -16,6 +16,7 @@ from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID
 from memkern.cli.refusing import refuse_idle
 from memkern.declared import Cases, joined, product, sample
+from memkern.options import Knobs, declared
 
 if TYPE_CHECKING:
     from memkern.disturbance import Quiet
@@ -24,17 +25,7 @@ if TYPE_CHECKING:
     from memkern.spec import Case
 
 # Of these the command line takes lists, of which every combination is measured.
-_LISTED = (
-    "threads",
-    "pages",
-    "variant",
-    "prefetch",
-    "unroll",
-    "offset",
-    "repetition",
-    "block_threads",
-)
-
+_LISTED = [name for name, _, option in declared(Knobs) if option.several]
 
 # Up to so many cases are built before the first is measured, so that what is wrong with them is
 # said at once; of more, so many show what the table is about.

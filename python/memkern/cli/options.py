@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from memkern.errors import InputError
+from memkern.options import Knobs, Option, Stop, declared
 from memkern.patterns import read_number, shown
-from memkern.spec import (
-    DTYPES,
-    INDEX_DTYPES,
-    ISAS,
-    PAGES,
-    REPETITIONS,
-    SCHEDULES,
-    TIMERS,
-    Knobs,
-)
+from memkern.spec import DTYPES, INDEX_DTYPES
 
 T = TypeVar("T")
 
@@ -152,76 +143,11 @@ def measuring_options(
     _output_options(parser, short)
     group = parser.add_argument_group("how to measure")
     add = group.add_argument
-    add(
-        *(["-t"] if short else []),
-        "--threads",
-        type=numbers(1, "threads"),
-        metavar="N,...",
-        help="workers (default: every processing unit)",
-    )
-    add(
-        "--pin",
-        metavar="HOW",
-        help="auto (the least busy units), none, compact, spread or a list: 0,2,4-7",
-    )
-    add("--pages", metavar="NAME,...", type=words, help=", ".join(PAGES))
-    add("--numa", metavar="HOW", help="first-touch, interleave or node:N")
-    add("--isa", choices=ISAS, help="instruction set")
-    add(
-        "--variant",
-        type=words,
-        metavar="NAME,...",
-        help="scalar, auto, simd, nt, nta or best: try all, measure the fastest",
-    )
     add("--dtype", choices=dtypes, help=f"type of the values ({dtypes[0]})")
     add("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, where there are any")
-    add("--device", metavar="NAME", help="where to run: cpu, cuda or cuda:N (cpu)")
-    add("--timer", choices=TIMERS, help="of a GPU: what the time of a launch is")
-    add(
-        "--block-threads",
-        type=numbers(0, "block_threads"),
-        metavar="N,...",
-        help="of a GPU: threads in a block (0: the kernel's own choice)",
-    )
-    add("--schedule", choices=SCHEDULES, help="how iterations are dealt")
-    add("--chunk", type=count(0), metavar="N", help="iterations dealt at a time")
-    add(
-        "--prefetch",
-        type=numbers(0, "prefetch"),
-        metavar="N,...",
-        help="software prefetch distance (none, but for BS6 to BS8 and dw)",
-    )
-    add(
-        "--unroll",
-        type=numbers(0, "unroll"),
-        metavar="N,...",
-        help="vectors or accumulators per step of the loop kernels; of a GPU: what a thread does",
-    )
-    add(
-        "--offset",
-        type=numbers(0, "offset"),
-        metavar="BYTES,...",
-        help="array k starts (k + 1) times so far past a page",
-    )
-    add(
-        "--repetition",
-        type=words,
-        metavar="HOW,...",
-        help="how invocations follow: " + ", ".join(REPETITIONS),
-    )
-    add("--flush", action="store_true", default=None, help="evict the caches before each sample")
-    add("--seed", type=count(0), metavar="N", help="seed of values and of random matrices (0)")
-    if runs:
-        add("--runs", type=count(1), metavar="N", help="exactly N samples")
-    add("--ci", type=positive, metavar="PERCENT", help="target interval of the median (2)")
-    add("--budget", type=positive, metavar="SECONDS", help="most seconds a case (2)")
-    add(
-        "--placements",
-        type=count(1),
-        metavar="N",
-        help="allocate memory and place workers anew N times, which samples and budget are shared "
-        "among (5; 1 with --runs)",
-    )
+    for name, default, option in (*declared(Knobs), *declared(Stop)):
+        if option.flag != "-" and (runs or name != "runs"):
+            add(*_flags(name, option, short), **_arguments(name, default, option))
     add("--repeats", type=count(1), default=1, metavar="N", help="records of each case (1)")
     add(
         "--case-order",
@@ -232,17 +158,37 @@ def measuring_options(
     wait_option(group)
 
 
-_CASE_OPTIONS = (*(field.name for field in dataclasses.fields(Knobs)), "dtype", "index_dtype")
+def _flags(name: str, option: Option, short: bool) -> list[str]:
+    """Return the spellings of an option."""
+    spelled = f"--{(option.flag or name).replace('_', '-')}"
+    return [option.short, spelled] if short and option.short else [spelled]
+
+
+def _arguments(name: str, default: Any, option: Option) -> dict[str, Any]:
+    """Return what argparse is told of an option."""
+    if isinstance(default, bool):
+        return {"action": "store_true", "default": None, "help": option.help}
+    several = option.several
+    if option.choices and not several:
+        return {"choices": option.choices, "help": option.help}
+    help = f"{option.help}: {', '.join(option.choices)}" if option.choices else option.help
+    told = {"metavar": option.metavar, "help": help}
+    if option.below is not None:
+        return {**told, "type": positive}
+    if option.least is not None:
+        least = max(option.least, option.least_given)
+        return {**told, "type": numbers(least, name) if several else count(least)}
+    return {**told, "type": words} if several else told
 
 
 def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return what of `measuring_options` was given and belongs to a case; of lists, the first."""
-    knobs = given(args, *_CASE_OPTIONS, "placements", "runs")
-    knobs = {name: each(value)[0] for name, value in knobs.items()}
-    if args.ci is not None or args.budget is not None:
+    knobs = {name: each(value)[0] for name, value in given(args, "dtype", "index_dtype").items()}
+    for name, _, option in (*declared(Knobs), *declared(Stop)):
+        value = getattr(args, option.flag or name, None)
+        if value is not None:
+            value = each(value)[0]
+            knobs[name] = value / option.per if option.per != 1 else value
+    if {"ci", "budget_s"} & knobs.keys():
         knobs["runs"] = None
-    if args.ci is not None:
-        knobs["ci"] = args.ci / 100
-    if args.budget is not None:
-        knobs["budget_s"] = args.budget
     return knobs

@@ -6,7 +6,6 @@ measures of it.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -15,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
+from memkern.options import Knobs, Stop, declared
 from memkern.patterns import shown
 
 if TYPE_CHECKING:
@@ -72,15 +72,13 @@ def options_of(spec: KernelSpec) -> dict[str, Any]:
     dict of str to object
         Its own options first; what has to be given is ``inspect.Parameter.empty``.
     """
-    from memkern.spec import Knobs, Stop
-
     parameters = inspect.signature(spec.build).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     for scalar in {"alpha", "beta"} - {*spec.numbers}:
         own.pop(scalar, None)
     everywhere = {"dtype": spec.dtypes[0], "name": "", "suite": ""}
-    fields = [*dataclasses.fields(Knobs), *dataclasses.fields(Stop)]
-    return {**own, **everywhere, **{f.name: f.default for f in fields}, **own}
+    fields = {name: default for name, default, _ in (*declared(Knobs), *declared(Stop))}
+    return {**own, **everywhere, **fields, **own}
 
 
 def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:

@@ -33,6 +33,7 @@ from memkern.errors import InputError
 from memkern.kernels import case
 from memkern.kernels.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.limits import check_memory
+from memkern.options import Knobs
 from memkern.patterns import integer, shown
 from memkern.sizes import sizes
 from memkern.spec import (
@@ -44,7 +45,6 @@ from memkern.spec import (
     IndexArray,
     Invoke,
     KernelSpec,
-    Knobs,
     Native,
     Traffic,
     register,
@@ -222,7 +222,7 @@ def amo_case(
     name, suite : str
         Labels of the record.
     **options
-        Fields of `memkern.spec.Knobs` and `memkern.spec.Stop`.
+        Fields of `memkern.options.Knobs` and `memkern.options.Stop`.
 
     Raises
     ------

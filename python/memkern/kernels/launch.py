@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from memkern.spec import Case, Check, Invoke, KernelSpec, Knobs, Native, Stop, Traffic, register
+from memkern.options import Knobs, Stop
+from memkern.spec import Case, Check, Invoke, KernelSpec, Native, Traffic, register
 
 
 def _check(case: Case, native: Native, invoke: Invoke) -> Check:
@@ -63,6 +64,6 @@ def launch(**options: Any) -> Case:
     Parameters
     ----------
     **options
-        Fields of `memkern.spec.Knobs` and `memkern.spec.Stop`.
+        Fields of `memkern.options.Knobs` and `memkern.options.Stop`.
     """
     return _case("launch.empty", **options)

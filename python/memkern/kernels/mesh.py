@@ -17,6 +17,7 @@ from memkern.kernels import case
 from memkern.kernels.checking import Values, error, extent, fresh, positions, verdict
 from memkern.kernels.streaming import BS, INVOCATIONS
 from memkern.mesh import HexMesh
+from memkern.options import Knobs, Stop
 from memkern.sizes import sizes
 from memkern.spec import (
     ArrayRole,
@@ -25,9 +26,7 @@ from memkern.spec import (
     IndexArray,
     Invoke,
     KernelSpec,
-    Knobs,
     Native,
-    Stop,
     Traffic,
     register,
     registry,
@@ -81,8 +80,8 @@ def meshed(
     name, suite : str
         Labels of the record.
     **options
-        Fields of `memkern.spec.Knobs`, of which ``prefetch`` is on by default, and of
-        `memkern.spec.Stop`.
+        Fields of `memkern.options.Knobs`, of which ``prefetch`` is on by default, and of
+        `memkern.options.Stop`.
 
     Raises
     ------

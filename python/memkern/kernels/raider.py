@@ -91,7 +91,7 @@ def indexed(
     name, suite : str
         Labels of the record.
     **options
-        Fields of `memkern.spec.Knobs` and `memkern.spec.Stop`.
+        Fields of `memkern.options.Knobs` and `memkern.options.Stop`.
 
     Raises
     ------

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from memkern import small, suites
 from memkern.errors import InputError
 from memkern.kernels import case as any_case
+from memkern.options import Knobs, Stop
 from memkern.patterns import Pattern, as_pattern, integer
 from memkern.spec import (
     INDEX_DTYPES,
@@ -38,9 +39,7 @@ from memkern.spec import (
     IndexArray,
     Invoke,
     KernelSpec,
-    Knobs,
     Native,
-    Stop,
     Traffic,
     fill_values,
     register,
@@ -468,7 +467,7 @@ def case(
     name, suite, count_rule : str
         Labels for the record.
     **options
-        Fields of `memkern.spec.Knobs` and `memkern.spec.Stop`.
+        Fields of `memkern.options.Knobs` and `memkern.options.Stop`.
 
     Returns
     -------

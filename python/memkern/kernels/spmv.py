@@ -103,9 +103,9 @@ def spmv_case(
     name, suite : str
         Labels of the record.
     **options
-        Fields of `memkern.spec.Knobs`, of which ``prefetch`` is the distance in nonzeros of x's
-        software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.spec.Stop`. Variant
-        ``nta`` of these two loads values and indices with a non-temporal prefetch hint.
+        Fields of `memkern.options.Knobs`, of which ``prefetch`` is the distance in nonzeros of
+        x's software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.options.Stop`.
+        Variant ``nta`` of these two loads values and indices with a non-temporal prefetch hint.
 
     Raises
     ------

@@ -30,6 +30,7 @@ from memkern import small
 from memkern.errors import InputError
 from memkern.kernels import case
 from memkern.kernels.checking import WHOLE, error, extent, fresh, positions, verdict
+from memkern.options import Stop
 from memkern.patterns import integer, shown
 from memkern.sizes import sizes
 from memkern.spec import (
@@ -40,7 +41,6 @@ from memkern.spec import (
     Invoke,
     KernelSpec,
     Native,
-    Stop,
     Traffic,
     last_level_cache_B,
     register,
@@ -209,7 +209,7 @@ def case_of(
     name, suite : str
         Labels of the record.
     **options
-        Fields of `memkern.spec.Knobs` and `memkern.spec.Stop`.
+        Fields of `memkern.options.Knobs` and `memkern.options.Stop`.
 
     Raises
     ------

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from memkern.columns import of_kind
 from memkern.plots.drawing import hollow
 from memkern.plots.frames import Records, best, counted, usable
 
@@ -31,11 +32,10 @@ _UNIFORM = re.compile(r"UNIFORM:(\d+):(\d+)(:NR)?")
 _APPLICATION = re.compile(r"([A-Z]+)-([GS])(\d+)")
 _COLUMNS = ("suite", "pattern", "delta", "backend", "dtype", "count_rule")
 
-# What makes two records the same case.
+# What makes two records the same case; by the variant that ran, not the one asked for.
 _CASE = (
-    *("platform", "kernel", "pattern", "delta", "count", "wrap", "backend", "device", "variant"),
-    *("isa_asked", "dtype", "index_dtype", "threads", "ranks", "pin_asked", "pages_asked"),
-    *("numa_asked", "schedule", "chunk", "prefetch", "repetition", "flush"),
+    *("platform", "kernel", "backend", "variant", "ranks"),
+    *(column for column in of_kind("input", "asked") if column != "variant_asked"),
 )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memkern.columns import COLUMNS
 from memkern.environment import Environment
 from memkern.errors import InputError
 from memkern.files import parsing, read
@@ -144,8 +145,12 @@ def encode_parquet(contents: Contents, path: Path) -> dict[Path, bytes]:
     }
 
     def encode(columns: Mapping[str, Any], kinds: Mapping[str, str], **header: str) -> bytes:
-        arrays = {name: pa.array(columns[name], types[kind]) for name, kind in kinds.items()}
-        table = pa.table(arrays).replace_schema_metadata(header)
+        arrays = [pa.array(columns[name], types[kind]) for name, kind in kinds.items()]
+        fields = [
+            pa.field(name, types[kind], metadata=_field_metadata(name))
+            for name, kind in kinds.items()
+        ]
+        table = pa.table(arrays, schema=pa.schema(fields, header))
         buffer = io.BytesIO()
         pq.write_table(table, buffer)
         return buffer.getvalue()
@@ -157,6 +162,12 @@ def encode_parquet(contents: Contents, path: Path) -> dict[Path, bytes]:
         path.with_suffix(".samples.parquet"): encode(sample_columns(contents), _SAMPLE_KINDS),
         path: encode(columns, kinds, **header),
     }
+
+
+def _field_metadata(name: str) -> dict[str, str]:
+    """Return what a column is declared to hold."""
+    declared = COLUMNS.get(name)
+    return {"unit": declared.unit, "meaning": declared.meaning} if declared else {}
 
 
 def _decode_parquet(path: Path) -> Contents:

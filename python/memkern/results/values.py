@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from memkern.columns import COLUMNS
 from memkern.environment import Environment
 from memkern.errors import InputError
 
@@ -91,7 +92,7 @@ def _kind(value: Any) -> str:
 def column_kinds(
     records: Iterable[Mapping[str, Any]], known: Mapping[str, str] = {}
 ) -> dict[str, str]:
-    """Return each column's kind: the narrowest that holds all its values.
+    """Return each column's kind: the declared one if its values fit, or the narrowest they do.
 
     Parameters
     ----------
@@ -117,7 +118,17 @@ def column_kinds(
                 kinds[name] = "text"
             else:
                 kinds[name] = max(new, old, key=_NUMBERS.index)
-    return kinds
+    return {name: _as_declared(name, kind) for name, kind in kinds.items()}
+
+
+def _as_declared(name: str, kind: str) -> str:
+    """Return the declared kind of a column, where its values fit."""
+    declared = COLUMNS.get(name)
+    if declared is None or kind == "text":
+        return kind
+    if declared.type == "text":
+        return "text" if kind in ("null", "nan") else kind
+    return max(kind, declared.type, key=_NUMBERS.index)
 
 
 def restored_record(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Record:

@@ -1,0 +1,122 @@
+"""The table of columns says what every record holds, and files say it too."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from test_interface import KEPT
+from test_kernels import SAMPLES
+
+import memkern as mk
+from memkern import cli
+from memkern.columns import COLUMNS, KINDS, TYPES, in_order, of_kind
+from memkern.results.values import column_kinds
+
+# Of records that the samples of the kernels don't make.
+ELSEWHERE = {
+    *(name for name in COLUMNS if name.startswith(("gpu_", "barrier"))),
+    *("case_order", "case_order_seed", "tune_step", "rcm", "success_fraction", "attempts_per_amo"),
+    *("lost_fraction", "site_L4_B"),
+}
+
+
+def test_every_column_is_whole() -> None:
+    for column in COLUMNS.values():
+        assert column.kind in KINDS
+        assert column.type in TYPES
+        assert column.meaning and not column.meaning.endswith(".")
+        assert column.since == 1
+    # The unit stands in the name too.
+    suffixes = {"GB/s": "_GBps", "GFLOP/s": "_GFLOPs", "GAMS": "_GAMS", "GHz": "_GHz"}
+    for suffix, unit in {"s": "s", "B": "B", "J": "J"}.items():
+        suffixes[suffix] = f"_{unit}"
+    for column in COLUMNS.values():
+        if column.unit in suffixes and column.name != "offset":
+            assert column.name.endswith(suffixes[column.unit]), column.name
+        for unit, suffix in suffixes.items():
+            if column.name.endswith(suffix):
+                assert column.unit == unit, column.name
+
+
+def test_records_have_declared_columns_alone_and_all_are_in_some() -> None:
+    kept = json.loads(KEPT.read_text())["columns"]
+    there = {name for columns in kept.values() for name in columns}
+    assert there - set(COLUMNS) == set()
+    assert set(COLUMNS) - there == ELSEWHERE
+    types = {"text": {"str"}, "integer": {"int"}, "real": {"float"}, "bool": {"bool"}}
+    for columns in kept.values():
+        for name, kind in columns.items():
+            assert kind in types[COLUMNS[name].type], name
+
+
+@pytest.mark.parametrize("primitive", ["cas-retry", "cas", "plain"])
+def test_columns_of_atomics_are_declared(primitive: str) -> None:
+    case = mk.amo("central", primitive=primitive, iters=64, threads=2, runs=2)
+    assert set(case.measure().record) <= set(COLUMNS)
+
+
+def test_columns_of_searches_and_sweeps_are_declared() -> None:
+    case = mk.stream("copy", elements=512, threads=1, runs=2)
+    _, search = mk.tune(case, budget_s=0.2, knobs={"prefetch": [0]})
+    _, form = mk.spmv.tune("hpcg:3", budget_s=0.2, threads=1)
+    for results in (search, form, mk.sweep([case])):
+        assert {name for record in results for name in record} <= set(COLUMNS)
+
+
+def test_inputs_are_what_records_call_their_case_columns() -> None:
+    inputs = set(of_kind("input"))
+    scalars = {"alpha", "beta"}
+    for cases in SAMPLES.values():
+        for case in cases:
+            assert {*case.columns, *case.spec.form} <= inputs | scalars
+
+
+def test_a_record_is_in_the_order_of_the_table() -> None:
+    record = mk.stream("copy", elements=64, threads=1, runs=1).measure().record
+    assert list(record) == [name for name in COLUMNS if name in record]
+    assert list(in_order({"mine": 1, "valid": True, "case_id": ""})) == ["case_id", "valid", "mine"]
+
+
+def test_a_declared_column_has_its_type_whatever_it_holds() -> None:
+    nothing = {"time_net_s": math.nan, "suite": None, "valid": None, "other": math.nan}
+    assert column_kinds([nothing]) == {
+        "time_net_s": "real",
+        "suite": "text",
+        "valid": "bool",
+        "other": "nan",
+    }
+
+
+def test_parquet_files_have_units_and_meanings(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    results = mk.stream("copy", elements=64, threads=1, runs=1).measure().results
+    results.save(tmp_path / "x.parquet")
+    schema = parquet.read_schema(tmp_path / "x.parquet")
+    for name in schema.names:
+        field = schema.field(name)
+        assert field.metadata[b"unit"].decode() == COLUMNS[name].unit
+        assert field.metadata[b"meaning"].decode() == COLUMNS[name].meaning
+    assert str(schema.field("time_net_s").type) == "double"
+    assert str(schema.field("suite").type) == "string"
+
+
+def test_the_verb_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["columns"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(COLUMNS)
+    assert cli.main(["columns", "core_share", "bandwidth_GBps"]) == 0
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert first.split()[:3] == ["core_share", "measured", "real"]
+    assert second.split()[:4] == ["bandwidth_GBps", "measured", "real", "GB/s"]
+    assert head.split() == ["column", "kind", "type", "unit", "meaning"]
+    assert cli.main(["columns", "--json", "valid"]) == 0
+    (only,) = json.loads(capsys.readouterr().out)
+    assert only["type"] == "bool"
+
+
+def test_an_unknown_column_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["columns", "bandwith"]) == 2
+    assert "no column 'bandwith'" in capsys.readouterr().err

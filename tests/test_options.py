@@ -1,0 +1,127 @@
+"""One row of the table of options is all that an option needs, and every row is whole."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checking import refused
+
+import memkern as mk
+from memkern import cli
+from memkern.columns import COLUMNS
+from memkern.options import EVERYWHERE, GPUS, PROCESSORS, Knobs, Option, Stop, declared
+
+ROWS = [*declared(Knobs), *declared(Stop)]
+
+
+@pytest.mark.parametrize("name, default, option", ROWS, ids=[row[0] for row in ROWS])
+def test_every_row_is_whole(name: str, default: object, option: Option) -> None:
+    assert option.help
+    assert option.where in (EVERYWHERE, GPUS, PROCESSORS)
+    assert f"\n    {name}" in f"{Knobs.__doc__}{Stop.__doc__}" or f", {name} :" in (
+        f"{Knobs.__doc__}{Stop.__doc__}"
+    )
+    if isinstance(default, int) and not isinstance(default, bool):
+        assert option.least is not None
+    if option.choices:
+        assert default in option.choices
+
+
+def test_what_is_out_of_range_is_refused() -> None:
+    for name, default, option in ROWS:
+        table = Knobs if name in Knobs.__dataclass_fields__ else Stop
+        on = {"device": "cuda"} if option.where == GPUS else {}
+        if option.choices:
+            with refused(f"{name} 'other' is not one of"):
+                table(**on, **{name: "other"})
+        elif option.least is not None:
+            for wrong in (option.least - 1, option.most + 1, 1.5, "1"):
+                with refused(name):
+                    table(**on, **{name: wrong})
+        elif option.below is not None:
+            for wrong in (-1.0, 0.0, option.below, float("nan")):
+                with refused(name):
+                    table(**{name: wrong})
+        assert getattr(table(**on, **{name: default}), name) == default or name == "device"
+
+
+def test_options_of_other_devices_are_refused() -> None:
+    with refused("pages is for processors: leave it out on cuda:0"):
+        Knobs(device="cuda", pages="4k")
+    with refused("timer is for GPUs: leave it out on cpu"):
+        Knobs(timer="events")
+
+
+def test_what_was_asked_has_a_column_of_its_own() -> None:
+    asked = Knobs().columns
+    assert set(asked) <= set(COLUMNS)
+    assert {name for name in asked if COLUMNS[name].kind != "asked"} == set()
+    assert len(asked) == len(list(declared(Knobs)))
+
+
+DUMMY = """    flavour: int = _option(
+        3, "taste of the bytes", least=1, most=9, several=True, metavar="N,...", native=False
+    )
+"""
+USES = """
+import memkern as mk
+from memkern import cli, comparison, sweepfile
+from memkern.columns import COLUMNS
+from memkern.errors import InputError
+
+case = mk.stream("copy", elements=64, threads=1, runs=2, variant="scalar")
+assert case.knobs.flavour == 3
+assert case.with_(flavour=4).identity() != case.identity()
+record = case.with_(flavour=4).measure().record
+assert record["flavour"] == 4
+column = COLUMNS["flavour"]
+assert (column.kind, column.type, column.meaning) == ("asked", "integer", "taste of the bytes")
+assert "flavour" in comparison.differing(record, case.measure().record)
+try:
+    case.with_(flavour=10)
+except InputError as error:
+    assert "flavour" in str(error)
+else:
+    raise AssertionError("10 was taken")
+open("sweep.toml", "w").write(
+    "[[case]]\\nkernel='stream.copy'\\nelements=64\\nruns=2\\nflavour=[5, 6]"
+)
+cases, _ = sweepfile.read_sweep("sweep.toml", {})
+assert [case.knobs.flavour for case in cases] == [5, 6]
+command = ["stream", "-k", "copy", "--elements", "64", "--runs", "2", "-t", "1"]
+assert cli.main([*command, "--flavour", "7,8", "-o", "x.json", "-q"]) == 0
+assert sorted(row["flavour"] for row in mk.load("x.json")) == [7, 8]
+"""
+
+
+def test_a_new_option_is_one_row(tmp_path: Path) -> None:
+    package = Path(str(mk.__file__)).parent
+    shutil.copytree(package, tmp_path / "memkern", ignore=shutil.ignore_patterns("__pycache__"))
+    table = tmp_path / "memkern" / "options.py"
+    before = "    flush: bool = _option("
+    assert table.read_text().count(before) == 1
+    table.write_text(table.read_text().replace(before, DUMMY + before))
+    (tmp_path / "uses.py").write_text(USES)
+    done = subprocess.run(
+        [sys.executable, "uses.py"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": "", "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_command_line_takes_every_option_but_two() -> None:
+    (verbs,) = (a.choices for a in cli.build_parser()._actions if isinstance(a.choices, dict))
+    taken = {word for action in verbs["stream"]._actions for word in action.option_strings}
+    missing = {
+        name
+        for name, _, option in ROWS
+        if f"--{(option.flag or name).replace('_', '-')}" not in taken
+    }
+    assert missing == {"max_samples", "invocations"}
