@@ -1,7 +1,8 @@
 # What a person types; everything lives in .venv and build, and `make clean` takes it away.
 #   make report     measure this machine, write memkern-report.html
 #   make test       every test
-#   make test-all   every test, then half an hour of comparisons of this machine with itself
+#   make test-all   every test on every entry, then half an hour of comparisons of this machine with
+#                   itself
 #   make lint       style, types, layers, static analysis
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs nothing on the machine it runs on
@@ -12,14 +13,10 @@ WERROR ?= OFF
 REPORT ?= memkern-report.html
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Without isolation a rebuild finds the objects of the last one.
-INSTALL := $(PIP) install --no-build-isolation --config-settings=cmake.define.MEMKERN_WERROR=$(WERROR)
-# The package and the C++ tests share most objects, if their compiler has one name; Python gives
-# what it starts a locale, which makes no difference.
-ifeq ($(origin CXX),default)
-CXX := c++
-endif
-export CXX
+# Without isolation a rebuild finds the objects of the last one; the C++ tests link them as well.
+INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=build/release \
+  --config-settings=cmake.define.MEMKERN_WERROR=$(WERROR)
+# Python gives what it starts a locale, which makes no difference to objects.
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 export CCACHE_SLOPPINESS ?= locale
@@ -33,13 +30,13 @@ report: system .venv/.installed
 	$(BIN)/memkern report --output $(REPORT) $(if $(filter file,$(origin REPORT)),--force)
 
 test: system-test .venv/.installed .venv/.test
-	$(CMAKE) -S . -B build/tests -DMEMKERN_PYTHON=OFF -DMEMKERN_TESTS=ON \
-	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
-	cmake --build build/tests
-	ctest --test-dir build/tests -j $$(nproc) --output-on-failure
+	cmake -S . -B build/release -DMEMKERN_TESTS=ON
+	cmake --build build/release
+	ctest --test-dir build/release -j $$(nproc) --output-on-failure
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 test-all: test
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --every-entry -m every_entry
 	$(BIN)/python tests/bench/compare_self.py
 
 lint: system-dev .venv/.installed .venv/.lint

@@ -14,6 +14,20 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-entry", action="store_true", help="run the tests of every entry of a kernel"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--every-entry"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("every_entry")]
+    items[:] = [item for item in items if not item.get_closest_marker("every_entry")]
+    config.hook.pytest_deselected(items=left_out)
+
+
 @pytest.fixture
 def disturbances() -> None:
     """Let samples be called disturbed and wait for quiet cores, as on real runs."""

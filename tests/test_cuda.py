@@ -39,7 +39,7 @@ MODULE = "memkern._memkern_cuda"
 
 def emulated() -> Any:
     """Return the module whose device is this processor."""
-    folder = Path(os.environ.get("MEMKERN_EMULATED", TREE / "build" / "tests" / "emulated"))
+    folder = Path(os.environ.get("MEMKERN_EMULATED", TREE / "build" / "release" / "emulated"))
     found = sorted(folder.glob("_memkern_cuda*.so"))
     if not found:
         pytest.fail(f"{folder} has no emulated device: `make test` builds it")
@@ -96,7 +96,7 @@ def test_a_gpu_computes_what_the_reference_does(entry: tuple[Any, ...]) -> None:
             sample = built(kernel, **{**AMO_SHAPES[sample.identity()], "threads": 5})
             asked["form"] = form
             if variant == "coalesced" and sample.columns["sharing"] == "shared":
-                # Iterations that are dealt by themselves don't know their worker's first word.
+                # Iterations that are assigned by themselves don't know their worker's first word.
                 with refused("no variant 'coalesced'"):
                     on_device(sample, **asked).prepare()
                 continue

@@ -744,7 +744,7 @@ def test_the_roofline_is_that_of_the_layer_condition(
     for condition, size_B in (("none", limit / 2), ("s", limit * 1.01), ("all", 2**40)):
         assert model.holds(size_B) == condition
         cache = {"level": 2, "type": "unified", "size_B": int(size_B), "shared_by": 1}
-        limits = case.spec.limits
+        limits = case.spec.roofline_columns
         assert limits is not None
         found = limits(case, {}, Ceilings(20.0, 15.0, [cache]), 1e-3)
         moved = site_B[condition]
@@ -758,7 +758,7 @@ def test_the_roofline_is_that_of_the_layer_condition(
         assert found["performance_median_GFLOPs"] == pytest.approx(median)
         assert found["roofline_fraction"] == pytest.approx(median / (1320 / moved * 15))
     # Nothing is known of the caches.
-    found = case.spec.limits(case, {}, Ceilings(20.0, 15.0), 1e-3)
+    found = case.spec.roofline_columns(case, {}, Ceilings(20.0, 15.0), 1e-3)
     assert math.isnan(found["site_B"])
     assert math.isnan(found["roofline_GFLOPs"])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import zlib
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from memkern import _memkern, kernels
 from memkern.errors import InputError
 from memkern.kernels import amo, spatter, streaming
 from memkern.kernels.checking import rounding
-from memkern.kernels.planes import rows_held
+from memkern.kernels.stencil_matvec import rows_held
 from memkern.spec import Case, Check, registry
 
 THREADS = (1, 2)
@@ -228,11 +229,48 @@ SAMPLES = {
 
 
 def every_build() -> list[Any]:
-    """(kernel, variant, isa, dtype, index dtype, unroll, form) of the whole binary."""
+    """(kernel, variant, isa, dtype, index dtype, unroll, form) of the whole binary.
+
+    Of the entries of a variant one is chosen for every run of the tests; the C++ tests run them
+    all. They differ in type, instruction set and so on from kernel to kernel.
+    """
+    groups: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
+    for entry in _memkern.entries():
+        if entry[2] in _memkern.supported_isas():
+            groups.setdefault(entry[:2], []).append(entry)
+    chosen = {group[zlib.crc32(repr(key).encode()) % len(group)] for key, group in groups.items()}
     return [
-        pytest.param(*entry, id="-".join(filter(None, map(str, entry))))
+        pytest.param(
+            *entry,
+            id="-".join(filter(None, map(str, entry))),
+            marks=() if entry in chosen else pytest.mark.every_entry,
+        )
         for entry in _memkern.entries()
     ]
+
+
+def test_every_variant_is_tested_and_every_type_and_instruction_set_of_some() -> None:
+    every = [tuple(param.values) for param in every_build()]
+    chosen = [tuple(param.values) for param in every_build() if not param.marks]
+    assert {entry[:2] for entry in chosen} == {entry[:2] for entry in every}
+    assert len(chosen) == len({entry[:2] for entry in chosen})
+    for place in (3, 4):
+        assert {entry[place] for entry in chosen} == {entry[place] for entry in every}
+    assert {entry[2] for entry in chosen} == set(_memkern.supported_isas())
+
+
+def test_what_this_processor_cannot_run_is_refused() -> None:
+    isas = _memkern.supported_isas()
+    # Those of another architecture are in no build.
+    foreign = [("stream.copy", "simd", isa, "float64", "", 0, "") for isa in ("avx2", "sve")]
+    refused = [e for e in (*_memkern.entries(), *foreign) if e[2] not in isas]
+    assert refused
+    for kernel, variant, isa, dtype, index, unroll, form in refused:
+        if kernel.startswith("dw."):
+            continue  # laid out for a vector: see test_dw.py
+        asked = {"variant": variant, "isa": isa, "dtype": dtype, "index_dtype": index}
+        with pytest.raises(InputError, match="has no variant"):
+            with_form(SAMPLES[kernel][0], {**asked, "unroll": unroll, "form": form}).prepare()
 
 
 def with_threads(case: Case, threads: int) -> Case:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -571,6 +572,20 @@ def test_a_sweep_without_time_takes_one_sample_of_every_case() -> None:
     assert [(r["placements"], r["samples"], r["stop"]) for r in results] == [(1, 1, "budget")] * 3
     with pytest.raises(InputError, match="time_s must be a positive"):
         mk.sweep(endless(placements=1), time_s=0.0)
+
+
+def test_choosing_a_variant_is_no_part_of_what_another_placement_takes(
+    monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
+    def slow(self: Any, candidates: list[Any]) -> tuple[Any, str]:
+        time.sleep(0.3)
+        return candidates[0], "trial"
+
+    monkeypatch.setattr(run.Prepared, "_fastest", slow)
+    several = run.CaseRun(case.with_(variant="best", runs=None, budget_s=0.01, placements=2))
+    first, second = several.place(), several.place()
+    assert 0 < first.again_s < first.wall_s - 0.3
+    assert 0 < second.again_s < second.wall_s
 
 
 def test_the_time_expected_follows_from_the_cases(case: Case) -> None:

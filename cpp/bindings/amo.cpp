@@ -67,7 +67,7 @@ class AmoProblem : public Problem {
   std::int64_t count() const override { return count_; }
   DType dtype() const override { return dtype_; }
   std::string index_dtype() const override { return index_dtype_; }
-  // An iteration that is dealt by itself can't tell which of its worker's it is.
+  // An iteration that is assigned by itself can't tell which of its worker's it is.
   bool runs(const RegisteredEntry& entry) const override {
     return !args_.shared || std::string(entry.variant) != "coalesced";
   }

@@ -51,8 +51,8 @@ py::dtype numpy_dtype(DType type) { return py::dtype(dtype_name(type)); }
 
 using IndexArray = py::array_t<std::int64_t, py::array::c_style>;
 
-// All that is asked of a case, by the names that it has in Python.
-struct Asked {
+// All that is requested of a case, by the names that it has in Python.
+struct Request {
   std::string kernel;
   std::string dtype;
   std::string index_dtype;
@@ -73,7 +73,7 @@ struct Asked {
   Timer timer = Timer::Host;
   int block_threads = 0;
 
-  explicit Asked(const py::dict& d) {
+  explicit Request(const py::dict& d) {
     std::size_t taken = 0;
     const auto take = [&]<class T>(const char* name, T& to) {
       if (!d.contains(name)) throw InputError(std::string("the argument ") + name + " is missing");
@@ -84,35 +84,35 @@ struct Asked {
       }
       ++taken;
     };
-    take("kernel", kernel);
-    take("dtype", dtype);
-    take("index_dtype", index_dtype);
-    take("form", form);
-    take("integers", inputs.integers);
-    take("numbers", inputs.numbers);
-    take("arrays", inputs.arrays);
+    parse("kernel", kernel);
+    parse("dtype", dtype);
+    parse("index_dtype", index_dtype);
+    parse("form", form);
+    parse("integers", inputs.integers);
+    parse("numbers", inputs.numbers);
+    parse("arrays", inputs.arrays);
     std::map<std::string, py::array> arrays;
-    take("indices", arrays);
+    parse("indices", arrays);
     for (const auto& [name, array] : arrays) take_indices(name, array);
-    take("data", arrays);
+    parse("data", arrays);
     for (const auto& [name, array] : arrays) take_data(name, array);
-    take("threads", threads);
-    take("pin", pin);
-    take("pages", pages);
-    take("numa", numa);
-    take("offset", offset_B);
-    take("schedule", schedule);
-    take("chunk", chunk);
-    take("repetition", repetition);
-    take("unroll", unroll);
-    take("flush", flush);
-    take("seed", seed);
-    take("block_threads", block_threads);
+    parse("threads", threads);
+    parse("pin", pin);
+    parse("pages", pages);
+    parse("numa", numa);
+    parse("offset", offset_B);
+    parse("schedule", schedule);
+    parse("chunk", chunk);
+    parse("repetition", repetition);
+    parse("unroll", unroll);
+    parse("flush", flush);
+    parse("seed", seed);
+    parse("block_threads", block_threads);
     std::string how;
-    take("timer", how);
+    parse("timer", how);
     timer = parse_timer(how);
     py::object capsule;
-    take("device", capsule);
+    parse("device", capsule);
     if (!capsule.is_none()) device = device_of(capsule);
     if (device != nullptr && (block_threads < 0 || block_threads > device->most_threads())) {
       throw InputError("block_threads must be from 1 to " + std::to_string(device->most_threads()) +
@@ -181,24 +181,24 @@ struct Candidate {
 // is not to be had; `step_of` makes of an entry and its arguments what is run.
 template <class S, class E, class IsaOf, class StepOf>
 std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Problem& problem,
-                                        const Asked& asked, const IsaOf& isa_of,
+                                        const Request& request, const IsaOf& isa_of,
                                         const StepOf& step_of) {
   std::vector<Stage> stages = problem.stages();
-  if (stages.empty()) stages.push_back({asked.kernel, problem.args()});
+  if (stages.empty()) stages.push_back({request.kernel, problem.args()});
   std::vector<Candidate<S>> found;
   std::set<int> unrolls;
   std::set<std::string> forms;
   for (const E& e : table) {
-    if (stages.front().kernel != e.kernel || asked.dtype != e.dtype ||
+    if (stages.front().kernel != e.kernel || request.dtype != e.dtype ||
         problem.index_dtype() != e.index) {
       continue;
     }
     const std::string isa = isa_of(e);
     if (isa.empty() || !problem.runs({static_cast<const Entry&>(e), isa})) continue;
     forms.insert(e.form);
-    if (asked.form != e.form) continue;
+    if (request.form != e.form) continue;
     unrolls.insert(e.unroll);
-    if (e.unroll != asked.unroll) continue;
+    if (e.unroll != request.unroll) continue;
     Candidate<S> candidate{e.variant, isa, {}};
     for (const Stage& stage : stages) {
       const auto same = [&](const E& other) {
@@ -213,22 +213,22 @@ std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Probl
     if (candidate.steps.size() == stages.size()) found.push_back(std::move(candidate));
   }
   if (!found.empty()) return found;
-  const std::string kernel = "kernel '" + asked.kernel + "'";
+  const std::string kernel = "kernel '" + request.kernel + "'";
   if (!unrolls.empty()) {
     std::string known;
     for (const int u : unrolls) known += (known.empty() ? "" : ", ") + std::to_string(u);
-    throw InputError(kernel + " is not built with unroll " + std::to_string(asked.unroll) +
+    throw InputError(kernel + " is not built with unroll " + std::to_string(request.unroll) +
                      ": there are " + known);
   }
   if (!forms.empty()) {
     std::string known;
     for (const std::string& form : forms) known += (known.empty() ? "" : ", ") + form;
-    throw InputError(kernel + " is not built as '" + asked.form + "' for " + asked.dtype +
+    throw InputError(kernel + " is not built as '" + request.form + "' for " + request.dtype +
                      " values: there are " + known);
   }
-  throw InputError(kernel + " has no variant for " + asked.dtype + " values" +
-                   (asked.index_dtype.empty() ? "" : " and " + asked.index_dtype + " indices") +
-                   (asked.device == nullptr ? "" : " on " + asked.device->name()));
+  throw InputError(kernel + " has no variant for " + request.dtype + " values" +
+                   (request.index_dtype.empty() ? "" : " and " + request.index_dtype + " indices") +
+                   (request.device == nullptr ? "" : " on " + request.device->name()));
 }
 
 // Who runs a prepared case: the process's own workers, or a device.
@@ -253,7 +253,7 @@ class Runner {
     Monitor monitor;
   };
   virtual std::unique_ptr<Watch> watch(double least_throughput) = 0;
-  virtual void say(py::dict& obtained) const = 0;
+  virtual void describe(py::dict& obtained) const = 0;
 };
 
 template <class S>
@@ -273,7 +273,7 @@ class RunnerOf : public Runner {
     return false;
   }
   std::size_t steps() const override { return selected_->steps.size(); }
-  void say(py::dict& obtained) const override {
+  void describe(py::dict& obtained) const override {
     obtained["variant"] = selected_->variant;
     obtained["isa"] = selected_->isa;
   }
@@ -292,21 +292,21 @@ class RunnerOf : public Runner {
 
 class HostRunner : public RunnerOf<Step> {
  public:
-  HostRunner(const Team& team, const Problem& problem, const Asked& asked)
+  HostRunner(const Team& team, const Problem& problem, const Request& request)
       : team_(team),
-        sampler_(team, parse_schedule(asked.schedule, asked.chunk),
-                 parse_repetition(asked.repetition)),
-        cuts_(problem.cuts()),
+        sampler_(team, parse_schedule(request.schedule, request.chunk),
+                 parse_repetition(request.repetition)),
+        boundaries_(problem.boundaries()),
         flush_arena_(team, Placement{}) {
-    const std::int64_t* cuts = cuts_.empty() ? nullptr : cuts_.data();
+    const std::int64_t* boundaries = boundaries_.empty() ? nullptr : boundaries_.data();
     const std::vector<std::string> isas = supported_isas();
     const auto isa_of = [&](const RegisteredEntry& e) {
       return std::find(isas.begin(), isas.end(), e.isa) == isas.end() ? std::string() : e.isa;
     };
     const auto step_of = [&](const RegisteredEntry& e, const void* args) {
-      return Step{e.body, e.finish, args, problem.count(), cuts};
+      return Step{e.body, e.finish, args, problem.count(), boundaries};
     };
-    auto found = candidates_of<Step>(registered_entries(), problem, asked, isa_of, step_of);
+    auto found = candidates_of<Step>(registered_entries(), problem, request, isa_of, step_of);
     // Widest instruction sets first.
     const auto width = [&](const Candidate<Step>& c) {
       return std::find(isas.begin(), isas.end(), c.isa) - isas.begin();
@@ -314,7 +314,7 @@ class HostRunner : public RunnerOf<Step> {
     std::stable_sort(found.begin(), found.end(),
                      [&](const auto& a, const auto& b) { return width(a) < width(b); });
     choose_from(std::move(found));
-    if (!asked.flush) return;
+    if (!request.flush) return;
     const std::int64_t bytes =
         2 * std::max<std::int64_t>(Topology::instance().last_level_cache_B(), 1 << 20);
     flush_arena_.request(bytes, 1);
@@ -345,8 +345,8 @@ class HostRunner : public RunnerOf<Step> {
   std::unique_ptr<Watch> watch(double least_throughput) override {
     return std::make_unique<Watch>(team_, least_throughput);
   }
-  void say(py::dict& obtained) const override {
-    RunnerOf::say(obtained);
+  void describe(py::dict& obtained) const override {
+    RunnerOf::describe(obtained);
     obtained["threads"] = team_.size();
     obtained["block_threads"] = 0;
     obtained["pin"] = team_.pin_obtained();
@@ -369,7 +369,7 @@ class HostRunner : public RunnerOf<Step> {
 
   const Team& team_;
   Sampler sampler_;
-  Cuts cuts_;
+  Boundaries boundaries_;
   std::vector<Part> parts_;
   Arena flush_arena_;
   std::optional<CacheFlusher> flusher_;
@@ -377,14 +377,17 @@ class HostRunner : public RunnerOf<Step> {
 
 class DeviceRunner : public RunnerOf<DeviceStep> {
  public:
-  DeviceRunner(const Problem& problem, const Asked& asked)
-      : device_(*asked.device), timer_(asked.timer), flushes_(asked.flush), asked_(asked.threads) {
+  DeviceRunner(const Problem& problem, const Request& request)
+      : device_(*request.device),
+        timer_(request.timer),
+        flushes_(request.flush),
+        asked_(request.threads) {
     const auto isa_of = [&](const DeviceEntry&) { return device_.isa(); };
     const auto step_of = [&](const DeviceEntry& e, const void* args) {
-      const int threads = asked.block_threads == 0 ? e.threads : asked.block_threads;
+      const int threads = request.block_threads == 0 ? e.threads : request.block_threads;
       return DeviceStep{e.launch, args, {0, problem.count()}, threads};
     };
-    choose_from(candidates_of<DeviceStep>(device_.entries(), problem, asked, isa_of, step_of));
+    choose_from(candidates_of<DeviceStep>(device_.entries(), problem, request, isa_of, step_of));
   }
 
   double sample(std::int64_t invocations, std::span<double> per_step) override {
@@ -400,8 +403,8 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
     if (flushes_) device_.flush();
   }
   std::unique_ptr<Watch> watch(double) override { return nullptr; }
-  void say(py::dict& obtained) const override {
-    RunnerOf::say(obtained);
+  void describe(py::dict& obtained) const override {
+    RunnerOf::describe(obtained);
     obtained["threads"] = asked_ > 0 ? asked_ : device_.units();
     obtained["block_threads"] = selected().front().threads;
     obtained["pin"] = "none";
@@ -417,31 +420,32 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
 
 class Prepared {
  public:
-  explicit Prepared(const Asked& asked)
-      : team_(asked.device == nullptr ? TeamRequest{asked.threads, asked.pin}
-                                      : TeamRequest{1, "none"}),
-        kernel_(asked.kernel) {
-    const Placement placement{parse_pages(asked.pages), parse_numa(asked.numa), asked.offset_B,
-                              asked.device, std::max(asked.threads, 1)};
+  explicit Prepared(const Request& request)
+      : team_(request.device == nullptr ? TeamRequest{request.threads, request.pin}
+                                        : TeamRequest{1, "none"}),
+        kernel_(request.kernel) {
+    const Placement placement{parse_pages(request.pages), parse_numa(request.numa),
+                              request.offset_B, request.device, std::max(request.threads, 1)};
     const std::string family = kernel_.substr(0, kernel_.find('.') + 1);
     const Factory factory = find_family(family.substr(0, family.size() - 1));
     // Not every family prepares what a device can reach.
-    if (asked.device != nullptr) {
-      const auto& known = asked.device->entries();
+    if (request.device != nullptr) {
+      const auto& known = request.device->entries();
       const auto here = [&](const DeviceEntry& e) {
         return std::string(e.kernel).starts_with(family);
       };
       if (std::none_of(known.begin(), known.end(), here)) {
-        throw InputError("kernel '" + kernel_ + "' does not run on " + asked.device->name());
+        throw InputError("kernel '" + kernel_ + "' does not run on " + request.device->name());
       }
     }
-    problem_ = factory(kernel_, asked.dtype, asked.index_dtype, asked.inputs, team_, placement);
-    if (asked.device == nullptr) {
-      runner_ = std::make_unique<HostRunner>(team_, *problem_, asked);
+    problem_ =
+        factory(kernel_, request.dtype, request.index_dtype, request.inputs, team_, placement);
+    if (request.device == nullptr) {
+      runner_ = std::make_unique<HostRunner>(team_, *problem_, request);
     } else {
-      runner_ = std::make_unique<DeviceRunner>(*problem_, asked);
+      runner_ = std::make_unique<DeviceRunner>(*problem_, request);
     }
-    problem_->set_seed(asked.seed);
+    problem_->set_seed(request.seed);
     problem_->fill(false);
   }
 
@@ -459,9 +463,9 @@ class Prepared {
   };
   using Holder = std::unique_ptr<Prepared, Release>;
   static Holder make(const py::kwargs& arguments) {
-    const Asked asked(arguments);
+    const Request request(arguments);
     const Exclusive exclusive;
-    return Holder(new Prepared(asked));
+    return Holder(new Prepared(request));
   }
 
   std::vector<std::pair<std::string, std::string>> candidates() const {
@@ -632,7 +636,7 @@ class Prepared {
 
   py::dict obtained() const {
     py::dict d;
-    runner_->say(d);
+    runner_->describe(d);
     d["footprint_B"] = problem_->footprint_B();
     d["count"] = problem_->count();
     py::list stages;

@@ -1,5 +1,5 @@
 // What a sparse matrix-vector product needs before its bodies may run: the matrix in its format,
-// laid out from compressed rows where the workers will read it, dealt to them by rows or by
+// laid out from compressed rows where the workers will read it, divided among them by rows or by
 // entries.
 #include "kernels/spmv.hpp"
 
@@ -67,7 +67,7 @@ class SpmvProblem : public Problem {
   std::int64_t count() const override { return count_; }
   DType dtype() const override { return dtype_; }
   std::string index_dtype() const override { return dtype_name(index_); }
-  Cuts cuts() const override { return cuts_; }
+  Boundaries boundaries() const override { return boundaries_; }
   std::map<std::string, double> facts() const override { return facts_; }
 
   bool runs(const RegisteredEntry& entry) const override {
@@ -131,11 +131,11 @@ class SpmvProblem : public Problem {
     args_.step = source.rows;
     args_.width = stored / source.rows;
     count_ = format == Format::Ell ? source.rows : units;
-    Cuts in_matrix;
-    Cuts in_y;
+    Boundaries in_matrix;
+    Boundaries in_y;
     if (format != Format::Ell && team().size() > 1) {
-      cuts_ = deal(starts, team().size(), by_entries);
-      for (const std::int64_t unit : cuts_) {
+      boundaries_ = deal(starts, team().size(), by_entries);
+      for (const std::int64_t unit : boundaries_) {
         in_matrix.push_back(starts[static_cast<std::size_t>(unit)]);
         if (format != Format::Csc) in_y.push_back(unit * layout_.chunk);
       }
@@ -192,22 +192,22 @@ class SpmvProblem : public Problem {
   }
 
   // Where each worker's units begin: as many for each, or as many entries.
-  static Cuts deal(const std::vector<std::int64_t>& starts, int workers, bool by_entries) {
+  static Boundaries deal(const std::vector<std::int64_t>& starts, int workers, bool by_entries) {
     const std::int64_t units = std::ssize(starts) - 1;
-    Cuts cuts{0};
+    Boundaries boundaries{0};
     for (int w = 1; w < workers; ++w) {
       if (!by_entries) {
-        cuts.push_back(contiguous_part(units, workers, w).begin);
+        boundaries.push_back(contiguous_part(units, workers, w).begin);
         continue;
       }
       const std::int64_t wanted = contiguous_part(starts.back(), workers, w).begin;
-      auto at = std::lower_bound(starts.begin() + cuts.back(), starts.end() - 1, wanted);
+      auto at = std::lower_bound(starts.begin() + boundaries.back(), starts.end() - 1, wanted);
       // Whichever end of the row is nearer.
-      if (at > starts.begin() + cuts.back() && wanted - *(at - 1) < *at - wanted) --at;
-      cuts.push_back(at - starts.begin());
+      if (at > starts.begin() + boundaries.back() && wanted - *(at - 1) < *at - wanted) --at;
+      boundaries.push_back(at - starts.begin());
     }
-    cuts.push_back(units);
-    return cuts;
+    boundaries.push_back(units);
+    return boundaries;
   }
 
   SpmvArgs args_;
@@ -216,7 +216,7 @@ class SpmvProblem : public Problem {
   std::int64_t count_ = 0;
   SellLayout layout_;
   std::vector<std::int64_t> moved_;
-  Cuts cuts_;
+  Boundaries boundaries_;
   std::map<std::string, double> facts_;
   std::vector<std::byte> partial_;
 };

@@ -2,7 +2,7 @@
 # vectoriser off, with it on, and with explicit vectors. Flags make the difference, so that a
 # comparison never mixes technique with instruction set; Highway's target passes make the rest.
 
-# Loops must stay loops: replaced by memcpy or memset they would run somebody else's kernel.
+# Loops must stay loops: replaced by memcpy or memset they would measure the C library's kernels.
 set(plain -fno-builtin)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND plain -fno-tree-loop-distribute-patterns)

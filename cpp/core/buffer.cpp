@@ -255,8 +255,8 @@ std::string Buffer::read_pages() const {
 }
 
 std::size_t Arena::request(std::int64_t bytes, std::int64_t rows,
-                           std::vector<std::int64_t> cuts_B) {
-  slots_.push_back({bytes, rows, std::move(cuts_B), nullptr, {}});
+                           std::vector<std::int64_t> boundaries_B) {
+  slots_.push_back({bytes, rows, std::move(boundaries_B), nullptr, {}});
   return slots_.size() - 1;
 }
 
@@ -267,7 +267,7 @@ void Arena::commit() {
     slot.key = placement_.key() + "/" + team_.memory_key() + "/" + std::to_string(slot.rows);
     if (partition_matters) {
       slot.key += "/" + std::to_string(slot.bytes);
-      for (const std::int64_t cut : slot.cuts_B) slot.key += "," + std::to_string(cut);
+      for (const std::int64_t cut : slot.boundaries_B) slot.key += "," + std::to_string(cut);
     }
     auto best = pool().end();
     for (auto it = pool().begin(); it != pool().end(); ++it) {
@@ -315,10 +315,10 @@ void Arena::commit() {
     const auto touch = [&](Range part, int) {
       if (!buffer.populate(part.begin, part.end)) failed.store(errno);
     };
-    if (slot.cuts_B.empty()) {
+    if (slot.boundaries_B.empty()) {
       parallel_parts(team_, slot.rows, slot.bytes, touch);
     } else {
-      parallel_parts(team_, slot.cuts_B, touch);
+      parallel_parts(team_, slot.boundaries_B, touch);
     }
     if (failed.load() != 0) {
       const std::string reason = std::strerror(failed.load());

@@ -87,8 +87,9 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // Of `bytes`, row r belongs to worker r (`rows` > 1) or all workers share one row in equal
-  // parts (`rows` == 1), or in parts that begin at cuts[w]. Returns the slot's number.
-  std::size_t request(std::int64_t bytes, std::int64_t rows, std::vector<std::int64_t> cuts_B = {});
+  // parts (`rows` == 1), or in parts that begin at boundaries[w]. Returns the slot's number.
+  std::size_t request(std::int64_t bytes, std::int64_t rows,
+                      std::vector<std::int64_t> boundaries_B = {});
   // Grants all requests or throws MemoryError before touching any; then first-touches.
   void commit();
   Buffer& operator[](std::size_t slot) const { return *slots_[slot].buffer; }
@@ -103,7 +104,7 @@ class Arena {
   struct Slot {
     std::int64_t bytes;
     std::int64_t rows;
-    std::vector<std::int64_t> cuts_B;
+    std::vector<std::int64_t> boundaries_B;
     std::unique_ptr<Buffer> buffer;
     std::string key;
   };

@@ -58,7 +58,7 @@ double loads_s() {
   // Their addresses must not be taken: they would be kept in memory.
   Vector total = sums[0];
   for (int k = 1; k < kAccumulators; ++k) total += sums[k];
-  keep(&total);
+  do_not_optimize(&total);
   return now() - start;
 }
 

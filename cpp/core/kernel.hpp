@@ -81,6 +81,6 @@ class TableRegistrar {
 
 // The single place that keeps a compiler from dropping, merging or hoisting work: everything
 // reachable from `p` may have been read and written by someone else.
-MEMKERN_INLINE void keep(const void* p) { asm volatile("" : : "r"(p) : "memory"); }
+MEMKERN_INLINE void do_not_optimize(const void* p) { asm volatile("" : : "r"(p) : "memory"); }
 
 }  // namespace memkern

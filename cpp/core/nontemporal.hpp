@@ -1,4 +1,4 @@
-// Stores of single values that go past the caches: no line is read to be overwritten.
+// Non-temporal stores of single values: no line is read to be overwritten.
 #pragma once
 
 #include "core/kernel.hpp"

@@ -179,7 +179,7 @@ std::int64_t Problem::footprint_B() const {
 }
 
 Array Problem::request(const std::string& name, DType type, std::int64_t columns, std::int64_t rows,
-                       const Cuts& cuts, std::int64_t tail) {
+                       const Boundaries& boundaries, std::int64_t tail) {
   Array a;
   a.name = name;
   a.type = type;
@@ -197,19 +197,19 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
   a.row_stride = stride_B / size;
   const std::int64_t rows_B = checked_mul(stride_B, rows, what);
   const std::int64_t slot_B = apart ? rows_B : checked_add(rows_B, a.offset_B, what);
-  Cuts cuts_B;
-  for (const std::int64_t cut : cuts) cuts_B.push_back(cut * size + a.offset_B);
-  if (!cuts_B.empty()) {
-    cuts_B.front() = 0;
-    cuts_B.back() = slot_B;
+  Boundaries boundaries_B;
+  for (const std::int64_t cut : boundaries) boundaries_B.push_back(cut * size + a.offset_B);
+  if (!boundaries_B.empty()) {
+    boundaries_B.front() = 0;
+    boundaries_B.back() = slot_B;
   }
-  a.slot = arena_.request(slot_B, rows, std::move(cuts_B));
+  a.slot = arena_.request(slot_B, rows, std::move(boundaries_B));
   return a;
 }
 
 std::size_t Problem::add_array(const std::string& name, DType type, std::int64_t columns,
-                               bool per_worker, bool written, const Cuts& cuts) {
-  Array a = request(name, type, columns, per_worker ? workers() : 1, cuts);
+                               bool per_worker, bool written, const Boundaries& boundaries) {
+  Array a = request(name, type, columns, per_worker ? workers() : 1, boundaries);
   a.written = written;
   a.salt = static_cast<std::uint32_t>(arrays_.size() + 1) * 0x9E3779B9U;
   arrays_.push_back(a);
@@ -217,19 +217,20 @@ std::size_t Problem::add_array(const std::string& name, DType type, std::int64_t
 }
 
 void Problem::add_indices(const std::string& name, const IndexView& values, DType type,
-                          std::int64_t low, std::int64_t bound, const Cuts& cuts,
+                          std::int64_t low, std::int64_t bound, const Boundaries& boundaries,
                           std::int64_t tail) {
   if (type == DType::I32 && bound - 1 > INT32_MAX) {
     throw InputError(name + " reaches up to " + std::to_string(bound - 1) +
                      ", too far for int32 indices: use int64");
   }
-  indices_.push_back(
-      {request(name, type, values.size, 1, cuts, tail), values, low, bound, cuts, tail});
+  indices_.push_back({request(name, type, values.size, 1, boundaries, tail), values, low, bound,
+                      boundaries, tail});
 }
 
-void Problem::add_data(const std::string& name, const DataView& values, const Cuts& cuts,
-                       std::int64_t tail) {
-  data_.push_back({request(name, values.type, values.size, 1, cuts, tail), values, cuts, tail});
+void Problem::add_data(const std::string& name, const DataView& values,
+                       const Boundaries& boundaries, std::int64_t tail) {
+  data_.push_back(
+      {request(name, values.type, values.size, 1, boundaries, tail), values, boundaries, tail});
 }
 
 void Problem::commit() {
@@ -245,12 +246,12 @@ void Problem::commit() {
   }
 }
 
-void Problem::in_parts(const Cuts& cuts, std::int64_t size,
+void Problem::in_parts(const Boundaries& boundaries, std::int64_t size,
                        const std::function<void(Range)>& fn) const {
-  if (cuts.empty()) {
+  if (boundaries.empty()) {
     parallel_parts(team_, 1, size, [&](Range part, int) { fn(part); });
   } else {
-    parallel_parts(team_, cuts, [&](Range part, int) { fn(part); });
+    parallel_parts(team_, boundaries, [&](Range part, int) { fn(part); });
   }
 }
 
@@ -280,7 +281,7 @@ void Problem::copy_data(const Data& data) {
   arena_[data.array.slot].content.clear();
   const std::int64_t size = dtype_size(data.array.type);
   if (data.values.data != nullptr)
-    in_parts(data.cuts, data.values.size, [&](Range part) {
+    in_parts(data.boundaries, data.values.size, [&](Range part) {
       put(data.array.data + part.begin * size,
           static_cast<const std::byte*>(data.values.data) + part.begin * size,
           (part.end - part.begin) * size);
@@ -312,7 +313,7 @@ void Problem::copy_indices(const Indices& indices) {
     }
   };
   if (indices.values.data != nullptr && device() == nullptr) {
-    in_parts(indices.cuts, indices.values.size,
+    in_parts(indices.boundaries, indices.values.size,
              [&](Range part) { checked(indices.array.data + part.begin * size, part); });
   } else if (indices.values.data != nullptr) {
     // What goes to a device is checked on its way, a piece at a time.

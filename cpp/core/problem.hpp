@@ -21,7 +21,7 @@ DType parse_dtype(const std::string& text);
 const char* dtype_name(DType type);
 std::int64_t dtype_size(DType type);
 
-// Somebody else's integers. Whoever uses them copies them first and checks the copy.
+// Non-owning view of the caller's integers. Whoever uses them copies them and checks the copy.
 struct IndexView {
   const void* data = nullptr;
   std::int64_t size = 0;
@@ -32,7 +32,7 @@ struct IndexView {
   }
 };
 
-// Somebody else's numbers.
+// Non-owning view of the caller's numbers.
 struct DataView {
   const void* data = nullptr;
   std::int64_t size = 0;
@@ -41,7 +41,7 @@ struct DataView {
 
 // Where the parts of an array begin that belong to each worker, and where the last one ends;
 // empty for equal parts.
-using Cuts = std::vector<std::int64_t>;
+using Boundaries = std::vector<std::int64_t>;
 
 // What a caller passes to a family: named integers and named index arrays.
 class Inputs {
@@ -100,8 +100,8 @@ class Problem {
   virtual std::int64_t count() const = 0;
   virtual DType dtype() const { return DType::F64; }
   virtual std::string index_dtype() const { return ""; }
-  // How a static schedule deals the iterations, where the parts shall not be equal.
-  virtual Cuts cuts() const { return {}; }
+  // Boundaries of the static schedule's parts, where these shall not be equal.
+  virtual Boundaries boundaries() const { return {}; }
   // What preparing found out that belongs into the record.
   virtual std::map<std::string, double> facts() const { return {}; }
   // Whether this variant may be run on these inputs.
@@ -136,16 +136,16 @@ class Problem {
  protected:
   // Declared in the constructor, before commit().
   std::size_t add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
-                        bool written, const Cuts& cuts = {});
+                        bool written, const Boundaries& boundaries = {});
   void commit();
   // Indices as an array of their own in the type that the kernel reads, placed like all others.
   // commit() copies them and checks the copy to lie in [low, bound).
   // `tail` zeros follow, for vectors that read past the last. Without a source it is for the family
   // to fill them, with indices that it has checked.
   void add_indices(const std::string& name, const IndexView& values, DType type, std::int64_t low,
-                   std::int64_t bound, const Cuts& cuts = {}, std::int64_t tail = 0);
+                   std::int64_t bound, const Boundaries& boundaries = {}, std::int64_t tail = 0);
   // Numbers that are an input, copied and placed like indices.
-  void add_data(const std::string& name, const DataView& values, const Cuts& cuts = {},
+  void add_data(const std::string& name, const DataView& values, const Boundaries& boundaries = {},
                 std::int64_t tail = 0);
   std::byte* indices(const std::string& name) const;
   // After commit(): that an index array ascends from 0 to `last`.
@@ -179,20 +179,21 @@ class Problem {
     IndexView values;
     std::int64_t low;
     std::int64_t bound;
-    Cuts cuts;
+    Boundaries boundaries;
     std::int64_t tail;
   };
   struct Data {
     Array array;
     DataView values;
-    Cuts cuts;
+    Boundaries boundaries;
     std::int64_t tail;
   };
   Array request(const std::string& name, DType type, std::int64_t columns, std::int64_t rows,
-                const Cuts& cuts = {}, std::int64_t tail = 0);
+                const Boundaries& boundaries = {}, std::int64_t tail = 0);
   void copy_indices(const Indices& indices);
   void copy_data(const Data& data);
-  void in_parts(const Cuts& cuts, std::int64_t size, const std::function<void(Range)>& fn) const;
+  void in_parts(const Boundaries& boundaries, std::int64_t size,
+                const std::function<void(Range)>& fn) const;
 
   const Team& team_;
   Arena arena_;

@@ -85,7 +85,7 @@ Repetition parse_repetition(const std::string& text) {
 }
 
 Schedule parse_schedule(const std::string& kind, std::int64_t chunk) {
-  if (chunk < 0) throw InputError("chunk must not be negative: 0 deals one range a worker");
+  if (chunk < 0) throw InputError("chunk must not be negative: 0 gives each worker one range");
   if (kind == "static") return {Schedule::Kind::Static, chunk};
   if (kind == "dynamic") return {Schedule::Kind::Dynamic, std::max<std::int64_t>(chunk, 1)};
   throw InputError("schedule '" + kind + "' is not static or dynamic");
@@ -99,19 +99,19 @@ Range contiguous_part(std::int64_t count, int workers, int worker) {
 }
 
 Range part_of(const Step& step, int workers, int worker) {
-  if (step.cuts == nullptr) return contiguous_part(step.count, workers, worker);
-  return {step.cuts[worker], step.cuts[worker + 1]};
+  if (step.boundaries == nullptr) return contiguous_part(step.count, workers, worker);
+  return {step.boundaries[worker], step.boundaries[worker + 1]};
 }
 
-void parallel_parts(const Team& team, std::span<const std::int64_t> cuts,
+void parallel_parts(const Team& team, std::span<const std::int64_t> boundaries,
                     const std::function<void(Range, int)>& fn) {
   const Team::Session session(team);
 #pragma omp parallel num_threads(team.size())
   {
     const auto workers = static_cast<std::size_t>(omp_get_num_threads());
-    for (auto part = static_cast<std::size_t>(omp_get_thread_num()); part + 1 < cuts.size();
+    for (auto part = static_cast<std::size_t>(omp_get_thread_num()); part + 1 < boundaries.size();
          part += workers) {
-      fn({cuts[part], cuts[part + 1]}, static_cast<int>(part));
+      fn({boundaries[part], boundaries[part + 1]}, static_cast<int>(part));
     }
   }
 }
@@ -174,7 +174,7 @@ double Sampler::sample_fork(std::span<const Step> steps, std::int64_t invocation
 #pragma omp parallel num_threads(workers)
       work(step, omp_get_thread_num(), omp_get_num_threads());
       if (step.finish != nullptr) step.finish(step.args, workers);
-      keep(step.args);
+      do_not_optimize(step.args);
       if (!per_step.empty()) {
         const double end = now();
         per_step[s] += end - lap;
@@ -214,7 +214,7 @@ double Sampler::sample_barrier(std::span<const Step> steps, std::int64_t invocat
             lap = done;
           }
         }
-        keep(step.args);
+        do_not_optimize(step.args);
         if (serial_part) wait();
       }
     }
@@ -241,7 +241,7 @@ double Sampler::sample_free(const Step& step, std::int64_t invocations) {
       } else {
         work(step, worker, team);
       }
-      keep(step.args);
+      do_not_optimize(step.args);
     }
     const double end = now();
     starts[static_cast<std::size_t>(worker)] = start;
@@ -283,7 +283,7 @@ void CacheFlusher::flush() {
     for (std::int64_t at = part.begin; at < part.end; at += kStep) {
       data[at] = static_cast<std::byte>(round_);
     }
-    keep(data);
+    do_not_optimize(data);
   });
 }
 

@@ -30,7 +30,7 @@ enum class Repetition {
 };
 Repetition parse_repetition(const std::string& text);
 
-// How the iterations of an invocation are dealt to the workers.
+// How the iterations of an invocation are distributed to the workers.
 struct Schedule {
   enum class Kind { Static, Dynamic };
   Kind kind = Kind::Static;
@@ -44,12 +44,12 @@ struct Step {
   Finish finish = nullptr;
   const void* args = nullptr;
   std::int64_t count = 0;
-  // Where not null: worker w's part begins at cuts[w] and ends at cuts[w + 1], in place of equal
-  // parts. (Of a schedule that deals one range a worker.)
-  const std::int64_t* cuts = nullptr;
+  // Where not null: worker w's part begins at boundaries[w] and ends at boundaries[w + 1], in
+  // place of equal parts. (Of the static schedule with one range for each worker.)
+  const std::int64_t* boundaries = nullptr;
 };
 
-// Worker w's part of [0, count) when it is dealt in `workers` contiguous ranges.
+// Worker w's part of [0, count), which `workers` contiguous ranges of equal length cover.
 Range contiguous_part(std::int64_t count, int workers, int worker);
 
 // The part of a worker where each has one.
@@ -59,8 +59,8 @@ Range part_of(const Step& step, int workers, int worker);
 // part of one row.
 void parallel_parts(const Team& team, std::int64_t rows, std::int64_t size,
                     const std::function<void(Range, int)>& fn);
-// The same on parts that begin at cuts[w] and end at cuts[w + 1].
-void parallel_parts(const Team& team, std::span<const std::int64_t> cuts,
+// The same on parts that begin at boundaries[w] and end at boundaries[w + 1].
+void parallel_parts(const Team& team, std::span<const std::int64_t> boundaries,
                     const std::function<void(Range, int)>& fn);
 
 class Sampler {

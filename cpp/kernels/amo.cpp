@@ -72,7 +72,7 @@ void body(const void* p, Range range, int worker) {
   std::uint64_t* tally = args.tally + worker * args.tally_stride;
   words.add_to(tally);
   tally[kIterations] += static_cast<std::uint64_t>(range.end - range.begin);
-  keep(args.values);
+  do_not_optimize(args.values);
 }
 
 // clang-format off

@@ -209,10 +209,10 @@ class WarpWords : public Words<Simple<Primitive::Add>, V, V, kUsed> {
   }
 };
 
-// What a thread's worker does: its part of the range, or iterations that are dealt in turn, so
+// What a thread's worker does: its part of the range, or iterations that are assigned in turn, so
 // that neighbours go to neighbouring words.
-enum class Deal { Parts, Turns };
-template <class Pattern, Deal kDeal, class Carrier>
+enum class Assignment { Parts, Turns };
+template <class Pattern, Assignment kAssignment, class Carrier>
 MEMKERN_ANYWHERE void work(const AmoGridArgs& g, const AmoArgs& a, const Thread& thread,
                            Carrier words) {
   const std::int64_t worker = thread.index();
@@ -221,7 +221,7 @@ MEMKERN_ANYWHERE void work(const AmoGridArgs& g, const AmoArgs& a, const Thread&
   std::uint64_t* tally = a.tally + worker * a.tally_stride;
   // As many either way. Counted first, since a loop of many registers can't spare these.
   tally[kIterations] += static_cast<std::uint64_t>(part.end - part.begin);
-  if constexpr (kDeal == Deal::Parts) {
+  if constexpr (kAssignment == Assignment::Parts) {
     Pattern::run(words, a, part, static_cast<int>(worker));
   } else {
     for (std::int64_t i = g.range.begin + worker; i < g.range.end; i += a.workers) {
@@ -231,7 +231,7 @@ MEMKERN_ANYWHERE void work(const AmoGridArgs& g, const AmoArgs& a, const Thread&
   words.add_to(tally);
 }
 
-template <class Pattern, Deal kDeal, class Carrier>
+template <class Pattern, Assignment kAssignment, class Carrier>
 struct Direct {
   using Args = AmoGridArgs;
   using Locals = Nothing;
@@ -240,7 +240,7 @@ struct Direct {
 
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
-    work<Pattern, kDeal>(g, g.a, thread, Carrier(g.a, g.neutral));
+    work<Pattern, kAssignment>(g, g.a, thread, Carrier(g.a, g.neutral));
   }
   static std::int64_t shared_B(const AmoArgs&) { return 0; }
 };
@@ -289,7 +289,8 @@ struct Gathered {
     if constexpr (kPhase == 1) {
       AmoArgs by_number = g.a;
       by_number.stride = 1;
-      work<amo::Central, Deal::Parts>(g, by_number, thread, StagedWords<V, primitive>(g, stage));
+      work<amo::Central, Assignment::Parts>(g, by_number, thread,
+                                            StagedWords<V, primitive>(g, stage));
     } else {
       const auto none = static_cast<V>(g.neutral);
       for (std::int64_t word = thread.thread; word < staged<V>(g.a); word += thread.threads) {
@@ -322,7 +323,7 @@ void start(const void* p, Range range, int threads, void* queue) {
 #define MEMKERN_FORM(used, returns, variant, How, Where, primitive, P, order, O, name, Pattern,   \
                      V, W, dtype, index)                                                          \
   MEMKERN_ROW(variant, primitive "/" order "/" returns, name, dtype, index,                       \
-              Direct<amo::Pattern, Deal::How,                                                     \
+              Direct<amo::Pattern, Assignment::How,                                                     \
                      Words<Atomics<Primitive::P, Order::O, Scope::Where>, V, W, used>>)
 #define MEMKERN_USED(...) MEMKERN_FORM(true, "used", __VA_ARGS__)
 #define MEMKERN_BOTH(...) MEMKERN_USED(__VA_ARGS__) MEMKERN_FORM(false, "unused", __VA_ARGS__)
@@ -365,9 +366,9 @@ void start(const void* p, Range range, int threads, void* queue) {
 
 #define MEMKERN_WARP(name, Pattern, V, W, dtype, index)                                           \
   MEMKERN_ROW("warp", "add/relaxed/used", name, dtype, index,                                     \
-              Direct<amo::Pattern, Deal::Parts, WarpWords<V, true>>)                              \
+              Direct<amo::Pattern, Assignment::Parts, WarpWords<V, true>>)                              \
   MEMKERN_ROW("warp", "add/relaxed/unused", name, dtype, index,                                   \
-              Direct<amo::Pattern, Deal::Parts, WarpWords<V, false>>)
+              Direct<amo::Pattern, Assignment::Parts, WarpWords<V, false>>)
 
 #define MEMKERN_GATHERED(V, dtype, primitive, P)                                                  \
   MEMKERN_ROW("shared", primitive "/relaxed/unused", "amo.central", dtype, "",                    \

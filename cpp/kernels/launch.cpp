@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE {
 namespace {
 
-void empty(const void* args, Range, int) { keep(args); }
+void empty(const void* args, Range, int) { do_not_optimize(args); }
 
 // A thousand dependent multiplications a worker.
 void compute(const void* args, Range range, int) {
@@ -23,7 +23,7 @@ void compute(const void* args, Range range, int) {
       asm volatile("" : "+r"(x));
     }
   }
-  keep(args);
+  do_not_optimize(args);
 }
 
 constexpr Entry kEntries[] = {

@@ -26,7 +26,7 @@ void stencil(const void* p, Range range, int) {
     }
   }
   if constexpr (kNonTemporal) store_fence();
-  keep(args.stream[0]);
+  do_not_optimize(args.stream[0]);
 }
 
 // x0 += A x2, column by column: a column of A is a stream of its own, so that each is a daxpy.
@@ -55,7 +55,7 @@ void matvec(const void* p, Range range, int) {
       i = stop;
     }
   }
-  keep(args.stream[0]);
+  do_not_optimize(args.stream[0]);
 }
 
 // clang-format off

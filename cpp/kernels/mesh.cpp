@@ -46,8 +46,8 @@ MEMKERN_INLINE T row_sum(const I* HWY_RESTRICT column, const T* HWY_RESTRICT loc
   return sum;
 }
 
-// Whole bursts past the caches go through a line of their own, by vectors: single elements past
-// the caches cost more than their sums. A burst is stored after the next one has been summed,
+// Non-temporal stores write whole bursts through a line of their own, by vectors: of single
+// elements they cost more than the sums. A burst is stored after the next one has been summed,
 // when it has reached the cache that its vectors are read from.
 template <class T>
 struct Staged {
@@ -125,7 +125,7 @@ void gather(const void* p, Range range, int) {
   if constexpr (kStages) staged.flush();
   gather_rows<T, I>(args, out, r, range.end);
   if constexpr (kNonTemporal) store_fence();
-  keep(args.stream[0]);
+  do_not_optimize(args.stream[0]);
 }
 
 // Local nodes [i, end) of a scatter.
@@ -140,7 +140,7 @@ MEMKERN_INLINE void scatter_range(const StreamingArgs& args, std::int64_t i, std
   T* HWY_RESTRICT local = static_cast<T*>(args.stream[0]);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   if constexpr (kNonTemporal) {
-    // Stores past the caches want aligned vectors.
+    // Non-temporal stores want aligned vectors.
     const auto vector_B = static_cast<std::uintptr_t>(lanes) * sizeof(T);
     for (; i < end && reinterpret_cast<std::uintptr_t>(local + i) % vector_B != 0; ++i) {
       if (id[i] >= 0) out.store(0, i, global[id[i]]);
@@ -190,7 +190,7 @@ void scatter(const void* p, Range range, int) {
     i = stop;
   }
   if constexpr (kNonTemporal) store_fence();
-  keep(args.stream[0]);
+  do_not_optimize(args.stream[0]);
 }
 
 // x0 = Z Z^T x0, row by row of Z^T
@@ -210,7 +210,7 @@ void gather_scatter(const void* p, Range range, int) {
         // Read and written all the same, as the definition has it.
         T* node = local + column[begin];
         const T sum = *node;
-        keep(node);
+        do_not_optimize(node);
         *node = sum;
       } else {
         T sum = 0;
@@ -220,7 +220,7 @@ void gather_scatter(const void* p, Range range, int) {
       begin = end;
     }
   }
-  keep(local);
+  do_not_optimize(local);
 }
 
 // clang-format off

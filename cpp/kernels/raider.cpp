@@ -84,7 +84,7 @@ void indexed(const void* p, Range range, int) {
     i = stop;
   }
   if constexpr (kNonTemporal) store_fence();
-  keep(args.stream[0]);
+  do_not_optimize(args.stream[0]);
 }
 
 #if !MEMKERN_SIMD && !MEMKERN_AUTO
@@ -96,7 +96,7 @@ void central(const void* p, Range range, int) {
   const T alpha = single.set(args.alpha);
   for (std::int64_t i = range.begin; i < range.end; ++i) {
     Op::step(single, 0, alpha, alpha);
-    keep(args.stream[0]);
+    do_not_optimize(args.stream[0]);
   }
 }
 #define MEMKERN_CENTRAL(name, streams, Op)                                       \

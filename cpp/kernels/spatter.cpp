@@ -127,7 +127,7 @@ MEMKERN_INLINE void instances(const SpatterArgs& args, Range range, int worker) 
     at.from = gathers(kOp) ? source + gather_base.value() : dense + row;
     at.to = scatters(kOp) ? target + scatter_base.value() : dense + row;
     instance<T, I, kOp, kLength>(args, at, length);
-    keep(at.to);
+    do_not_optimize(at.to);
     if constexpr (gathers(kOp)) gather_base.next();
     if constexpr (scatters(kOp)) scatter_base.next();
     if constexpr (!kSimple) {
@@ -157,7 +157,7 @@ void body(const void* p, Range range, int worker) {
 
 #if HWY_ARCH_X86_64 && MEMKERN_NONTEMPORAL
 
-// Stores that go past the caches: no line is read to be overwritten.
+// Non-temporal stores: no line is read to be overwritten.
 template <class T, class I, Op kOp>
 void nontemporal(const void* p, Range range, int worker) {
   const SpatterArgs a = *static_cast<const SpatterArgs*>(p);
@@ -183,7 +183,7 @@ void nontemporal(const void* p, Range range, int worker) {
         store_past_caches(to + scatter[j], from[j]);
       }
     }
-    keep(to);
+    do_not_optimize(to);
     gather_base.next();
     scatter_base.next();
     row += a.length;

@@ -127,7 +127,7 @@ void crs(const void* p, Range range, int) {
     if (asks) ask<T, I, kHint>(args, begin, end);
     store<kAdd>(y + r, row_sum<T, I, kUnroll>(m, begin, end));
   }
-  keep(args.y);
+  do_not_optimize(args.y);
 }
 
 // Rows [row, row + rows) whose first entries lie side by side at `first`.
@@ -226,7 +226,7 @@ void sell(const void* p, Range range, int) {
     block<T, I, kAdd>(m, y + c * args.chunk, args.chunk, first, args.chunk,
                       (end - first) / args.chunk);
   }
-  keep(args.y);
+  do_not_optimize(args.y);
 }
 
 // Rows [begin, end) of one chunk of all rows.
@@ -236,7 +236,7 @@ void ell(const void* p, Range range, int) {
   const Matrix<T, I> m(args);
   block<T, I, kAdd>(m, static_cast<T*>(args.y) + range.begin, range.end - range.begin, range.begin,
                     args.step, args.width);
-  keep(args.y);
+  do_not_optimize(args.y);
 }
 
 #if !MEMKERN_SIMD && !MEMKERN_AUTO
@@ -250,7 +250,7 @@ void csc(const void* p, Range range, int worker) {
     const T x = m.x[c];
     for (std::int64_t k = m.starts[c]; k < m.starts[c + 1]; ++k) y[m.columns[k]] += m.values[k] * x;
   }
-  keep(args.partial);
+  do_not_optimize(args.partial);
 }
 
 // Adds the workers' y up, in their order, and leaves them at zero for the next invocation.

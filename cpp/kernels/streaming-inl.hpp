@@ -23,7 +23,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors are stored past the caches whole; where there are none, element by element.
+// Non-temporal stores write whole vectors; where there are none, single elements.
 #undef MEMKERN_STREAMS_PAST_CACHES  // may differ from target to target
 #define MEMKERN_STREAMS_PAST_CACHES \
   (HWY_ARCH_X86_64 && (MEMKERN_SIMD || (MEMKERN_NONTEMPORAL && HWY_TARGET == HWY_STATIC_TARGET)))
@@ -147,7 +147,7 @@ MEMKERN_INLINE void map_range(const StreamingArgs& args, std::int64_t begin, std
 #if MEMKERN_SIMD
   const Packed<T, kNonTemporal> packed{args};
   if constexpr (kNonTemporal) {
-    // Stores past the caches want aligned vectors.
+    // Non-temporal stores want aligned vectors.
     const auto vector_B = static_cast<std::uintptr_t>(packed.lanes()) * sizeof(T);
     const T* to = static_cast<const T*>(args.stream[0]);
     while (begin < end && reinterpret_cast<std::uintptr_t>(to + begin) % vector_B != 0) {
@@ -180,7 +180,7 @@ void map(const void* p, Range range, int) {
     i = stop;
   }
   if constexpr (kNonTemporal) store_fence();
-  keep(args.stream[0]);
+  do_not_optimize(args.stream[0]);
 }
 
 #define MEMKERN_SIXTEEN(X) \
@@ -265,7 +265,7 @@ void reduce(const void* p, Range range, int worker) {
     }
     i = end;
   }
-  keep(args.partial);
+  do_not_optimize(args.partial);
 }
 
 // In the order of the workers, so that a team always finds the same result, and ready for the
@@ -282,7 +282,7 @@ void finish(const void* p, int workers) {
   *args.result = all;
 }
 
-// Rows of a table of entries: a map, a map that may store past the caches, a reduction.
+// Rows of a table of entries: a map, a map that may use non-temporal stores, a reduction.
 #undef MEMKERN_MAP
 #undef MEMKERN_STORE
 #undef MEMKERN_REDUCE

@@ -152,7 +152,7 @@ struct StreamingGridArgs {
 
 // Hides from a compiler where an index comes from: it would keep a pointer for each array and step,
 // more than there are registers, and take the stores of vectors apart.
-MEMKERN_ANYWHERE void hide([[maybe_unused]] std::int64_t& i) {
+MEMKERN_ANYWHERE void make_opaque([[maybe_unused]] std::int64_t& i) {
 #ifdef __CUDA_ARCH__
   asm("" : "+l"(i));
 #endif
@@ -169,7 +169,7 @@ MEMKERN_ANYWHERE void steps(const A& accessor, std::int64_t i, std::int64_t stri
     typename A::Value values[kSide][StreamingArgs::kMost];
     for (int u = 0; u < kSide; ++u) {
       at[u] = i + u * stride;
-      hide(at[u]);
+      make_opaque(at[u]);
       if (!kMayEnd || at[u] < end) step(Staged<A, false>(accessor, values[u]), at[u], u);
     }
     for (int u = 0; u < kSide; ++u) {

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from memkern.calibrating import calibrate
     from memkern.comparison import compare
     from memkern.interleaved import compare_runs
+    from memkern.kernels import case
     from memkern.kernels.amo import amo
     from memkern.kernels.launch import launch
     from memkern.kernels.raider import raider
@@ -59,6 +60,7 @@ _MODULES = (
 _HOMES = {
     "amo": "memkern.kernels.amo",
     "calibrate": "memkern.calibrating",
+    "case": "memkern.kernels",
     "compare": "memkern.comparison",
     "compare_runs": "memkern.interleaved",
     "launch": "memkern.kernels.launch",
@@ -88,6 +90,7 @@ __all__ = [
     "apply",
     "bs",
     "calibrate",
+    "case",
     "compare",
     "compare_runs",
     "describe",

@@ -331,11 +331,11 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
     for records in (a, b):
         valid = [record for record in records if _value(record, "valid") is not False]
         timed = [record for record in valid if time_s(record) is not None]
-        calm = [record for record in timed if not is_disturbed(record)]
-        if not calm:
+        quiet = [record for record in timed if not is_disturbed(record)]
+        if not quiet:
             case.verdict = DISTURBED if timed else NO_TIME if valid else INVALID
             return
-        clean.append(calm)
+        clean.append(quiet)
     case.work = (work_of(clean[0][0]), work_of(clean[1][0]))
     suffix = case.quantity.suffix
     sides = [

@@ -131,8 +131,9 @@ def _by_appearance(ids: npt.NDArray[np.int64], global_nodes: int) -> npt.NDArray
     first = np.empty(global_nodes, dtype=np.int64)
     # Written backwards, so that the first one stays.
     first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
-    rank = np.empty(global_nodes, dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(global_nodes)
+    appears = np.zeros(len(ids), dtype=np.int64)
+    appears[first] = 1
+    rank = np.cumsum(appears)[first] - 1
     return np.asarray(rank[ids])
 
 

@@ -53,7 +53,7 @@ _TRIAL_TRIES = 4  # where all samples of a candidate are disturbed
 # else the best instruction set of each variant, by parts that move so much.
 _TRIAL_S = 0.25
 _TRIAL_PART_B = 2**20
-_GOLDEN = (math.sqrt(5) - 1) / 2  # turns by so much of a circle meet no place twice
+_GOLDEN = (math.sqrt(5) - 1) / 2  # step of a golden-ratio sequence of offsets
 _SHORT_LAUNCHES = 10  # below so many launches an invocation is mostly launching
 _CONDITIONS = 3  # columns that the extension adds to each sample
 _FLOPS_PER_BYTE = 0.5  # with more, the core may limit a kernel wherever its data lie
@@ -112,7 +112,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager
-def _said_plainly() -> Iterator[None]:
+def as_input_error() -> Iterator[None]:
     """Turn the extension's ValueErrors into what they are: about what a person asked for."""
     try:
         yield
@@ -216,7 +216,7 @@ class Prepared:
                 f"{case.spec.name} on {self.device} has as many threads as it has work: leave "
                 "threads out"
             )
-        with _said_plainly():
+        with as_input_error():
             self.native = _memkern.Prepared(
                 kernel=case.spec.name,
                 dtype=case.dtype,
@@ -423,7 +423,7 @@ class Prepared:
 
     def set_steady_inputs(self) -> None:
         """Give arrays that would grow from invocation to invocation values that keep them."""
-        for name, value in self.case.spec.calm.items():
+        for name, value in self.case.spec.steady_inputs.items():
             array = self.native.arrays()[name]
             values = np.full(array["columns"], value, dtype=array["dtype"])
             self.native.copy_in(name, values)
@@ -605,7 +605,7 @@ class Measurement:
     @property
     def results(self) -> ResultSet:
         """The measurement as a result set, its parts first."""
-        return together([self])
+        return to_result_set([self])
 
     def _repr_html_(self) -> str:
         return self.results._repr_html_()
@@ -650,7 +650,7 @@ def apply(case: Case, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]
         An array is unknown or of the wrong shape or type.
     """
     prepared = prepare(case)
-    with _said_plainly():
+    with as_input_error():
         prepared.native.fill(outputs=True)
         for name, values in arrays.items():
             prepared.native.copy_in(name, np.asarray(values))
@@ -819,7 +819,7 @@ class CaseRun:
         prepared = Prepared(case, chosen, self.deadline)
         again_s = time.perf_counter() - start - prepared.choosing_s
         taken: list[tuple[Samples, dict[str, float]]] = []
-        if spec.counts_runs:
+        if spec.repeatable_check:
             # Found by trying, which must be over before anything counts.
             _ = prepared.invocations
 
@@ -835,7 +835,7 @@ class CaseRun:
         # Those in between are of the same bodies and inputs.
         validated = len(self.placements) in (0, case.placements - 1)
         check = self.placements[0].check if self.placements else None
-        if validated and (spec.idempotent or spec.counts_runs):
+        if validated and (spec.idempotent or spec.repeatable_check):
             # What is timed is what is validated, and all that has an effect is counted.
             check = prepared.check(sample)
         else:
@@ -893,11 +893,11 @@ class CaseRun:
         elif case.bytes_B:
             launch_s = launch_cost_s(obtained["threads"], case.knobs.pin, case.knobs.repetition)
         limits: dict[str, float] = {}
-        if spec.limits is not None:
+        if spec.roofline_columns is not None:
             rates = ceilings_GBps(obtained["threads"], case.knobs.pin, case.knobs.pages)
             ceilings = Ceilings(rates["load"], rates["triad"], machine["machine"]["caches"] or ())
             median_s = float(np.median([np.median(s[:, 0]) for s in series]))
-            limits = spec.limits(as_run, last.check.columns, ceilings, median_s)
+            limits = spec.roofline_columns(as_run, last.check.columns, ceilings, median_s)
         columns = {**last.check.columns, **limits}
 
         def row(case: Case, column: int, case_id: str) -> dict[str, Any]:
@@ -1263,7 +1263,7 @@ def sweep(
         if not _forked:
             _memkern.release_memory()
     if sink is None:
-        results = together(done)
+        results = to_result_set(done)
     elif interrupted:
         results = sink.store.result_set()
         sink.store.close()
@@ -1409,7 +1409,7 @@ def _priors(
     return found
 
 
-def together(done: Sequence[Measurement]) -> ResultSet:
+def to_result_set(done: Sequence[Measurement]) -> ResultSet:
     """Return measurements as one result set, the parts of each before it."""
     rows = [row for m in done for row in (*m.parts, m)]
     return ResultSet(
@@ -1529,7 +1529,7 @@ def tune(
         if _trials_of(search, knob) and all(m.disturbed for m in _trials_of(search, knob)):
             warnings.warn(f"every trial of {knob} was disturbed: it stays as it was", stacklevel=2)
     search.append(measure(best, extra={"tune_step": "best"}, machine=machine))
-    return best, together(search)
+    return best, to_result_set(search)
 
 
 def _trials_of(search: Sequence[Measurement], knob: str) -> list[Measurement]:

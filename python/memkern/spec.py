@@ -208,16 +208,16 @@ class KernelSpec:
         where some have more than others.
     counts_index : bool
         Whether the paper's bytes include those of indices.
-    calm : mapping
+    steady_inputs : mapping
         Arrays that sampling starts from another value than validation: what grows from
         invocation to invocation unless it is that.
-    limits : callable, optional
+    roofline_columns : callable, optional
         (case with the variant that ran, columns of its check, `Ceilings`, median in s) to columns
         that say how far the result is from what the machine's memory allows.
     form : tuple of str
         What the words of a case's `Case.form` say, where the kernel is built with several
         operations; each is a column of the record.
-    counts_runs : bool
+    repeatable_check : bool
         Whether the check knows what any number of invocations leaves, though they add up.
     most_runs : mapping
         By dtype, how many invocations in a row keep the values finite, where that is few.
@@ -247,10 +247,12 @@ class KernelSpec:
     width: Callable[[Case], float] = lambda case: 1
     work: Callable[[Case, Native], IndexArray] | None = None
     counts_index: bool = False
-    calm: Mapping[str, float] = field(default_factory=dict)
-    limits: Callable[[Case, Mapping[str, float], Ceilings, float], dict[str, float]] | None = None
+    steady_inputs: Mapping[str, float] = field(default_factory=dict)
+    roofline_columns: (
+        Callable[[Case, Mapping[str, float], Ceilings, float], dict[str, float]] | None
+    ) = None
     form: tuple[str, ...] = ()
-    counts_runs: bool = False
+    repeatable_check: bool = False
     most_runs: Mapping[str, int] = field(default_factory=dict)
     version: int = 1
 

@@ -19,7 +19,7 @@ from memkern.kernels.spmv import BALANCES, FORMATS, MVE, order_of
 from memkern.kernels.spmv import spmv as case
 from memkern.patterns import shown
 from memkern.results import ResultSet
-from memkern.run import Measurement, Prepared, alone, prepare, together
+from memkern.run import Measurement, Prepared, alone, prepare, to_result_set
 from memkern.spec import Case
 
 __all__ = ["FORMATS", "Product", "case", "convert", "measure", "multiply", "tune"]
@@ -308,4 +308,4 @@ def tune(
             if decides and found.record["time_median_s"] < best_s:
                 chosen, best_s = {**base, **value}, found.record["time_median_s"]
     best = trial(chosen, "best")
-    return best, together([*search, best])
+    return best, to_result_set([*search, best])

@@ -269,12 +269,12 @@ TEST_F(BufferTest, CutsTouchEverythingOnce) {
   const std::int64_t bytes = 32 * kMiB;
   const std::int64_t odd = 5 * kMiB + 123;
   // Empty parts and parts that begin within a page.
-  for (const std::vector<std::int64_t>& cuts :
+  for (const std::vector<std::int64_t>& boundaries :
        {std::vector<std::int64_t>{0, odd, 2 * odd, bytes}, {0, 0, bytes, bytes}, {0, bytes}}) {
     Arena::release_pool();
     const std::int64_t before = status_B("VmRSS");
     Arena arena(team, {Pages::Base4k, {}});
-    const std::size_t slot = arena.request(bytes, 1, cuts);
+    const std::size_t slot = arena.request(bytes, 1, boundaries);
     arena.commit();
     EXPECT_GE(status_B("VmRSS") - before, bytes - kMiB);
     EXPECT_GE(arena[slot].capacity(), bytes);

@@ -263,7 +263,7 @@ TEST(Registry, UnrollsTheLoopKernels) {
 }
 
 #if defined(__x86_64__)
-// What only writes an array in its order can write it past the caches, with every instruction set;
+// What only writes an array in its order has non-temporal stores, with every instruction set;
 // what jumps about in it or is reached by an index, with the baseline's single stores.
 TEST(Registry, WritesPastTheCachesWhereAKernelOnlyWrites) {
   std::map<std::string, std::set<std::string>> isas;

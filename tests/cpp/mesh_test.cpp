@@ -1,5 +1,5 @@
 // Gather, scatter and both between local and global nodes (BS6 to BS8) against their definitions:
-// run serially on arrays that end at an inaccessible page, dealt to two workers.
+// run serially on arrays that end at an inaccessible page, divided among two workers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -410,21 +410,22 @@ class AddedData : public ::testing::Test {
     }
   }
   const Team three_{{3, "none"}};
-  const std::vector<Cuts> cuts_ = {{}, {0, 10, 10, 1001}, {0, 0, 1001, 1001}, {0, 400, 900, 1001}};
+  const std::vector<Boundaries> boundaries_ = {
+      {}, {0, 10, 10, 1001}, {0, 0, 1001, 1001}, {0, 400, 900, 1001}};
 };
 
 TEST_F(AddedData, IsCopiedAndFollowedByZeros) {
   std::vector<double> values(1001);
   std::iota(values.begin(), values.end(), 1.0);
   std::vector<std::int64_t> ids(values.begin(), values.end());
-  for (const Cuts& cuts : cuts_) {
+  for (const Boundaries& boundaries : boundaries_) {
     for (const std::int64_t tail : {0, 1, 64}) {
       leave_rubbish(three_);
       std::vector<double> source = values;
       Declared problem(three_);
-      problem.add_data("values", {source.data(), 1001, DType::F64}, cuts, tail);
-      problem.add_indices("narrow", view(ids), DType::I32, 0, 2000, cuts, tail);
-      problem.add_indices("wide", view(ids), DType::I64, 0, 2000, cuts, tail);
+      problem.add_data("values", {source.data(), 1001, DType::F64}, boundaries, tail);
+      problem.add_indices("narrow", view(ids), DType::I32, 0, 2000, boundaries, tail);
+      problem.add_indices("wide", view(ids), DType::I64, 0, 2000, boundaries, tail);
       problem.commit();
       source.assign(source.size(), -1.0);
       std::vector<double> wanted = values;
@@ -441,11 +442,11 @@ TEST_F(AddedData, IsCopiedAndFollowedByZeros) {
 }
 
 TEST_F(AddedData, MayBeLeftToTheFamily) {
-  for (const Cuts& cuts : cuts_) {
+  for (const Boundaries& boundaries : boundaries_) {
     leave_rubbish(three_);
     Declared problem(three_);
-    problem.add_data("values", {nullptr, 1001, DType::F32}, cuts, 64);
-    problem.add_indices("ids", {nullptr, 1001}, DType::I64, 0, 5, cuts, 64);
+    problem.add_data("values", {nullptr, 1001, DType::F32}, boundaries, 64);
+    problem.add_indices("ids", {nullptr, 1001}, DType::I64, 0, 5, boundaries, 64);
     problem.commit();
     EXPECT_EQ(with_tail<float>(problem.data("values") + 1001 * 4, 0, 64), std::vector<float>(64));
     EXPECT_EQ(with_tail<std::int64_t>(problem.indices("ids") + 1001 * 8, 0, 64),
@@ -507,10 +508,10 @@ TEST_F(AddedData, CountsInSizesThatOverflow) {
 TEST_F(AddedData, StandsWhereItsOffsetSays) {
   const std::vector<double> values = {1, 2, 3};
   for (const std::int64_t offset_B : {8, 136, 4096, 5000}) {
-    for (const Cuts& cuts : {Cuts{}, Cuts{0, 1, 1, 3}}) {
+    for (const Boundaries& boundaries : {Boundaries{}, Boundaries{0, 1, 1, 3}}) {
       Declared problem(three_, offset_B);
-      problem.add_array("y", DType::F64, 3, false, true, cuts);
-      problem.add_data("values", {values.data(), 3, DType::F64}, cuts, 8);
+      problem.add_array("y", DType::F64, 3, false, true, boundaries);
+      problem.add_data("values", {values.data(), 3, DType::F64}, boundaries, 8);
       problem.commit();
       const auto place = reinterpret_cast<std::uintptr_t>(problem.data("values"));
       EXPECT_EQ(static_cast<std::int64_t>(place % 4096), 2 * offset_B % 4096);
@@ -525,7 +526,7 @@ TEST_F(AddedData, StandsWhereItsOffsetSays) {
 
 TEST(Problem, DealsEquallyAndKnowsNothingUnlessAFamilySaysSo) {
   const Team team({2, "none"});
-  EXPECT_TRUE(Declared(team).cuts().empty());
+  EXPECT_TRUE(Declared(team).boundaries().empty());
   EXPECT_TRUE(Declared(team).facts().empty());
 }
 

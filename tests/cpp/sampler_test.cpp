@@ -1,4 +1,4 @@
-// The sampler: every iteration once an invocation, whatever deals them.
+// The sampler: every iteration once an invocation, whatever the schedule.
 #include "core/sampler.hpp"
 
 #include <gtest/gtest.h>
@@ -176,22 +176,22 @@ void enter_body(const void* args, Range range, int worker) {
 
 TEST_P(Ways, DealByCutsWhereAWorkerHasOneRange) {
   // Empty parts, at the begin, in between and at the end.
-  for (const std::vector<std::int64_t>& cuts :
+  for (const std::vector<std::int64_t>& boundaries :
        {std::vector<std::int64_t>{0, 1, 9, 20}, {0, 0, 20, 20}, {0, 20, 20, 20}, {0, 7, 7, 20}}) {
     const Team team({3, "none"});
     const Team::Session session(team);
     Counter counter(20);
-    const Step counted{count_body, count_finish, &counter, 20, cuts.data()};
+    const Step counted{count_body, count_finish, &counter, 20, boundaries.data()};
     sampler(team).sample({&counted, 1}, 2);
     EXPECT_EQ(counter.outside, 0);
     EXPECT_EQ(counter.finish_workers, 3);
     for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(counter.ran(i), 2) << i;
     if (GetParam().kind != Schedule::Kind::Static || GetParam().chunk != 0) continue;
     Ledger ledger{std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>(3)};
-    const Step entered{enter_body, nullptr, &ledger, 20, cuts.data()};
+    const Step entered{enter_body, nullptr, &ledger, 20, boundaries.data()};
     sampler(team).sample({&entered, 1}, 2);
     for (std::size_t w = 0; w < 3; ++w) {
-      const std::pair<std::int64_t, std::int64_t> part{cuts[w], cuts[w + 1]};
+      const std::pair<std::int64_t, std::int64_t> part{boundaries[w], boundaries[w + 1]};
       EXPECT_EQ(ledger.parts[w], (std::vector<std::pair<std::int64_t, std::int64_t>>{part, part}));
     }
   }
@@ -302,23 +302,23 @@ TEST(ParallelParts, GiveEachWorkerItsRow) {
 TEST(ParallelParts, GoByCuts) {
   const Team team({3, "none"});
   // As many parts as workers, fewer and more.
-  for (const std::vector<std::int64_t>& cuts :
+  for (const std::vector<std::int64_t>& boundaries :
        {std::vector<std::int64_t>{0, 2, 2, 11}, {0, 11}, {3, 8}, {0, 1, 2, 5, 5, 11}}) {
     std::vector<int> owner(11, -1);
     std::atomic<int> parts{0};
-    parallel_parts(team, cuts, [&](Range part, int number) {
+    parallel_parts(team, boundaries, [&](Range part, int number) {
       ++parts;
-      EXPECT_EQ(part.begin, cuts[static_cast<std::size_t>(number)]);
-      EXPECT_EQ(part.end, cuts[static_cast<std::size_t>(number) + 1]);
+      EXPECT_EQ(part.begin, boundaries[static_cast<std::size_t>(number)]);
+      EXPECT_EQ(part.end, boundaries[static_cast<std::size_t>(number) + 1]);
       for (std::int64_t i = part.begin; i < part.end; ++i) {
         owner[static_cast<std::size_t>(i)] = number;
       }
     });
-    EXPECT_EQ(parts, std::ssize(cuts) - 1);
+    EXPECT_EQ(parts, std::ssize(boundaries) - 1);
     for (std::int64_t i = 0; i < 11; ++i) {
-      const auto after = std::upper_bound(cuts.begin(), cuts.end(), i);
-      const bool inside = after != cuts.begin() && after != cuts.end();
-      EXPECT_EQ(owner[static_cast<std::size_t>(i)], inside ? after - cuts.begin() - 1 : -1);
+      const auto after = std::upper_bound(boundaries.begin(), boundaries.end(), i);
+      const bool inside = after != boundaries.begin() && after != boundaries.end();
+      EXPECT_EQ(owner[static_cast<std::size_t>(i)], inside ? after - boundaries.begin() - 1 : -1);
     }
   }
 }
@@ -327,8 +327,8 @@ TEST(PartOf, IsEqualUnlessThereAreCuts) {
   const Step equal{nullptr, nullptr, nullptr, 10};
   EXPECT_EQ(part_of(equal, 3, 0).end, 4);
   EXPECT_EQ(part_of(equal, 3, 2).begin, 7);
-  const std::int64_t cuts[] = {0, 9, 9, 10};
-  const Step cut{nullptr, nullptr, nullptr, 10, cuts};
+  const std::int64_t boundaries[] = {0, 9, 9, 10};
+  const Step cut{nullptr, nullptr, nullptr, 10, boundaries};
   EXPECT_EQ(part_of(cut, 3, 0).end, 9);
   EXPECT_EQ(part_of(cut, 3, 1).begin, part_of(cut, 3, 1).end);
   EXPECT_EQ(part_of(cut, 3, 2).begin, 9);

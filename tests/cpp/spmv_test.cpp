@@ -131,7 +131,7 @@ struct Stored {
   Integers columns;
   Integers starts;
   Integers order;
-  std::int64_t units = 0;  // that are dealt to workers
+  std::int64_t units = 0;  // that are divided among workers
   std::int64_t x_size = 0;
   std::int64_t y_size = 0;
   std::int64_t chunk = 1;
@@ -210,12 +210,12 @@ void expect_same(const Numbers& got, const Numbers& wanted) {
 
 // Parts of [0, units), some of them empty and none aligned to anything.
 Integers parts_of(std::int64_t units, int workers) {
-  Integers cuts{0};
+  Integers boundaries{0};
   for (int w = 1; w < workers; ++w) {
-    cuts.push_back(std::max(cuts.back(), scattered(w, 3, units + 1) * w / workers));
+    boundaries.push_back(std::max(boundaries.back(), scattered(w, 3, units + 1) * w / workers));
   }
-  cuts.push_back(units);
-  return cuts;
+  boundaries.push_back(units);
+  return boundaries;
 }
 
 struct Way {
@@ -254,10 +254,11 @@ void run_fenced(const RegisteredEntry& e, const Matrix& m, const Numbers& x, con
   Numbers in_order(at(s.y_size), 0.0);
   const Numbers product = m.times(x, Numbers(at(m.rows()), 0.0));
   for (std::int64_t i = 0; i < m.rows(); ++i) in_order[at(i)] = product[at(s.order[at(i)])];
-  const Integers cuts = parts_of(s.units, way.workers);
+  const Integers boundaries = parts_of(s.units, way.workers);
   // Twice, because what one invocation leaves must not disturb the next.
   for (int invocation = 1; invocation <= 2; ++invocation) {
-    for (int w = 0; w < way.workers; ++w) e.body(&args, {cuts[at(w)], cuts[at(w + 1)]}, w);
+    for (int w = 0; w < way.workers; ++w)
+      e.body(&args, {boundaries[at(w)], boundaries[at(w + 1)]}, w);
     if (e.finish != nullptr) e.finish(&args, way.workers);
     Numbers wanted = in_order;
     for (std::size_t i = 0; adds && i < wanted.size(); ++i) {
@@ -656,7 +657,7 @@ TEST(Prepare, LeavesNarrowGathersToTheColumnsThatTheyReach) {
   }
 }
 
-TEST(Cuts, AreNoneForOneWorkerAndForEllpack) {
+TEST(Boundaries, AreNoneForOneWorkerAndForEllpack) {
   const Matrix m = of_lengths({1, 2, 3}, 4);
   const Team one({1, "none"});
   const Team two({2, "none"});
@@ -664,13 +665,13 @@ TEST(Cuts, AreNoneForOneWorkerAndForEllpack) {
     for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.csc", "spmv.ell"}) {
       Request r(kernel, m);
       r.integers["by_entries"] = by_entries;
-      EXPECT_TRUE(r.prepare(one)->cuts().empty());
-      EXPECT_EQ(r.prepare(two)->cuts().empty(), kernel == "spmv.ell");
+      EXPECT_TRUE(r.prepare(one)->boundaries().empty());
+      EXPECT_EQ(r.prepare(two)->boundaries().empty(), kernel == "spmv.ell");
     }
   }
 }
 
-TEST(Cuts, DealAsManyRowsOrAsManyEntries) {
+TEST(Boundaries, DealAsManyRowsOrAsManyEntries) {
   for (const int workers : {2, 3, 5}) {
     const Team team({workers, "none"});
     for (const Matrix& m : matrices()) {
@@ -679,21 +680,21 @@ TEST(Cuts, DealAsManyRowsOrAsManyEntries) {
         for (const bool by_entries : {false, true}) {
           Request r(kernel, m);
           r.integers["by_entries"] = by_entries ? 1 : 0;
-          const Cuts cuts = r.prepare(team)->cuts();
-          ASSERT_EQ(std::ssize(cuts), workers + 1);
-          EXPECT_EQ(cuts.front(), 0);
-          EXPECT_EQ(cuts.back(), s.units);
-          EXPECT_TRUE(std::is_sorted(cuts.begin(), cuts.end()));
+          const Boundaries boundaries = r.prepare(team)->boundaries();
+          ASSERT_EQ(std::ssize(boundaries), workers + 1);
+          EXPECT_EQ(boundaries.front(), 0);
+          EXPECT_EQ(boundaries.back(), s.units);
+          EXPECT_TRUE(std::is_sorted(boundaries.begin(), boundaries.end()));
           for (int w = 0; w < workers; ++w) {
             if (!by_entries) {
-              EXPECT_EQ(cuts[at(w)], contiguous_part(s.units, workers, w).begin);
+              EXPECT_EQ(boundaries[at(w)], contiguous_part(s.units, workers, w).begin);
               continue;
             }
             // Of all ends of rows, none is nearer to the equal share.
             const std::int64_t share = contiguous_part(std::ssize(s.values), workers, w).begin;
             const auto off = [&](std::int64_t start) { return std::abs(start - share); };
             for (const std::int64_t start : s.starts) {
-              EXPECT_LE(off(s.starts[at(cuts[at(w)])]), off(start));
+              EXPECT_LE(off(s.starts[at(boundaries[at(w)])]), off(start));
             }
           }
         }
@@ -722,7 +723,7 @@ class Prepared {
     r.dtype = r.values_dtype = e.dtype;
     r.index_dtype = e.index;
     problem_ = r.prepare(team);
-    cuts_ = problem_->cuts();
+    boundaries_ = problem_->boundaries();
     moved_ = r.integers["move_columns"] != 0;
     std::iota(order_.begin(), order_.end(), std::int64_t{0});
     if (r.kernel == "spmv.sell") order_ = input<std::int64_t>(*problem_, "order");
@@ -739,7 +740,7 @@ class Prepared {
     }
     for (std::int64_t i = 0; i < y.columns; ++i) problem_->poke(y, i, 0.0);
     const Step step{e_.body, e_.finish, problem_->args(), problem_->count(),
-                    cuts_.empty() ? nullptr : cuts_.data()};
+                    boundaries_.empty() ? nullptr : boundaries_.data()};
     {
       const Team::Session session(team_);
       Sampler(team_, schedule, repetition).sample({&step, 1}, invocations);
@@ -757,7 +758,7 @@ class Prepared {
   const Team& team_;
   std::unique_ptr<Problem> problem_;
   Integers order_;
-  Cuts cuts_;
+  Boundaries boundaries_;
   bool moved_ = false;
 };
 

@@ -1,6 +1,6 @@
 // Every compiled body that works element by element, with indices or without, against its
 // definition: run serially on arrays that end at an inaccessible page, begin at odd places and are
-// dealt to two workers.
+// divided among two workers.
 #include "kernels/streaming.hpp"
 
 #include <gtest/gtest.h>

@@ -96,7 +96,7 @@ def _takers(names: Collection[str]) -> dict[str, list[str]]:
 
 def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Shapes of the stencil, memory-sized, whose rows are held where it is asked for."""
-    from memkern.kernels.planes import rows_held
+    from memkern.kernels.stencil_matvec import rows_held
     from memkern.kernels.streaming import memory_sized
     from memkern.run import describe
 

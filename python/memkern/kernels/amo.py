@@ -683,7 +683,7 @@ def _spec(pattern: str, summary: str, amos: int) -> None:
             index_dtypes=("int64", "int32") if pattern in _INDEXED else ("",),
             amos=amos,
             idempotent=False,
-            counts_runs=True,
+            repeatable_check=True,
             form=("primitive", "order", "returns"),
         )
     )

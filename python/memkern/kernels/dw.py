@@ -506,7 +506,7 @@ def model_of(case: Case) -> LayerConditions:
     )
 
 
-def _limits(
+def _roofline_columns(
     case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
 ) -> dict[str, float]:
     """Traffic below every cache by layer conditions, and the roofline by that of the last."""
@@ -560,7 +560,7 @@ register(
         flops=FLOPS,
         width=lambda case: prod(layout_of(case).cuts) * case.integers["Ls"],
         ulps=64.0,
-        limits=_limits,
+        roofline_columns=_roofline_columns,
         form=("layout",),
     )
 )

@@ -263,7 +263,7 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
 
 
 def _iterations(case: Case) -> int:
-    """Rows, chunks of them, or columns: what is dealt to the workers."""
+    """Rows, chunks of them, or columns: what is divided among the workers."""
     if case.spec.name == "spmv.csc":
         return case.integers["columns"]
     return -(-case.integers["rows"] // case.integers["chunk"])
@@ -303,7 +303,7 @@ def model_of(case: Case, beta: float) -> SpmvModel:
     )
 
 
-def _limits(
+def _roofline_columns(
     case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
 ) -> dict[str, float]:
     """Rooflines at the best alpha, and the alpha that the measured time implies."""
@@ -348,7 +348,7 @@ def _spec(name: str, summary: str, source: str) -> None:
             ulps=32.0,
             idempotent=False,
             counts_index=True,
-            limits=_limits,
+            roofline_columns=_roofline_columns,
             form=("result",),
         )
     )

@@ -476,7 +476,7 @@ register(
         numbers=_Q,
         ulps=4.0,
         idempotent=False,
-        counts_runs=True,
+        repeatable_check=True,
         most_runs={"float64": 200, "float32": 10},
     )
 )

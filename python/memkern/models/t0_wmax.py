@@ -452,7 +452,7 @@ def predict_sum(parts: Iterable[tuple[T0WmaxFit, npt.ArrayLike]]) -> Prediction:
 def strong_scaling_efficiency(
     kernels: Iterable[tuple[T0WmaxFit, float]], parts: npt.ArrayLike
 ) -> Floats:
-    """Return how well kernels would scale if their data were dealt to several devices.
+    """Return how well kernels would scale if their data were divided among several devices.
 
     Parameters
     ----------

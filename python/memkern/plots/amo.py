@@ -20,7 +20,7 @@ from memkern.plots.amo_data import (
     prices,
     shared_lines,
 )
-from memkern.plots.amo_words import findings
+from memkern.plots.amo_findings import findings
 from memkern.plots.drawing import (
     Dot,
     bytes_axis,

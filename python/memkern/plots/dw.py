@@ -43,7 +43,7 @@ from memkern.plots.dw_data import (
     over_extents,
     over_workers,
 )
-from memkern.plots.dw_words import findings
+from memkern.plots.dw_findings import findings
 from memkern.plots.frames import Records, frame_of, three_figures
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import split, with_workers

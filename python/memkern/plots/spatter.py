@@ -28,8 +28,8 @@ from memkern.plots.spatter_data import (
     remarks,
     same_cases,
 )
+from memkern.plots.spatter_findings import findings
 from memkern.plots.spatter_radar import radars_cpu, radars_gpu
-from memkern.plots.spatter_words import findings
 from memkern.plots.style import (
     COLUMN_IN,
     DOUBLE_IN,

@@ -41,7 +41,7 @@ from memkern.plots.spmv_data import (
     row_lengths,
     saturation,
 )
-from memkern.plots.spmv_words import findings
+from memkern.plots.spmv_findings import findings
 from memkern.plots.style import GREY, Look, figure, note, plain
 
 if TYPE_CHECKING:

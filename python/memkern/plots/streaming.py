@@ -29,9 +29,9 @@ from memkern.plots.registry import Section, section, section_of
 from memkern.plots.selection import BANDWIDTH, cache_ends, machine, prevailing, select, split
 from memkern.plots.streaming_bs import bs_fits, bs_mesh, t0_wmax_table
 from memkern.plots.streaming_data import BARRIER, FAMILIES, as_defined, is_nt, short
+from memkern.plots.streaming_findings import findings
 from memkern.plots.streaming_loops import cycles, cycles_by_level, matrix_vector
 from memkern.plots.streaming_raider import by_kernel, by_size, raider_bandwidths
-from memkern.plots.streaming_words import findings
 from memkern.plots.style import GREY, figure, log2_axis, note, own_look, plain
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def as_defined(frame: DataFrame, definition: str, pattern: str = "") -> DataFram
 
 
 def is_nt(frame: DataFrame) -> Series:
-    """Say of each record whether it stored past the caches, with non-temporal stores."""
+    """Say of each record whether it used non-temporal stores."""
     return frame["variant"].eq("nt")
 
 

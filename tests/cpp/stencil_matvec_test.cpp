@@ -1,5 +1,5 @@
 // The bodies over two-dimensional arrays, the five-point stencil and y += A x, against their
-// definitions: run serially on arrays that end at an inaccessible page, dealt to two workers.
+// definitions: run serially on arrays that end at an inaccessible page, divided among two workers.
 #include <gtest/gtest.h>
 
 #include <cstdint>
