@@ -75,7 +75,7 @@ struct Request {
 
   explicit Request(const py::dict& d) {
     std::size_t taken = 0;
-    const auto take = [&]<class T>(const char* name, T& to) {
+    const auto parse = [&]<class T>(const char* name, T& to) {
       if (!d.contains(name)) throw InputError(std::string("the argument ") + name + " is missing");
       try {
         to = d[name].cast<T>();

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memkern.results import ResultSet
 
 T = TypeVar("T")
-# A report measures for so many seconds at most.
+# A report measures for so many seconds, unless placing every case once takes longer.
 _QUICK_S, _WHOLE_S = 40.0, 165.0
 
 
@@ -190,7 +190,7 @@ def _report(args: argparse.Namespace) -> int:
     from memkern import report
     from memkern.kernels import report_cases
     from memkern.results import check_output
-    from memkern.run import describe, expected_s, machine_environment, sweep
+    from memkern.run import describe, expected_s, least_s, machine_environment, sweep
 
     target = Path(args.output)
     if target.suffix != ".html":
@@ -200,6 +200,8 @@ def _report(args: argparse.Namespace) -> int:
     if not args.resume:
         check_output(data, args.force)
     machine = describe()
+    if not args.quiet:
+        warn("building the cases")
     cases = report_cases(
         args.quick, machine["topology"]["last_level_cache_B"], machine["memory_available_B"]
     )
@@ -209,7 +211,9 @@ def _report(args: argparse.Namespace) -> int:
     ]
     if args.quick:
         cases = [case.with_(placements=min(case.placements, 3)) for case in cases]
-    time_s = min(expected_s(cases), _QUICK_S if args.quick else _WHOLE_S)
+    # Every case is placed once, however long that takes.
+    enough_s = max(_QUICK_S if args.quick else _WHOLE_S, sum(map(least_s, cases)))
+    time_s = min(expected_s(cases), enough_s)
     if not args.quiet:
         warn(f"measuring {len(cases)} cases, about {time_s:.0f} s")
     tell_unquiet(wait_until_quiet(args), args)
@@ -227,6 +231,8 @@ def _report(args: argparse.Namespace) -> int:
         tell_disturbed(results)
     if results.interrupted:
         return INTERRUPTED
+    if not args.quiet:
+        warn("drawing the figures")
     words = ["memkern report"] + (["--quick"] if args.quick else [])
     report.write(
         results,

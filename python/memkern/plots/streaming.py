@@ -351,8 +351,9 @@ _EXHIBITS: tuple[tuple[str, Any, str, str], ...] = (
     ),
     (
         "T0 and Wmax beside four GPUs", t0_wmax_table,
-        "T0 in microseconds, Wmax in GB/s, the own ones with their 95 % intervals; BS6 and BS7 "
-        "at degree 7. Published platforms after Chalmers and Warburton 2020.", "bs",
+        "T0 in microseconds, Wmax in GB/s, the own ones with their 95 % intervals; of a T0 that is "
+        "not resolved, the upper end alone. BS6 and BS7 are of degree 7. Published platforms "
+        "after Chalmers and Warburton 2020.", "bs",
     ),
     (
         "Streaming through indices", by_kernel,
