@@ -1275,9 +1275,9 @@ def sweep(
             raise
     if duplicates:
         warnings.warn(
-            f"{duplicates} of the cases {'asks' if duplicates == 1 else 'ask'} for the same as an "
-            "earlier one, whatever their names, and were not measured again: --repeats gives "
-            "several records of a case",
+            f"{duplicates} of the cases ask{'s' * (duplicates == 1)} for the same as an earlier one, "
+            "whatever their names: what is asked for twice is measured once (--repeats gives several "
+            "records of a case)",
             stacklevel=2,
         )
     results.interrupted = interrupted

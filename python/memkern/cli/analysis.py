@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # A report measures for so many seconds, unless placing every case once takes longer.
-_QUICK_S, _WHOLE_S = 40.0, 165.0
+_QUICK_S, _WHOLE_S = 30.0, 165.0
 
 
 def _leave_out(text: str) -> str | float:
