@@ -40,13 +40,13 @@ def on_its_own(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Keep what else runs on the machine, and its calibration, out of what tests expect."""
-    from memkern import disturbance, run
+    from memkern import disturbance, machine, run
     from memkern.disturbance import Quiet
 
     def none(cpu_share: Any, throughput: Any, *best: float) -> Any:
         return np.zeros(len(cpu_share), dtype=bool)
 
-    monkeypatch.setattr(run, "look_around", lambda: Quiet((), 0.0))
+    monkeypatch.setattr(machine, "look_around", lambda: Quiet((), 0.0))
     if "disturbances" not in request.fixturenames:
         monkeypatch.setattr(disturbance, "marks", none)
         monkeypatch.setattr(run.Prepared, "_least_throughput", 0.0)

@@ -937,7 +937,7 @@ def test_circustents_own_options_are_taken_where_it_wants_them(capsys):
 
 def busy(monkeypatch: pytest.MonkeyPatch, looks: list[Quiet]) -> list[Quiet]:
     """Let the machine look like this, one look after the other."""
-    monkeypatch.setattr("memkern.run.look_around", lambda: looks.pop(0))
+    monkeypatch.setattr("memkern.machine.look_around", lambda: looks.pop(0))
     monkeypatch.setattr("memkern.cli.measuring.time.sleep", lambda seconds: None)
     return looks
 

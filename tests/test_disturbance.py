@@ -24,7 +24,7 @@ from memkern.disturbance import (
     marks,
     too_few,
 )
-from memkern.run import cores_at_work as cores_at_work_of
+from memkern.machine import cores_at_work as cores_at_work_of
 
 pytestmark = pytest.mark.usefixtures("disturbances")
 

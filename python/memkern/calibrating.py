@@ -15,7 +15,8 @@ from memkern.calibration import Calibration
 from memkern.errors import InputError
 from memkern.kernels.spatter import gather
 from memkern.kernels.streaming import stream
-from memkern.run import CaseRun, machine_environment
+from memkern.machine import machine_environment
+from memkern.run import CaseRun
 from memkern.spec import Case
 
 _LEAST_RUNS = 4

@@ -5,7 +5,6 @@ This is the only module that reaches the compiled part.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import dataclasses
 import functools
@@ -33,6 +32,13 @@ from memkern.declared import Cases, permuted, product
 from memkern.errors import InputError
 from memkern.kernels.launch import launch
 from memkern.kernels.streaming import loops, stream
+from memkern.machine import (
+    copy_GBps,
+    cores,
+    cores_at_work,
+    last_level_cache_B,
+    machine_environment,
+)
 from memkern.patterns import integer
 from memkern.progress import bar as progress_bar
 from memkern.results import ResultSet, open_output
@@ -120,14 +126,6 @@ def as_input_error() -> Iterator[None]:
         if isinstance(error, InputError):
             raise
         raise InputError(str(error)) from None
-
-
-def machine_environment() -> dict[str, Any]:
-    """Describe this machine and build, as stored beside every run's records."""
-    found = environment.collect(_memkern.build())
-    if gpu.devices():
-        found["devices"] = {name: gpu.describe(name) for name in gpu.devices()}
-    return found
 
 
 @dataclass(frozen=True)
@@ -658,47 +656,6 @@ def apply(case: Case, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]
         return {name: prepared.native.copy_out(name) for name in prepared.native.arrays()}
 
 
-def forms(kernel: str, isa: str = "best") -> set[str]:
-    """Return the forms that a kernel is built with for what this machine, or one `isa`, runs."""
-    isas = [name for name in _memkern.supported_isas() if isa in ("best", name)]
-    return {entry[6] for entry in _memkern.entries() if entry[0] == kernel and entry[2] in isas}
-
-
-@functools.cache
-def cores() -> disturbance.Cores:
-    """Return what the cores have shown in this process and in others since the last boot."""
-    target = calibration.cores_path()
-    known = disturbance.Cores(calibration.load_cores(target))
-    process = os.getpid()
-
-    def save() -> None:
-        # A forked process has measured nothing that its parent does not know.
-        if os.getpid() == process:
-            calibration.save_cores(known.counts, target)
-
-    atexit.register(save)
-    return known
-
-
-def cores_at_work(obtained: Mapping[str, Any]) -> str:
-    """Return which cores a case's workers are on (see `disturbance.cores_at_work`)."""
-    topology = _memkern.topology()
-    kinds = dict(zip(topology["units"], topology["core_kinds"], strict=True))
-    units = obtained["pin"].split(",") if obtained["pin"] not in ("", "none") else kinds
-    return disturbance.cores_at_work(int(obtained["threads"]), [kinds[int(u)] for u in units])
-
-
-def look_around() -> disturbance.Quiet:
-    """Look for what else runs on this machine, for a quarter of a second."""
-    units = len(_memkern.topology()["units"])
-    return disturbance.look_around(_memkern.running_threads, environment.read_steal_s, units)
-
-
-def last_level_cache_B() -> int:
-    """Return the size of the last-level caches together."""
-    return int(_memkern.topology()["last_level_cache_B"])
-
-
 @functools.cache
 def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
     """Shortest time of an empty invocation, in seconds (see `memkern.kernels.launch`)."""
@@ -772,7 +729,7 @@ class CaseRun:
         self.out_of_time = False
         # Before the case takes the device's memory.
         on_device = case.knobs.device != "cpu"
-        self._known = {"gpu_copy_GBps": _copy_GBps(case.knobs.device)} if on_device else {}
+        self._known = {"gpu_copy_GBps": copy_GBps(case.knobs.device)} if on_device else {}
 
     @property
     def interrupted(self) -> bool:
@@ -1275,9 +1232,9 @@ def sweep(
             raise
     if duplicates:
         warnings.warn(
-            f"{duplicates} of the cases ask{'s' * (duplicates == 1)} for the same as an earlier one, "
-            "whatever their names: what is asked for twice is measured once (--repeats gives several "
-            "records of a case)",
+            f"{duplicates} of the cases ask{'s' * (duplicates == 1)} for the same as an earlier "
+            "one, whatever their names: what is asked for twice is measured once (--repeats gives "
+            "several records of a case)",
             stacklevel=2,
         )
     results.interrupted = interrupted
@@ -1553,26 +1510,11 @@ def _variants(case: Case) -> list[dict[str, str]]:
     return [{"variant": variant, "isa": isa} for variant, isa in candidates]
 
 
-def _copy_GBps(device: str) -> float:
-    """Return what the driver's copy moves, NaN where the device has no room for it."""
-    try:
-        return gpu.copy_GBps(device)
-    except MemoryError:
-        return math.nan
-
-
-def workers_of(device: str) -> int:
-    """Return how many threads keep a device busy: 1024 on each multiprocessor of a GPU."""
-    if device == "cpu":
-        return len(os.sched_getaffinity(0))
-    return 1024 * int(gpu.describe(device)["units"])
-
-
 def _device(name: str) -> dict[str, Any]:
     """Return what `memkern info` says of a device."""
     return {
         **gpu.describe(name),
-        "copy_GBps": _copy_GBps(name),
+        "copy_GBps": copy_GBps(name),
         "launch_s": device_launch_cost_s(name, "host"),
         "launch_single_s": device_launch_cost_s(name, "host", 1),
         "launch_graph_s": device_launch_cost_s(name, "graph"),

@@ -453,27 +453,6 @@ class Case(FromFields):
         return apply(self, **arrays)
 
 
-def forms(kernel: str, isa: str = "best") -> set[str]:
-    """Return the forms that a kernel has here; see `memkern.run.forms`."""
-    from memkern import run
-
-    return run.forms(kernel, isa)
-
-
-def workers_of(device: str) -> int:
-    """Return how many threads keep a device busy; see `memkern.run.workers_of`."""
-    from memkern import run
-
-    return run.workers_of(device)
-
-
-def last_level_cache_B() -> int:
-    """Return the size of the last-level caches; see `memkern.run.last_level_cache_B`."""
-    from memkern import run
-
-    return run.last_level_cache_B()
-
-
 def fill_values(positions: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[np.float64]:
     """Return what a fresh array holds: whole numbers below 2**23 (see core/problem.hpp).
 

@@ -23,7 +23,8 @@ import pandas as pd
 
 import memkern as mk
 from memkern import _memkern
-from memkern.run import CaseRun, machine_environment
+from memkern.machine import machine_environment
+from memkern.run import CaseRun
 
 # Fewer undisturbed quiet runs are no reference.
 LEAST_QUIET = 7

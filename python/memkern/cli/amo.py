@@ -28,7 +28,7 @@ from memkern.errors import InputError
 from memkern.kernels import amo
 from memkern.patterns import shown
 from memkern.sizes import parse_sizes
-from memkern.spec import DTYPES, WORD_DTYPES, Case, registry, workers_of
+from memkern.spec import DTYPES, WORD_DTYPES, Case, registry
 
 _RULE = "=" * 48
 
@@ -137,6 +137,8 @@ def _case(pattern: str, own: dict[str, Any], size_B: int | None = None, **listed
 
 def _of_size(pattern: str, size_B: int, options: dict[str, Any]) -> dict[str, int]:
     """Return words and iterations for a VAL of so many bytes."""
+    from memkern.machine import workers_of
+
     options = kernels.options_of(registry()[f"amo.{pattern}"]) | options
     word_B = int(np.dtype(options["dtype"]).itemsize)
     words, iters = max(1, size_B // word_B), options["iters"]

@@ -189,8 +189,9 @@ def _table(args: argparse.Namespace) -> int:
 def _report(args: argparse.Namespace) -> int:
     from memkern import report
     from memkern.kernels import report_cases
+    from memkern.machine import machine_environment
     from memkern.results import check_output
-    from memkern.run import describe, expected_s, least_s, machine_environment, sweep
+    from memkern.run import describe, expected_s, least_s, sweep
 
     target = Path(args.output)
     if target.suffix != ".html":

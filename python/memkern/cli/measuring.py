@@ -220,7 +220,7 @@ def measure(
 
 def wait_until_quiet(args: argparse.Namespace) -> Quiet:
     """Return what else runs here, after waiting for it to end if that was asked for."""
-    from memkern.run import look_around
+    from memkern.machine import look_around
 
     found = look_around()
     deadline = time.monotonic() + (args.wait_quiet or 0.0)

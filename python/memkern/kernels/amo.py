@@ -49,7 +49,6 @@ from memkern.spec import (
     Traffic,
     register,
     registry,
-    workers_of,
 )
 
 CIRCUSTENT = (
@@ -252,6 +251,8 @@ def amo_case(
     returns = returns or ("used" if always else "unused")
     size = np.dtype(dtype).itemsize
     device = Knobs(device=options.get("device", "cpu")).device
+    from memkern.machine import workers_of
+
     workers = integer(threads, "threads", 0, 2**20) or workers_of(device)
     usual = _ITERS if device == "cpu" else _ITERS_ON_DEVICE
     iters = small.cut(integer(usual if iters is None else iters, "iters", 1, 2**40), 2**8)

@@ -39,8 +39,6 @@ from memkern.spec import (
     KernelSpec,
     Native,
     Traffic,
-    forms,
-    last_level_cache_B,
     register,
     registry,
 )
@@ -221,6 +219,8 @@ def layout_of(case: Case) -> Layout:
 
 def widths(isa: str = "best") -> list[int]:
     """Return the widths of vectors, in bits, that the kernel is built with and that run here."""
+    from memkern.machine import forms
+
     found = {form.split("/")[2] for form in forms("dw.hop", isa) if "/" in form}
     return sorted(map(int, found), reverse=True)
 
@@ -268,6 +268,8 @@ def _laid_out(
 
 def _ahead(layout: Layout, real_B: int) -> int:
     """Return how many sites ahead to prefetch."""
+    from memkern.machine import last_level_cache_B
+
     numbers = prod(layout.cuts) * (_LINKS + 2 * layout.ls * _SPINOR)
     footprint_B = layout.sites * numbers * 2 * real_B
     return 3 if footprint_B > last_level_cache_B() else 0

@@ -42,7 +42,6 @@ from memkern.spec import (
     KernelSpec,
     Native,
     Traffic,
-    last_level_cache_B,
     register,
     registry,
 )
@@ -254,6 +253,8 @@ def _cut(elements: int) -> int:
 
 def memory_sized(dtype: str) -> int:
     """Elements by STREAM's rule: each array four times the last-level caches, or a million."""
+    from memkern.machine import last_level_cache_B
+
     return max(4 * last_level_cache_B() // (4 if dtype == "float32" else 8), 10**6)
 
 
