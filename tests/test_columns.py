@@ -19,7 +19,7 @@ from memkern.results.values import column_kinds
 ELSEWHERE = {
     *(name for name in COLUMNS if name.startswith(("gpu_", "barrier"))),
     *("case_order", "case_order_seed", "tune_step", "rcm", "success_fraction", "attempts_per_amo"),
-    *("lost_fraction", "site_L4_B"),
+    *("lost_fraction", *(f"site_L{level}_B" for level in range(1, 5))),
 }
 
 

@@ -36,7 +36,10 @@ def identities() -> dict[str, Any]:
 
 
 def columns() -> dict[str, Any]:
-    """Return the columns of records with the type of their values, and those not all have."""
+    """Return the columns of records with the type of their values, and those not all have.
+
+    Those of single caches are left out, since machines have different ones.
+    """
     found = {}
     for kernel, cases in SAMPLES.items():
         variant = "scalar" if kernel.startswith(("loops.", "raider.", "stream.")) else "best"
@@ -44,7 +47,11 @@ def columns() -> dict[str, Any]:
         if (kernel, variant) != ("stream.rotation", "scalar"):
             case = case.with_(variant=variant)
         record = case.measure().record
-        found[kernel] = {name: type(value).__name__ for name, value in record.items()}
+        found[kernel] = {
+            name: type(value).__name__
+            for name, value in record.items()
+            if not name.startswith("site_L")
+        }
     common = set.intersection(*(set(record.items()) for record in found.values()))
     return {
         "every kernel": dict(sorted(common)),
