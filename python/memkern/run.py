@@ -342,8 +342,9 @@ class Prepared:
         """Return the seconds of the samples after the first that were not disturbed."""
         for _ in range(_TRIAL_TRIES):
             rows = np.full((samples, 1 + _CONDITIONS), np.nan)
-            self.native.sample(rows, self.invocations, math.inf, self._least_throughput)
-            kept = rows[1:, 0][~self._marks(rows[:, 1:])[1:]]
+            # Waiting for quiet cores takes most of it where there are neighbours.
+            self.native.sample(rows, self.invocations, self._left_s, self._least_throughput)
+            kept = rows[1:, 0][~(self._marks(rows[:, 1:]) | np.isnan(rows[:, 0]))[1:]]
             if len(kept) or not self._left_s:
                 break
         return np.asarray(kept)
@@ -1316,13 +1317,13 @@ def _go_round(
 
     Each placement may take its part of the time that is left until `end`, on the clock of
     `time.perf_counter`; after the first round one that would take longer than all of it is left
-    out. Half of the time is kept for placements that take no more than an equal part of it: those
-    of small cases, which cost little and differ most.
+    out. A quarter of the time is kept for placements that take no more than an equal part of it:
+    those of small cases, which cost little and differ most.
     """
     part_s = {id(run): expected_s([run.case]) / run.case.placements for run in runs}
     remaining_s = sum(part_s[id(run)] * run.case.placements for run in runs)
     every = sum(run.case.placements for run in runs)
-    kept_s = max(end - time.perf_counter(), 0.0) / 2 / max(every, 1)
+    kept_s = max(end - time.perf_counter(), 0.0) / 4 / max(every, 1)
     for number in range(max((run.case.placements for run in runs), default=0)):
         if number:
             _memkern.release_memory(_LARGE_B)
