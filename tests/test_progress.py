@@ -29,6 +29,9 @@ def test_progress_without_a_screen_is_a_line_now_and_then(
     clock[0] += 20.0
     short.update()
     assert "1 of 100 placements after 20 s, about 10 s left" in capsys.readouterr().err
+    clock[0] += 20.0
+    short.update()
+    assert "2 of 100 placements after 40 s, longer than expected" in capsys.readouterr().err
     for total, wanted in ((4, False), (4, None), (None, True)):
         other = progress.bar(wanted)
         other.total = total

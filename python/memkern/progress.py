@@ -39,11 +39,12 @@ class Lines:
             self._last, self._said = now, True
             passed = now - self._start
             left = ""
-            if self.total is not None and self.n:
+            if passed >= self._time_s:
+                # How many are left out for it is not known.
+                left = ", longer than expected"
+            elif self.total is not None and self.n:
                 left_s = passed / self.n * (self.total - self.n)
-                if passed < self._time_s:
-                    left_s = min(left_s, self._time_s - passed)
-                left = f", about {left_s:.0f} s left"
+                left = f", about {min(left_s, self._time_s - passed):.0f} s left"
             self._say(f"after {passed:.0f} s{left}")
 
     def close(self) -> None:
