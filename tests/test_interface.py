@@ -118,5 +118,16 @@ def test_what_others_rely_on_is_kept(part: str) -> None:
     assert json.loads(json.dumps(PARTS[part]())) == kept()[part]
 
 
+def written(interface: dict[str, Any]) -> str:
+    """Return it as JSON, an entry of a part in a line."""
+    parts = [
+        f"{json.dumps(part)}: {{\n "
+        + ",\n ".join(f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in found.items())
+        + "\n}"
+        for part, found in interface.items()
+    ]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
 if __name__ == "__main__":
-    KEPT.write_text(json.dumps({name: make() for name, make in PARTS.items()}, indent=1) + "\n")
+    KEPT.write_text(written({name: make() for name, make in PARTS.items()}))
