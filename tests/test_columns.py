@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 from test_interface import KEPT
 from test_kernels import SAMPLES
 
@@ -91,7 +92,6 @@ def test_a_declared_column_has_its_type_whatever_it_holds() -> None:
 
 
 def test_parquet_files_have_units_and_meanings(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
     results = mk.stream("copy", elements=64, threads=1, runs=1).measure().results
     results.save(tmp_path / "x.parquet")
     schema = parquet.read_schema(tmp_path / "x.parquet")

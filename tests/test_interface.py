@@ -42,11 +42,7 @@ def columns() -> dict[str, Any]:
     """
     found = {}
     for kernel, cases in SAMPLES.items():
-        variant = "scalar" if kernel.startswith(("loops.", "raider.", "stream.")) else "best"
-        case = cases[0].with_(runs=2, threads=cases[0].knobs.threads or 1)
-        if (kernel, variant) != ("stream.rotation", "scalar"):
-            case = case.with_(variant=variant)
-        record = case.measure().record
+        record = cases[0].with_(runs=2, threads=cases[0].knobs.threads or 1).measure().record
         found[kernel] = {
             name: type(value).__name__
             for name, value in record.items()

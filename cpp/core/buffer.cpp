@@ -267,7 +267,7 @@ void Arena::commit() {
     slot.key = placement_.key() + "/" + team_.memory_key() + "/" + std::to_string(slot.rows);
     if (partition_matters) {
       slot.key += "/" + std::to_string(slot.bytes);
-      for (const std::int64_t cut : slot.boundaries_B) slot.key += "," + std::to_string(cut);
+      for (const std::int64_t b : slot.boundaries_B) slot.key += "," + std::to_string(b);
     }
     auto best = pool().end();
     for (auto it = pool().begin(); it != pool().end(); ++it) {

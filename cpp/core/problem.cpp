@@ -198,7 +198,7 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
   const std::int64_t rows_B = checked_mul(stride_B, rows, what);
   const std::int64_t slot_B = apart ? rows_B : checked_add(rows_B, a.offset_B, what);
   Boundaries boundaries_B;
-  for (const std::int64_t cut : boundaries) boundaries_B.push_back(cut * size + a.offset_B);
+  for (const std::int64_t b : boundaries) boundaries_B.push_back(b * size + a.offset_B);
   if (!boundaries_B.empty()) {
     boundaries_B.front() = 0;
     boundaries_B.back() = slot_B;

@@ -61,7 +61,8 @@ def _declared() -> dict[str, Column]:
         if row["name"] == "*":
             columns += _of_options(row["kind"])
         else:
-            columns.append(Column(**{**row, "since": int(row["since"])}))  # type: ignore[arg-type]
+            name, kind, type, unit, since, meaning = row.values()
+            columns.append(Column(name, kind, type, unit, meaning, int(since)))
     return {column.name: column for column in columns}
 
 

@@ -238,7 +238,7 @@ def tell_unquiet(found: Quiet, args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def share_shown(args: argparse.Namespace) -> Iterator[Callable[[float], object]]:
-    """Show which share of something is over, as it is told."""
+    """Show the share that is done, which is passed to what this yields."""
     bar = progress.bar(not args.quiet, total=100, unit="%")
     try:
         yield lambda share: bar.update(int(100 * share) - bar.n)
