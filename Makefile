@@ -50,7 +50,7 @@ lint: system-dev .venv/.installed .venv/.lint
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
 	  -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
 	@# The clang-tidy of the package index comes without omp.h.
-	ls cpp/kernels/*.cpp cpp/bindings/*.cpp cpp/core/*.cpp cpp/backends/*/*.cpp | \
+	find cpp -name '*.cpp' | \
 	  xargs -P $$(nproc) -n 1 $(BIN)/clang-tidy --quiet -p build/lint \
 	  --extra-arg=-idirafter$$(clang++ -print-resource-dir)/include
 

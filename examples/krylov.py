@@ -17,7 +17,6 @@ import time
 import numpy as np
 
 import memkern as mk
-from memkern.sizes import sizes
 
 # Kernels of an iteration beside the product, by their names among the finite-element tests.
 CG = {"p . Ap": 4, "x, r and r . r": 5, "p = r + beta p": 2}
@@ -45,7 +44,7 @@ def fitted(number: int, entries: int) -> mk.models.T0WmaxFit:
     """Fit a streaming test at sizes around so many entries."""
     cases = [
         mk.bs(number, elements=int(n), budget_s=0.1)
-        for n in sizes(str(max(entries // 4, 64)), str(2 * entries), 7)
+        for n in mk.sizes(str(max(entries // 4, 64)), str(2 * entries), 7)
     ]
     return mk.fit_t0_wmax(mk.sweep(cases, progress=False))
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 import sys
 
 import memkern as mk
-from memkern.sizes import sizes
 
 
 def main() -> None:
     """Measure, draw, fit."""
     path = sys.argv[1] if len(sys.argv) > 1 else "sizes.parquet"
-    footprints = sizes("16KiB", "256MiB", 100)
+    footprints = mk.sizes("16KiB", "256MiB", 100)
     cases = [
         case
         for kernel in ("copy", "triad")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from memkern.errors import InputError
-from memkern.spec import Case, Check
+from memkern.spec.case import Case
+from memkern.spec.kernel import Check
 
 # What the extension is asked for, where a test asks for nothing else: an empty kernel.
 ASKED: dict[str, Any] = {

@@ -40,15 +40,15 @@ def on_its_own(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Keep what else runs on the machine, and its calibration, out of what tests expect."""
-    from memkern import disturbance, machine, run
-    from memkern.disturbance import Quiet
+    from memkern.measuring import cores, disturbance, sampling
+    from memkern.measuring.disturbance import Quiet
 
     def none(cpu_share: Any, throughput: Any, *best: float) -> Any:
         return np.zeros(len(cpu_share), dtype=bool)
 
-    monkeypatch.setattr(machine, "look_around", lambda: Quiet((), 0.0))
+    monkeypatch.setattr(cores, "look_around", lambda: Quiet((), 0.0))
     if "disturbances" not in request.fixturenames:
         monkeypatch.setattr(disturbance, "marks", none)
-        monkeypatch.setattr(run.Prepared, "_least_throughput", 0.0)
+        monkeypatch.setattr(sampling, "least_throughput", lambda prepared: 0.0)
     folder: Path = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))

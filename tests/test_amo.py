@@ -12,7 +12,7 @@ from checking import Changed, checked
 import memkern as mk
 from memkern.cli import main
 from memkern.errors import InputError
-from memkern.kernels import amo
+from memkern.families.amo import kernels as amo
 
 CONSTANT = ("rand", "stride1", "striden", "central")
 PUT = ("scatter", "gather", "sg")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from memkern import cli
-from memkern.barrier import KINDS, barrier_cost
-from memkern.cli.streaming import _barrier_cells
 from memkern.errors import InputError
+from memkern.families.launch.barrier import KINDS, barrier_cost
+from memkern.families.launch.verb import _barrier_cells
 from memkern.results import ResultSet
 
 
@@ -61,7 +61,7 @@ def test_the_verb_prints_nothing_negative(
         for low, high in costs
     ]
     results = ResultSet(records, [np.array(pair) for pair in costs], {})
-    monkeypatch.setattr("memkern.barrier.barrier_cost", lambda *_, **__: results)
+    monkeypatch.setattr("memkern.families.launch.barrier.barrier_cost", lambda *_, **__: results)
     assert cli.main(["barrier", "--runs", "2"]) == 0
     out = capsys.readouterr().out
     assert len(out.splitlines()) == 1 + len(costs)

@@ -17,8 +17,8 @@ import pytest
 
 import memkern as mk
 from memkern import cli
-from memkern.disturbance import Quiet
 from memkern.errors import InputError
+from memkern.measuring.disturbance import Quiet
 
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 
@@ -282,14 +282,13 @@ def test_absurd_sizes_are_refused_before_memory_is_taken(
 def test_a_failed_validation_is_exit_code_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from memkern import run as runner
-    from memkern.spec import Check
+    from memkern.spec.kernel import Check
 
     def refuted(self: Any, invoke: Any) -> Check:
         invoke()
         return Check(False, 0.25, "whole")
 
-    monkeypatch.setattr(runner.Prepared, "check", refuted)
+    monkeypatch.setattr(mk.Prepared, "check", refuted)
     code, out, _ = run(capsys, "spatter", "-p", "0,1", *SMALL)
     assert code == 1
     assert "INVALID" in out
@@ -839,7 +838,7 @@ def test_ctrl_c_before_anything_was_measured_promises_nothing(
     def interrupted(self: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("memkern.run.CaseRun.place", interrupted)
+    monkeypatch.setattr("memkern.measuring.record.CaseRun.place", interrupted)
     target = tmp_path / "x.parquet"
     code, _, err = run(capsys, "stream", "-k", "copy", "-n", "512", "-q", "-o", str(target))
     assert code == 130
@@ -882,7 +881,7 @@ def test_ctrl_c_before_anything_was_measured_promises_nothing(
         ("loops -k stencil --rows 9 --columns 9 -n 5", "--elements means nothing with --rows"),
         ("loops --layer-condition L1 --sizes 1KiB:2KiB:2", "--sizes means nothing with --layer"),
         ("loops --layer-condition L1 --rows 9", "--rows means nothing with --layer"),
-        ("loops -k load --alpha 3", "--alpha is for loops.init"),
+        ("loops -k load --alpha 3", "--alpha is for loops."),
         ("loops -k peakflops --prefetch 4 -n 9", "--prefetch does nothing for loops.peakflops"),
         ("stream -k copy --alpha 3 -n 9", "--alpha is for"),
         ("stream -k copy --index-dtype int32 -n 9", "--index-dtype is for other kernels"),
@@ -937,7 +936,7 @@ def test_circustents_own_options_are_taken_where_it_wants_them(capsys):
 
 def busy(monkeypatch: pytest.MonkeyPatch, looks: list[Quiet]) -> list[Quiet]:
     """Let the machine look like this, one look after the other."""
-    monkeypatch.setattr("memkern.machine.look_around", lambda: looks.pop(0))
+    monkeypatch.setattr("memkern.measuring.cores.look_around", lambda: looks.pop(0))
     monkeypatch.setattr("memkern.cli.measuring.time.sleep", lambda seconds: None)
     return looks
 
@@ -977,7 +976,7 @@ def test_disturbed_records_end_with_a_sentence(
     def all_disturbed(share: Any, throughput: Any, *best: float) -> Any:
         return np.ones(len(share), dtype=bool)
 
-    monkeypatch.setattr("memkern.disturbance.marks", all_disturbed)
+    monkeypatch.setattr("memkern.measuring.disturbance.marks", all_disturbed)
     code, out, err = run(capsys, *BRIEF, "--budget", "0.01", "--json")
     assert code == 0
     [record] = json.loads(out)

@@ -13,8 +13,8 @@ from test_kernels import SAMPLES
 
 import memkern as mk
 from memkern import cli
-from memkern.columns import COLUMNS, KINDS, TYPES, in_order, of_kind
 from memkern.results.values import column_kinds
+from memkern.spec.columns import COLUMNS, KINDS, TYPES, in_order, of_kind
 
 # Of records that the samples of the kernels don't make.
 ELSEWHERE = {

@@ -22,10 +22,12 @@ from bench.compare_simulation import NOISES, independent, simulated
 from scipy import stats
 
 import memkern as mk
-from memkern import cli, comparison_output, interleaved, verdicts
-from memkern.comparison import Compared
-from memkern.comparison_worker import short, value_of
-from memkern.sweepfile import read_sweep
+from memkern import cli
+from memkern.measuring import interleaved
+from memkern.measuring.comparison_worker import short, value_of
+from memkern.measuring.sweepfile import read_sweep
+from memkern.results import comparison_output, verdicts
+from memkern.results.comparison import Compared
 
 FOUND = (verdicts.FASTER, verdicts.SLOWER)
 

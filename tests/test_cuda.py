@@ -22,13 +22,15 @@ from checking import ASKED, refused
 from test_kernels import AMO_SHAPES, SAMPLES, built, inputs
 
 import memkern as mk
-from memkern import _memkern, gpu
+from memkern import _memkern
 from memkern.cli import main
 from memkern.errors import InputError
-from memkern.kernels import spatter
-from memkern.kernels.checking import rounding
-from memkern.options import Knobs
-from memkern.spec import Case, registry
+from memkern.families.checking import rounding
+from memkern.families.spatter import kernels as spatter
+from memkern.machine import gpu
+from memkern.spec.case import Case
+from memkern.spec.options import Knobs
+from memkern.spec.registry import registry
 
 TREE = Path(__file__).parents[1]
 FAMILIES = ("spatter", "launch", "stream", "raider", "bs", "loops", "amo")
@@ -244,7 +246,7 @@ def test_the_extension_takes_devices_alone() -> None:
 
 
 def test_indices_are_checked_on_their_way_to_a_gpu() -> None:
-    case = mk.kernels.case("raider.gather_copy", elements=4, pattern=[0, 1, 2, 3], device="cuda")
+    case = mk.case("raider.gather_copy", elements=4, pattern=[0, 1, 2, 3], device="cuda")
     wrong = dataclasses.replace(case, indices={"IDX1": np.array([0, 1, 4, 2])})
     with refused(r"IDX1\[2\] is 4, outside 0 to 3"):
         wrong.prepare()
@@ -303,7 +305,8 @@ def test_the_real_module_needs_no_driver_to_be_imported() -> None:
     # In a process of its own, which has not met the emulated one. Where there is no toolkit the
     # module is not there, and that is what is said.
     program = (
-        "from memkern import gpu, stream\n"
+        "from memkern import stream\n"
+        "from memkern.machine import gpu\n"
         "from memkern.errors import InputError\n"
         "assert gpu.devices() == []\n"
         "try:\n    stream('copy', elements=64, device='cuda').prepare()\n"

@@ -14,13 +14,17 @@ from typing import Any
 import pytest
 
 import memkern as mk
-from memkern import cli, kernels, run
-from memkern.declared import joined, permuted, product, sample
+from memkern import cli
 from memkern.errors import InputError
-from memkern.options import Knobs, Stop
+from memkern.families.spatter.kernels import from_config
+from memkern.machine import topology
+from memkern.measuring import sweep as sweeping
+from memkern.measuring.sweepfile import read_sweep
 from memkern.results import ResultSet
-from memkern.spec import Case, registry
-from memkern.sweepfile import read_sweep
+from memkern.spec.case import Case
+from memkern.spec.options import Knobs, Stop
+from memkern.spec.registry import options_of, registry
+from memkern.spec.sequences import joined, permuted, product, sample
 
 MILLION = 10**6
 FOREVER = 999_999_999_999
@@ -40,7 +44,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         original(case)
 
     monkeypatch.setattr(Case, "__post_init__", counted)
-    monkeypatch.setattr(run, "_BLOCK", BLOCK)
+    monkeypatch.setattr(sweeping, "_BLOCK", BLOCK)
     monkeypatch.setattr(cli.measuring, "_AT_ONCE", BLOCK)
     monkeypatch.setattr(cli.measuring, "_LOOK", BLOCK)
     return count
@@ -106,13 +110,13 @@ def test_sweeps_from_python_begin_at_once(
 
 def through(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     """Run the command line to its first record."""
-    original = run.sweep
+    original = sweeping.sweep
 
     def sweep(cases: Any, **options: Any) -> ResultSet:
         first_record(lambda end: original(cases, **{**options, "on_result": end}))
         return ResultSet([], [], {})
 
-    monkeypatch.setattr(run, "sweep", sweep)
+    monkeypatch.setattr(sweeping, "sweep", sweep)
     assert cli.main(shlex.split(words)) == 0
 
 
@@ -152,7 +156,9 @@ def test_memory_does_not_grow_with_the_cases_to_come(built: list[int]) -> None:
             tracemalloc.stop()
 
     peak(640, 1)  # what is loaded and cached once
-    assert peak(64 * 10**9, FOREVER) < peak(640, 1) + 2**18
+    # Other threads of the interpreter allocate at times as well.
+    many = min(peak(64 * 10**9, FOREVER) for _ in range(3))
+    assert many < peak(640, 1) + 2**18
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 100, 257])
@@ -226,7 +232,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
         cases.extend(some)
         return ResultSet([], [], {})
 
-    monkeypatch.setattr(run, "sweep", sweep)
+    monkeypatch.setattr(sweeping, "sweep", sweep)
     assert cli.main(shlex.split(words)) == 0
     return cases
 
@@ -247,7 +253,7 @@ def plainly(case: Case) -> dict[str, Any]:
 def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
     kernel: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(run, "last_level_cache_B", lambda: 2**10)
+    monkeypatch.setattr(topology, "last_level_cache_B", lambda: 2**10)
     family, _, name = kernel.partition(".")
     options, toml, _ = NEEDED.get(family, ({}, "", ""))
     if name in ("gs", "multigather", "multiscatter"):
@@ -258,7 +264,7 @@ def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
         toml = "\n".join(f"{key} = '{value}'" for key, value in options.items())
     path = tmp_path / "x.toml"
     path.write_text(f"[[case]]\nkernel = '{kernel}'\n{toml}\n")
-    of_python = kernels.case(kernel, **options)
+    of_python = mk.case(kernel, **options)
     (of_file,) = asked(monkeypatch, f"sweep {path} -q")
     assert plainly(of_file) == plainly(of_python)
     assert of_file.identity() == of_python.identity()
@@ -267,7 +273,7 @@ def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
     (of_shell,) = asked(monkeypatch, f"{words_of(kernel)} -q")
     if family == "spmv":
         # The command line makes a matrix once for all formats.
-        of_python = kernels.case(kernel, matrix=mk.matrices.build(options["matrix"])[1])
+        of_python = mk.case(kernel, matrix=mk.matrices.build(options["matrix"])[1])
     if family == "spatter":
         # Spatter's command line has Spatter's own number of runs.
         assert of_shell.stop.runs == 10
@@ -280,7 +286,7 @@ def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
 def test_no_option_of_a_case_has_a_default_of_its_own_on_the_command_line(verb: str) -> None:
     options = {"footprint", "counts"}
     for spec in registry().values():
-        options |= {*kernels.options_of(spec)}
+        options |= {*options_of(spec)}
     subparsers = next(
         a for a in cli.build_parser()._actions if isinstance(a.choices, dict) and a.choices
     )
@@ -292,7 +298,7 @@ def test_no_option_of_a_case_has_a_default_of_its_own_on_the_command_line(verb: 
 def test_suites_have_the_runs_of_other_cases(monkeypatch: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text("[[case]]\nsuite = 'nekbone'\n")
-    of_python = [mk.kernels.spatter.from_config(c) for c in mk.suites.load("nekbone")]
+    of_python = [from_config(c) for c in mk.suites.load("nekbone")]
     for words in ("suite nekbone -q", f"sweep {path} -q"):
         found = asked(monkeypatch, words)
         assert [case.identity() for case in found] == [case.identity() for case in of_python]
@@ -378,9 +384,9 @@ def test_unknown_and_missing_keys_are_named(text: str, says: str, tmp_path: Path
 
 
 def test_options_of_a_kernel_are_what_it_takes() -> None:
-    options = kernels.options_of(registry()["bs.bs6"])
+    options = options_of(registry()["bs.bs6"])
     assert (options["elements"], options["degree"], options["pages"]) == (20, 7, "default")
-    needed = kernels.options_of(registry()["dw.hop"])["lattice"]
+    needed = options_of(registry()["dw.hop"])["lattice"]
     assert needed is inspect.Parameter.empty
-    assert "alpha" in kernels.options_of(registry()["stream.rotation"])
-    assert "alpha" not in kernels.options_of(registry()["stream.copy"])
+    assert "alpha" in options_of(registry()["stream.rotation"])
+    assert "alpha" not in options_of(registry()["stream.copy"])

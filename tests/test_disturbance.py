@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 import memkern as mk
-from memkern import _memkern, disturbance, kernels
-from memkern.disturbance import (
+from memkern import _memkern
+from memkern.measuring import disturbance
+from memkern.measuring.cores import cores_at_work as cores_at_work_of
+from memkern.measuring.disturbance import (
     Cores,
     Quiet,
     cores_at_work,
@@ -24,7 +26,6 @@ from memkern.disturbance import (
     marks,
     too_few,
 )
-from memkern.machine import cores_at_work as cores_at_work_of
 
 pytestmark = pytest.mark.usefixtures("disturbances")
 
@@ -101,7 +102,7 @@ def test_what_the_core_does_counts_less_beyond_its_own_caches() -> None:
     assert small._core_share == disturbance.CORE_SHARE
     assert large._core_share == disturbance.SHARED_CACHE_CORE_SHARE
     # What computes more than it moves may be limited by the core everywhere.
-    arithmetic = kernels.case("launch.compute", threads=1).prepare()
+    arithmetic = mk.case("launch.compute", threads=1).prepare()
     assert arithmetic._core_share == disturbance.CORE_SHARE
 
 

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 import memkern
-from memkern import cli, run, small
-from memkern.sweepfile import read_sweep
+from memkern import _memkern, cli, small
+from memkern.measuring import costs
+from memkern.measuring.sweepfile import read_sweep
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -105,7 +106,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv(small.VARIABLE, "1")
     yield tmp_path
     # What was measured on small cases serves no other test.
-    for cached in (run.launch_cost_s, run.ceilings_GBps):
+    for cached in (costs.launch_cost_s, costs.ceilings_GBps):
         cached.cache_clear()
 
 
@@ -295,7 +296,7 @@ def test_the_readme_names_the_unrolling_that_there_is() -> None:
     text = " ".join((ROOT / "README.md").read_text().split())
     (listed,) = re.findall(r"their variant `simd` also unrolled ([\d, and]+) times", text)
     there: dict[str, set[int]] = {}
-    for kernel, variant, _, _, _, unroll, _ in vars(run)["_memkern"].entries():
+    for kernel, variant, _, _, _, unroll, _ in _memkern.entries():
         if kernel.startswith("loops.") and variant == "simd":
             there.setdefault(kernel, set()).add(unroll)
     wanted = {0, *map(int, re.findall(r"\d+", listed))}

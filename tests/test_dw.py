@@ -17,13 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memkern as mk
-from memkern import _memkern, lattice
+from memkern import _memkern
 from memkern.cli import main
 from memkern.errors import InputError
-from memkern.kernels import dw as family
-from memkern.lattice import GAMMA, GAMMA5, random_field, random_links
+from memkern.families.dw import kernels as family
+from memkern.inputs import lattice
+from memkern.inputs.lattice import GAMMA, GAMMA5, random_field, random_links
 from memkern.models.layer_conditions import LayerConditions
-from memkern.spec import Case, Ceilings, Check
+from memkern.spec.case import Case
+from memkern.spec.kernel import Ceilings, Check
 
 RATES = {"load": 20.0, "triad": 15.0}
 WIDTHS = family.widths()
@@ -35,7 +37,9 @@ COMPLEX = {"float64": "complex128", "float32": "complex64"}
 @pytest.fixture(autouse=True)
 def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """What memory gives here takes seconds to find out, and is none of these tests' business."""
-    monkeypatch.setattr("memkern.run.ceilings_GBps", lambda threads, pin, pages: dict(RATES))
+    monkeypatch.setattr(
+        "memkern.measuring.record.ceilings_GBps", lambda threads, pin, pages: dict(RATES)
+    )
 
 
 def one(**options: Any) -> dict[str, Any]:
@@ -638,9 +642,8 @@ def test_cases_that_differ_have_other_names() -> None:
 
 
 def test_the_kernel_is_found_by_its_name() -> None:
-    from memkern import kernels
 
-    case = kernels.case("dw.hop", lattice=[4, 4, 4, 4], ls=2)
+    case = mk.case("dw.hop", lattice=[4, 4, 4, 4], ls=2)
     assert case.identity() == mk.dw.case((4, 4, 4, 4), ls=2).identity()
     assert case.spec.name == "dw.hop"
 

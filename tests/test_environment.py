@@ -6,13 +6,7 @@ import os
 
 import pytest
 
-from memkern.environment import (
-    collect,
-    differences,
-    identity,
-    platform_label,
-    read_steal_s,
-)
+from memkern.machine.environment import collect, differences, identity, platform_label, read_steal_s
 
 CPUINFO = """\
 processor\t: 0

@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memkern import indices
 from memkern.errors import InputError
-from memkern.indices import build, central, chase, check, distinct, hot, permutation, stride, zipf
+from memkern.inputs import indices
+from memkern.inputs.indices import (
+    build,
+    central,
+    chase,
+    check,
+    distinct,
+    hot,
+    permutation,
+    stride,
+    zipf,
+)
 
 PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 
@@ -66,7 +76,7 @@ def test_random_arrays_follow_their_seed(name, n, seed):
     ],
 )
 def test_arrays_without_memory_are_refused(monkeypatch, text, arrays):
-    monkeypatch.setattr("memkern.limits.memory_left", lambda: (7e9, "the test"))
+    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (7e9, "the test"))
     assert (
         f"an index array of 1000000000 elements needs about {8 * arrays} GB of memory, but the "
         "test leaves 7 GB"

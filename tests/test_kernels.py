@@ -16,12 +16,16 @@ import pytest
 from checking import ASKED
 
 import memkern as mk
-from memkern import _memkern, kernels
+from memkern import _memkern
 from memkern.errors import InputError
-from memkern.kernels import amo, spatter, streaming
-from memkern.kernels.checking import rounding
-from memkern.kernels.stencil_matvec import rows_held
-from memkern.spec import Case, Check, registry
+from memkern.families.amo import kernels as amo
+from memkern.families.checking import rounding
+from memkern.families.loops.stencil_matvec import rows_held
+from memkern.families.spatter import kernels as spatter
+from memkern.families.streaming import elementwise as streaming
+from memkern.spec.case import Case
+from memkern.spec.kernel import Check
+from memkern.spec.registry import registry
 
 THREADS = (1, 2)
 
@@ -62,7 +66,7 @@ def spatter_samples(kernel: str) -> list[Case]:
 def built(kernel: str, **options: Any) -> Case:
     """Case of a kernel by its name in the registry, with its definition."""
     name, _, definition = kernel.partition("@")
-    return kernels.case(name, definition=definition or "paper", **options)
+    return mk.case(name, definition=definition or "paper", **options)
 
 
 STREAMS = ("stream", "raider", "bs", "loops")
@@ -720,7 +724,7 @@ def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
 )
 def test_wrong_streams_are_refused(arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
-        kernels.case(**arguments).prepare().run(1)
+        mk.case(**arguments).prepare().run(1)
 
 
 TRIAD: dict[str, Any] = {
@@ -898,7 +902,7 @@ def test_what_grows_is_sampled_calm() -> None:
 )
 def test_wrong_shapes_are_refused(arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
-        kernels.case(**arguments).prepare()
+        mk.case(**arguments).prepare()
 
 
 def test_the_rotation_is_what_stream_runs() -> None:

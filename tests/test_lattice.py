@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memkern import lattice
 from memkern.errors import InputError
-from memkern.lattice import GAMMA, GAMMA5, hop, random_field, random_links
+from memkern.inputs import lattice
+from memkern.inputs.lattice import GAMMA, GAMMA5, hop, random_field, random_links
 
 EXTENTS = (4, 3, 2, 5)
 EVEN = (4, 2, 6, 2)

@@ -10,42 +10,76 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# A layer may include itself and those before it.
-LAYERS = ("core", "kernels", "backends", "bindings")
+CPP = ROOT / "cpp"
+SOURCES = [p for p in CPP.rglob("*") if p.suffix in (".cpp", ".hpp", ".cu", ".cuh", ".inc")]
+# What each layer may include besides itself.
+LAYERS = {
+    "core": (),
+    "engine": ("core",),
+    "simd": ("core", "engine"),
+    "gpu": ("core", "engine"),
+    "families": ("core", "engine", "simd", "gpu"),
+    "backends": ("core", "engine", "gpu", "families"),
+    "python": ("core", "engine", "gpu", "families", "backends"),
+}
+
+
+def included_by(source: Path) -> list[str]:
+    return re.findall(r'#include "([^"]+)"', source.read_text())
 
 
 def test_only_measuring_and_the_machine_reach_the_compiled_part() -> None:
     package = ROOT / "python" / "memkern"
     sources = sorted(package.rglob("*.py"))
-    assert len(sources) > 20
-    imports = [p.name for p in sources if re.search(r"import .*\b_memkern\b", p.read_text())]
-    assert imports == ["machine.py", "run.py"]
+    assert len(sources) > 100
+    imports = [p for p in sources if re.search(r"import .*\b_memkern(_cuda)?\b", p.read_text())]
+    assert {p.relative_to(package).parts[0] for p in imports} == {"machine", "measuring"}
+
+
+def test_every_source_stands_in_a_layer() -> None:
+    assert len(SOURCES) > 50
+    assert {source.relative_to(CPP).parts[0] for source in SOURCES} == {*LAYERS}
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_includes_point_one_way(layer: str) -> None:
-    allowed = LAYERS[: LAYERS.index(layer) + 1]
-    sources = [*(ROOT / "cpp" / layer).glob("*.[ch]pp")]
-    assert sources or layer == "backends"
-    for source in sources:
-        for included in re.findall(r'#include "(\w+)/', source.read_text()):
-            assert included in (*allowed, "hwy"), f"{source.name} includes {included}"
+    for source in (s for s in SOURCES if s.relative_to(CPP).parts[0] == layer):
+        for included in included_by(source):
+            first = included.partition("/")[0]
+            assert first in (layer, *LAYERS[layer], "hwy"), f"{source} includes {included}"
 
 
-def test_core_and_kernels_know_no_python() -> None:
-    for layer in ("core", "kernels"):
-        for source in (ROOT / "cpp" / layer).glob("*.[ch]pp"):
-            assert "pybind11" not in source.read_text(), source.name
-    for source in (ROOT / "cpp" / "kernels").glob("*.[ch]pp"):
+def test_families_include_only_themselves_and_what_is_shared() -> None:
+    for source in (s for s in SOURCES if s.relative_to(CPP).parts[0] == "families"):
+        own = source.parent.name
+        shared = (own, "streaming")
+        if own == "streaming" and source.name == "gpu.cu":
+            # One table for all: its families' operations.
+            shared = (*shared, "stream", "bs", "loops", "raider")
+        for included in included_by(source):
+            parts = included.split("/")
+            assert parts[0] != "families" or parts[1] in shared, f"{source} includes {included}"
+
+
+def test_only_the_bindings_know_python() -> None:
+    for source in SOURCES:
+        knows = "pybind11" in source.read_text() or "Python.h" in source.read_text()
+        assert knows <= (source.parent.name == "python"), source
+
+
+def test_bodies_know_no_clock_and_no_thread() -> None:
+    bodies = [p for p in SOURCES if re.match(r"(cpu|gpu)\w*[.-]", p.name)]
+    assert len(bodies) > 10
+    for source in bodies:
         text = source.read_text()
-        assert not re.search(r"omp_|#pragma omp parallel|chrono|\bnow\(", text), source.name
+        assert not re.search(r"omp_|#pragma omp parallel|chrono|\bnow\(", text), source
 
 
 def test_analysis_needs_numpy_alone_to_be_imported() -> None:
     # Saved results can be read where memkern cannot be built, and heavy libraries come when used.
     modules = (
-        "comparison comparison_output environment models patterns plots reference report results "
-        "statistics suites verdicts"
+        "results.comparison results.comparison_output machine.environment models inputs.patterns "
+        "plots reference report results statistics families.spatter.suites results.verdicts"
     )
     unwanted = "memkern._memkern pandas matplotlib pyarrow scipy jinja2 tqdm"
     code = (

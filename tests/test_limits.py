@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from checking import refused
 
-from memkern import _memkern, files, limits
-from memkern.limits import check_memory, memory_left
+from memkern import _memkern, files
+from memkern.machine import limits
+from memkern.machine.limits import check_memory, memory_left
 
 MOUNTS = (
     "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"

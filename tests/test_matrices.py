@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from memkern.errors import InputError
-from memkern.matrices import (
+from memkern.inputs.matrices import (
     GENERATORS,
     WORDS,
     anderson,
@@ -1112,7 +1112,7 @@ def test_headers_are_not_believed_before_they_are_checked(
 ):
     asked = text.encode()
     path = written(tmp_path, gzip.compress(asked) if packed else asked, "a.mtx" + ".gz" * packed)
-    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
+    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
     refusal(read, path)  # imports what it needs
     tracemalloc.start()
     try:
@@ -1148,7 +1148,7 @@ def test_a_text_longer_than_its_beginning_is_read_whole(tmp_path):
 
 
 def test_generators_say_how_much_memory_their_matrix_needs(monkeypatch):
-    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
+    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
     said = refusal(build, "hpcg:2000")
     assert (
         "a matrix of 8000000000 x 8000000000 with 215784071992 nonzeros needs about 3.64e" in said
@@ -1307,9 +1307,9 @@ def test_reordering_brings_entries_towards_the_diagonal():
 
 def test_scipy_is_imported_when_it_is_needed():
     code = (
-        "import sys, memkern, memkern.matrices\n"
+        "import sys, memkern, memkern.inputs.matrices\n"
         "assert not any(name.startswith('scipy') for name in sys.modules)\n"
-        "memkern.matrices.hpcg(2)\n"
+        "memkern.inputs.matrices.hpcg(2)\n"
         "assert 'scipy.sparse' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memkern.errors import InputError
-from memkern.mesh import MAX_NODES, HexMesh, rows_of
+from memkern.inputs.mesh import MAX_NODES, HexMesh, rows_of
 
 PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 SIZES = [(k, n) for k in range(1, 5) for n in range(1, 8)]
@@ -206,6 +206,6 @@ def test_bad_ids_are_refused(ids, says):
 
 
 def test_a_mesh_without_memory_is_refused(monkeypatch):
-    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
+    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
     mesh = HexMesh(1000, 7)
     assert "a mesh of 512000000000 local nodes needs about 2.05e+04 GB" in refusal(lambda: mesh.ids)

@@ -647,7 +647,7 @@ def test_models_need_numpy_alone_to_be_imported():
         "import sys, memkern.models as m\n"
         "print(*[n for n in ('scipy',) if n in sys.modules])\n"
         "m.fit_t0_wmax({'bytes_B': [1, 2, 3], 'time_s': [1, 2, 3]})\n"
-        "print(*[n for n in ('memkern._memkern', 'memkern.run', 'pandas', 'pyarrow') "
+        "print(*[n for n in ('memkern._memkern', 'memkern.measuring', 'pandas', 'pyarrow') "
         "if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

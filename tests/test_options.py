@@ -12,8 +12,8 @@ from checking import refused
 
 import memkern as mk
 from memkern import cli
-from memkern.columns import COLUMNS
-from memkern.options import EVERYWHERE, GPUS, PROCESSORS, Knobs, Option, Stop, declared
+from memkern.spec.columns import COLUMNS
+from memkern.spec.options import EVERYWHERE, GPUS, PROCESSORS, Knobs, Option, Stop, declared
 
 ROWS = [*declared(Knobs), *declared(Stop)]
 
@@ -69,8 +69,10 @@ DUMMY = """    flavour: int = _option(
 """
 USES = """
 import memkern as mk
-from memkern import cli, comparison, sweepfile
-from memkern.columns import COLUMNS
+from memkern import cli
+from memkern.measuring import sweepfile
+from memkern.results import comparison
+from memkern.spec.columns import COLUMNS
 from memkern.errors import InputError
 
 case = mk.stream("copy", elements=64, threads=1, runs=2, variant="scalar")
@@ -101,7 +103,7 @@ assert sorted(row["flavour"] for row in mk.load("x.json")) == [7, 8]
 def test_a_new_option_is_one_row(tmp_path: Path) -> None:
     package = Path(str(mk.__file__)).parent
     shutil.copytree(package, tmp_path / "memkern", ignore=shutil.ignore_patterns("__pycache__"))
-    table = tmp_path / "memkern" / "options.py"
+    table = tmp_path / "memkern" / "spec" / "options.py"
     before = "    flush: bool = _option("
     assert table.read_text().count(before) == 1
     table.write_text(table.read_text().replace(before, DUMMY + before))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memkern import patterns
 from memkern.errors import InputError
-from memkern.patterns import Pattern, as_pattern, custom, laplacian, ms1, parse, uniform
+from memkern.inputs import patterns
+from memkern.inputs.patterns import Pattern, as_pattern, custom, laplacian, ms1, parse, uniform
 
 PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 INDICES = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=40)

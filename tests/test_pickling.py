@@ -7,6 +7,7 @@ import dataclasses
 import multiprocessing
 import operator
 import pickle
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from checking import refused
 from test_kernels import SAMPLES
 
 import memkern as mk
-from memkern import mesh, spatter_input
 from memkern.errors import InputError
-from memkern.kernels import spatter
+from memkern.families.spatter import kernels as spatter
+from memkern.inputs import mesh
+from memkern.inputs import spatter_files as spatter_input
 from memkern.results.store import Store
-from memkern.spec import Case, registry
+from memkern.spec.case import Case
+from memkern.spec.registry import registry
 
 
 def again(thing: Any) -> Any:
@@ -171,7 +174,7 @@ def test_a_kernel_that_others_do_not_know_is_refused(monkeypatch: pytest.MonkeyP
     with refused("kernel 'launch.empty' can't be pickled: register it"):
         pickle.dumps(changed)
     text = pickle.dumps(mk.launch())
-    monkeypatch.delitem(vars(mk.spec)["_registry"], "launch.empty")
+    monkeypatch.delitem(vars(sys.modules["memkern.spec.registry"])["_registry"], "launch.empty")
     with refused("kernel 'launch.empty' of a pickled case is unknown here"):
         pickle.loads(text)
     assert spatter.registered("gather") is again(spatter.registered("gather"))

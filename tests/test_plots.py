@@ -15,16 +15,10 @@ from plotting import assert_legible, line, small_print
 
 from memkern import reference
 from memkern.errors import InputError
-from memkern.plots import (
-    describe,
-    figures,
-    save,
-    sections,
-    spatter,
-    spatter_data,
-    spatter_radar,
-    tables,
-)
+from memkern.families.spatter import data as spatter_data
+from memkern.families.spatter import figures as spatter
+from memkern.families.spatter import radar as spatter_radar
+from memkern.plots import describe, figures, save, sections, tables
 from memkern.plots.drawing import counts_axis
 from memkern.plots.frames import best, frame_of, usable
 from memkern.plots.style import new_figure, own_look, plain, two_lines

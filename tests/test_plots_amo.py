@@ -22,11 +22,11 @@ from plotting import (
 
 from memkern import report
 from memkern.errors import InputError
-from memkern.kernels.amo import amo, report_cases
+from memkern.families.amo.data import PATTERNS, atomics, in_rows, one_setting
+from memkern.families.amo.kernels import amo, report_cases
+from memkern.measuring.sweep import sweep
 from memkern.plots import figures, save, sections, tables
-from memkern.plots.amo_data import PATTERNS, atomics, in_rows, one_setting
 from memkern.plots.frames import frame_of, percent
-from memkern.run import sweep
 
 FIGURES = ("amo-latency", "amo-price", "amo-rates", "amo-sharing", "amo-workers")
 TABLES = ("amo-circustent", "amo-rates")

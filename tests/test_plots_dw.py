@@ -21,12 +21,12 @@ from plotting import (
 )
 
 from memkern import report
-from memkern.kernels.dw import dw, report_cases
+from memkern.families.dw.data import hops, in_order
+from memkern.families.dw.kernels import dw, report_cases
+from memkern.measuring.sweep import sweep
 from memkern.models import LayerConditions, simulate
 from memkern.plots import figures, save, sections, tables
-from memkern.plots.dw_data import hops, in_order
 from memkern.plots.frames import frame_of
-from memkern.run import sweep
 
 MEASURED = ("dw-extent", "dw-layouts", "dw-scaling")
 FIGURES = (*MEASURED, "dw-traffic")

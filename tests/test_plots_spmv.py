@@ -20,11 +20,11 @@ from plotting import (
 )
 
 from memkern import report
-from memkern.kernels.spmv import report_cases, spmv
+from memkern.families.spmv.data import in_order, products
+from memkern.families.spmv.kernels import report_cases, spmv
+from memkern.measuring.sweep import sweep
 from memkern.plots import figures, save, sections, tables
 from memkern.plots.frames import frame_of
-from memkern.plots.spmv_data import in_order, products
-from memkern.run import sweep
 
 FIGURES = ("spmv-fill-in", "spmv-matrices", "spmv-row-length", "spmv-saturation")
 TABLES = ("spmv-matrices",)

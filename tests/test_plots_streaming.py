@@ -19,13 +19,13 @@ from plotting import (
 
 from memkern import reference, report
 from memkern.errors import InputError
+from memkern.families.bs.figures import fitted, own_tests
+from memkern.families.streaming.data import as_defined, levels, short
 from memkern.models import from_memory
 from memkern.plots import figures, save, sections, tables
 from memkern.plots.drawing import in_bytes, named, spaced
 from memkern.plots.frames import frame_of, listed, three_figures, usable
 from memkern.plots.selection import cache_ends, machine, prevailing, select
-from memkern.plots.streaming_bs import fitted, own_tests
-from memkern.plots.streaming_data import as_defined, levels, short
 
 OWN = "Own Machine 3000, 4 threads"
 LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+, 112 threads"

@@ -20,10 +20,10 @@ from checking import refused
 
 import memkern as mk
 from memkern.errors import InputError
+from memkern.measuring.prepared import Prepared
 from memkern.results import open_output
 from memkern.results.store import Store
-from memkern.run import Prepared
-from memkern.spec import Case
+from memkern.spec.case import Case
 
 CASE = mk.stream("copy", elements=256, threads=2, variant="scalar", runs=2)
 REFUSED = "InputError: this process was forked after memkern had started threads"
@@ -111,7 +111,7 @@ def test_workers_of_pools_are_told() -> None:
 MEASURING = """
 import os, signal, sys, threading
 import memkern as mk
-from memkern import calibration
+from memkern.measuring import calibration
 from memkern.errors import InputError
 
 parent = os.getpid()

@@ -150,7 +150,8 @@ def test_rows_are_fresh_and_need_no_pandas():
     reference.rows("lavin2020")[0]["platform"] = "changed"
     assert reference.rows("lavin2020")[0]["platform"] == "K40"
     code = (
-        "import sys, memkern.suites as s, memkern.reference as r; r.rows('lavin2020'); s.apps();"
+        "import sys; from memkern import reference, suites; "
+        "reference.rows('lavin2020'); suites.apps();"
         "sys.exit('pandas' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

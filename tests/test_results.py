@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memkern.environment import identity
 from memkern.errors import InputError
 from memkern.files import writing
+from memkern.machine.environment import identity
 from memkern.results import (
     SCHEMA_VERSION,
     ResultSet,
@@ -807,7 +807,7 @@ def test_tables_that_take_next_to_nothing_in_their_file_are_refused(tmp_path, mo
 
     pq.write_table(pa.table({"x": pa.repeat(1, 10**7)}), tmp_path / "x.parquet")
     assert (tmp_path / "x.parquet").stat().st_size < 10**5
-    monkeypatch.setattr("memkern.limits.memory_left", lambda: (5e8, "MemAvailable"))
+    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (5e8, "MemAvailable"))
     with pytest.raises(InputError, match=r"x\.parquet needs about 1 GB of memory"):
         load(tmp_path / "x.parquet")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memkern.errors import InputError
-from memkern.sizes import parse_bytes, parse_sizes, sizes, whole_numbers
+from memkern.inputs.sizes import parse_bytes, parse_sizes, sizes, whole_numbers
 
 
 @pytest.mark.parametrize(

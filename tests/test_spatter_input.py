@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memkern.errors import InputError
-from memkern.patterns import custom, parse
-from memkern.spatter_input import (
+from memkern.inputs.patterns import custom, parse
+from memkern.inputs.spatter_files import (
     add_options,
     configs_from_options,
     options_to_configs,
@@ -322,7 +322,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
 
 
 def test_a_file_beyond_the_limit_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("memkern.spatter_input.MAX_FILE_B", 10)
+    monkeypatch.setattr("memkern.inputs.spatter_files.MAX_FILE_B", 10)
     path = tmp_path / "large.json"
     path.write_text('[{"pattern": [0]}]')
     assert "larger than 10 bytes" in refusal(read_json, path)
@@ -339,7 +339,7 @@ def test_a_file_beyond_the_limit_is_refused(tmp_path, monkeypatch):
     ],
 )
 def test_patterns_without_memory_are_refused(monkeypatch, pattern, says):
-    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
+    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
     text = json.dumps([{"pattern": pattern}]).encode()
     refusal(read_json, text)  # imports what it needs
     tracemalloc.start()
@@ -351,7 +351,7 @@ def test_patterns_without_memory_are_refused(monkeypatch, pattern, says):
 
 
 def test_many_small_patterns_are_refused_together(monkeypatch):
-    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**23, "the test"))
+    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**23, "the test"))
     text = json.dumps([{"pattern": "UNIFORM:65536:1"}] * 200).encode()
     assert "the JSON text with all of its patterns needs about 0.0" in refusal(read_json, text)
 

@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memkern as mk
-from memkern import matrices
 from memkern.cli import main
 from memkern.errors import InputError
-from memkern.kernels import spmv as family
-from memkern.models.spmv import SpmvModel
-from memkern.spec import Case, Check
+from memkern.families.spmv import kernels as family
+from memkern.families.spmv.model import SpmvModel
+from memkern.inputs import matrices
+from memkern.spec.case import Case
+from memkern.spec.kernel import Check
 
 FORMATS = ("crs", "sell", "ell", "csc")
 RATES = {"load": 20.0, "triad": 15.0}
@@ -30,7 +31,9 @@ RATES = {"load": 20.0, "triad": 15.0}
 @pytest.fixture(autouse=True)
 def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """What memory gives here takes seconds to find out, and is none of these tests' business."""
-    monkeypatch.setattr("memkern.run.ceilings_GBps", lambda threads, pin, pages: dict(RATES))
+    monkeypatch.setattr(
+        "memkern.measuring.record.ceilings_GBps", lambda threads, pin, pages: dict(RATES)
+    )
 
 
 def whole(rows: int, columns: int, lengths: Any, seed: int = 0) -> sp.csr_array:
@@ -478,7 +481,7 @@ def test_the_check_catches_an_order_that_misses_rows() -> None:
 
 
 def test_many_rows_are_checked_by_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memkern.kernels.checking.WHOLE", 100)
+    monkeypatch.setattr("memkern.families.checking.WHOLE", 100)
     monkeypatch.setattr(family, "_WHOLE_ROWS", 100)
     a = whole(20_000, 500, 3)
     for form in FORMATS:

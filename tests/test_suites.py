@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memkern import reference, suites
+from memkern import reference
 from memkern.errors import InputError
-from memkern.patterns import custom, uniform
+from memkern.families.spatter import suites
+from memkern.inputs.patterns import custom, uniform
 
 PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 

@@ -15,7 +15,7 @@
 #include <sstream>
 
 #include "core/arithmetic.hpp"
-#include "core/device.hpp"
+#include "core/device_memory.hpp"
 #include "core/errors.hpp"
 #include "core/limits.hpp"
 #include "core/sampler.hpp"
@@ -288,7 +288,7 @@ void Arena::commit() {
   }
   if (wanted > 0) {
     const auto left = [&] {
-      const Device* device = placement_.device;
+      const DeviceMemory* device = placement_.device;
       return device == nullptr ? memory_limit() : MemoryLimit{device->free_B(), device->name()};
     };
     MemoryLimit limit = left();

@@ -24,7 +24,7 @@ struct NumaPolicy {
 };
 NumaPolicy parse_numa(const std::string& text);
 
-class Device;
+class DeviceMemory;
 
 struct Placement {
   Pages pages = Pages::Default;
@@ -32,7 +32,7 @@ struct Placement {
   // Array k (from 0) of a case starts (k + 1) * offset_B past the begin of a page.
   std::int64_t offset_B = 0;
   // Whose memory it is, and for how many of its workers; the process's own without one.
-  Device* device = nullptr;
+  DeviceMemory* device = nullptr;
   int workers = 1;
   std::string key() const;
 };
@@ -67,7 +67,7 @@ class Buffer {
   std::string read_pages() const;
 
   mutable std::string obtained_pages_;
-  Device* device_ = nullptr;
+  DeviceMemory* device_ = nullptr;
   bool may_be_huge_ = false;
   std::byte* reserved_ = nullptr;
   std::int64_t reserved_B_ = 0;
@@ -95,7 +95,7 @@ class Arena {
   Buffer& operator[](std::size_t slot) const { return *slots_[slot].buffer; }
   std::size_t size() const { return slots_.size(); }
   std::string obtained_pages() const;
-  Device* device() const { return placement_.device; }
+  DeviceMemory* device() const { return placement_.device; }
 
   // Gives back unused buffers smaller than so many bytes.
   static void release_pool(std::int64_t below_B = INT64_MAX);

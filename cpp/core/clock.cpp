@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/kernel.hpp"
+#include "core/body.hpp"
 #include "core/sampler.hpp"
 
 namespace memkern {

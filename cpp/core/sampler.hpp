@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/kernel.hpp"
+#include "core/body.hpp"
 #include "core/team.hpp"
 
 namespace memkern {

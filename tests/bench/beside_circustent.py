@@ -26,7 +26,7 @@ import subprocess
 import numpy as np
 
 import memkern as mk
-from memkern.kernels.amo import PATTERNS
+from memkern.families.amo.kernels import PATTERNS
 from memkern.statistics import geometric_mean, ratio_interval
 
 PR_SET_THP_DISABLE = 41

@@ -23,8 +23,8 @@ import pandas as pd
 
 import memkern as mk
 from memkern import _memkern
-from memkern.machine import machine_environment
-from memkern.run import CaseRun
+from memkern.machine.topology import machine_environment
+from memkern.measuring.record import CaseRun
 
 # Fewer undisturbed quiet runs are no reference.
 LEAST_QUIET = 7

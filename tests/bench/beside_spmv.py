@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import memkern as mk
-from memkern.models.spmv import SpmvModel
+from memkern.families.spmv.model import SpmvModel
 from memkern.statistics import geometric_mean, ratio_interval
 
 FLOOR = 0.97

@@ -17,7 +17,7 @@ from pathlib import Path
 from scipy.stats import binomtest
 
 import memkern as mk
-from memkern.comparison_output import false_verdicts, summary
+from memkern.results.comparison_output import false_verdicts, summary
 
 SWEEP = """
 [[case]]

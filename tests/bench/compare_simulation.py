@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import signal, stats
 
-from memkern import verdicts
-from memkern.comparison import Compared
-from memkern.interleaved import measure_pairs
-from memkern.verdicts import FASTER, SAME, SLOWER, Family
+from memkern.measuring.interleaved import measure_pairs
+from memkern.results import verdicts
+from memkern.results.comparison import Compared
+from memkern.results.verdicts import FASTER, SAME, SLOWER, Family
 
 Floats = npt.NDArray[np.float64]
 SD = 0.02

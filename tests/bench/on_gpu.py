@@ -21,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memkern import gpu, kernels
+import memkern as mk
+from memkern.machine import gpu
 from memkern.statistics import ratio_interval
 
 BARE = """
@@ -81,11 +82,11 @@ def main() -> None:
     args = parser.parse_args()
     how = {"device": args.device, "timer": args.timer, "runs": 20}
     footprint_B = args.gigabytes * 1e9
-    cases = {name: kernels.case(name, footprint_B=footprint_B, **how) for name in KERNELS}
+    cases = {name: mk.case(name, footprint_B=footprint_B, **how) for name in KERNELS}
     count = int(footprint_B / 8 / 256)
     for kernel in ("gather", "scatter"):
         shape = {"pattern": "UNIFORM:256:1", "delta": 256, "count": count, "index_dtype": "int32"}
-        cases[f"spatter.{kernel}"] = kernels.case(f"spatter.{kernel}", **shape, **how)
+        cases[f"spatter.{kernel}"] = mk.case(f"spatter.{kernel}", **shape, **how)
 
     ours: dict[str, list[float]] = {name: [] for name in cases}
     theirs: dict[str, list[float]] = {}
@@ -104,7 +105,7 @@ def main() -> None:
                 if not record["valid"]:
                     raise SystemExit(f"{name} failed its validation")
                 ours[name].append(record["bandwidth_median_GBps"])
-            empty = kernels.case("bs.bs0", device=args.device, runs=200)
+            empty = mk.case("bs.bs0", device=args.device, runs=200)
             launches.append(empty.measure().record["time_median_s"])
             bare.append(bare_launch_s(program))
             if args.babelstream:

@@ -17,7 +17,7 @@ import numpy as np
 
 import memkern as mk
 from memkern import _memkern
-from memkern.run import Prepared
+from memkern.measuring.prepared import Prepared
 
 WAYS = ("same memory, 4k", "new memory, 4k", "same memory, thp", "new memory, thp")
 

@@ -1,6 +1,6 @@
 // Atomic memory operations: every body on arrays that end at a page that faults, and by several
 // workers that meet on the same words, where the thread sanitizer sees what is not atomic.
-#include "kernels/amo.hpp"
+#include "families/amo/patterns.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/errors.hpp"
-#include "core/problem.hpp"
 #include "core/sampler.hpp"
 #include "core/team.hpp"
+#include "engine/problem.hpp"
 #include "support.hpp"
 
 namespace memkern {

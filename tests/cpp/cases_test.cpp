@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "core/errors.hpp"
-#include "core/problem.hpp"
 #include "core/sampler.hpp"
 #include "core/team.hpp"
-#include "kernels/streaming.hpp"
+#include "engine/problem.hpp"
+#include "families/streaming/args.hpp"
 #include "support.hpp"
 
 namespace memkern {

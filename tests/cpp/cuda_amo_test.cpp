@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "backends/cuda/device.hpp"
-#include "core/problem.hpp"
 #include "core/sampler.hpp"
 #include "core/team.hpp"
-#include "kernels/amo.hpp"
+#include "engine/problem.hpp"
+#include "families/amo/patterns.hpp"
 #include "support.hpp"
 
 namespace memkern {

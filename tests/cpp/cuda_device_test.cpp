@@ -12,9 +12,9 @@
 
 #include "backends/cuda/device.hpp"
 #include "core/errors.hpp"
-#include "core/problem.hpp"
 #include "core/sampler.hpp"
 #include "core/team.hpp"
+#include "engine/problem.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -20,8 +20,8 @@
 
 #include "backends/cuda/device.hpp"
 #include "core/buffer.hpp"
-#include "core/problem.hpp"
 #include "core/team.hpp"
+#include "engine/problem.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -1,6 +1,6 @@
 // The hopping term: every body on fields that end at a page that faults, against 4 x 4 matrices of
 // spins, and whole cases with several workers, where the thread sanitizer sees who writes what.
-#include "kernels/dw.hpp"
+#include "families/dw/args.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "core/errors.hpp"
-#include "core/problem.hpp"
 #include "core/sampler.hpp"
 #include "core/team.hpp"
+#include "engine/problem.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -1,6 +1,6 @@
 // Every compiled body of the gather/scatter and launch families against loops that follow the
 // definition, run serially; and the registry of all bodies.
-#include "core/kernel.hpp"
+#include "engine/registry.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/spatter.hpp"
+#include "families/spatter/args.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/kernel.hpp"
-#include "kernels/streaming.hpp"
+#include "engine/registry.hpp"
+#include "families/streaming/args.hpp"
 #include "support.hpp"
 
 namespace memkern {

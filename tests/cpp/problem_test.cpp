@@ -1,5 +1,5 @@
 // What every family gets from Problem, tried on one with two arrays.
-#include "core/problem.hpp"
+#include "engine/problem.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/errors.hpp"
-#include "core/problem.hpp"
 #include "core/sampler.hpp"
 #include "core/team.hpp"
-#include "kernels/spatter.hpp"
+#include "engine/problem.hpp"
+#include "families/spatter/args.hpp"
 #include "support.hpp"
 
 namespace memkern {

@@ -1,6 +1,6 @@
 // Sparse matrix-vector products: every body on arrays that end at a page that faults, the layout in
 // chunks, and whole cases with several workers, where the thread sanitizer sees who writes what.
-#include "kernels/spmv.hpp"
+#include "families/spmv/args.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "core/errors.hpp"
-#include "core/problem.hpp"
 #include "core/sampler.hpp"
-#include "core/sell.hpp"
 #include "core/team.hpp"
+#include "engine/problem.hpp"
+#include "families/spmv/sell.hpp"
 #include "support.hpp"
 
 namespace memkern {

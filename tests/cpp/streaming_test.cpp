@@ -1,7 +1,7 @@
 // Every compiled body that works element by element, with indices or without, against its
 // definition: run serially on arrays that end at an inaccessible page, begin at odd places and are
 // divided among two workers.
-#include "kernels/streaming.hpp"
+#include "families/streaming/args.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/kernel.hpp"
+#include "engine/registry.hpp"
 #include "support.hpp"
 
 namespace memkern {

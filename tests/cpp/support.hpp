@@ -16,7 +16,7 @@
 
 #include "core/buffer.hpp"
 #include "core/errors.hpp"
-#include "core/kernel.hpp"
+#include "engine/registry.hpp"
 
 namespace memkern {
 

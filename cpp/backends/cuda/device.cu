@@ -7,20 +7,22 @@
 #include <memory>
 #include <optional>
 
-#include "backends/cuda/grid.hpp"
 #include "core/errors.hpp"
+#include "gpu/grid.hpp"
+#include "gpu/registry.hpp"
 
 namespace memkern::cuda {
 namespace {
 
+using gpu::blocks_for;
+using gpu::check;
+using gpu::launch;
+using gpu::Nothing;
+using gpu::Thread;
+
 constexpr int kThreads = 256;
 // Invocations in a graph: enough that handing it over costs each next to nothing.
 constexpr std::int64_t kGraph = 64;
-
-std::vector<DeviceEntry>& table() {
-  static std::vector<DeviceEntry> all;
-  return all;
-}
 
 struct FillArgs {
   void* data;
@@ -106,7 +108,7 @@ class CudaDevice : public Device {
   const std::string& isa() const override { return about_.isa; }
   int units() const override { return about_.units; }
   int most_threads() const override { return most_threads_; }
-  const std::vector<DeviceEntry>& entries() const override { return table(); }
+  const std::vector<DeviceEntry>& entries() const override { return gpu::entries(); }
 
   std::int64_t free_B() const override {
     use();
@@ -331,15 +333,6 @@ Description describe(int number) {
 double copy_s(int number, std::int64_t bytes, int times) {
   if (bytes < 1 || times < 1) throw InputError("bytes and times must be at least 1");
   return cuda_device(number).copy_s(bytes, times);
-}
-
-const std::vector<DeviceEntry>& entries() { return table(); }
-
-TableRegistrar::TableRegistrar(const DeviceEntry* entries, std::size_t size, int threads) {
-  for (std::size_t k = 0; k < size; ++k) {
-    table().push_back(entries[k]);
-    table().back().threads = threads;
-  }
 }
 
 }  // namespace memkern::cuda

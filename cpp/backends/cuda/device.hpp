@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/device.hpp"
+#include "engine/device.hpp"
 
 namespace memkern::cuda {
 
@@ -29,14 +29,5 @@ Description describe(int number);
 // Shortest seconds of `times` copies of so many bytes by the driver, from one buffer to another:
 // what the device's memory can move.
 double copy_s(int number, std::int64_t bytes, int times);
-
-// All kernels of all files.
-const std::vector<DeviceEntry>& entries();
-
-// Registers the kernels of one file, which run in blocks of so many threads.
-class TableRegistrar {
- public:
-  TableRegistrar(const DeviceEntry* entries, std::size_t size, int threads);
-};
 
 }  // namespace memkern::cuda

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import cast
 
 from memkern import small
-from memkern.cli import amo, analysis, compare, dw, machine, spatter, spmv, streaming, sweep
+from memkern.cli import analysis, compare, machine, sweep
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
     FAILED,
@@ -33,6 +33,7 @@ from memkern.cli.options import (
     Parser,
 )
 from memkern.cli.streams import Stream, standard_streams
+from memkern.discovery import family_modules
 from memkern.errors import InputError
 from memkern.files import reason
 
@@ -60,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
         return sub
 
     # The help lists the verbs in this order.
-    for module in (machine, spatter, streaming, amo, spmv, dw, sweep, compare, analysis):
+    for module in (machine, *family_modules("verb"), sweep, compare, analysis):
         module.add_verbs(verb)
     return parser
 

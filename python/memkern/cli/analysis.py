@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from memkern.checks import read_number, shown
 from memkern.cli.measuring import (
     exit_code,
     tell_disturbed,
@@ -28,7 +29,6 @@ from memkern.cli.options import (
 )
 from memkern.errors import InputError
 from memkern.files import publish, unused
-from memkern.patterns import read_number, shown
 
 if TYPE_CHECKING:
     from memkern.models import Side, T0WmaxFit
@@ -188,10 +188,11 @@ def _table(args: argparse.Namespace) -> int:
 
 def _report(args: argparse.Namespace) -> int:
     from memkern import report
-    from memkern.kernels import report_cases
-    from memkern.machine import machine_environment
+    from memkern.machine.topology import machine_environment
+    from memkern.measuring.describe import describe
+    from memkern.measuring.sweep import expected_s, least_s, sweep
+    from memkern.report.cases import report_cases
     from memkern.results import check_output
-    from memkern.run import describe, expected_s, least_s, sweep
 
     target = Path(args.output)
     if target.suffix != ".html":

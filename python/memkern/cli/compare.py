@@ -6,6 +6,7 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from memkern.checks import shown
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
     FAILED,
@@ -21,7 +22,6 @@ from memkern.cli.options import (
 )
 from memkern.errors import InputError
 from memkern.files import unused
-from memkern.patterns import shown
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,7 +35,7 @@ _OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seed")
 
 
 def _compared(args: argparse.Namespace) -> int:
-    from memkern import comparison_output as output
+    from memkern.results import comparison_output as output
 
     if args.junit:
         unused(args.junit, args.force)
@@ -66,8 +66,8 @@ def _compared(args: argparse.Namespace) -> int:
 
 
 def _loaded(args: argparse.Namespace) -> DataFrame:
-    from memkern.comparison import compare
     from memkern.results import load
+    from memkern.results.comparison import compare
 
     given = [name for name in _OF_RUNS if getattr(args, name) is not None]
     if given or args.self:
@@ -79,7 +79,7 @@ def _loaded(args: argparse.Namespace) -> DataFrame:
 
 
 def _measured(args: argparse.Namespace) -> DataFrame:
-    from memkern.interleaved import compare_runs
+    from memkern.measuring.interleaved import compare_runs
 
     if args.files:
         raise InputError(f"--run measures both sides: leave {shown(args.files[0])} out")
@@ -121,7 +121,7 @@ def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
     """Say how many cases were found to differ from themselves."""
     from scipy.stats import binomtest
 
-    from memkern.comparison_output import false_verdicts
+    from memkern.results.comparison_output import false_verdicts
 
     false, judged = false_verdicts(frame)
     if not judged:

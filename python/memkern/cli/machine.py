@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from memkern import columns
+from memkern.checks import shown
 from memkern.cli.options import GOOD, Verb, positive, wait_option
 from memkern.errors import InputError
-from memkern.patterns import shown
+from memkern.spec import columns
 
 
 def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -35,7 +35,7 @@ def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _info(args: argparse.Namespace) -> int:
-    from memkern.run import describe
+    from memkern.measuring.describe import describe
 
     facts = describe()
     if args.json:
@@ -98,9 +98,9 @@ def _ranges(units: Sequence[int]) -> str:
 
 
 def _calibrate(args: argparse.Namespace) -> int:
-    from memkern import calibration
-    from memkern.calibrating import calibrate
     from memkern.cli.measuring import share_shown, tell_unquiet, wait_until_quiet
+    from memkern.measuring import calibration
+    from memkern.measuring.calibrate import calibrate
 
     tell_unquiet(wait_until_quiet(args), args)
     with share_shown(args) as progress:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID
 from memkern.cli.refusing import refuse_idle
-from memkern.declared import Cases, joined, product, sample
-from memkern.options import Knobs, declared
+from memkern.spec.options import Knobs, declared
+from memkern.spec.sequences import Cases, joined, product, sample
 
 if TYPE_CHECKING:
-    from memkern.disturbance import Quiet
+    from memkern.measuring.disturbance import Quiet
+    from memkern.measuring.record import Measurement
     from memkern.results import ResultSet
-    from memkern.run import Measurement
-    from memkern.spec import Case
+    from memkern.spec.case import Case
 
 # Of these the command line takes lists, of which every combination is measured.
 _LISTED = [name for name, _, option in declared(Knobs) if option.several]
@@ -174,7 +174,7 @@ def measure(
     `row` makes the lines of the table from the number and the record of each case; before them
     stand the options that vary and are not among those `shown` in a line.
     """
-    from memkern.run import sweep
+    from memkern.measuring.sweep import sweep
 
     found = wait_until_quiet(args)
     table = not (args.json or args.quiet)
@@ -220,7 +220,7 @@ def measure(
 
 def wait_until_quiet(args: argparse.Namespace) -> Quiet:
     """Return what else runs here, after waiting for it to end if that was asked for."""
-    from memkern.machine import look_around
+    from memkern.measuring.cores import look_around
 
     found = look_around()
     deadline = time.monotonic() + (args.wait_quiet or 0.0)

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
+from memkern.checks import read_number, shown
 from memkern.errors import InputError
-from memkern.options import Knobs, Option, Stop, declared
-from memkern.patterns import read_number, shown
-from memkern.spec import DTYPES, INDEX_DTYPES
+from memkern.spec.kernel import DTYPES, INDEX_DTYPES
+from memkern.spec.options import Knobs, Option, Stop, declared
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ def words(text: str) -> str | list[str]:
 
 def numbers(least: int, name: str) -> Callable[[str], int | list[int]]:
     """Return a converter of one whole number or a list of them, which errors call `name`."""
-    from memkern.sizes import whole_numbers
+    from memkern.inputs.sizes import whole_numbers
 
     parse = whole_numbers(least, name)
 

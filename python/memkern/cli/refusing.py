@@ -14,7 +14,7 @@ from memkern.cli.options import each
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
-    from memkern.spec import Case
+    from memkern.spec.case import Case
 
 # Knobs that do nothing to some kernels, by kernel or family, and why.
 _FORK = ("bs.bs0", "launch")

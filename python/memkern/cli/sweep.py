@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from memkern import kernels
+from memkern.checks import read_integer
 from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of, share_shown
 from memkern.cli.options import Verb, checked, count, given, knobs_of, measuring_options
 from memkern.cli.refusing import refuse
-from memkern.patterns import read_integer
+from memkern.spec import registry
 
 
 def _swept(args: argparse.Namespace) -> int:
-    from memkern.sweepfile import read_sweep
+    from memkern.measuring.sweepfile import read_sweep
 
     cases, repeats = read_sweep(args.file, knobs_of(args))
     if args.repeats is None:
@@ -21,14 +21,16 @@ def _swept(args: argparse.Namespace) -> int:
 
 
 def _tuned(args: argparse.Namespace) -> int:
+    from memkern.measuring.tune import TUNED, TUNED_ON_DEVICE, tune
     from memkern.results import check_output
-    from memkern.run import TUNED, TUNED_ON_DEVICE, tune
 
     if args.output:
         check_output(args.output, args.force)
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
-    case = kernels.case(args.kernel, pattern=args.pattern, **given(args, "delta", "count"), **knobs)
+    case = registry.case(
+        args.kernel, pattern=args.pattern, **given(args, "delta", "count"), **knobs
+    )
     budget = {} if args.budget is None else {"budget_s": args.budget}
     with share_shown(args) as progress:
         best, search = tune(case, progress=progress, **budget)

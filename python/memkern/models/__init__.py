@@ -1,15 +1,14 @@
 """Models: what measured times mean, and what they say of sizes that were not measured.
 
 A model that is fitted to records, from memkern or from anyone, comes as a `ModelFit`: parameters
-with standard errors and intervals, residuals, the points used, `predict`.  `SpmvModel` and
-`LayerConditions` say what a kernel moves and need no records.
+with standard errors and intervals, residuals, the points used, `predict`.  `LayerConditions` say
+what a stencil moves and need no records.
 """
 
 from memkern.models.fit import ModelFit, Parameter, Prediction
 from memkern.models.layer_conditions import LayerConditions, simulate
 from memkern.models.memory import FromMemory, from_memory, plateau_B
 from memkern.models.records import Records, cache_ends, groups, read
-from memkern.models.spmv import SpmvModel
 from memkern.models.t0_wmax import (
     Side,
     T0WmaxFit,
@@ -27,7 +26,6 @@ __all__ = [
     "Prediction",
     "Records",
     "Side",
-    "SpmvModel",
     "T0WmaxFit",
     "cache_ends",
     "fit_both_sides",

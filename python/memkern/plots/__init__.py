@@ -1,8 +1,7 @@
 """Named figures and tables, and the sections of a report.
 
-Every module of this package that registers something is found here by itself, so a kernel family
-brings its figures in one file, ``plots/<family>.py``. Nothing heavy is imported before a figure is
-drawn.
+The families bring theirs in ``families/<family>/figures.py``. Nothing heavy is imported before a
+figure is drawn.
 
 Examples
 --------
@@ -10,14 +9,11 @@ Examples
 >>> save(figures["spatter-fig3"](None), "strides.pdf")  # doctest: +SKIP
 """
 
-from importlib import import_module
-from pkgutil import iter_modules
-
+from memkern.discovery import family_modules
 from memkern.plots.registry import Exhibit, Section, describe, figures, sections, tables
 from memkern.plots.style import save
 
-for _module in sorted(module.name for module in iter_modules(__path__)):
-    import_module(f"{__name__}.{_module}")
+family_modules("figures")  # which register themselves
 
 # Lists of names shall not show which module imports which.
 _figures = sorted(figures.items())

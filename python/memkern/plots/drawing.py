@@ -12,6 +12,7 @@ from memkern.plots.style import (
     GREY,
     NOTE_SIZE,
     Look,
+    log2_axis,
     new_figure,
     other_look,
     own_look,
@@ -275,3 +276,14 @@ def counted_axis(axis: Axis, counts: Sequence[float]) -> None:
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def threads_axis(ax: Axes, most: float) -> None:
+    """Put ticks at whole numbers of threads, at powers of two where there are many."""
+    from matplotlib.ticker import MaxNLocator
+
+    if most > 16:
+        ax.set_xscale("log", base=2)
+        log2_axis(ax.xaxis)
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))

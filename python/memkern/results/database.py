@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from memkern.environment import Environment
 from memkern.errors import InputError
 from memkern.files import parsing, read, rename, temporary, writing
+from memkern.machine.environment import Environment
 from memkern.results.values import (
     RESULT,
     SCHEMA_VERSION,

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern.columns import COLUMNS
-from memkern.environment import Environment
 from memkern.errors import InputError
 from memkern.files import parsing, read
-from memkern.limits import check_memory
+from memkern.machine.environment import Environment
+from memkern.machine.limits import check_memory
 from memkern.results.values import (
     KINDS,
     RESULT,
@@ -35,6 +34,7 @@ from memkern.results.values import (
     restored,
     restored_record,
 )
+from memkern.spec.columns import COLUMNS
 
 # Memory for one value: of a record in a dict, of a sample in an array.
 _RECORD_VALUE_B = 100

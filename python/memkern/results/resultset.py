@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memkern.environment import Environment
 from memkern.errors import InputError
 from memkern.files import parsing, publish, writable
+from memkern.machine.environment import Environment
 from memkern.results import database
 from memkern.results.formats import (
     DECODERS,

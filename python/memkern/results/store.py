@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy.typing as npt
 
-from memkern.environment import Environment, differences, identity
 from memkern.errors import InputError
 from memkern.files import unused, writable, writing
+from memkern.machine.environment import Environment, differences, identity
 from memkern.results.database import Database
 from memkern.results.formats import files_of, known_suffix, need_pyarrow
 from memkern.results.resultset import ResultSet, load, working_file

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memkern.columns import COLUMNS
-from memkern.environment import Environment
 from memkern.errors import InputError
+from memkern.machine.environment import Environment
+from memkern.spec.columns import COLUMNS
 
 SCHEMA_VERSION = 1
 # What a file that can't be read should have been.

@@ -1,0 +1,88 @@
+#include "engine/prepared.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/errors.hpp"
+
+namespace memkern {
+namespace {
+
+void check_invocations(std::int64_t invocations) {
+  if (invocations < 1) throw InputError("the number of invocations must be at least 1");
+}
+
+// Not every family prepares what a device can reach.
+void check_runs_on(const Device& device, const std::string& kernel, const std::string& family) {
+  const auto& known = device.entries();
+  const auto here = [&](const DeviceEntry& e) {
+    return std::string(e.kernel).starts_with(family + ".");
+  };
+  if (std::none_of(known.begin(), known.end(), here)) {
+    throw InputError("kernel '" + kernel + "' does not run on " + device.name());
+  }
+}
+
+}  // namespace
+
+Prepared::Prepared(const Request& request)
+    : team_(request.device == nullptr ? TeamRequest{request.threads, request.pin}
+                                      : TeamRequest{1, "none"}),
+      kernel_(request.kernel) {
+  const Placement placement{parse_pages(request.pages), parse_numa(request.numa), request.offset_B,
+                            request.device, std::max(request.threads, 1)};
+  const std::string family = kernel_.substr(0, kernel_.find('.'));
+  const Factory factory = find_family(family);
+  if (request.device != nullptr) check_runs_on(*request.device, kernel_, family);
+  problem_ = factory(kernel_, request.dtype, request.index_dtype, request.inputs, team_, placement);
+  runner_ = make_runner(team_, *problem_, request);
+  problem_->set_seed(request.seed);
+  problem_->fill(false);
+}
+
+void Prepared::select(const std::string& variant, const std::string& isa) {
+  if (runner_->select(variant, isa)) return;
+  throw InputError("kernel '" + kernel_ + "' has no variant '" + variant + "' for " + isa +
+                   " on this machine with these inputs");
+}
+
+double Prepared::run(std::int64_t invocations) {
+  check_invocations(invocations);
+  problem_->mark_written();
+  return runner_->sample(invocations, {});
+}
+
+double Prepared::run_range(std::int64_t begin, std::int64_t end) {
+  if (begin < 0 || end <= begin || end > problem_->count()) {
+    throw InputError("the range " + std::to_string(begin) + " to " + std::to_string(end) +
+                     " is empty or outside 0 to " + std::to_string(problem_->count()));
+  }
+  problem_->mark_written();
+  return runner_->run_range({begin, end});
+}
+
+Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput,
+                             double end)
+    : prepared_(prepared), invocations_(invocations), end_(end) {
+  check_invocations(invocations);
+  watch_ = prepared.runner_->watch(least_throughput);
+}
+
+void Prepared::Sampling::take(double& seconds, std::span<double> per_step, Conditions& conditions) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  conditions = {kUnknown, kUnknown, kUnknown};
+  Runner& runner = *prepared_.runner_;
+  if (watch_) watch_->monitor.await_cores(end_);
+  runner.flush();
+  prepared_.problem_->mark_written();
+  std::fill(per_step.begin(), per_step.end(), 0.0);
+  seconds = runner.sample(invocations_, per_step) / static_cast<double>(invocations_);
+  for (double& step : per_step) step /= static_cast<double>(invocations_);
+  if (watch_) watch_->monitor.sampled(conditions);
+}
+
+void Prepared::Sampling::finish() {
+  if (watch_) watch_->monitor.finish();
+}
+
+}  // namespace memkern

@@ -1,0 +1,526 @@
+#include "engine/problem.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "core/arithmetic.hpp"
+#include "core/errors.hpp"
+#include "core/sampler.hpp"
+#include "engine/device.hpp"
+
+namespace memkern {
+namespace {
+
+// Rows of different workers share no page, so that each lies on its worker's node and no line is
+// written by two.
+constexpr std::int64_t kRowAlign_B = 4096;
+constexpr std::int64_t kMostOffset_B = std::int64_t{1} << 20;
+// Indices that are on their way to a device at a time.
+constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+
+template <class T>
+void fill_part(std::byte* row, Range columns, std::uint32_t salt) {
+  T* values = reinterpret_cast<T*>(row);
+  for (std::int64_t i = columns.begin; i < columns.end; ++i) {
+    values[i] = static_cast<T>((static_cast<std::uint32_t>(i) * 2654435761U + salt) >> 9);
+  }
+}
+
+// Calls f with a value of the type.
+template <class F>
+auto with_type(DType type, const F& f) {
+  switch (type) {
+    case DType::F32: return f(float{});
+    case DType::F64: return f(double{});
+    case DType::I32: return f(std::int32_t{});
+    case DType::U32: return f(std::uint32_t{});
+    case DType::U64: return f(std::uint64_t{});
+    case DType::I64: break;
+  }
+  return f(std::int64_t{});
+}
+
+// Rows that lie close together are one.
+struct Shape {
+  std::int64_t rows;
+  std::int64_t row_B;
+  std::int64_t stride_B;
+};
+Shape shape_in_memory(const Array& a) {
+  const std::int64_t size = dtype_size(a.type);
+  if (a.row_stride == a.columns) return {1, a.rows * a.columns * size, 0};
+  return {a.rows, a.columns * size, a.row_stride * size};
+}
+
+void fill_part(DType type, std::byte* row, Range columns, std::uint32_t salt) {
+  with_type(type, [&]<class T>(T) { fill_part<T>(row, columns, salt); });
+}
+
+constexpr std::array<std::pair<const char*, DType>, 6> kTypes{{{"float32", DType::F32},
+                                                               {"float64", DType::F64},
+                                                               {"int32", DType::I32},
+                                                               {"int64", DType::I64},
+                                                               {"uint32", DType::U32},
+                                                               {"uint64", DType::U64}}};
+
+std::map<std::string, Factory>& families() {
+  static std::map<std::string, Factory> all;
+  return all;
+}
+
+}  // namespace
+
+DType parse_dtype(const std::string& text) {
+  std::string known;
+  for (const auto& [name, type] : kTypes) {
+    if (text == name) return type;
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  throw InputError("dtype '" + text + "' is not one of " + known);
+}
+
+DType parse_value_dtype(const std::string& text) {
+  const DType type = parse_dtype(text);
+  if (type == DType::F32 || type == DType::F64) return type;
+  throw InputError("dtype '" + text + "' is not float32 or float64");
+}
+
+DType parse_index_dtype(const std::string& text) {
+  if (text == "int32") return DType::I32;
+  if (text == "int64") return DType::I64;
+  throw InputError("index_dtype '" + text + "' is not int32 or int64");
+}
+
+const char* dtype_name(DType type) {
+  return std::find_if(kTypes.begin(), kTypes.end(), [&](auto& t) { return t.second == type; })
+      ->first;
+}
+
+std::int64_t dtype_size(DType type) {
+  return with_type(type, []<class T>(T) { return static_cast<std::int64_t>(sizeof(T)); });
+}
+
+std::int64_t Inputs::integer(const std::string& name, std::int64_t least) const {
+  const auto found = integers.find(name);
+  if (found == integers.end()) throw InputError("the input '" + name + "' is missing");
+  if (found->second < least) {
+    throw InputError(name + " must be at least " + std::to_string(least) + ", not " +
+                     std::to_string(found->second));
+  }
+  return found->second;
+}
+
+const IndexView& Inputs::index(const std::string& name) const {
+  const auto found = indices.find(name);
+  if (found == indices.end()) throw InputError("the input '" + name + "' is missing");
+  if (found->second.size < 1) throw InputError(name + " must not be empty");
+  return found->second;
+}
+
+const IndexView& Inputs::index(const std::string& name, std::int64_t length) const {
+  const IndexView& view = index(name);
+  if (view.size != length) {
+    throw InputError(name + " must have " + std::to_string(length) + " entries, not " +
+                     std::to_string(view.size));
+  }
+  return view;
+}
+
+std::vector<std::int64_t> Inputs::copy(const std::string& name) const {
+  const IndexView& view = index(name);
+  std::vector<std::int64_t> all;
+  all.reserve(static_cast<std::size_t>(view.size));
+  for (std::int64_t i = 0; i < view.size; ++i) all.push_back(view[i]);
+  return all;
+}
+
+Problem::Problem(const Team& team, const Placement& placement)
+    : team_(team),
+      arena_(team, placement),
+      offset_B_(placement.offset_B),
+      workers_(placement.device == nullptr ? team.size() : placement.workers) {
+  if (offset_B_ < 0 || offset_B_ % 8 != 0 || offset_B_ > kMostOffset_B) {
+    throw InputError("offset must be a multiple of 8 bytes from 0 to " +
+                     std::to_string(kMostOffset_B) + ", not " + std::to_string(offset_B_));
+  }
+}
+
+const Array& Problem::array(const std::string& name) const {
+  for (const Array& a : arrays_) {
+    if (a.name == name) return a;
+  }
+  throw InputError("this kernel has no array '" + name + "'");
+}
+
+const Array& Problem::any_array(const std::string& name) const {
+  for (const Indices& i : indices_) {
+    if (i.array.name == name) return i.array;
+  }
+  for (const Data& d : data_) {
+    if (d.array.name == name) return d.array;
+  }
+  return array(name);
+}
+
+const std::string& Problem::obtained_pages() {
+  if (obtained_pages_.empty()) obtained_pages_ = arena_.obtained_pages();
+  return obtained_pages_;
+}
+
+std::int64_t Problem::footprint_B() const {
+  std::int64_t sum = 0;
+  for (const Array& a : arrays_) sum += a.rows * a.columns * dtype_size(a.type);
+  for (const Indices& i : indices_) sum += i.array.columns * dtype_size(i.array.type);
+  for (const Data& d : data_) sum += d.array.columns * dtype_size(d.array.type);
+  return sum;
+}
+
+Array Problem::request(const std::string& name, DType type, std::int64_t columns, std::int64_t rows,
+                       const Boundaries& boundaries, std::int64_t tail) {
+  Array a;
+  a.name = name;
+  a.type = type;
+  a.rows = rows;
+  a.columns = columns;
+  const std::int64_t size = dtype_size(type);
+  const char* what = "an array's size";
+  const std::int64_t row_B = checked_mul(checked_add(columns, tail, what), size, what);
+  a.offset_B = ++requests_ * offset_B_;
+  const std::int64_t reach_B = checked_add(row_B, a.offset_B, what);
+  // Every row begins behind an offset of its own, or it would end in the next one's first page.
+  // A device has too many workers for that.
+  const bool apart = rows > 1 && device() == nullptr;
+  const std::int64_t stride_B = apart ? round_up(reach_B, kRowAlign_B) : row_B;
+  a.row_stride = stride_B / size;
+  const std::int64_t rows_B = checked_mul(stride_B, rows, what);
+  const std::int64_t slot_B = apart ? rows_B : checked_add(rows_B, a.offset_B, what);
+  Boundaries boundaries_B;
+  for (const std::int64_t b : boundaries) boundaries_B.push_back(b * size + a.offset_B);
+  if (!boundaries_B.empty()) {
+    boundaries_B.front() = 0;
+    boundaries_B.back() = slot_B;
+  }
+  a.slot = arena_.request(slot_B, rows, std::move(boundaries_B));
+  return a;
+}
+
+std::size_t Problem::add_array(const std::string& name, DType type, std::int64_t columns,
+                               bool per_worker, bool written, const Boundaries& boundaries) {
+  Array a = request(name, type, columns, per_worker ? workers() : 1, boundaries);
+  a.written = written;
+  a.salt = static_cast<std::uint32_t>(arrays_.size() + 1) * 0x9E3779B9U;
+  arrays_.push_back(a);
+  return arrays_.size() - 1;
+}
+
+void Problem::add_indices(const std::string& name, const IndexView& values, DType type,
+                          std::int64_t low, std::int64_t bound, const Boundaries& boundaries,
+                          std::int64_t tail) {
+  if (type == DType::I32 && bound - 1 > INT32_MAX) {
+    throw InputError(name + " reaches up to " + std::to_string(bound - 1) +
+                     ", too far for int32 indices: use int64");
+  }
+  indices_.push_back({request(name, type, values.size, 1, boundaries, tail), values, low, bound,
+                      boundaries, tail});
+}
+
+void Problem::add_data(const std::string& name, const DataView& values,
+                       const Boundaries& boundaries, std::int64_t tail) {
+  data_.push_back(
+      {request(name, values.type, values.size, 1, boundaries, tail), values, boundaries, tail});
+}
+
+void Problem::commit() {
+  arena_.commit();
+  for (Array& a : arrays_) a.data = arena_[a.slot].data() + a.offset_B;
+  for (Indices& i : indices_) {
+    i.array.data = arena_[i.array.slot].data() + i.array.offset_B;
+    copy_indices(i);
+  }
+  for (Data& d : data_) {
+    d.array.data = arena_[d.array.slot].data() + d.array.offset_B;
+    copy_data(d);
+  }
+}
+
+void Problem::in_parts(const Boundaries& boundaries, std::int64_t size,
+                       const std::function<void(Range)>& fn) const {
+  if (boundaries.empty()) {
+    parallel_parts(team_, 1, size, [&](Range part, int) { fn(part); });
+  } else {
+    parallel_parts(team_, boundaries, [&](Range part, int) { fn(part); });
+  }
+}
+
+void Problem::put(std::byte* to, const void* from, std::int64_t bytes) const {
+  if (device() != nullptr) {
+    device()->write(to, from, bytes);
+  } else {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+}
+
+void Problem::get(void* to, const std::byte* from, std::int64_t bytes) const {
+  if (device() != nullptr) {
+    device()->read(to, from, bytes);
+  } else {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+}
+
+void Problem::put_zeros(std::byte* to, std::int64_t bytes) const {
+  if (bytes == 0) return;
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(bytes));
+  put(to, zeros.data(), bytes);
+}
+
+void Problem::copy_data(const Data& data) {
+  arena_[data.array.slot].content.clear();
+  const std::int64_t size = dtype_size(data.array.type);
+  if (data.values.data != nullptr)
+    in_parts(data.boundaries, data.values.size, [&](Range part) {
+      put(data.array.data + part.begin * size,
+          static_cast<const std::byte*>(data.values.data) + part.begin * size,
+          (part.end - part.begin) * size);
+    });
+  put_zeros(data.array.data + data.values.size * size, data.tail * size);
+}
+
+void Problem::copy_indices(const Indices& indices) {
+  arena_[indices.array.slot].content.clear();
+  const std::int64_t size = dtype_size(indices.array.type);
+  std::atomic<std::int64_t> bad{indices.values.size};
+  const auto copy = [&]<class I>(I* to, Range part) {
+    for (std::int64_t i = part.begin; i < part.end; ++i) {
+      const std::int64_t value = indices.values[i];
+      if (value < indices.low || value >= indices.bound) {
+        std::int64_t first = bad.load();
+        while (i < first && !bad.compare_exchange_weak(first, i)) {
+        }
+        return;
+      }
+      to[i - part.begin] = static_cast<I>(value);
+    }
+  };
+  const auto checked = [&](std::byte* to, Range part) {
+    if (indices.array.type == DType::I32) {
+      copy(reinterpret_cast<std::int32_t*>(to), part);
+    } else {
+      copy(reinterpret_cast<std::int64_t*>(to), part);
+    }
+  };
+  if (indices.values.data != nullptr && device() == nullptr) {
+    in_parts(indices.boundaries, indices.values.size,
+             [&](Range part) { checked(indices.array.data + part.begin * size, part); });
+  } else if (indices.values.data != nullptr) {
+    // What goes to a device is checked on its way, a piece at a time.
+    std::vector<std::byte> piece(static_cast<std::size_t>(kPiece * size));
+    for (std::int64_t i = 0; i < indices.values.size; i += kPiece) {
+      const Range part{i, std::min(i + kPiece, indices.values.size)};
+      checked(piece.data(), part);
+      put(indices.array.data + i * size, piece.data(), (part.end - i) * size);
+    }
+  }
+  const std::int64_t at = bad.load();
+  if (at < indices.values.size) {
+    throw InputError(indices.array.name + "[" + std::to_string(at) + "] is " +
+                     std::to_string(indices.values[at]) + ", outside " +
+                     std::to_string(indices.low) + " to " + std::to_string(indices.bound - 1));
+  }
+  put_zeros(indices.array.data + indices.values.size * size, indices.tail * size);
+}
+
+const std::byte* Problem::at_hand(const Array& a, std::vector<std::byte>& copy) const {
+  if (device() == nullptr) return a.data;
+  copy.resize(static_cast<std::size_t>(a.rows * a.row_stride * dtype_size(a.type)));
+  get(copy.data(), a.data, std::ssize(copy));
+  return copy.data();
+}
+
+void Problem::check_starts(const std::string& name, std::int64_t last) const {
+  const auto found = std::find_if(indices_.begin(), indices_.end(),
+                                  [&](const Indices& i) { return i.array.name == name; });
+  const Array& a = found->array;
+  std::vector<std::byte> copy;
+  const std::byte* begin = at_hand(a, copy);
+  const auto check = [&]<class I>(const I* at) {
+    if (at[0] != 0 || at[a.columns - 1] != last) {
+      throw InputError(name + " must go from 0 to " + std::to_string(last));
+    }
+    for (std::int64_t i = 1; i < a.columns; ++i) {
+      if (at[i] < at[i - 1]) {
+        throw InputError(name + "[" + std::to_string(i) + "] is smaller than the one before");
+      }
+    }
+  };
+  if (a.type == DType::I32) {
+    check(reinterpret_cast<const std::int32_t*>(begin));
+  } else {
+    check(reinterpret_cast<const std::int64_t*>(begin));
+  }
+}
+
+std::byte* Problem::data(const std::string& name) const {
+  for (const Data& d : data_) {
+    if (d.array.name == name) return d.array.data;
+  }
+  throw InputError("this kernel has no data '" + name + "'");
+}
+
+std::byte* Problem::indices(const std::string& name) const {
+  for (const Indices& i : indices_) {
+    if (i.array.name == name) return i.array.data;
+  }
+  throw InputError("this kernel has no index array '" + name + "'");
+}
+
+const void* Problem::own_indices(const std::string& name, const std::vector<std::int64_t>& values,
+                                 DType type, std::int64_t bound) {
+  std::vector<std::int32_t> narrow;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < 0 || values[i] >= bound) {
+      throw InputError(name + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
+                       ", outside 0 to " + std::to_string(bound - 1));
+    }
+    if (type != DType::I32) continue;
+    if (values[i] > INT32_MAX) {
+      throw InputError(name + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
+                       ", too large for int32 indices: use int64");
+    }
+    narrow.push_back(static_cast<std::int32_t>(values[i]));
+  }
+  if (type == DType::I32) return own(narrow);
+  return own(values);
+}
+
+void* Problem::own_bytes(const void* from, std::int64_t bytes) {
+  constexpr std::int64_t kAlign = 64;
+  if (device() != nullptr) {
+    on_device_.push_back(std::make_unique<Buffer>(bytes, Placement{{}, {}, 0, device(), 1}));
+    put(on_device_.back()->data(), from, bytes);
+    return on_device_.back()->data();
+  }
+  owned_.push_back(std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes + kAlign)));
+  std::byte* to = owned_.back().get();
+  to += round_up(reinterpret_cast<std::intptr_t>(to), kAlign) - reinterpret_cast<std::intptr_t>(to);
+  put(to, from, bytes);
+  return to;
+}
+
+void Problem::set_seed(std::int64_t seed) {
+  const auto word = static_cast<std::uint64_t>(seed) * 0x9E3779B97F4A7C15U;
+  for (Array& a : arrays_) a.salt ^= static_cast<std::uint32_t>(word >> 32);
+}
+
+void Problem::fill(bool outputs) {
+  for (const Array& a : arrays_) {
+    if (a.written && !outputs) continue;
+    Buffer& buffer = arena_[a.slot];
+    const std::int64_t row_B = a.row_stride * dtype_size(a.type);
+    std::string content = std::string(dtype_name(a.type)) + "/" + std::to_string(a.salt) + "+" +
+                          std::to_string(a.offset_B);
+    if (a.rows > 1) content += "/" + std::to_string(a.rows) + "x" + std::to_string(a.row_stride);
+    if (buffer.content == content && buffer.content_columns >= a.columns) continue;
+    if (device() != nullptr) {
+      device()->fill(dtype_name(a.type), a.data, a.rows, a.columns, a.salt);
+    } else if (a.rows == 1) {
+      parallel_parts(team_, 1, a.columns,
+                     [&](Range part, int) { fill_part(a.type, a.data, part, a.salt); });
+    } else {
+      parallel_parts(team_, a.rows, a.rows, [&](Range, int row) {
+        fill_part(a.type, a.data + row * row_B, {0, a.columns}, a.salt);
+      });
+    }
+    buffer.content = content;
+    buffer.content_columns = a.columns;
+  }
+}
+
+void Problem::mark_written() {
+  for (const Array& a : arrays_) {
+    if (a.written) arena_[a.slot].content.clear();
+  }
+}
+
+void Problem::copy_in(const std::string& name, const void* source) {
+  const Array& a = array(name);
+  const auto [rows, row_B, stride_B] = shape_in_memory(a);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    put(a.data + row * stride_B, static_cast<const std::byte*>(source) + row * row_B, row_B);
+  }
+  arena_[a.slot].content.clear();
+}
+
+void Problem::copy_out(const Array& a, void* target) const {
+  const auto [rows, row_B, stride_B] = shape_in_memory(a);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    get(static_cast<std::byte*>(target) + row * row_B, a.data + row * stride_B, row_B);
+  }
+}
+
+std::byte* Problem::element(const Array& a, std::int64_t position) const {
+  if (position < 0 || position >= a.rows * a.columns) {
+    throw InputError("position " + std::to_string(position) + " lies outside array '" + a.name +
+                     "' of " + std::to_string(a.rows * a.columns) + " elements");
+  }
+  const std::int64_t at = position / a.columns * a.row_stride + position % a.columns;
+  return a.data + at * dtype_size(a.type);
+}
+
+double Problem::peek(const Array& a, std::int64_t position) const {
+  return with_type(a.type, [&]<class T>(T value) {
+    get(&value, element(a, position), sizeof value);
+    return static_cast<double>(value);
+  });
+}
+
+void Problem::peek(const Array& a, std::int64_t position, void* to) const {
+  get(to, element(a, position), dtype_size(a.type));
+}
+
+void Problem::poke(const Array& a, std::int64_t position, double value) {
+  with_type(a.type, [&]<class T>(T element_value) {
+    element_value = static_cast<T>(value);
+    put(element(a, position), &element_value, sizeof element_value);
+  });
+  arena_[a.slot].content.clear();
+}
+
+std::pair<std::uint64_t, std::uint64_t> Problem::digest(const std::string& name) const {
+  const Array& a = any_array(name);
+  std::pair<std::uint64_t, std::uint64_t> all{0, 0};
+  std::vector<std::byte> copy;
+  const std::byte* begin = at_hand(a, copy);
+  const auto add = [&]<class W>(W) {
+    for (std::int64_t row = 0; row < a.rows; ++row) {
+      const W* words = reinterpret_cast<const W*>(begin) + row * a.row_stride;
+      for (std::int64_t i = 0; i < a.columns; ++i) {
+        all.first += words[i];
+        all.second ^= words[i];
+      }
+    }
+  };
+  if (dtype_size(a.type) == 4) {
+    add(std::uint32_t{});
+  } else {
+    add(std::uint64_t{});
+  }
+  return all;
+}
+
+Factory find_family(const std::string& family) {
+  const auto found = families().find(family);
+  if (found != families().end()) return found->second;
+  std::string known;
+  for (const auto& [name, factory] : families()) known += (known.empty() ? "" : ", ") + name;
+  throw InputError("there is no kernel family '" + family + "': there are " + known);
+}
+
+FamilyRegistrar::FamilyRegistrar(const char* family, Factory factory) {
+  families()[family] = factory;
+}
+
+}  // namespace memkern

@@ -1,0 +1,87 @@
+#include "engine/registry.hpp"
+
+#include <algorithm>
+
+#include "hwy/targets.h"
+
+namespace memkern {
+namespace {
+
+std::vector<RegisteredEntry>& entries() {
+  static std::vector<RegisteredEntry> all;
+  return all;
+}
+
+struct IsaName {
+  std::int64_t target;
+  const char* name;
+  int vector_B;
+};
+
+// Widest first. The static target of a portable build is what every machine of the architecture
+// runs, so it goes by the name `baseline` whatever Highway calls it.
+constexpr IsaName kIsaNames[] = {
+#if HWY_ARCH_X86
+    {HWY_AVX3, "avx512", 64},
+    {HWY_AVX2, "avx2", 32},
+    {HWY_SSE4, "sse4", 16},
+#elif HWY_ARCH_ARM
+    {HWY_SVE, "sve", 0},
+    {HWY_SVE2, "sve2", 0},
+    {HWY_NEON, "neon", 16},
+#endif
+};
+
+std::string isa_name(std::int64_t target) {
+  if (target == HWY_STATIC_TARGET) return "baseline";
+  for (const IsaName& isa : kIsaNames) {
+    if (isa.target == target) return isa.name;
+  }
+  return "target-" + std::to_string(target);
+}
+
+}  // namespace
+
+TableRegistrar::TableRegistrar(std::int64_t target, const Entry* table, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) entries().push_back({table[i], isa_name(target)});
+}
+
+const std::vector<RegisteredEntry>& registered_entries() { return entries(); }
+
+std::vector<std::string> supported_isas() {
+  std::vector<std::string> names;
+  const auto runs_here = [](std::int64_t target) {
+    return target == HWY_STATIC_TARGET || (hwy::SupportedTargets() & target) != 0;
+  };
+  const auto built = [](const std::string& name) {
+    return std::any_of(entries().begin(), entries().end(),
+                       [&](const RegisteredEntry& e) { return e.isa == name; });
+  };
+  for (const IsaName& isa : kIsaNames) {
+    const std::string name = isa_name(isa.target);
+    if (name != "baseline" && runs_here(isa.target) && built(name)) names.push_back(name);
+  }
+  names.emplace_back("baseline");
+  return names;
+}
+
+int vector_size(const std::string& isa) {
+  for (const IsaName& known : kIsaNames) {
+    if (isa == known.name) return known.vector_B;
+  }
+  return 16;  // what every 64-bit processor known here has at the least
+}
+
+const RegisteredEntry* find_entry(const std::string& kernel, const std::string& variant,
+                                  const std::string& isa, const std::string& dtype,
+                                  const std::string& index, int unroll, const std::string& form) {
+  for (const RegisteredEntry& e : entries()) {
+    if (kernel == e.kernel && variant == e.variant && isa == e.isa && dtype == e.dtype &&
+        index == e.index && unroll == e.unroll && form == e.form) {
+      return &e;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace memkern

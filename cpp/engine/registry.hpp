@@ -1,0 +1,50 @@
+// A table of bodies for each instruction set and technique, and how an entry is found in them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/body.hpp"
+
+namespace memkern {
+
+// One body as it was compiled. Tables of entries are constant data: a table built by code inside
+// a target's region would run that target's instructions at load time.
+struct Entry {
+  const char* kernel;
+  const char* variant;
+  const char* dtype;
+  const char* index;  // "" where a kernel has no index array
+  Body body;
+  Finish finish;
+  int arrays = 0;         // that the body takes as its spec declares them; 0 where the family knows
+  int unroll = 0;         // vectors or accumulators per step; 0 for the kernel's own choice
+  int indices = 0;        // index arrays that the body takes; 0 where the family knows
+  const char* form = "";  // which of the operations that the kernel is built with
+};
+
+struct RegisteredEntry : Entry {
+  std::string isa;
+};
+
+// All entries of all targets in this binary, in order of registration.
+const std::vector<RegisteredEntry>& registered_entries();
+// The entry asked for, or nullptr.
+const RegisteredEntry* find_entry(const std::string& kernel, const std::string& variant,
+                                  const std::string& isa, const std::string& dtype,
+                                  const std::string& index, int unroll = 0,
+                                  const std::string& form = "");
+// Names of the instruction sets in this binary that this processor runs, widest first.
+std::vector<std::string> supported_isas();
+// Bytes in a vector of an instruction set; 0 where that is for the processor to say.
+int vector_size(const std::string& isa);
+
+// Registers one target's table; `target` is Highway's bit for it.
+class TableRegistrar {
+ public:
+  TableRegistrar(std::int64_t target, const Entry* entries, std::size_t size);
+};
+
+}  // namespace memkern

@@ -1,0 +1,37 @@
+// All that is requested of a case, by the names that it has in Python.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/device.hpp"
+#include "engine/problem.hpp"
+
+namespace memkern {
+
+struct Request {
+  std::string kernel;
+  std::string dtype = "float64";
+  std::string index_dtype;
+  std::string form;
+  Inputs inputs;
+  int threads = 0;  // as many as there are processing units
+  std::string pin = "auto";
+  std::string pages = "default";
+  std::string numa = "first-touch";
+  std::int64_t offset_B = 0;
+  std::string schedule = "static";
+  std::int64_t chunk = 0;
+  std::string repetition = "fork";
+  int unroll = 0;
+  bool flush = false;
+  std::int64_t seed = 0;
+  Device* device = nullptr;
+  Timer timer = Timer::Host;
+  int block_threads = 0;
+};
+
+// host, events or graph.
+Timer parse_timer(const std::string& text);
+
+}  // namespace memkern

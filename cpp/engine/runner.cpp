@@ -1,0 +1,256 @@
+#include "engine/runner.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "core/buffer.hpp"
+#include "core/errors.hpp"
+#include "core/sampler.hpp"
+#include "core/topology.hpp"
+
+namespace memkern {
+namespace {
+
+// A variant for an instruction set, of every kernel that an invocation runs.
+template <class S>
+struct Candidate {
+  std::string variant;
+  std::string isa;
+  std::vector<S> steps;
+};
+
+// What of a table a case can be run by. `isa_of` says for what an entry is built, empty where that
+// is not to be had; `step_of` makes of an entry and its arguments what is run.
+template <class S, class E, class IsaOf, class StepOf>
+std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Problem& problem,
+                                        const Request& request, const IsaOf& isa_of,
+                                        const StepOf& step_of) {
+  std::vector<Stage> stages = problem.stages();
+  if (stages.empty()) stages.push_back({request.kernel, problem.args()});
+  std::vector<Candidate<S>> found;
+  std::set<int> unrolls;
+  std::set<std::string> forms;
+  for (const E& e : table) {
+    if (stages.front().kernel != e.kernel || request.dtype != e.dtype ||
+        problem.index_dtype() != e.index) {
+      continue;
+    }
+    const std::string isa = isa_of(e);
+    if (isa.empty() || !problem.runs({static_cast<const Entry&>(e), isa})) continue;
+    forms.insert(e.form);
+    if (request.form != e.form) continue;
+    unrolls.insert(e.unroll);
+    if (e.unroll != request.unroll) continue;
+    Candidate<S> candidate{e.variant, isa, {}};
+    for (const Stage& stage : stages) {
+      const auto same = [&](const E& other) {
+        return stage.kernel == other.kernel && std::string(e.variant) == other.variant &&
+               isa == isa_of(other) && std::string(e.dtype) == other.dtype &&
+               std::string(e.index) == other.index && e.unroll == other.unroll &&
+               std::string(e.form) == other.form;
+      };
+      const auto entry = std::find_if(table.begin(), table.end(), same);
+      if (entry != table.end()) candidate.steps.push_back(step_of(*entry, stage.args));
+    }
+    if (candidate.steps.size() == stages.size()) found.push_back(std::move(candidate));
+  }
+  if (!found.empty()) return found;
+  const std::string kernel = "kernel '" + request.kernel + "'";
+  if (!unrolls.empty()) {
+    std::string known;
+    for (const int u : unrolls) known += (known.empty() ? "" : ", ") + std::to_string(u);
+    throw InputError(kernel + " is not built with unroll " + std::to_string(request.unroll) +
+                     ": there are " + known);
+  }
+  if (!forms.empty()) {
+    std::string known;
+    for (const std::string& form : forms) known += (known.empty() ? "" : ", ") + form;
+    throw InputError(kernel + " is not built as '" + request.form + "' for " + request.dtype +
+                     " values: there are " + known);
+  }
+  throw InputError(kernel + " has no variant for " + request.dtype + " values" +
+                   (request.index_dtype.empty() ? "" : " and " + request.index_dtype + " indices") +
+                   (request.device == nullptr ? "" : " on " + request.device->name()));
+}
+
+template <class S>
+class RunnerOf : public Runner {
+ public:
+  std::vector<std::pair<std::string, std::string>> candidates() const override {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const Candidate<S>& c : candidates_) all.emplace_back(c.variant, c.isa);
+    return all;
+  }
+  bool select(const std::string& variant, const std::string& isa) override {
+    for (const Candidate<S>& c : candidates_) {
+      if (variant != c.variant || isa != c.isa) continue;
+      selected_ = &c;
+      return true;
+    }
+    return false;
+  }
+  std::size_t steps() const override { return selected_->steps.size(); }
+  Obtained obtained() const override {
+    Obtained o;
+    o.variant = selected_->variant;
+    o.isa = selected_->isa;
+    return o;
+  }
+
+ protected:
+  void choose_from(std::vector<Candidate<S>> candidates) {
+    candidates_ = std::move(candidates);
+    selected_ = &candidates_.front();
+  }
+  const std::vector<S>& selected() const { return selected_->steps; }
+
+ private:
+  std::vector<Candidate<S>> candidates_;
+  const Candidate<S>* selected_ = nullptr;
+};
+
+class HostRunner : public RunnerOf<Step> {
+ public:
+  HostRunner(const Team& team, const Problem& problem, const Request& request)
+      : team_(team),
+        sampler_(team, parse_schedule(request.schedule, request.chunk),
+                 parse_repetition(request.repetition)),
+        boundaries_(problem.boundaries()),
+        flush_arena_(team, Placement{}) {
+    const std::int64_t* boundaries = boundaries_.empty() ? nullptr : boundaries_.data();
+    const std::vector<std::string> isas = supported_isas();
+    const auto isa_of = [&](const RegisteredEntry& e) {
+      return std::find(isas.begin(), isas.end(), e.isa) == isas.end() ? std::string() : e.isa;
+    };
+    const auto step_of = [&](const RegisteredEntry& e, const void* args) {
+      return Step{e.body, e.finish, args, problem.count(), boundaries};
+    };
+    auto found = candidates_of<Step>(registered_entries(), problem, request, isa_of, step_of);
+    // Widest instruction sets first.
+    const auto width = [&](const Candidate<Step>& c) {
+      return std::find(isas.begin(), isas.end(), c.isa) - isas.begin();
+    };
+    std::stable_sort(found.begin(), found.end(),
+                     [&](const auto& a, const auto& b) { return width(a) < width(b); });
+    choose_from(std::move(found));
+    if (!request.flush) return;
+    const std::int64_t bytes =
+        2 * std::max<std::int64_t>(Topology::instance().last_level_cache_B(), 1 << 20);
+    flush_arena_.request(bytes, 1);
+    flush_arena_.commit();
+    flusher_.emplace(team_, flush_arena_[0]);
+  }
+
+  double sample(std::int64_t invocations, std::span<double> per_step) override {
+    const Team::Session session(team_);
+    return sampler_.sample(selected(), invocations, per_step);
+  }
+
+  double run_range(Range range) override {
+    const Team::Session session(team_);
+    parts_.clear();
+    for (const Step& whole : selected()) parts_.push_back({range.begin, &whole});
+    std::vector<Step> steps;
+    for (const Part& part : parts_) {
+      steps.push_back({run_part, part.whole->finish == nullptr ? nullptr : finish_part, &part,
+                       range.end - range.begin, nullptr});
+    }
+    return sampler_.sample(steps, 1);
+  }
+
+  void flush() override {
+    if (flusher_) flusher_->flush();
+  }
+  std::unique_ptr<Watch> watch(double least_throughput) override {
+    return std::make_unique<Watch>(team_, least_throughput);
+  }
+  Obtained obtained() const override {
+    Obtained o = RunnerOf::obtained();
+    o.threads = team_.size();
+    o.pin = team_.pin_obtained();
+    o.vector_B = vector_size(o.isa);
+    return o;
+  }
+
+ private:
+  struct Part {
+    std::int64_t begin;
+    const Step* whole;
+  };
+  static void run_part(const void* p, Range range, int worker) {
+    const Part& part = *static_cast<const Part*>(p);
+    part.whole->body(part.whole->args, {part.begin + range.begin, part.begin + range.end}, worker);
+  }
+  static void finish_part(const void* p, int workers) {
+    const Step& whole = *static_cast<const Part*>(p)->whole;
+    whole.finish(whole.args, workers);
+  }
+
+  const Team& team_;
+  Sampler sampler_;
+  Boundaries boundaries_;
+  std::vector<Part> parts_;
+  Arena flush_arena_;
+  std::optional<CacheFlusher> flusher_;
+};
+
+class DeviceRunner : public RunnerOf<DeviceStep> {
+ public:
+  DeviceRunner(const Problem& problem, const Request& request)
+      : device_(*request.device),
+        timer_(request.timer),
+        flushes_(request.flush),
+        asked_(request.threads) {
+    const auto isa_of = [&](const DeviceEntry&) { return device_.isa(); };
+    const auto step_of = [&](const DeviceEntry& e, const void* args) {
+      const int threads = request.block_threads == 0 ? e.threads : request.block_threads;
+      return DeviceStep{e.launch, args, {0, problem.count()}, threads};
+    };
+    choose_from(candidates_of<DeviceStep>(device_.entries(), problem, request, isa_of, step_of));
+  }
+
+  double sample(std::int64_t invocations, std::span<double> per_step) override {
+    return device_.sample(selected(), invocations, timer_,
+                          per_step.empty() ? nullptr : per_step.data());
+  }
+  double run_range(Range range) override {
+    std::vector<DeviceStep> steps = selected();
+    for (DeviceStep& step : steps) step.range = range;
+    return device_.sample(steps, 1, Timer::Host, nullptr);
+  }
+  void flush() override {
+    if (flushes_) device_.flush();
+  }
+  std::unique_ptr<Watch> watch(double) override { return nullptr; }
+  Obtained obtained() const override {
+    Obtained o = RunnerOf::obtained();
+    o.threads = asked_ > 0 ? asked_ : device_.units();
+    o.block_threads = selected().front().threads;
+    o.pin = "none";
+    return o;
+  }
+
+ private:
+  Device& device_;
+  Timer timer_;
+  bool flushes_;
+  int asked_;
+};
+
+}  // namespace
+
+Timer parse_timer(const std::string& text) {
+  if (text == "host") return Timer::Host;
+  if (text == "events") return Timer::Events;
+  if (text == "graph") return Timer::Graph;
+  throw InputError("timer '" + text + "' is not host, events or graph");
+}
+
+std::unique_ptr<Runner> make_runner(const Team& team, const Problem& problem,
+                                    const Request& request) {
+  if (request.device != nullptr) return std::make_unique<DeviceRunner>(problem, request);
+  return std::make_unique<HostRunner>(team, problem, request);
+}
+
+}  // namespace memkern

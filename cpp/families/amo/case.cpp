@@ -1,0 +1,92 @@
+// What a case of atomics needs before its bodies may run: words that every access reaches, and
+// indices that stay among them.
+#include "families/amo/patterns.hpp"
+
+#include <limits>
+
+#include "core/arithmetic.hpp"
+#include "core/errors.hpp"
+#include "engine/problem.hpp"
+
+namespace memkern {
+namespace {
+
+class AmoProblem : public Problem {
+ public:
+  AmoProblem(const std::string& kernel, DType dtype, const std::string& index_dtype,
+             const Inputs& inputs, const Team& team, const Placement& placement)
+      : Problem(team, placement), dtype_(dtype), index_dtype_(index_dtype) {
+    const std::int64_t workers = inputs.integer("workers", 1);
+    if (workers != this->workers()) {
+      throw InputError("the case is one for " + std::to_string(workers) +
+                       " workers and can't be run by " + std::to_string(this->workers()) +
+                       ": build it with the threads it shall have");
+    }
+    const std::int64_t iters = inputs.integer("iters", 1);
+    count_ = checked_mul(workers, iters, "iters times workers");
+    args_.stride = inputs.integer("stride", 1);
+    args_.hot = inputs.integer("hot", 1);
+    args_.shared = inputs.integer("shared", 0) != 0;
+    args_.operand = inputs.integer("operand", std::numeric_limits<std::int64_t>::min());
+
+    const bool chases = kernel == "amo.ptrchase";
+    const bool indexed = !index_dtype.empty();
+    const std::int64_t words = chases ? 0 : inputs.integer("words", 1);
+    if (!chases && kernel != "amo.rand" && kernel != "amo.sg") {
+      const std::int64_t places = kernel == "amo.central" ? args_.hot
+                                  : args_.shared          ? iters
+                                                          : count_;
+      const std::int64_t last = checked_mul(places - 1, args_.stride, "iterations times stride");
+      if (last >= words) {
+        throw InputError(std::to_string(places) + " words at stride " +
+                         std::to_string(args_.stride) + " need an array of " +
+                         std::to_string(checked_add(last, 1, "the array")) + " words, not " +
+                         std::to_string(words));
+      }
+    }
+    if (!chases) add_array("VAL", dtype, words, false, true);
+    add_array("tally", DType::U64, kTallies, true, true);
+    if (indexed) {
+      const IndexView& view = inputs.index("IDX");
+      const std::int64_t least = checked_add(count_, 1, "iterations");
+      if (view.size < least) {
+        throw InputError("IDX must have at least " + std::to_string(least) + " entries, not " +
+                         std::to_string(view.size));
+      }
+      add_indices("IDX", view, parse_index_dtype(index_dtype), 0, chases ? view.size : words);
+    }
+    commit();
+    if (!chases) args_.values = array("VAL").data;
+    if (indexed) args_.index = indices("IDX");
+    args_.tally = reinterpret_cast<std::uint64_t*>(array("tally").data);
+    args_.tally_stride = array("tally").row_stride;
+    args_.workers = workers;
+  }
+
+  const void* args() const override { return &args_; }
+  std::int64_t count() const override { return count_; }
+  DType dtype() const override { return dtype_; }
+  std::string index_dtype() const override { return index_dtype_; }
+  // An iteration that is assigned by itself can't tell which of its worker's it is.
+  bool runs(const RegisteredEntry& entry) const override {
+    return !args_.shared || std::string(entry.variant) != "coalesced";
+  }
+
+ private:
+  AmoArgs args_;
+  DType dtype_;
+  std::string index_dtype_;
+  std::int64_t count_;
+};
+
+std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
+                              const std::string& index_dtype, const Inputs& inputs,
+                              const Team& team, const Placement& placement) {
+  return std::make_unique<AmoProblem>(kernel, parse_dtype(dtype), index_dtype, inputs, team,
+                                      placement);
+}
+
+const FamilyRegistrar amo("amo", make);
+
+}  // namespace
+}  // namespace memkern

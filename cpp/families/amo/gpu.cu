@@ -1,0 +1,415 @@
+// Atomic memory operations by the threads of a GPU, each of which is a worker.
+#include "families/amo/patterns.hpp"
+
+#include <type_traits>
+
+#include "gpu/grid.hpp"
+#include "gpu/registry.hpp"
+
+namespace memkern::gpu {
+namespace {
+
+enum class Order { Relaxed, AcqRel, SeqCst };
+enum class Scope { Device, System };  // who agrees on the order of updates of a word
+
+constexpr int kThreads = 256;
+
+// The operations themselves. Without a GPU one thread runs at a time, so that they are plain ones,
+// and each thread is a warp of its own.
+
+#ifdef __CUDACC__
+
+// As CUDA's own functions name the types.
+template <class T>
+using Word = std::conditional_t<std::is_same_v<T, std::uint64_t>, unsigned long long, T>;
+
+// C++'s orders as PTX's memory model has them. CUDA's library has the same, but for pointers that
+// may be ones to shared memory, and looks at each time. A fence in front of a relaxed operation
+// and one behind it would order more than was asked for, and take longer.
+#define MEMKERN_ATOM(order, operation, r, ...) \
+  asm volatile(order ".gpu.global." operation : "=" r(old) : "l"(at), __VA_ARGS__ : "memory")
+#define MEMKERN_IN_ORDER(...)                                \
+  if constexpr (kOrder == Order::AcqRel) {                   \
+    MEMKERN_ATOM("atom.acq_rel", __VA_ARGS__);               \
+  } else {                                                   \
+    MEMKERN_ATOM("fence.sc.gpu; atom.acquire", __VA_ARGS__); \
+  }
+
+template <Order kOrder, class T>
+__device__ __forceinline__ T add_in_order(T* generic, T v) {
+  const std::size_t at = __cvta_generic_to_global(generic);
+  T old;
+  if constexpr (std::is_same_v<T, double>) {
+    MEMKERN_IN_ORDER("add.f64 %0, [%1], %2;", "d", "d"(v))
+  } else if constexpr (std::is_same_v<T, float>) {
+    MEMKERN_IN_ORDER("add.f32 %0, [%1], %2;", "f", "f"(v))
+  } else if constexpr (sizeof(T) == 8) {
+    MEMKERN_IN_ORDER("add.u64 %0, [%1], %2;", "l", "l"(v))
+  } else {
+    MEMKERN_IN_ORDER("add.u32 %0, [%1], %2;", "r", "r"(v))
+  }
+  return old;
+}
+
+template <Order kOrder, class T>
+__device__ __forceinline__ T swap_in_order(T* generic, T expected, T now) {
+  const std::size_t at = __cvta_generic_to_global(generic);
+  T old;
+  if constexpr (sizeof(T) == 8) {
+    MEMKERN_IN_ORDER("cas.b64 %0, [%1], %2, %3;", "l", "l"(expected), "l"(now))
+  } else {
+    MEMKERN_IN_ORDER("cas.b32 %0, [%1], %2, %3;", "r", "r"(expected), "r"(now))
+  }
+  return old;
+}
+
+#endif
+
+template <Primitive primitive, Order kOrder, Scope kScope>
+struct Atomics {
+  static constexpr Primitive kPrimitive = primitive;
+
+  // Volatile accesses are relaxed ones that the compiler keeps.
+  template <class T>
+  MEMKERN_ANYWHERE static T load(const T* at) {
+    return *static_cast<const volatile T*>(at);
+  }
+
+  template <class T>
+  MEMKERN_ANYWHERE static bool swap(T* at, T& expected, T now) {
+    const T asked = expected;
+    expected = found(at, asked, now);
+    return expected == asked;
+  }
+
+  template <class T>
+  MEMKERN_ANYWHERE static T fetch(T* at, T v) {
+    if constexpr (kPrimitive == Primitive::Plain) {
+      const T old = load(at);
+      *static_cast<volatile T*>(at) = static_cast<T>(old + v);
+      return old;
+    }
+#ifdef __CUDA_ARCH__
+    auto* word = reinterpret_cast<Word<T>*>(at);
+    const auto operand = static_cast<Word<T>>(v);
+    constexpr bool kSystem = kScope == Scope::System;
+    if constexpr (kPrimitive == Primitive::Add && kOrder != Order::Relaxed) {
+      return add_in_order<kOrder>(at, v);
+    } else if constexpr (kPrimitive == Primitive::Add) {
+      return kSystem ? atomicAdd_system(word, operand) : atomicAdd(word, operand);
+    } else if constexpr (kPrimitive == Primitive::And) {
+      return atomicAnd(word, operand);
+    } else if constexpr (kPrimitive == Primitive::Or) {
+      return atomicOr(word, operand);
+    } else if constexpr (kPrimitive == Primitive::Xor) {
+      return atomicXor(word, operand);
+    } else if constexpr (kPrimitive == Primitive::Min) {
+      return atomicMin(word, operand);
+    } else if constexpr (kPrimitive == Primitive::Max) {
+      return atomicMax(word, operand);
+    } else if constexpr (kPrimitive == Primitive::Exchange) {
+      return kSystem ? atomicExch_system(word, operand) : atomicExch(word, operand);
+    }
+#else
+    const T old = *at;
+    if constexpr (kPrimitive == Primitive::Add) *at = old + v;
+    if constexpr (kPrimitive == Primitive::And) *at = old & v;
+    if constexpr (kPrimitive == Primitive::Or) *at = old | v;
+    if constexpr (kPrimitive == Primitive::Xor) *at = old ^ v;
+    if constexpr (kPrimitive == Primitive::Min) *at = v < old ? v : old;
+    if constexpr (kPrimitive == Primitive::Max) *at = old < v ? v : old;
+    if constexpr (kPrimitive == Primitive::Exchange) *at = v;
+    return old;
+#endif
+  }
+
+ private:
+  template <class T>
+  MEMKERN_ANYWHERE static T found(T* at, T expected, T now) {
+#ifdef __CUDA_ARCH__
+    auto* word = reinterpret_cast<Word<T>*>(at);
+    if constexpr (kOrder != Order::Relaxed) {
+      return swap_in_order<kOrder>(at, expected, now);
+    } else if constexpr (kScope == Scope::System) {
+      return atomicCAS_system(word, Word<T>{expected}, Word<T>{now});
+    } else {
+      return atomicCAS(word, Word<T>{expected}, Word<T>{now});
+    }
+#else
+    const T old = *at;
+    if (old == expected) *at = now;
+    return old;
+#endif
+  }
+};
+
+template <Primitive kPrimitive>
+using Simple = Atomics<kPrimitive, Order::Relaxed, Scope::Device>;
+
+// Those lanes of a warp that are at the same word, and which of them a thread is.
+struct Lanes {
+  unsigned mask;
+  unsigned count;
+  unsigned rank;
+};
+MEMKERN_ANYWHERE Lanes lanes_at(std::int64_t word) {
+#ifdef __CUDA_ARCH__
+  const unsigned mask = __match_any_sync(__activemask(), word);
+  const unsigned below = (1U << threadIdx.x % 32) - 1;
+  return {mask, static_cast<unsigned>(__popc(mask)), static_cast<unsigned>(__popc(mask & below))};
+#else
+  (void)word;
+  return {1, 1, 0};
+#endif
+}
+// What the first of them has.
+template <class T>
+MEMKERN_ANYWHERE T of_first(const Lanes& lanes, T v) {
+#ifdef __CUDA_ARCH__
+  return __shfl_sync(lanes.mask, v, __ffs(static_cast<int>(lanes.mask)) - 1);
+#else
+  (void)lanes;
+  return v;
+#endif
+}
+
+struct AmoGridArgs {
+  AmoArgs a;
+  Range range;
+  // Workers have consecutive parts of so many iterations, the first `longer` of them one more.
+  std::int64_t share;
+  std::int64_t longer;
+  // The operand that leaves a word as it is. The compiler must not know it, or it makes one
+  // primitive out of another (or no update at all).
+  std::uint64_t neutral;
+};
+
+MEMKERN_ANYWHERE Range part_of(const AmoGridArgs& g, std::int64_t worker) {
+  const std::int64_t longer = worker < g.longer ? worker : g.longer;
+  const std::int64_t begin = g.range.begin + worker * g.share + longer;
+  return {begin, begin + g.share + (worker < g.longer ? 1 : 0)};
+}
+
+// Lanes of a warp that are at the same word add up first: one of them goes there for all.
+template <class V, bool kUsed>
+class WarpWords : public Words<Simple<Primitive::Add>, V, V, kUsed> {
+ public:
+  using Words<Simple<Primitive::Add>, V, V, kUsed>::Words;
+
+  MEMKERN_ANYWHERE void update(std::int64_t at) {
+    const Lanes lanes = lanes_at(at);
+    const V operand = this->operand_;
+    this->count(operand, this->applied_);
+    V old = 0;
+    if (lanes.rank == 0) {
+      old =
+          Simple<Primitive::Add>::fetch(this->values_ + at, static_cast<V>(operand * lanes.count));
+    }
+    if constexpr (kUsed) this->use(static_cast<V>(of_first(lanes, old) + operand * lanes.rank));
+  }
+};
+
+// What a thread's worker does: its part of the range, or iterations that are assigned in turn, so
+// that neighbours go to neighbouring words.
+enum class Assignment { Parts, Turns };
+template <class Pattern, Assignment kAssignment, class Carrier>
+MEMKERN_ANYWHERE void work(const AmoGridArgs& g, const AmoArgs& a, const Thread& thread,
+                           Carrier words) {
+  const std::int64_t worker = thread.index();
+  if (worker >= a.workers) return;
+  const Range part = part_of(g, worker);
+  std::uint64_t* tally = a.tally + worker * a.tally_stride;
+  // As many either way. Counted first, since a loop of many registers can't spare these.
+  tally[kIterations] += static_cast<std::uint64_t>(part.end - part.begin);
+  if constexpr (kAssignment == Assignment::Parts) {
+    Pattern::run(words, a, part, static_cast<int>(worker));
+  } else {
+    for (std::int64_t i = g.range.begin + worker; i < g.range.end; i += a.workers) {
+      Pattern::run(words, a, {i, i + 1}, static_cast<int>(worker));
+    }
+  }
+  words.add_to(tally);
+}
+
+template <class Pattern, Assignment kAssignment, class Carrier>
+struct Direct {
+  using Args = AmoGridArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  static constexpr Primitive kPrimitive = Carrier::kPrimitive;
+
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
+    work<Pattern, kAssignment>(g, g.a, thread, Carrier(g.a, g.neutral));
+  }
+  static std::int64_t shared_B(const AmoArgs&) { return 0; }
+};
+
+// Hot words of which a block gathers the updates in shared memory: as many as have room there.
+template <class V>
+MEMKERN_ANYWHERE std::int64_t staged(const AmoArgs& a) {
+  constexpr std::int64_t kMost = kMostShared_B / std::int64_t{sizeof(V)};
+  return a.hot < kMost ? a.hot : kMost;
+}
+
+template <class V, Primitive kPrimitive>
+class StagedWords : public Words<Simple<kPrimitive>, V, V, false> {
+ public:
+  MEMKERN_ANYWHERE StagedWords(const AmoGridArgs& g, V* stage)
+      : Words<Simple<kPrimitive>, V, V, false>(g.a, g.neutral),
+        stage_(stage),
+        staged_(staged<V>(g.a)),
+        stride_(g.a.stride) {}
+
+  MEMKERN_ANYWHERE void update(std::int64_t word) {
+    if (word < staged_) {
+      this->sum(stage_ + word, this->operand_);
+    } else {
+      this->sum(this->values_ + word * stride_, this->operand_);
+    }
+  }
+
+ private:
+  V* stage_;
+  std::int64_t staged_;
+  std::int64_t stride_;
+};
+
+template <class V, Primitive primitive>
+struct Gathered {
+  using Args = AmoGridArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 3;
+  static constexpr Primitive kPrimitive = primitive;
+
+  template <int kPhase>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&,
+                                   unsigned char* shared) {
+    V* stage = reinterpret_cast<V*>(shared);
+    if constexpr (kPhase == 1) {
+      AmoArgs by_number = g.a;
+      by_number.stride = 1;
+      work<amo::Central, Assignment::Parts>(g, by_number, thread,
+                                            StagedWords<V, primitive>(g, stage));
+    } else {
+      const auto none = static_cast<V>(g.neutral);
+      for (std::int64_t word = thread.thread; word < staged<V>(g.a); word += thread.threads) {
+        if constexpr (kPhase == 0) {
+          stage[word] = none;
+        } else if (stage[word] != none) {
+          V* values = static_cast<V*>(g.a.values);
+          Simple<primitive>::fetch(values + word * g.a.stride, stage[word]);
+        }
+      }
+    }
+  }
+  static std::int64_t shared_B(const AmoArgs& a) { return staged<V>(a) * std::int64_t{sizeof(V)}; }
+};
+
+template <class K>
+void start(const void* p, Range range, int threads, void* queue) {
+  const AmoArgs& a = *static_cast<const AmoArgs*>(p);
+  const std::int64_t count = range.end - range.begin;
+  launch<K>({a, range, count / a.workers, count % a.workers, neutral_of(K::kPrimitive)},
+            blocks_for(a.workers, threads), threads, static_cast<std::size_t>(K::shared_B(a)),
+            queue);
+}
+
+// clang-format off
+#define MEMKERN_ROW(variant, form, name, dtype, index, ...)                                       \
+  {{name, variant, dtype, index, nullptr, nullptr, 0, 0, 0, form}, start<__VA_ARGS__>},
+
+// A primitive of a variant on a target: what the kernel is called, its pattern and its types.
+#define MEMKERN_FORM(used, returns, variant, How, Where, primitive, P, order, O, name, Pattern,   \
+                     V, W, dtype, index)                                                          \
+  MEMKERN_ROW(variant, primitive "/" order "/" returns, name, dtype, index,                       \
+              Direct<amo::Pattern, Assignment::How,                                                     \
+                     Words<Atomics<Primitive::P, Order::O, Scope::Where>, V, W, used>>)
+#define MEMKERN_USED(...) MEMKERN_FORM(true, "used", __VA_ARGS__)
+#define MEMKERN_BOTH(...) MEMKERN_USED(__VA_ARGS__) MEMKERN_FORM(false, "unused", __VA_ARGS__)
+#define MEMKERN_ORDERS(X, primitive, P, ...)                                                      \
+  X("device", Parts, Device, primitive, P, "relaxed", Relaxed, __VA_ARGS__)                       \
+  X("device", Parts, Device, primitive, P, "acq_rel", AcqRel, __VA_ARGS__)                        \
+  X("device", Parts, Device, primitive, P, "seq_cst", SeqCst, __VA_ARGS__)
+
+// All primitives that leave an index as it is with some operand.
+#define MEMKERN_EVERY(X, ...)                                                                     \
+  MEMKERN_ORDERS(X, "add", Add, __VA_ARGS__)                                                      \
+  X("device", Parts, Device, "and", And, "relaxed", Relaxed, __VA_ARGS__)                         \
+  X("device", Parts, Device, "or", Or, "relaxed", Relaxed, __VA_ARGS__)                           \
+  X("device", Parts, Device, "xor", Xor, "relaxed", Relaxed, __VA_ARGS__)                         \
+  X("device", Parts, Device, "min", Min, "relaxed", Relaxed, __VA_ARGS__)                         \
+  X("device", Parts, Device, "max", Max, "relaxed", Relaxed, __VA_ARGS__)                         \
+  X("device", Parts, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)                     \
+  MEMKERN_ORDERS(MEMKERN_USED, "cas", Cas, __VA_ARGS__)                                           \
+  MEMKERN_ORDERS(MEMKERN_USED, "cas-retry", CasRetry, __VA_ARGS__)                                \
+  X("system", Parts, System, "add", Add, "relaxed", Relaxed, __VA_ARGS__)                         \
+  MEMKERN_USED("system", Parts, System, "cas", Cas, "relaxed", Relaxed, __VA_ARGS__)
+#define MEMKERN_CHASE(...) MEMKERN_EVERY(MEMKERN_USED, __VA_ARGS__)
+#define MEMKERN_WORDS(...) MEMKERN_EVERY(MEMKERN_BOTH, __VA_ARGS__)
+#define MEMKERN_VALUES(...)                                                                       \
+  MEMKERN_WORDS(__VA_ARGS__)                                                                      \
+  MEMKERN_BOTH("device", Parts, Device, "exchange", Exchange, "relaxed", Relaxed, __VA_ARGS__)    \
+  MEMKERN_BOTH("system", Parts, System, "exchange", Exchange, "relaxed", Relaxed, __VA_ARGS__)
+#define MEMKERN_FLOAT(...)                                                                        \
+  MEMKERN_ORDERS(MEMKERN_BOTH, "add", Add, __VA_ARGS__)                                           \
+  MEMKERN_BOTH("device", Parts, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)          \
+  MEMKERN_BOTH("system", Parts, System, "add", Add, "relaxed", Relaxed, __VA_ARGS__)
+
+// Patterns in which iterations do not depend on each other.
+#define MEMKERN_TURNS(...)                                                                        \
+  MEMKERN_BOTH("coalesced", Turns, Device, "add", Add, "relaxed", Relaxed, __VA_ARGS__)           \
+  MEMKERN_BOTH("coalesced", Turns, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)
+#define MEMKERN_WORD_TURNS(...)                                                                   \
+  MEMKERN_TURNS(__VA_ARGS__)                                                                      \
+  MEMKERN_USED("coalesced", Turns, Device, "cas", Cas, "relaxed", Relaxed, __VA_ARGS__)
+
+#define MEMKERN_WARP(name, Pattern, V, W, dtype, index)                                           \
+  MEMKERN_ROW("warp", "add/relaxed/used", name, dtype, index,                                     \
+              Direct<amo::Pattern, Assignment::Parts, WarpWords<V, true>>)                              \
+  MEMKERN_ROW("warp", "add/relaxed/unused", name, dtype, index,                                   \
+              Direct<amo::Pattern, Assignment::Parts, WarpWords<V, false>>)
+
+#define MEMKERN_GATHERED(V, dtype, primitive, P)                                                  \
+  MEMKERN_ROW("shared", primitive "/relaxed/unused", "amo.central", dtype, "",                    \
+              Gathered<V, Primitive::P>)
+#define MEMKERN_SHARED(V, dtype)                                                                  \
+  MEMKERN_GATHERED(V, dtype, "add", Add) MEMKERN_GATHERED(V, dtype, "and", And)                   \
+  MEMKERN_GATHERED(V, dtype, "or", Or) MEMKERN_GATHERED(V, dtype, "xor", Xor)                     \
+  MEMKERN_GATHERED(V, dtype, "min", Min) MEMKERN_GATHERED(V, dtype, "max", Max)
+
+#define MEMKERN_INTEGERS(X, name, Pattern, index64, index32)                                      \
+  X(name, Pattern, std::uint64_t, std::uint64_t, "uint64", index64)                               \
+  X(name, Pattern, std::uint32_t, std::uint32_t, "uint32", index32)
+#define MEMKERN_FLOATS(X, name, Pattern, index64, index32)                                        \
+  X(name, Pattern, double, std::uint64_t, "float64", index64)                                     \
+  X(name, Pattern, float, std::uint32_t, "float32", index32)
+#define MEMKERN_NUMBERS(...)                                                                      \
+  MEMKERN_INTEGERS(MEMKERN_VALUES, __VA_ARGS__) MEMKERN_INTEGERS(MEMKERN_WARP, __VA_ARGS__)       \
+  MEMKERN_FLOATS(MEMKERN_FLOAT, __VA_ARGS__)
+#define MEMKERN_NUMBERS_IN_TURNS(...)                                                             \
+  MEMKERN_INTEGERS(MEMKERN_WORD_TURNS, __VA_ARGS__) MEMKERN_FLOATS(MEMKERN_TURNS, __VA_ARGS__)
+#define MEMKERN_MOVES(...)                                                                        \
+  MEMKERN_INTEGERS(MEMKERN_WORDS, __VA_ARGS__) MEMKERN_INTEGERS(MEMKERN_WORD_TURNS, __VA_ARGS__)
+
+constexpr DeviceEntry kEntries[] = {
+    MEMKERN_NUMBERS("amo.rand", Rand, "int64", "int32")
+    MEMKERN_NUMBERS_IN_TURNS("amo.rand", Rand, "int64", "int32")
+    MEMKERN_NUMBERS("amo.stride1", Strided, "", "")
+    MEMKERN_NUMBERS_IN_TURNS("amo.stride1", Strided, "", "")
+    MEMKERN_NUMBERS("amo.striden", Strided, "", "")
+    MEMKERN_NUMBERS_IN_TURNS("amo.striden", Strided, "", "")
+    MEMKERN_NUMBERS("amo.central", Central, "", "")
+    MEMKERN_SHARED(std::uint64_t, "uint64")
+    MEMKERN_SHARED(std::uint32_t, "uint32")
+    MEMKERN_INTEGERS(MEMKERN_CHASE, "amo.ptrchase", Chase, "int64", "int32")
+    MEMKERN_MOVES("amo.scatter", Scatter, "int64", "int32")
+    MEMKERN_MOVES("amo.gather", Gather, "int64", "int32")
+    MEMKERN_MOVES("amo.sg", ScatterGather, "int64", "int32")
+};
+// clang-format on
+
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
+
+}  // namespace
+}  // namespace memkern::gpu

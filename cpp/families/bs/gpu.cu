@@ -1,0 +1,136 @@
+// The finite-element streaming tests BS6 to BS8 on a GPU (Chalmers and Warburton 2020): a thread
+// for each row of Z or Z^T. A gather's entries lie one after the other, whatever row they belong
+// to: a block looks up its rows' values side by side and sums them from its own memory.
+#include <algorithm>
+
+#include "families/streaming/args.hpp"
+#include "gpu/empty.hpp"
+#include "gpu/grid.hpp"
+#include "gpu/registry.hpp"
+
+namespace memkern::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+// Entries of a row that are staged, on average: a block of 256 rows has room for 512 of them.
+constexpr int kStaged = 2;
+
+struct MeshArgs {
+  StreamingArgs a;
+  Range range;
+};
+
+// x0 = Z^T x1
+template <class T, class I>
+struct Gather {
+  using Args = MeshArgs;
+  struct Locals {
+    std::int64_t begin = 0;  // of the thread's row, in the block's memory
+    std::int64_t end = 0;
+  };
+  static constexpr int kPhases = 2;
+
+  template <int kPhase>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals& row,
+                                   unsigned char* shared) {
+    const I* starts = static_cast<const I*>(g.a.index[0]);
+    const I* column = static_cast<const I*>(g.a.index[1]);
+    const T* local = static_cast<const T*>(g.a.stream[1]);
+    T* stage = reinterpret_cast<T*>(shared);
+    const std::int64_t first = g.range.begin + thread.block * thread.threads;
+    const std::int64_t r = first + thread.thread;
+    const std::int64_t begin = starts[first];
+    const std::int64_t room = std::int64_t{kStaged} * thread.threads;
+    if constexpr (kPhase == 0) {
+      const std::int64_t last = first + thread.threads;
+      const std::int64_t entries = starts[last < g.range.end ? last : g.range.end] - begin;
+      if (r < g.range.end) row = {starts[r] - begin, starts[r + 1] - begin};
+      // All loads are on their way before the first value is needed.
+      T values[kStaged] = {};
+      for (int u = 0; u < kStaged; ++u) {
+        const std::int64_t j = thread.thread + u * thread.threads;
+        if (j < entries) values[u] = local[column[begin + j]];
+      }
+      for (int u = 0; u < kStaged; ++u) stage[thread.thread + u * thread.threads] = values[u];
+    } else if (r < g.range.end) {
+      T sum = 0;
+      std::int64_t j = row.begin;
+      for (; j < row.end && j < room; ++j) sum += stage[j];
+      // Entries that found no room.
+      for (; j < row.end; ++j) sum += local[column[begin + j]];
+      static_cast<T*>(g.a.stream[0])[r] = sum;
+    }
+  }
+};
+
+// x0 = Z x1, elements of empty rows left as they are
+template <class T, class I>
+struct Scatter {
+  using Args = MeshArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
+    const std::int64_t i = g.range.begin + thread.index();
+    if (i >= g.range.end) return;
+    const std::int64_t id = static_cast<const I*>(g.a.index[0])[i];
+    if (id < 0) return;
+    static_cast<T*>(g.a.stream[0])[i] = static_cast<const T*>(g.a.stream[1])[id];
+  }
+};
+
+// x0 = Z Z^T x0, a row of Z^T to a thread. A row of one entry is read and written like any other: a
+// compiler can't leave it out, as the sum of zero and a value need not be that value.
+template <class T, class I>
+struct GatherScatter {
+  using Args = MeshArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
+    const I* starts = static_cast<const I*>(g.a.index[0]);
+    const I* column = static_cast<const I*>(g.a.index[1]);
+    T* local = static_cast<T*>(g.a.stream[0]);
+    const std::int64_t r = g.range.begin + thread.index();
+    if (r >= g.range.end) return;
+    const std::int64_t begin = starts[r];
+    const std::int64_t end = starts[r + 1];
+    T sum = 0;
+    for (std::int64_t j = begin; j < end; ++j) sum += local[column[j]];
+    for (std::int64_t j = begin; j < end; ++j) local[column[j]] = sum;
+  }
+};
+
+template <class T, class K>
+void start(const void* p, Range range, int threads, void* queue) {
+  const std::size_t stage_B =
+      K::kPhases > 1 ? kStaged * static_cast<std::size_t>(threads) * sizeof(T) : 0;
+  in_grids(range, kMostBlocks * threads, [&](Range part) {
+    launch<K>({*static_cast<const StreamingArgs*>(p), part},
+              blocks_for(part.end - part.begin, threads), threads, stage_B, queue);
+  });
+}
+
+// clang-format off
+#define MEMKERN_ONE(name, streams, indices, K, T, I, dtype, index) \
+  {{name, "simt", dtype, index, nullptr, nullptr, streams, 0, indices}, start<T, K<T, I>>},
+#define MEMKERN_MESH(...)                                                \
+  MEMKERN_ONE(__VA_ARGS__, double, std::int32_t, "float64", "int32")     \
+  MEMKERN_ONE(__VA_ARGS__, double, std::int64_t, "float64", "int64")     \
+  MEMKERN_ONE(__VA_ARGS__, float, std::int32_t, "float32", "int32")      \
+  MEMKERN_ONE(__VA_ARGS__, float, std::int64_t, "float32", "int64")
+
+constexpr DeviceEntry kEntries[] = {
+    {{"bs.bs0", "simt", "float64", "", nullptr, nullptr}, empty},
+    MEMKERN_MESH("bs.bs6", 2, 2, Gather)
+    MEMKERN_MESH("bs.bs7", 2, 1, Scatter)
+    MEMKERN_MESH("bs.bs8", 1, 2, GatherScatter)
+};
+// clang-format on
+
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
+
+}  // namespace
+}  // namespace memkern::gpu

@@ -1,0 +1,9 @@
+#include "families/streaming/case.hpp"
+
+namespace memkern {
+namespace {
+
+const FamilyRegistrar registrar("launch", make_streaming);
+
+}  // namespace
+}  // namespace memkern

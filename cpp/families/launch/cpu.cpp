@@ -1,0 +1,39 @@
+// Nothing, done by every worker: what a parallel region costs on its own. And work that needs no
+// memory, beside which a barrier's cost can be seen.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "families/launch/cpu.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "simd/targets.hpp"
+
+#if MEMKERN_TARGET_EXISTS
+HWY_BEFORE_NAMESPACE();
+namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE {
+namespace {
+
+void empty(const void* args, Range, int) { do_not_optimize(args); }
+
+// A thousand dependent multiplications a worker.
+void compute(const void* args, Range range, int) {
+  std::uint64_t x = 1;
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    for (int k = 0; k < 1000; ++k) {
+      x *= 3;
+      asm volatile("" : "+r"(x));
+    }
+  }
+  do_not_optimize(args);
+}
+
+constexpr Entry kEntries[] = {
+    {"launch.empty", MEMKERN_VARIANT, "float64", "", empty, nullptr},
+    {"launch.compute", MEMKERN_VARIANT, "float64", "", compute, nullptr},
+};
+
+}  // namespace
+}  // namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
+
+#include "simd/targets.inc"

@@ -1,0 +1,47 @@
+// Nothing, and work that needs no memory, on a GPU: what starting a kernel costs on its own.
+#include <cstdint>
+
+#include "gpu/empty.hpp"
+#include "gpu/grid.hpp"
+#include "gpu/registry.hpp"
+
+namespace memkern::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+
+// A thousand dependent multiplications an iteration.
+struct Compute {
+  using Args = Range;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args& range, const Thread& thread, Locals&,
+                                   unsigned char*) {
+    std::uint64_t x = 1;
+    for (std::int64_t i = range.begin + thread.index(); i < range.end; i += thread.all()) {
+      for (int k = 0; k < 1000; ++k) {
+        x *= 3;
+#ifdef __CUDA_ARCH__
+        asm volatile("" : "+l"(x));
+#else
+        asm volatile("" : "+r"(x));
+#endif
+      }
+    }
+  }
+};
+
+void compute(const void*, Range range, int threads, void* queue) {
+  launch<Compute>(range, blocks_for(range.end - range.begin, threads), threads, 0, queue);
+}
+
+constexpr DeviceEntry kEntries[] = {
+    {{"launch.empty", "simt", "float64", "", nullptr, nullptr}, empty},
+    {{"launch.compute", "simt", "float64", "", nullptr, nullptr}, compute},
+};
+
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
+
+}  // namespace
+}  // namespace memkern::gpu

@@ -1,0 +1,234 @@
+// What a sparse matrix-vector product needs before its bodies may run: the matrix in its format,
+// laid out from compressed rows where the workers will read it, divided among them by rows or by
+// entries.
+#include "families/spmv/args.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/arithmetic.hpp"
+#include "core/errors.hpp"
+#include "core/sampler.hpp"
+#include "engine/problem.hpp"
+#include "families/spmv/sell.hpp"
+
+namespace memkern {
+namespace {
+
+enum class Format { Crs, Sell, Ell, Csc };
+
+class SpmvProblem : public Problem {
+ public:
+  SpmvProblem(const std::string& kernel, DType dtype, DType index, const Inputs& inputs,
+              const Team& team, const Placement& placement)
+      : Problem(team, placement), dtype_(dtype), index_(index) {
+    const double begin_s = now();
+    const Source source(kernel, dtype, inputs);
+    const Format format = kernel == "spmv.sell"  ? Format::Sell
+                          : kernel == "spmv.ell" ? Format::Ell
+                          : kernel == "spmv.csc" ? Format::Csc
+                                                 : Format::Crs;
+    const bool by_entries = inputs.integer("by_entries", 0) != 0;
+    args_.rows = source.rows;
+    args_.distance = inputs.integer("prefetch", 0);
+    if (format == Format::Sell || format == Format::Ell) {
+      const bool ell = format == Format::Ell;
+      layout_ = sell_layout(team, source.starts, ell ? source.rows : inputs.integer("chunk", 1),
+                            ell ? 1 : inputs.integer("sigma", 1));
+      place(format, source, layout_.starts, checked_add(source.columns, 1, "columns"), by_entries);
+      if (inputs.integer("move_columns", 0) != 0) move_columns(source);
+      with_types(source.index.narrow, [&]<class T, class I, class J>(T, I, J) {
+        sell_fill(team, layout_, source.starts, static_cast<const I*>(source.index.data),
+                  static_cast<const T*>(source.values.data), source.columns,
+                  moved_.empty() ? nullptr : moved_.data(), reinterpret_cast<T*>(data("values")),
+                  reinterpret_cast<J*>(indices("columns")));
+      });
+    } else {
+      place(format, source, source.starts, source.columns, by_entries);
+    }
+    if (format == Format::Csc) {
+      constexpr std::int64_t kPad_B = 256;
+      const std::int64_t row_B = round_up(source.rows * dtype_size(dtype), kPad_B);
+      args_.partial_stride = row_B / dtype_size(dtype);
+      partial_.resize(static_cast<std::size_t>(checked_mul(row_B, team.size(), "rows")));
+      args_.partial = partial_.data();
+    }
+    args_.values = data("values");
+    args_.columns = indices("columns");
+    args_.starts = indices("starts");
+    args_.x = array("x").data;
+    args_.y = array("y").data;
+    facts_ = {{"convert_s", now() - begin_s},
+              {"entries_stored", static_cast<double>(args_.entries)}};
+  }
+
+  const void* args() const override { return &args_; }
+  std::int64_t count() const override { return count_; }
+  DType dtype() const override { return dtype_; }
+  std::string index_dtype() const override { return dtype_name(index_); }
+  Boundaries boundaries() const override { return boundaries_; }
+  std::map<std::string, double> facts() const override { return facts_; }
+
+  bool runs(const RegisteredEntry& entry) const override {
+    // Hardware gathers of 4-byte values take 4-byte indices.
+    const std::string variant = entry.variant;
+    const bool narrows = dtype_ == DType::F32 && index_ == DType::I64;
+    return !((variant == "simd" || variant == "nta") && narrows) ||
+           array("x").columns <= std::numeric_limits<std::int32_t>::max();
+  }
+
+ private:
+  // The matrix as it was given: compressed rows, or in CSC compressed columns.
+  struct Source {
+    Source(const std::string& kernel, DType dtype, const Inputs& inputs)
+        : rows(inputs.integer("rows", 1)),
+          columns(inputs.integer("columns", 1)),
+          lines(kernel == "spmv.csc" ? columns : rows),
+          bound(kernel == "spmv.csc" ? rows : columns),
+          starts(inputs.copy("starts")),
+          index(inputs.index("columns")) {
+      const auto found = inputs.data.find("values");
+      if (found == inputs.data.end()) throw InputError("the input 'values' is missing");
+      values = found->second;
+      if (values.type != dtype) {
+        throw InputError(std::string("values must be ") + dtype_name(dtype) + ", not " +
+                         dtype_name(values.type));
+      }
+      if (values.size != index.size) {
+        throw InputError("there are " + std::to_string(values.size) + " values for " +
+                         std::to_string(index.size) + " columns");
+      }
+      const std::int64_t needed = checked_add(lines, 1, kernel == "spmv.csc" ? "columns" : "rows");
+      if (std::ssize(starts) != needed) {
+        throw InputError("starts must have " + std::to_string(needed) + " entries, not " +
+                         std::to_string(starts.size()));
+      }
+      if (starts.front() != 0 || starts.back() != index.size ||
+          !std::is_sorted(starts.begin(), starts.end())) {
+        throw InputError("starts must ascend from 0 to the number of entries, " +
+                         std::to_string(index.size));
+      }
+    }
+
+    std::int64_t rows;
+    std::int64_t columns;
+    std::int64_t lines;  // that are compressed
+    std::int64_t bound;  // of the indices
+    std::vector<std::int64_t> starts;
+    IndexView index;
+    DataView values;
+  };
+
+  // Asks for all arrays. The entries of a unit (row, chunk, column) are stored from starts[u] on.
+  void place(Format format, const Source& source, const std::vector<std::int64_t>& starts,
+             std::int64_t x_size, bool by_entries) {
+    const std::int64_t units = std::ssize(starts) - 1;
+    const std::int64_t stored = starts.back();
+    args_.entries = stored;
+    args_.distance = std::min(args_.distance, stored);
+    args_.chunk = layout_.chunk;
+    args_.step = source.rows;
+    args_.width = stored / source.rows;
+    count_ = format == Format::Ell ? source.rows : units;
+    Boundaries in_matrix;
+    Boundaries in_y;
+    if (format != Format::Ell && team().size() > 1) {
+      boundaries_ = deal(starts, team().size(), by_entries);
+      for (const std::int64_t unit : boundaries_) {
+        in_matrix.push_back(starts[static_cast<std::size_t>(unit)]);
+        if (format != Format::Csc) in_y.push_back(unit * layout_.chunk);
+      }
+    }
+    const bool laid_out = format == Format::Sell || format == Format::Ell;
+    const std::int64_t padded = checked_mul(units, layout_.chunk, "rows");
+    add_array("x", dtype_, x_size, false, false);
+    add_array("y", dtype_, format == Format::Sell ? padded : source.rows, false, true, in_y);
+    add_indices("starts", {starts.data(), units + 1}, index_, 0, stored + 1);
+    if (laid_out) {
+      add_indices("columns", {nullptr, stored}, index_, 0, x_size, in_matrix, SpmvArgs::kTail);
+      add_data("values", {nullptr, stored, dtype_}, in_matrix, SpmvArgs::kTail);
+      add_indices("order", {layout_.order.data(), source.rows}, DType::I64, 0, source.rows);
+    } else {
+      add_indices("columns", source.index, index_, 0, source.bound, in_matrix, SpmvArgs::kTail);
+      add_data("values", source.values, in_matrix, SpmvArgs::kTail);
+    }
+    commit();
+  }
+
+  void move_columns(const Source& source) {
+    if (source.rows != source.columns) {
+      throw InputError("the columns of a matrix of " + std::to_string(source.rows) + " rows and " +
+                       std::to_string(source.columns) + " columns can't be moved like its rows");
+    }
+    moved_.resize(layout_.order.size());
+    for (std::size_t i = 0; i < moved_.size(); ++i) {
+      moved_[static_cast<std::size_t>(layout_.order[i])] = static_cast<std::int64_t>(i);
+    }
+  }
+
+  // Calls f with values of the types of the matrix's numbers, given indices and own indices.
+  template <class F>
+  void with_types(bool narrow_in, const F& f) const {
+    const auto by_out = [&]<class T, class I>(T t, I i) {
+      if (index_ == DType::I32) {
+        f(t, i, std::int32_t{});
+      } else {
+        f(t, i, std::int64_t{});
+      }
+    };
+    const auto by_in = [&]<class T>(T t) {
+      if (narrow_in) {
+        by_out(t, std::int32_t{});
+      } else {
+        by_out(t, std::int64_t{});
+      }
+    };
+    if (dtype_ == DType::F32) {
+      by_in(float{});
+    } else {
+      by_in(double{});
+    }
+  }
+
+  // Where each worker's units begin: as many for each, or as many entries.
+  static Boundaries deal(const std::vector<std::int64_t>& starts, int workers, bool by_entries) {
+    const std::int64_t units = std::ssize(starts) - 1;
+    Boundaries boundaries{0};
+    for (int w = 1; w < workers; ++w) {
+      if (!by_entries) {
+        boundaries.push_back(contiguous_part(units, workers, w).begin);
+        continue;
+      }
+      const std::int64_t wanted = contiguous_part(starts.back(), workers, w).begin;
+      auto at = std::lower_bound(starts.begin() + boundaries.back(), starts.end() - 1, wanted);
+      // Whichever end of the row is nearer.
+      if (at > starts.begin() + boundaries.back() && wanted - *(at - 1) < *at - wanted) --at;
+      boundaries.push_back(at - starts.begin());
+    }
+    boundaries.push_back(units);
+    return boundaries;
+  }
+
+  SpmvArgs args_;
+  DType dtype_;
+  DType index_;
+  std::int64_t count_ = 0;
+  SellLayout layout_;
+  std::vector<std::int64_t> moved_;
+  Boundaries boundaries_;
+  std::map<std::string, double> facts_;
+  std::vector<std::byte> partial_;
+};
+
+std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
+                              const std::string& index_dtype, const Inputs& inputs,
+                              const Team& team, const Placement& placement) {
+  return std::make_unique<SpmvProblem>(kernel, parse_value_dtype(dtype),
+                                       parse_index_dtype(index_dtype), inputs, team, placement);
+}
+
+const FamilyRegistrar spmv("spmv", make);
+
+}  // namespace
+}  // namespace memkern

@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <array>
+
+#include "families/streaming/args.hpp"
+#include "families/streaming/case.hpp"
+
+namespace memkern {
+namespace {
+
+// STREAM's four kernels in turn over the same three arrays.
+class RotationProblem : public Problem {
+ public:
+  RotationProblem(DType dtype, const Inputs& inputs, const Team& team, const Placement& placement)
+      : Problem(team, placement), dtype_(dtype), count_(inputs.integer("elements", 1)) {
+    for (const auto& [name, written] : inputs.arrays)
+      add_array(name, dtype, count_, false, written);
+    commit();
+    const auto alpha = inputs.numbers.find("alpha");
+    for (std::size_t k = 0; k < kKernels.size(); ++k) {
+      StreamingArgs& args = args_.at(k);
+      for (const char name : std::string(kKernels.at(k).arrays)) {
+        args.stream[args.streams++] = array(std::string(1, name)).data;
+      }
+      args.alpha = alpha == inputs.numbers.end() ? 1.0 : alpha->second;
+      args.distance = std::min(inputs.integer("prefetch", 0), count_);
+    }
+  }
+
+  const void* args() const override { return &args_; }
+  std::int64_t count() const override { return count_; }
+  DType dtype() const override { return dtype_; }
+  std::vector<Stage> stages() const override {
+    std::vector<Stage> all;
+    for (std::size_t k = 0; k < kKernels.size(); ++k) {
+      all.push_back({kKernels.at(k).name, &args_.at(k)});
+    }
+    return all;
+  }
+
+ private:
+  struct Kernel {
+    const char* name;
+    const char* arrays;
+  };
+  static constexpr std::array<Kernel, 4> kKernels{{{"stream.copy", "ca"},
+                                                   {"stream.scale", "bc"},
+                                                   {"stream.add", "cab"},
+                                                   {"stream.triad", "abc"}}};
+  std::array<StreamingArgs, 4> args_;
+  DType dtype_;
+  std::int64_t count_;
+};
+
+std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
+                              const std::string& index_dtype, const Inputs& inputs,
+                              const Team& team, const Placement& placement) {
+  if (kernel == "stream.rotation") {
+    return std::make_unique<RotationProblem>(parse_value_dtype(dtype), inputs, team, placement);
+  }
+  return make_streaming(kernel, dtype, index_dtype, inputs, team, placement);
+}
+
+const FamilyRegistrar registrar("stream", make);
+
+}  // namespace
+}  // namespace memkern

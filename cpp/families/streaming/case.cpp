@@ -1,0 +1,174 @@
+// What a streaming case needs before its bodies may run: its arrays as its spec declares them, with
+// the lengths that its kernel reaches, and index arrays that stay within them.
+#include "families/streaming/case.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/arithmetic.hpp"
+#include "core/errors.hpp"
+#include "families/streaming/args.hpp"
+
+namespace memkern {
+namespace {
+
+struct Index {
+  std::string name;
+  std::int64_t length;
+  std::int64_t low;
+  std::int64_t bound;
+};
+
+// How far a kernel reaches: `count` iterations over arrays of these lengths.
+struct Extent {
+  std::int64_t count = 0;
+  std::vector<std::int64_t> lengths;  // empty: all as long as there are iterations
+  std::vector<Index> indices;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+
+Extent extent_of(const std::string& kernel, const Inputs& inputs, int workers) {
+  Extent e;
+  if (kernel == "bs.bs0" || kernel.starts_with("launch.")) {
+    e.count = workers;
+  } else if (kernel == "bs.bs6" || kernel == "bs.bs8") {
+    const std::int64_t local = inputs.integer("local_nodes", 1);
+    e.count = inputs.integer("global_nodes", 1);
+    e.rows = e.count;
+    const std::int64_t entries = inputs.index("columns").size;
+    e.lengths = kernel == "bs.bs6" ? std::vector{e.count, local} : std::vector{local};
+    e.indices = {{"row_starts", checked_add(e.count, 1, "global_nodes"), 0, entries + 1},
+                 {"columns", entries, 0, local}};
+  } else if (kernel == "bs.bs7") {
+    e.count = e.rows = inputs.integer("local_nodes", 1);
+    const std::int64_t global = inputs.integer("global_nodes", 1);
+    e.lengths = {e.count, global};
+    e.indices = {{"ids", e.count, -1, global}};
+  } else if (kernel == "loops.stencil") {
+    e.rows = inputs.integer("rows", 3);
+    e.columns = inputs.integer("columns", 3);
+    e.count = e.rows - 2;
+    e.lengths.assign(2, checked_mul(e.rows, e.columns, "rows times columns"));
+  } else if (kernel == "loops.matvec") {
+    e.rows = e.count = inputs.integer("rows", 1);
+    e.columns = inputs.integer("columns", 1);
+    e.lengths = {e.rows, checked_mul(e.rows, e.columns, "rows times columns"), e.columns};
+  } else {
+    e.count = e.rows = inputs.integer("elements", 1);
+    for (const auto& [name, view] : inputs.indices) {
+      e.indices.push_back({name, e.count, 0, e.count});
+    }
+  }
+  return e;
+}
+
+class StreamingProblem : public Problem {
+ public:
+  StreamingProblem(const std::string& kernel, DType dtype, const std::string& index_dtype,
+                   const Inputs& inputs, const Team& team, const Placement& placement)
+      : Problem(team, placement), dtype_(dtype), index_dtype_(index_dtype) {
+    Extent extent = extent_of(kernel, inputs, workers());
+    count_ = extent.count;
+    const RegisteredEntry& bodies = find_bodies(kernel, inputs.arrays.size(), extent);
+    const auto streams = static_cast<std::size_t>(bodies.arrays);
+    const bool reduces = bodies.finish != nullptr;
+    if (extent.lengths.empty()) extent.lengths.assign(streams, extent.count);
+    for (std::size_t k = 0; k < streams; ++k) {
+      const auto& [name, written] = inputs.arrays[k];
+      add_array(name, dtype, extent.lengths.at(k), false, written);
+    }
+    if (reduces) add_array(inputs.arrays[streams].first, DType::F64, 1, false, true);
+    if (extent.indices.empty() != index_dtype.empty()) {
+      throw InputError("kernel '" + kernel + "' has " +
+                       (extent.indices.empty() ? "no" : "indices and needs an") + " index_dtype");
+    }
+    for (const Index& index : extent.indices) {
+      const IndexView& view = inputs.index(index.name, index.length);
+      highest_ = std::max(highest_, index.bound - 1);
+      add_indices(index.name, view, parse_index_dtype(index_dtype), index.low, index.bound);
+    }
+    commit();
+    for (std::size_t k = 0; k < streams; ++k) args_.stream[k] = arrays()[k].data;
+    for (std::size_t k = 0; k < extent.indices.size(); ++k) {
+      args_.index[k] = indices(extent.indices[k].name);
+      if (extent.indices[k].name == "row_starts") {
+        // A body runs through the entries by row, from the first entry to the last.
+        check_starts("row_starts", extent.indices[k].bound - 1);
+      }
+    }
+    if (reduces && device() != nullptr) {
+      args_.partial = own(std::vector<double>(StreamingArgs::kDevicePartials));
+      args_.result = reinterpret_cast<double*>(arrays()[streams].data);
+    } else if (reduces) {
+      partials_.resize(static_cast<std::size_t>(workers() * StreamingArgs::kPartialStride));
+      args_.partial = partials_.data();
+      // It leaves the partial results as a first invocation needs them, and a result of no use.
+      double none = 0.0;
+      args_.result = &none;
+      bodies.finish(&args_, workers());
+      args_.result = reinterpret_cast<double*>(arrays()[streams].data);
+    }
+    const auto number = [&](const char* name) {
+      const auto found = inputs.numbers.find(name);
+      return found == inputs.numbers.end() ? 1.0 : found->second;
+    };
+    args_.streams = static_cast<int>(streams);
+    args_.rows = extent.rows;
+    args_.columns = extent.columns;
+    args_.distance = std::min(inputs.integer("prefetch", 0), extent.count);
+    args_.alpha = number("alpha");
+    args_.beta = number("beta");
+  }
+
+  const void* args() const override { return &args_; }
+  std::int64_t count() const override { return count_; }
+  DType dtype() const override { return dtype_; }
+  std::string index_dtype() const override { return index_dtype_; }
+
+  bool runs(const RegisteredEntry& entry) const override {
+    const std::string variant = entry.variant;
+    // Hardware gathers of 4-byte values take 4-byte indices.
+    const bool narrows = dtype_ == DType::F32 && index_dtype_ == "int64";
+    const bool vectors = variant == "simd" || (variant == "nt" && entry.isa != "baseline");
+    return !(vectors && narrows) || highest_ <= std::numeric_limits<std::int32_t>::max();
+  }
+
+ private:
+  // The kernel's bodies that run on every machine, where they take as many arrays and indices as
+  // there are.
+  static const RegisteredEntry& find_bodies(const std::string& kernel, std::size_t arrays,
+                                            const Extent& extent) {
+    for (const RegisteredEntry& e : registered_entries()) {
+      if (kernel != e.kernel || std::string(e.isa) != "baseline") continue;
+      if (extent.indices.size() != static_cast<std::size_t>(e.indices)) {
+        throw InputError("kernel '" + kernel + "' takes " + std::to_string(e.indices) +
+                         " index arrays, not " + std::to_string(extent.indices.size()));
+      }
+      const bool reduces = e.finish != nullptr;
+      const auto streams = static_cast<std::size_t>(e.arrays);
+      if (arrays == streams + (reduces ? 1 : 0)) return e;
+      throw InputError("kernel '" + kernel + "' takes " + std::to_string(streams) + " arrays" +
+                       (reduces ? " and a result" : "") + ", not " + std::to_string(arrays));
+    }
+    throw InputError("there is no kernel '" + kernel + "'");
+  }
+
+  StreamingArgs args_;
+  DType dtype_;
+  std::string index_dtype_;
+  std::int64_t count_ = 0;
+  std::int64_t highest_ = 0;
+  std::vector<double> partials_;
+};
+
+}  // namespace
+
+std::unique_ptr<Problem> make_streaming(const std::string& kernel, const std::string& dtype,
+                                        const std::string& index_dtype, const Inputs& inputs,
+                                        const Team& team, const Placement& placement) {
+  return std::make_unique<StreamingProblem>(kernel, parse_value_dtype(dtype), index_dtype, inputs,
+                                            team, placement);
+}
+
+}  // namespace memkern

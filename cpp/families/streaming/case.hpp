@@ -1,0 +1,16 @@
+// Cases of streaming kernels: what they need before their bodies may run.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/problem.hpp"
+
+namespace memkern {
+
+// The factory of the families that have no case of their own.
+std::unique_ptr<Problem> make_streaming(const std::string& kernel, const std::string& dtype,
+                                        const std::string& index_dtype, const Inputs& inputs,
+                                        const Team& team, const Placement& placement);
+
+}  // namespace memkern

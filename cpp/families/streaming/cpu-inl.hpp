@@ -1,0 +1,311 @@
+// The loops that all streaming kernels are made of: an operation on elements, reached one at a
+// time or a vector at a time, directly or by an index. Included once per target.
+#if defined(MEMKERN_STREAMING_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEMKERN_STREAMING_INL
+#undef MEMKERN_STREAMING_INL
+#else
+#define MEMKERN_STREAMING_INL
+#endif
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "families/streaming/args.hpp"
+#include "hwy/highway.h"
+#include "simd/nontemporal.hpp"
+#include "simd/targets.hpp"
+
+#if MEMKERN_TARGET_EXISTS
+HWY_BEFORE_NAMESPACE();
+namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Non-temporal stores write whole vectors; where there are none, single elements.
+#undef MEMKERN_NT_VARIANT  // may differ from target to target
+#define MEMKERN_NT_VARIANT \
+  (HWY_ARCH_X86_64 && (MEMKERN_SIMD || (MEMKERN_NONTEMPORAL && HWY_TARGET == HWY_STATIC_TARGET)))
+
+// Values that a reduction sums in their own type, a thousand to an accumulator; the blocks' sums
+// are added in double, so that no precision loses what many elements add up to.
+inline constexpr std::int64_t kBlock = std::int64_t{1} << 13;
+// Elements between two bursts of prefetches: a few lines of every stream.
+inline constexpr std::int64_t kBurst_B = 512;
+inline constexpr std::int64_t kLine_B = 64;
+
+// How an operation reaches its elements: one at a time, or a vector of them.
+template <class T, bool kNonTemporal>
+struct Single {
+  using Element = T;
+  using Value = T;
+  const StreamingArgs& args;
+  MEMKERN_INLINE static std::int64_t lanes() { return 1; }
+  MEMKERN_INLINE T load(int k, std::int64_t i) const {
+    return static_cast<const T*>(args.stream[k])[i];
+  }
+  MEMKERN_INLINE void store(int k, std::int64_t i, T value) const {
+    T* to = static_cast<T*>(args.stream[k]) + i;
+    if constexpr (kNonTemporal) {
+      store_nontemporal(to, value);
+    } else {
+      *to = value;
+    }
+  }
+  MEMKERN_INLINE static T set(double value) { return static_cast<T>(value); }
+  MEMKERN_INLINE static T add(T x, T y) { return x + y; }
+  MEMKERN_INLINE static T mul(T x, T y) { return x * y; }
+  MEMKERN_INLINE static T mul_add(T x, T y, T z) { return x * y + z; }
+  MEMKERN_INLINE static T larger(T x, T y) { return x > y ? x : y; }
+  MEMKERN_INLINE static T sum(T x) { return x; }
+  MEMKERN_INLINE static T largest(T x) { return x; }
+};
+
+#if MEMKERN_SIMD
+template <class T, bool kNonTemporal>
+struct Packed {
+  using Element = T;
+  using Tag = hn::ScalableTag<T>;
+  using Value = hn::Vec<Tag>;
+  const StreamingArgs& args;
+  MEMKERN_INLINE static std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(Tag())); }
+  MEMKERN_INLINE Value load(int k, std::int64_t i) const {
+    return hn::LoadU(Tag(), static_cast<const T*>(args.stream[k]) + i);
+  }
+  MEMKERN_INLINE void store(int k, std::int64_t i, Value value) const {
+    T* to = static_cast<T*>(args.stream[k]) + i;
+    if constexpr (kNonTemporal) {
+      hn::Stream(value, Tag(), to);
+    } else {
+      hn::StoreU(value, Tag(), to);
+    }
+  }
+  MEMKERN_INLINE static Value set(double value) { return hn::Set(Tag(), static_cast<T>(value)); }
+  MEMKERN_INLINE static Value add(Value x, Value y) { return hn::Add(x, y); }
+  MEMKERN_INLINE static Value mul(Value x, Value y) { return hn::Mul(x, y); }
+  MEMKERN_INLINE static Value mul_add(Value x, Value y, Value z) { return hn::MulAdd(x, y, z); }
+  MEMKERN_INLINE static Value larger(Value x, Value y) { return hn::Max(x, y); }
+  MEMKERN_INLINE static T sum(Value x) { return hn::GetLane(hn::SumOfLanes(Tag(), x)); }
+  MEMKERN_INLINE static T largest(Value x) { return hn::GetLane(hn::MaxOfLanes(Tag(), x)); }
+};
+#endif
+
+#include "families/streaming/operations.inc"
+
+// Elements [i, end) in steps of kUnroll of A's values; returns where the next whole step would
+// begin.
+template <class Op, int kUnroll, class A>
+MEMKERN_INLINE std::int64_t map_steps(const A& a, std::int64_t i, std::int64_t end, double alpha,
+                                      double beta) {
+  const std::int64_t lanes = A::lanes();
+  const auto va = A::set(alpha);
+  const auto vb = A::set(beta);
+  for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) {
+    // Whole steps are asked for: a compiler that rolled them up again would undo the knob.
+    HWY_UNROLL(16)
+    for (int u = 0; u < kUnroll; ++u) Op::step(a, i + u * lanes, va, vb);
+  }
+  return i;
+}
+
+// Elements [begin, end) in steps of kUnroll vectors, then by one vector, then by one element.
+template <class Op, int kUnroll, class SingleA, class PackedA>
+MEMKERN_INLINE void map_elements(const SingleA& single, [[maybe_unused]] const PackedA& packed,
+                                 std::int64_t i, std::int64_t end, double alpha, double beta) {
+#if MEMKERN_SIMD
+  i = map_steps<Op, kUnroll>(packed, i, end, alpha, beta);
+  if constexpr (kUnroll > 1) i = map_steps<Op, 1>(packed, i, end, alpha, beta);
+  map_steps<Op, 1>(single, i, end, alpha, beta);
+#else
+  const auto va = single.set(alpha);
+  const auto vb = single.set(beta);
+  MEMKERN_LOOP
+  for (std::int64_t k = i; k < end; ++k) Op::step(single, k, va, vb);
+#endif
+}
+
+// Where to stop and come here again: the end, or with software prefetch the end of a burst, whose
+// lines `distance` elements ahead are asked for. (Takes the arguments where they lie: a copy that
+// it could index would have to be in memory.)
+template <class T>
+MEMKERN_INLINE std::int64_t burst(const StreamingArgs& args, std::int64_t i, std::int64_t end) {
+  if (args.distance == 0) return end;
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+  for (int k = 0; k < args.streams; ++k) {
+    const T* ahead = static_cast<const T*>(args.stream[k]) + i + args.distance;
+    for (std::int64_t at = 0; at < kBurst_B / kSize; at += kLine_B / kSize) {
+      __builtin_prefetch(ahead + at);
+    }
+  }
+  return i + kBurst_B / kSize < end ? i + kBurst_B / kSize : end;
+}
+
+template <class T, class Op, bool kNonTemporal, int kUnroll>
+MEMKERN_INLINE void map_range(const StreamingArgs& args, std::int64_t begin, std::int64_t end) {
+  const Single<T, kNonTemporal> single{args};
+#if MEMKERN_SIMD
+  const Packed<T, kNonTemporal> packed{args};
+  if constexpr (kNonTemporal) {
+    // Non-temporal stores want aligned vectors.
+    const auto vector_B = static_cast<std::uintptr_t>(packed.lanes()) * sizeof(T);
+    const T* to = static_cast<const T*>(args.stream[0]);
+    while (begin < end && reinterpret_cast<std::uintptr_t>(to + begin) % vector_B != 0) {
+      begin = map_steps<Op, 1>(single, begin, begin + 1, args.alpha, args.beta);
+    }
+    // Several outputs that are not aligned alike can only be written element by element.
+    for (int k = 1; k < (std::is_same_v<Op, Init4> ? args.streams : 1); ++k) {
+      const T* other = static_cast<const T*>(args.stream[k]);
+      if (reinterpret_cast<std::uintptr_t>(other + begin) % vector_B != 0) {
+        begin = map_steps<Op, 1>(single, begin, end, args.alpha, args.beta);
+      }
+    }
+  }
+#else
+  const auto& packed = single;
+#endif
+  map_elements<Op, kUnroll>(single, packed, begin, end, args.alpha, args.beta);
+}
+
+inline constexpr int kMapUnroll = 4;
+inline constexpr int kReduceUnroll = 8;
+
+template <class T, class Op, bool kNonTemporal, int kUnroll = kMapUnroll>
+void map(const void* p, Range range, int) {
+  // A copy of its own, which nothing else can point to, stays in registers.
+  const StreamingArgs args = *static_cast<const StreamingArgs*>(p);
+  for (std::int64_t i = range.begin; i < range.end;) {
+    const std::int64_t stop = burst<T>(*static_cast<const StreamingArgs*>(p), i, range.end);
+    map_range<T, Op, kNonTemporal, kUnroll>(args, i, stop);
+    i = stop;
+  }
+  if constexpr (kNonTemporal) store_fence();
+  do_not_optimize(args.stream[0]);
+}
+
+#define MEMKERN_SIXTEEN(X) \
+  X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+
+// One block with kUnroll accumulators, which hide the latency of adding.
+template <class Op, int kUnroll, class A>
+MEMKERN_INLINE typename A::Value reduce_steps(const A& a, std::int64_t& i, std::int64_t end,
+                                              double alpha, double start) {
+  using V = typename A::Value;
+  const std::int64_t lanes = A::lanes();
+  const V va = A::set(alpha);
+  // Accumulators that see no memory must differ, or the compiler finds that one will do.
+  constexpr bool kApart = std::is_same_v<Op, Peak>;
+#define MEMKERN_DECLARE(u) [[maybe_unused]] V sum##u = A::set(kApart ? start + (u) : start);
+#define MEMKERN_STEP(u) \
+  if constexpr ((u) < kUnroll) sum##u = Op::step(a, i + (u)*lanes, va, sum##u);
+#define MEMKERN_JOIN(u)                   \
+  if constexpr (0 < (u) && (u) < kUnroll) \
+    sum0 = Op::kSums ? A::add(sum0, sum##u) : A::larger(sum0, sum##u);
+  MEMKERN_SIXTEEN(MEMKERN_DECLARE)
+  for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) {
+    MEMKERN_SIXTEEN(MEMKERN_STEP)
+  }
+  for (; i + lanes <= end; i += lanes) sum0 = Op::step(a, i, va, sum0);
+  MEMKERN_SIXTEEN(MEMKERN_JOIN)
+  constexpr int kTooMuch = kUnroll * (kUnroll - 1) / 2;
+  if constexpr (kApart) sum0 = A::add(sum0, A::set(-static_cast<double>(kTooMuch)));
+#undef MEMKERN_JOIN
+#undef MEMKERN_STEP
+#undef MEMKERN_DECLARE
+  return sum0;
+}
+
+template <class T, class Op, int kUnroll>
+MEMKERN_INLINE double reduce_block(const StreamingArgs& args, std::int64_t i, std::int64_t end,
+                                   double start) {
+  const Single<T, false> single{args};
+#if MEMKERN_SIMD
+  using A = Packed<T, false>;
+  const A packed{args};
+  const auto vector = reduce_steps<Op, kUnroll>(packed, i, end, args.alpha, start);
+  const T rest = reduce_steps<Op, 1>(single, i, end, args.alpha, start);
+  if constexpr (Op::kSums) {
+    return static_cast<double>(A::sum(vector)) + static_cast<double>(rest);
+  } else {
+    return static_cast<double>(single.larger(A::largest(vector), rest));
+  }
+#elif MEMKERN_AUTO
+  const T alpha = single.set(args.alpha);
+  T so_far = single.set(start);
+  if constexpr (Op::kSums) {
+    _Pragma("omp simd reduction(+ : so_far)") for (std::int64_t k = i; k < end; ++k) so_far =
+        Op::step(single, k, alpha, so_far);
+  } else {
+    _Pragma("omp simd reduction(max : so_far)") for (std::int64_t k = i; k < end; ++k) so_far =
+        Op::step(single, k, alpha, so_far);
+  }
+  return static_cast<double>(so_far);
+#else
+  return static_cast<double>(reduce_steps<Op, kUnroll>(single, i, end, args.alpha, start));
+#endif
+}
+
+template <class T, class Op, int kUnroll = kReduceUnroll>
+void reduce(const void* p, Range range, int worker) {
+  const StreamingArgs args = *static_cast<const StreamingArgs*>(p);
+  double& partial = args.partial[worker * StreamingArgs::kPartialStride];
+#if MEMKERN_SIMD
+  const std::int64_t block = kBlock * Packed<T, false>::lanes();
+#else
+  const std::int64_t block = kBlock;
+#endif
+  for (std::int64_t i = range.begin; i < range.end;) {
+    const std::int64_t most = burst<T>(*static_cast<const StreamingArgs*>(p), i, range.end);
+    const std::int64_t end = i + block < most ? i + block : most;
+    if constexpr (Op::kSums) {
+      partial += reduce_block<T, Op, kUnroll>(args, i, end, 0.0);
+    } else {
+      const double largest = reduce_block<T, Op, kUnroll>(args, i, end, partial);
+      partial = largest > partial ? largest : partial;
+    }
+    i = end;
+  }
+  do_not_optimize(args.partial);
+}
+
+// In the order of the workers, so that a team always finds the same result, and ready for the
+// next invocation.
+template <class Op>
+void finish(const void* p, int workers) {
+  const StreamingArgs& args = *static_cast<const StreamingArgs*>(p);
+  double all = kStart<Op>;
+  for (int w = 0; w < workers; ++w) {
+    double& partial = args.partial[w * StreamingArgs::kPartialStride];
+    all = Op::kSums ? all + partial : partial > all ? partial : all;
+    partial = kStart<Op>;
+  }
+  *args.result = all;
+}
+
+// Rows of a table of entries: a map, a map that may use non-temporal stores, a reduction.
+#undef MEMKERN_MAP
+#undef MEMKERN_STORE
+#undef MEMKERN_REDUCE
+// clang-format off
+#define MEMKERN_MAP(name, streams, Op)                                                        \
+  {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false>, nullptr, streams},           \
+  {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false>, nullptr, streams},
+#if MEMKERN_NT_VARIANT
+#define MEMKERN_STORE(name, streams, Op)                                                      \
+  MEMKERN_MAP(name, streams, Op)                                                              \
+  {name, "nt", "float64", "", map<double, Op, true>, nullptr, streams},                       \
+  {name, "nt", "float32", "", map<float, Op, true>, nullptr, streams},
+#else
+#define MEMKERN_STORE MEMKERN_MAP
+#endif
+#define MEMKERN_REDUCE(name, streams, Op)                                                     \
+  {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op>, finish<Op>, streams},            \
+  {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op>, finish<Op>, streams},
+// clang-format on
+
+}  // namespace
+}  // namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
+
+#endif

@@ -1,0 +1,632 @@
+// The streaming kernels on a GPU: STREAM (McCalpin), RaiderSTREAM (Beebe et al. 2022), the loops of
+// the ECM studies (Alappat et al. 2021) and the finite-element streaming tests BS1 to BS5 (Chalmers
+// and Warburton 2020). Threads take 16 bytes at a time where the arrays are aligned alike.
+#include "families/streaming/args.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "gpu/grid.hpp"
+#include "gpu/registry.hpp"
+
+namespace memkern::gpu {
+namespace {
+
+#include "families/streaming/operations.inc"
+
+// How often a compiler may repeat a loop's body: left to itself, it takes the registers for that
+// from other threads.
+#ifdef __CUDA_ARCH__
+#define MEMKERN_PRAGMA(text) _Pragma(#text)
+#define MEMKERN_UNROLL(most) MEMKERN_PRAGMA(unroll(most))
+#else
+#define MEMKERN_UNROLL(most)
+#endif
+
+constexpr int kThreads = 256;
+constexpr int kMapUnroll = 2;
+// Four vectors of a thread are on their way.
+template <int kStreams>
+inline constexpr int kReduceUnroll = 4 / kStreams;
+constexpr int kPeakUnroll = 8;
+constexpr int kStencilUnroll = 4;
+constexpr int kMatvecUnroll = 8;
+
+// How an operation reaches its elements: one at a time, or 16 bytes of them.
+template <class T>
+struct Single {
+  using Element = T;
+  using Value = T;
+  static constexpr int kLanes = 1;
+  const StreamingArgs& args;
+  MEMKERN_ANYWHERE T load(int k, std::int64_t i) const {
+    return static_cast<const T*>(args.stream[k])[i];
+  }
+  MEMKERN_ANYWHERE void store(int k, std::int64_t i, T value) const {
+    static_cast<T*>(args.stream[k])[i] = value;
+  }
+  MEMKERN_ANYWHERE static T set(double value) { return static_cast<T>(value); }
+  MEMKERN_ANYWHERE static T add(T x, T y) { return x + y; }
+  MEMKERN_ANYWHERE static T mul(T x, T y) { return x * y; }
+  MEMKERN_ANYWHERE static T mul_add(T x, T y, T z) { return x * y + z; }
+  MEMKERN_ANYWHERE static T larger(T x, T y) { return x > y ? x : y; }
+  MEMKERN_ANYWHERE static T lane(T x, int) { return x; }
+};
+
+template <class T>
+struct Packed {
+  using Element = T;
+  static constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
+  struct alignas(16) Value {
+    T lanes[kLanes];
+  };
+  using One = Single<T>;
+  const StreamingArgs& args;
+  MEMKERN_ANYWHERE Value load(int k, std::int64_t i) const {
+    return *reinterpret_cast<const Value*>(static_cast<const T*>(args.stream[k]) + i);
+  }
+  MEMKERN_ANYWHERE void store(int k, std::int64_t i, Value value) const {
+    *reinterpret_cast<Value*>(static_cast<T*>(args.stream[k]) + i) = value;
+  }
+  MEMKERN_ANYWHERE static Value set(double value) {
+    Value all;
+    for (int l = 0; l < kLanes; ++l) all.lanes[l] = One::set(value);
+    return all;
+  }
+  MEMKERN_ANYWHERE static Value add(Value x, Value y) {
+    for (int l = 0; l < kLanes; ++l) x.lanes[l] = One::add(x.lanes[l], y.lanes[l]);
+    return x;
+  }
+  MEMKERN_ANYWHERE static Value mul(Value x, Value y) {
+    for (int l = 0; l < kLanes; ++l) x.lanes[l] = One::mul(x.lanes[l], y.lanes[l]);
+    return x;
+  }
+  MEMKERN_ANYWHERE static Value mul_add(Value x, Value y, Value z) {
+    for (int l = 0; l < kLanes; ++l) x.lanes[l] = One::mul_add(x.lanes[l], y.lanes[l], z.lanes[l]);
+    return x;
+  }
+  MEMKERN_ANYWHERE static Value larger(Value x, Value y) {
+    for (int l = 0; l < kLanes; ++l) x.lanes[l] = One::larger(x.lanes[l], y.lanes[l]);
+    return x;
+  }
+  MEMKERN_ANYWHERE static T lane(const Value& x, int l) { return x.lanes[l]; }
+};
+
+template <class T, class By>
+struct Indexed : Single<T> {
+  MEMKERN_ANYWHERE std::int64_t at(int k, std::int64_t i) const {
+    if (By::of(k) == kDirect) return i;
+    return static_cast<const typename By::I*>(this->args.index[By::of(k)])[i];
+  }
+  MEMKERN_ANYWHERE T load(int k, std::int64_t i) const { return Single<T>::load(k, at(k, i)); }
+  MEMKERN_ANYWHERE void store(int k, std::int64_t i, T value) const {
+    Single<T>::store(k, at(k, i), value);
+  }
+};
+
+// Every access goes to element 0, and none may be left out.
+template <class T>
+struct Central : Single<T> {
+  MEMKERN_ANYWHERE T load(int k, std::int64_t) const {
+    return *static_cast<const volatile T*>(this->args.stream[k]);
+  }
+  MEMKERN_ANYWHERE void store(int k, std::int64_t, T value) const {
+    *static_cast<volatile T*>(this->args.stream[k]) = value;
+  }
+};
+
+// An operation that is done on several values side by side runs twice: at first it does nothing but
+// load, so that all values are on their way before the first is needed (a compiler can't know that
+// no store changes what is loaded behind it), and then it finds them loaded.
+template <class A, bool kLoaded>
+struct Staged : A {
+  using typename A::Value;
+  Value* values;  // by array
+  MEMKERN_ANYWHERE Staged(const A& a, Value* at) : A(a), values(at) {}
+  MEMKERN_ANYWHERE Value load(int k, std::int64_t i) const {
+    if constexpr (!kLoaded) values[k] = A::load(k, i);
+    return values[k];
+  }
+  MEMKERN_ANYWHERE void store(int k, std::int64_t i, Value value) const {
+    if constexpr (kLoaded) A::store(k, i, value);
+  }
+};
+
+template <class A>
+inline constexpr bool kIsLoading = false;
+template <class A>
+inline constexpr bool kIsLoading<const Staged<A, false>&> = true;
+
+// How many of a thread's values are side by side: they and the sums have to fit into the registers
+// that a thread of a full block has.
+template <int kStreams, int kUnroll>
+inline constexpr int kSideBySide = std::min(kUnroll, kStreams > 2 ? 2 : 4);
+
+struct StreamingGridArgs {
+  StreamingArgs a;
+  Range range;
+  Range whole;  // the elements in it that lie in whole values of the accessor
+  bool one;     // kernel does a reduction, whose last block combines what all have found
+};
+
+// Hides from a compiler where an index comes from: it would keep a pointer for each array and step,
+// more than there are registers, and take the stores of vectors apart.
+MEMKERN_ANYWHERE void make_opaque([[maybe_unused]] std::int64_t& i) {
+#ifdef __CUDA_ARCH__
+  asm("" : "+l"(i));
+#endif
+}
+
+// Calls step(accessor, element, u) for kUnroll values from element i on, in front of `end` where
+// that is to be looked at.
+template <int kStreams, int kUnroll, bool kMayEnd, class A, class Step>
+MEMKERN_ANYWHERE void steps(const A& accessor, std::int64_t i, std::int64_t stride,
+                            std::int64_t end, const Step& step) {
+  constexpr int kSide = kSideBySide<kStreams, kUnroll>;
+  for (int done = 0; done < kUnroll; done += kSide, i += kSide * stride) {
+    std::int64_t at[kSide];
+    typename A::Value values[kSide][StreamingArgs::kMost];
+    for (int u = 0; u < kSide; ++u) {
+      at[u] = i + u * stride;
+      make_opaque(at[u]);
+      if (!kMayEnd || at[u] < end) step(Staged<A, false>(accessor, values[u]), at[u], u);
+    }
+    for (int u = 0; u < kSide; ++u) {
+      if (!kMayEnd || at[u] < end) step(Staged<A, true>(accessor, values[u]), at[u], u);
+    }
+  }
+}
+
+// Calls one(element) for what of the range lies in front of whole values and behind them.
+template <class A, class One>
+MEMKERN_ANYWHERE void ends(const StreamingGridArgs& g, const Thread& thread, const One& one) {
+  if (A::kLanes == 1) return;
+  const std::int64_t skipped = g.whole.end - g.whole.begin;
+  MEMKERN_UNROLL(1)
+  for (std::int64_t i = g.range.begin + thread.index(); i < g.range.end - skipped;
+       i += thread.all()) {
+    one(i < g.whole.begin ? i : i + skipped);
+  }
+}
+
+template <class A, class Op, int kStreams, int kUnroll>
+struct Map {
+  using Args = StreamingGridArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
+    const auto alpha = A::set(g.a.alpha);
+    const auto beta = A::set(g.a.beta);
+    const std::int64_t first = thread.block * thread.threads * kUnroll + thread.thread;
+    steps<kStreams, kUnroll, true>(
+        A{g.a}, g.whole.begin + first * A::kLanes, thread.threads * A::kLanes, g.whole.end,
+        [&](const auto& a, std::int64_t i, int) { Op::step(a, i, alpha, beta); });
+    ends<A>(g, thread, [&](std::int64_t i) {
+      using One = Single<typename A::Element>;
+      Op::step(One{g.a}, i, One::set(g.a.alpha), One::set(g.a.beta));
+    });
+  }
+};
+
+template <bool kSums, class A, class V = typename A::Value>
+MEMKERN_ANYWHERE V join(V x, V y) {
+  return kSums ? A::add(x, y) : A::larger(x, y);
+}
+
+using Double = Single<double>;
+
+// What a block's threads found becomes one number in three phases, always in the same order.
+template <bool kAdds>
+struct Tree {
+  static constexpr bool kSums = kAdds;
+  static constexpr int kParts = 16;
+  MEMKERN_ANYWHERE static void parts(const Thread& thread, double* found) {
+    if (thread.thread >= kParts) return;
+    for (int k = thread.thread + kParts; k < thread.threads; k += kParts) {
+      found[thread.thread] = join<kSums, Double>(found[thread.thread], found[k]);
+    }
+  }
+  MEMKERN_ANYWHERE static double all(const Thread& thread, const double* found) {
+    double sum = found[0];
+    for (int k = 1; k < kParts && k < thread.threads; ++k) sum = join<kSums, Double>(sum, found[k]);
+    return sum;
+  }
+};
+
+// The result from the partial ones of so many blocks.
+struct CombineArgs {
+  const double* partial;
+  double* result;
+  std::int64_t blocks;
+};
+template <bool kSums>
+struct Combine {
+  using Args = CombineArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 3;
+  template <int kPhase>
+  MEMKERN_ANYWHERE static void run(const Args& c, const Thread& thread, Locals&,
+                                   unsigned char* shared) {
+    double* found = reinterpret_cast<double*>(shared);
+    if constexpr (kPhase == 0) {
+      // Other blocks of the same grid may have written them: no older copy will do.
+      const volatile double* partial = c.partial;
+      double sum = kStart<Tree<kSums>>;
+      for (std::int64_t k = thread.thread; k < c.blocks; k += thread.threads) {
+        sum = join<kSums, Double>(sum, partial[k]);
+      }
+      found[thread.thread] = sum;
+    } else if constexpr (kPhase == 1) {
+      Tree<kSums>::parts(thread, found);
+    } else if (thread.thread == 0) {
+      *c.result = Tree<kSums>::all(thread, found);
+    }
+  }
+};
+
+// Whether this is the last of `blocks` that come here: it then sees what the others have written,
+// and the count is ready for the next invocation.
+MEMKERN_ANYWHERE bool comes_last(unsigned* count, std::int64_t blocks) {
+#ifdef __CUDA_ARCH__
+  __threadfence();
+  const bool last = atomicAdd(count, 1U) + 1 == blocks;
+  __threadfence();
+#else
+  const bool last = ++*count == blocks;
+#endif
+  if (last) *count = 0;
+  return last;
+}
+
+// Values that a thread sums in their own type, to an accumulator; these sums are added in double,
+// so that no precision loses what many elements add up to.
+constexpr int kBlock = 1024;
+
+// A reduction leaves a partial result for each block; the last one may combine them. What a thread
+// finds is for R::reduced to say.
+template <class R, class Op>
+struct Reducing {
+  using Args = StreamingGridArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 6;
+
+  template <int kPhase>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals& locals,
+                                   unsigned char* shared) {
+    double* found = reinterpret_cast<double*>(shared);
+    bool* last = reinterpret_cast<bool*>(found + thread.threads);
+    if constexpr (kPhase == 0) {
+      found[thread.thread] = R::reduced(g, thread);
+    } else if constexpr (kPhase == 1) {
+      Tree<Op::kSums>::parts(thread, found);
+    } else if constexpr (kPhase == 2) {
+      if (thread.thread != 0) return;
+      g.a.partial[thread.block] = Tree<Op::kSums>::all(thread, found);
+      auto* count = reinterpret_cast<unsigned*>(g.a.partial + StreamingArgs::kReducingBlocks);
+      *last = g.one && comes_last(count, thread.blocks);
+    } else if (*last) {
+      Combine<Op::kSums>::template run<kPhase - 3>({g.a.partial, g.a.result, thread.blocks}, thread,
+                                                   locals, shared);
+    }
+  }
+};
+
+template <class A, class Op, int kStreams, int kUnroll>
+struct Reduce : Reducing<Reduce<A, Op, kStreams, kUnroll>, Op> {
+  using V = typename A::Value;
+  static constexpr int kSide = kSideBySide<kStreams, kUnroll>;
+
+  MEMKERN_ANYWHERE static double reduced(const StreamingGridArgs& g, const Thread& thread) {
+    const A accessor{g.a};
+    const V alpha = A::set(g.a.alpha);
+    const std::int64_t stride = thread.all() * A::kLanes;
+    double all = kStart<Op>;
+    ends<A>(g, thread, [&](std::int64_t at) {
+      using One = Single<typename A::Element>;
+      const auto one = Op::step(One{g.a}, at, One::set(g.a.alpha), One::set(kStart<Op>));
+      all = join<Op::kSums, Double>(all, static_cast<double>(one));
+    });
+    V sums[kSide];
+    const auto step = [&](const auto& a, std::int64_t at, int u) {
+      const V sum = Op::step(a, at, alpha, sums[u]);
+      if constexpr (!kIsLoading<decltype(a)>) sums[u] = sum;
+    };
+    // As long as every step of a turn finds something; then what is left.
+    const std::int64_t behind = (kUnroll - 1) * stride;
+    std::int64_t i = g.whole.begin + thread.index() * A::kLanes;
+    while (i + behind < g.whole.end) {
+      for (int u = 0; u < kSide; ++u) sums[u] = A::set(kStart<Op>);
+      MEMKERN_UNROLL(1)
+      for (int k = 0; k < kBlock * kSide && i + behind < g.whole.end;
+           k += kUnroll, i += kUnroll * stride) {
+        steps<kStreams, kUnroll, false>(accessor, i, stride, 0, step);
+      }
+      for (int u = 1; u < kSide; ++u) sums[0] = join<Op::kSums, A>(sums[0], sums[u]);
+      add(all, sums[0]);
+    }
+    if constexpr (kUnroll > 1) {
+      sums[0] = A::set(kStart<Op>);
+      MEMKERN_UNROLL(1)
+      for (; i < g.whole.end; i += stride) step(accessor, i, 0);
+      add(all, sums[0]);
+    }
+    return all;
+  }
+
+  MEMKERN_ANYWHERE static void add(double& all, const V& sum) {
+    for (int l = 0; l < A::kLanes; ++l) {
+      all = join<Op::kSums, Double>(all, static_cast<double>(A::lane(sum, l)));
+    }
+  }
+};
+
+// Without arrays: a thread's iterations are so many additions to accumulators. They must differ, or
+// the compiler finds that one will do.
+template <class A, class Op, int kUnroll>
+struct Reduce<A, Op, 0, kUnroll> : Reducing<Reduce<A, Op, 0, kUnroll>, Op> {
+  MEMKERN_ANYWHERE static double reduced(const StreamingGridArgs& g, const Thread& thread) {
+    const A accessor{g.a};
+    const auto alpha = A::set(g.a.alpha);
+    double all = 0.0;
+    const std::int64_t count = g.range.end - g.range.begin;
+    std::int64_t left = (count - thread.index() + thread.all() - 1) / thread.all();
+    while (left > 0) {
+      const int most = kBlock * kUnroll;
+      const int steps = left < most ? static_cast<int>(left) : most;
+      typename A::Value sums[kUnroll];
+      for (int u = 0; u < kUnroll; ++u) sums[u] = A::set(u);
+      int k = 0;
+      MEMKERN_UNROLL(4)
+      for (; k + kUnroll <= steps; k += kUnroll) {
+        for (int u = 0; u < kUnroll; ++u) sums[u] = Op::step(accessor, 0, alpha, sums[u]);
+      }
+      for (; k < steps; ++k) sums[0] = Op::step(accessor, 0, alpha, sums[0]);
+      for (int u = 1; u < kUnroll; ++u) sums[0] = A::add(sums[0], sums[u]);
+      all += static_cast<double>(sums[0]) - kUnroll * (kUnroll - 1) / 2;
+      left -= steps;
+    }
+    return all;
+  }
+};
+
+// Inner points, kUnroll rows of one column to a thread.
+struct StencilArgs {
+  StreamingArgs a;
+  Range range;          // of rows, without the first
+  std::int64_t chunks;  // of columns, as many in each as a block has threads
+};
+
+// A point and its neighbours in registers: the operation tells them apart by where they lie.
+template <class T>
+struct Around {
+  using Value = T;
+  struct {
+    std::int64_t columns = 2;
+  } args;
+  T here, left, right, above, below;
+  T* to;
+  MEMKERN_ANYWHERE T load(int, std::int64_t i) const {
+    return i == 0 ? here : i == -1 ? left : i == 1 ? right : i < 0 ? above : below;
+  }
+  MEMKERN_ANYWHERE void store(int, std::int64_t, T value) const { *to = value; }
+  MEMKERN_ANYWHERE static T add(T x, T y) { return x + y; }
+  MEMKERN_ANYWHERE static T mul(T x, T y) { return x * y; }
+};
+
+template <class T, int kUnroll>
+struct StencilGrid {
+  using Args = StencilArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  static constexpr int kSide = kUnroll < 4 ? kUnroll : 4;
+
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
+    const std::int64_t column = thread.block % g.chunks * thread.threads + thread.thread + 1;
+    if (column > g.a.columns - 2) return;
+    const std::int64_t first = g.range.begin + thread.block / g.chunks * kUnroll + 1;
+    for (int u = 0; u < kUnroll; u += kSide) rows(g, first + u, column);
+  }
+
+  // Of kSide rows, those that there are: all loads are on their way before the first is needed, and
+  // a column is loaded once.
+  MEMKERN_ANYWHERE static void rows(const Args& g, std::int64_t row, std::int64_t column) {
+    if (row > g.range.end) return;
+    const std::int64_t stride = g.a.columns;
+    const T* from = static_cast<const T*>(g.a.stream[1]) + row * stride + column;
+    T* to = static_cast<T*>(g.a.stream[0]) + row * stride + column;
+    T middle[kSide + 2] = {from[-stride], from[0]};
+    T left[kSide] = {};
+    T right[kSide] = {};
+    for (int u = 0; u < kSide; ++u) {
+      if (row + u > g.range.end) break;
+      left[u] = from[u * stride - 1];
+      right[u] = from[u * stride + 1];
+      middle[u + 2] = from[(u + 1) * stride];
+    }
+    const T alpha = static_cast<T>(g.a.alpha);
+    for (int u = 0; u < kSide; ++u) {
+      if (row + u > g.range.end) break;
+      const Around<T> around{{},        middle[u + 1], left[u],        right[u],
+                             middle[u], middle[u + 2], to + u * stride};
+      Stencil::step(around, 0, alpha, alpha);
+    }
+  }
+};
+
+// x0 += A x2, a row to a thread; kUnroll columns of A are on their way together.
+struct MatvecArgs {
+  StreamingArgs a;
+  Range range;
+};
+template <class T, int kUnroll>
+struct Matvec {
+  using Args = MatvecArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
+    T* y = static_cast<T*>(g.a.stream[0]);
+    const T* matrix = static_cast<const T*>(g.a.stream[1]);
+    const T* x = static_cast<const T*>(g.a.stream[2]);
+    const std::int64_t i = g.range.begin + thread.index();
+    if (i >= g.range.end) return;
+    const T* at = matrix + i;
+    T sum = y[i];
+    std::int64_t c = 0;
+    MEMKERN_UNROLL(1)
+    for (; c + kUnroll <= g.a.columns; c += kUnroll) {
+      for (int u = 0; u < kUnroll; ++u, at += g.a.rows) {
+        sum = Single<T>::mul_add(x[c + u], *at, sum);
+      }
+    }
+    MEMKERN_UNROLL(1)
+    for (; c < g.a.columns; ++c, at += g.a.rows) sum = Single<T>::mul_add(x[c], *at, sum);
+    y[i] = sum;
+  }
+};
+
+constexpr std::int64_t kVector_B = 16;
+
+// Whether vectors can be loaded and stored anywhere in the range.
+bool aligned_alike(const StreamingArgs& a, int streams) {
+  for (int k = 1; k < streams; ++k) {
+    const std::uintptr_t apart = reinterpret_cast<std::uintptr_t>(a.stream[k]) -
+                                 reinterpret_cast<std::uintptr_t>(a.stream[0]);
+    if (apart % kVector_B != 0) return false;
+  }
+  return true;
+}
+
+template <class A>
+StreamingGridArgs grid_args(const StreamingArgs& a, Range range) {
+  Range whole = range;
+  if (A::kLanes > 1) {
+    using T = typename A::Element;
+    const auto past = reinterpret_cast<std::uintptr_t>(static_cast<T*>(a.stream[0]) + range.begin);
+    const auto front = static_cast<std::int64_t>(-past % kVector_B / sizeof(T));
+    whole.begin = std::min(range.begin + front, range.end);
+    whole.end = range.end - (range.end - whole.begin) % A::kLanes;
+  }
+  return {a, range, whole, false};
+}
+
+template <class A, class Op, int kStreams, int kUnroll>
+void map_by(const StreamingArgs& a, Range range, int threads, void* queue) {
+  const std::int64_t each = std::int64_t{threads} * kUnroll * A::kLanes;
+  in_grids(range, kMostBlocks * each, [&](Range part) {
+    const StreamingGridArgs g = grid_args<A>(a, part);
+    launch<Map<A, Op, kStreams, kUnroll>>(g, blocks_for(part.end - part.begin, each), threads, 0,
+                                          queue);
+  });
+}
+
+template <class T, class Op, int kStreams, int kAsked>
+void map(const void* p, Range range, int threads, void* queue) {
+  const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
+  if (aligned_alike(a, kStreams)) {
+    constexpr int kUnroll = kAsked == 0 ? kMapUnroll : kAsked;
+    map_by<Packed<T>, Op, kStreams, kUnroll>(a, range, threads, queue);
+  } else {
+    map_by<Single<T>, Op, kStreams, kMapUnroll>(a, range, threads, queue);
+  }
+}
+
+template <class A, class Op, int kStreams>
+void one_each(const void* p, Range range, int threads, void* queue) {
+  map_by<A, Op, kStreams, 1>(*static_cast<const StreamingArgs*>(p), range, threads, queue);
+}
+
+template <class A, class Op, int kStreams, int kUnroll>
+void reduce_by(const StreamingArgs& a, Range range, bool one, int threads, void* queue) {
+  StreamingGridArgs g = grid_args<A>(a, range);
+  g.one = one;
+  const std::int64_t blocks =
+      std::min<std::int64_t>(blocks_for(range.end - range.begin, std::int64_t{threads} * A::kLanes),
+                             StreamingArgs::kReducingBlocks);
+  // A number for each thread, and whether this is the last block.
+  const std::size_t shared_B = (static_cast<std::size_t>(threads) + 1) * sizeof(double);
+  launch<Reduce<A, Op, kStreams, kUnroll>>(g, blocks, threads, shared_B, queue);
+  if (one) return;
+  launch<Combine<Op::kSums>>({a.partial, a.result, blocks}, 1, threads, shared_B, queue);
+}
+
+template <class T, class Op, int kStreams, int kAsked, bool kOne>
+void reduce(const void* p, Range range, int threads, void* queue) {
+  const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
+  if constexpr (kStreams == 0) {
+    constexpr int kUnroll = kAsked == 0 ? kPeakUnroll : kAsked;
+    reduce_by<Single<T>, Op, kStreams, kUnroll>(a, range, kOne, threads, queue);
+  } else if (aligned_alike(a, kStreams)) {
+    constexpr int kUnroll = kAsked == 0 ? kReduceUnroll<kStreams> : kAsked;
+    reduce_by<Packed<T>, Op, kStreams, kUnroll>(a, range, kOne, threads, queue);
+  } else {
+    reduce_by<Single<T>, Op, kStreams, kReduceUnroll<kStreams>>(a, range, kOne, threads, queue);
+  }
+}
+
+template <class T, int kAsked>
+void stencil(const void* p, Range range, int threads, void* queue) {
+  constexpr int kUnroll = kAsked == 0 ? kStencilUnroll : kAsked;
+  const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
+  const std::int64_t chunks = blocks_for(a.columns - 2, threads);
+  in_grids(range, std::max<std::int64_t>(kMostBlocks / chunks, 1) * kUnroll, [&](Range part) {
+    const std::int64_t blocks = chunks * blocks_for(part.end - part.begin, kUnroll);
+    launch<StencilGrid<T, kUnroll>>({a, part, chunks}, blocks, threads, 0, queue);
+  });
+}
+
+template <class T, int kAsked>
+void matvec(const void* p, Range range, int threads, void* queue) {
+  constexpr int kUnroll = kAsked == 0 ? kMatvecUnroll : kAsked;
+  const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
+  in_grids(range, kMostBlocks * threads, [&](Range part) {
+    launch<Matvec<T, kUnroll>>({a, part}, blocks_for(part.end - part.begin, threads), threads, 0,
+                               queue);
+  });
+}
+
+// clang-format off
+#define MEMKERN_MAP_BY(u, name, streams, Op)                                                       \
+  {{name, "simt", "float64", "", nullptr, nullptr, streams, u}, map<double, Op, streams, u>},      \
+  {{name, "simt", "float32", "", nullptr, nullptr, streams, u}, map<float, Op, streams, u>},
+#define MEMKERN_VARIANT(variant, one, u, name, streams, Op)                                        \
+  {{name, variant, "float64", "", nullptr, nullptr, streams, u}, reduce<double, Op, streams, u, one>}, \
+  {{name, variant, "float32", "", nullptr, nullptr, streams, u}, reduce<float, Op, streams, u, one>},
+#define MEMKERN_REDUCE_BY(...)                                                                     \
+  MEMKERN_VARIANT("two-kernel", false, __VA_ARGS__) MEMKERN_VARIANT("one-kernel", true, __VA_ARGS__)
+#define MEMKERN_BODY_BY(u, name, streams, body)                                                    \
+  {{name, "simt", "float64", "", nullptr, nullptr, streams, u}, body<double, u>},                  \
+  {{name, "simt", "float32", "", nullptr, nullptr, streams, u}, body<float, u>},
+#define MEMKERN_MAP(...) MEMKERN_MAP_BY(0, __VA_ARGS__)
+#define MEMKERN_STORE MEMKERN_MAP
+#define MEMKERN_REDUCE(...) MEMKERN_REDUCE_BY(0, __VA_ARGS__)
+#define MEMKERN_LOOP(by, ...)                                                                      \
+  by(0, __VA_ARGS__) by(1, __VA_ARGS__) by(2, __VA_ARGS__) by(4, __VA_ARGS__) by(8, __VA_ARGS__)
+#define MEMKERN_LOOP_MAP(...) MEMKERN_LOOP(MEMKERN_MAP_BY, __VA_ARGS__)
+#define MEMKERN_LOOP_STORE MEMKERN_LOOP_MAP
+#define MEMKERN_LOOP_REDUCE(...) MEMKERN_LOOP(MEMKERN_REDUCE_BY, __VA_ARGS__)
+#define MEMKERN_LOOP_BODY(name, streams, body, second)                                             \
+  MEMKERN_LOOP(MEMKERN_BODY_BY, name, streams, body)
+
+#define MEMKERN_ONE(name, streams, Op, T, I, dtype, index, ...)                                    \
+  {{name, "simt", dtype, index, nullptr, nullptr, streams, 0, By<I, __VA_ARGS__>::kIndices},       \
+   one_each<Indexed<T, By<I, __VA_ARGS__>>, Op, streams>},
+#define MEMKERN_CENTRAL(name, streams, Op)                                                         \
+  {{name, "simt", "float64", "", nullptr, nullptr, streams}, one_each<Central<double>, Op, streams>}, \
+  {{name, "simt", "float32", "", nullptr, nullptr, streams}, one_each<Central<float>, Op, streams>},
+
+constexpr DeviceEntry kEntries[] = {
+#include "families/stream/entries.inc"
+#include "families/bs/entries.inc"
+#include "families/loops/entries.inc"
+#include "families/raider/entries.inc"
+};
+// clang-format on
+
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
+
+}  // namespace
+}  // namespace memkern::gpu

@@ -1,0 +1,20 @@
+// A kernel that does nothing: what starting one costs.
+#pragma once
+
+#include "gpu/grid.hpp"
+
+namespace memkern::gpu {
+
+struct Empty {
+  using Args = Nothing;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args&, const Thread&, Locals&, unsigned char*) {}
+};
+
+inline void empty(const void*, Range, int threads, void* queue) {
+  launch<Empty>({}, 1, threads, 0, queue);
+}
+
+}  // namespace memkern::gpu

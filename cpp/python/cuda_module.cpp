@@ -1,0 +1,51 @@
+// The Python face of the CUDA backend: what devices there are, and each of them as a device that
+// cases can be prepared on. Needs a driver only when it is asked for one.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "backends/cuda/device.hpp"
+#include "gpu/registry.hpp"
+#include "python/errors.hpp"
+
+namespace py = pybind11;
+
+namespace memkern::cuda {
+
+PYBIND11_MODULE(_memkern_cuda, m) {
+  m.doc() = "memkern's kernels for CUDA devices; use the memkern package instead.";
+
+  translate_errors();
+
+  m.attr("architectures") = MEMKERN_CUDA_ARCHITECTURES;
+  m.def("device_count", &device_count);
+  m.def("describe", [](int number) {
+    const Description d = describe(number);
+    py::dict all;
+    all["name"] = d.name;
+    all["isa"] = d.isa;
+    all["bus"] = d.bus;
+    all["memory_B"] = d.memory_B;
+    all["l2_B"] = d.l2_B;
+    all["units"] = d.units;
+    all["driver"] = d.driver;
+    all["runtime"] = d.runtime;
+    return all;
+  });
+  m.def("copy_s", &copy_s, py::arg("number"), py::arg("bytes"), py::arg("times"),
+        py::call_guard<py::gil_scoped_release>());
+  m.def("entries", [] {
+    using Row = std::tuple<std::string, std::string, std::string, std::string, int, std::string>;
+    std::vector<Row> all;
+    for (const DeviceEntry& e : gpu::entries()) {
+      all.emplace_back(e.kernel, e.variant, e.dtype, e.index, e.unroll, e.form);
+    }
+    return all;
+  });
+  m.def("device", [](int number) { return py::capsule(&device(number), "memkern.Device"); });
+}
+
+}  // namespace memkern::cuda

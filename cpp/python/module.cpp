@@ -1,0 +1,439 @@
+// The Python face of every family: one class for a prepared case, and what the binary knows about
+// itself and the machine.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "core/buffer.hpp"
+#include "core/clock.hpp"
+#include "core/errors.hpp"
+#include "core/limits.hpp"
+#include "core/load.hpp"
+#include "core/sampler.hpp"
+#include "core/topology.hpp"
+#include "engine/prepared.hpp"
+#include "python/errors.hpp"
+
+namespace py = pybind11;
+
+namespace memkern {
+namespace {
+
+// Workers, pool and caches are the machine's: one case is prepared or measured at a time.
+std::mutex& machine_lock() {
+  static std::mutex lock;
+  return lock;
+}
+
+// Takes the machine without holding the interpreter, so that a thread that waits for it cannot
+// block the one that works.
+class Exclusive {
+ public:
+  Exclusive() : lock_(machine_lock()) {}
+
+ private:
+  py::gil_scoped_release release_;
+  std::lock_guard<std::mutex> lock_;
+};
+
+py::dtype numpy_dtype(DType type) { return py::dtype(dtype_name(type)); }
+
+using IndexArray = py::array_t<std::int64_t, py::array::c_style>;
+
+// Reads a request from keyword arguments, whose arrays it holds: the request points into them.
+struct Parsed : Request {
+  explicit Parsed(const py::dict& d) {
+    std::size_t taken = 0;
+    const auto parse = [&]<class T>(const char* name, T& to) {
+      if (!d.contains(name)) throw InputError(std::string("the argument ") + name + " is missing");
+      try {
+        to = d[name].cast<T>();
+      } catch (const py::cast_error&) {
+        throw InputError(std::string("the argument ") + name + " has the wrong type");
+      }
+      ++taken;
+    };
+    parse("kernel", kernel);
+    parse("dtype", dtype);
+    parse("index_dtype", index_dtype);
+    parse("form", form);
+    parse("integers", inputs.integers);
+    parse("numbers", inputs.numbers);
+    parse("arrays", inputs.arrays);
+    std::map<std::string, py::array> arrays;
+    parse("indices", arrays);
+    for (const auto& [name, array] : arrays) take_indices(name, array);
+    parse("data", arrays);
+    for (const auto& [name, array] : arrays) take_data(name, array);
+    parse("threads", threads);
+    parse("pin", pin);
+    parse("pages", pages);
+    parse("numa", numa);
+    parse("offset", offset_B);
+    parse("schedule", schedule);
+    parse("chunk", chunk);
+    parse("repetition", repetition);
+    parse("unroll", unroll);
+    parse("flush", flush);
+    parse("seed", seed);
+    parse("block_threads", block_threads);
+    std::string how;
+    parse("timer", how);
+    timer = parse_timer(how);
+    py::object capsule;
+    parse("device", capsule);
+    if (!capsule.is_none()) device = device_of(capsule);
+    if (device != nullptr && (block_threads < 0 || block_threads > device->most_threads())) {
+      throw InputError("block_threads must be from 1 to " + std::to_string(device->most_threads()) +
+                       ", not " + std::to_string(block_threads));
+    }
+    if (taken != d.size()) throw InputError("there is an argument that no case has");
+  }
+
+ private:
+  static Device* device_of(const py::object& object) {
+    constexpr const char* kName = "memkern.Device";
+    if (PyCapsule_IsValid(object.ptr(), kName) == 0) {
+      throw InputError("the argument device has the wrong type");
+    }
+    return static_cast<Device*>(PyCapsule_GetPointer(object.ptr(), kName));
+  }
+
+  // Integers of 32 bits are taken as they are, all others as 64 bits.
+  void take_indices(const std::string& name, const py::array& array) {
+    if (array.ndim() != 1) throw InputError(name + " must have one dimension");
+    const bool narrow = array.dtype().is(py::dtype::of<std::int32_t>()) && is_contiguous(array);
+    if (narrow) {
+      kept_.push_back(array);
+    } else {
+      try {
+        kept_.push_back(array.cast<IndexArray>());
+      } catch (const py::cast_error&) {
+        throw InputError(name + " must hold whole numbers");
+      }
+    }
+    inputs.indices[name] = {kept_.back().data(), array.size(), narrow};
+  }
+
+  void take_data(const std::string& name, const py::array& array) {
+    if (array.ndim() != 1 || !is_contiguous(array)) {
+      throw InputError(name + " must be contiguous and have one dimension");
+    }
+    kept_.push_back(array);
+    const DType type = parse_dtype(py::str(array.dtype()).cast<std::string>());
+    inputs.data[name] = {array.data(), array.size(), type};
+  }
+
+  static bool is_contiguous(const py::array& array) {
+    return (array.flags() & py::array::c_style) != 0;
+  }
+
+  std::vector<py::array> kept_;
+};
+
+// A prepared case as Python sees it: arrays of NumPy, and the machine taken for each call.
+class Case {
+ public:
+  explicit Case(const Request& request) : prepared_(request) {}
+
+  // Workers are bound and memory goes to and from the pool at both ends of a case's life, so both
+  // take the machine.
+  struct Release {
+    void operator()(Case* prepared) const {
+      const Exclusive exclusive;
+      delete prepared;
+    }
+  };
+  using Holder = std::unique_ptr<Case, Release>;
+  static Holder make(const py::kwargs& arguments) {
+    const Parsed request(arguments);
+    const Exclusive exclusive;
+    return Holder(new Case(request));
+  }
+
+  std::vector<std::pair<std::string, std::string>> candidates() const {
+    return prepared_.runner().candidates();
+  }
+
+  void select(const std::string& variant, const std::string& isa) {
+    const Exclusive exclusive;
+    prepared_.select(variant, isa);
+  }
+
+  double run(std::int64_t invocations) {
+    const Exclusive exclusive;
+    return prepared_.run(invocations);
+  }
+
+  // Fills rows of `out`, sample by sample, and stops after the first that ends later than
+  // `deadline_s` from now; where the cores do less than `least_throughput` it waits for a moment.
+  // Columns: seconds per invocation; where there are more than four, those of the kernels that an
+  // invocation runs in turn; the three of Conditions, NaN on a device. What a signal interrupts
+  // keeps the samples done; the rest of `out` stays as it was.
+  std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
+                      double deadline_s, double least_throughput) {
+    constexpr std::size_t kConditions = 3;
+    const std::size_t steps = prepared_.runner().steps();
+    if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
+                            out.shape(1) != static_cast<py::ssize_t>(1 + steps + kConditions))) {
+      throw InputError("out must have four columns, or four more than there are kernels");
+    }
+    const auto columns = static_cast<std::size_t>(out.shape(1));
+    const std::size_t times = columns - kConditions;
+    double* const rows = out.mutable_data();
+    const double end = now() + deadline_s;
+    std::vector<Conditions> conditions(static_cast<std::size_t>(out.shape(0)));
+    std::size_t done = 0;
+    bool interrupted = false;
+    std::optional<Prepared::Sampling> sampling;
+    {
+      const Exclusive exclusive;
+      sampling.emplace(prepared_, invocations, least_throughput, end);
+    }
+    while (done < conditions.size() && !interrupted && (done == 0 || now() <= end)) {
+      {
+        const Exclusive exclusive;
+        double* row = rows + done * columns;
+        sampling->take(row[0], {row + 1, times - 1}, conditions[done]);
+      }
+      ++done;
+      interrupted = PyErr_CheckSignals() != 0;
+    }
+    {
+      const Exclusive exclusive;
+      sampling->finish();
+    }
+    for (std::size_t i = 0; i < done; ++i) {
+      const Conditions& c = conditions[i];
+      double* to = rows + i * columns + times;
+      to[0] = c.cpu_share;
+      to[1] = c.throughput;
+      to[2] = c.clock_Hz;
+    }
+    if (interrupted) throw py::error_already_set();
+    return static_cast<std::int64_t>(done);
+  }
+
+  double run_range(std::int64_t begin, std::int64_t end) {
+    const Exclusive exclusive;
+    return prepared_.run_range(begin, end);
+  }
+
+  void fill(bool outputs) {
+    const Exclusive exclusive;
+    prepared_.problem().fill(outputs);
+  }
+
+  void copy_in(const std::string& name, const py::array& values) {
+    const Array& a = prepared_.problem().array(name);
+    const bool shape = a.rows == 1 ? values.ndim() == 1 && values.shape(0) == a.columns
+                                   : values.ndim() == 2 && values.shape(0) == a.rows &&
+                                         values.shape(1) == a.columns;
+    if (!shape || !values.dtype().is(numpy_dtype(a.type)) ||
+        (values.flags() & py::array::c_style) == 0) {
+      throw InputError("array '" + name + "' must be C-contiguous " + dtype_name(a.type) +
+                       " of shape " + shape_text(a));
+    }
+    const void* source = values.data();
+    const Exclusive exclusive;
+    prepared_.problem().copy_in(name, source);
+  }
+
+  py::array copy_out(const std::string& name) const {
+    const Array& a = prepared_.problem().any_array(name);
+    std::vector<py::ssize_t> shape{a.columns};
+    if (a.rows > 1) shape.insert(shape.begin(), a.rows);
+    py::array out(numpy_dtype(a.type), shape);
+    void* target = out.mutable_data();
+    const Exclusive exclusive;
+    prepared_.problem().copy_out(a, target);
+    return out;
+  }
+
+  py::array peek(const std::string& name, const IndexArray& positions) const {
+    const Array& a = prepared_.problem().array(name);
+    const py::ssize_t count = positions.size();
+    py::array out(numpy_dtype(a.type), count);
+    const std::int64_t* at = positions.data();
+    auto* to = static_cast<std::byte*>(out.mutable_data());
+    const Exclusive exclusive;
+    for (py::ssize_t i = 0; i < count; ++i, to += dtype_size(a.type)) {
+      prepared_.problem().peek(a, at[i], to);
+    }
+    return out;
+  }
+
+  std::pair<std::uint64_t, std::uint64_t> digest(const std::string& name) const {
+    const Exclusive exclusive;
+    return prepared_.problem().digest(name);
+  }
+
+  void poke(const std::string& name, const IndexArray& positions,
+            const py::array_t<double, py::array::c_style>& values) {
+    const Array& a = prepared_.problem().array(name);
+    if (values.size() != positions.size()) {
+      throw InputError("poke needs as many values as positions");
+    }
+    const std::int64_t* at = positions.data();
+    const double* from = values.data();
+    const py::ssize_t count = positions.size();
+    const Exclusive exclusive;
+    for (py::ssize_t i = 0; i < count; ++i) prepared_.problem().poke(a, at[i], from[i]);
+  }
+
+  std::map<std::string, py::dict> arrays() const {
+    std::map<std::string, py::dict> all;
+    for (const Array& a : prepared_.problem().arrays()) {
+      py::dict d;
+      d["dtype"] = dtype_name(a.type);
+      d["rows"] = a.rows;
+      d["columns"] = a.columns;
+      d["written"] = a.written;
+      d["salt"] = a.salt;
+      all[a.name] = d;
+    }
+    return all;
+  }
+
+  // Apart from the rest: the kernel walks the page tables for it.
+  std::string pages() const { return prepared_.problem().obtained_pages(); }
+
+  py::dict obtained() const {
+    const Obtained o = prepared_.runner().obtained();
+    const Problem& problem = prepared_.problem();
+    py::dict d;
+    d["variant"] = o.variant;
+    d["isa"] = o.isa;
+    d["threads"] = o.threads;
+    d["block_threads"] = o.block_threads;
+    d["pin"] = o.pin;
+    d["vector_B"] = o.vector_B;
+    d["footprint_B"] = problem.footprint_B();
+    d["count"] = problem.count();
+    py::list stages;
+    for (const Stage& stage : problem.stages()) stages.append(stage.kernel);
+    d["stages"] = stages;
+    d["facts"] = problem.facts();
+    return d;
+  }
+
+ private:
+  static std::string shape_text(const Array& a) {
+    const std::string columns = std::to_string(a.columns);
+    return a.rows == 1 ? "(" + columns + ",)" : "(" + std::to_string(a.rows) + ", " + columns + ")";
+  }
+
+  Prepared prepared_;
+};
+
+py::dict topology() {
+  const Topology& machine = Topology::instance();
+  py::list caches;
+  for (const Cache& c : machine.caches()) {
+    py::dict d;
+    d["level"] = c.level;
+    d["size_B"] = c.size_B;
+    d["line_B"] = c.line_B;
+    d["instances"] = c.instances;
+    d["shared_by"] = c.shared_by;
+    caches.append(d);
+  }
+  py::list kinds;
+  for (const int unit : machine.allowed_units()) kinds.append(machine.kind_of(unit));
+  py::dict d;
+  d["units"] = machine.allowed_units();
+  d["core_kinds"] = kinds;
+  d["cores"] = machine.cores();
+  d["packages"] = machine.packages();
+  d["numa_nodes"] = machine.numa_nodes();
+  d["caches"] = caches;
+  d["last_level_cache_B"] = machine.last_level_cache_B();
+  return d;
+}
+
+py::dict build() {
+  py::dict d;
+  d["compiler"] = MEMKERN_COMPILER;
+  d["flags"] = MEMKERN_FLAGS;
+  d["version"] = MEMKERN_VERSION;
+  d["commit"] = MEMKERN_COMMIT;
+  d["highway"] = MEMKERN_HIGHWAY;
+  d["hwloc"] = HWLOC_API_VERSION;
+  d["isas"] = supported_isas();
+  return d;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_memkern, m) {
+  m.doc() = "memkern's kernels, sampler and buffers; use the memkern package instead.";
+
+  translate_errors();
+
+  m.def("topology", &topology);
+  m.def("build", &build);
+  m.def("clock_tick", &clock_tick, "Smallest step of the clock, in seconds.");
+  m.def("supported_isas", &supported_isas);
+  m.def(
+      "memory_limit",
+      [](const std::string& root) {
+        const MemoryLimit limit = memory_limit(root);
+        return py::make_tuple(limit.available_B, limit.source);
+      },
+      py::arg("root") = "");
+  m.def(
+      "running_threads",
+      [](const std::string& root) {
+        std::vector<std::tuple<int, std::string, int>> all;
+        for (const RunningThread& t : running_threads(root)) {
+          all.emplace_back(t.process, t.command, t.unit);
+        }
+        return all;
+      },
+      py::arg("root") = "", "Threads of other processes that run: process, command, unit.");
+  m.def(
+      "release_memory",
+      [](std::int64_t below_B) {
+        const Exclusive exclusive;
+        Arena::release_pool(below_B);
+      },
+      py::arg("below_B") = INT64_MAX);
+  m.def("entries", [] {
+    using Row = std::tuple<std::string, std::string, std::string, std::string, std::string, int,
+                           std::string>;
+    std::vector<Row> all;
+    for (const RegisteredEntry& e : registered_entries()) {
+      all.emplace_back(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.form);
+    }
+    return all;
+  });
+
+  py::class_<Case, Case::Holder>(m, "Prepared")
+      .def(py::init(&Case::make))
+      .def("candidates", &Case::candidates)
+      .def("select", &Case::select, py::arg("variant"), py::arg("isa"))
+      .def("run", &Case::run, py::arg("invocations"))
+      .def("run_range", &Case::run_range, py::arg("begin"), py::arg("end"))
+      .def("sample", &Case::sample, py::arg("out").noconvert(), py::arg("invocations"),
+           py::arg("deadline_s"), py::arg("least_throughput") = 0.0)
+      .def("fill", &Case::fill, py::arg("outputs"))
+      .def("copy_in", &Case::copy_in, py::arg("name"), py::arg("values"))
+      .def("copy_out", &Case::copy_out, py::arg("name"))
+      .def("peek", &Case::peek, py::arg("name"), py::arg("positions"))
+      .def("digest", &Case::digest, py::arg("name"))
+      .def("poke", &Case::poke, py::arg("name"), py::arg("positions"), py::arg("values"))
+      .def("arrays", &Case::arrays)
+      .def("obtained", &Case::obtained)
+      .def("pages", &Case::pages);
+}
+
+}  // namespace memkern

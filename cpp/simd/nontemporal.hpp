@@ -1,0 +1,26 @@
+// Non-temporal stores of single values: no line is read to be overwritten.
+#pragma once
+
+#include "core/body.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+namespace memkern {
+
+// The empty statement hides where the bits come from: clang would store them as a floating-point
+// number again, for which there is no such instruction.
+MEMKERN_INLINE void store_nontemporal(double* to, double value) {
+  auto bits = __builtin_bit_cast(long long, value);
+  asm("" : "+r"(bits));
+  _mm_stream_si64(reinterpret_cast<long long*>(to), bits);
+}
+MEMKERN_INLINE void store_nontemporal(float* to, float value) {
+  auto bits = __builtin_bit_cast(int, value);
+  asm("" : "+r"(bits));
+  _mm_stream_si32(reinterpret_cast<int*>(to), bits);
+}
+MEMKERN_INLINE void store_fence() { _mm_sfence(); }
+
+}  // namespace memkern
+#endif

@@ -1,0 +1,144 @@
+"""Checks of single values, and how messages quote them."""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from memkern.errors import InputError
+
+__all__ = ["INT64_MAX", "FromFields", "integer", "read_integer", "read_number", "shown"]
+
+INT64_MAX = 2**63 - 1
+"""The largest index."""
+
+
+class _Shortener(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxlong = self.maxother = 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        # Python refuses to print integers of thousands of digits.
+        return "an integer of more than 128 bits" if x.bit_length() > 128 else repr(x)
+
+
+_shortener = _Shortener()
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message quotes it: short, printable and on one line.
+
+    Parameters
+    ----------
+    value : object
+        Anything, however large.
+
+    Returns
+    -------
+    str
+        A shortened ``repr``.
+    """
+    return " ".join(_shortener.repr(value).split())
+
+
+def integer(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> int:
+    """Check an integer.
+
+    Parameters
+    ----------
+    value : object
+        What was given; Python's and NumPy's integers pass, booleans and floats do not.
+    what : str
+        The name that an error message uses for the value.
+    low, high : int
+        The range, both ends included.
+
+    Returns
+    -------
+    int
+        The value.
+
+    Raises
+    ------
+    InputError
+        If the value is no integer or outside the range.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InputError(f"{what} must be an integer, not {shown(value)}")
+    number = int(value)
+    if number < low:
+        raise InputError(f"{what} must be at least {low}, not {shown(number)}")
+    if number > high:
+        raise InputError(f"{what} must be at most {high}, not {shown(number)}")
+    return number
+
+
+def read_integer(text: str, what: str) -> int:
+    """Read an integer written in ASCII digits.
+
+    Parameters
+    ----------
+    text : str
+        Digits, perhaps with a minus sign before and spaces around them.
+    what : str
+        The name that an error message uses for the number.
+
+    Returns
+    -------
+    int
+        The number, not checked for a range.
+
+    Raises
+    ------
+    InputError
+        If the text is anything else, or longer than an int64 can be.
+    """
+    if not re.fullmatch(r" *-?[0-9]+ *", text):
+        raise InputError(f"{what} must be an integer, not {shown(text)}")
+    if len(text.strip(" ")) > 20:  # Python refuses to convert thousands of digits
+        raise InputError(f"{what} must be an integer below 2**63, not {shown(text)}")
+    return int(text)
+
+
+def read_number(text: str, what: str) -> float:
+    """Read a number written in ASCII, which `float` takes.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``0.5``, ``-1e3`` or ``inf``, perhaps with spaces around.
+    what : str
+        The name that an error message uses for the number.
+
+    Returns
+    -------
+    float
+        The number, not checked for a range.
+
+    Raises
+    ------
+    InputError
+        If the text is anything else.
+    """
+    try:
+        # Python takes other scripts' digits and underscores between digits as well.
+        return float(text if text.isascii() and "_" not in text else "")
+    except ValueError:
+        raise InputError(f"{what} must be a number, not {shown(text)}") from None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FromFields:
+    """A dataclass that is pickled and copied as its fields.
+
+    They are checked again then, and what follows from them, such as read-only arrays, is made anew.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the class and its arguments."""
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))

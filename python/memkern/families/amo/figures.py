@@ -1,0 +1,528 @@
+"""Figures and tables of atomic memory operations, and the section that a report has on them.
+
+Rates are of all workers together, in 1e9 operations a second (GAMS), by the shortest time. After
+CircusTent, one of whose published results stands beside the own ones in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memkern.errors import InputError
+from memkern.families.amo.data import (
+    PATTERNS,
+    RATE,
+    atomics,
+    chases,
+    in_rows,
+    one_setting,
+    prices,
+    shared_lines,
+)
+from memkern.families.amo.findings import findings
+from memkern.plots.drawing import (
+    Dot,
+    bytes_axis,
+    cache_regions,
+    counted_axis,
+    counts_axis,
+    curve,
+    dots,
+    hollow,
+    legend_above,
+    marked_look,
+    panels,
+    row_in,
+)
+from memkern.plots.frames import Records, best, percent, three_figures
+from memkern.plots.registry import family_section, register, tables
+from memkern.plots.selection import cache_ends, of_workers, prevailing, split, with_workers
+from memkern.plots.style import GREY, NOTE_SIZE, figure, note, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+_MEASURE = "memkern amo --primitive add,cas,plain --threads 1..4 -o amo.parquet"
+_MEASURE_SHARING = (
+    "memkern amo --kernel central --sharing private,shared --padding 0,64 --threads 1..4 "
+    "-o sharing.parquet"
+)
+_MEASURE_LATENCY = "memkern report"
+_RATE_LABEL = "Rate (GAMS)"
+
+
+@figure("amo-rates")
+def rates(
+    records: Records = None, primitives: str | Sequence[str] = "add,cas", threads: float = 0
+) -> Figure:
+    """Rate of atomic operations by pattern, side by side for some primitives.
+
+    Where a pattern was measured at several sizes of its array, the smallest and the largest are
+    drawn.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `amo` kernels, with words shared in CircusTent's way.
+    primitives : str or sequence of str
+        Names of primitives, with commas between.
+    threads : int
+        Number of workers; by default the most of each machine.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No such record, primitives or a number of workers that no record has, or records without a
+        needed column.
+    """
+    frame, notes = atomics(records, _MEASURE, primitives)
+    frame, left = one_setting(frame)
+    frame = in_rows(of_workers(frame, threads))
+    drawn = [name for name in split(primitives) if name in set(frame["primitive"])]
+    machines = list(frame.groupby("machine", sort=False))
+    most = max(rows["row"].nunique() for _, rows in machines)
+    fig, axes = panels(len(machines), 2, row_in(most, len(drawn)))
+    for ax, (_, rows) in zip(axes, machines, strict=True):
+        series = {
+            name: (
+                marked_look(number),
+                [
+                    Dot(row["row"], row[RATE], _with_outcome(row), row["disturbed"])
+                    for row in rows[rows["primitive"] == name].to_dict("records")
+                ],
+            )
+            for number, name in enumerate(drawn)
+        }
+        names = list(dict.fromkeys(rows["row"]))
+        dots(ax, names, series, (frame[RATE].min(), frame[RATE].max()))
+        ax.set_title(with_workers(rows, len(machines) > 1))
+        ax.set_xlabel(_RATE_LABEL)
+    legend_above(fig, axes, 5)
+    note(fig, [*notes, *left, *hollow(frame)])
+    return fig
+
+
+def _with_outcome(row: Mapping[Any, Any]) -> str:
+    """Return a rate and, where not every operation had its effect, how many had."""
+    text = three_figures(row[RATE])
+    if row["success_fraction"] < 0.995:
+        text += f" ({percent(row['success_fraction'])} succeed)"
+    if row["lost_fraction"] >= 0.005:
+        text += f" ({percent(row['lost_fraction'])} lost)"
+    return text
+
+
+@figure("amo-price")
+def price(
+    records: Records = None, primitives: str | Sequence[str] = "add,cas", threads: float = 0
+) -> Figure:
+    """Price of atomicity: the rate of plain loads and stores over that of atomic operations.
+
+    Beside each pattern stands how many of the plain updates got lost, where any did.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `amo` kernels, of the primitive ``plain`` and of others.
+    primitives : str or sequence of str
+        Names of the others, with commas between; those without records are left out.
+    threads : int
+        Number of workers; by default the fewest and the most of each machine.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine and number of workers, 6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No pattern with both `plain` and one of the primitives, and as `rates`.
+    """
+    frame, notes = atomics(records, _MEASURE)
+    frame, left = one_setting(frame)
+    wanted = split(primitives)
+    frame = prices(in_rows(frame), wanted)
+    if frame.empty:
+        raise InputError(
+            f"no pattern was measured both as plain and as {' or '.join(wanted)} with as many "
+            f"workers: `{_MEASURE}` does so"
+        )
+    if threads:
+        frame = of_workers(frame, threads)
+    count = frame.groupby("machine")["threads"].transform
+    frame = frame[(frame["threads"] == count("min")) | (frame["threads"] == count("max"))]
+    drawn = [name for name in wanted if name in set(frame["primitive"])]
+    cells = [
+        rows
+        for _, of_machine in frame.groupby("machine", sort=False)
+        for _, rows in of_machine.groupby("threads")
+    ]
+    most = max(rows["row"].nunique() for rows in cells)
+    fig, axes = panels(len(cells), 2, row_in(most, len(drawn)))
+    for ax, rows in zip(axes, cells, strict=True):
+        series = {
+            f"over {name}": (
+                marked_look(number),
+                [
+                    Dot(row["row"], row["price"], three_figures(row["price"]), row["disturbed"])
+                    for row in rows[rows["primitive"] == name].to_dict("records")
+                ],
+            )
+            for number, name in enumerate(drawn)
+        }
+        names = list(dict.fromkeys(rows["row"]))
+        dots(ax, names, series, (min(1.0, frame["price"].min()), frame["price"].max()))
+        ax.axvline(1, color=GREY, linewidth=0.8, zorder=1.5, label="_as fast")
+        _losses(ax, names, rows)
+        ax.set_title(with_workers(rows, frame["machine"].nunique() > 1))
+        ax.set_xlabel("Plain load-store pairs per atomic operation")
+    legend_above(fig, axes, 5)
+    note(fig, [*notes, *left, *hollow(frame)])
+    return fig
+
+
+def _losses(ax: Axes, names: Sequence[str], rows: DataFrame) -> None:
+    """Write beside each row how many plain updates got lost there."""
+    lost = rows.drop_duplicates("row").set_index("row")["lost_fraction"]
+    lost = lost[lost > 0]
+    how: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": GREY, "annotation_clip": False}
+    if len(lost):
+        ax.annotate("lost", (1.01, 1), xycoords="axes fraction", ha="left", va="bottom", **how)
+    for name, share in lost.items():
+        ax.annotate(
+            percent(share),
+            (1.01, names.index(str(name))),
+            xycoords=("axes fraction", "data"),
+            ha="left",
+            va="center",
+            **how,
+        )
+
+
+# ---------------------------------------------------------------------------- against the workers
+
+
+def _against_workers(ax: Axes, frame: DataFrame, label: str) -> None:
+    """Give a panel axes of workers and rates, both logarithmic."""
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    counted_axis(ax.xaxis, frame["threads"].tolist())
+    ax.set(xlabel="Workers", ylabel=label)
+
+
+@figure("amo-workers")
+def against_workers(records: Records = None, primitive: str = "add") -> Figure:
+    """Rate of atomic operations against the number of workers, a line a pattern.
+
+    Where a pattern was measured at several sizes of its array, the smallest is drawn.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of two numbers of workers or more, with words shared in CircusTent's way.
+    primitive : str
+        Name of the primitive.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For each machine a panel of rates and one of rates over that of one worker, beside ideal
+        scaling, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        No pattern with two numbers of workers, and as `rates`.
+    """
+    import numpy as np
+
+    frame, notes = atomics(records, _MEASURE, primitive)
+    frame, left = one_setting(frame)
+    here = ["machine", "pattern"]
+    frame, _ = prevailing(frame, ("iters",), per=here, count=("threads",))
+    smallest = frame.groupby([*here, "threads"])["size_B"].transform("min")
+    frame = best(frame[frame["size_B"] == smallest], (*here, "threads"), value=RATE)
+    frame = frame[frame.groupby(here)["threads"].transform("nunique") > 1]
+    if frame.empty:
+        raise InputError(
+            f"no pattern was measured with two numbers of workers: `{_MEASURE}` does so"
+        )
+    one = frame[frame["threads"] == 1].set_index(here)[RATE].rename("one")
+    frame = frame.join(one, on=here)
+    frame = frame.assign(scaled=frame[RATE] / frame["one"])
+    patterns = [name for name in PATTERNS if name in set(frame["pattern"])]
+    machines = list(frame.groupby("machine", sort=False))
+    fig, axes = panels(2 * len(machines), 2, 2.7)
+    for (name, rows), rate, scaling in zip(machines, axes[::2], axes[1::2], strict=True):
+        for number, pattern in enumerate(patterns):
+            mine, look = rows[rows["pattern"] == pattern], marked_look(number)
+            curve(rate, mine, "threads", RATE, look, pattern.upper())
+            curve(scaling, mine.dropna(subset="scaled"), "threads", "scaled", look, pattern.upper())
+        threads = np.array([1.0, rows["threads"].max()])
+        scaling.plot(threads, threads, color=GREY, linewidth=0.7, label="ideal")
+        _against_workers(rate, rows, _RATE_LABEL)
+        _against_workers(scaling, rows, "Rate over that of one worker")
+        counts_axis(rate.yaxis, 10)
+        counts_axis(scaling.yaxis, 10)
+        if len(machines) > 1:
+            for ax in (rate, scaling):
+                ax.set_title(plain(name, 40))
+    legend_above(fig, axes, 9)
+    note(fig, [*notes, *left, *hollow(frame)])
+    return fig
+
+
+@figure("amo-sharing")
+def sharing(records: Records = None, primitive: str = "add") -> Figure:
+    """Cost of false sharing: workers on words of their own, near and apart, and on one word.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `amo.central` with two numbers of workers or more, with private words and
+        different paddings, and with one shared word.
+    primitive : str
+        Name of the primitive.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No machine with private words and two numbers of workers, and as `rates`.
+    """
+    import numpy as np
+
+    frame, notes = atomics(records, _MEASURE_SHARING, primitive)
+    frame = shared_lines(frame)
+    private = frame[frame["sharing"] == "private"]
+    machines = [
+        name
+        for name, rows in private.groupby("machine", sort=False)
+        if rows["threads"].nunique() > 1
+    ]
+    if not machines:
+        raise InputError(
+            "no machine has central with private words and two numbers of workers: "
+            f"`{_MEASURE_SHARING}` measures it"
+        )
+    frame = frame[frame["machine"].isin(machines)]
+    lines = list(dict.fromkeys(frame["line"]))
+    fig, axes = panels(len(machines), 2, 2.5)
+    for ax, name in zip(axes, machines, strict=True):
+        rows = frame[frame["machine"] == name]
+        for number, line in enumerate(lines):
+            mine = rows[rows["line"] == line]
+            if len(mine):
+                curve(ax, mine, "threads", RATE, marked_look(number), line)
+        alone = rows[(rows["threads"] == 1) & (rows["sharing"] == "private")]
+        for start in alone[RATE].head(1):
+            threads = np.array([1.0, rows["threads"].max()])
+            ax.plot(threads, start * threads, color=GREY, linewidth=0.7, label="ideal")
+        _against_workers(ax, rows, _RATE_LABEL)
+        ax.set_ylim(frame[RATE].min() / 1.6, None)
+        counts_axis(ax.yaxis, 10)
+        if len(machines) > 1:
+            ax.set_title(plain(name, 40))
+    legend_above(fig, axes, 5)
+    note(fig, [*notes, *hollow(frame)])
+    return fig
+
+
+# --------------------------------------------------------------------------------------- latency
+
+
+@figure("amo-latency")
+def latency(
+    records: Records = None, primitives: str | Sequence[str] = "", threads: float = 0
+) -> Figure:
+    """Time of an operation in a chain of dependent ones against the memory that it goes through.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `amo.ptrchase` over two sizes of IDX or more. A ResultSet knows its caches,
+        which are marked then.
+    primitives : str or sequence of str
+        Names of primitives, with commas between; by default all.
+    threads : int
+        Number of workers; by default the fewest of each machine with two sizes.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No pointer chase over two sizes, and as `rates`.
+    """
+    frame, notes = atomics(records, _MEASURE_LATENCY, primitives)
+    frame = chases(frame, threads)
+    if frame.empty:
+        raise InputError(
+            f"no pointer chase was measured over two sizes: `{_MEASURE_LATENCY}` does so"
+        )
+    names = split(primitives) or list(dict.fromkeys(frame["primitive"]))
+    machines = list(frame.groupby("machine", sort=False))
+    fig, axes = panels(len(machines), 2, 2.5)
+    for ax, (_, rows) in zip(axes, machines, strict=True):
+        for number, name in enumerate(names):
+            mine = rows[rows["primitive"] == name]
+            if len(mine):
+                curve(ax, mine, "size_B", "ns", marked_look(number), name)
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        low = frame["ns"].min() / 1.25
+        ax.set_ylim(low, max(frame["ns"].max() * 1.25, 5 * low))
+        bytes_axis(ax.xaxis, 5)
+        counts_axis(ax.yaxis, 12)
+        cache_regions(ax, cache_ends(rows))
+        ax.set(xlabel="Size of IDX", ylabel="Time of an operation (ns)")
+        ax.set_title(with_workers(rows, len(machines) > 1), pad=11)
+    legend_above(fig, axes, 5)
+    note(fig, [*notes, *hollow(frame)])
+    return fig
+
+
+# ---------------------------------------------------------------------------------------- tables
+
+
+@register(tables, "amo-rates")
+def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -> DataFrame:
+    """Rates of atomic operations by pattern, primitive and number of workers.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `amo` kernels, with words shared in CircusTent's way.
+    primitives : str or sequence of str
+        Names of primitives, with commas between; by default all.
+
+    Returns
+    -------
+    DataFrame
+        Columns platform, pattern, primitive, threads, array_B (size of VAL, in the pointer chase
+        of IDX), rate_GAMS (of all workers), ns_per_amo (of each worker), success_fraction (of
+        compare-and-swaps), lost_fraction (of plain updates) and disturbed. Of several sizes the
+        smallest and the largest.
+
+    Raises
+    ------
+    InputError
+        As `rates`.
+    """
+    frame, _ = atomics(records, _MEASURE, primitives)
+    frame = in_rows(one_setting(frame)[0])
+    frame = frame.assign(
+        pattern=frame["pattern"].str.upper(), array_B=frame["size_B"], ns_per_amo=frame["ns"]
+    )
+    # Rows are in the order of the patterns, and stay so.
+    frame = frame.sort_values(["machine", "threads"], kind="stable")
+    columns = ["platform", "pattern", "primitive", "threads", "array_B", RATE, "ns_per_amo"]
+    columns += ["success_fraction", "lost_fraction", "disturbed"]
+    whole = {"threads": int, "array_B": int}
+    return frame[columns].astype(whole).reset_index(drop=True)
+
+
+@register(tables, "amo-circustent")
+def circustent_table(records: Records = None) -> DataFrame:
+    """Atomic adds at random places: own runs beside five published ones of CircusTent.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of `amo.rand` with the primitive ``add``; the fastest of each case counts.
+
+    Returns
+    -------
+    DataFrame
+        Columns platform, row ("own" or "published"), threads, memory_B (size of VAL), iters (of
+        each worker), time_s, rate_GAMS, ns_per_amo (of each worker) and disturbed.
+
+    Raises
+    ------
+    InputError
+        Records without a needed column.
+
+    References
+    ----------
+    Beebe et al. 2022.
+    """
+    from pandas import concat
+
+    from memkern import reference
+
+    frame, _ = atomics(records, "")
+    own = frame[(frame["kernel"] == "amo.rand") & (frame["primitive"] == "add")]
+    own = own[own["sharing"] == "original"]
+    case = ("platform", "threads", "words", "iters", "dtype", "order", "index_pattern")
+    own = best(own, case, value=RATE)
+    own = own.sort_values(["threads", "size_B", "iters"], kind="stable")
+    own = own.rename(columns={"size_B": "memory_B", "time_min_s": "time_s", "ns": "ns_per_amo"})
+    published = reference.load("beebe2022-circustent").rename(columns={"time_min_s": "time_s"})
+    published = published.assign(ns_per_amo=published["threads"] / published[RATE], disturbed=False)
+    parts = [own.assign(row="own")] * bool(len(own)) + [published.assign(row="published")]
+    columns = ["platform", "row", "threads", "memory_B", "iters", "time_s", RATE, "ns_per_amo"]
+    table = concat([part[[*columns, "disturbed"]] for part in parts], ignore_index=True)
+    return table.astype({"threads": int, "memory_B": int, "iters": int})
+
+
+# ---------------------------------------------------------------------------------------- report
+
+_CITED = "beebe2022-circustent"
+_BEST = "Where a case was measured several times, its highest rate is drawn."
+_EXHIBITS: tuple[tuple[str, Any, str], ...] = (
+    (
+        "Rate of atomic operations by pattern", rates,
+        "By all workers together, on a logarithmic axis. One GAMS is 1e9 atomic operations a "
+        "second; SG has four an iteration, SCATTER and GATHER have three, the others one. A "
+        "compare-and-swap is one attempt, which fails where another worker came first. "
+        f"{_BEST} Patterns after Williams et al. 2020.",
+    ),
+    (
+        "Rate of atomic operations against the workers", against_workers,
+        "Both axes are logarithmic. CENTRAL has all workers at one word: there more of them do "
+        "less, since its line moves from core to core. Each worker brings its own iterations.",
+    ),
+    (
+        "What atomicity costs", price,
+        "How many plain pairs of a load and a store all workers do in the time of one atomic "
+        "operation of all, and beside it the share of these plain updates that got lost.",
+    ),
+    (
+        "What sharing of cache lines costs", sharing,
+        "Each worker adds to a word of its own: next to that of the others, in the same line of "
+        "a cache (false sharing), or so many bytes apart. For comparison, all add to one word. "
+        "Some processors fetch lines in pairs, so that 64 B may not be far enough.",
+    ),
+    (
+        "Latency of dependent operations", latency,
+        "PTRCHASE: each operation says where the next one goes, so that its time is the latency "
+        "of that level of memory, of the translation of its address, and of the operation.",
+    ),
+    (
+        "Rates by pattern, primitive and number of workers", rates_table,
+        "rate_GAMS is of all workers, ns_per_amo the time of each worker for one operation.",
+    ),
+    (
+        "RAND_ADD beside published runs", circustent_table,
+        "Rates depend on how much memory VAL takes. Published runs after Beebe et al. 2022, with "
+        "24 workers on 12 hardware threads.",
+    ),
+)  # fmt: skip
+
+family_section("atomics", 3, "amo", "Atomics", findings, _EXHIBITS, _CITED)

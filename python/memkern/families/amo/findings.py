@@ -1,0 +1,138 @@
+"""What records of atomic operations say, in plain sentences computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from memkern.families.amo.data import (
+    NEIGHBOURS,
+    ONE_WORD,
+    RATE,
+    atomics,
+    chases,
+    in_rows,
+    one_setting,
+    prices,
+    shared_lines,
+)
+from memkern.plots.drawing import in_bytes
+from memkern.plots.frames import listed, percent, three_figures
+from memkern.plots.selection import of_workers, with_workers
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# From uncontended to fully contended.
+_CONTRASTED = {"rand": "at random places", "central": "at one word for all"}
+
+
+def findings(records: DataFrame) -> list[str]:
+    """Return the findings on every own machine, the most important first.
+
+    Raises
+    ------
+    InputError
+        Records without a needed column.
+    """
+    frame, _ = atomics(records, "")
+    machines = list(dict.fromkeys(frame["machine"]))
+    sentences = []
+    for machine in machines:
+        mine = frame[frame["machine"] == machine]
+        these = []
+        if mine["sharing"].eq("original").any():
+            rows = in_rows(of_workers(one_setting(mine)[0]))
+            these += [*_on_rates(rows), *_on_price(rows)]
+        these += [*_on_sharing(mine), *_on_latency(mine)]
+        sentences += [f"{machine}: {line}" for line in these] if len(machines) > 1 else these
+    return sentences
+
+
+def _by(rows: DataFrame, column: str) -> dict[str, dict[Hashable, Any]]:
+    """Return the rows by one column, as plain dictionaries."""
+    return {str(row[column]): row for row in rows.to_dict("records")}
+
+
+def _said(row: Mapping[Any, Any]) -> str:
+    return f"{three_figures(row[RATE])} GAMS{' (disturbed)' * bool(row['disturbed'])}"
+
+
+def _smallest(rows: DataFrame, pattern: str) -> DataFrame:
+    """Return the records of a pattern at the smallest size it was measured at."""
+    rows = rows[rows["pattern"] == pattern]
+    return rows[rows["row"] == rows["row"].iloc[0]] if len(rows) else rows
+
+
+def _on_rates(rows: DataFrame) -> list[str]:
+    """Say the rates of adds and compare-and-swaps without and with contention."""
+    parts, failed = [], ""
+    for pattern, words in _CONTRASTED.items():
+        mine = _smallest(rows, pattern)
+        here = _by(mine, "primitive")
+        both = [f"{name} {_said(here[name])}" for name in ("add", "cas") if name in here]
+        if both:
+            parts.append(f"{words} ({mine['row'].iloc[0]}) {listed(both)}")
+        success = here.get("cas", {}).get("success_fraction", 1.0)
+        if success < 0.995:
+            failed += f" {100 * success:.0f} % of the compare-and-swaps {words} succeed."
+    if not parts:
+        return []
+    return [f"Atomic operations of {with_workers(rows, False)}: {'; '.join(parts)}.{failed}"]
+
+
+def _on_price(rows: DataFrame) -> list[str]:
+    """Say what an atomic add costs in plain loads and stores, and what these lose."""
+    paid = prices(rows, ["add"])
+    parts = []
+    for pattern, words in _CONTRASTED.items():
+        for row in _smallest(paid, pattern).to_dict("records"):
+            share = percent(row["lost_fraction"])
+            lost = f", of which {share} are lost" if row["lost_fraction"] > 0 else ""
+            mark = " (disturbed)" * bool(row["disturbed"])
+            parts.append(f"{three_figures(row['price'])}{mark} {words} ({row['row']}){lost}")
+    if not parts:
+        return []
+    return [
+        f"Plain additions (a load and a store) in the time of one atomic add, with "
+        f"{with_workers(rows, False)}: {'; '.join(parts)}."
+    ]
+
+
+def _on_sharing(mine: DataFrame) -> list[str]:
+    """Say what words in one line cost, and what one word costs."""
+    rows = shared_lines(mine[mine["primitive"] == "add"])
+    rows = rows[rows["threads"] > 1]
+    if rows.empty:
+        return []
+    rows = of_workers(rows)
+    by_line = _by(rows, "line")
+    far = [row for line, row in by_line.items() if line not in (NEIGHBOURS, ONE_WORD)]
+    if not far or NEIGHBOURS not in by_line:
+        return []
+    # The widest gap stands first.
+    apart, near = far[0], by_line[NEIGHBOURS]
+    text = (
+        f"{with_workers(rows, False)} on words of their own reach {_said(apart)} with the words "
+        f"{apart['padding_B']:g} B apart, and {_said(near)} with the words in one cache line: "
+        f"false sharing costs a factor of {apart[RATE] / near[RATE]:.1f}"
+    )
+    if ONE_WORD in by_line:
+        text += f". On one word for all they reach {_said(by_line[ONE_WORD])}"
+    return [f"{text}."]
+
+
+def _on_latency(mine: DataFrame) -> list[str]:
+    """Say what an operation in a chain of dependent ones takes, near and far."""
+    rows = chases(mine)
+    parts = []
+    for name in ("add", "cas", "plain"):
+        ends = rows[rows["primitive"] == name]
+        if len(ends):
+            said = [
+                f"{three_figures(end['ns'])} ns{' (disturbed)' * bool(end['disturbed'])} in "
+                f"{in_bytes(end['size_B'])}"
+                for end in (ends.iloc[0], ends.iloc[-1])
+            ]
+            parts.append(f"{name} takes {listed(said)}")
+    return [f"In a chain of dependent operations, {listed(parts)}."] if parts else []

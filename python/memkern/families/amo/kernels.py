@@ -1,0 +1,767 @@
+"""Atomic memory operations in CircusTent's eight patterns.
+
+Workers own consecutive ranges of iterations. VAL holds the values, IDX indices of it (in the
+pointer chase, of itself); both are unsigned words of one width. An operation on IDX has the
+operand that leaves an index as it is, one on VAL the operand 1 (15 at strides), and the last one
+of scatter, gather and sg what the operation before it has read.
+
+The primitives are ``add``, ``and``, ``or``, ``xor``, ``min``, ``max``, ``exchange``, ``cas``,
+``cas-retry`` and ``plain``. One ``cas`` is one attempt to swap what a relaxed load has just found:
+for itself where a word is only read, for the sum with the operand in rand, stride1, striden and
+central, for what was read in the last operation of the others. ``cas-retry`` tries until it is
+done. ``plain`` is a relaxed load and a relaxed store, whose updates may get lost: beside it stands
+what atomicity costs. Minima, maxima and sums of floating-point numbers are swapped in by a loop of
+compare-and-swaps, since this kind of processor has no instruction for them.
+
+CircusTent's own CAS kernels of rand, strides and central pass the target itself as what is
+expected, so that their rates are not comparable with these.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
+from memkern.checks import integer, shown
+from memkern.errors import InputError
+from memkern.families.checking import WHOLE, Values, error, extent, fresh, positions, verdict
+from memkern.inputs import indices
+from memkern.inputs.sizes import sizes
+from memkern.machine.limits import check_memory
+from memkern.spec.case import Case
+from memkern.spec.kernel import (
+    DTYPES,
+    WORD_DTYPES,
+    ArrayRole,
+    Check,
+    IndexArray,
+    Invoke,
+    KernelSpec,
+    Native,
+    Traffic,
+)
+from memkern.spec.options import Knobs
+from memkern.spec.registry import case, register, registry
+
+CIRCUSTENT = (
+    "Williams, Leidel, Wang, Donofrio and Chen, CircusTent: A Benchmark Suite for Atomic Memory "
+    "Operations, MEMSYS 2020"
+)
+PATTERNS = {
+    "rand": ("AMO(VAL[IDX[i]])", 1),
+    "stride1": ("AMO(VAL[i])", 1),
+    "striden": ("AMO(VAL[i * stride])", 1),
+    "ptrchase": ("start = AMO(IDX[start])", 1),
+    "central": ("AMO(VAL[0])", 1),
+    "scatter": ("dest = AMO(IDX[i+1]); val = AMO(VAL[i]); AMO(VAL[dest], val)", 3),
+    "gather": ("src = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[i], val)", 3),
+    "sg": ("src = AMO(IDX[i]); dest = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[dest], val)", 4),
+}
+PRIMITIVES = ("add", "and", "or", "xor", "min", "max", "exchange", "cas", "cas-retry", "plain")
+ORDERS = ("relaxed", "acq_rel", "seq_cst")
+SHARING = ("original", "private", "shared")
+INDICES = ("random", "circustent")
+
+_INDEXED = ("rand", "ptrchase", "scatter", "gather", "sg")
+_STRIDED = ("stride1", "striden")
+# Those whose operations all have the same operand: their results follow in closed form.
+_CONSTANT = ("rand", *_STRIDED, "central")
+_LINE_B = 64
+_ITERS = 2**18
+# A GPU has thousands of times as many workers.
+_ITERS_ON_DEVICE = 2**8
+# Iterations of one worker that are followed one by one, and steps of all of a pointer chase.
+_FOLLOWED = 2**12
+_WALKED = 2**22
+# Columns of `tally`, see kernels/amo.hpp.
+_APPLIED, _RETURNED, _ATTEMPTS, _SUCCESSES, _END, _ITERATIONS = range(6)
+_TALLIES = 6
+
+Tally = npt.NDArray[np.uint64]
+
+
+def exists(pattern: str, primitive: str, order: str = "relaxed", dtype: str = "uint64") -> bool:
+    """Say whether there is such an operation in such a pattern."""
+    if pattern not in _CONSTANT and (primitive == "exchange" or dtype in DTYPES):
+        return False
+    if dtype in DTYPES and primitive not in ("add", "plain"):
+        return False
+    return primitive != "plain" or order == "relaxed"
+
+
+def _pattern(case: Case) -> str:
+    return case.spec.name.partition(".")[2]
+
+
+def _bits(case: Case) -> int:
+    return 8 * np.dtype(case.dtype).itemsize
+
+
+def _drawn(
+    places: int, n: int, workers: int, private: bool, rng: np.random.Generator
+) -> IndexArray:
+    """Return n places, each worker's own ones where they are private."""
+    if not private:
+        return rng.integers(0, places, n)
+    if places < workers:
+        raise InputError(f"{workers} workers can't have words of their own among {places}")
+    share, at = n // workers, np.arange(n)
+    worker = np.minimum(at // share, workers - 1)
+    first = worker * (places // workers)
+    return first + rng.integers(0, places // workers, n)
+
+
+def _cycle(n: int, seed: int, first: int = 0) -> IndexArray:
+    """Return the successors along a single cycle through n elements (Sattolo's)."""
+    order = indices.chase(n, seed)
+    successor = np.empty(n, dtype=np.int64)
+    successor[order] = np.roll(order, -1)
+    return successor + first
+
+
+@functools.lru_cache(maxsize=4)
+def _index(
+    pattern: str,
+    rule: str,
+    places: int,
+    pad: int,
+    iters: int,
+    workers: int,
+    private: bool,
+    seed: int,
+) -> IndexArray:
+    """Return IDX: one element more than there are iterations."""
+    count = iters * workers
+    check_memory(32 * count, f"an index array of {count} iterations")
+    rng = np.random.default_rng(seed)
+    if pattern == "ptrchase":
+        if rule == "circustent":
+            n = iters * (workers + 1)
+            return rng.integers(0, n, max(n, count + 1))
+        cycles = (
+            [_cycle(iters, seed + w, w * iters) for w in range(workers)]
+            if private
+            else [_cycle(count, seed)]
+        )
+        return np.concatenate([*cycles, [0]])
+    if rule == "circustent":
+        return rng.integers(0, max(1, places - 1), count + 1)
+    return pad * _drawn(places, count + 1, workers, private, rng)
+
+
+def amo_case(
+    kernel: str,
+    *,
+    primitive: str = "add",
+    order: str = "relaxed",
+    returns: str = "",
+    iters: int | None = None,
+    words: int | None = None,
+    memsize: int | None = None,
+    stride: int = 1,
+    sharing: str = "original",
+    padding: int = 0,
+    hot: int | None = None,
+    indices: str | npt.ArrayLike = "random",
+    dtype: str = "uint64",
+    threads: int = 0,
+    seed: int = 0,
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of atomic memory operations.
+
+    Parameters
+    ----------
+    kernel : str
+        Such as ``amo.rand``.
+    primitive : str
+        One of `PRIMITIVES`; see this module.
+    order : str
+        Memory order: ``relaxed``, ``acq_rel`` or ``seq_cst``.
+    returns : str
+        Whether what the last operation of an iteration returns is ``used`` (added up) or
+        ``unused``, as in CircusTent; a pointer chase and a compare-and-swap always use it.
+    iters : int
+        Iterations of each worker; by default 2**18, and 2**8 on a GPU.
+    words, memsize : int
+        Length of VAL in words or bytes; by default as many as are reached, where indices are drawn
+        as many as there are iterations.
+    stride : int
+        Words from one iteration's to the next one's in striden.
+    sharing : str
+        ``original`` as CircusTent has it; ``private``: each worker has words of its own;
+        ``shared``: all go over the same ones.
+    padding : int
+        Bytes from one word to the next one that is used, 0 for neighbours: 64 and more keep
+        workers from sharing lines.
+    hot : int
+        Words that central goes to: 1, or with private sharing as many as there are workers.
+    indices : str or array_like of int
+        How IDX is drawn. ``random``: evenly among the words that are used, in the pointer chase as
+        one cycle through all (Sattolo's). ``circustent``: by its rule, which leaves out the last
+        word, and whose chase soon runs in a short cycle. Or IDX itself, one element more than
+        there are iterations of all workers.
+    dtype : str
+        ``uint64`` or ``uint32``; ``float64`` or ``float32`` for add and plain in rand, stride1,
+        striden and central.
+    threads : int
+        Workers; 0 takes one for each processing unit, and on a GPU 1024 for each multiprocessor.
+    seed : int
+        Of the indices and of the values.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`.
+
+    Raises
+    ------
+    InputError
+        Something is out of range.
+    """
+    pattern = kernel.partition(".")[2]
+    for what, value, allowed in (
+        ("primitive", primitive, PRIMITIVES),
+        ("order", order, ORDERS),
+        ("returns", returns, ("", "used", "unused")),
+        ("sharing", sharing, SHARING),
+        ("dtype", dtype, registry()[kernel].dtypes),
+    ):
+        if value not in allowed:
+            known = ", ".join(filter(None, allowed))
+            raise InputError(f"{what} {shown(value)} is not one of {known}")
+    if not exists(pattern, primitive, order, dtype):
+        raise InputError(
+            f"there is no {primitive} in order {order} for {dtype} in amo.{pattern}: exchange and "
+            "floating-point numbers are for rand, stride1, striden and central, such numbers are "
+            "only added, and plain is relaxed"
+        )
+    always = pattern == "ptrchase" or primitive.startswith("cas")
+    if returns == "unused" and always:
+        raise InputError(f"{primitive} in {pattern} always uses what it returns")
+    returns = returns or ("used" if always else "unused")
+    size = np.dtype(dtype).itemsize
+    device = Knobs(device=options.get("device", "cpu")).device
+    from memkern.machine.topology import workers_of
+
+    workers = integer(threads, "threads", 0, 2**20) or workers_of(device)
+    usual = _ITERS if device == "cpu" else _ITERS_ON_DEVICE
+    iters = small.cut(integer(usual if iters is None else iters, "iters", 1, 2**40), 2**8)
+    integer(stride, "stride", 1, 2**40)
+    integer(seed, "seed", 0)
+    integer(padding, "padding", 0, 2**20)
+    if padding % size:
+        raise InputError(f"padding must be a multiple of the {size} bytes of a word, not {padding}")
+    if stride != 1 and pattern != "striden":
+        raise InputError(f"amo.{pattern} has no stride: amo.striden has")
+    pad = max(1, padding // size)
+    step = stride * pad
+    if pattern == "ptrchase":
+        for what, given in (("words", words), ("memsize", memsize), ("padding", padding or None)):
+            if given is not None:
+                raise InputError(f"amo.ptrchase has no {what}: it goes through its indices")
+    if hot is not None and pattern != "central":
+        raise InputError(f"amo.{pattern} has no hot words: amo.central has")
+    hot = integer(1 if sharing != "private" else workers, "hot") if hot is None else hot
+    integer(hot, "hot", 1, 2**40)
+    together = sharing == "shared" and pattern in _STRIDED
+    reached = hot if pattern == "central" else iters if together else iters * workers
+    length = _words(words, memsize, size, (reached - 1) * step + 1)
+    shared = sharing == "shared" or (pattern == "central" and sharing == "original")
+    integers = {
+        "workers": workers,
+        "iters": iters,
+        "words": length,
+        "stride": step,
+        "hot": hot,
+        "shared": int(shared),
+        "operand": 15 if pattern in _STRIDED else 1,
+    }
+    arrays: dict[str, IndexArray] = {}
+    label = ""
+    if pattern in _INDEXED:
+        label, arrays["IDX"] = _chosen(
+            indices, pattern, (length - 1) // pad + 1, pad, iters, workers, sharing, seed
+        )
+    elif not isinstance(indices, str) or indices != "random":
+        raise InputError(f"amo.{pattern} has no indices")
+    return Case(
+        registry()[kernel],
+        integers=integers,
+        indices=arrays,
+        dtype=dtype,
+        index_dtype=("int64" if size == 8 else "int32") if arrays else "",
+        form=f"{primitive}/{order}/{returns}",
+        columns={
+            "iters": iters,
+            "words": len(arrays["IDX"]) if pattern == "ptrchase" else length,
+            "stride": stride,
+            "sharing": sharing,
+            "padding_B": padding,
+            "hot": hot if pattern == "central" else 0,
+            "index_pattern": label,
+        },
+        labels={"name": name, "suite": suite},
+    ).with_(threads=workers, seed=seed, **options)
+
+
+def _words(words: int | None, memsize: int | None, size: int, needed: int) -> int:
+    """Length of VAL."""
+    if words is not None and memsize is not None:
+        raise InputError("give words or memsize, not both")
+    if memsize is not None:
+        integer(memsize, "memsize", 1, 2**50)
+        if memsize % size:
+            raise InputError(f"memsize must be a multiple of {size} bytes, not {memsize}")
+        words = memsize // size
+    words = needed if words is None else integer(words, "words", 1, 2**47)
+    return small.cut(words, max(needed, 2**12))
+
+
+def _chosen(
+    rule: str | npt.ArrayLike,
+    pattern: str,
+    places: int,
+    pad: int,
+    iters: int,
+    workers: int,
+    sharing: str,
+    seed: int,
+) -> tuple[str, IndexArray]:
+    """Return IDX and what the record calls it."""
+    if not isinstance(rule, str):
+        given = indices.whole_numbers(rule, "indices")
+        if len(given) < iters * workers + 1:
+            raise InputError(
+                f"indices must be {iters * workers + 1}, one more than there are iterations, not "
+                f"{len(given)}"
+            )
+        return "array", given
+    if rule not in INDICES:
+        raise InputError(f"indices {shown(rule)} are not one of {', '.join(INDICES)}, or an array")
+    if rule == "circustent" and (pad > 1 or sharing == "private"):
+        raise InputError("CircusTent's own indices know neither padding nor private words")
+    private = sharing == "private"
+    return rule, _index(pattern, rule, places, pad, iters, workers, private, seed)
+
+
+def _hits(case: Case) -> IndexArray:
+    """Return the word that each iteration of a constant pattern goes to."""
+    n, i = case.integers, np.arange(case.iterations)
+    pattern = _pattern(case)
+    if pattern == "rand":
+        return case.indices["IDX"][: len(i)]
+    within = i % n["iters"]
+    if pattern == "central":
+        return (i // n["iters"] + n["shared"] * within) % n["hot"] * n["stride"]
+    return (within if n["shared"] else i) * n["stride"]
+
+
+def _after(case: Case, before: Values, hits: Values) -> Values:
+    """Return what words are after so many operations of the case's operand."""
+    primitive, operand = case.form.partition("/")[0], case.integers["operand"]
+    if np.dtype(case.dtype).kind == "f":
+        # Sums of ones stop growing where the next one is rounded off.
+        exact = before.astype(np.float64) + operand * hits.astype(np.float64)
+        return np.minimum(exact, 2.0**24) if _bits(case) == 32 and operand == 1 else exact
+    old, o = before.astype(np.uint64), np.uint64(operand)
+    n = hits.astype(np.uint64)
+    once = {
+        "and": old & o,
+        "or": old | o,
+        "xor": old ^ o,
+        "min": np.minimum(old, o),
+        "max": np.maximum(old, o),
+        "exchange": np.full_like(old, o),
+    }.get(primitive)
+    if primitive == "xor":
+        hits = hits % 2
+    after = old + n * o if once is None else np.where(hits > 0, once, old)
+    return after & np.uint64(2 ** _bits(case) - 1)
+
+
+def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:
+    """Do what one worker does, one operation after another, and return its tally."""
+    pattern, (primitive, _, returns) = _pattern(case), case.form.split("/")
+    idx = case.indices["IDX"].tolist() if case.indices else []
+    n, o = case.integers, case.integers["operand"]
+    floats = np.dtype(case.dtype).kind == "f"
+    mask = 2 ** _bits(case) - 1
+    tally = [0] * _TALLIES
+    tally[_ITERATIONS] = iterations
+    cas = primitive.startswith("cas")
+
+    def operation(at: int, operand: Any, swap: bool = False) -> Any:
+        """Combine a word with the operand, or put the operand there."""
+        old = values[at]
+        new = {
+            "and": lambda: old & operand,
+            "or": lambda: old | operand,
+            "xor": lambda: old ^ operand,
+            "min": lambda: min(old, operand),
+            "max": lambda: max(old, operand),
+            "exchange": lambda: operand,
+        }.get(primitive, lambda: operand if swap and cas else old + operand)()
+        values[at] = new if floats else new & mask
+        if cas:
+            tally[_APPLIED] += values[at] - old
+            tally[_ATTEMPTS] += 1
+            tally[_SUCCESSES] += 1
+        elif primitive == "xor":
+            tally[_APPLIED] ^= int(operand)
+        else:
+            tally[_APPLIED] += int(operand)
+        return old
+
+    def read(at: int) -> Any:
+        return operation(at, values[at], swap=True) if cas else operation(at, o)
+
+    def look(i: int) -> int:
+        if cas:
+            tally[_ATTEMPTS] += 1
+            tally[_SUCCESSES] += 1
+        return int(idx[i])
+
+    def last(at: int, operand: Any, swap: bool = False) -> None:
+        old = operation(at, operand, swap)
+        if returns == "used":
+            tally[_RETURNED] += int(old)
+
+    walk = 0
+    hits = _hits(case)[:iterations].tolist() if pattern in _CONSTANT else []
+    for i in range(iterations):
+        if pattern == "ptrchase":
+            walk = look(walk)
+            tally[_RETURNED] += walk
+        elif pattern == "scatter":
+            last(look(i + 1), read(i * n["stride"]), swap=True)
+        elif pattern == "gather":
+            last(i * n["stride"], read(look(i + 1)), swap=True)
+        elif pattern == "sg":
+            src, dest = look(i), look(i + 1)
+            last(dest, read(src), swap=True)
+        else:
+            last(hits[i], o)
+    tally[_END] = walk
+    return [t % 2**64 for t in tally]
+
+
+def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    words = arrays.get("VAL", np.zeros(0, dtype=case.dtype))
+    values = dict(enumerate(words.tolist()))
+    tally = np.array(_serial(case, values, case.iterations), dtype=np.uint64)
+    sums = tally + arrays["tally"]
+    if case.form.startswith("xor"):
+        sums[_APPLIED] = tally[_APPLIED] ^ arrays["tally"][_APPLIED]
+    sums[_END] = tally[_END]
+    after = {"tally": sums}
+    if len(words):
+        after["VAL"] = np.array(list(values.values()), dtype=case.dtype)
+    return after
+
+
+def _cleared(native: Native) -> None:
+    """Fill VAL afresh and begin to count."""
+    native.fill(outputs=True)
+    native.copy_in("tally", np.zeros_like(native.copy_out("tally")))
+
+
+def _tallies(native: Native) -> Tally:
+    """Return the workers' tallies, a row each."""
+    return native.copy_out("tally").reshape(-1, _TALLIES)
+
+
+def _wrong(flag: bool) -> float:
+    return float("inf") if flag else 0.0
+
+
+def _check_first(case: Case, native: Native) -> float:
+    """Follow one worker's first iterations word by word."""
+    first = min(case.iterations, _FOLLOWED)
+    idx, stride = case.indices["IDX"], case.integers["stride"]
+    own = np.arange(first) * stride if _pattern(case) != "sg" else idx[:first]
+    touched = np.unique([*own, *idx[: first + 1]])
+    values = dict(zip(touched.tolist(), map(int, fresh(native, "VAL", touched)), strict=True))
+    _cleared(native)
+    native.run_range(0, first)
+    tally = _serial(case, values, first)
+    got = native.peek("VAL", touched)
+    same = (got == np.array(list(values.values()), dtype=case.dtype)).all()
+    return _wrong(not same or _tallies(native)[0].tolist() != tally)
+
+
+def _walks(idx: IndexArray, workers: int, steps: int) -> list[tuple[int, int]]:
+    """Return where each worker's walk ends and the sum of the places on its way.
+
+    Of `steps` iterations each worker has a share, longer by one for the first ones where they
+    differ, and begins at its first.
+    """
+    shares = [steps // workers + (w < steps % workers) for w in range(workers)]
+    successor = idx.tolist()
+    found, start = [], 0
+    for share in shares:
+        at, places = start, 0
+        for _ in range(share):
+            at = successor[at]
+            places += at
+        found.append((at, places))
+        start += share
+    return found
+
+
+def _check_chase(case: Case, native: Native, invoke: Invoke) -> Check:
+    idx, n, workers = case.indices["IDX"], case.iterations, case.integers["workers"]
+    before = native.digest("IDX")
+    wanted = (int(idx.sum()) % 2**64, int(np.bitwise_xor.reduce(idx)))
+    # A walk along a whole cycle ends where it began, one along a part does not.
+    part = min(-(-n // 2), _WALKED)
+    _cleared(native)
+    native.run_range(0, part)
+    tally = _tallies(native)
+    walked = [(int(row[_END]), int(row[_RETURNED])) for row in tally]
+    bad = walked != _walks(idx, workers, part) or int(tally[:, _ITERATIONS].sum()) != part
+    _cleared(native)
+    runs = invoke()
+    tally = _tallies(native)
+    whole = n <= _WALKED
+    if whole:
+        walked = [(int(row[_END]), int(row[_RETURNED])) for row in tally]
+        walks = [(end, runs * places % 2**64) for end, places in _walks(idx, workers, n)]
+        bad = bad or walked != walks
+    bad = bad or int(tally[:, _ITERATIONS].sum()) != runs * n
+    bad = bad or not before == wanted == native.digest("IDX")
+    columns = _attempts(case, tally, runs)
+    return verdict(
+        case,
+        _wrong(bad or _miscounted(case, columns)),
+        extent(n if whole else WHOLE + 1),
+        **columns,
+    )
+
+
+def _miscounted(case: Case, columns: Mapping[str, float]) -> bool:
+    """Whether there were more or fewer compare-and-swaps than operations."""
+    per_amo = columns.get("attempts_per_amo", 1.0)
+    return per_amo < 1 or (per_amo > 1 and not case.form.startswith("cas-retry"))
+
+
+def _attempts(case: Case, tally: Tally, runs: int) -> dict[str, float]:
+    """Return what compare-and-swaps came to."""
+    if not case.form.startswith("cas"):
+        return {}
+    attempts = float(tally[:, _ATTEMPTS].sum())
+    amos = runs * case.iterations * case.spec.amos
+    return {
+        "success_fraction": float(tally[:, _SUCCESSES].sum()) / max(attempts, 1.0),
+        "attempts_per_amo": attempts / amos,
+    }
+
+
+def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+    pattern, (primitive, _, returns) = _pattern(case), case.form.split("/")
+    if pattern == "ptrchase":
+        return _check_chase(case, native, invoke)
+    n, words, workers = case.iterations, case.integers["words"], case.integers["workers"]
+    mask = 2 ** _bits(case) - 1
+    constant, floats = pattern in _CONSTANT, np.dtype(case.dtype).kind == "f"
+    worst = 0.0
+    if workers == 1 and not constant:
+        worst = _check_first(case, native)
+    look = positions(words, native)
+    old = fresh(native, "VAL", look)
+    _cleared(native)
+    before, index = native.digest("VAL"), native.digest("IDX") if case.indices else (0, 0)
+    runs = invoke()
+    after, tally = native.digest("VAL"), _tallies(native)
+    got = native.peek("VAL", look)
+    applied, returned = (sum(tally[:, k].tolist()) for k in (_APPLIED, _RETURNED))
+    grown = after[0] - before[0]
+    columns = _attempts(case, tally, runs)
+    worst = max(worst, _wrong(_miscounted(case, columns)))
+    worst = max(worst, _wrong(int(tally[:, _ITERATIONS].sum()) != runs * n))
+    exact = primitive not in ("cas", "plain") or workers == 1
+    exact = exact or columns.get("success_fraction") == 1.0
+
+    if case.indices:
+        worst = max(worst, _wrong(native.digest("IDX") != index))
+    if constant:
+        hits = runs * _hits_at(case, look)
+        wanted = _after(case, old, hits)
+        if exact:
+            worst = max(worst, error(got, wanted))
+        else:
+            # Whatever got lost, a word has at most as many operands as went to it.
+            least = got.astype(np.float64) - old
+            most = hits * float(case.integers["operand"])
+            worst = max(worst, _wrong(bool(((least < 0) | (least > most)).any())))
+        if primitive == "add" and not floats:
+            worst = max(
+                worst, _wrong(applied % 2**64 != runs * n * case.integers["operand"] % 2**64)
+            )
+        if primitive == "plain" and runs * n * case.integers["operand"] <= mask and not floats:
+            columns["lost_fraction"] = 1 - (grown & mask) / (runs * n * case.integers["operand"])
+    elif primitive in ("and", "or", "min", "max"):
+        start = old.astype(case.dtype)
+        kept = {
+            "and": (got & ~start) == 0,
+            "or": (start & ~got) == 0,
+            "min": got <= start,
+            "max": got >= start,
+        }[primitive]
+        worst = max(worst, _wrong(not kept.all()))
+    if not floats:
+        if primitive in ("add", "cas", "cas-retry"):
+            worst = max(worst, _wrong((grown - applied) & mask != 0))
+        elif primitive == "xor":
+            folded = functools.reduce(operator.xor, tally[:, _APPLIED].tolist(), 0)
+            worst = max(worst, _wrong((before[1] ^ after[1] ^ folded) & mask != 0))
+        elif primitive == "exchange" and returns == "used":
+            worst = max(worst, _wrong((before[0] + applied - returned - after[0]) & mask != 0))
+    how = extent(words) if exact and (constant or workers == 1) else "invariants"
+    return verdict(case, worst, how, **columns)
+
+
+def _hits_at(case: Case, look: IndexArray) -> IndexArray:
+    """Return how many iterations go to each of the words at `look` (ascending)."""
+    hits = _hits(case)
+    if len(look) < case.integers["words"]:
+        wanted = np.zeros(case.integers["words"], dtype=bool)
+        wanted[look] = True
+        hits = hits[wanted[hits]]
+    return np.bincount(np.searchsorted(look, hits), minlength=len(look))
+
+
+def _spec(pattern: str, summary: str, amos: int) -> None:
+    chases = pattern == "ptrchase"
+
+    def traffic(case: Case) -> Traffic:
+        moved = amos * float(np.dtype(case.dtype).itemsize)
+        return Traffic(read=moved, write=moved, index=moved if pattern == "rand" else 0.0)
+
+    def model_bytes(case: Case) -> float:
+        """Every line that is touched moves in and, unless it was only looked at, out."""
+        size, n = np.dtype(case.dtype).itemsize, case.iterations
+        per_line = _LINE_B // size
+        looked = (
+            0 if pattern not in _INDEXED else (n // per_line + 1) * (1 if pattern == "rand" else 2)
+        )
+        if chases:
+            return float(looked * _LINE_B)
+        touched = np.zeros(case.integers["words"] // per_line + 1, dtype=bool)
+        places = [_hits(case)] if pattern in _CONSTANT else [case.indices["IDX"][: n + 1]]
+        if pattern in ("scatter", "gather"):
+            places.append(np.arange(n) * case.integers["stride"])
+        for place in places:
+            touched[place // per_line] = True
+        return float((2 * np.count_nonzero(touched) + looked) * _LINE_B)
+
+    register(
+        KernelSpec(
+            name=f"amo.{pattern}",
+            summary=summary,
+            source=CIRCUSTENT,
+            arrays=(
+                *([] if chases else [ArrayRole("VAL", "(words,)", "update")]),
+                ArrayRole("tally", f"(workers, {_TALLIES})", "update"),
+            ),
+            indices=("IDX",) if pattern in _INDEXED else (),
+            traffic=traffic,
+            iterations=lambda case: case.integers["iters"] * case.integers["workers"],
+            check=_check,
+            reference=_reference,
+            model_bytes=model_bytes,
+            build=amo_case,
+            dtypes=(*WORD_DTYPES, *(("float64", "float32") if pattern in _CONSTANT else ())),
+            index_dtypes=("int64", "int32") if pattern in _INDEXED else ("",),
+            amos=amos,
+            idempotent=False,
+            repeatable_check=True,
+            form=("primitive", "order", "returns"),
+        )
+    )
+
+
+for _name, _definition in PATTERNS.items():
+    _spec(_name, *_definition)
+
+
+def amo(pattern: str, **options: Any) -> Case:
+    """Case of atomic memory operations, such as ``rand`` or ``ptrchase``.
+
+    Parameters
+    ----------
+    pattern : str
+        One of `PATTERNS`.
+    **options
+        As for `amo_case`.
+    """
+    return case(f"amo.{pattern}", **options)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return the patterns by one worker and by all, what sharing costs, and latencies by size."""
+    workers = len(os.sched_getaffinity(0))
+    ends = sorted({1, workers})
+    brief: dict[str, Any] = {"budget_s": 0.05, "iters": 2**14 if quick else 2**16}
+    if quick:
+        return [
+            amo(pattern, primitive=primitive, threads=n, **brief)
+            for pattern in ("rand", "stride1", "ptrchase", "central")
+            for primitive in ("add", "cas")
+            for n in ends
+        ]
+    counts = sorted({*(2**k for k in range(workers.bit_length())), workers})
+    compared = ("add", "cas", "plain")
+    cases = [
+        amo(pattern, primitive=primitive, threads=n, **brief)
+        for pattern in PATTERNS
+        for primitive in compared
+        for n in (counts if primitive == "add" else ends)
+    ]
+    apart: list[dict[str, Any]] = [{"sharing": "private", "padding": p} for p in (0, 64, 128)]
+    cases += [
+        amo("central", threads=n, **how, **brief)
+        for how in (*apart, {"sharing": "shared"})
+        for n in counts
+    ]
+    most_B = min(2 * cache_B, memory_B // 16)
+    # As many as VAL has lines, up to a number that can still be checked soon: with fewer, the
+    # caches would hold all that the invocations reach.
+    reaches = min(most_B // _LINE_B, 2**22)
+    cases += [
+        amo(
+            "rand",
+            primitive=primitive,
+            words=most_B // 8,
+            threads=workers,
+            budget_s=0.05,
+            iters=-(-reaches // workers),
+        )
+        for primitive in compared
+    ]
+    for size in sizes(2**14, max(min(most_B, 2**27), 2**14), 9):
+        # One word of each line: a chase over all of them would only take longer.
+        lines = size // _LINE_B
+        chain = np.arange(_LINE_B // 8 * lines)
+        chain[:: _LINE_B // 8] = _LINE_B // 8 * _cycle(lines, 0)
+        cases += [
+            amo(
+                "ptrchase",
+                primitive=primitive,
+                indices=chain,
+                iters=lines,
+                threads=1,
+                repetition="free",
+                budget_s=0.05,
+            )
+            for primitive in compared
+        ]
+    return cases

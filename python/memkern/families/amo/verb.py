@@ -1,0 +1,266 @@
+"""The verb amo: atomic memory operations, with CircusTent's options and names."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+from typing import Any
+
+import numpy as np
+
+from memkern.checks import shown
+from memkern.cli.measuring import exit_code, line, measure, plus_minus, warn
+from memkern.cli.options import (
+    GOOD,
+    Verb,
+    count,
+    each,
+    given,
+    knobs_of,
+    measuring_options,
+    numbers,
+    words,
+)
+from memkern.cli.refusing import refuse, taken
+from memkern.errors import InputError
+from memkern.families.amo import kernels as amo
+from memkern.inputs.sizes import parse_sizes
+from memkern.spec import registry
+from memkern.spec.case import Case
+from memkern.spec.kernel import DTYPES, WORD_DTYPES
+from memkern.spec.sequences import joined, product
+
+_RULE = "=" * 48
+
+
+def _benchmarks() -> dict[str, tuple[str, str]]:
+    """Return every pattern and primitive by the name that CircusTent gives them, or would."""
+    return {
+        f"{pattern}_{primitive}".upper(): (pattern, primitive)
+        for pattern, primitive in itertools.product(amo.PATTERNS, amo.PRIMITIVES)
+        if amo.exists(pattern, primitive)
+    }
+
+
+def _list() -> int:
+    line("BENCHMARK | REQUIRED_OPTIONS | DESCRIPTION")
+    for name, (pattern, primitive) in _benchmarks().items():
+        needs = "stride" if pattern == "striden" else "No Arg Required"
+        summary = registry.registry()[f"amo.{pattern}"].summary
+        line(f" - {name} | {needs} | {summary}, AMO {primitive}")
+    return GOOD
+
+
+def _asked(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the patterns and primitives that were asked for."""
+    if args.bench is None:
+        patterns = list(amo.PATTERNS) if args.kernel is None else each(args.kernel)
+        primitives = each(args.primitive or _default("primitive"))
+        return list(itertools.product(patterns, primitives))
+    if args.kernel is not None:
+        raise InputError("--bench and --kernel exclude each other")
+    known = _benchmarks()
+    for name in args.bench:
+        if name.upper() not in known:
+            raise InputError(f"benchmark {shown(name)} is none of those that --list names")
+    return [known[name.upper()] for name in args.bench]
+
+
+def _takers() -> dict[str, list[str]]:
+    """Return by option which patterns take it, of those that not all take."""
+    # A pointer chase goes through its indices and no other words.
+    arrays = [f"amo.{pattern}" for pattern in amo.PATTERNS if pattern != "ptrchase"]
+    kernels = {f"amo.{pattern}": registry.registry()[f"amo.{pattern}"] for pattern in amo.PATTERNS}
+    return {
+        **dict.fromkeys(("words", "memsize", "sizes", "padding"), arrays),
+        "stride": ["amo.striden"],
+        "hot": ["amo.central"],
+        "indices": [name for name, spec in kernels.items() if spec.indices],
+    }
+
+
+def _amo(args: argparse.Namespace) -> int:
+    if args.list:
+        return _list()
+    asked = _asked(args)
+    knobs = knobs_of(args)
+    knobs.pop("threads", None)
+    if knobs.pop("index_dtype", None) is not None:
+        raise InputError("--index-dtype is not for amo: indices are as wide as the words")
+    knobs |= given(args, "returns", "iters")
+    everywhere = args.bench is None and args.kernel is None
+    if args.sizes is not None:
+        refuse(args, "with --sizes, which says the size", words=None, memsize=None)
+    options = given(args, "words", "memsize", "sizes", "hot", "indices", "stride", "padding")
+    patterns = [f"amo.{pattern}" for pattern in dict.fromkeys(pattern for pattern, _ in asked)]
+    takers = _takers()
+    if args.bench is not None:
+        # CircusTent wants both everywhere and uses each where it has a meaning.
+        for name in sorted({"memsize", "stride"} & {*options}):
+            if not {*takers[name]} & {*patterns}:
+                warn(f"{', '.join(patterns)} takes no --{name}: {options.pop(name)} is not used")
+    own_of = taken(options, takers, patterns)
+    orders = each(args.order or _default("order"))
+    dtype = args.dtype or _default("dtype")
+    listed = {"sharing": args.sharing, "threads": args.threads if args.pes is None else args.pes}
+    parts = []
+    for (pattern, primitive), order in itertools.product(asked, orders):
+        if everywhere and not amo.exists(pattern, primitive, order, dtype):
+            continue
+        own = knobs | own_of[f"amo.{pattern}"] | {"primitive": primitive, "order": order}
+        sizes = own.pop("sizes", None)
+        lists = {**listed, "padding": own.pop("padding", None)}
+        axes = {name: each(value) for name, value in lists.items() if value is not None}
+        if sizes is not None:
+            axes = {"size_B": parse_sizes(sizes), **axes}
+        parts.append(product(functools.partial(_case, pattern, own), axes))
+    if not parts:
+        primitives = ", ".join(dict.fromkeys(primitive for _, primitive in asked))
+        raise InputError(f"no pattern has {primitives} in order {', '.join(orders)} for {dtype}")
+    args.threads = None  # a case of atomics is built for its workers
+    if args.bench is None:
+        return exit_code(measure(joined(parts), args, _HEADER, _row, ("order",)))
+    return exit_code(measure(joined(parts), args, "", _as_circustent))
+
+
+def _default(option: str) -> str:
+    """Return what a case of atomics has where an option is not given."""
+    return str(registry.options_of(registry.registry()["amo.rand"])[option])
+
+
+def _case(pattern: str, own: dict[str, Any], size_B: int | None = None, **listed: Any) -> Case:
+    """Return a case, its VAL of so many bytes if they are given."""
+    options = own | listed
+    if size_B is not None:
+        options |= _of_size(pattern, size_B, options)
+    return registry.case(f"amo.{pattern}", **options)
+
+
+def _of_size(pattern: str, size_B: int, options: dict[str, Any]) -> dict[str, int]:
+    """Return words and iterations for a VAL of so many bytes."""
+    from memkern.machine.topology import workers_of
+
+    options = registry.options_of(registry.registry()[f"amo.{pattern}"]) | options
+    word_B = int(np.dtype(options["dtype"]).itemsize)
+    words, iters = max(1, size_B // word_B), options["iters"]
+    if pattern not in ("rand", "central"):
+        step = options.get("stride", 1) * max(1, options["padding"] // word_B)
+        together = options["sharing"] == "shared" and pattern in ("stride1", "striden")
+        workers = 1 if together else options["threads"] or workers_of(options["device"])
+        iters = max(1, min(iters, ((words - 1) // step + 1) // workers))
+    return {"words": words, "iters": iters}
+
+
+_HEADER = (
+    f"{'case':<4} {'pattern':<9} {'primitive':<10} {'order':<8} {'returns':<7} {'sharing':<9} "
+    f"{'thr':>3} {'words':>10} {'time_min_s':>11} {'GAMS':>9} {'ns/AMO':>8} {'±%':>5}"
+)
+
+
+def _row(number: int, record: dict[str, Any]) -> str:
+    marks = [
+        text
+        for text, present in (
+            ("INVALID", not record["valid"]),
+            ("disturbed", record["disturbed"]),
+            (f"{record.get('success_fraction', 1):.3f} succeed", "success_fraction" in record),
+            (f"{record.get('lost_fraction', 0):.3f} lost", record.get("lost_fraction", 0) > 0),
+        )
+        if present
+    ]
+    return (
+        f"{number:<4} {record['kernel'].partition('.')[2]:<9} {record['primitive']:<10} "
+        f"{record['order']:<8} {record['returns']:<7} {record['sharing']:<9} "
+        f"{record['threads']:>3} {record['words']:>10} {record['time_min_s']:>11.4g} "
+        f"{record['rate_GAMS']:>9.4f} {record['threads'] / record['rate_GAMS']:>8.2f} "
+        f"{plus_minus(record):>5} {', '.join(marks)}"
+    ).rstrip()
+
+
+def _as_circustent(number: int, record: dict[str, Any]) -> str:
+    name = f"{record['kernel'].partition('.')[2]}_{record['primitive']}".upper()
+    mark = "" if record["valid"] else "\n FAILED ITS VALIDATION"
+    return (
+        f"{_RULE}\n Benchmark Kernel     : {name}\n"
+        f" Timing (secs)        : {record['time_min_s']:.6g}\n"
+        f" Giga AMOs/sec (GAMS) : {record['rate_GAMS']:.6g}{mark}\n{_RULE}"
+    )
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb amo."""
+    sub = verb("amo", _amo, "atomic memory operations in CircusTent's patterns")
+    add = sub.add_argument_group("as CircusTent takes them").add_argument
+    add(
+        *("-b", "-bench", "--bench"),
+        action="append",
+        metavar="NAME",
+        help="RAND_ADD and the like: prints what CircusTent prints",
+    )
+    add(
+        *("-m", "-memsize", "--memsize"),
+        type=count(1),
+        metavar="BYTES",
+        help="size of VAL (as much as is reached)",
+    )
+    add(
+        *("-p", "-pes", "--pes"),
+        type=numbers(1, "pes"),
+        metavar="N,...",
+        help="workers, as --threads",
+    )
+    add(
+        *("-i", "-iters", "--iters"),
+        type=count(1),
+        metavar="N",
+        help="iterations of each worker (262144; on a GPU 256)",
+    )
+    add(
+        *("-s", "-stride", "--stride"),
+        type=count(1),
+        metavar="WORDS",
+        help="from one iteration's word to the next one's in striden (1)",
+    )
+    add("-l", "-list", "--list", action="store_true", help="list what --bench takes")
+    add = sub.add_argument_group("atomics").add_argument
+    add("--kernel", type=words, metavar="NAME,...", help=", ".join(amo.PATTERNS) + " (all)")
+    add(
+        "--primitive",
+        type=words,
+        metavar="NAME,...",
+        help=", ".join(amo.PRIMITIVES) + " (add)",
+    )
+    add(
+        "--order",
+        type=words,
+        metavar="NAME,...",
+        help=", ".join(amo.ORDERS) + " (relaxed)",
+    )
+    add(
+        "--returns",
+        choices=("used", "unused"),
+        help="what the last operation of an iteration returns (as CircusTent)",
+    )
+    add("--words", type=count(1), metavar="N", help="size of VAL in words")
+    add(
+        "--sizes",
+        metavar="LOW:HIGH:COUNT",
+        help="bytes of VAL, log-spaced, or a list; where an iteration has a word of its own, no "
+        "more iterations than there are words",
+    )
+    add(
+        "--sharing",
+        type=words,
+        metavar="HOW,...",
+        help="original, private (each worker has words of its own) or shared (all the same ones)",
+    )
+    add(
+        "--padding",
+        type=numbers(0, "padding"),
+        metavar="BYTES,...",
+        help="from one word that is used to the next one (0: neighbours)",
+    )
+    add("--hot", type=count(1), metavar="N", help="words that central goes to (1)")
+    add("--indices", choices=amo.INDICES, help="how IDX is drawn (random)")
+    measuring_options(sub, dtypes=(*WORD_DTYPES, *DTYPES))

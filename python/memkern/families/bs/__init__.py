@@ -1,0 +1,1 @@
+"""The finite-element streaming tests BS0 to BS8."""

@@ -1,0 +1,408 @@
+"""Figures and table of the finite-element streaming tests: time as T0 + B / Wmax.
+
+After Chalmers and Warburton 2020, whose four GPUs stand beside the own platforms in the table.
+
+Their GPUs have small caches, and one line goes through all sizes. A processor with a large last
+cache has two: in the cache the line starts at T0, beyond it the slope is that of memory. One line
+through both fits neither, and the start of the second one is below zero by the time that the
+cache saves with what it still holds. So where the caches are known, T0 is from the sizes that
+they hold and Wmax from those that they do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memkern.errors import InputError
+from memkern.families.streaming.data import as_defined, short
+from memkern.models.records import apart
+from memkern.plots.drawing import bytes_axis, curve, hollow, legend_above, named, panels, shade
+from memkern.plots.frames import Records, best, counted, listed, three_figures
+from memkern.plots.registry import register, tables
+from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
+from memkern.plots.style import NOTE_SIZE, Look, figure, note, own_look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame, Series
+
+    from memkern.models import T0WmaxFit
+
+LINEAR = ("bs.bs1", "bs.bs2", "bs.bs3", "bs.bs4", "bs.bs5")
+MESH = ("bs.bs6", "bs.bs7", "bs.bs8")
+# The polynomial degree of the published fits.
+DEGREE = 7
+
+_TITLES = {
+    "bs.bs1": "BS1: copy",
+    "bs.bs2": "BS2: axpy",
+    "bs.bs3": "BS3: norm",
+    "bs.bs4": "BS4: dot product",
+    "bs.bs5": "BS5: CG update",
+    "bs.bs6": "BS6: gather",
+    "bs.bs7": "BS7: scatter",
+    "bs.bs8": "BS8: gather-scatter",
+}
+_MEASURE = "memkern bs 1..5 --sizes 64KiB:512MiB:60 -o bs.parquet"
+_MEASURE_MESH = "memkern bs 6..8 --degree 1..7 --elements 4,8,12,16,20,24 -o mesh.parquet"
+
+
+class Fitted(NamedTuple):
+    """The fits of one test: of all sizes, or in the caches and, where that can be, beyond them."""
+
+    platform: str
+    kernel: str
+    rows: DataFrame
+    fits: tuple[T0WmaxFit, ...]
+    in_caches: bool
+    """Whether there is a fit in the caches alone, so that Wmax is theirs."""
+
+    def t0(self, name: str = "T0") -> str:
+        """Return T0 of the smallest sizes with its interval, or what it is below."""
+        fit = self.fits[0]
+        if fit.t0_resolved:
+            return interval(name, [1e6 * x for x in (fit.t0_s, *fit.t0_ci_s)], "µs")
+        most = fit.t0_ci_s[1]
+        return (
+            f"{name} below {three_figures(1e6 * most)} µs" if most > 0 else f"{name} not resolved"
+        )
+
+    @property
+    def t0_us(self) -> tuple[float, float, float]:
+        """T0 of the smallest sizes and the ends of its interval; where not resolved, the upper."""
+        fit = self.fits[0]
+        low, high = (1e6 * end for end in fit.t0_ci_s)
+        if fit.t0_resolved:
+            return fit.t0_s * 1e6, low, high
+        return math.nan, math.nan, high if high > 0 else math.nan
+
+    @property
+    def wmax_GBps(self) -> tuple[float, float, float]:
+        """Wmax of the largest sizes and the ends of its interval."""
+        fit = self.fits[-1]
+        return fit.wmax_GBps, *fit.wmax_ci_GBps
+
+    @property
+    def used(self) -> Series:
+        """Which rows a fit is of."""
+        sizes = [size for fit in self.fits for size in fit.points["bytes_B"]]
+        return self.rows["bytes_B"].isin(sizes)
+
+
+def own_tests(
+    records: Records, kernels: Sequence[str], measure: str = ""
+) -> tuple[DataFrame, list[str]]:
+    """Return the records of some tests under one setting, the best of each size and degree.
+
+    What else tells lines apart (`memkern.models.records.APART`) is that of which a test has most
+    sizes.
+    """
+    meshes = [kernel for kernel in kernels if kernel in MESH]
+    frame, notes = select(
+        records,
+        kernels,
+        ("bytes_B", "footprint_B", "time_min_s", "repetition", "threads", "dtype")
+        + ("degree",) * (meshes == list(kernels)),
+        measure=measure,
+    )
+    if "degree" not in frame:
+        frame = frame.assign(degree=math.nan)
+    # How invocations follow each other is what T0 is made of.
+    frame, left = prevailing(
+        as_defined(frame, "paper"), (*SETTING, "repetition"), count=("kernel", "degree", "bytes_B")
+    )
+    line = [name for name in apart(frame) if name not in ("platform", "degree")]
+    frame, others = prevailing(frame, line, per=("platform", "kernel"), count=("degree", "bytes_B"))
+    return best(frame, ("platform", "kernel", "degree", "bytes_B")), [*notes, *left, *others]
+
+
+def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted], list[str]]:
+    """Fit each platform's tests, those on meshes at degree 7.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `own_tests` returns it.
+    leave_out : str or float
+        What one fit of all sizes shall leave out, as `memkern.models.fit_t0_wmax` has it:
+        ``"caches"``, ``"changepoint"``, a number of bytes or ``"none"``. By default as
+        `memkern.models.fit_both_sides`.
+
+    Returns
+    -------
+    fits : list of Fitted
+        Platforms and kernels in the order of the records.
+    notes : list of str
+        What could not be fitted and why.
+
+    Raises
+    ------
+    InputError
+        If `leave_out` is none of these.
+    """
+    from memkern.models import fit_both_sides, fit_t0_wmax
+
+    if isinstance(leave_out, str) and leave_out not in ("", "caches", "changepoint", "none"):
+        raise InputError(
+            f"leave_out must be caches, changepoint, none or a number of bytes, not {leave_out!r}"
+        )
+    done, notes = [], []
+    frame = frame[frame["degree"].isna() | frame["degree"].eq(DEGREE)]
+    if frame["disturbed"].any():
+        notes.append(f"{counted(int(frame['disturbed'].sum()), 'disturbed record')} in no fit.")
+    for (platform, kernel), rows in frame.groupby(["platform", "kernel"], sort=False):
+        ends = cache_ends(rows)
+        out: Any = None if leave_out == "none" else leave_out
+        try:
+            if leave_out == "":
+                sides = {side.name: side.fit for side in fit_both_sides(rows)}
+            else:
+                last = ends[-1][1] if ends else None
+                sides = {"all": fit_t0_wmax(rows, leave_out_B=out, caches_B=last)}
+        except InputError as error:
+            notes.append(f"{short(str(kernel))} on {named(platform)} not fitted: {error}.")
+            continue
+        in_caches = list(sides) == ["caches"]
+        done.append(Fitted(str(platform), str(kernel), rows, tuple(sides.values()), in_caches))
+    return done, notes
+
+
+@figure("bs-fit")
+def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
+    """Bandwidth of BS1 to BS5 against bytes moved, with the fit of T0 + B / Wmax.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of several sizes.
+    leave_out : str or float
+        Which points one fit of all sizes leaves out because caches hold them: ``caches``,
+        ``changepoint``, a number of bytes or ``none``. By default, where the caches are known,
+        T0 is from a fit of what they hold and Wmax from one of what they do not.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each test, 6.9 in wide, 3.35 in for one alone. A diamond marks from how many
+        bytes on a fit reaches 80 % of its Wmax.
+
+    Raises
+    ------
+    InputError
+        No test with enough sizes to fit, a wrong `leave_out`, records without a needed column or
+        with a bandwidth that is not positive.
+
+    References
+    ----------
+    Chalmers and Warburton 2020, figures 1 to 5.
+    """
+    frame, notes = own_tests(records, LINEAR, _MEASURE)
+    fits, unfit = fitted(frame, leave_out)
+    if not fits:
+        raise InputError(f"{' '.join(unfit)[:-1]}: `{_MEASURE}` measures enough sizes")
+    platforms = list(dict.fromkeys(one.platform for one in fits))
+    kernels = sorted({one.kernel for one in fits})
+    fig, axes = panels(len(kernels), 2, 1.75 + 0.12 * len(platforms))
+    for ax, kernel in zip(axes, kernels, strict=True):
+        here = [one for one in fits if one.kernel == kernel]
+        for one in here:
+            _draw_fit(ax, one, own_look(platforms.index(one.platform)))
+        lines = [(_say(one), own_look(platforms.index(one.platform)).color) for one in here]
+        _head(ax, _TITLES[kernel], lines)
+        ax.set_xscale("log", base=2)
+        bytes_axis(ax.xaxis, 6)
+        ax.set_ylim(0, 1.06 * ax.dataLim.y1)
+        ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
+    legend_above(fig, axes, 2)
+    pale = ["Pale: in no fit."] * any((~one.used & ~one.rows["disturbed"]).any() for one in fits)
+    note(fig, [*notes, *unfit, *_on_what_is_drawn(fits), *pale, *hollow(frame)])
+    return fig
+
+
+def _draw_fit(ax: Axes, one: Fitted, look: Look) -> None:
+    """Draw points, those left out pale, and each fit with the size that reaches 80 % of Wmax."""
+    shown = one.used | one.rows["disturbed"]
+    points = look._replace(linestyle="none", markersize=3.2)
+    curve(ax, one.rows[shown], "bytes_B", BANDWIDTH, points, named(one.platform))
+    rest, pale = one.rows[~shown], points._replace(zorder=3)._asdict()
+    ax.plot(rest["bytes_B"], rest[BANDWIDTH], alpha=0.25, label="_left out", **pale)
+    for fit in one.fits:
+        draw_line(ax, fit, look.color)
+
+
+def draw_line(ax: Axes, fit: T0WmaxFit, colour: str, label: str = "_fit") -> None:
+    """Draw a fit between neighbouring sizes where it holds, and where it reaches 80 % of Wmax."""
+    import numpy as np
+
+    order = np.argsort(fit.points["bytes_B"])
+    x, holds = fit.points["bytes_B"][order], fit.holds[order]
+    size = np.geomspace(x[0], x[-1], 200)
+    after = np.clip(np.searchsorted(x, size), 1, len(x) - 1)
+    drawn = np.where(holds[after - 1] & holds[after], fit.predict(size).bandwidth_GBps, np.nan)
+    how: dict[str, Any] = {"color": colour, "zorder": 9}
+    ax.plot(size, drawn, linewidth=1.1, label=label, **how)
+    if fit.t0_resolved and x[0] <= fit.b80_B <= x[-1]:
+        top = 0.8 * fit.wmax_GBps
+        ax.plot(
+            fit.b80_B, top, marker="D", markersize=4, markerfacecolor="white", label="_b80", **how
+        )
+
+
+def _head(ax: Axes, title: str, lines: Sequence[tuple[str, str]]) -> None:
+    """Write a title and lines in some colours above the axes."""
+    for number, (line, colour) in enumerate(reversed(lines)):
+        ax.annotate(
+            line,
+            (0, 1),
+            xycoords="axes fraction",
+            xytext=(0, 2 + 8.5 * number),
+            textcoords="offset points",
+            fontsize=NOTE_SIZE,
+            color=colour,
+            va="bottom",
+            # It has room, and shall not push the panels apart.
+            in_layout=False,
+        )
+    ax.set_title(title, loc="left", pad=4 + 8.5 * len(lines))
+
+
+def _say(one: Fitted) -> str:
+    return f"{one.t0('T₀')}   {interval('Wmax', one.wmax_GBps, 'GB/s')}"
+
+
+def interval(name: str, values: Sequence[float], unit: str) -> str:
+    """Return a value and the ends of its interval as text: 'T0 1.43 [1.2, 1.66] µs'."""
+    value, low, high = map(three_figures, values)
+    return f"{name} {value} [{low}, {high}] {unit}"
+
+
+def _on_what_is_drawn(fits: Sequence[Fitted]) -> list[str]:
+    """Return what a reader has to know of the points and lines."""
+    if not fits:
+        return []
+    said = ["Line: fit of T(B) = T₀ + B / Wmax, in brackets 95 % intervals; ◇ 80 % of Wmax."]
+    if any(len(one.fits) > 1 for one in fits):
+        said.append("T₀ is of the sizes up to half the last cache, Wmax of those beyond it.")
+    held = dict.fromkeys(short(one.kernel) for one in fits if one.in_caches)
+    if held:
+        said.append(f"Wmax of {listed(list(held))} is of the caches: few sizes are beyond them.")
+    far = dict.fromkeys(short(one.kernel) for one in fits if any(fit.far for fit in one.fits))
+    if far:
+        said.append(f"Half the points of {listed(list(far))} are more than 10 % off their line.")
+    if not all(fit.holds.all() for one in fits for fit in one.fits):
+        said.append("No line is drawn at sizes that it misses by more than a third.")
+    return said
+
+
+@figure("bs-mesh")
+def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
+    """Bandwidth of BS6 to BS8 against bytes moved, one line a polynomial degree.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of several meshes.
+    leave_out : str or float
+        As for `bs_fits`, for the fit at degree 7, which is drawn in black.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A row for each platform, a panel for each test, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        No such record, and as `bs_fits`.
+
+    References
+    ----------
+    Chalmers and Warburton 2020, figures 6 and 7.
+    """
+    frame, notes = own_tests(records, MESH, _MEASURE_MESH)
+    fits, unfit = fitted(frame, leave_out)
+    fit_of = {(one.platform, one.kernel): one for one in fits}
+    platforms, kernels = list(dict.fromkeys(frame["platform"])), sorted(set(frame["kernel"]))
+    measured = set(zip(frame["platform"], frame["kernel"], strict=True))
+    cells = [(platform, kernel) for platform in platforms for kernel in kernels]
+    cells = [cell for cell in cells if cell in measured]
+    fig, axes = panels(len(cells), max(2, len(kernels)), 2.2)
+    degrees = sorted(frame["degree"].dropna().unique())
+    span = max(degrees[-1] - degrees[0], 1.0) if degrees else 1.0
+    for ax, (platform, kernel) in zip(axes, cells, strict=True):
+        rows = frame[(frame["platform"] == platform) & (frame["kernel"] == kernel)]
+        for degree in degrees:
+            look = own_look(0)._replace(
+                color=shade((degree - degrees[0]) / span),
+                linewidth=1.0,
+                markersize=2.6,
+                zorder=5,
+            )
+            curve(ax, rows[rows["degree"] == degree], "bytes_B", BANDWIDTH, look, f"N = {degree:g}")
+        lines = []
+        if (platform, kernel) in fit_of:
+            one = fit_of[platform, kernel]
+            for fit in one.fits:
+                draw_line(ax, fit, "black", label="fit, N = 7")
+            lines = [one.t0("T₀"), interval("Wmax", one.wmax_GBps, "GB/s")]
+        title = _TITLES[kernel]
+        title = f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title
+        _head(ax, title, [(line, "black") for line in lines])
+        ax.set_xscale("log", base=2)
+        bytes_axis(ax.xaxis, 4)
+        ax.set_ylim(0, 1.06 * ax.dataLim.y1)
+        ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
+    legend_above(fig, axes, 8)
+    note(fig, [*notes, *unfit, *_on_what_is_drawn(fits), *hollow(frame)])
+    return fig
+
+
+@register(tables, "bs-t0-wmax")
+def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataFrame:
+    """T0 and Wmax of BS1 to BS7 on own platforms, beside the four published GPUs.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of several sizes; those of BS6 and BS7 at polynomial degree 7.
+    leave_out : str or float
+        As for `bs_fits`.
+
+    Returns
+    -------
+    DataFrame
+        One row a test. For each own platform the columns ``T0_us`` and ``Wmax_GBps``, each with
+        the ends of its 95 % interval, ``low`` and ``high``; for each published one the values
+        alone. The platform's name stands before a colon. Where T0 is not resolved, it has its
+        upper end alone, if that is positive.
+
+    Raises
+    ------
+    InputError
+        As `bs_fits`, but records without any test give the published columns.
+
+    References
+    ----------
+    Chalmers and Warburton 2020, table 3.
+    """
+    from pandas import DataFrame
+
+    from memkern import reference
+
+    tests = [f"bs.bs{number}" for number in range(1, 8)]
+    table: dict[str, dict[str, float | str]] = {test: {"test": short(test)} for test in tests}
+    frame, _ = own_tests(records, tests)
+    columns = ["test"]
+    for one in fitted(frame, leave_out)[0]:
+        names = [f"{one.platform}: {name}" for name in ("T0_us", "T0_low_us", "T0_high_us")]
+        names += [f"{one.platform}: Wmax{end}_GBps" for end in ("", "_low", "_high")]
+        table[one.kernel] |= dict(zip(names, one.t0_us + one.wmax_GBps, strict=True))
+        columns += [name for name in names if name not in columns]
+    for row in reference.rows("chalmers2020"):
+        names = [f"{row['platform']}: T0_us", f"{row['platform']}: Wmax_GBps"]
+        table[row["kernel"]] |= dict(zip(names, (row["t0_s"] * 1e6, row["wmax_GBps"]), strict=True))
+        columns += [name for name in names if name not in columns]
+    return DataFrame(list(table.values()), columns=columns)

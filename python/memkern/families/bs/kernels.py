@@ -1,0 +1,105 @@
+"""The finite-element streaming tests BS0 to BS5; those over meshes stand in `mesh`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from memkern.families.bs import mesh
+from memkern.families.bs.mesh import BS, INVOCATIONS
+from memkern.families.streaming.elementwise import (
+    RESULT,
+    Arrays,
+    case_of,
+    dot,
+    regular,
+)
+from memkern.families.without_arrays import register_without_arrays
+from memkern.inputs.sizes import sizes
+from memkern.spec.case import Case
+from memkern.spec.registry import case
+
+
+@functools.wraps(case_of)  # whose options it takes
+def _case(kernel: str, **options: Any) -> Case:
+    return case_of(kernel, **{"invocations": INVOCATIONS, **options})
+
+
+_test = functools.partial(regular, build=_case)
+
+register_without_arrays(
+    *("bs.bs0", "empty launch"),
+    "Chalmers and Warburton 2020, BS0: what launching a kernel costs, T0",
+)
+_test("bs.bs1", "y = x", BS, "y:w x:r", lambda v, s, t: {"y": v["x"]})
+_test(
+    *("bs.bs2", "y = s x + t y", BS, "y:u x:r"),
+    lambda v, s, t: {"y": s * v["x"] + t * v["y"]},
+    flops=3,
+    # Two invocations with t = -1 give y back, so that it stays bounded.
+    numbers={"alpha": 3.0, "beta": -1.0},
+)
+_test(
+    *("bs.bs3", "x . x", BS, "x:r"),
+    lambda v, s, t: {RESULT: dot(v["x"], v["x"])},
+    flops=2,
+    combine=np.sum,
+)
+_test(
+    *("bs.bs4", "x . y", BS, "x:r y:r"),
+    lambda v, s, t: {RESULT: dot(v["x"], v["y"])},
+    flops=2,
+    combine=np.sum,
+)
+
+
+def _cg_update(v: Arrays, s: float, _: float) -> dict[str, Any]:
+    r = v["r"] - s * v["Ap"]
+    return {"x": v["x"] + s * v["p"], "r": r, RESULT: dot(r, r)}
+
+
+_test(
+    *("bs.bs5", "x += s p; r -= s Ap; r . r", BS, "x:u r:u p:r Ap:r"),
+    _cg_update,
+    flops=6,
+    numbers={"alpha": 0.5},
+    combine=np.sum,
+)
+
+# The released code leaves x out.
+_test(
+    *("bs.bs5@release", "r -= s Ap; r . r", BS, "r:u Ap:r"),
+    lambda v, s, t: {"r": (r := v["r"] - s * v["Ap"]), RESULT: dot(r, r)},
+    flops=4,
+    numbers={"alpha": 0.5},
+    combine=np.sum,
+)
+
+
+def bs(number: int, **options: Any) -> Case:
+    """Case of a finite-element streaming test BS0 to BS8.
+
+    Parameters
+    ----------
+    number : int
+        0 to 8. BS1 to BS5 take `elements` or `footprint_B` as in `case_of`; BS6 to BS8 take
+        `elements` and `degree` of a mesh as in `memkern.families.bs.mesh`.
+    **options
+        See there.
+    """
+    return case(f"bs.bs{number}", **options)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return the tests BS0 to BS8 from the caches to memory."""
+    most_B = min(4 * cache_B, memory_B // 2)
+    brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12}
+    # On both sides of the caches as many sizes as a line needs.
+    beyond = sizes(min(2 * cache_B, most_B), min(8 * cache_B, memory_B // 2), 5)
+    lengths = [*sizes(2**16, cache_B // 2, 7), *beyond]
+    cases = [
+        bs(n, footprint_B=size, **brief) for n in range(1, 2 if quick else 6) for size in lengths
+    ]
+    return [bs(0, **brief), *cases, *mesh.report_cases(quick, cache_B, memory_B)]

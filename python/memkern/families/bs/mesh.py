@@ -1,0 +1,272 @@
+"""The finite-element streaming tests on a mesh: BS6 (gather), BS7 (scatter) and BS8 (both).
+
+The mesh is a box of hexahedra, its numbering used as unstructured data: Z^T by row starts and
+columns, Z by one id for every local node.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from memkern import small
+from memkern.families.checking import Values, error, extent, fresh, positions, verdict
+from memkern.inputs.mesh import HexMesh
+from memkern.inputs.sizes import sizes
+from memkern.spec.case import Case
+from memkern.spec.kernel import ArrayRole, Check, IndexArray, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.options import Knobs, Stop
+from memkern.spec.registry import case, register, registry
+
+BS = "Chalmers and Warburton, Portable high-order finite element kernels I, 2020"
+# As in the paper: enough that reading the clock costs nothing.
+INVOCATIONS = 20
+# As released, BS8 is invoked more often than its siblings.
+_INVOCATIONS = {"bs.bs8": 50}
+# A mesh is read in an order that no hardware guesses: without software prefetch the gathers take
+# two to three times as long in memory. (A scatter writes in order, and reads what is still near.)
+_PREFETCH = {"bs.bs6": 1024, "bs.bs7": 256, "bs.bs8": 1024}
+
+
+@functools.lru_cache(maxsize=2)
+def _mesh(
+    elements: int, degree: int, masked: str, numbering: str
+) -> tuple[HexMesh, IndexArray, IndexArray]:
+    mesh = HexMesh(elements, degree, masked, numbering)
+    return (mesh, *mesh.gather_rows())
+
+
+def meshed(
+    kernel: str,
+    *,
+    elements: int = 20,
+    degree: int = 7,
+    masked: str = "none",
+    numbering: str = "elements",
+    dtype: str = "float64",
+    index_dtype: str = "int32",
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of BS6, BS7 or BS8.
+
+    Parameters
+    ----------
+    kernel : str
+        ``bs.bs6``, ``bs.bs7`` or ``bs.bs8``.
+    elements : int
+        K of the mesh of K x K x K elements.
+    degree : int
+        Polynomial degree N: an element has (N + 1)^3 nodes.
+    masked : str
+        ``none``, or ``boundary`` where the nodes on the box's surface take no part.
+    numbering : str
+        Of the unique nodes: ``elements``, in the order in which elements meet them, as in the
+        released code, or ``lexicographic``.
+    dtype, index_dtype : str
+        Of the values and of the indices (32 bits in the paper's code).
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs`, of which ``prefetch`` is on by default, and of
+        `memkern.Stop`.
+
+    Raises
+    ------
+    InputError
+        A size is out of range.
+    """
+    elements = small.cut(elements, 2)
+    mesh, row_starts, columns = _mesh(elements, degree, masked, numbering)
+    on_processor = options.get("device", "cpu") == "cpu"
+    arrays = {"ids": mesh.ids} if kernel == "bs.bs7" else {}
+    if not arrays:
+        arrays = {"row_starts": row_starts, "columns": columns}
+    return Case(
+        registry()[kernel],
+        integers={"local_nodes": mesh.local_nodes, "global_nodes": mesh.global_nodes},
+        indices=arrays,
+        dtype=dtype,
+        index_dtype=index_dtype,
+        columns={
+            "mesh_elements": elements,
+            "degree": degree,
+            "masked": masked,
+            "numbering": numbering,
+            "local_nodes": mesh.local_nodes,
+            "global_nodes": mesh.global_nodes,
+        },
+        labels={"name": name, "suite": suite},
+        knobs=Knobs(prefetch=_PREFETCH[kernel] if on_processor else 0),
+        stop=Stop(invocations=_INVOCATIONS.get(kernel, INVOCATIONS)),
+    ).with_(**options)
+
+
+def _row_sums(case: Case, rows: IndexArray, value: Callable[[IndexArray], Values]) -> Values:
+    """Return the sums over rows of Z^T of the values that local nodes have."""
+    starts, columns = case.indices["row_starts"], case.indices["columns"]
+    begin, count = starts[rows], starts[rows + 1] - starts[rows]
+    sums = np.zeros(len(rows))
+    for k in range(int(np.max(count, initial=0))):
+        some = count > k
+        sums[some] += value(columns[begin[some] + k])
+    return sums
+
+
+def _check_gather(case: Case, native: Native, invoke: Invoke) -> Check:
+    rows = positions(case.integers["global_nodes"], native)
+    wanted = _row_sums(case, rows, lambda at: fresh(native, "xl", at))
+    native.fill(outputs=True)
+    invoke()
+    return verdict(case, error(native.peek("xg", rows), wanted), extent(case.iterations))
+
+
+def _check_scatter(case: Case, native: Native, invoke: Invoke) -> Check:
+    at = positions(case.integers["local_nodes"], native)
+    ids = case.indices["ids"][at]
+    values = fresh(native, "xg", np.maximum(ids, 0))
+    wanted = np.where(ids < 0, fresh(native, "xl", at), values)
+    native.fill(outputs=True)
+    invoke()
+    return verdict(case, error(native.peek("xl", at), wanted), extent(case.iterations))
+
+
+def _check_both(case: Case, native: Native, invoke: Invoke) -> Check:
+    rows = positions(case.integers["global_nodes"], native)
+    sums = _row_sums(case, rows, lambda at: fresh(native, "xl", at))
+    starts, columns = case.indices["row_starts"], case.indices["columns"]
+    counts = starts[rows + 1] - starts[rows]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    at = columns[np.repeat(starts[rows], counts) + within]
+    touched = np.zeros(case.integers["local_nodes"], dtype=bool)
+    touched[columns] = True
+    others = positions(case.integers["local_nodes"], native)
+    others = others[~touched[others]]
+    native.fill(outputs=True)
+    invoke()
+    worst = error(native.peek("xl", at), np.repeat(sums, counts))
+    worst = max(worst, error(native.peek("xl", others), fresh(native, "xl", others)))
+    return verdict(case, worst, extent(case.iterations))
+
+
+def _rows_of_columns(case: Case) -> IndexArray:
+    """Return the row of Z^T in which each entry of `columns` stands."""
+    starts = case.indices["row_starts"]
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def _gathered(case: Case, local: Values) -> Values:
+    """Return Z^T x, independently of the order in which rows are summed."""
+    weights = local[case.indices["columns"]].astype(np.float64)
+    n = case.integers["global_nodes"]
+    return np.bincount(_rows_of_columns(case), weights=weights, minlength=n)
+
+
+def _reference_gather(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    return {"xl": arrays["xl"], "xg": _gathered(case, arrays["xl"]).astype(case.dtype)}
+
+
+def _reference_scatter(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    ids = case.indices["ids"]
+    local = np.where(ids < 0, arrays["xl"], arrays["xg"][np.maximum(ids, 0)])
+    return {"xg": arrays["xg"], "xl": local}
+
+
+def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    local = np.array(arrays["xl"], copy=True)
+    local[case.indices["columns"]] = _gathered(case, local)[_rows_of_columns(case)]
+    return {"xl": local}
+
+
+def _spec(
+    name: str,
+    summary: str,
+    roles: Mapping[str, str],
+    iterations: str,
+    check: Callable[[Case, Native, Invoke], Check],
+    reference: Callable[[Case, Mapping[str, Values]], dict[str, Values]],
+    *,
+    steady_inputs: Mapping[str, float] | None = None,
+) -> None:
+    """Register a kernel whose bytes are those of its arrays, each once, and of its indices."""
+    nodes = {"xl": "local_nodes", "xg": "global_nodes"}
+
+    def traffic(case: Case) -> Traffic:
+        size = np.dtype(case.dtype).itemsize
+        # Bytes are those of whole arrays; an iteration's is its share.
+        share = {key: case.integers[nodes[key]] * size / case.integers[iterations] for key in roles}
+        index = sum(len(values) for values in case.indices.values())
+        new = [key for key, role in roles.items() if role == "write"]
+        return Traffic(
+            read=sum(share[key] for key, role in roles.items() if role != "write"),
+            write=sum(share[key] for key, role in roles.items() if role != "read"),
+            index=index * np.dtype(case.index_dtype).itemsize / case.integers[iterations],
+            write_allocate=sum(share[key] for key in new) if case.allocates else 0.0,
+        )
+
+    register(
+        KernelSpec(
+            name=name,
+            summary=summary,
+            source=BS,
+            arrays=tuple(ArrayRole(key, f"({nodes[key]},)", role) for key, role in roles.items()),
+            traffic=traffic,
+            iterations=lambda case: case.integers[iterations],
+            check=check,
+            reference=reference,
+            model_bytes=lambda case: (
+                traffic(case).view(index=True, write_allocate=True) * case.iterations
+            ),
+            build=meshed,
+            index_dtypes=("int32", "int64"),
+            ulps=8.0,
+            idempotent=steady_inputs is None,
+            counts_index=True,
+            steady_inputs=steady_inputs or {},
+        )
+    )
+
+
+_spec(
+    *("bs.bs6", "xg = Z^T xl", {"xg": "write", "xl": "read"}, "global_nodes"),
+    *(_check_gather, _reference_gather),
+)
+_spec(
+    *("bs.bs7", "xl = Z xg, masked nodes untouched", {"xl": "write", "xg": "read"}, "local_nodes"),
+    *(_check_scatter, _reference_scatter),
+)
+# Shared nodes grow with every invocation, unless they are zero.
+_spec(
+    *("bs.bs8", "xl = Z Z^T xl", {"xl": "update"}, "global_nodes"),
+    *(_check_both, _reference_both),
+    steady_inputs={"xl": 0.0},
+)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return BS6 to BS8 at degree 7 over sizes, and at lower degrees at the largest."""
+    if quick:
+        return []
+
+    def elements(footprint_B: float, degree: int) -> int:
+        """Elements along an axis of a mesh whose values and indices take up so many bytes."""
+        return max(2, int(np.cbrt(footprint_B / (20 * (degree + 1) ** 3)) + 0.5))
+
+    # On both sides of the caches as many sizes as a line needs.
+    most_B = min(3.5 * cache_B, memory_B / 2)
+    inside, beyond = (
+        sizes(cache_B // 64, cache_B // 2, 4),
+        sizes(min(1.5 * cache_B, most_B), most_B, 4),
+    )
+    shapes = [(7, elements(size, 7)) for size in (*inside, *beyond)]
+    shapes += [(degree, elements(most_B, degree)) for degree in (1, 2, 3, 5)]
+    # The three tests of a shape follow each other, for which its mesh is made once.
+    return [
+        case(f"bs.bs{number}", elements=k, degree=degree, budget_s=0.15)
+        for degree, k in dict.fromkeys(shapes)
+        for number in (6, 7, 8)
+    ]

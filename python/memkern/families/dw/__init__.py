@@ -1,0 +1,1 @@
+"""The domain-wall operator of lattice QCD."""

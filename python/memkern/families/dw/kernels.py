@@ -1,0 +1,628 @@
+"""The hopping term of the domain-wall operator on a four-dimensional lattice.
+
+``dw.hop`` applies `memkern.lattice.hop` to fields laid out for vectors.  A vector holds the same
+number of several sites, one from each of the equal parts into which a lattice is cut, or of
+several s, which share their links.  The real and imaginary parts of its complex numbers are
+interleaved (RIRI) or stand in two vectors (RRII); ``lexicographic`` is one number after the other.
+
+Links are stored for both directions: U_mu(n), then U_mu(n - mu) conjugated and transposed.  A site
+has 8 x 9 complex numbers of links and Ls x 12 of spinors.  In the fields of one parity (half the
+sites) results of one parity are made from spinors of the other.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
+from memkern.checks import integer, shown
+from memkern.errors import InputError
+from memkern.families.checking import Values, error, fresh, verdict
+from memkern.inputs.lattice import GAMMA, Extents, Parity, check_extents, check_parity
+from memkern.machine.limits import check_memory
+from memkern.spec.case import Case
+from memkern.spec.kernel import (
+    ArrayRole,
+    Ceilings,
+    Check,
+    IndexArray,
+    Invoke,
+    KernelSpec,
+    Native,
+    Traffic,
+)
+from memkern.spec.registry import case, register, registry
+
+if TYPE_CHECKING:
+    from memkern.models.layer_conditions import LayerConditions
+
+ALAPPAT = (
+    "Alappat, Meyer, Laukemann, Gruber, Hager, Wellein and Wettig, ECM modeling and performance "
+    "tuning of SpMV and Lattice QCD on A64FX, Concurrency and Computation 34, 2022"
+)
+LAYOUTS = ("RRII", "RIRI", "lexicographic")
+CUTS = ("auto", "s", "t, z, y and x in any order, such as tz or x")
+FLOPS = 1320
+_LINKS = 8 * 9  # complex numbers of a site
+_SPINOR = 12
+_WHOLE_SITES = 2**12
+_SAMPLES = 400
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the numbers of a lattice's fields stand.
+
+    Parameters
+    ----------
+    extents : tuple of int
+        (Lx, Ly, Lz, Lt).
+    ls : int
+        Extent of the fifth dimension.
+    reals : int
+        Real numbers of a vector; 1 for the lexicographic layout.
+    split : bool
+        Whether real and imaginary parts stand in vectors of their own (RRII).
+    cuts : tuple of int
+        Into how many parts x, y, z and t are cut, one for each complex number of a vector.
+    shared : bool
+        Whether a vector holds several s of one site instead.
+    parity : str
+        ``full``, ``even`` or ``odd``: the sites that get a result.
+    """
+
+    extents: Extents
+    ls: int
+    reals: int
+    split: bool
+    cuts: tuple[int, int, int, int] = (1, 1, 1, 1)
+    shared: bool = True
+    parity: Parity = "full"
+
+    @property
+    def numbers(self) -> int:
+        """Complex numbers of a vector."""
+        return self.reals if self.split else self.reals // 2
+
+    @property
+    def inner(self) -> int:
+        """Vectors that the spinors of a site take for each of their twelve numbers."""
+        return self.ls // self.numbers if self.shared else self.ls
+
+    @property
+    def local(self) -> tuple[int, int, int, int]:
+        """Extents of a part."""
+        x, y, z, t = (n // c for n, c in zip(self.extents, self.cuts, strict=True))
+        return x, y, z, t
+
+    @property
+    def sites(self) -> int:
+        """Sites of a part that get a result."""
+        return prod(self.local) // (1 if self.parity == "full" else 2)
+
+    def coordinates(self, parity: str) -> IndexArray:
+        """Return the sites of such a parity in a part, shape (sites, 4), x fastest."""
+        t, z, y, x = np.indices(self.local[::-1]).reshape(4, -1)
+        all_sites = np.stack([x, y, z, t], axis=1)
+        return all_sites if parity == "full" else all_sites[_is_of(parity, all_sites)]
+
+    def places(self, sites: IndexArray) -> tuple[IndexArray, IndexArray]:
+        """Return which site of its part and of its parity each site is, and of which part.
+
+        Parameters
+        ----------
+        sites : ndarray of int64, shape (..., 4)
+            x, y, z, t.
+        """
+        local = np.array(self.local)
+        part, rest = np.divmod(sites, local)
+        which = np.zeros(sites.shape[:-1], dtype=np.int64)
+        lane = which.copy()
+        for axis in (3, 2, 1, 0):
+            which = which * local[axis] + rest[..., axis]
+            lane = lane * self.cuts[axis] + part[..., axis]
+        return (which if self.parity == "full" else which // 2), lane
+
+    def spinors_at(self, sites: IndexArray) -> IndexArray:
+        """Return where spinors stand, shape (..., Ls, 4, 3, 2) for sites of shape (..., 4)."""
+        which, lane = (found[..., None] for found in self.places(sites))
+        s = np.arange(self.ls)
+        if self.shared:
+            s, lane = s // self.numbers, s % self.numbers
+        else:
+            lane = np.broadcast_to(lane, (*which.shape[:-1], self.ls))
+        vectors = (which * self.inner + s)[..., None] * _SPINOR + np.arange(_SPINOR)
+        found = self._numbers_at(vectors, lane[..., None], self.numbers)
+        return found.reshape(*sites.shape[:-1], self.ls, 4, 3, 2)
+
+    def links_at(self, sites: IndexArray) -> IndexArray:
+        """Return where links stand, shape (..., 8, 3, 3, 2) for sites of shape (..., 4)."""
+        which, lane = self.places(sites)
+        vectors = which[..., None] * _LINKS + np.arange(_LINKS)
+        lanes = 1 if self.shared else self.numbers
+        found = self._numbers_at(vectors, (0 if self.shared else lane[..., None]), lanes)
+        return found.reshape(*sites.shape[:-1], 8, 3, 3, 2)
+
+    def _numbers_at(self, vectors: IndexArray, lane: Any, lanes: int) -> IndexArray:
+        part = np.arange(2)
+        found: IndexArray
+        if self.split:
+            found = (vectors[..., None] * 2 + part) * lanes + np.asarray(lane)[..., None]
+        else:
+            found = (vectors * lanes + lane)[..., None] * 2 + part
+        return found
+
+    def neighbours(self) -> tuple[IndexArray, IndexArray]:
+        """Return what the kernel is to read for each site, and how lanes change.
+
+        Returns
+        -------
+        neighbours : ndarray of int64, shape (sites, 8)
+            For each direction, forward and then backward, twice the site, plus one where it lies
+            in another part.
+        permutations : ndarray of int64, shape (8, reals)
+            For each direction, which real number of a vector each one is taken from.
+        """
+        sites = self.coordinates(self.parity)
+        found = np.empty((len(sites), 8), dtype=np.int64)
+        permutations = np.empty((8, self.reals), dtype=np.int64)
+        parts = np.indices(self.cuts[::-1]).reshape(4, -1)[::-1].T
+        for direction in range(8):
+            mu, step = direction % 4, 1 if direction < 4 else -1
+            beyond = sites.copy()
+            beyond[:, mu] += step
+            crosses = (beyond[:, mu] < 0) | (beyond[:, mu] >= self.local[mu])
+            beyond[:, mu] %= self.local[mu]
+            found[:, direction] = 2 * self.places(beyond)[0] + (crosses & (self.cuts[mu] > 1))
+            ahead = parts.copy()
+            ahead[:, mu] = (ahead[:, mu] + step) % self.cuts[mu]
+            lane = np.zeros(len(parts), dtype=np.int64)
+            for axis in (3, 2, 1, 0):
+                lane = lane * self.cuts[axis] + ahead[:, axis]
+            if self.shared:
+                permutations[direction] = np.arange(self.reals)
+            elif self.split:
+                permutations[direction] = lane
+            else:
+                permutations[direction] = (2 * lane[:, None] + np.arange(2)).ravel()
+        return found, permutations
+
+
+def _is_of(parity: str, sites: IndexArray) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = sites.sum(axis=-1) % 2 == (parity == "odd")
+    return found
+
+
+def layout_of(case: Case) -> Layout:
+    """Return how the fields of a case are laid out."""
+    n = case.integers
+    return Layout(
+        extents=(n["Lx"], n["Ly"], n["Lz"], n["Lt"]),
+        ls=n["Ls"],
+        reals=n["reals"],
+        split=bool(n["split"]),
+        cuts=(n["cut_x"], n["cut_y"], n["cut_z"], n["cut_t"]),
+        shared=bool(n["shared"]),
+        parity=case.columns["parity"],
+    )
+
+
+def widths(isa: str = "best") -> list[int]:
+    """Return the widths of vectors, in bits, that the kernel is built with and that run here."""
+    from memkern.machine.topology import forms
+
+    found = {form.split("/")[2] for form in forms("dw.hop", isa) if "/" in form}
+    return sorted(map(int, found), reverse=True)
+
+
+def _cuts(lanes: int, extents: Extents, order: str, even: bool) -> tuple[int, int, int, int]:
+    """Halve the dimensions in turn until there are as many parts as lanes."""
+    cuts = dict.fromkeys("xyzt", 1)
+    for k in range(lanes.bit_length() - 1):
+        cuts[order[k % len(order)]] *= 2
+    for (name, cut), extent in zip(cuts.items(), extents, strict=True):
+        unit = cut * (2 if even else 1)
+        if extent % unit:
+            raise InputError(
+                f"{lanes} parts cut {name} into {cut}, which needs a multiple of {unit} sites "
+                f"there, not {extent}: other extents, another cut or a narrower vector fit"
+            )
+    return cuts["x"], cuts["y"], cuts["z"], cuts["t"]
+
+
+def _laid_out(
+    extents: Extents, ls: int, layout: str, cut: str, vector: int, real_B: int, parity: Parity
+) -> Layout:
+    """Choose the layout that was asked for, or one that fits."""
+    plain = Layout(extents, ls, 1, True, parity=parity)
+    if layout == "lexicographic":
+        if cut != "auto" or vector:
+            raise InputError("the lexicographic layout has no vectors: leave out cut and vector")
+        return plain
+    reals, split = vector // (8 * real_B), layout == "RRII"
+    lanes = reals if split else reals // 2
+    fits = Layout(extents, ls, reals, split, parity=parity)
+    if cut == "s" or (cut == "auto" and ls % lanes == 0):
+        if ls % lanes:
+            raise InputError(f"{lanes} of a vector need an Ls that they divide, not {ls}")
+        return fits
+    try:
+        order = "tzyx" if cut == "auto" else cut
+        cuts = _cuts(lanes, extents, order, parity != "full")
+    except InputError:
+        if cut != "auto":
+            raise
+        return plain
+    return Layout(extents, ls, reals, split, cuts, False, parity)
+
+
+def _ahead(layout: Layout, real_B: int) -> int:
+    """Return how many sites ahead to prefetch."""
+    from memkern.machine.topology import last_level_cache_B
+
+    numbers = prod(layout.cuts) * (_LINKS + 2 * layout.ls * _SPINOR)
+    footprint_B = layout.sites * numbers * 2 * real_B
+    return 3 if footprint_B > last_level_cache_B() else 0
+
+
+def _visits(layout: Layout, order: str, block: Sequence[int]) -> IndexArray:
+    """Return the sites of a part in the order in which they are worked on."""
+    at = dict(zip("xyzt", layout.coordinates(layout.parity).T, strict=True))
+    size = dict(zip("xyzt", block, strict=True))
+    inner = [at[d] % size[d] if size[d] else at[d] for d in order]
+    outer = [at[d] // size[d] if size[d] else np.zeros_like(at[d]) for d in order]
+    return np.lexsort([*inner[::-1], *outer[::-1]])
+
+
+def dw_case(
+    kernel: str,
+    *,
+    lattice: Sequence[int],
+    ls: int = 8,
+    layout: str = "RRII",
+    cut: str = "auto",
+    vector: int = 0,
+    parity: str = "full",
+    order: str = "tzyx",
+    block: Sequence[int] = (0, 0, 0, 0),
+    share_planes: bool = False,
+    prefetch_into: str = "L2",
+    dtype: str = "float64",
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of the hopping term.
+
+    Parameters
+    ----------
+    kernel : str
+        ``dw.hop``.
+    lattice : sequence of int
+        (Lx, Ly, Lz, Lt).
+    ls : int
+        Extent of the fifth dimension.
+    layout : str
+        ``RRII``, ``RIRI`` or ``lexicographic``.
+    cut : str
+        What the numbers of a vector are: ``s``, or sites of as many parts, for which the dimensions
+        in a word such as ``tz`` or ``x`` are halved in turn. ``auto`` takes s where they divide Ls,
+        else ``tzyx`` as Grid does, and where the extents can't be cut so the lexicographic layout.
+    vector : int
+        Bits of a vector: 128, 256 or 512; 0 for the widest here.
+    parity : str
+        ``full``, or ``even`` or ``odd`` for the sites that get a result from the others.
+    order : str
+        Dimensions from the outermost loop to the innermost one.
+    block : sequence of int
+        Sites of a block in x, y, z and t, which is gone through before the next one; 0 for all.
+        Bytes by layer conditions and the roofline are those without blocks.
+    share_planes : bool
+        Whether all workers go through a slice of the outermost loop together instead of each
+        through slices of its own.  Where they do not divide it, they go through as many sites
+        together, wherever slices end.
+    prefetch_into : str
+        ``L2`` or ``L1``; how many sites ahead is the knob ``prefetch``, by default 3 where the
+        fields are larger than the last-level caches, and 0 where they are not: there it costs more
+        than it brings.
+    dtype : str
+        ``float64`` or ``float32``, of real and imaginary parts.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`.
+
+    Raises
+    ------
+    InputError
+        Something is out of range, or the lattice can't be cut as asked.
+    """
+    extents = check_extents([small.cut(n, 4) for n in check_extents(lattice)])
+    which = check_parity(parity, extents)
+    ls = integer(ls, "Ls", 1, 2**20)
+    for what, given, known in (
+        ("layout", layout, LAYOUTS),
+        ("dtype", dtype, registry()[kernel].dtypes),
+        ("prefetch_into", prefetch_into, ("L1", "L2")),
+    ):
+        if given not in known:
+            raise InputError(f"{what} {shown(str(given))} is not one of {', '.join(known)}")
+    if cut not in ("auto", "s") and not (isinstance(cut, str) and cut and set(cut) <= set("tzyx")):
+        raise InputError(f"cut {shown(cut)} is not one of {', '.join(CUTS)}")
+    if sorted(str(order)) != sorted("tzyx"):
+        raise InputError(f"order {shown(order)} does not name t, z, y and x once each")
+    if not isinstance(block, Iterable) or len(block) != 4:
+        raise InputError(f"block must be four numbers of sites, of x, y, z and t, not {block!r}")
+    block = [integer(n, "block", 0, 2**31 - 1) for n in block]
+    if layout != "lexicographic":
+        known_widths = widths(options.get("isa", "best"))
+        vector = vector or max(known_widths, default=0)
+        if vector and not known_widths:
+            raise InputError(f"there are no vectors for instruction set {options['isa']!r} here")
+        if vector and vector not in known_widths:
+            raise InputError(
+                f"vector of {vector} bits is not one of {', '.join(map(str, known_widths))} here"
+            )
+        if not vector:
+            if cut != "auto":
+                raise InputError("this machine has no vectors to cut the lattice for")
+            layout = "lexicographic"
+    real_B = np.dtype(dtype).itemsize
+    found = _laid_out(extents, ls, layout, cut, vector, real_B, which)
+    # Making the tables takes some 320 bytes a site.
+    check_memory(320 * found.sites, f"a lattice of {found.sites} sites")
+    plain = found.reals == 1
+    neighbours, permutations = found.neighbours()
+    visits = _visits(found, order, block)
+    options.setdefault("prefetch", _ahead(found, real_B))
+    if share_planes:
+        if options.get("chunk"):
+            raise InputError("chunk follows from sharing planes and can't be given with it")
+        workers = options.get("threads") or len(os.sched_getaffinity(0))
+        slices = found.local["xyzt".index(order[0])]
+        options["chunk"] = -(-found.sites // slices // workers)
+    bits = 8 * real_B * found.reals
+    lanes = "s" if found.shared else "sites"
+    layout = "lexicographic" if plain else layout
+    cut_text = " ".join(f"{d}{c}" for d, c in zip("xyzt", found.cuts, strict=True) if c > 1)
+    return Case(
+        registry()[kernel],
+        integers={
+            **dict(zip(("Lx", "Ly", "Lz", "Lt"), extents, strict=True)),
+            **dict(zip(("cut_x", "cut_y", "cut_z", "cut_t"), found.cuts, strict=True)),
+            "Ls": ls,
+            "sites": found.sites,
+            "inner": found.inner,
+            "reals": found.reals,
+            "split": int(found.split),
+            "shared": int(found.shared),
+            "into_l1": int(prefetch_into == "L1"),
+        },
+        indices={
+            "order": visits,
+            "neighbours": neighbours[visits].ravel(),
+            "permutations": permutations.ravel(),
+        },
+        dtype=dtype,
+        form="lexicographic" if plain else f"{layout}/{lanes}/{bits}",
+        columns={
+            "lattice": "x".join(map(str, extents)),
+            "Ls": ls,
+            "cut": "" if plain else "s" if found.shared else cut_text,
+            "partitions": 1 if found.shared else found.numbers,
+            "vector_bits": bits,
+            "parity": parity,
+            "order": order,
+            "block": "x".join(map(str, block)) if any(block) else "",
+            "share_planes": share_planes,
+            "prefetch_into": prefetch_into,
+        },
+        labels={"name": name, "suite": suite},
+    ).with_(**options)
+
+
+def _expected(
+    layout: Layout,
+    sites: IndexArray,
+    links: Callable[[IndexArray], Values],
+    psi: Callable[[IndexArray], Values],
+) -> Values:
+    """Return results of some sites, by the formula, shape (sites, Ls, 4, 3, 2)."""
+    u = links(layout.links_at(sites)).astype(np.float64).view(np.complex128)[..., 0]
+    result = np.zeros((len(sites), layout.ls, 4, 3), dtype=np.complex128)
+    for direction in range(8):
+        mu, sign = direction % 4, 1 if direction < 4 else -1
+        there = sites.copy()
+        there[:, mu] = (there[:, mu] + sign) % layout.extents[mu]
+        spinors = psi(layout.spinors_at(there)).astype(np.float64).view(np.complex128)[..., 0]
+        turned = np.einsum("ij,nsjb->nsib", np.eye(4) + sign * GAMMA[mu], spinors)
+        result += np.einsum("nab,nsjb->nsja", u[:, direction], turned)
+    return result.view(np.float64).reshape(*result.shape, 2)
+
+
+def _all_sites(layout: Layout) -> IndexArray:
+    t, z, y, x = np.indices(layout.extents[::-1]).reshape(4, -1)
+    sites = np.stack([x, y, z, t], axis=1)
+    return sites if layout.parity == "full" else sites[_is_of(layout.parity, sites)]
+
+
+def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+    layout = layout_of(case)
+    total = prod(layout.extents)
+    if total <= _WHOLE_SITES:
+        sites = _all_sites(layout)
+    else:
+        # At random, and where parts and the lattice end.
+        rng = np.random.default_rng(0)
+        sites = rng.integers(0, layout.extents, (_SAMPLES, 4))
+        ends = rng.integers(0, 2, sites.shape) * (np.array(layout.local) - 1)
+        ends += rng.integers(0, layout.cuts, sites.shape) * np.array(layout.local)
+        sites[::2] = np.where(rng.random(sites[::2].shape) < 0.5, ends[::2], sites[::2])
+        if layout.parity != "full":
+            sites = sites[_is_of(layout.parity, sites)]
+    wanted = _expected(
+        layout,
+        sites,
+        lambda at: fresh(native, "links", at),
+        lambda at: fresh(native, "psi", at),
+    )
+    native.fill(outputs=True)
+    invoke()
+    at = layout.spinors_at(sites)
+    got = native.peek("result", at.ravel()).reshape(at.shape)
+    return verdict(case, error(got, wanted), "whole" if total <= _WHOLE_SITES else "sampled")
+
+
+def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    layout = layout_of(case)
+    sites = _all_sites(layout)
+    result = np.array(arrays["result"], copy=True)
+    result[layout.spinors_at(sites)] = _expected(
+        layout, sites, lambda at: arrays["links"][at], lambda at: arrays["psi"][at]
+    )
+    return {**arrays, "result": result}
+
+
+def model_of(case: Case) -> LayerConditions:
+    """Return the layer conditions of a case with the variant that it runs."""
+    from memkern.models.layer_conditions import LayerConditions
+
+    return LayerConditions.of_record(
+        {
+            **case.columns,
+            "layout": case.form.partition("/")[0],
+            "dtype": case.dtype,
+            "variant": case.knobs.variant,
+            "threads": case.knobs.threads or len(os.sched_getaffinity(0)),
+        }
+    )
+
+
+def _roofline_columns(
+    case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
+) -> dict[str, float]:
+    """Traffic below every cache by layer conditions, and the roofline by that of the last."""
+    levels = model_of(case).levels(ceilings.caches)
+    site_B = float(levels[-1]["site_B"]) if levels else math.nan
+    updates = case.iterations * case.spec.width(case)
+    median = FLOPS * updates / median_s / 1e9
+    # Nothing to be had from memory is no limit.
+    roofline = FLOPS / site_B * ceilings.triad_GBps if site_B else math.nan
+    return {
+        "triad_GBps": ceilings.triad_GBps,
+        **{f"site_{level['cache']}_B": float(level["site_B"]) for level in levels},
+        "site_B": site_B,
+        "performance_median_GFLOPs": median,
+        "roofline_GFLOPs": roofline,
+        "roofline_fraction": median / roofline,
+    }
+
+
+def _traffic(case: Case) -> Traffic:
+    """Links, spinors and results once each, of a site and the others in its vectors."""
+    size = float(np.dtype(case.dtype).itemsize)
+    layout = layout_of(case)
+    parts = prod(layout.cuts)
+    spinors = 2 * _SPINOR * layout.ls * size * parts
+    return Traffic(
+        read=2 * _LINKS * size * parts + spinors,
+        write=spinors,
+        index=4.0 * 9,
+        write_allocate=spinors if case.allocates else 0.0,
+    )
+
+
+register(
+    KernelSpec(
+        name="dw.hop",
+        summary="psi'(n) = sum of U(n) (1 +- gamma) psi(n +- mu), for every s",
+        source=ALAPPAT,
+        arrays=(
+            ArrayRole("links", "(sites * 144 * numbers of a vector,), without cuts of one", "read"),
+            ArrayRole("psi", "(sites * Ls / shared * 24 * numbers of a vector,)", "read"),
+            ArrayRole("result", "as psi", "write"),
+        ),
+        indices=("order", "neighbours", "permutations"),
+        traffic=_traffic,
+        iterations=lambda case: case.integers["sites"],
+        check=_check,
+        reference=_reference,
+        model_bytes=lambda case: _traffic(case).view(write_allocate=True) * case.integers["sites"],
+        build=dw_case,
+        flops=FLOPS,
+        width=lambda case: prod(layout_of(case).cuts) * case.integers["Ls"],
+        ulps=64.0,
+        roofline_columns=_roofline_columns,
+        form=("layout",),
+    )
+)
+
+
+def dw(lattice: Sequence[int], **options: Any) -> Case:
+    """Case of the hopping term; see `dw_case`."""
+    return case("dw.hop", lattice=lattice, **options)
+
+
+# Of a site with Ls = 8 in double precision: links, spinors and result.
+_SITE_B = 16 * (_LINKS + 2 * 8 * _SPINOR)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return lattices that caches hold and that they don't, in both layouts, and a scan of Lx."""
+    brief = {"budget_s": 0.05}
+    if not widths():
+        return [dw((8,) * 4, layout="lexicographic", **brief)]
+    if quick:
+        return [dw((8,) * 4, layout=layout, **brief) for layout in LAYOUTS[:2]]
+    unit = min(cache_B, memory_B // 64)
+
+    def fits(*extents: int) -> bool:
+        return prod(extents) * _SITE_B < memory_B / 4
+
+    large = next(edge for edge in range(12, 2**10, 4) if edge**4 * _SITE_B > 4 * unit)
+    plain, nt, plain_ahead, nt_ahead = (
+        {"variant": variant, "prefetch": ahead, **brief}
+        for ahead in (0, 3)
+        for variant in ("simd", "nt")
+    )
+    chosen = [
+        (8, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
+        (8, "RIRI", "s", (plain, plain_ahead)),
+        (large, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
+        (large, "RIRI", "s", (nt, nt_ahead)),
+        *((8, layout, "tzyx", (plain,)) for layout in LAYOUTS[:2]),
+        *((large, layout, "tzyx", (nt, nt_ahead)) for layout in LAYOUTS[:2]),
+    ]
+    cases = [
+        dw((edge,) * 4, layout=layout, cut=cut, **how)
+        for edge, layout, cut, ways in chosen
+        if edge == 8 or fits(*(edge,) * 4)
+        for how in ways
+    ]
+    workers = len(os.sched_getaffinity(0))
+    counts = [2**k for k in range(workers.bit_length()) if 2**k < workers]
+    # Three more at most: for each number of workers the bandwidth is measured first.
+    counts = counts[:: max(-(-len(counts) // 3), 1)]
+    cases += [
+        dw((large,) * 4, layout=layout, cut="s", threads=n, **nt_ahead)
+        for layout in LAYOUTS[:2]
+        for n in counts
+        if fits(*(large,) * 4)
+    ]
+    # Lx from half of what a cache holds to eight times as much.
+    edge = max(4 * round((unit / 2 / _SITE_B) ** 0.25 / 4), 8)
+    cases += [
+        dw((lx, edge, edge, 2 * edge), layout=layout, cut=cut, variant="simd", **brief)
+        for layout, cut in (("RRII", "s"), ("RIRI", "tzyx"))
+        for lx in (edge * 2**k // 2 for k in range(5))
+        if fits(lx, edge, edge, 2 * edge)
+    ]
+    return cases

@@ -1,0 +1,170 @@
+"""The hopping term of the domain-wall operator in the caller's terms: apply and measure.
+
+`hop` takes links and spinors as `memkern.lattice` has them and lays them out for the kernel;
+`measure` times the kernel alone, with the same options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.errors import InputError
+from memkern.families.dw.kernels import CUTS, LAYOUTS, Layout, layout_of
+from memkern.families.dw.kernels import dw as case
+from memkern.inputs.lattice import GAMMA5, check_fields
+from memkern.measuring.prepared import prepare
+from memkern.measuring.record import Measurement
+from memkern.spec.case import Case
+from memkern.spec.kernel import IndexArray
+
+__all__ = ["CUTS", "LAYOUTS", "case", "hop", "lay_out", "measure", "take_back"]
+
+
+def hop(
+    links: npt.NDArray[Any],
+    psi: npt.NDArray[Any],
+    *,
+    layout: str = "RRII",
+    dagger: bool = False,
+    antiperiodic_t: bool = False,
+    parity: str = "full",
+    **options: Any,
+) -> npt.NDArray[Any]:
+    """Apply the hopping term; see `memkern.lattice.hop` for the formula and its signs.
+
+    Parameters
+    ----------
+    links : numpy.ndarray of complex64 or complex128, shape (Lt, Lz, Ly, Lx, 4, 3, 3)
+        U_mu(n), mu = x, y, z, t.
+    psi : numpy.ndarray of the same type, shape (Lt, Lz, Ly, Lx, Ls, 4, 3)
+        Spins before colours.
+    layout : str
+        How the kernel has them: ``RRII``, ``RIRI`` or ``lexicographic``.
+    dagger : bool
+        Apply the Hermitian conjugate.
+    antiperiodic_t : bool
+        What crosses the boundary in t, either way, changes its sign.
+    parity : str
+        ``full``, or ``even`` or ``odd`` for the sites that get a result; the others are 0.
+    **options
+        What `memkern.families.dw.kernels.dw_case` takes, but for the lattice, Ls and the type.
+
+    Returns
+    -------
+    numpy.ndarray of psi's type and shape
+        psi'.
+
+    Raises
+    ------
+    InputError, MemoryError
+        If shapes or types are wrong, the lattice can't be cut as asked, or memory does not suffice.
+    """
+    extents, ls = check_fields(links, psi)
+    if links.dtype != psi.dtype:
+        raise InputError(f"links and psi must have one type, not {links.dtype} and {psi.dtype}")
+    for given in ("lattice", "ls", "dtype"):
+        if given in options:
+            raise InputError(f"{given} follows from psi and can't be given")
+    dtype = "float32" if psi.dtype == np.complex64 else "float64"
+    options = {"layout": layout, "parity": parity, "dtype": dtype, **options}
+    prepared = prepare(case(extents, ls=ls, **options))
+    native, where = prepared.native, layout_of(prepared.case)
+    # The conjugate is gamma_5 D gamma_5, and gamma_5 changes signs of two spins.
+    turn = np.diag(GAMMA5 if dagger else np.eye(4)).real.astype(dtype)[:, None]
+    matrices = np.empty(native.arrays()["links"]["columns"], dtype)
+    for slab, sites in _slabs(where, parity):
+        at = where.links_at(sites)
+        for mu in range(4):
+            behind = sites[:, mu] == 0
+            ahead = sites[:, mu] == extents[mu] - 1
+            crosses = np.array([1, -1 if antiperiodic_t and mu == 3 else 1], dtype)
+            u = links[slab][..., mu, :, :] * crosses[ahead.astype(int)][:, None, None]
+            before = sites.copy()
+            before[:, mu] = (before[:, mu] - 1) % extents[mu]
+            v = links[_axes(before)][..., mu, :, :].conj().swapaxes(-1, -2)
+            v = v * crosses[behind.astype(int)][:, None, None]
+            matrices[at[:, mu]] = _parts(u)
+            matrices[at[:, 4 + mu]] = _parts(v)
+    native.copy_in("links", matrices)
+
+    read = {"full": "full", "even": "odd", "odd": "even"}[parity]
+    native.copy_in("psi", lay_out(prepared.case, psi * turn, read))
+    prepared.run(1)
+    result = take_back(prepared.case, native.copy_out("result"), parity)
+    result *= turn
+    return result
+
+
+def lay_out(case: Case, psi: npt.NDArray[Any], parity: str = "full") -> npt.NDArray[Any]:
+    """Return a spinor field as the kernel of a case has it, exactly.
+
+    Parameters
+    ----------
+    case : Case
+    psi : numpy.ndarray of complex64 or complex128, shape (Lt, Lz, Ly, Lx, Ls, 4, 3)
+    parity : str
+        ``full``, or ``even`` or ``odd`` for the sites of a case of one parity.
+
+    Returns
+    -------
+    numpy.ndarray of the case's type, shape (2 * 12 * Ls * sites,)
+    """
+    where = layout_of(case)
+    sites = prod(where.extents) // (1 if where.parity == "full" else 2)
+    values = np.empty(2 * 12 * where.ls * sites, case.dtype)
+    for slab, at in _slabs(where, parity):
+        values[where.spinors_at(at)] = _parts(psi[slab])
+    return values
+
+
+def take_back(case: Case, values: npt.NDArray[Any], parity: str = "full") -> npt.NDArray[Any]:
+    """Return the field that `lay_out` makes such values of; sites of another parity are 0."""
+    where = layout_of(case)
+    kind = np.complex64 if case.dtype == "float32" else np.complex128
+    psi = np.zeros((*where.extents[::-1], where.ls, 4, 3), kind)
+    for slab, at in _slabs(where, parity):
+        psi[slab] = values[where.spinors_at(at)].view(kind)[..., 0]
+    return psi
+
+
+def _axes(sites: IndexArray) -> tuple[IndexArray, ...]:
+    """Return the indices (t, z, y, x) of sites."""
+    return tuple(sites.T[::-1])
+
+
+def _slabs(where: Layout, parity: str) -> Iterator[tuple[tuple[IndexArray, ...], IndexArray]]:
+    """Yield the sites of such a parity, one t after the other."""
+    x, y, z, t = where.extents
+    for k in range(t):
+        sites = np.indices((1, z, y, x)).reshape(4, -1)[::-1].T
+        sites[:, 3] = k
+        if parity != "full":
+            sites = sites[sites.sum(axis=1) % 2 == (parity == "odd")]
+        yield _axes(sites), sites
+
+
+def _parts(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return real and imaginary parts in a last axis."""
+    return np.stack([numbers.real, numbers.imag], axis=-1)
+
+
+def measure(lattice: Sequence[int], **options: Any) -> Measurement:
+    """Measure the kernel.
+
+    Parameters
+    ----------
+    lattice : sequence of int
+        (Lx, Ly, Lz, Lt).
+    **options
+        What `memkern.families.dw.kernels.dw_case` takes.
+
+    Returns
+    -------
+    Measurement
+    """
+    return case(lattice, **options).measure()

@@ -1,0 +1,101 @@
+"""The verb dw: the hopping term of the domain-wall operator, in each layout."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from typing import Any
+
+from memkern.checks import read_integer
+from memkern.cli.measuring import exit_code, measure, plus_minus
+from memkern.cli.options import (
+    Verb,
+    checked,
+    each,
+    given,
+    knobs_of,
+    measuring_options,
+    numbers,
+    words,
+)
+from memkern.cli.refusing import refuse
+from memkern.families.dw.kernels import CUTS, LAYOUTS
+from memkern.inputs.lattice import PARITIES
+from memkern.spec.sequences import joined, product
+
+
+def _dw(args: argparse.Namespace) -> int:
+    from memkern.spec import registry
+
+    knobs = knobs_of(args)
+    if args.layout is not None and each(args.layout) == ["lexicographic"]:
+        refuse(args, "in the lexicographic layout, which has no vectors", cut=None, vector=None)
+    if not any(each(args.prefetch or 0)):
+        refuse(args, "without a distance, --prefetch", prefetch_into=None)
+    # Which sites workers share planes of depends on how many they are.
+    listed = {"lattice": args.lattice, "ls": args.ls, "parity": args.parity}
+    if args.share_planes:
+        knobs.pop("threads", None)
+        listed["threads"], args.threads = args.threads, None
+    knobs |= given(args, "order", "block", "share_planes", "prefetch_into")
+    parts = []
+    for layout in [None] if args.layout is None else each(args.layout):
+        # What cuts there are and how wide vectors are is no choice where there are none.
+        vectors = {} if layout == "lexicographic" else {"cut": args.cut, "vector": args.vector}
+        lists = {**listed, "layout": layout, **vectors}
+        axes = {name: each(value) for name, value in lists.items() if value is not None}
+        parts.append(product(functools.partial(registry.case, "dw.hop", **knobs), axes))
+    return exit_code(measure(joined(parts), args, _HEADER, _row, ()))
+
+
+_HEADER = (
+    f"{'lattice':<13} {'Ls':>3} {'layout':<13} {'cut':<11} {'bits':>4} {'parity':<6} "
+    f"{'variant':<15} {'thr':>3} {'time_min_s':>11} {'GFLOP/s':>8} {'B/update':>8} "
+    f"{'roofline':>8} {'±%':>5}"
+)
+
+
+def _row(number: int, record: dict[str, Any]) -> str:
+    marks = [word for word in ("disturbed",) if record[word]] + ["INVALID"] * (not record["valid"])
+    fraction = record["roofline_fraction"]
+    share = f"{100 * fraction:.0f}%" if fraction == fraction else "in cache"
+    return (
+        f"{record['lattice']:<13} {record['Ls']:>3} {record['layout']:<13} {record['cut']:<11} "
+        f"{record['vector_bits']:>4} {record['parity']:<6} "
+        f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
+        f"{record['time_min_s']:>11.4g} {record['performance_GFLOPs']:>8.2f} "
+        f"{record['site_B']:>8.0f} {share:>8} {plus_minus(record):>5} "
+        f"{' '.join(marks)}"
+    ).rstrip()
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb dw."""
+    sub = verb("dw", _dw, "the hopping term of the domain-wall operator of lattice QCD")
+    add = sub.add_argument_group("lattice").add_argument
+    add("--lattice", nargs=4, type=checked(read_integer), action="append", required=True,
+        metavar=("X", "Y", "Z", "T"), help="extents; again for one more lattice")  # fmt: skip
+    add("--ls", type=numbers(1, "ls"), metavar="N,...",
+        help="extent of the fifth dimension (8)")  # fmt: skip
+    add("--parity", type=words, metavar="NAME,...",
+        help="sites that get a result: " + ", ".join(PARITIES) + " (full)")  # fmt: skip
+    add = sub.add_argument_group("layout and loops").add_argument
+    add("-l", "--layout", type=words, metavar="NAME,...",
+        help=", ".join(LAYOUTS) + " (RRII)")  # fmt: skip
+    add("--cut", type=words, metavar="WORD,...",
+        help="what the numbers of a vector are: " + "; ".join(CUTS) + " (auto)")  # fmt: skip
+    add("--vector", type=numbers(0, "vector"), metavar="BITS,...",
+        help="128, 256 or 512 (the widest here)")  # fmt: skip
+    add("--order", metavar="TZYX", help="loops from the outermost to the innermost (tzyx)")
+    add("--block", nargs=4, type=checked(read_integer),
+        metavar=("X", "Y", "Z", "T"),
+        help="sites of a block that is gone through before the next one; 0 for all")  # fmt: skip
+    add(
+        "--share-planes",
+        action="store_true",
+        default=None,
+        help="all workers in the same slice of the outermost loop",
+    )
+    add("--prefetch-into", choices=("L1", "L2"),
+        help="where to, so many sites ahead as --prefetch says (L2)")  # fmt: skip
+    measuring_options(sub)

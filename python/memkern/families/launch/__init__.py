@@ -1,0 +1,1 @@
+"""Launching parallel regions, and barriers."""

@@ -1,0 +1,138 @@
+"""What the barrier of a team costs: work without memory, with and without a barrier after it.
+
+After figure 3 of Alappat et al. 2021. OpenMP's runtime reads how its threads shall wait once, when
+a process begins, so that each kind of waiting is measured in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memkern.errors import InputError
+from memkern.measuring.record import measure
+from memkern.results import ResultSet, load
+from memkern.spec import registry
+
+KINDS = ("omp-passive", "omp-active", "spin")
+_INVOCATIONS = 2000
+
+
+def barrier_cost(
+    threads: Sequence[int] | None = None,
+    *,
+    kinds: Sequence[str] = KINDS,
+    runs: int = 10,
+    pin: str = "none",
+) -> ResultSet:
+    """Measure the team's barrier over team sizes.
+
+    Parameters
+    ----------
+    threads : sequence of int, optional
+        Team sizes; by default 1 to as many as there are processing units.
+    kinds : sequence of str
+        ``omp-passive`` and ``omp-active``, OpenMP's own under either wait policy, and ``spin``.
+    runs : int
+        Runs of each, whose spread the records hold.
+    pin : str
+        As in `memkern.Knobs`.
+
+    Returns
+    -------
+    ResultSet
+        One record for each kind and team size, kernel ``launch.barrier``: ``barrier_s``, the
+        median over the runs of a barrier's seconds, ``barrier_low_s`` and ``barrier_high_s``, the
+        least and the greatest, and ``clock_GHz``. Where the work's own noise exceeds a cheap
+        barrier, the difference may be negative.
+
+    Raises
+    ------
+    InputError
+        A kind is unknown, or a team can't be had.
+    """
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise InputError(f"barrier {unknown[0]!r} is not one of {', '.join(KINDS)}")
+    results: ResultSet | None = None
+    for kind in kinds:
+        found = _elsewhere(kind, threads, runs, pin)
+        results = found if results is None else results + found
+    if results is None:
+        raise InputError("kinds must name a barrier")
+    return results
+
+
+def _elsewhere(kind: str, threads: Sequence[int] | None, runs: int, pin: str) -> ResultSet:
+    """Measure one kind in a process of its own."""
+    policy = "active" if kind == "omp-active" else "passive"
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "barrier.json"
+        words = [
+            sys.executable,
+            "-m",
+            "memkern.families.launch.barrier",
+            kind,
+            str(target),
+            str(runs),
+            pin,
+        ]
+        done = subprocess.run(
+            [*words, *map(str, threads or ())],
+            env={**os.environ, "OMP_WAIT_POLICY": policy},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode != 0:
+            raise InputError(
+                (done.stderr.strip() or "the measuring process failed").split("\n")[-1]
+            )
+        return load(target)
+
+
+def measure_here(kind: str, threads: Sequence[int], runs: int, pin: str) -> ResultSet:
+    """Measure one kind in this process, whatever its wait policy is."""
+    records, samples, environments = [], [], {}
+    repetition = "spin" if kind == "spin" else "barrier"
+    for team in threads:
+        case = registry.case("launch.compute", threads=team, pin=pin, runs=runs)
+        case = case.with_(invocations=_INVOCATIONS)
+        without = measure(case.with_(repetition="free"))
+        with_it = measure(case.with_(repetition=repetition))
+        cost = with_it.samples - float(np.median(without.samples))
+        columns: dict[str, Any] = {
+            "kernel": "launch.barrier",
+            "barrier": kind,
+            "barrier_s": float(np.median(cost)),
+            "barrier_low_s": float(cost.min()),
+            "barrier_high_s": float(cost.max()),
+        }
+        records.append({**with_it.record, **columns})
+        samples.append(cost)
+        environments[with_it.record["environment_id"]] = with_it.environment
+    return ResultSet(records, samples, environments)
+
+
+def _main(words: Sequence[str]) -> int:
+    kind, target, runs, pin, *teams = words
+    from memkern.measuring.describe import describe
+
+    units = len(describe()["topology"]["units"])
+    try:
+        threads = [int(team) for team in teams] or list(range(1, units + 1))
+        measure_here(kind, threads, int(runs), pin).save(target)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(_main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""What a barrier costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memkern.families.streaming.data import BARRIER
+from memkern.plots.drawing import (
+    counts_axis,
+    curve,
+    hollow,
+    legend_above,
+    line_look,
+    panels,
+    threads_axis,
+)
+from memkern.plots.frames import Records, ranked
+from memkern.plots.selection import machine, select
+from memkern.plots.style import figure, note, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+_MEASURE = "memkern barrier -o barrier.parquet"
+# In words of a legend, from the cheapest to wait on to the dearest.
+_BARRIERS = {"spin": "spinning", "omp-active": "OpenMP, active", "omp-passive": "OpenMP, passive"}
+
+
+@figure("barrier-cost")
+def barrier_cost(records: Records = None) -> Figure:
+    """Cost of a barrier against the number of threads, in nanoseconds and in core cycles.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `launch.barrier`; the cheapest of each kind and thread count is drawn.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel of nanoseconds and, where the clock is known, one of cycles, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        No such record, or records without a needed column.
+
+    References
+    ----------
+    Alappat et al. 2021, figure 3.
+    """
+    ends = ("barrier_low_s", "barrier_high_s")
+    frame, notes = select(
+        records,
+        [BARRIER],
+        ("threads", "barrier", "clock_GHz", *ends),
+        measure=_MEASURE,
+        value="barrier_s",
+    )
+    frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
+    frame = ranked(frame, "barrier_s", lowest=True)
+    frame = frame.drop_duplicates(["machine", "barrier", "threads"])
+    several = frame["machine"].nunique() > 1
+    units = [("Time of a barrier (ns)", frame.assign(scale=1e9))]
+    with_clock = frame[frame["clock_GHz"] > 0]
+    if len(with_clock):
+        units.append(
+            ("Core cycles of a barrier", with_clock.assign(scale=with_clock["clock_GHz"] * 1e9))
+        )
+    else:
+        notes.append("The records do not know their clock.")
+    fig, axes = panels(len(units), 2, 2.4)
+    kinds = [*_BARRIERS, *sorted(set(frame["barrier"]) - set(_BARRIERS))]
+    for ax, (label, rows) in zip(axes, units, strict=True):
+        number = 0
+        for name in dict.fromkeys(frame["machine"]):
+            for kind in kinds:
+                mine = rows[(rows["machine"] == name) & (rows["barrier"] == kind)]
+                words = _BARRIERS.get(kind, plain(kind))
+                words = f"{words}: {plain(name, 28)}" if several else words
+                if len(mine):
+                    _with_spread(ax, mine.sort_values("threads"), number, words)
+                    number += 1
+        ax.set(xlabel="Threads", ylabel=label)
+        ax.set_yscale("log")
+        counts_axis(ax.yaxis, 12)
+        threads_axis(ax, rows["threads"].max())
+    legend_above(fig, axes, 3)
+    note(fig, [*notes, "Bars: spread over the runs.", *hollow(frame)])
+    return fig
+
+
+def _with_spread(ax: Axes, rows: DataFrame, number: int, label: str) -> None:
+    middle, scale = rows["barrier_s"], rows["scale"]
+    low = (middle - rows["barrier_low_s"]).clip(lower=0) * scale
+    high = (rows["barrier_high_s"] - middle).clip(lower=0) * scale
+    look = line_look(number)
+    ax.errorbar(
+        rows["threads"],
+        middle * scale,
+        yerr=[low, high],
+        fmt="none",
+        ecolor=look.color,
+        elinewidth=0.8,
+        capsize=2,
+        zorder=look.zorder,
+        label="_spread",
+    )
+    curve(ax, rows.assign(drawn=middle * scale), "threads", "drawn", look, label)

@@ -1,0 +1,29 @@
+"""The empty kernel, which is what launching a parallel region costs, and work without memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memkern.families.without_arrays import register_without_arrays
+from memkern.spec.case import Case
+from memkern.spec.registry import case
+
+register_without_arrays(
+    "launch.empty", "fork and join only", "what an OpenMP parallel region costs"
+)
+register_without_arrays(
+    "launch.compute",
+    "a thousand dependent multiplications a worker",
+    "Alappat et al. 2021, figure 3: work beside which a barrier's cost is seen",
+)
+
+
+def launch(**options: Any) -> Case:
+    """Case of the empty kernel.
+
+    Parameters
+    ----------
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`.
+    """
+    return case("launch.empty", **options)

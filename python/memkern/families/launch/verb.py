@@ -1,0 +1,53 @@
+"""The verb barrier."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from memkern.cli.measuring import tell_unquiet, wait_until_quiet
+from memkern.cli.options import GOOD, Verb, count, each, force_option, numbers, wait_option
+
+
+def _barrier(args: argparse.Namespace) -> int:
+    from memkern.families.launch.barrier import barrier_cost
+    from memkern.results import check_output
+
+    if args.output:
+        check_output(args.output, args.force)
+    tell_unquiet(wait_until_quiet(args), args)
+    threads = None if args.threads is None else each(args.threads)
+    results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
+    if args.output:
+        results.save(args.output)
+    if args.json:
+        print(results.to_json_text())
+    elif not args.quiet:
+        print(
+            f"{'barrier':<12} {'threads':>7} {'ns':>9} {'least':>9} {'greatest':>9} {'cycles':>9}"
+        )
+        for r in results:
+            print(f"{r['barrier']:<12} {r['threads']:>7} {_barrier_cells(r)}")
+    return GOOD
+
+
+def _barrier_cells(record: dict[str, Any]) -> str:
+    """Return the columns of times; what the noise of the work hides has none."""
+    middle, low, high = (1e9 * record[f"barrier_{end}s"] for end in ("", "low_", "high_"))
+    if middle <= 0:
+        return f"below {high:.1f}" if high > 0 else "below the noise of the work"
+    return f"{middle:>9.1f} {max(low, 0):>9.1f} {high:>9.1f} {middle * record['clock_GHz']:>9.0f}"
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb barrier."""
+    sub = verb("barrier", _barrier, "what the team's barrier costs, over team sizes")
+    sub.add_argument("-t", "--threads", type=numbers(1, "threads"), metavar="N,...")
+    sub.add_argument("--kinds", default="omp-passive,omp-active,spin", metavar="NAME,...")
+    sub.add_argument("--runs", type=count(1), default=10, metavar="N", help="(10)")
+    sub.add_argument("--pin", default="none", metavar="HOW")
+    sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
+    sub.add_argument("--json", action="store_true", help="records as JSON on standard output")
+    wait_option(sub)
+    force_option(sub)
+    sub.add_argument("-q", "--quiet", action="store_true", help="no table")

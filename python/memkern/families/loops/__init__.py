@@ -1,0 +1,1 @@
+"""The loop kernels of the ECM studies."""

@@ -1,0 +1,305 @@
+"""Figures and table of the loop kernels: cycles for one vector, and the matrix times vector.
+
+After Alappat et al. 2021, whose predictions and measurements on an A64FX stand beside the own
+ones in the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memkern.errors import InputError
+from memkern.families.streaming.data import FAMILIES, MEMORY, is_nt, levels, short
+from memkern.models.memory import from_memory, memory_values
+from memkern.plots.drawing import (
+    NT_DASHES,
+    bytes_axis,
+    cache_regions,
+    counts_axis,
+    curve,
+    hollow,
+    legend_above,
+    named,
+    panels,
+    shade,
+)
+from memkern.plots.frames import Records, best, ranked, undisturbed, words
+from memkern.plots.registry import register, tables
+from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
+from memkern.plots.style import GREY, figure, log2_axis, note, own_look
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+CYCLES = "cycles_per_vector"
+MATVEC, STENCIL = "loops.matvec", "loops.stencil"
+
+_MEASURE = (
+    "memkern loops --sizes 8KiB:512MiB:40 --unroll 1,4,8 --variant simd -t 1 -o loops.parquet"
+)
+_MEASURE_MATVEC = (
+    "memkern loops -k matvec --variant simd,nta --sizes 1MiB:1GiB:12 -o matvec.parquet"
+)
+_LEVELS = {"L1": "l1", "L2": "l2", MEMORY: "mem"}
+# By where three of its rows are held: what the A64FX's rows of the stencil say of it.
+_STENCILS = {
+    "": "5-point stencil, LC satisfied",
+    "L1": "5-point stencil, LC satisfied",
+    "L2": "5-point stencil, LC violated in L1",
+    "memory": "5-point stencil, LC violated",
+}
+
+
+def _own_cycles(
+    records: Records, kernels: Sequence[str], measure: str = ""
+) -> tuple[DataFrame, list[str]]:
+    """Return the records with cycles under one setting, the fewest of each size and unrolling.
+
+    The stencil counts as several loops, by where its rows are held.
+    """
+    frame, notes = select(
+        records,
+        kernels,
+        ("variant", "unroll", "footprint_B", "threads", "dtype"),
+        measure=measure,
+        value=CYCLES,
+    )
+    frame = frame[frame["kernel"] != MATVEC]
+    frame, left = prevailing(frame)
+    frame = frame.assign(nt=is_nt(frame), unroll=frame["unroll"].fillna(0.0))
+    held = words(frame["layer_condition"]) if "layer_condition" in frame else ""
+    frame = ranked(frame.assign(held=held), CYCLES, lowest=True)
+    cases = ["platform", "kernel", "held", "footprint_B", "unroll", "nt"]
+    return frame.drop_duplicates(cases).sort_index(), notes + left
+
+
+@figure("loops-cycles")
+def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> Figure:
+    """Core cycles for one vector of every stream against the memory used, by unrolling.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of loop kernels at two sizes or more. A ResultSet knows its caches, which are
+        marked then.
+    kernels : str or sequence of str
+        Names of kernels or families, with commas between.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each platform and kernel, 6.9 in wide, 3.35 in for one alone.
+
+    Raises
+    ------
+    InputError
+        No kernel with cycles at two sizes, or records without a needed column.
+
+    References
+    ----------
+    Alappat et al. 2021, section 4.
+    """
+    frame, notes = _own_cycles(records, split(kernels), _MEASURE)
+    here = ["platform", "kernel", "held"]
+    frame = frame[frame.groupby(here)["footprint_B"].transform("nunique") > 1]
+    if frame.empty:
+        raise InputError(f"no loop has its cycles at two sizes: `{_MEASURE}` measures them")
+    platforms = list(dict.fromkeys(frame["platform"]))
+    # The same loop on several platforms side by side.
+    cells = list(frame.groupby(here[1:] + here[:1], sort=False))
+    order = list(dict.fromkeys(cell[:2] for cell, _ in cells))
+    cells.sort(key=lambda pair: (order.index(pair[0][:2]), platforms.index(pair[0][2])))
+    columns = 2 if len(platforms) == 2 else 3
+    unrolls = sorted(set(frame["unroll"]) - {0.0})
+    fig, axes = panels(len(cells), columns, 1.75)
+    for ax, ((kernel, held, platform), rows) in zip(axes, cells, strict=True):
+        ordinary, past = rows[~rows["nt"]], rows[rows["nt"]]
+        for unroll in [0.0, *unrolls]:
+            of_unroll = ordinary[ordinary["unroll"] == unroll]
+            share = unrolls.index(unroll) / max(len(unrolls) - 1, 1) if unroll else 0.0
+            look = own_look(0)._replace(linewidth=0.9, markersize=2.0, zorder=4)
+            if unrolls:
+                look = look._replace(color=shade(share) if unroll else GREY)
+            label = f"unrolled {unroll:g}" if unroll else "kernel's own unrolling"
+            if len(of_unroll):
+                curve(ax, of_unroll, "footprint_B", CYCLES, look, label)
+        lowest = ranked(ordinary, CYCLES, lowest=True).drop_duplicates("footprint_B")
+        bold = own_look(0)._replace(marker="", linewidth=2.4, zorder=3)
+        if ordinary["unroll"].nunique() > 1:
+            curve(ax, lowest, "footprint_B", CYCLES, bold, "fewest cycles")
+        if len(past):
+            look = own_look(1)._replace(linewidth=1.0, markersize=2.0, linestyle=NT_DASHES)
+            curve(ax, past, "footprint_B", CYCLES, look, "non-temporal stores")
+        title = short(str(kernel)) + (f", rows in {held}" if held else "")
+        ax.set_title(f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title, pad=11)
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log", base=2)
+        low, high = rows[CYCLES].min() / 1.2, rows[CYCLES].max() * 1.2
+        ax.set_ylim(low, max(high, 4 * low))
+        bytes_axis(ax.xaxis, 4)
+        log2_axis(ax.yaxis)
+        cache_regions(ax, cache_ends(rows))
+    for ax in axes[::columns]:
+        ax.set_ylabel("Cycles per vector")
+    for ax in axes[-columns:]:
+        ax.set_xlabel("Memory used")
+    legend_above(fig, axes, 5)
+    note(fig, [*notes, *hollow(frame)])
+    return fig
+
+
+@figure("matvec")
+def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Figure:
+    """GFLOP/s of y += A x by columns against the length of y, with and without prefetch hint.
+
+    While y stays in a cache, an element of the matrix costs its own 8 bytes of memory traffic;
+    when y does not, it costs 24, since y is read and written for each.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `loops.matvec` at two lengths or more.
+    memory_GBps : float
+        Memory bandwidth for the two limits drawn, of 8 and of 24 bytes. By default the highest
+        of the platform's streaming kernels with data four times as large as its caches; without
+        such a record, no limit is drawn.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each platform, 6.9 in wide, 3.35 in for one alone.
+
+    Raises
+    ------
+    InputError
+        No such record, a bandwidth that is not positive, or records without a needed column.
+
+    References
+    ----------
+    Alappat et al. 2021, figure 4.
+    """
+    if memory_GBps <= 0 or memory_GBps == math.inf:
+        raise InputError(f"memory_GBps is {memory_GBps!r}, which is not a positive number")
+    frame, notes = select(
+        records,
+        [MATVEC],
+        ("rows", "variant", "dtype", "threads", BANDWIDTH),
+        measure=_MEASURE_MATVEC,
+        value="performance_GFLOPs",
+    )
+    frame, left = prevailing(frame[frame["dtype"] == "float64"])
+    if frame.empty:
+        raise InputError(f"no record of {MATVEC} is in float64: `{_MEASURE_MATVEC}` measures it")
+    frame = frame.assign(hint=frame["variant"].eq("nta"))
+    frame = best(frame, ("platform", "rows", "hint"))
+    platforms = list(dict.fromkeys(frame["platform"]))
+    fig, axes = panels(len(platforms), 2, 2.4)
+    for ax, platform in zip(axes, platforms, strict=True):
+        rows = frame[frame["platform"] == platform]
+        for hint, label in ((False, "plain"), (True, "non-temporal prefetch hint on A")):
+            mine = rows[rows["hint"] == hint]
+            look = own_look(int(hint))._replace(linewidth=1.4, markersize=3.6)
+            look = look._replace(linestyle=NT_DASHES) if hint else look
+            if len(mine):
+                curve(ax, mine, "rows", "performance_GFLOPs", look, label)
+        top = rows["performance_GFLOPs"].max()
+        limit = memory_GBps
+        if math.isnan(limit):
+            limit = _memory_bandwidth(records, platform)
+        ax.set_xscale("log")
+        counts_axis(ax.xaxis)
+        for size, dashes in ((8, (0, (4, 1, 1, 1))), (24, (0, (1, 1)))):
+            height = 2 * limit / size
+            if not math.isnan(limit):
+                top = max(top, height)
+                label = f"{size} B from memory an element"
+                ax.axhline(height, color=GREY, linewidth=0.9, linestyle=dashes, label=label)
+        ax.set_ylim(0, 1.12 * top)
+        # y is the only array that is used again; its size is what a cache must hold.
+        cache_regions(ax, [(name, end / 8) for name, end in cache_ends(rows)])
+        ax.set_title(named(platform) if len(platforms) > 1 else "y += A x", pad=11)
+        ax.set(xlabel="Length of y", ylabel="Performance (GFLOP/s)")
+    legend_above(fig, axes, 2)
+    note(fig, [*notes, *left, *hollow(frame)])
+    return fig
+
+
+def _memory_bandwidth(records: Records, platform: str) -> float:
+    """Return the highest bandwidth of a platform from memory, of any kernel, NaN for none."""
+    frame, _ = select(records, list(FAMILIES), ("footprint_B", "threads", "variant"))
+    frame = frame[(frame["platform"] == platform) & (frame["kernel"] != MATVEC)]
+    if not cache_ends(frame):
+        return math.nan
+    values = memory_values(frame, from_memory(frame))
+    return float(undisturbed(values)[BANDWIDTH].max()) if len(values) else math.nan
+
+
+@register(tables, "loops-cycles")
+def cycles_by_level(records: Records = None) -> DataFrame:
+    """Cycles per vector of loops with data in L1, L2 and memory, beside those of an A64FX.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of loop kernels; the fewest cycles of any variant and unrolling count. A
+        stencil of which it is not known where its rows are held counts as if they were in L1.
+
+    Returns
+    -------
+    DataFrame
+        One row a loop that was measured, without records one a published loop: kernel, statement
+        (where the A64FX has several rows, it tells them apart), for each own platform the cycles
+        for one of its vectors of every stream in L1, L2 and memory, then the A64FX's for one of
+        512 bits, predicted and measured. Missing numbers are NaN.
+
+    Raises
+    ------
+    InputError
+        Records without a needed column, or none of a loop with data in one of these.
+
+    References
+    ----------
+    Alappat et al. 2021, table of the ECM predictions.
+    """
+    from pandas import DataFrame
+
+    from memkern import reference
+
+    nothing = math.nan
+    published = reference.rows("alappat2021-kernels")
+    statements = {row["kernel"]: row["statement"] for row in published}
+    frame, _ = _own_cycles(records, ["loops"], "" if records is None else _MEASURE)
+    said = [
+        _STENCILS[held] if kernel == STENCIL else statements.get(kernel, "")
+        for kernel, held in zip(frame["kernel"], frame["held"], strict=True)
+    ]
+    streams, _ = select(records, list(FAMILIES), ("footprint_B", "threads", "variant"))
+    frame = frame.assign(level=levels(frame, from_memory(streams)), statement=said)
+    case = ["platform", "kernel", "statement", "level"]
+    fewest = ranked(frame, CYCLES, lowest=True).drop_duplicates(case)
+    own = fewest.set_index(case)[CYCLES].to_dict()
+    loops = [(row["kernel"], row["statement"]) for row in published]
+    loops += zip(frame["kernel"], frame["statement"], strict=True)
+    if records is not None:
+        shown = fewest[fewest["level"].isin(list(_LEVELS))]
+        measured = set(zip(shown["kernel"], shown["statement"], strict=True))
+        loops = [loop for loop in loops if loop in measured]
+    if not loops:
+        raise InputError(f"no loop has its data in L1, L2 or memory: `{_MEASURE}` measures them")
+    known = {(row["kernel"], row["statement"]): row for row in published}
+    table = []
+    for kernel, statement in dict.fromkeys(loops):
+        line: dict[str, object] = {"kernel": kernel, "statement": statement}
+        for platform in dict.fromkeys(frame["platform"]):
+            for level in _LEVELS:
+                cycles = own.get((platform, kernel, statement, level), nothing)
+                line[f"{platform}: {level}"] = cycles
+        row = known.get((kernel, statement), {})
+        for column, how in (("pred", "predicted"), ("meas", "measured")):
+            for level, where in _LEVELS.items():
+                line[f"A64FX {how}: {level}"] = row.get(f"{column}_{where}", nothing)
+        table.append(line)
+    return DataFrame(table)

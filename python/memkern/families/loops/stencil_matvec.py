@@ -1,0 +1,320 @@
+"""Loops of the ECM studies over two-dimensional arrays: the five-point stencil and y += A x."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from memkern import small
+from memkern.checks import integer, shown
+from memkern.errors import InputError
+from memkern.families.checking import Values, error, extent, fresh, positions, verdict
+from memkern.families.streaming.elementwise import memory_sized, scalars
+from memkern.spec.case import Case
+from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.registry import register, registry
+
+LOOPS = "Alappat et al., ECM modeling and performance tuning of SpMV and lattice QCD, 2021"
+# What holds three rows of the stencil between their uses. A level that is too small for them
+# fetches each row three times instead of once.
+HOLDERS = ("L1", "L2", "L3", "memory")
+_COLUMNS = 192  # of the matrix, as in the paper
+
+
+def _size(dtype: str) -> int:
+    return 4 if dtype == "float32" else 8
+
+
+def _points(elements: int | None, footprint_B: float | None, dtype: str, arrays: int) -> float:
+    """Return the elements of each array, from one of the two ways to say it or the default."""
+    if footprint_B is not None:
+        return footprint_B / (arrays * _size(dtype))
+    return float(memory_sized(dtype) if elements is None else elements)
+
+
+def _side(value: int | None, name: str, least: int) -> int:
+    return small.cut(integer(value, name, least, 2**40), 128)
+
+
+def stencil(
+    kernel: str,
+    *,
+    rows: int | None = None,
+    columns: int | None = None,
+    elements: int | None = None,
+    footprint_B: float | None = None,
+    layer_condition: str = "",
+    dtype: str = "float64",
+    alpha: float | None = None,
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of the two-dimensional five-point stencil.
+
+    Parameters
+    ----------
+    kernel : str
+        ``loops.stencil``.
+    rows, columns : int, optional
+        Outer and inner dimension, both at least 3.
+    elements, footprint_B : optional
+        In their place, points of the grid (four times the last-level caches if nothing is given)
+        or bytes of both arrays; the inner dimension is twice the outer then.
+    layer_condition : str
+        What holds three rows, if the caller knows (see `rows_held`): ``L1``, ``L2`` (the layer
+        condition is broken in L1), ``L3``, or ``memory`` where no cache does. It says which bytes
+        each level moves by the model; without it, memory is taken to move each row once.
+    dtype, alpha, name, suite, **options
+        As for `memkern.families.streaming.kernels.case_of`; alpha is a quarter by default.
+
+    Raises
+    ------
+    InputError
+        A size is out of range, or said in two ways.
+    """
+    spec = registry()[kernel]
+    if (rows is None) != (columns is None) or sum(
+        x is not None for x in (rows, elements, footprint_B)
+    ) > 1:
+        raise InputError("loops.stencil takes rows and columns, or elements, or footprint_B")
+    if layer_condition and layer_condition not in HOLDERS:
+        raise InputError(
+            f"layer_condition {shown(layer_condition)} is not one of {', '.join(HOLDERS)}"
+        )
+    if rows is None:
+        points = _points(elements, footprint_B, dtype, arrays=2)
+        rows = max(3, round((points / 2) ** 0.5))
+        columns = 2 * rows
+    rows, columns = _side(rows, "rows", 3), _side(columns, "columns", 3)
+    numbers = scalars(spec, alpha=alpha)
+    return Case(
+        spec,
+        integers={"rows": rows, "columns": columns},
+        numbers=numbers,
+        dtype=dtype,
+        columns={
+            "elements": rows * columns,
+            "rows": rows,
+            "columns": columns,
+            "layer_condition": layer_condition,
+            **_bytes_by_level(layer_condition, _size(dtype)),
+            **numbers,
+        },
+        labels={"name": name, "suite": suite},
+    ).with_(**options)
+
+
+def _bytes_by_level(holder: str, size: int) -> dict[str, int]:
+    """Return bytes that a point moves behind each cache, with ordinary stores, by the model."""
+    if not holder:
+        return {}
+    held = HOLDERS.index(holder)
+    # One read, or three of a cache that does not hold the rows; a write and its allocation.
+    return {
+        f"point_{level}_B": size * ((3 if number < held else 1) + 2)
+        for number, level in enumerate(HOLDERS[:-1])
+    }
+
+
+def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") -> int:
+    """Return an inner dimension of the stencil whose three rows a level of the caches just holds.
+
+    Parameters
+    ----------
+    holder : str
+        One of `HOLDERS`.
+    caches_B : mapping
+        Bytes that one worker has of each cache, by its name, such as ``L1``.
+    dtype : str
+
+    Returns
+    -------
+    int
+        Such that three rows take up half of that cache, or twice the last one for ``memory``.
+
+    Raises
+    ------
+    InputError
+        There is no such cache, or it is no larger than the one before.
+    """
+    if holder not in HOLDERS or (holder != "memory" and holder not in caches_B):
+        there = ", ".join([*caches_B, "memory"])
+        raise InputError(
+            f"nothing here that holds rows is called {shown(holder)}: there are {there}"
+        )
+    room = 2 * max(caches_B.values()) if holder == "memory" else caches_B[holder] / 2
+    smaller = [size for level, size in caches_B.items() if level < holder or holder == "memory"]
+    if any(room <= size for size in smaller):
+        raise InputError(f"{holder} holds no more than a smaller cache does: the rows fit that one")
+    return max(3, int(room / (3 * _size(dtype))))
+
+
+def matvec(
+    kernel: str,
+    *,
+    rows: int | None = None,
+    columns: int = _COLUMNS,
+    elements: int | None = None,
+    footprint_B: float | None = None,
+    dtype: str = "float64",
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of the dense column-major product y += A x.
+
+    Parameters
+    ----------
+    kernel : str
+        ``loops.matvec``.
+    rows, columns : int
+        Length of y and of x; 192 columns by default, as in the paper.
+    elements, footprint_B : optional
+        In place of `rows`, entries (four times the last-level caches if nothing is given) or bytes
+        of the matrix.
+    dtype, name, suite, **options
+        As for `memkern.families.streaming.kernels.case_of`. Variant ``nta`` loads the matrix with a
+        non-temporal prefetch hint.
+
+    Raises
+    ------
+    InputError
+        A size is out of range, or said in two ways.
+    """
+    if sum(x is not None for x in (rows, elements, footprint_B)) > 1:
+        raise InputError("loops.matvec takes one of rows, elements and footprint_B")
+    columns = _side(columns, "columns", 1)
+    if rows is None:
+        rows = max(1, int(_points(elements, footprint_B, dtype, arrays=1) / columns))
+    rows = _side(rows, "rows", 1)
+    return Case(
+        registry()[kernel],
+        integers={"rows": rows, "columns": columns},
+        dtype=dtype,
+        columns={"elements": rows * columns, "rows": rows, "columns": columns},
+        labels={"name": name, "suite": suite},
+    ).with_(**options)
+
+
+def _five_points(case: Case, i: Values, at: Any) -> Values:
+    row = case.integers["columns"]
+    around = at(i) + at(i - 1) + at(i + 1) + at(i - row) + at(i + row)
+    return np.asarray(case.numbers["alpha"] * around)
+
+
+def _inner(case: Case, i: Values) -> Values:
+    """Return which of these points are not on the edge."""
+    row, column = np.divmod(i, case.integers["columns"])
+    last_row, last_column = case.integers["rows"] - 1, case.integers["columns"] - 1
+    return np.asarray((row > 0) & (row < last_row) & (column > 0) & (column < last_column))
+
+
+def _check_stencil(case: Case, native: Native, invoke: Invoke) -> Check:
+    n = case.integers["rows"] * case.integers["columns"]
+    at = positions(n, native)
+    inner = _inner(case, at)
+    wanted = fresh(native, "a", at)  # the edge stays as it is
+    wanted[inner] = _five_points(case, at[inner], lambda i: fresh(native, "b", i))
+    native.fill(outputs=True)
+    invoke()
+    return verdict(case, error(native.peek("a", at), wanted), extent(n))
+
+
+def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    shape = case.integers["rows"], case.integers["columns"]
+    b = arrays["b"].astype(np.float64).reshape(shape)
+    a = np.array(arrays["a"], copy=True).reshape(shape)
+    a[1:-1, 1:-1] = case.numbers["alpha"] * (
+        b[1:-1, 1:-1] + b[:-2, 1:-1] + b[2:, 1:-1] + b[1:-1, :-2] + b[1:-1, 2:]
+    )
+    return {"a": a.ravel(), "b": arrays["b"]}
+
+
+def _traffic_stencil(case: Case) -> Traffic:
+    """Each point read and written once; an iteration is a row."""
+    row_B = float((case.integers["columns"] - 2) * _size(case.dtype))
+    stores = row_B if case.allocates else 0.0
+    return Traffic(read=row_B, write=row_B, write_allocate=stores)
+
+
+def _model_stencil(case: Case) -> float:
+    row = case.traffic
+    # Broken behind the last cache that could hold them, rows come in three times.
+    again = 2.0 if case.columns["layer_condition"] == "memory" else 0.0
+    return (row.view(write_allocate=True) + again * row.read) * case.iterations
+
+
+def _check_matvec(case: Case, native: Native, invoke: Invoke) -> Check:
+    rows, columns = case.integers["rows"], case.integers["columns"]
+    at = positions(rows, native)
+    x = fresh(native, "x", np.arange(columns))
+    wanted = fresh(native, "y", at)
+    for c in range(columns):
+        wanted = wanted + fresh(native, "A", c * rows + at) * x[c]
+    native.fill(outputs=True)
+    invoke()
+    return verdict(case, error(native.peek("y", at), wanted), extent(rows))
+
+
+def _reference_matvec(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    matrix = arrays["A"].reshape(case.integers["columns"], case.integers["rows"])
+    y = arrays["y"].astype(np.float64) + np.sum(
+        matrix.astype(np.float64).T * arrays["x"].astype(np.float64), axis=1
+    )
+    return {"y": y.astype(case.dtype), "A": arrays["A"], "x": arrays["x"]}
+
+
+def _traffic_matvec(case: Case) -> Traffic:
+    """Of one row: its entries, and y once. What y costs once it leaves the caches is 2 more."""
+    size = float(_size(case.dtype))
+    return Traffic(read=(case.integers["columns"] + 1) * size, write=size)
+
+
+register(
+    KernelSpec(
+        name="loops.stencil",
+        summary="a = s (b there and at its four neighbours)",
+        source=LOOPS,
+        arrays=(
+            ArrayRole("a", "(rows * columns,)", "write"),
+            ArrayRole("b", "(rows * columns,)", "read"),
+        ),
+        traffic=_traffic_stencil,
+        iterations=lambda case: case.integers["rows"] - 2,
+        check=_check_stencil,
+        reference=_reference_stencil,
+        model_bytes=_model_stencil,
+        build=stencil,
+        elementwise=True,
+        width=lambda case: case.integers["columns"] - 2,
+        flops=5,
+        numbers={"alpha": 0.25},
+        ulps=8.0,
+    )
+)
+register(
+    KernelSpec(
+        name="loops.matvec",
+        summary="y += A x, column by column",
+        source=LOOPS + ", figure 4",
+        arrays=(
+            ArrayRole("y", "(rows,)", "update"),
+            ArrayRole("A", "(rows * columns,)", "read"),
+            ArrayRole("x", "(columns,)", "read"),
+        ),
+        traffic=_traffic_matvec,
+        iterations=lambda case: case.integers["rows"],
+        check=_check_matvec,
+        reference=_reference_matvec,
+        model_bytes=lambda case: case.traffic.view() * case.iterations,
+        build=matvec,
+        elementwise=True,
+        width=lambda case: case.integers["columns"],
+        flops=2,
+        ulps=64.0,
+        idempotent=False,
+    )
+)

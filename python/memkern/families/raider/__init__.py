@@ -1,0 +1,1 @@
+"""RaiderSTREAM: streaming through indices."""

@@ -1,0 +1,252 @@
+"""Figures and table of streaming through index arrays, regular and irregular.
+
+After Beebe et al. 2022, whose two clusters stand beside the own platforms in the figures.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING
+
+from memkern.families.streaming.data import as_defined
+from memkern.plots.drawing import counts_axis, curve, hollow, legend_above, named, panels, spaced
+from memkern.plots.frames import Records, best, rounded, words
+from memkern.plots.registry import register, tables
+from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
+from memkern.plots.style import figure, log2_axis, note, other_look, own_look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+OPERATIONS = ("copy", "scale", "add", "triad")
+ACCESSES = {
+    "": "Regular",
+    "gather_": "Gather",
+    "scatter_": "Scatter",
+    "sg_": "Scatter-gather",
+    "central_": "Central",
+}
+_COLUMNS = ("elements", "definition", "index_pattern", "dtype", "threads")
+_TRIADS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
+_MEASURE = "memkern raider -o raider.parquet"
+# More bars than this side by side leave no room for their values.
+_MOST_VALUES = 4
+
+
+@cache
+def published() -> DataFrame:
+    """Return the published bandwidths of one core, as `_own` does the own ones."""
+    from memkern import reference
+
+    frame = reference.load("raider2022")
+    return frame[frame["nodes"] == 1].assign(own=False, disturbed=False)
+
+
+def _own(records: Records, definition: str, index_pattern: str) -> tuple[DataFrame, list[str]]:
+    """Return the own records of one definition and one index pattern."""
+    frame, notes = select(records, ["raider"], _COLUMNS)
+    some = len(frame) > 0
+    frame = as_defined(frame, definition, index_pattern).assign(own=True)
+    if records is None:
+        notes.append("Published clusters only.")
+    elif not some:
+        notes.append(f"No own record: `{_MEASURE}` measures it.")
+    elif frame.empty:
+        notes.append(f"No own record with definition {definition} and pattern {index_pattern}.")
+    return frame, notes
+
+
+@figure("raider-kernels")
+def by_kernel(
+    records: Records = None, definition: str = "paper", index_pattern: str = "permutation"
+) -> Figure:
+    """Bandwidth of regular, gather, scatter and central kernels, own and on two clusters.
+
+    Own records are those of the array length and thread count with which most kernels were
+    measured, the largest of these.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of `raider` kernels.
+    definition : str
+        Which definition of the kernels: ``paper`` or ``release``.
+    index_pattern : str
+        Which index array: ``permutation``, ``stride:8``, ``chase``, ...
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each kind of access, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        Records without a row, without a needed column, or with a bandwidth that is not positive.
+
+    References
+    ----------
+    Beebe et al. 2022, figures 3 and 4.
+    """
+    from pandas import concat
+
+    own, notes = _own(records, definition, index_pattern)
+    own, _ = prevailing(own, (*SETTING, "elements"), count=("kernel",))
+    own = best(own, ("platform", "kernel"))
+    clusters = published()[published()["figure"].isin([3, 4])]
+    columns = ["platform", "own", "kernel", "elements", BANDWIDTH, "disturbed"]
+    points = concat([part[columns] for part in (own, clusters) if len(part)], ignore_index=True)
+    platforms = points.drop_duplicates("platform")[["platform", "own", "elements"]]
+    accesses = {
+        access: title
+        for access, title in ACCESSES.items()
+        if points["kernel"].isin([f"raider.{access}{name}" for name in OPERATIONS]).any()
+    }
+    fig, axes = panels(len(accesses), 3, 2.2)
+    for ax, (access, title) in zip(axes, accesses.items(), strict=True):
+        names = [f"raider.{access}{name}" for name in OPERATIONS]
+        _bars(ax, points, names, platforms[["platform", "own"]])
+        ax.set_title(title)
+        ax.set_ylabel("Bandwidth (GB/s)")
+    # What is always in the same line of a cache has a scale of its own.
+    compared = [ax for ax, access in zip(axes, accesses, strict=True) if access != "central_"]
+    top = max(ax.get_ylim()[1] for ax in compared)
+    for ax in compared:
+        ax.set_ylim(0, top)
+    legend_above(fig, axes, 4)
+    elements = platforms[["platform", "elements"]].to_numpy().tolist()
+    sizes = [f"{named(platform)}: {spaced(number)}" for platform, number in elements]
+    notes.append(f"Elements of each array: {'; '.join(sizes)}. The clusters ran on one core.")
+    note(fig, [*notes, *hollow(points)])
+    return fig
+
+
+def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame) -> None:
+    """Draw a group of bars for each kernel, a bar for each platform."""
+    looks, number = {}, {True: 0, False: 0}
+    for platform, own in platforms.itertuples(index=False):
+        colour = (own_look if own else other_look)(number[own]).color
+        looks[platform] = colour, 1.0 if own else 0.6
+        number[own] += 1
+    points = points[points["kernel"].isin(kernels)]
+    here = [platform for platform in looks if platform in set(points["platform"])]
+    width = 0.84 / len(here)
+    for place, platform in enumerate(here):
+        rows = points[points["platform"] == platform].set_index("kernel").reindex(kernels)
+        x = [i - 0.42 + width * (place + 0.5) for i in range(len(kernels))]
+        colour, alpha = looks[platform]
+        ax.bar(
+            x,
+            rows[BANDWIDTH],
+            0.92 * width,
+            color=["white" if disturbed is True else colour for disturbed in rows["disturbed"]],
+            edgecolor=colour,
+            alpha=alpha,
+            label=named(platform),
+        )
+        if len(platforms) > _MOST_VALUES:
+            continue
+        for left, value in zip(x, rows[BANDWIDTH], strict=True):
+            if not math.isnan(value):
+                ax.annotate(
+                    rounded(value),
+                    (left, value),
+                    xytext=(0, 2),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom",
+                    rotation=90,
+                    fontsize=5.5,
+                )
+    ax.set_xticks(range(len(kernels)), OPERATIONS)
+    ax.tick_params(axis="x", length=0)
+    ax.grid(False, axis="x")
+    ax.set_ylim(0, 1.2 * points[BANDWIDTH].max())
+
+
+@figure("raider-sizes")
+def by_size(
+    records: Records = None, definition: str = "paper", index_pattern: str = "permutation"
+) -> Figure:
+    """Bandwidth of triad, gather triad and scatter triad against the array length.
+
+    Parameters
+    ----------
+    records, definition, index_pattern
+        As for `by_kernel`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Three panels, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        As `by_kernel`.
+
+    References
+    ----------
+    Beebe et al. 2022, figures 5 and 6.
+    """
+    own, notes = _own(records, definition, index_pattern)
+    own, left = prevailing(own[own["kernel"].isin(_TRIADS)])
+    notes += left
+    own = best(own, ("platform", "kernel", "elements"))
+    clusters = published()[published()["figure"].isin([5, 6])]
+    fig, axes = panels(len(_TRIADS), 3, 2.5)
+    values = []
+    for ax, kernel in zip(axes, _TRIADS, strict=True):
+        for number, platform in enumerate(dict.fromkeys(own["platform"])):
+            rows = own[(own["platform"] == platform) & (own["kernel"] == kernel)]
+            curve(ax, rows, "elements", BANDWIDTH, own_look(number), named(platform))
+        here = clusters[clusters["kernel"] == kernel]
+        groups = here.groupby(["platform", "model"], sort=False)
+        for number, ((cluster, model), rows) in enumerate(groups):
+            curve(ax, rows, "elements", BANDWIDTH, other_look(number), f"{cluster}, {model}")
+        values += [*own[own["kernel"] == kernel][BANDWIDTH], *here[BANDWIDTH]]
+        access = kernel.removeprefix("raider.").removesuffix("triad")
+        ax.set_title("Triad" if not access else f"{ACCESSES[access]} triad")
+        ax.set_xscale("log")
+        ax.set_xlabel("Elements of each array")
+    for ax in axes:
+        ax.set_yscale("log", base=2)
+        ax.set_ylim(min(values) / 1.25, max(values) * 1.25)
+        log2_axis(ax.yaxis)
+        counts_axis(ax.xaxis)
+    axes[0].set_ylabel("Bandwidth (GB/s)")
+    legend_above(fig, axes, 4)
+    notes.append("The clusters ran on one core.")
+    note(fig, [*notes, *hollow(own)])
+    return fig
+
+
+@register(tables, "raider-table")
+def raider_bandwidths(records: Records = None) -> DataFrame:
+    """Bandwidth of every own gather/scatter streaming kernel by definition and index pattern.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `raider` kernels; the best of each case counts.
+
+    Returns
+    -------
+    DataFrame
+        Columns platform, kernel, definition, index_pattern, elements, bandwidth_GBps and
+        disturbed, of the array length and thread count with which most was measured.
+
+    Raises
+    ------
+    InputError
+        No such record, and as `by_kernel`.
+    """
+    frame, _ = select(records, ["raider"], _COLUMNS, measure=_MEASURE)
+    frame = frame.assign(**{name: words(frame[name]) for name in ("definition", "index_pattern")})
+    case = ["platform", "kernel", "definition", "index_pattern"]
+    frame, _ = prevailing(frame, (*SETTING, "elements"), count=case[1:])
+    frame = best(frame, case).astype({"elements": int})
+    return frame[[*case, "elements", BANDWIDTH, "disturbed"]].reset_index(drop=True)

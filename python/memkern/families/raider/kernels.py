@@ -1,0 +1,296 @@
+"""RaiderSTREAM: STREAM's operations with elements reached by index arrays.
+
+Gather reads by index, scatter writes by index, sg does both, and in central all accesses go to
+element 0. The paper indexes one operand of add and triad, the 2024 release both (``@release``).
+
+Where an index array repeats, several iterations store to one element. With one worker the last
+of them is what must stand there, with several any of them, and the check asks for that.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from memkern.families.checking import Values, difference, error, extent, fresh, positions, verdict
+from memkern.families.streaming.elementwise import length, mccalpin, scalars
+from memkern.inputs import indices
+from memkern.spec.case import Case
+from memkern.spec.kernel import (
+    INDEX_DTYPES,
+    ArrayRole,
+    Check,
+    IndexArray,
+    Invoke,
+    KernelSpec,
+    Native,
+    Traffic,
+    fill_values,
+)
+from memkern.spec.registry import case, register, registry
+
+RAIDER = "Beebe et al., RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, 2022"
+_LINE_B = 64
+
+Operation = Callable[[list[Values], float], Values]
+
+
+def _index_of(case: Case, place: str, i: IndexArray) -> IndexArray:
+    """Return the elements of an array that iterations `i` reach; see `_spec`."""
+    if place == "0":
+        return np.zeros_like(i)
+    return case.indices[place][i] if place in case.indices else i
+
+
+# The kernels of a run share their index arrays. Files are read anew: they may have changed.
+_drawn = functools.lru_cache(maxsize=4)(indices.build)
+
+
+def indexed(
+    kernel: str,
+    *,
+    elements: int | None = None,
+    footprint_B: float | None = None,
+    pattern: indices.IndicesLike = "permutation",
+    repeats: bool = False,
+    dtype: str = "float64",
+    index_dtype: str = "int64",
+    alpha: float | None = None,
+    seed: int = 0,
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of RaiderSTREAM.
+
+    Parameters
+    ----------
+    kernel : str
+        Such as ``raider.gather_triad``.
+    elements : int
+        Length of each array; by default four times the last-level caches.
+    footprint_B : float
+        Bytes of all arrays of values together, in place of `elements`.
+    pattern : str, path or array_like of int, shape (elements,)
+        ``permutation``, ``stride1``, ``stride:N``, ``chase``, ``central``, ``zipf:EXPONENT``,
+        ``hot:ACCESSES:ELEMENTS``, a file, or the indices themselves. Where a kernel has several
+        index arrays, they are drawn with different seeds.
+    repeats : bool
+        Whether own indices may name an element more than once.
+    dtype, index_dtype : str
+        Of the values and of the indices.
+    alpha : float, optional
+        The scalar, where the kernel has one; 3 by default.
+    seed : int
+        Of the indices and of the values.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`.
+
+    Raises
+    ------
+    InputError
+        Something is out of range, or the indices are not a permutation.
+    """
+    spec = registry()[kernel]
+    n = length(spec, elements, footprint_B, dtype)
+    numbers = scalars(spec, alpha=alpha)
+    arrays: dict[str, IndexArray] = {}
+    label = ""
+    for number, place in enumerate(spec.indices):
+        if isinstance(pattern, str) and not os.path.exists(pattern):
+            label, arrays[place] = _drawn(pattern, n, seed + number, repeats)
+        else:
+            label, arrays[place] = indices.build(pattern, n, seed, repeats)
+    return Case(
+        spec,
+        integers={"elements": n},
+        numbers=numbers,
+        indices=arrays,
+        dtype=dtype,
+        index_dtype=index_dtype if arrays else "",
+        columns={"elements": n, **numbers, "index_pattern": label},
+        labels={"name": name, "suite": suite},
+    ).with_(seed=seed, **options)
+
+
+def _lines(n: int, value_B: int, index: IndexArray | None) -> int:
+    """Return how many lines of an array are touched at all."""
+    per_line = _LINE_B // value_B
+    lines = (n - 1) // per_line + 1
+    if index is None:
+        return lines
+    touched = np.zeros(lines, dtype=bool)
+    touched[index // per_line] = True
+    return int(np.count_nonzero(touched))
+
+
+def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation) -> None:
+    """Register a kernel.
+
+    `places` says by array which index array reaches it (``IDX1``, ``i`` for none, ``0`` for
+    element 0 always); the first is written, `operation` makes its values from those of the others
+    and the scalar.
+    """
+    written, *read = places
+    idx = tuple(sorted(place for place in places.values() if place.startswith("IDX")))
+    scaled = "s" in text
+
+    def traffic(case: Case) -> Traffic:
+        size = float(np.dtype(case.dtype).itemsize)
+        index = len(idx) * float(np.dtype(case.index_dtype or "int64").itemsize)
+        stores = lines_B(case, written) / case.iterations if case.allocates else 0.0
+        return Traffic(read=len(read) * size, write=size, index=index, write_allocate=stores)
+
+    def lines_B(case: Case, key: str) -> int:
+        """Bytes of the lines of an array that are touched at all."""
+        n, place = case.iterations, places[key]
+        index = _index_of(case, place, np.arange(n)) if place != "i" else None
+        return _LINE_B * _lines(n, np.dtype(case.dtype).itemsize, index)
+
+    def model_bytes(case: Case) -> float:
+        """Every line that is touched moves once; where a store reads its line, it also comes in."""
+        moved = case.traffic
+        lines = sum(lines_B(case, key) for key in places)
+        return (moved.index + moved.write_allocate) * case.iterations + lines
+
+    def values_of(case: Case, i: IndexArray, values: Callable[[str, IndexArray], Values]) -> Values:
+        operands = [values(key, _index_of(case, places[key], i)) for key in read]
+        return operation(operands, case.numbers.get("alpha", 1.0))
+
+    def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+        i = np.arange(case.iterations)
+        after = {key: np.array(values, copy=True) for key, values in arrays.items()}
+        exact = values_of(case, i, lambda key, at: arrays[key][at].astype(np.float64))
+        after[written][_index_of(case, places[written], i)] = exact
+        return after
+
+    def check(case: Case, native: Native, invoke: Invoke) -> Check:
+        n = case.iterations
+        filled = native.arrays()
+        i = _iterations(case, native, places[written])
+        target = _index_of(case, places[written], i)
+        wanted = values_of(case, i, lambda key, at: fill_values(at, filled[key]))
+        native.fill(outputs=True)
+        invoke()
+        got = native.peek(written, target)
+        how = extent(n)
+        if native.obtained()["threads"] == 1:
+            # The last iteration that stores to a place is the one whose value stays.
+            _, backwards = np.unique(target[::-1], return_index=True)
+            last = len(target) - 1 - backwards
+            worst = error(got[last], wanted[last])
+        else:
+            place, which = np.unique(target, return_inverse=True)
+            nearest = np.full(len(place), np.inf)
+            np.minimum.at(nearest, which, difference(got, wanted))
+            worst = float(np.max(nearest))
+            how = how if len(place) == len(target) else "membership"
+        # What no iteration stores to is as it was.
+        stored = np.zeros(n, dtype=bool)
+        stored[_index_of(case, places[written], np.arange(n))] = True
+        others = positions(n, native)
+        others = others[~stored[others]]
+        worst = max(worst, error(native.peek(written, others), fresh(native, written, others)))
+        return verdict(case, worst, how)
+
+    summary = text
+    for key, place in places.items():
+        summary = summary.replace(key, f"{key}[{place + '[i]' if place in idx else place}]")
+    register(
+        KernelSpec(
+            name=f"raider.{name}",
+            summary=summary,
+            source=RAIDER,
+            arrays=tuple(
+                ArrayRole(key, "(elements,)", "write" if key == written else "read")
+                for key in places
+            ),
+            indices=idx,
+            traffic=traffic,
+            iterations=lambda case: case.integers["elements"],
+            check=check,
+            reference=reference,
+            model_bytes=model_bytes,
+            build=indexed,
+            index_dtypes=INDEX_DTYPES if idx else ("",),
+            flops=float(scaled + ("+" in text)),
+            numbers={"alpha": 3.0} if scaled else {},
+            ulps=4.0,
+        )
+    )
+
+
+def _iterations(case: Case, native: Native, place: str) -> IndexArray:
+    """Return the iterations to look at: all that store to some places, edges among them."""
+    n = case.iterations
+    some = positions(n, native)
+    if place not in case.indices or len(some) == n:
+        return some
+    wanted = np.zeros(n, dtype=bool)
+    wanted[some] = True
+    wanted[case.indices[place][some]] = True
+    return np.flatnonzero(wanted[case.indices[place]])
+
+
+_OPERATIONS: dict[str, tuple[str, Operation]] = {
+    "copy": ("c = a", lambda x, s: x[0]),
+    "scale": ("b = s c", lambda x, s: s * x[0]),
+    "add": ("c = a + b", lambda x, s: x[0] + x[1]),
+    "triad": ("a = b + s c", lambda x, s: x[0] + s * x[1]),
+}
+# By what the written array and the operands are reached, of copy and scale, and of add and triad.
+_FORMS = {
+    "gather": (("i", "IDX1"), ("i", "i", "IDX1")),
+    "scatter": (("IDX1", "i"), ("IDX1", "i", "i")),
+    "sg": (("IDX1", "IDX2"), ("IDX1", "IDX2", "IDX3")),
+    "central": (("0", "0"), ("0", "0", "0")),
+}
+
+
+def _register_all() -> None:
+    for form, (two, three) in _FORMS.items():
+        for name, (text, operation) in _OPERATIONS.items():
+            arrays = [letter for letter in text if letter in "abc"]
+            by = two if len(arrays) == 2 else three
+            _spec(f"{form}_{name}", text, dict(zip(arrays, by, strict=True)), operation)
+            if form == "gather" and len(arrays) == 3:
+                both = dict(zip(arrays, ("i", "IDX1", "IDX2"), strict=True))
+                _spec(f"{form}_{name}@release", text, both, operation)
+
+
+mccalpin("raider", RAIDER)
+_register_all()
+
+
+def raider(kernel: str, elements: int | None = None, **options: Any) -> Case:
+    """Case of RaiderSTREAM, such as ``triad`` or ``gather_triad``.
+
+    Parameters
+    ----------
+    kernel : str
+        ``copy``, ``scale``, ``add``, ``triad``, or one of these after ``gather_``, ``scatter_``,
+        ``sg_`` or ``central_``.
+    elements : int
+        Length of each array.
+    **options
+        ``definition``, and as `memkern.families.raider.kernels.indexed` and
+        `memkern.families.streaming.elementwise.case_of` take them.
+    """
+    return case(f"raider.{kernel}", elements=elements, **options)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return the paper's twelve kernels, or of each form the triad."""
+    n = max(min(2 * cache_B, memory_B // 16) // 8, 1)
+    operations = ("triad",) if quick else tuple(_OPERATIONS)
+    return [
+        raider(f"{form}{operation}", n, budget_s=0.1 if quick else 0.4)
+        for form in ("", "gather_", "scatter_")
+        for operation in operations
+    ]

@@ -1,0 +1,236 @@
+"""What the gather/scatter figures draw: own records and the published ones of Lavin et al. 2020.
+
+Where the own records hold one case several times (variants, page policies, chunks, repeats), the
+best bandwidth for each platform, kernel and pattern counts; records with the published counts go
+first, and only float64 stands beside the published results, which have no other type.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from memkern.plots.drawing import hollow
+from memkern.plots.frames import Records, best, counted, usable
+from memkern.spec.columns import of_kind
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+GATHER, SCATTER = "spatter.gather", "spatter.scatter"
+KERNELS = {GATHER: "gather", SCATTER: "scatter"}
+APPLICATIONS = ("AMG", "LULESH", "NEKBONE", "PENNANT")
+KINDS = {"cpu": "CPUs", "gpu": "GPUs"}
+STRIDE_1 = "stride 1"
+
+Bandwidths = Mapping[tuple[str, str], float]
+
+_UNIFORM = re.compile(r"UNIFORM:(\d+):(\d+)(:NR)?")
+_APPLICATION = re.compile(r"([A-Z]+)-([GS])(\d+)")
+_COLUMNS = ("suite", "pattern", "delta", "backend", "dtype", "count_rule")
+
+# What makes two records the same case; by the variant that ran, not the one asked for.
+_CASE = (
+    *("platform", "kernel", "backend", "variant", "ranks"),
+    *(column for column in of_kind("input", "asked") if column != "variant_asked"),
+)
+
+
+def _stride(pattern: str, delta: object) -> float:
+    """Return the stride of a uniform pattern whose instances do not overlap, NaN for others."""
+    match = _UNIFORM.fullmatch(pattern)
+    if match is None:
+        return float("nan")
+    length, stride, disjoint = int(match[1]), int(match[2]), match[3]
+    return float(stride) if disjoint or str(delta) == str(length * stride) else float("nan")
+
+
+def _with_case(frame: DataFrame) -> DataFrame:
+    """Add the columns stride (NaN for an application pattern) and case, the name of either."""
+    patterns = [str(pattern) for pattern in frame["pattern"]]
+    strides = [_stride(*pair) for pair in zip(patterns, frame["delta"], strict=True)]
+    cases = [
+        pattern if stride != stride else f"stride {stride:g}"
+        for pattern, stride in zip(patterns, strides, strict=True)
+    ]
+    return frame.assign(stride=strides, case=cases)
+
+
+@cache
+def published() -> DataFrame:
+    """Return the published results in the shape of `points_of`."""
+    from memkern import reference
+
+    frame = _with_case(reference.load("lavin2020")).assign(own=False, disturbed=False, paper=True)
+    return frame.astype({"threads": float})
+
+
+def own_records(records: Records, columns: Iterable[str] = ()) -> tuple[DataFrame, list[str]]:
+    """Return the usable own records of uniform strides and of application patterns.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records.
+    columns : iterable of str
+        Columns that the caller needs beside those of every figure.
+
+    Returns
+    -------
+    frame : DataFrame
+        With own (True), kind ("cpu" or "gpu"), stride, case and paper (whether the count is the
+        published one) beside the columns of the records.
+    notes : list of str
+        What was left out.
+
+    Raises
+    ------
+    InputError
+        As `memkern.plots.frames.usable`.
+    """
+    frame, notes = usable(records, list(KERNELS), [*_COLUMNS, *columns])
+    double = frame["dtype"].eq("float64")
+    if not double.all():
+        number = counted(int((~double).sum()), "record")
+        notes.append(f"{number} in another type than float64 left out.")
+    frame = _with_case(frame[double])
+    kinds = ["gpu" if backend == "cuda" else "cpu" for backend in frame["backend"]]
+    frame = frame.assign(own=True, kind=kinds, paper=frame["count_rule"].eq("paper"))
+    return frame[frame["stride"].notna() | frame["case"].isin(application_patterns())], notes
+
+
+def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, list[str]]:
+    """Return one bandwidth for each platform, kernel and case: own platforms, then published.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records.
+    kind : {"cpu", "gpu"}, optional
+        Of which kind of platform; by default of both.
+
+    Returns
+    -------
+    points : DataFrame
+        Columns platform, kind, own, kernel, case, stride, threads (NaN where unknown or of a GPU),
+        bandwidth_GBps, disturbed, paper.
+    notes : list of str
+        What was left out.
+
+    Raises
+    ------
+    InputError
+        As `memkern.plots.frames.usable`.
+    """
+    from pandas import concat
+
+    own, notes = own_records(records)
+    own = own.assign(in_suite=own["suite"].fillna("").ne(""))
+    own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
+    own = own.assign(threads=own["threads"].astype(float) if "threads" in own else math.nan)
+    columns = ["platform", "kind", "own", "kernel", "case", "stride", "threads"]
+    columns += ["bandwidth_GBps", "disturbed", "paper"]
+    parts = [part[columns] for part in (own, published()) if len(part)]
+    points = concat(parts, ignore_index=True)
+    return (points if kind is None else points[points["kind"] == kind]), notes
+
+
+def platforms_of(points: DataFrame) -> dict[str, bool]:
+    """Return the platforms and whether each is an own one, in the order of a legend."""
+    pairs = points[["platform", "own"]].drop_duplicates()
+    return {str(platform): bool(own) for platform, own in pairs.itertuples(index=False)}
+
+
+def application_patterns() -> list[str]:
+    """Return the 34 published names: by application, gathers before scatters, by number."""
+    names = {str(name) for name in published()["pattern"]}
+    parts = [match.groups() for match in map(_APPLICATION.fullmatch, names) if match]
+    ordered = sorted(parts, key=lambda part: (part[0], part[1], int(part[2])))
+    return [f"{application}-{kernel}{number}" for application, kernel, number in ordered]
+
+
+def kernel_of(pattern: str) -> str:
+    """Return the kernel that an application pattern is for."""
+    match = _APPLICATION.fullmatch(pattern)
+    return SCATTER if match and match[2] == "S" else GATHER
+
+
+def bandwidths(points: DataFrame) -> dict[str, dict[tuple[str, str], float]]:
+    """Return the bandwidth in GB/s by platform, then by (kernel, case)."""
+    table: dict[str, dict[tuple[str, str], float]] = {}
+    rows = points[["platform", "kernel", "case", "bandwidth_GBps"]]
+    for platform, kernel, case, bandwidth in rows.itertuples(index=False):
+        table.setdefault(str(platform), {})[str(kernel), str(case)] = float(bandwidth)
+    return table
+
+
+def relative(platform: Bandwidths) -> dict[str, float]:
+    """Return the application patterns' bandwidth over that of stride 1 of the same kernel."""
+    keys = [(kernel_of(pattern), pattern) for pattern in application_patterns()]
+    return {
+        pattern: platform[kernel, pattern] / platform[kernel, STRIDE_1]
+        for kernel, pattern in keys
+        if (kernel, pattern) in platform and (kernel, STRIDE_1) in platform
+    }
+
+
+def same_cases(
+    frame: DataFrame, column: str, whatever: Sequence[str] = ()
+) -> tuple[DataFrame, DataFrame]:
+    """Return the bandwidth of the same cases under each value of one column.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `own_records` returns it.
+    column : str
+        What is compared.
+    whatever : sequence of str
+        Other columns in which the records of a case may differ.
+
+    Returns
+    -------
+    table : DataFrame
+        One row a case, one column for each value of `column`: the best bandwidth, of an
+        undisturbed record where there is one.
+    cases : DataFrame
+        The first record of each case, with the same index; disturbed if any record of it is.
+    """
+    keys = [key for key in _CASE if key in frame and key not in (column, *whatever)]
+    frame = frame.assign(number=frame.groupby(keys, dropna=False, sort=False).ngroup())
+    table = best(frame, ("number", column)).pivot_table(
+        index="number", columns=column, values="bandwidth_GBps"
+    )
+    disturbed = frame.groupby("number")["disturbed"].any()
+    cases = frame.drop_duplicates("number").set_index("number").loc[table.index]
+    return table, cases.assign(disturbed=disturbed)
+
+
+def remarks(records: Records, points: DataFrame, what: str) -> list[str]:
+    """Return what a reader has to know of the points of a figure.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        As given by the caller.
+    points : DataFrame
+        The points drawn.
+    what : str
+        What they are, for a figure without own points.
+    """
+    applications = points[points["stride"].isna()]
+    said: Sequence[tuple[bool, str]] = (
+        (records is None, "Published platforms only."),
+        (
+            records is not None and not points["own"].any(),
+            f"No own record of {what}: published platforms only.",
+        ),
+        (
+            not applications["paper"].all(),
+            "Own application patterns ran with other counts than the published ones.",
+        ),
+    )
+    return [*(sentence for holds, sentence in said if holds), *hollow(points)]

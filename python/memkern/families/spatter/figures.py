@@ -1,0 +1,670 @@
+"""Figures, tables and report section of the gather/scatter family.
+
+After Lavin et al., MEMSYS 2020, whose published platforms stand beside the own records everywhere.
+Which of several records of a case is drawn is said in `memkern.families.spatter.data`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memkern.errors import InputError
+from memkern.families.spatter.data import (
+    APPLICATIONS,
+    KERNELS,
+    KINDS,
+    STRIDE_1,
+    Bandwidths,
+    application_patterns,
+    bandwidths,
+    kernel_of,
+    own_records,
+    platforms_of,
+    points_of,
+    remarks,
+    same_cases,
+)
+from memkern.families.spatter.findings import findings
+from memkern.families.spatter.radar import radars_cpu, radars_gpu
+from memkern.plots.drawing import curve, hollow
+from memkern.plots.frames import Records, best, counted, frame_of, listed
+from memkern.plots.registry import Section, register, section, section_of, tables
+from memkern.plots.style import (
+    COLUMN_IN,
+    DOUBLE_IN,
+    GREY,
+    Look,
+    figure,
+    fraction,
+    log2_axis,
+    new_figure,
+    note,
+    other_look,
+    own_look,
+    plain,
+    two_lines,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy import float64
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+# Patterns that behave differently from each other: neighbouring rows of a mesh, a long stride, a
+# wide stencil, a delta of a mesh row, a delta larger than any cache, and three scatters.
+SELECTED = (
+    "PENNANT-G0",
+    "LULESH-G3",
+    "AMG-G0",
+    "PENNANT-G6",
+    "PENNANT-G12",
+    "LULESH-S1",
+    "PENNANT-S0",
+    "LULESH-S3",
+)
+
+_MEASURE = "`memkern report` measures them"
+
+
+# --------------------------------------------------------------------------- bandwidth by stride
+
+
+class _Series(NamedTuple):
+    label: str
+    look: Look
+    rows: DataFrame  # columns kernel, stride, disturbed and what is drawn
+    own: bool = False
+
+
+def _by_stride(
+    series: Sequence[_Series], column: str, columns: int, notes: Sequence[str]
+) -> Figure:
+    """Draw one column against the stride: gather and scatter side by side, the legend above."""
+    fig = new_figure(DOUBLE_IN, 2.9)
+    axes = fig.subplots(1, 2, sharex=True, sharey=True)
+    for ax, (kernel, word) in zip(axes, KERNELS.items(), strict=True):
+        for label, look, rows, _ in series:
+            curve(ax, rows[rows["kernel"] == kernel], "stride", column, look, label)
+        ax.set(title=word.capitalize(), xlabel="Stride (elements of 8 B)")
+        ax.set_xscale("log", base=2)
+        log2_axis(ax.xaxis)
+    handles, labels = axes[0].get_legend_handles_labels()
+    legend = fig.legend(handles, labels, loc="outside upper center", ncols=columns)
+    for text, one in zip(legend.get_texts(), series, strict=True):
+        text.set_fontweight("bold" if one.own else "normal")
+    note(fig, notes)
+    return fig
+
+
+def _bandwidth_by_stride(series: Sequence[_Series], columns: int, notes: Sequence[str]) -> Figure:
+    fig = _by_stride(series, "bandwidth_GBps", columns, notes)
+    for ax in fig.axes:
+        ax.set_yscale("log", base=2)
+        log2_axis(ax.yaxis)
+    fig.axes[0].set_ylabel("Bandwidth (GB/s)")
+    return fig
+
+
+def _platforms_by_stride(records: Records, kind: str) -> Figure:
+    points, notes = points_of(records, kind)
+    points = points[points["stride"].notna()]
+    what = "uniform strides on a " + ("CPU" if kind == "cpu" else "GPU (backend cuda)")
+    notes += remarks(records, points, what)
+    platforms = platforms_of(points)
+    number = {True: 0, False: 0}
+    series = []
+    for platform, own in platforms.items():
+        look = (own_look if own else other_look)(number[own])
+        number[own] += 1
+        rows = points[points["platform"] == platform]
+        series.append(_Series(plain(platform), look, rows, own))
+    return _bandwidth_by_stride(series, 4, notes)
+
+
+@figure("spatter-fig3")
+def strides_cpu(records: Records = None) -> Figure:
+    """Bandwidth of gather and scatter against stride on CPUs.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records; those of uniform patterns whose instances do not overlap (delta = length
+        times stride) are drawn beside the six published CPUs. The best bandwidth counts where a
+        stride was measured several times.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        Records without a row, without a needed column, or with a bandwidth that is not positive.
+
+    References
+    ----------
+    Lavin et al., MEMSYS 2020, figure 3.
+    """
+    return _platforms_by_stride(records, "cpu")
+
+
+@figure("spatter-fig5")
+def strides_gpu(records: Records = None) -> Figure:
+    """Bandwidth of gather and scatter against stride on GPUs.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records; those of the backend cuda are drawn beside the four published GPUs.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        As `strides_cpu`.
+
+    References
+    ----------
+    Lavin et al., MEMSYS 2020, figure 5.
+    """
+    return _platforms_by_stride(records, "gpu")
+
+
+@figure("spatter-fig6")
+def simd_against_scalar(records: Records = None) -> Figure:
+    """Improvement of vectorised variants over scalar code against stride, as a ratio.
+
+    Only own records are drawn: the published data hold no scalar runs. A pair of records differs
+    in nothing but the variant; where a stride has several pairs (page policies, thread counts),
+    the one with the highest bandwidth is drawn.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of uniform strides with the variants scalar, and simd or auto.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        No pair of records to compare, and as `strides_cpu`.
+
+    References
+    ----------
+    Lavin et al., MEMSYS 2020, figure 6.
+    """
+    own, notes = own_records(records, ("variant",))
+    table, cases = same_cases(own[own["stride"].notna()], "variant")
+    table = table.reindex(columns=["scalar", "simd", "auto"])
+    paired = table["scalar"].notna() & table[["simd", "auto"]].notna().any(axis=1)
+    if not paired.any():
+        raise InputError(
+            "no uniform stride was measured both with the variant scalar and with simd or auto: "
+            f"{_MEASURE}"
+        )
+    cases = cases[paired].assign(bandwidth_GBps=table.max(axis=1))
+    cases = best(cases, ("platform", "kernel", "stride"))
+    platforms = cases["platform"].unique()
+    series = []
+    for number, platform in enumerate(platforms):
+        rows = cases[cases["platform"] == platform]
+        for i, variant in enumerate(("simd", "auto")):
+            drawn = rows.assign(ratio=table[variant] / table["scalar"]).dropna(subset="ratio")
+            label = variant if len(platforms) == 1 else f"{variant}, {plain(platform)}"
+            if len(drawn):
+                series.append(_Series(label, own_look(2 * number + i), drawn))
+    fig = _by_stride(series, "ratio", 2, [*notes, *hollow(cases)])
+    ratios = [value for one in series for value in one.rows["ratio"]]
+    low, high = min(0.8, *ratios), max(1.25, *ratios)
+    margin = (high / low) ** 0.06
+    for ax in fig.axes:
+        ax.axhline(1, color=GREY, linewidth=0.9, zorder=1, label="_equal")
+        ax.set_yscale("log", base=2)
+        ax.set_ylim(low / margin, high * margin)
+        log2_axis(ax.yaxis)
+    fig.axes[0].set_ylabel("Bandwidth over that of scalar code")
+    return fig
+
+
+@figure("spatter-pages")
+def page_policies(records: Records = None) -> Figure:
+    """Bandwidth of gather and scatter against stride for each page policy measured.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of uniform strides under two page policies or more. The best variant of each
+        counts; with several own platforms, the one with the most policies is drawn.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        Fewer than two page policies, and as `strides_cpu`.
+    """
+    own, notes = own_records(records, ("pages_asked", "pages"))
+    own = own[own["stride"].notna() & own["pages_asked"].notna()]
+    policies = own.groupby("platform", sort=False)["pages_asked"].nunique()
+    if policies.empty or policies.max() < 2:
+        raise InputError(f"no platform was measured under two page policies: {_MEASURE}")
+    own = own[own["platform"] == policies.idxmax()]
+    own = best(own, ("pages_asked", "kernel", "stride"))
+    series = []
+    for number, policy in enumerate(sorted(own["pages_asked"].unique())):
+        rows = own[own["pages_asked"] == policy]
+        obtained = ", ".join(sorted({str(pages) for pages in rows["pages"].dropna()}))
+        label = policy if obtained in ("", policy) else f"{policy} (obtained: {obtained})"
+        look = other_look(number)._replace(linewidth=1.3, markersize=4.0)
+        series.append(_Series(plain(label), look, rows))
+    return _bandwidth_by_stride(series, 3, [*notes, *hollow(own)])
+
+
+# --------------------------------------------------------------------------- bandwidth-bandwidth
+
+
+def _spread(
+    positions: NDArray[float64], widths: NDArray[float64], low: float, high: float
+) -> NDArray[float64]:
+    """Centres of labels of some widths, moved as little as possible so that none overlap.
+
+    Least squares under an order is a monotone regression: neighbours that are too near are pooled
+    around their mean.
+    """
+    import numpy as np
+
+    order = np.argsort(positions, kind="stable")
+    half = widths[order] / 2
+    shift = np.cumsum(half + np.concatenate([[0.0], half[:-1]])) - half[0]
+    pools: list[tuple[float, int]] = []
+    for value in positions[order] - shift:
+        mean, size = float(value), 1
+        while pools and pools[-1][0] >= mean:
+            other, others = pools.pop()
+            mean, size = (other * others + mean * size) / (others + size), others + size
+        pools.append((mean, size))
+    fitted = np.repeat([mean for mean, _ in pools], [size for _, size in pools])
+    moved = np.empty(len(positions))
+    moved[order] = np.clip(fitted, low, max(low, high - shift[-1])) + shift
+    return moved
+
+
+@figure("spatter-fig9")
+def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELECTED) -> Figure:
+    """Bandwidth of application patterns against stride-1 bandwidth, all platforms.
+
+    Both axes in GB/s and logarithmic; gathers stand over the stride-1 gather of the platform,
+    scatters over its stride-1 scatter. Grey diagonals are constant fractions of it.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of application patterns and of stride 1; the best bandwidth counts.
+    patterns : sequence of str
+        Published names of the patterns to draw, at most six gathers and six scatters.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for gather and one for scatter (6.9 in wide), or one alone (3.35 in).
+
+    Raises
+    ------
+    InputError
+        A name that is no application pattern, more than six of a kernel, and as `strides_cpu`.
+
+    References
+    ----------
+    Lavin et al., MEMSYS 2020, figure 9.
+    """
+    known = application_patterns()
+    panels: dict[str, list[str]] = {}
+    for pattern in dict.fromkeys(patterns.split(",") if isinstance(patterns, str) else patterns):
+        if pattern not in known:
+            raise InputError(
+                f"{pattern!r} is no application pattern: they go from {known[0]} to {known[-1]}"
+            )
+        panels.setdefault(kernel_of(pattern), []).append(pattern)
+    if not panels or max(map(len, panels.values())) > 6:
+        raise InputError("patterns must be one to six gathers or scatters, or up to six of each")
+    points, notes = points_of(records)
+    base = points[points["case"] == STRIDE_1].set_index(["platform", "kernel"])
+    base = base[["bandwidth_GBps", "disturbed"]].add_prefix("base_")
+    points = points[points["case"].isin([name for names in panels.values() for name in names])]
+    points = points.join(base, on=["platform", "kernel"], how="inner")
+    points = points.assign(disturbed=points["disturbed"] | points["base_disturbed"].eq(True))
+    notes += remarks(records, points, "these patterns with stride 1")
+
+    fig = new_figure(DOUBLE_IN if len(panels) == 2 else COLUMN_IN, 4.2)
+    axes = fig.subplots(1, len(panels), squeeze=False)[0]
+    off: list[str] = []
+    for ax, (kernel, names) in zip(axes, sorted(panels.items()), strict=True):
+        word = KERNELS[kernel]
+        ax.set_xlabel(f"Stride-1 {word} bandwidth (GB/s)")
+        ax.set_ylabel(f"Bandwidth of {word} patterns (GB/s)")
+        of_kernel = points[points["kernel"] == kernel]
+        lowest = _shares(ax, of_kernel)
+        below = of_kernel[of_kernel["bandwidth_GBps"] < lowest]
+        ax.plot(
+            below["base_bandwidth_GBps"],
+            [lowest] * len(below),
+            "kx",
+            markersize=4,
+            zorder=9.5,
+            label="_off",
+        )
+        off += [
+            f"{case} on {plain(platform)}, {bandwidth:.2g} GB/s"
+            for platform, case, bandwidth in zip(
+                below["platform"], below["case"], below["bandwidth_GBps"], strict=True
+            )
+        ]
+        of_kernel = of_kernel.assign(bandwidth_GBps=of_kernel["bandwidth_GBps"].clip(lower=lowest))
+        _markers(ax, of_kernel, names)
+        _name_platforms(ax, of_kernel)
+    if off:
+        notes.append(f"✕ below the scale: {'; '.join(off)}.")
+    note(fig, notes)
+    return fig
+
+
+def _shares(ax: Axes, points: DataFrame) -> float:
+    """Set the scales, draw the diagonals of constant shares, and return the lowest bandwidth."""
+    import numpy as np
+
+    x, y = points["base_bandwidth_GBps"], points["bandwidth_GBps"]
+    left, right = x.min() / 1.3, x.max() * 1.3
+    top = float(max(y.max(), right) * 1.3)
+    lowest = float(max(y.min(), top / 2**15))
+    bottom = lowest / 1.6
+    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
+    ax.grid(False)
+    log2_axis(ax.xaxis)
+    log2_axis(ax.yaxis)
+    octaves = np.arange(-20, 9, 1 if top / bottom < 2**14 else 2)
+    shares = [share for share in 2.0**octaves if bottom < share * right < top]
+    for share in shares:
+        colour, width = (GREY, 1.0) if share == 1 else ("#d4d4d4", 0.6)
+        ends = [share * left, share * right]
+        ax.plot([left, right], ends, color=colour, linewidth=width, zorder=1, label="_share")
+    edge = ax.secondary_yaxis("right", functions=(lambda y: y / right, lambda y: y * right))
+    edge.set_yticks(shares, [fraction(share) for share in shares], minor=False, color=GREY)
+    edge.tick_params(length=0, labelsize=6.5)
+    edge.set_ylabel("Fraction of stride 1 (diagonals)", color=GREY)
+    return lowest
+
+
+def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
+    """Draw one set of markers a pattern, the own ones larger, with an edge and on top."""
+    for number, pattern in enumerate(patterns):
+        look = other_look(number)
+        rows = points[points["case"] == pattern]
+        published, own = rows[~rows["own"]], rows[rows["own"]]
+        how: dict[str, Any] = {"color": look.color, "zorder": 4, "label": pattern}
+        x, y = published["base_bandwidth_GBps"], published["bandwidth_GBps"]
+        ax.scatter(x, y, s=18, marker=look.marker, linewidths=0, **how)
+        for disturbed, mine in own.groupby("disturbed"):
+            face, edge = ("white", look.color) if disturbed else (look.color, "black")
+            how = {"facecolors": face, "edgecolors": edge, "zorder": 9, "label": "_own"}
+            x, y = mine["base_bandwidth_GBps"], mine["bandwidth_GBps"]
+            ax.scatter(x, y, s=40, marker=look.marker, linewidths=1.1, **how)
+    ax.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.15),
+        ncols=3,
+        handletextpad=0.1,
+        columnspacing=0.8,
+    )
+
+
+def _name_platforms(ax: Axes, points: DataFrame) -> None:
+    """Draw a vertical line for each platform and write its name above the axes."""
+    import numpy as np
+
+    platforms = points.drop_duplicates("platform")
+    names = [two_lines(platform) for platform in platforms["platform"]]
+    lines = np.array([1 + name.count("\n") for name in names])
+    x = platforms["base_bandwidth_GBps"].to_numpy(dtype=float)
+    left, right = np.log2(ax.get_xlim())
+    octave_in = 2.35 / (right - left)  # a panel is about 2.35 in wide, a line of text 0.115 in
+    places = 2 ** _spread(np.log2(x), 0.115 * lines / octave_in, left, right)
+    above = ax.get_xaxis_transform()
+    for name, own, here, there in zip(names, platforms["own"], x, places, strict=True):
+        colour, width = ("black", 1.0) if own else ("#b0b0b0", 0.4)
+        ax.axvline(here, color=colour, linewidth=width, zorder=1.2, label="_platform")
+        leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0}
+        ax.annotate(
+            name,
+            xy=(here, 1.0),
+            xytext=(there, 1.06),
+            xycoords=above,
+            textcoords=above,
+            rotation=90,
+            ha="center",
+            va="bottom",
+            multialignment="left",
+            fontsize=6.5,
+            fontweight="bold" if own else "normal",
+            annotation_clip=False,
+            arrowprops={**leader, "relpos": (0.5, 0.0)},
+        )
+
+
+# ---------------------------------------------------------------------------------------- tables
+
+
+@register(tables, "spatter-table4")
+def application_means(records: Records = None, stream_GBps: float = float("nan")) -> DataFrame:
+    """Harmonic mean of the bandwidth per application and platform, and Pearson's R with STREAM.
+
+    Gather and scatter patterns of an application count together, as in the paper. An own platform
+    has a mean only where all patterns of the application were measured.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of application patterns; the best bandwidth counts.
+    stream_GBps : float
+        STREAM bandwidth of the own machine in GB/s, for its last column.
+
+    Returns
+    -------
+    DataFrame
+        ``attrs["notes"]`` says which records are not in it, and why.
+        Columns platform, kind ("cpu" or "gpu"), row ("own", "published" or "R"), AMG, LULESH,
+        NEKBONE, PENNANT and STREAM. In the rows "own" and "published" these are GB/s, STREAM as
+        table 4 prints it. In a row "R" they are Pearson's R of the column above with the STREAM
+        column over the published platforms of that kind; V100, which has no STREAM figure, is not
+        among them.
+
+    Raises
+    ------
+    InputError
+        As `strides_cpu`, and a STREAM bandwidth that is not positive.
+
+    References
+    ----------
+    Lavin et al., MEMSYS 2020, table 4. The R printed there are not used.
+    """
+    from pandas import DataFrame
+
+    from memkern import reference
+    from memkern.statistics import harmonic_mean, pearson
+
+    if stream_GBps <= 0 or stream_GBps == float("inf"):
+        raise InputError(f"stream_GBps is {stream_GBps!r}, which is not a positive number")
+    nothing = float("nan")
+    stream = {
+        row["platform"]: nothing if row["table4_stream_GBps"] is None else row["table4_stream_GBps"]
+        for row in reference.rows("lavin2020-platforms")
+    }
+    points, notes = points_of(records)
+    notes += _in_no_mean(records)
+    table = []
+    for kind, name in KINDS.items():
+        of_kind = points[(points["kind"] == kind) & points["stride"].isna()]
+        means: dict[str, dict[str, float]] = {}
+        for platform, measured in bandwidths(of_kind).items():
+            groups = {
+                application: [
+                    measured.get((kernel_of(pattern), pattern), 0.0)
+                    for pattern in application_patterns()
+                    if pattern.startswith(application)
+                ]
+                for application in APPLICATIONS
+            }
+            means[platform] = {
+                application: harmonic_mean(values) if min(values) > 0 else nothing
+                for application, values in groups.items()
+            }
+        platforms = platforms_of(of_kind)
+        for platform, own in platforms.items():
+            about = {"platform": platform, "kind": kind, "row": "own" if own else "published"}
+            last = stream_GBps if own else stream[platform]
+            if own:
+                notes += _without_mean(platform, bandwidths(of_kind)[platform])
+            table.append({**about, **means[platform], "STREAM": last})
+        known = [p for p, own in platforms.items() if not own and stream[p] == stream[p]]
+        correlation = {
+            application: pearson([means[p][application] for p in known], [stream[p] for p in known])
+            for application in APPLICATIONS
+        }
+        about = {"platform": f"Pearson's R, published {name}", "kind": kind, "row": "R"}
+        table.append({**about, **correlation, "STREAM": nothing})
+    frame = DataFrame(table)
+    frame.attrs["notes"] = notes
+    return frame
+
+
+def _in_no_mean(records: Records) -> list[str]:
+    """Say which records are of no application's pattern, for the table of their means."""
+    if records is None:
+        return []
+    frame = frame_of(records)
+    ours = frame["kernel"].isin(KERNELS)
+    others = frame[ours & ~frame["pattern"].isin(application_patterns())]["pattern"]
+    notes = []
+    if not ours.all():
+        kernels = listed(sorted({str(kernel) for kernel in frame["kernel"][~ours]}))
+        left = counted(int((~ours).sum()), "record")
+        notes.append(f"{left} of other kernels than gather and scatter ({kernels}) left out.")
+    if len(others):
+        names = list(dict.fromkeys(map(str, others)))
+        more = f" and {len(names) - 3} more" * (len(names) > 3)
+        notes.append(
+            f"{counted(len(others), 'record')} of patterns that are no application's "
+            f"({', '.join(names[:3])}{more}) left out."
+        )
+    return notes
+
+
+def _without_mean(platform: str, measured: Bandwidths) -> list[str]:
+    """Say which applications of an own platform have no mean, and what it lacks."""
+    notes = []
+    for application in APPLICATIONS:
+        every = [name for name in application_patterns() if name.startswith(application)]
+        lacking = [name for name in every if (kernel_of(name), name) not in measured]
+        if 0 < len(lacking) < len(every):
+            notes.append(
+                f"{platform} has no mean of {application}, whose other records are left out: no "
+                f"valid record of {listed(lacking)}."
+            )
+    return notes
+
+
+# ---------------------------------------------------------------------------------------- report
+
+_PUBLISHED = "Published platforms after Lavin et al. 2020."
+_BEST = "Where a case was measured several times, its best bandwidth is drawn."
+_EXHIBITS: tuple[tuple[str, Any, str, str | None], ...] = (
+    (
+        "Bandwidth against stride", strides_cpu,
+        "Both axes are logarithmic. With lines of 64 B, every element up to stride 8 brings in "
+        "more of a line that goes unused, so bandwidth halves with each doubling; what happens "
+        f"beyond is up to prefetchers and address translation. {_BEST} {_PUBLISHED}", "cpu",
+    ),
+    (
+        "Bandwidth against stride on GPUs", strides_gpu,
+        "As above; where the first fall ends tells how much is fetched at once: stride 4 for "
+        "32 B, stride 8 for 64 B. "
+        f"{_BEST} {_PUBLISHED}", "gpu",
+    ),
+    (
+        "Vectorised against scalar code", simd_against_scalar,
+        "Above the line the variant beats scalar code of the same case, below it loses.", None,
+    ),
+    (
+        "Page policies", page_policies,
+        "The larger the stride, the more pages are touched for each byte, and the more it "
+        "matters how large they are. The best variant of each policy is drawn.", None,
+    ),
+    (
+        "Application patterns against stride 1", radars_cpu,
+        "One radar a platform, one spoke a pattern. Outside the black ring a pattern runs faster "
+        "than stride 1, because its data are used again from cache; far inside, each instance "
+        f"waits for memory. {_BEST} {_PUBLISHED}", "cpu",
+    ),
+    (
+        "Application patterns against stride 1 on GPUs", radars_gpu,
+        "As above; the published GPUs ran 16 instances of a pattern merged into one. "
+        f"{_BEST} {_PUBLISHED}", "gpu",
+    ),
+    (
+        "Pattern bandwidth against stride-1 bandwidth", bandwidth_bandwidth,
+        "Each vertical line is a platform, each diagonal a constant share of its stride-1 "
+        "bandwidth. A pattern whose marks follow a diagonal gains from faster memory as stride 1 "
+        f"does; one whose marks cross the diagonals downwards does not. {_BEST} {_PUBLISHED}", None,
+    ),
+    (
+        "Harmonic means per application", application_means,
+        "Bandwidth in GB/s, gathers and scatters together, beside the STREAM bandwidth that the "
+        "paper's table 4 prints; the rows R are Pearson's correlation of each column with STREAM, "
+        f"computed here. {_PUBLISHED}", None,
+    ),
+)  # fmt: skip
+
+
+@section("spatter", 1)
+def report_section(records: DataFrame) -> Section | None:
+    """Gather and scatter: findings, figures and table 4.
+
+    Parameters
+    ----------
+    records : DataFrame
+        All records of a report.
+
+    Returns
+    -------
+    Section or None
+        None where no record is a gather or a scatter.
+
+    Raises
+    ------
+    InputError
+        As `strides_cpu`.
+    """
+    from memkern import reference
+
+    frame = frame_of(records)
+    if "kernel" not in frame or not frame["kernel"].isin(list(KERNELS)).any():
+        return None
+    # Without what the findings need there is no section.
+    kinds = set(own_records(frame, ("variant", "pages"))[0]["kind"])
+    exhibits = [each[:3] for each in _EXHIBITS if each[3] in (None, *kinds)]
+    citation = reference.cite("lavin2020")
+    return section_of(frame, "Gather and scatter", findings, exhibits, citation)

@@ -1,0 +1,177 @@
+"""What gather/scatter records say, in plain sentences computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
+from memkern.families.spatter.data import (
+    KERNELS,
+    KINDS,
+    STRIDE_1,
+    Bandwidths,
+    bandwidths,
+    kernel_of,
+    own_records,
+    platforms_of,
+    points_of,
+    relative,
+    same_cases,
+)
+from memkern.plots.frames import counted, listed, rounded
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+Keys = AbstractSet[tuple[str, str]]
+
+# Two bandwidths nearer to each other than this are called equal.
+_NEAR = 1.02
+
+
+def _mark(disturbed: bool) -> str:
+    return " (disturbed)" * disturbed
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.2g} %" if ratio < 0.1 else f"{100 * ratio:.0f} %"
+
+
+def findings(records: DataFrame) -> list[str]:
+    """Return the findings on every own platform, the most important first.
+
+    Raises
+    ------
+    InputError
+        As `strides_cpu` of the figures, and where the variants or the pages obtained are not told.
+    """
+    own, _ = own_records(records, ("variant", "pages"))
+    points, _ = points_of(records)
+    platforms = [platform for platform, is_own in platforms_of(points).items() if is_own]
+    table = bandwidths(points)
+    sentences = []
+    for platform in platforms:
+        kind = points.loc[points["platform"] == platform, "kind"].iloc[0]
+        others = platforms_of(points[~points["own"] & (points["kind"] == kind)])
+        mine = own[own["platform"] == platform]
+        suspect = points[points["disturbed"] & (points["platform"] == platform)]
+        disturbed = set(zip(suspect["kernel"], suspect["case"], strict=True))
+        these = [
+            *_on_strides(table[platform], disturbed),
+            *_on_standing(points[points["kind"] == kind], platform, list(others)),
+            *_on_patterns(table[platform], disturbed),
+            # What is compared here is compared to decide, which a disturbed record can't.
+            *_on_variants(mine[~mine["disturbed"]]),
+            *_on_pages(mine[~mine["disturbed"]]),
+        ]
+        sentences += [f"{platform}: {line}" for line in these] if len(platforms) > 1 else these
+    return sentences
+
+
+def _on_strides(mine: Bandwidths, disturbed: Keys) -> list[str]:
+    first, drops = [], []
+    for kernel, word in KERNELS.items():
+        if (kernel, STRIDE_1) not in mine:
+            continue
+        base = mine[kernel, STRIDE_1]
+        first.append(f"{word} {rounded(base)} GB/s{_mark((kernel, STRIDE_1) in disturbed)}")
+        kept = [
+            f"{_percent(mine[kernel, case] / base)} at {case}{_mark((kernel, case) in disturbed)}"
+            for case in ("stride 8", "stride 16")
+            if (kernel, case) in mine
+        ]
+        if kept:
+            drops.append(f"{word} keeps {listed(kept)}")
+    sentences = [f"At stride 1: {', '.join(first)}."] if first else []
+    if drops:
+        sentences.append(
+            f"Of the stride-1 bandwidth, {'; '.join(drops)} (one element of 8 B out of each line "
+            "of 64 B would be 12.5 %)."
+        )
+    return sentences
+
+
+def _on_standing(points: DataFrame, platform: str, others: Sequence[str]) -> list[str]:
+    """Rank the stride-1 bandwidth among published platforms, whole and for each thread."""
+    sentences = []
+    here = points[(points["case"] == STRIDE_1) & points["platform"].isin([platform, *others])]
+    for kernel, word in KERNELS.items():
+        rows = here[here["kernel"] == kernel].set_index("platform")
+        if platform not in rows.index:
+            continue
+        kind = KINDS[str(rows["kind"].iloc[0])]
+        rates = rows["bandwidth_GBps"]
+        each = (rates / rows["threads"]).dropna()
+        text = (
+            f"Among the {len(rows) - 1} published {kind}, its stride-1 {word} takes place "
+            f"{_place(rates, platform)}"
+        )
+        if platform in each and len(each) > 1:
+            text += (
+                f"; for each of its {counted(int(rows['threads'][platform]), 'thread')}, with "
+                f"{rounded(each[platform])} GB/s, {_place(each, platform)}"
+            )
+        sentences.append(f"{text}.")
+    return sentences
+
+
+def _place(rates: Series, platform: str) -> str:
+    """Return the place of a platform among all, and the platforms next to it."""
+    rest = rates.drop(platform).sort_values()
+    above = rest[rest > rates[platform]]
+    below = rest[rest <= rates[platform]]
+    neighbours = [
+        f"{how} {name} ({rounded(rate)} GB/s)"
+        for how, part in (("behind", above[:1]), ("ahead of", below[-1:]))
+        for name, rate in part.items()
+    ]
+    return f"{len(above) + 1} of {len(rates)}, {listed(neighbours)}"
+
+
+def _on_patterns(mine: Bandwidths, disturbed: Keys) -> list[str]:
+    ratio = relative(mine)
+    if len(ratio) < 2:
+        return []
+    suspect = {
+        name for name in ratio if {(kernel_of(name), name), (kernel_of(name), STRIDE_1)} & disturbed
+    }
+    ends = [name for name in ratio if name not in suspect] or list(ratio)
+    low, high = min(ends, key=ratio.__getitem__), max(ends, key=ratio.__getitem__)
+    faster = sum(value > 1 for value in ratio.values())
+    return [
+        f"Of {len(ratio)} application patterns the worst is {low}, with {_percent(ratio[low])} of "
+        f"the stride-1 bandwidth of its kernel{_mark(low in suspect)}, and the best {high}, with "
+        f"{_percent(ratio[high])}{_mark(high in suspect)}; {faster} run faster than stride 1."
+    ]
+
+
+def _on_variants(own: DataFrame) -> list[str]:
+    table, _ = same_cases(own, "variant")
+    rows = [row[row == row] for row in table.to_numpy()]
+    several = [i for i, row in enumerate(rows) if len(row) > 1]
+    if not several:
+        return []
+    clear = [i for i in several if max(rows[i]) > _NEAR * sorted(rows[i])[-2]]
+    won = table.iloc[clear].idxmax(axis=1).value_counts()
+    wins = [f"{variant} won {number}" for variant, number in won.items()]
+    if len(clear) < len(several):
+        wins.append(f"{len(several) - len(clear)} ended with the first two within 2 %")
+    return [f"Of {counted(len(several), 'case')} measured with several variants, {listed(wins)}."]
+
+
+def _on_pages(own: DataFrame) -> list[str]:
+    from memkern.statistics import geometric_mean
+
+    table, cases = same_cases(own, "pages", whatever=("pages_asked", "variant"))
+    if not {"thp", "4k"} <= set(table.columns):
+        return []
+    ratio = (table["thp"] / table["4k"]).dropna()
+    if ratio.empty:
+        return []
+    most = cases[ratio.reindex(cases.index).eq(ratio.max())]
+    return [
+        f"Transparent huge pages (thp) gave {geometric_mean(ratio):.2f} times the bandwidth of "
+        f"4 KiB pages in the geometric mean of {counted(len(ratio), 'case')}, and at most "
+        f"{ratio.max():.2f} times ({KERNELS[most['kernel'].iloc[0]]}, {most['case'].iloc[0]})."
+    ]

@@ -1,0 +1,692 @@
+"""Gather and scatter at moving bases, after Lavin et al., MEMSYS 2020.
+
+Instance ``n`` of ``count`` moves ``L = len(pattern)`` values between a sparse array at
+``base(n)`` and a dense buffer that each worker has to itself. With one delta
+``base(n) = delta * n``; with a list the deltas take turns. A walk to negative bases is shifted
+up as a whole. The dense buffer holds ``L * wrap`` values, instance ``n`` uses its row
+``n mod wrap``.
+
+======================  ==========================================
+gather                  ``dense[:] = sparse[base + i[:]]``
+scatter                 ``sparse[base + j[:]] = dense[:]``
+gs                      ``sparse_scatter[base' + j[:]] = sparse_gather[base + i[:]]``
+multigather             ``dense[:] = sparse[base + i1[i2[:]]]``
+multiscatter            ``sparse[base + j1[j2[:]]] = dense[:]``
+======================  ==========================================
+
+Where scatters overlap, one worker's result is that of the instances in order; of several
+workers, each location keeps what some worker wrote there last.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
+from memkern.checks import integer
+from memkern.errors import InputError
+from memkern.families.spatter import suites
+from memkern.inputs.patterns import Pattern, as_pattern
+from memkern.spec.case import Case
+from memkern.spec.kernel import (
+    INDEX_DTYPES,
+    ArrayRole,
+    Check,
+    IndexArray,
+    Invoke,
+    KernelSpec,
+    Native,
+    Traffic,
+    fill_values,
+)
+from memkern.spec.options import Knobs, Stop
+from memkern.spec.registry import Suite, register, register_suite, registry
+from memkern.spec.registry import case as any_case
+
+SOURCE = "Lavin et al., Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020"
+KERNELS = ("gather", "scatter", "gs", "multigather", "multiscatter")
+
+_LINE_B = 64
+# Elements moved up to which a case is checked whole; larger ones by samples.
+_WHOLE = 2**18
+_SAMPLES = 4_000
+_WINDOWS = 24
+# What the report takes at most; the paper's largest cases need 2 GB.
+_REPORT_MEMORY_B = 3 * 10**9
+# Sums and products of what is smaller stay within 64 bits.
+_FAR = 2**60
+_UNWRITTEN = -1.0  # no array's fill has it
+
+Values = npt.NDArray[Any]
+PatternLike = Pattern | str | Sequence[int] | npt.NDArray[Any]
+
+
+class _Side:
+    """One sparse side of a case: its indices, its walk, its array."""
+
+    def __init__(self, case: Case, side: str) -> None:
+        self.count = case.integers["count"]
+        index = case.indices[f"pattern_{side}"]
+        outer = case.indices.get("pattern")
+        self.index = index if outer is None else outer[index]
+        self.deltas = case.indices[f"delta_{side}"]
+        self.cycle = len(self.deltas)
+        self.period = int(self.deltas.sum())
+        self.prefix = np.concatenate([[0], np.cumsum(self.deltas)[:-1]]).astype(np.int64)
+        phases = np.arange(min(self.cycle, self.count))
+        rounds = (self.count - 1 - phases) // self.cycle
+        ends = np.concatenate([self.prefix[phases], self.prefix[phases] + rounds * self.period])
+        self.origin = -int(ends.min())
+        reach = index if outer is None else outer
+        self.size = int(ends.max()) + self.origin + int(reach.max()) + 1
+        self.array = f"sparse_{side}" if case.spec.name == "spatter.gs" else "sparse"
+
+    def base(self, n: IndexArray) -> IndexArray:
+        """Bases of instances `n`."""
+        result: IndexArray = self.origin + n // self.cycle * self.period
+        return result + self.prefix[n % self.cycle]
+
+    def places(self, n: IndexArray) -> IndexArray:
+        """Positions in the sparse array, shape (len(n), L)."""
+        result: IndexArray = self.base(n)[:, None] + self.index[None, :]
+        return result
+
+
+def _gather_side(case: Case) -> _Side | None:
+    return _Side(case, "gather") if "pattern_gather" in case.indices else None
+
+
+def _scatter_side(case: Case) -> _Side | None:
+    return _Side(case, "scatter") if "pattern_scatter" in case.indices else None
+
+
+def _length(case: Case) -> int:
+    key = "pattern_gather" if "pattern_gather" in case.indices else "pattern_scatter"
+    return len(case.indices[key])
+
+
+def _lines(side: _Side, value_B: int) -> float:
+    """Distinct cache lines of all instances: counted over the first, which then go on alike.
+
+    What a window adds to the one before it is the same for every later one, provided that a
+    window is longer than the way on which instances overlap.
+    """
+
+    def count(instances: int) -> int:
+        places = side.places(np.arange(instances))
+        return len(np.unique(places * value_B // _LINE_B))
+
+    spread = int(side.index.max() - side.index.min()) + int(np.abs(side.deltas).sum())
+    overlap = side.cycle * (spread // max(1, abs(side.period)) + 1)
+    line = side.cycle * _LINE_B  # after so many instances lines are cut at the same places
+    window = -(-(overlap + line) // line) * line
+    window = max(1, min(window, _WHOLE // 2 // len(side.index)))
+    if side.count <= 2 * window:
+        return count(side.count) if side.count * len(side.index) <= _WHOLE else count(window)
+    first = count(window)
+    return first + (count(2 * window) - first) / window * (side.count - window)
+
+
+def _value_B(case: Case) -> int:
+    return int(np.dtype(case.dtype).itemsize)
+
+
+def _traffic(case: Case) -> Traffic:
+    size = _value_B(case)
+    length = _length(case)
+    gather, scatter = _gather_side(case), _scatter_side(case)
+    lists = len([key for key in case.indices if key.startswith("pattern")])
+    return Traffic(
+        read=float(length * size if gather else 0),
+        write=float(length * size if scatter else 0),
+        index=float(length * lists * np.dtype(case.index_dtype).itemsize),
+        write_allocate=_lines(scatter, size) * _LINE_B / scatter.count
+        if scatter and case.allocates
+        else 0.0,
+    )
+
+
+def _model_bytes(case: Case) -> float:
+    """Whole lines, once each; those of scatters also come in where a store reads its line."""
+    total = 0.0
+    stored = 2 if case.allocates else 1
+    for side, ways in ((_gather_side(case), 1), (_scatter_side(case), stored)):
+        if side is not None:
+            total += _lines(side, _value_B(case)) * _LINE_B * ways
+    return total
+
+
+def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    """One worker's instances in order, by NumPy's indexing (the last of equal indices wins)."""
+    after = {name: np.array(values, copy=True) for name, values in arrays.items()}
+    gather, scatter = _gather_side(case), _scatter_side(case)
+    n = np.arange(case.integers["count"])
+    wrap = case.integers.get("wrap", 1)
+    if gather is not None and scatter is not None:
+        after[scatter.array][scatter.places(n).ravel()] = after[gather.array][
+            gather.places(n).ravel()
+        ]
+    elif gather is not None:
+        last = n[-min(wrap, len(n)) :]
+        rows = after["dense"].reshape(wrap, -1)
+        rows[last % wrap] = after[gather.array][gather.places(last)]
+    elif scatter is not None:
+        rows = after["dense"].reshape(wrap, -1)
+        after[scatter.array][scatter.places(n).ravel()] = rows[n % wrap].ravel()
+    return after
+
+
+def _relative(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
+    error: npt.NDArray[np.float64] = np.abs(got.astype(np.float64) - wanted) / np.maximum(
+        np.abs(wanted), 1.0
+    )
+    # A NaN is as wrong as can be.
+    error[np.isnan(error)] = np.inf
+    return error
+
+
+def _relative_error(got: Values, wanted: Values) -> float:
+    return float(np.max(_relative(got, wanted))) if got.size else 0.0
+
+
+def _last_instances(case: Case, workers: int) -> list[IndexArray]:
+    """Return the instances that decide each worker's dense rows (static schedules)."""
+    count, wrap, chunk = case.integers["count"], case.integers["wrap"], case.knobs.chunk
+    decisive = []
+    for worker in range(workers):
+        if chunk == 0:
+            share, rest = divmod(count, workers)
+            begin = share * worker + min(worker, rest)
+            end = begin + share + (worker < rest)
+            decisive.append(np.arange(max(begin, end - wrap), end))
+            continue
+        # The last chunks of this worker that together cover every row of the buffer.
+        own = np.arange(worker, -(-count // chunk), workers)
+        n = np.zeros(0, dtype=np.int64)
+        for c in own[::-1]:
+            n = np.concatenate([np.arange(c * chunk, min(count, (c + 1) * chunk)), n])
+            if len(np.unique(n % wrap)) == min(wrap, count):
+                break
+        decisive.append(n)
+    return decisive
+
+
+def _check_dense(case: Case, native: Native, side: _Side, workers: int) -> float:
+    """Compare every worker's dense rows after a whole invocation."""
+    wrap, length = case.integers["wrap"], _length(case)
+    arrays = native.arrays()
+    dense = native.copy_out("dense").reshape(workers, wrap, length).astype(np.float64)
+    fresh = fill_values(np.arange(wrap * length), arrays["dense"]).reshape(wrap, length)
+    source = arrays[side.array]
+    if case.knobs.schedule == "dynamic":
+        return max(
+            _nearest_instance(case, side, dense[w, row], fresh[row], row, source)
+            for w in range(workers)
+            for row in range(wrap)
+        )
+    error = 0.0
+    for worker, n in enumerate(_last_instances(case, workers)):
+        wanted = fresh.copy()
+        wanted[n % wrap] = fill_values(side.places(n), source)
+        error = max(error, _relative_error(dense[worker], wanted))
+    return error
+
+
+def _nearest_instance(
+    case: Case,
+    side: _Side,
+    got: Values,
+    fresh: Values,
+    row: int,
+    source: Mapping[str, Any],
+) -> float:
+    """Error against the instance that comes closest, of all that may have filled this row."""
+    wrap, count, length = case.integers["wrap"], case.integers["count"], len(got)
+    best = _relative_error(got, fresh)
+    block = max(1, _WHOLE // length)
+    for first in range(row, count, wrap * block):
+        n = np.arange(first, min(count, first + wrap * block), wrap)
+        wanted = fill_values(side.places(n), source)
+        best = min(best, float(np.max(_relative(got[None, :], wanted), axis=1).min()))
+        if best == 0.0:
+            break
+    return best
+
+
+def _check_gather(case: Case, native: Native, invoke: Invoke) -> Check:
+    side = _gather_side(case)
+    assert side is not None
+    workers = native.arrays()["dense"]["rows"]
+    native.fill(outputs=True)
+    invoke()
+    error = _check_dense(case, native, side, workers)
+    # Rows show the last instances only; short ranges show others.
+    rng = np.random.default_rng(0)
+    wrap, length = case.integers["wrap"], _length(case)
+    source = native.arrays()[side.array]
+    for begin in rng.integers(0, side.count, _WINDOWS):
+        native.run_range(int(begin), int(begin) + 1)
+        row = int(begin) % wrap
+        positions = row * length + np.arange(length)
+        wanted = fill_values(side.places(np.array([begin])), source)[0]
+        # A single instance goes to worker 0, or under a dynamic schedule to any.
+        candidates = range(workers if case.knobs.schedule == "dynamic" else 1)
+        error = max(
+            error,
+            min(
+                _relative_error(native.peek("dense", positions + w * wrap * length), wanted)
+                for w in candidates
+            ),
+        )
+    whole = case.knobs.schedule != "dynamic" and side.count <= wrap * workers
+    return Check(error == 0.0, error, "whole" if whole else "sampled")
+
+
+def _check_scatter(case: Case, native: Native, invoke: Invoke) -> Check:
+    side = _scatter_side(case)
+    assert side is not None
+    workers = native.obtained()["threads"]
+    if side.count * len(side.index) <= _WHOLE and side.size <= 8 * _WHOLE:
+        return _check_scatter_whole(case, native, invoke, side, workers)
+    return _check_scatter_sampled(case, native, invoke, side, workers)
+
+
+def _written_values(case: Case, native: Native, n: IndexArray, element: IndexArray) -> Values:
+    """Return what instance `n` writes with its element."""
+    arrays = native.arrays()
+    gather = _gather_side(case)
+    if gather is not None:
+        return fill_values(gather.base(n) + gather.index[element], arrays[gather.array])
+    wrap, length = case.integers["wrap"], _length(case)
+    return fill_values(n % wrap * length + element, arrays["dense"])
+
+
+def _check_scatter_whole(
+    case: Case, native: Native, invoke: Invoke, side: _Side, workers: int
+) -> Check:
+    native.fill(outputs=True)
+    invoke()
+    got = native.copy_out(side.array).astype(np.float64)
+    fresh = fill_values(np.arange(side.size), native.arrays()[side.array])
+    n = np.arange(side.count)
+    length = len(side.index)
+    place = side.places(n).ravel()
+    value = _written_values(case, native, np.repeat(n, length), np.tile(np.arange(length), len(n)))
+    wanted = fresh.copy()
+    wanted[place] = value
+    error = _relative_error(got, wanted)
+    if workers == 1 or error == 0.0:
+        return Check(error == 0.0, error, "whole")
+    # Workers race where scatters overlap: any value written to a place is right there.
+    scale = 2**24
+    pairs = np.unique(place * scale + value.astype(np.int64))
+    whole = np.where((got >= 0) & (got < scale) & (got == np.floor(got)), got, scale - 1)
+    found = np.isin(np.arange(side.size) * scale + whole.astype(np.int64), pairs)
+    touched = np.zeros(side.size, dtype=bool)
+    touched[place] = True
+    good = np.where(touched, found, got == fresh)
+    wrong = _relative_error(got[~good], wanted[~good])
+    return Check(bool(good.all()), wrong, "membership")
+
+
+def _check_scatter_sampled(
+    case: Case, native: Native, invoke: Invoke, side: _Side, workers: int
+) -> Check:
+    rng = np.random.default_rng(0)
+    length = len(side.index)
+    samples = max(64, min(_SAMPLES, _WHOLE // (length * side.cycle)))
+    # Half are places that instances write, the ranges' seams among them; half lie anywhere.
+    seams = np.array([side.count * w // workers for w in range(workers)])
+    near = np.clip(seams[:, None] + np.arange(-2, 3)[None, :], 0, side.count - 1).ravel()
+    n = np.concatenate([near, rng.integers(0, side.count, samples // 2)])
+    place = np.unique(
+        np.concatenate(
+            [
+                side.base(n) + side.index[rng.integers(0, length, len(n))],
+                rng.integers(0, side.size, samples // 2),
+            ]
+        )
+    )
+    native.fill(outputs=False)
+    native.poke(side.array, place, np.full(len(place), _UNWRITTEN))
+    invoke()
+    got = native.peek(side.array, place)
+
+    which, n, element = _writers(case, side, place, workers)
+    value = _written_values(case, native, n, element)
+    wrong = np.abs(got - _UNWRITTEN)  # holds where no instance writes
+    touched = np.unique(which)
+    several = False
+    if workers == 1:
+        order = np.lexsort((element, n, which))
+        last = order[np.searchsorted(which[order], touched, side="right") - 1]
+        wrong[touched] = _relative(got[touched], value[last])
+    else:
+        wrong[touched] = np.inf
+        np.minimum.at(wrong, which, _relative(got[which], value))
+        low = np.full(len(place), np.inf)
+        high = np.full(len(place), -np.inf)
+        np.minimum.at(low, which, value)
+        np.maximum.at(high, which, value)
+        several = bool(np.any(low[touched] != high[touched]))
+    error = float(wrong.max())
+    return Check(error == 0.0, error, "membership" if several else "sampled")
+
+
+def _writers(
+    case: Case, side: _Side, place: IndexArray, workers: int
+) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """Every (number of the place, instance, element) that may be the last to write a place."""
+    if side.period != 0:
+        # base(n) + index[element] = place, solved for n in each phase of the walk.
+        rest = (
+            place[:, None, None]
+            - side.origin
+            - side.prefix[None, :, None]
+            - side.index[None, None, :]
+        )
+        which, phase, element = np.nonzero(rest % side.period == 0)
+        rounds = rest[which, phase, element] // side.period
+        n = rounds * side.cycle + phase
+        good = (rounds >= 0) & (n < side.count)
+        return which[good], n[good], element[good]
+    # The walk comes back to the same few places. What stands there in the end is the last that
+    # some worker wrote: workers with a range of their own end in it, others near the end.
+    ranges = workers if case.knobs.schedule == "static" and case.knobs.chunk == 0 else 1
+    many = max(side.cycle, _WHOLE // (len(side.index) * ranges))
+    ends = [side.count * (w + 1) // ranges + 1 for w in range(ranges)]
+    n = np.unique(np.concatenate([np.arange(max(0, e - many), e) for e in ends]))
+    n = n[n < side.count]
+    reached = side.places(n)
+    which = np.searchsorted(place, reached)
+    found = place[np.minimum(which, len(place) - 1)] == reached
+    row, element = np.nonzero(found)
+    return which[row, element], n[row], element
+
+
+def _spec(kernel: str, summary: str, arrays: tuple[ArrayRole, ...]) -> KernelSpec:
+    check = _check_gather if kernel in ("gather", "multigather") else _check_scatter
+    return register(
+        KernelSpec(
+            name=f"spatter.{kernel}",
+            summary=summary,
+            source=SOURCE,
+            arrays=arrays,
+            traffic=_traffic,
+            iterations=lambda case: case.integers["count"],
+            check=check,
+            reference=_reference,
+            model_bytes=_model_bytes,
+            build=case,
+            index_dtypes=INDEX_DTYPES,
+        )
+    )
+
+
+def case(
+    kernel: str,
+    *,
+    pattern: PatternLike | None = None,
+    pattern_gather: PatternLike | None = None,
+    pattern_scatter: PatternLike | None = None,
+    delta: int | Sequence[int] | None = None,
+    delta_gather: int | Sequence[int] | None = None,
+    delta_scatter: int | Sequence[int] | None = None,
+    count: int = 1024,
+    wrap: int = 1,
+    dtype: str = "float64",
+    index_dtype: str = "int64",
+    name: str = "",
+    suite: str = "",
+    count_rule: str = "given",
+    **options: Any,
+) -> Case:
+    """Build the case of one gather/scatter kernel.
+
+    Parameters
+    ----------
+    kernel : str
+        ``gather``, ``scatter``, ``gs``, ``multigather`` or ``multiscatter``, also with the
+        family's name before it.
+    pattern, pattern_gather, pattern_scatter : Pattern, str or array_like of int
+        Indices in elements, 1-d. gather and scatter take `pattern`; gs takes the two others, of
+        one length; multi-kernels take `pattern` as the outer list and `pattern_gather` or
+        `pattern_scatter` as the inner one, which points into it.
+    delta, delta_gather, delta_scatter : int or sequence of int, optional
+        Elements from one base to the next; a list is applied cyclically. The default is what
+        the pattern implies (``UNIFORM:8:4:NR``), else 8. gs takes the two others, each with
+        `delta` as its default.
+    count : int
+        Instances.
+    wrap : int
+        Rows of the dense buffer; gs has none.
+    dtype, index_dtype : str
+        ``float64`` or ``float32``; ``int64`` or ``int32``.
+    name, suite, count_rule : str
+        Labels for the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`.
+
+    Returns
+    -------
+    Case
+
+    Raises
+    ------
+    InputError
+        A parameter is missing, wrong or does not belong to this kernel.
+
+    References
+    ----------
+    Lavin et al., MEMSYS 2020, sections 3 and 4.
+    """
+    kernel = kernel.lower().removeprefix("spatter.")
+    if kernel not in KERNELS:
+        raise InputError(f"kernel {kernel!r} is not one of {', '.join(KERNELS)}")
+    given = {
+        "pattern": pattern,
+        "pattern_gather": pattern_gather,
+        "pattern_scatter": pattern_scatter,
+    }
+    needs = {
+        "gather": ("pattern",),
+        "scatter": ("pattern",),
+        "gs": ("pattern_gather", "pattern_scatter"),
+        "multigather": ("pattern", "pattern_gather"),
+        "multiscatter": ("pattern", "pattern_scatter"),
+    }[kernel]
+    patterns: dict[str, Pattern] = {}
+    for key in needs:
+        asked_for = given[key]
+        if asked_for is None:
+            raise InputError(f"kernel {kernel} needs {key}")
+        patterns[key] = as_pattern(asked_for)
+    count = integer(count, "count", 1, _FAR)
+    wrap = integer(wrap, "wrap", 1, _FAR)
+
+    sides = ("gather", "scatter") if kernel == "gs" else (kernel.removeprefix("multi"),)
+    indices: dict[str, IndexArray] = {}
+    deltas: dict[str, list[int]] = {}
+    for side in sides:
+        single = kernel in ("gather", "scatter")
+        own = patterns["pattern"] if single else patterns[f"pattern_{side}"]
+        indices[f"pattern_{side}"] = own.indices
+        walker = own if kernel == "gs" else patterns["pattern"]
+        asked = delta_gather if side == "gather" else delta_scatter
+        chosen = asked if kernel == "gs" and asked is not None else delta
+        if chosen is None:
+            chosen = walker.delta if walker.delta is not None else 8
+        deltas[side] = _deltas(chosen)
+        # Of either side, so many instances and so many values.
+        count = small.cut(count, 256)
+        count = small.cut(count, max(1, 2**18 // max(1, *map(abs, deltas[side]))))
+        indices[f"delta_{side}"] = np.array(deltas[side], dtype=np.int64)
+    if kernel.startswith("multi"):
+        indices["pattern"] = patterns["pattern"].indices
+
+    result = Case(
+        registered(kernel),
+        integers={"count": count, "wrap": wrap},
+        indices=indices,
+        dtype=dtype,
+        index_dtype=index_dtype,
+        knobs=Knobs(),
+        stop=Stop(),
+        columns={
+            "pattern": " ".join(map(str, patterns.values())),
+            "pattern_length": len(indices[f"pattern_{sides[0]}"]),
+            "delta": " ".join(",".join(map(str, d)) for d in deltas.values()),
+            "count": count,
+            "wrap": wrap,
+            "count_rule": count_rule,
+        },
+        labels={"name": name, "suite": suite},
+    ).with_(**options)
+    _extent_fits(result)
+    return result
+
+
+_DENSE_OUT = ArrayRole("dense", "(workers, wrap * L), one row a worker", "write")
+_DENSE_IN = ArrayRole("dense", "(workers, wrap * L), one row a worker", "read")
+_SPARSE_IN = ArrayRole("sparse", "(max(base) + max(index) + 1,)", "read")
+_SPARSE_OUT = ArrayRole("sparse", "(max(base) + max(index) + 1,)", "write")
+_spec("gather", "A[:] = B[i[:]]", (_SPARSE_IN, _DENSE_OUT))
+_spec("scatter", "A[j[:]] = B[:]", (_SPARSE_OUT, _DENSE_IN))
+_spec(
+    "gs",
+    "A[j[:]] = B[i[:]]",
+    (
+        ArrayRole("sparse_gather", _SPARSE_IN.shape, "read"),
+        ArrayRole("sparse_scatter", _SPARSE_IN.shape, "write"),
+    ),
+)
+_spec("multigather", "A[:] = B[i1[i2[:]]]", (_SPARSE_IN, _DENSE_OUT))
+_spec("multiscatter", "A[j1[j2[:]]] = B[:]", (_SPARSE_OUT, _DENSE_IN))
+
+
+def registered(kernel: str) -> KernelSpec:
+    """Spec of a kernel by its short name."""
+    return registry()[f"spatter.{kernel}"]
+
+
+def _deltas(delta: int | Sequence[int]) -> list[int]:
+    values = list(delta) if isinstance(delta, (Sequence, np.ndarray)) else [delta]
+    if not values:
+        raise InputError("delta must not be an empty list")
+    return [integer(value, "delta", -_FAR, _FAR) for value in values]
+
+
+def _extent_fits(case: Case) -> None:
+    """Refuse what overflows before NumPy could wrap it."""
+    count, length = case.integers["count"], _length(case)
+    for key, array in case.indices.items():
+        if not key.startswith("delta"):
+            continue
+        way = sum(abs(int(d)) for d in array) * (count // len(array) + 1)
+        if way >= _FAR or count * length >= _FAR:
+            raise InputError(
+                f"{count} instances of {length} indices at delta {case.columns['delta']} reach "
+                "further than 2**60 elements: use a smaller count or delta"
+            )
+
+
+def gather(pattern: PatternLike, **options: Any) -> Case:
+    """Case of ``A[:] = B[i[:]]``; parameters as for `case`."""
+    return any_case("gather", pattern=pattern, **options)
+
+
+def scatter(pattern: PatternLike, **options: Any) -> Case:
+    """Case of ``A[j[:]] = B[:]``; parameters as for `case`."""
+    return any_case("scatter", pattern=pattern, **options)
+
+
+def gs(pattern_gather: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
+    """Case of ``A[j[:]] = B[i[:]]``; parameters as for `case`."""
+    return any_case("gs", pattern_gather=pattern_gather, pattern_scatter=pattern_scatter, **options)
+
+
+def multigather(pattern: PatternLike, pattern_gather: PatternLike, **options: Any) -> Case:
+    """Case of ``A[:] = B[i1[i2[:]]]``; parameters as for `case`."""
+    return any_case("multigather", pattern=pattern, pattern_gather=pattern_gather, **options)
+
+
+def multiscatter(pattern: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
+    """Case of ``A[j1[j2[:]]] = B[:]``; parameters as for `case`."""
+    return any_case("multiscatter", pattern=pattern, pattern_scatter=pattern_scatter, **options)
+
+
+def from_config(config: Mapping[str, Any], **options: Any) -> Case:
+    """Case of a configuration as `memkern.inputs.spatter_files` and `memkern.suites` give them.
+
+    Parameters
+    ----------
+    config : mapping
+        Arguments of `case`, and ``runs``, which becomes the stop rule unless `options` has one.
+    **options
+        Override what the configuration says.
+    """
+    # The size of a work group is a GPU's.
+    arguments = {key: value for key, value in config.items() if key != "local_work_size"}
+    if arguments.get("seed") is None:
+        arguments.pop("seed", None)
+    if config["kernel"] != "gs":
+        arguments = {
+            k: v for k, v in arguments.items() if k not in ("delta_gather", "delta_scatter")
+        }
+    return any_case(**{**arguments, **options})
+
+
+def _suite_case(
+    name: str,
+    number: int,
+    *,
+    count_rule: suites.CountRule = "footprint",
+    footprint_B: float = 2e9,
+    **options: Any,
+) -> Case:
+    """Build one case of a suite."""
+    config = suites.load(name, count_rule=count_rule, footprint_B=footprint_B)[number]
+    return from_config(config, **options)
+
+
+def _suite_size(name: str) -> int:
+    return len(suites.load(name))
+
+
+for _suite in suites.names():
+    register_suite(
+        _suite,
+        Suite(functools.partial(_suite_size, _suite), functools.partial(_suite_case, _suite)),
+    )
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Strides by technique and by page size, and the 34 application patterns."""
+    most_B = min(memory_B // 2, _REPORT_MEMORY_B)
+    footprint = min(max(cache_B * (2 if quick else 4), 2**26), most_B)
+    brief: dict[str, Any] = {"budget_s": 0.1 if quick else 1.0, "runs": None}
+    strides = suites.ustride("cpu", footprint_B=footprint)
+    cases = [
+        from_config(config, variant=variant, **brief)
+        for config in strides
+        for variant in ("scalar", "auto", "simd")
+    ]
+    cases += [from_config(config, pages="4k", **brief) for config in strides]
+    # As published, but for what would move gigabytes or use too large a part of the memory.
+    most_moved_B = 2e8 if quick else 1e11
+    small = {c["name"]: c for c in suites.apps(footprint_B=footprint)}
+    for config in suites.apps(count_rule="paper"):
+        published = from_config(config, **brief)
+        fits = published.bytes_B <= most_moved_B and _sparse_B(published) <= most_B
+        cases.append(published if fits else from_config(small[config["name"]], **brief))
+    return cases
+
+
+def _sparse_B(case: Case) -> int:
+    sides = (_gather_side(case), _scatter_side(case))
+    return sum(side.size for side in sides if side is not None) * _value_B(case)

@@ -1,0 +1,84 @@
+"""The verbs of gather and scatter: spatter and suite."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+from memkern.checks import shown
+from memkern.cli.measuring import exit_code, measure, warn
+from memkern.cli.options import Verb, count, knobs_of, measuring_options, numbers, positive
+from memkern.cli.refusing import refuse
+from memkern.errors import InputError
+from memkern.families.spatter import kernels as spatter
+from memkern.inputs import spatter_files as spatter_input
+from memkern.spec.sequences import product
+
+if TYPE_CHECKING:
+    from memkern.spec.case import Case
+
+
+def _op(text: str) -> int | str:
+    """Convert Spatter's ``-o``, a number; anything else can only be our results file."""
+    return count(0)(text) if re.fullmatch("[+-]?[0-9]+", text) else text
+
+
+def _take_ours(args: argparse.Namespace) -> None:
+    """Move what Spatter's short options were given, and only ours can mean, to ours."""
+    if isinstance(args.op, str):
+        if args.output is not None:
+            raise InputError(f"-o {shown(args.op)} and --output are the same: give one of them")
+        args.output, args.op = args.op, None
+    if isinstance(args.omp_threads, list) and args.backend != "serial":
+        args.threads, args.omp_threads = args.threads or args.omp_threads, None
+
+
+def _spatter(args: argparse.Namespace) -> int:
+    _take_ours(args)
+    asked = spatter_input.options_to_configs(args)
+    if args.verbosity == 0:
+        args.quiet = True
+    if not args.quiet:
+        for warning in asked.warnings:
+            warn(warning)
+    knobs = knobs_of(args)
+    if asked.threads is not None:
+        knobs.setdefault("threads", asked.threads)
+
+    def build(number: int) -> Case:
+        try:
+            return spatter.from_config(asked.configs[number], **knobs)
+        except InputError as error:
+            raise InputError(f"config {number}: {error}") from None
+
+    cases = product(build, {"number": range(len(asked.configs))})
+    return exit_code(measure(cases, args))
+
+
+def _suite(args: argparse.Namespace) -> int:
+    from memkern.families.spatter import suites
+
+    if args.counts == "paper":
+        refuse(args, "with --counts paper, which says the sizes", footprint=None)
+    sizes = {"count_rule": args.counts, "footprint_B": args.footprint}
+    configs = suites.load(args.suite, **{k: v for k, v in sizes.items() if v is not None})
+    knobs = knobs_of(args)
+    return exit_code(measure([spatter.from_config(c, **knobs) for c in configs], args))
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verbs spatter and suite."""
+    sub = verb("spatter", _spatter, "gather/scatter with Spatter's own options and JSON files")
+    spatter_input.add_options(sub, {"op": _op, "omp_threads": numbers(1, "threads")})
+    measuring_options(sub, short=False, runs=False)
+
+    sub = verb("suite", _suite, "a published suite of gather/scatter cases")
+    sub.add_argument("suite", help="ustride-cpu, ustride-gpu, apps, pennant, lulesh, nekbone, amg")
+    sub.add_argument(
+        "--counts",
+        choices=("footprint", "paper"),
+        help="the published counts, or such that the source fills --footprint bytes (footprint)",
+    )
+    sub.add_argument("--footprint", type=positive, metavar="BYTES", help="(2e9)")
+    measuring_options(sub)

@@ -1,0 +1,419 @@
+"""Figures and tables of sparse matrix-vector products, and the section that a report has on them.
+
+Performance is two operations a nonzero over the shortest time. The roofline is that of the memory
+bandwidth of loads alone, as measured with as many workers, where each element of x comes from
+memory once. After Alappat et al. 2021, who print no numbers to stand beside the own ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memkern.errors import InputError
+from memkern.families.spmv.data import (
+    ROOFLINE,
+    VALUE,
+    by_matrix,
+    fill_in,
+    implied,
+    in_order,
+    of_formats,
+    of_matrices,
+    products,
+    row_lengths,
+    saturation,
+)
+from memkern.families.spmv.findings import findings
+from memkern.plots.drawing import (
+    MOST_LINES,
+    Dot,
+    counted_axis,
+    counts_axis,
+    curve,
+    dots,
+    hollow,
+    in_bytes,
+    legend_above,
+    marked_look,
+    panels,
+    row_in,
+)
+from memkern.plots.frames import Records, best, three_figures
+from memkern.plots.registry import family_section, register, tables
+from memkern.plots.selection import cache_ends, of_workers, split, with_workers
+from memkern.plots.style import GREY, Look, figure, note, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+_MEASURE = "memkern spmv hpcg:64 rmat:18 -f crs,sell -C 8,16 --sigma 1,1024 -o spmv.parquet"
+_MEASURE_LENGTHS = (
+    "memkern spmv tsm:1000000:4 tsm:250000:16 tsm:62500:64 -f crs,sell -C 8,16 --mve 1,2,3 "
+    "-o lengths.parquet"
+)
+_MEASURE_SATURATION = "memkern spmv hpcg:64 -f crs,sell --threads 1..4 -o saturation.parquet"
+_MEASURE_FILL_IN = "memkern spmv rmat:18 -f sell -C 8,16 --sigma 1,32,1024 -o fill-in.parquet"
+_LABEL = "Performance (GFLOP/s)"
+_ROOFLINE = "roofline of memory"
+_LETTERS = 24
+
+
+def _look(number: int) -> Look:
+    """Return the look of a format; the diamond is the roofline's."""
+    return marked_look(number + (number >= 3))
+
+
+def _against(
+    ax: Axes, rows: DataFrame, x: str, xlabel: str, column: str, names: Sequence[str]
+) -> None:
+    """Draw performance over `x`, a line for each name in a column, and the highest roofline."""
+    limit = rows.groupby(x)[ROOFLINE].max().dropna()
+    ax.plot(limit.index, limit, color=GREY, linewidth=0.9, zorder=2, label=_ROOFLINE)
+    for number, name in enumerate(names):
+        mine = rows[rows[column] == name]
+        if len(mine):
+            curve(ax, mine, x, VALUE, _look(number), name)
+    ax.set_xscale("log", base=2)
+    counted_axis(ax.xaxis, rows[x].tolist())
+    ax.set_ylim(0, 1.08 * max(rows[VALUE].max(), rows[ROOFLINE].max()))
+    ax.set(xlabel=xlabel, ylabel=_LABEL)
+
+
+@figure("spmv-row-length")
+def against_row_length(
+    records: Records = None,
+    accumulators: str | Sequence[str] = "0,1,2,3",
+    formats: str | Sequence[str] = "crs,sell-8,sell-16",
+    threads: float = 0,
+) -> Figure:
+    """Sparse products against the length of rows, by format and accumulators.
+
+    Of several tall and skinny matrices with rows of one length, the largest is drawn.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `spmv` kernels with matrices ``tsm``.
+    accumulators : str or sequence of str
+        Numbers of accumulators of CRS, with commas between; 0 is the kernel's own choice.
+    formats : str or sequence of str
+        Formats, with commas between.
+    threads : int
+        Number of workers; by default the most of each machine.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No tall and skinny matrices with rows of two lengths, or records without a needed column.
+    """
+    frame, notes = products(records, _MEASURE_LENGTHS)
+    frame = of_formats(frame, split(formats), _MEASURE_LENGTHS)
+    drawn = frame["unroll"].map("{:g}".format).isin(split(accumulators))
+    frame = row_lengths(frame[(frame["format"] != "crs") | drawn], threads)
+    if frame.empty:
+        raise InputError(
+            "no tall and skinny matrices (tsm) were measured with rows of two lengths: "
+            f"`{_MEASURE_LENGTHS}` does so"
+        )
+    lines = frame.sort_values("unroll").groupby("kind")["line"]
+    kinds = in_order(frame["kind"].tolist())
+    names = [name for kind in kinds for name in lines.get_group(kind).unique()]
+    machines = list(frame.groupby("machine", sort=False))
+    fig, axes = panels(len(machines), 2, 2.5)
+    for ax, (_, rows) in zip(axes, machines, strict=True):
+        _against(ax, rows, "nonzeros_per_row", "Nonzeros per row", "line", names)
+        ax.set_title(with_workers(rows, len(machines) > 1))
+    legend_above(fig, axes, 4)
+    note(fig, [*notes, *hollow(frame)])
+    return fig
+
+
+@figure("spmv-saturation")
+def against_workers(records: Records = None, matrix: str = "") -> Figure:
+    """Sparse products of one matrix against the number of workers, by format.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of two numbers of workers or more.
+    matrix : str
+        Begin of the matrix's label; by default ``hpcg`` where there is one. Of several matrices
+        the one with most numbers of workers is drawn, of these the largest.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No matrix with two numbers of workers, or records without a needed column.
+    """
+    frame, notes = products(records, _MEASURE_SATURATION)
+    frame = saturation(frame, matrix)
+    if frame.empty:
+        which = f"no matrix {matrix!r}" if matrix else "no matrix"
+        raise InputError(
+            f"{which} was measured with two numbers of workers: `{_MEASURE_SATURATION}` does so"
+        )
+    kinds = in_order(frame["kind"].tolist())
+    machines = list(frame.groupby("machine", sort=False))
+    fig, axes = panels(len(machines), 2, 2.5)
+    for ax, (name, rows) in zip(axes, machines, strict=True):
+        _against(ax, rows, "threads", "Workers", "kind", kinds)
+        label = plain(rows["label"].iloc[0], _LETTERS)
+        ax.set_title(f"{plain(name, _LETTERS)}, {label}" if len(machines) > 1 else label)
+    legend_above(fig, axes, 5)
+    note(fig, [*notes, *hollow(frame)])
+    return fig
+
+
+@figure("spmv-matrices")
+def by_matrices(
+    records: Records = None,
+    formats: str | Sequence[str] = "crs,sell-8,sell-16",
+    threads: float = 0,
+    matrices: str | Sequence[str] = "",
+) -> Figure:
+    """Sparse products by matrix and format, beside the roofline of memory.
+
+    Of several sigma, accumulators and ways to balance, the fastest is drawn.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `spmv` kernels. A ResultSet knows its caches, and what fits them is drawn
+        apart then.
+    formats : str or sequence of str
+        Formats, with commas between: ``crs``, ``sell`` for all C, ``sell-8`` and so on, ``ell``,
+        ``csc``.
+    threads : int
+        Number of workers; by default the most of each machine.
+    matrices : str or sequence of str
+        Begins of labels, with commas between; by default all, tall and skinny ones (``tsm``) only
+        where there are no others.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For each machine a panel of the matrices that fit the caches and one of the larger ones,
+        6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No such record, a number of workers that no record has, or records without a needed column.
+    """
+    frame, notes = products(records, _MEASURE)
+    frame, left = of_matrices(frame, split(matrices), _MEASURE)
+    frame = by_matrix(of_formats(frame, split(formats), _MEASURE), threads)
+    kinds = in_order(frame["kind"].tolist())
+    cells = [
+        rows
+        for _, of_machine in frame.groupby("machine", sort=False)
+        for _, rows in of_machine.groupby("held", sort=False)
+    ]
+    most = max(rows["label"].nunique() for rows in cells)
+    fig, axes = panels(len(cells), 2, row_in(most, len(kinds) + 1))
+    ends = frame[[VALUE, ROOFLINE]].min().min(), frame[[VALUE, ROOFLINE]].max().max()
+    for ax, rows in zip(axes, cells, strict=True):
+        names = _shortened(rows["label"].unique())
+        series: dict[str, tuple[Look, list[Dot]]] = {
+            kind: (
+                _look(number),
+                [
+                    Dot(names[row["label"]], row[VALUE], _with_block(row), row["disturbed"])
+                    for row in rows[rows["kind"] == kind].to_dict("records")
+                ],
+            )
+            for number, kind in enumerate(kinds)
+        }
+        limit = rows.groupby("label", sort=False)[ROOFLINE].max().dropna()
+        series[_ROOFLINE] = (
+            marked_look(3)._replace(color=GREY),
+            [Dot(names[str(each)], top, three_figures(top), False) for each, top in limit.items()],
+        )
+        dots(ax, list(names.values()), series, ends)
+        # A row is as high in every panel.
+        ax.set_ylim(most - 0.5, None)
+        ax.set_title(_beside_caches(rows, frame["machine"].nunique() > 1))
+        ax.set_xlabel(_LABEL)
+    legend_above(fig, axes, 5)
+    note(fig, [*notes, *left, *hollow(frame)])
+    return fig
+
+
+def _shortened(labels: Iterable[str]) -> dict[str, str]:
+    """Return for each label what is drawn, no two the same."""
+    names: dict[str, str] = {}
+    for label in labels:
+        name = plain(label, _LETTERS)
+        alike = sum(plain(other, _LETTERS) == name for other in names)
+        names[label] = f"{name} ({alike + 1})" if alike else name
+    return names
+
+
+def _with_block(row: Mapping[Any, Any]) -> str:
+    """Return performance and, where there was a choice, the sigma that was the fastest."""
+    text = three_figures(row[VALUE])
+    if row["format"] == "sell" and row["blocks"]:
+        text += f" (σ {'all' if row['sigma'] >= row['rows'] else three_figures(row['sigma'])})"
+    return text
+
+
+def _beside_caches(rows: DataFrame, several: bool) -> str:
+    """Return the title of a panel: workers, and whether the caches hold its matrices."""
+    ends = cache_ends(rows)
+    title = with_workers(rows, several)
+    if not ends:
+        return title
+    size = in_bytes(max(size for _, size in ends))
+    where = "within" if rows["held"].iloc[0] else "beyond"
+    return f"{title}{chr(10) if several else ', '}{where} {size} of cache"
+
+
+@figure("spmv-fill-in")
+def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -> Figure:
+    """Fill-in of SELL-C-sigma: nonzeros over stored entries against sigma.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `spmv.sell` with several sigma.
+    matrices : str or sequence of str
+        Begins of labels, with commas between; by default those that sigma changes most.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each C, 6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No matrix with two values of sigma, or records without a needed column.
+    """
+    frame, notes = products(records, _MEASURE_FILL_IN)
+    begins = tuple(split(matrices))
+    frame = fill_in(frame[frame["label"].str.startswith(begins)] if begins else frame)
+    if frame.empty:
+        raise InputError(
+            f"no matrix was measured in SELL with two values of sigma: `{_MEASURE_FILL_IN}` does so"
+        )
+    gain = frame.groupby("label")["beta"].agg(lambda beta: beta.max() - beta.min())
+    labels = gain.sort_values(ascending=False, kind="stable").index.tolist()
+    if len(labels) > MOST_LINES:
+        notes.append(f"Left out where sigma changes least: {len(labels) - MOST_LINES} matrices.")
+    names = _shortened(labels[:MOST_LINES])
+    frame = frame[frame["label"].isin(list(names))]
+    chunks = list(frame.groupby("C"))
+    fig, axes = panels(len(chunks), 2, 2.2)
+    for ax, (chunk, rows) in zip(axes, chunks, strict=True):
+        for number, (label, name) in enumerate(names.items()):
+            mine = rows[rows["label"] == label].assign(disturbed=False)
+            if len(mine):
+                curve(ax, mine, "sigma", "beta", marked_look(number), name)
+        ax.set_xscale("log")
+        ax.set_xlim(frame["sigma"].min() / 1.5, frame["sigma"].max() * 1.5)
+        counts_axis(ax.xaxis, 7)
+        ax.set_ylim(0, 1.04)
+        ax.set(xlabel="σ (rows sorted together)", ylabel="Nonzeros / stored entries (β)")
+        ax.set_title(f"C = {chunk:g}")
+    legend_above(fig, axes, 4)
+    note(fig, notes)
+    return fig
+
+
+# ---------------------------------------------------------------------------------------- tables
+
+
+@register(tables, "spmv-matrices")
+def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
+    """Sparse products by matrix and format: performance, roofline, alpha, beta and conversion.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `spmv` kernels. A ResultSet knows its caches.
+    threads : int
+        Number of workers; by default the most of each machine.
+
+    Returns
+    -------
+    DataFrame
+        Columns platform, matrix, rows, nonzeros_per_row, format (SELL with C and sigma),
+        performance_GFLOPs (by the shortest time), roofline_load_GFLOPs, roofline_fraction (by the
+        median time), bandwidth_GBps, alpha (the best that there can be), alpha_implied (missing
+        where the caches hold the matrix, or some of it), beta, convert_s, conversion (in products)
+        and disturbed. Of several accumulators and ways to balance, the fastest.
+
+    Raises
+    ------
+    InputError
+        No such record, a number of workers that no record has, or records without a needed column.
+    """
+    frame, _ = products(records, _MEASURE)
+    frame = of_workers(frame, threads)
+    frame = best(frame, ("machine", "label", "kind", "sigma"), value=VALUE)
+    rank = {kind: place for place, kind in enumerate(in_order(frame["kind"].tolist()))}
+    frame = frame.assign(
+        matrix=frame["label"],
+        format=frame["variety"],
+        alpha_implied=implied(frame),
+        place=frame["kind"].map(rank),
+    )
+    order = ["platform", "nonzeros", "nonzeros_per_row", "label", "place", "sigma"]
+    columns = ["platform", "matrix", "rows", "nonzeros_per_row", "format", VALUE, ROOFLINE]
+    columns += ["roofline_fraction", "bandwidth_GBps", "alpha", "alpha_implied", "beta"]
+    columns += ["convert_s", "conversion", "disturbed"]
+    frame = frame.sort_values(order, kind="stable")[columns].astype({"rows": int})
+    return frame.reset_index(drop=True)
+
+
+# ---------------------------------------------------------------------------------------- report
+
+_EXHIBITS: tuple[tuple[str, Any, str], ...] = (
+    (
+        "Performance by matrix and format", by_matrices,
+        "By all workers together, on a logarithmic axis. The roofline is what loads alone get "
+        "from memory, over the bytes of a product that has each element of x from memory once; "
+        "the highest of the formats. Matrices that the caches hold are not bound by it, and those "
+        "little larger than the caches can be above it. With several σ the fastest is drawn.",
+    ),
+    (
+        "Performance against the length of rows", against_row_length,
+        "Tall and skinny matrices of about the same number of nonzeros, with rows of one length "
+        "each and an x that the caches hold; above the roofline where these hold some of the "
+        "matrix as well. In CRS every row ends in a sum over its "
+        "accumulators; more of them hide latency in long rows and cost time in short ones. After "
+        "Alappat et al. 2021.",
+    ),
+    (
+        "Performance against the workers", against_workers,
+        "A matrix larger than the caches if there is one. The roofline is measured with as many "
+        "workers, and bends where memory is saturated.",
+    ),
+    (
+        "What sorting of rows saves", against_sigma,
+        "Rows are sorted by length within blocks of σ rows and padded to the longest of each C. "
+        "β is the share of what is stored that is not padding.",
+    ),
+    (
+        "Matrices and formats in numbers", matrices_table,
+        "alpha: elements of x from memory for each nonzero, at best; alpha_implied: as many as "
+        "explain the median time at the bandwidth of loads, missing where the caches gave more. "
+        "beta: nonzeros over stored entries. conversion: the time to convert over that of one "
+        "product. roofline_fraction is by the median time, performance by the shortest.",
+    ),
+)  # fmt: skip
+
+family_section("spmv", 4, "spmv", "Sparse matrix-vector products", findings, _EXHIBITS)

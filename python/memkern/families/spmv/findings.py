@@ -1,0 +1,195 @@
+"""What records of sparse products say, in plain sentences computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from memkern.families.spmv.data import (
+    ROOFLINE,
+    VALUE,
+    by_matrix,
+    fill_in,
+    implied,
+    in_order,
+    products,
+    row_lengths,
+    saturation,
+    tall_and_skinny,
+)
+from memkern.plots.frames import best, listed, percent, ranked, three_figures, undisturbed
+from memkern.plots.selection import cache_ends, of_workers, with_workers
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# A gain that is worth a sentence.
+_GAIN = 1.05
+
+
+def findings(records: DataFrame) -> list[str]:
+    """Return the findings on every own machine, the most important first.
+
+    Raises
+    ------
+    InputError
+        Records without a needed column.
+    """
+    frame, _ = products(records, "")
+    machines = list(dict.fromkeys(frame["machine"]))
+    sentences = []
+    for machine in machines:
+        mine = frame[frame["machine"] == machine]
+        others = mine[~tall_and_skinny(mine)]
+        rows = by_matrix(others) if len(others) else others.assign(held=False)
+        these = [
+            *_on_memory(rows),
+            *_on_caches(rows),
+            *_on_x(rows),
+            *_on_lengths(mine),
+            *_on_workers(mine),
+            *_on_fill_in(mine),
+            *_on_conversion(others),
+        ]
+        sentences += [f"{machine}: {line}" for line in these] if len(machines) > 1 else these
+    return sentences
+
+
+def _said(row: Mapping[Any, Any]) -> str:
+    return f"{three_figures(row[VALUE])} GFLOP/s{' (disturbed)' * bool(row['disturbed'])}"
+
+
+def _share(row: Mapping[Any, Any]) -> str:
+    return percent(row["roofline_fraction"])
+
+
+def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:
+    """Return one row of each format, in the order of a legend."""
+    found = {row["kind"]: row for row in rows.to_dict("records")}
+    return [found[kind] for kind in in_order(list(found))]
+
+
+def _on_memory(rows: DataFrame) -> list[str]:
+    """Say what each format reaches of the roofline on HPCG's matrix, or the largest."""
+    rows = rows[~rows["held"]]
+    if rows.empty:
+        return []
+    hpcg = rows[rows["label"].str.startswith("hpcg")]
+    rows = hpcg if len(hpcg) else rows
+    rows = rows[rows["label"] == rows["label"].iloc[-1]]
+    parts = [
+        f"{row['kind']} {_said(row)}, {_share(row)} of the roofline in the median"
+        for row in _by_kind(rows)
+    ]
+    first = rows.to_dict("records")[0]
+    large = ", which is larger than the caches" * bool(cache_ends(rows))
+    return [
+        f"{with_workers(rows, False)} on {first['label']}{large}: {'; '.join(parts)}. The roofline "
+        f"is {three_figures(rows[ROOFLINE].max())} GFLOP/s, with the "
+        f"{three_figures(first['load_GBps'])} GB/s that loads alone got from memory beside it."
+    ]
+
+
+def _on_caches(rows: DataFrame) -> list[str]:
+    """Say what the fastest format reaches in the caches, over the roofline of memory."""
+    rows = rows[rows["held"]]
+    if rows.empty:
+        return []
+    top = best(rows, ("machine",), value=VALUE).to_dict("records")[0]
+    return [
+        f"From the caches: {top['label']} in {top['kind']} reaches {_said(top)}, "
+        f"{top[VALUE] / top[ROOFLINE]:.1f} times what memory would allow."
+    ]
+
+
+def _on_x(rows: DataFrame) -> list[str]:
+    """Say where x costs most: the matrix whose alpha is farthest above the best one."""
+    if rows.empty:
+        return []
+    rows = best(rows.assign(alpha_implied=implied(rows)), ("label",), value=VALUE)
+    rows = rows.dropna(subset=["alpha_implied"])
+    rows = rows[rows["alpha_implied"] > rows["alpha"]]
+    if rows.empty:
+        return []
+    worst = max(
+        undisturbed(rows).to_dict("records"), key=lambda row: row["alpha_implied"] - row["alpha"]
+    )
+    return [
+        f"Its vector costs {worst['label']} most: {worst['kind']} is at {_share(worst)} of the "
+        f"roofline{' (disturbed)' * bool(worst['disturbed'])}, as if each nonzero loaded "
+        f"{three_figures(worst['alpha_implied'])} elements of x from memory, where "
+        f"{three_figures(worst['alpha'])} would do."
+    ]
+
+
+def _on_lengths(mine: DataFrame) -> list[str]:
+    """Compare formats on the shortest and the longest rows."""
+    rows = row_lengths(mine)
+    if rows.empty:
+        return []
+    parts = []
+    for length in (rows["nonzeros_per_row"].min(), rows["nonzeros_per_row"].max()):
+        here = rows[rows["nonzeros_per_row"] == length]
+        found = best(here[here["format"].isin(["crs", "sell"])], ("format",), value=VALUE)
+        names = [f"{row['line'].replace(',', ' with')} {_said(row)}" for row in _by_kind(found)]
+        parts.append(f"of {length:g} nonzeros {listed(names)}")
+    return [f"On rows of one length the fastest are: {'; '.join(parts)}."]
+
+
+def _on_workers(mine: DataFrame) -> list[str]:
+    """Say how much more workers bring, and where memory has no more to give."""
+    rows = saturation(mine)
+    if rows.empty:
+        return []
+    few, many = rows["threads"].min(), rows["threads"].max()
+    parts = []
+    for kind in in_order(rows["kind"].tolist()):
+        these = rows[rows["kind"] == kind].set_index("threads")[VALUE]
+        if few in these and many in these:
+            disturbed = rows.loc[rows["kind"] == kind, "disturbed"].any()
+            parts.append(
+                f"{these[many] / these[few]:.2f} in {kind}{' (disturbed)' * bool(disturbed)}"
+            )
+    if not parts:
+        return []
+    return [
+        f"Speed-up with {many:g} threads{'' if few == 1 else f' over {few:g}'} on "
+        f"{rows['label'].iloc[0]}: {listed(parts)}."
+    ]
+
+
+def _on_fill_in(mine: DataFrame) -> list[str]:
+    """Say what sorting saves where it saves most, and what that does to performance."""
+    rows = fill_in(mine)
+    if rows.empty:
+        return []
+    ends = rows.groupby(["label", "C"])["beta"].agg(["first", "max"]).reset_index()
+    most = ends.assign(gain=ends["max"] / ends["first"]).nlargest(1, "gain").to_dict("records")[0]
+    if most["gain"] < _GAIN:
+        return ["Sorting of rows saves nothing: all matrices pad little without it."]
+    here = mine[(mine["label"] == most["label"]) & (mine["C"] == most["C"])]
+    here = best(of_workers(here[here["format"] == "sell"]), ("sigma",), value=VALUE)
+    first = here.sort_values("sigma").to_dict("records")[0]
+    top = ranked(here, VALUE).to_dict("records")[0]
+    block = "all rows" if top["sigma"] >= top["rows"] else f"blocks of {top['sigma']:g} rows"
+    return [
+        f"Sorting of rows raises beta of {most['label']} in {top['kind']} from "
+        f"{three_figures(most['first'])} to {three_figures(most['max'])}; the fastest is by "
+        f"{block}, with {_said(top)} after {_said(first)} with sigma {first['sigma']:g}."
+    ]
+
+
+def _on_conversion(mine: DataFrame) -> list[str]:
+    """Say how many products a conversion takes as long as."""
+    rows = mine[mine["format"] == "sell"].dropna(subset=["conversion"])
+    if rows.empty:
+        return []
+    rows = best(of_workers(rows), ("label", "kind", "sigma"), value=VALUE)
+    low, middle, high = (float(rows["conversion"].quantile(q)) for q in (0, 0.5, 1))
+    text = f"To convert to SELL takes as long as {three_figures(middle)} products"
+    if len(rows) > 1:
+        text += (
+            f" in the middle of {len(rows)} cases, {three_figures(low)} at least and "
+            f"{three_figures(high)} at most"
+        )
+    return [f"{text}."]

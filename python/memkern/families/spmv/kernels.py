@@ -1,0 +1,435 @@
+"""Sparse matrix-vector products: y = A x and y = y + A x by rows, in chunks of rows, by columns.
+
+``spmv.crs`` goes along compressed rows. ``spmv.sell`` is SELL-C-sigma: rows sorted by length within
+blocks of sigma, C of them side by side in a chunk as wide as its longest row. ``spmv.ell`` is
+ELLPACK, one chunk of all rows, and ``spmv.csc`` goes along compressed columns, which every worker
+adds to a y of its own; both are baselines.
+
+A case works in the order of its chunks: row i of y is row ``order[i]`` of A, and if columns are
+moved like rows, so is x. What pads a row is zero and is multiplied by one more element of x, past
+the last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import comb, log2
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memkern.checks import integer, shown
+from memkern.errors import InputError
+from memkern.families.checking import Values, fresh, positions, verdict
+from memkern.families.spmv.model import SpmvModel
+from memkern.spec.case import Case
+from memkern.spec.kernel import (
+    INDEX_DTYPES,
+    ArrayRole,
+    Ceilings,
+    Check,
+    IndexArray,
+    Invoke,
+    KernelSpec,
+    Native,
+    Traffic,
+)
+from memkern.spec.registry import case, register, registry
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+ALAPPAT = (
+    "Alappat, Meyer, Laukemann, Gruber, Hager, Wellein and Wettig, ECM modeling and performance "
+    "tuning of SpMV and Lattice QCD on A64FX, Concurrency and Computation 34, 2022"
+)
+KREUTZER = (
+    "Kreutzer, Hager, Wellein, Fehske and Bishop, A Unified Sparse Matrix Data Format for "
+    "Efficient General Sparse Matrix-Vector Multiplication on Modern Processors with Wide SIMD "
+    "Units, SIAM Journal on Scientific Computing 36, 2014"
+)
+FORMATS = ("crs", "sell", "ell", "csc")
+BALANCES = ("rows", "nnz")
+MVE = (1, 2, 3, 4, 6, 8)
+_MOST_CHUNK = 128
+# Up to so many rows a result is checked whole.
+_WHOLE_ROWS = 2**18
+
+
+def spmv_case(
+    kernel: str,
+    *,
+    matrix: Any,
+    accumulate: bool = True,
+    C: int | None = None,
+    sigma: int | None = None,
+    move_columns: bool = False,
+    balance: str = "rows",
+    mve: int | str = 0,
+    dtype: str = "float64",
+    index_dtype: str = "int32",
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of a sparse matrix-vector product.
+
+    Parameters
+    ----------
+    kernel : str
+        Such as ``spmv.sell``.
+    matrix : str, path, sparse array, ndarray or tuple
+        What `memkern.matrices.build` takes: a generator such as ``hpcg:64``, a Matrix Market file,
+        a SciPy sparse array, a two-dimensional array, or triplets.
+    accumulate : bool
+        y = y + A x, or y = A x.
+    C, sigma : int
+        Rows of a chunk, 1 to 128 (8), and rows of a block that is sorted by length: 1 (the
+        default), a multiple of C, or at least as many as there are rows. Of ``spmv.sell`` alone.
+    move_columns : bool
+        Whether the columns of a square matrix are moved like its rows.
+    balance : str
+        Workers get as many ``rows``, or rows with as many nonzeros (``nnz``).
+    mve : int or str
+        Accumulators of a row in ``spmv.crs`` (modulo variable expansion): 1, 2, 3, 4, 6, 8, 0 for
+        the kernel's own choice, ``auto`` by the mean length of rows.
+    dtype, index_dtype : str
+        Of the values and of the indices.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs`, of which ``prefetch`` is the distance in nonzeros of
+        x's software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.Stop`.
+        Variant ``nta`` of these two loads values and indices with a non-temporal prefetch hint.
+
+    Raises
+    ------
+    InputError
+        Something is out of range, or the matrix has no nonzeros.
+    """
+    from memkern.inputs import matrices
+
+    form = kernel.partition(".")[2]
+    label, a = matrices.build(matrix, options.get("seed", 0))
+    rows, columns = (int(n) for n in a.shape)
+    if a.nnz == 0:
+        raise InputError(f"the matrix {name or label} has no nonzeros to multiply")
+    if balance not in BALANCES:
+        raise InputError(f"balance {shown(balance)} is not one of {', '.join(BALANCES)}")
+    for option, given, owner in (
+        ("C", C is not None, ("sell",)),
+        ("sigma", sigma is not None, ("sell",)),
+        ("mve", mve != 0, ("crs",)),
+        ("prefetch", options.get("prefetch", 0) != 0, ("crs", "sell")),
+    ):
+        if given and form not in owner:
+            owners = " and ".join(f"spmv.{name}" for name in owner)
+            raise InputError(f"spmv.{form} has no {option}, which is for {owners}")
+    chunk = integer(8 if C is None else C, "C", 1, _MOST_CHUNK) if form == "sell" else 1
+    block = _sigma(1 if sigma is None else sigma, chunk, rows) if form == "sell" else 1
+    if move_columns and (form != "sell" or rows != columns):
+        raise InputError("columns are moved like rows in spmv.sell of square matrices alone")
+    # The knob by its general name and by the one that it has here.
+    given = options.pop("unroll", 0)
+    unroll = _accumulators(mve or given, a.nnz / rows) if form == "crs" else given
+    stored = a.tocsc() if form == "csc" else a
+    return Case(
+        registry()[kernel],
+        integers={
+            "rows": rows,
+            "columns": columns,
+            "nonzeros": int(a.nnz),
+            "chunk": chunk,
+            "sigma": block,
+            "move_columns": int(move_columns),
+            "by_entries": int(balance == "nnz"),
+        },
+        indices={"starts": stored.indptr, "columns": stored.indices},
+        data={"values": stored.data},
+        dtype=dtype,
+        index_dtype=index_dtype,
+        form="add" if accumulate else "write",
+        columns={
+            "matrix": label,
+            "rows": rows,
+            "columns": columns,
+            "nonzeros": int(a.nnz),
+            "nonzeros_per_row": a.nnz / rows,
+            "C": chunk,
+            "sigma": block,
+            "balance": balance,
+        },
+        labels={"name": name, "suite": suite},
+    ).with_(unroll=unroll, **options)
+
+
+def _sigma(sigma: int, chunk: int, rows: int) -> int:
+    sigma = integer(sigma, "sigma", 1, 2**62)
+    if sigma >= rows:
+        return rows
+    if sigma > 1 and sigma % chunk:
+        raise InputError(
+            f"sigma must be 1, a multiple of C = {chunk}, or at least the {rows} rows, not {sigma}"
+        )
+    return sigma
+
+
+def _accumulators(mve: int | str, length: float) -> int:
+    """As many as a row fills twice, from what is built."""
+    if mve == "auto":
+        return max(u for u in MVE if u == 1 or 2 * u <= length)
+    if isinstance(mve, str) or mve not in (0, *MVE):
+        known = ", ".join(map(str, MVE))
+        raise InputError(f"mve must be auto, 0 or one of {known}, not {shown(mve)}")
+    return int(mve)
+
+
+def as_csr(case: Case) -> csr_array:
+    """Return a case's matrix as SciPy knows it."""
+    from scipy.sparse import csc_array, csr_array
+
+    shape = (case.integers["rows"], case.integers["columns"])
+    parts = (case.data["values"], case.indices["columns"], case.indices["starts"])
+    if case.spec.name == "spmv.csc":
+        return csr_array(csc_array(parts, shape=shape))
+    return csr_array(parts, shape=shape)
+
+
+def order_of(case: Case, native: Native) -> IndexArray:
+    """Return which row of A each row of y is."""
+    if case.spec.name in ("spmv.sell", "spmv.ell"):
+        return native.copy_out("order")
+    return np.arange(case.integers["rows"])
+
+
+def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+    n, columns = case.integers["rows"], case.integers["columns"]
+    order = order_of(case, native)
+    seen = np.zeros(n, dtype=bool)
+    seen[order] = True
+    look = positions(n, native) if n > _WHOLE_ROWS else np.arange(n)
+    a = as_csr(case)[order[look]].astype(np.float64)
+    a.data[:] = a.data.astype(case.dtype)
+    x = fresh(native, "x", np.arange(columns))
+    if case.integers["move_columns"]:
+        moved = np.empty_like(x)
+        moved[order] = x
+        x = moved
+    before = fresh(native, "y", look) if case.form == "add" else np.zeros(len(look))
+    wanted = before + a @ x
+    # As many roundings as there are terms, of the sum of their absolute values.
+    terms = np.maximum((np.diff(a.indptr) + 2.0) / case.spec.ulps, 1.0)
+    size = np.abs(before) + abs(a) @ np.abs(x)
+    native.fill(outputs=True)
+    invoke()
+    off = np.abs(native.peek("y", look) - wanted)
+    allowed = terms * size
+    worst = float(np.max(np.where(np.isnan(off), np.inf, off) / np.where(allowed > 0, allowed, 1)))
+    if not seen.all():
+        worst = float("inf")
+    facts = native.obtained()["facts"]
+    columns_found = {
+        "beta": case.integers["nonzeros"] / facts["entries_stored"],
+        "convert_s": facts["convert_s"],
+    }
+    return verdict(case, worst, "whole" if len(look) == n else "sampled", **columns_found)
+
+
+def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    """Return y in the order of the chunks, from a layout found independently."""
+    a = as_csr(case)
+    n, sigma = case.integers["rows"], case.integers["sigma"]
+    lengths = np.diff(a.indptr)
+    order = np.arange(n)
+    if case.spec.name == "spmv.sell":
+        blocks = (order[b : b + sigma] for b in range(0, n, sigma))
+        order = np.concatenate([b[np.argsort(-lengths[b], kind="stable")] for b in blocks])
+    x = arrays["x"][: case.integers["columns"]].astype(np.float64)
+    if case.integers["move_columns"]:
+        moved = np.empty_like(x)
+        moved[order] = x
+        x = moved
+    y = np.array(arrays["y"], copy=True)
+    product = a.astype(np.float64) @ x
+    y[:n] = product[order] + (y[:n] if case.form == "add" else 0)
+    if case.form == "write" and case.spec.name == "spmv.sell":
+        y[n:] = 0
+    return {"x": arrays["x"], "y": y}
+
+
+def _iterations(case: Case) -> int:
+    """Rows, chunks of them, or columns: what is divided among the workers."""
+    if case.spec.name == "spmv.csc":
+        return case.integers["columns"]
+    return -(-case.integers["rows"] // case.integers["chunk"])
+
+
+def _traffic(case: Case) -> Traffic:
+    """Every nonzero and its index once, x once, what pointers there are, y as the form has it."""
+    size = float(np.dtype(case.dtype).itemsize)
+    index = float(np.dtype(case.index_dtype).itemsize)
+    n = case.integers
+    y = n["rows"] * size
+    share = 1.0 / _iterations(case)
+    pointers = 0 if case.spec.name == "spmv.ell" else _iterations(case) + 1
+    return Traffic(
+        read=share * ((n["nonzeros"] + n["columns"]) * size + (y if case.form == "add" else 0.0)),
+        write=share * y,
+        index=share * (n["nonzeros"] + pointers) * index,
+        write_allocate=share * y if case.form == "write" and case.allocates else 0.0,
+    )
+
+
+def model_of(case: Case, beta: float) -> SpmvModel:
+    """Return the model of a case with such a fill-in."""
+    n = case.integers
+    return SpmvModel(
+        rows=n["rows"],
+        columns=n["columns"],
+        nonzeros=n["nonzeros"],
+        value_B=np.dtype(case.dtype).itemsize,
+        index_B=np.dtype(case.index_dtype).itemsize,
+        beta=beta,
+        accumulate=case.form == "add",
+        write_allocate=case.allocates,
+        pointers=0 if case.spec.name == "spmv.ell" else _iterations(case),
+    )
+
+
+def _roofline_columns(
+    case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
+) -> dict[str, float]:
+    """Rooflines at the best alpha, and the alpha that the measured time implies."""
+    model = model_of(case, found["beta"])
+    median = 2 * case.integers["nonzeros"] / median_s / 1e9
+    roofline = model.roofline_GFLOPs(ceilings.load_GBps)
+    return {
+        "load_GBps": ceilings.load_GBps,
+        "triad_GBps": ceilings.triad_GBps,
+        "roofline_load_GFLOPs": roofline,
+        "roofline_triad_GFLOPs": model.roofline_GFLOPs(ceilings.triad_GBps),
+        "performance_median_GFLOPs": median,
+        "roofline_fraction": median / roofline,
+        "alpha": model.best_alpha,
+        "alpha_implied": model.implied_alpha(median_s, ceilings.load_GBps),
+    }
+
+
+def _spec(name: str, summary: str, source: str) -> None:
+    register(
+        KernelSpec(
+            name=f"spmv.{name}",
+            summary=summary,
+            source=source,
+            arrays=(
+                ArrayRole("x", "(columns,), one more where rows are padded", "read"),
+                ArrayRole("y", "(rows,), those of whole chunks in sell", "update"),
+            ),
+            indices=("starts", "columns"),
+            traffic=_traffic,
+            iterations=_iterations,
+            check=_check,
+            reference=_reference,
+            model_bytes=lambda case: (
+                _traffic(case).view(index=True, write_allocate=True) * _iterations(case)
+            ),
+            build=spmv_case,
+            index_dtypes=INDEX_DTYPES,
+            flops=2,
+            width=lambda case: case.integers["nonzeros"] / _iterations(case),
+            work=None if name == "ell" else lambda case, native: native.copy_out("starts"),
+            ulps=32.0,
+            idempotent=False,
+            counts_index=True,
+            roofline_columns=_roofline_columns,
+            form=("result",),
+        )
+    )
+
+
+_spec("crs", "y = y + A x or y = A x, by compressed rows", ALAPPAT)
+_spec("sell", "the same in chunks of C rows sorted within sigma", KREUTZER)
+_spec("ell", "the same in one chunk of all rows (ELLPACK)", KREUTZER)
+_spec("csc", "the same by compressed columns", "baseline")
+
+
+def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
+    """Case of a sparse matrix-vector product; see `spmv_case`.
+
+    Parameters
+    ----------
+    matrix : str, path, sparse array, ndarray or tuple
+    format : str
+        ``crs``, ``sell``, ``ell`` or ``csc``.
+    **options
+        As for `spmv_case`.
+    """
+    if format not in FORMATS:
+        raise InputError(f"format {shown(format)} is not one of {', '.join(FORMATS)}")
+    return case(f"spmv.{format}", matrix=matrix, **options)
+
+
+# Of a nonzero with its index, in the types that the report measures.
+_NONZERO_B = 12
+_ROW_LENGTHS = (4, 8, 16, 64)
+
+
+def _products(matrix: str, forms: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Case]:
+    """Return cases of one matrix that is made once and lies in memory once."""
+    from memkern.inputs import matrices
+
+    label, a = matrices.build(matrix)
+    cases = [spmv(a, form, name=label, **how) for form, how in forms]
+    return [replace(case, indices=cases[0].indices, data=cases[0].data) for case in cases]
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return one matrix of each kind, larger than the caches, and what sets the formats apart."""
+    # All matrices together have 16 times as much, and the one at work is there four times.
+    unit = min(cache_B, memory_B // 64, 2**28)
+    brief: dict[str, Any] = {"budget_s": 0.05}
+    forms: list[tuple[str, dict[str, Any]]]
+    forms = [("crs", brief), ("sell", {"C": 8, **brief})]
+    if quick:
+        return _products("hpcg:32", forms)
+    forms.append(("sell", {"C": 16, **brief}))
+    workers = len(os.sched_getaffinity(0))
+    counts = sorted({*(2**k for k in range(workers.bit_length())), workers})
+    # Five at most: for each number of workers the bandwidth is measured first.
+    counts = sorted({counts[round(i * (len(counts) - 1) / 4)] for i in range(5)})
+
+    def edge(size: float) -> int:
+        """Return how many points a cube with 27 neighbours each has along an edge."""
+        return max(round(float(np.cbrt(size / 27 / _NONZERO_B))), 4)
+
+    def sites(size: float) -> int:
+        """Return the number of spins whose chain comes next to such a size."""
+        return min(range(6, 33), key=lambda n: abs(comb(n, n // 2) * (n + 2) * 6 - size))
+
+    size = 1.5 * unit
+    short = round(size / 14 / _NONZERO_B)
+    scale = max(round(log2(size / 15 / _NONZERO_B)), 6)
+    scaled = _products(f"hpcg:{edge(3 * unit)}", forms)
+    cases = [case.with_(threads=n) for case in scaled for n in counts]
+    for matrix in (
+        f"hpcg:{edge(unit / 4)}",
+        f"spin:{sites(size)}",
+        f"band:{short}:{short // 2}:14",
+    ):
+        cases += _products(matrix, forms)
+    cases += _products(
+        f"rmat:{scale}:16",
+        [
+            *(("crs", {"balance": balance, **brief}) for balance in BALANCES),
+            *(("sell", {"C": 8, "sigma": s, **brief}) for s in (1, 32, 1024, 2**scale)),
+            *(("sell", {"C": 16, "sigma": s, **brief}) for s in (1, 1024, 2**scale)),
+        ],
+    )
+    for length in _ROW_LENGTHS:
+        rows = round(size / length / _NONZERO_B)
+        cases += _products(
+            f"tsm:{rows}:{length}", [*(("crs", {"mve": u, **brief}) for u in (1, 2, 3)), *forms[1:]]
+        )
+    return cases

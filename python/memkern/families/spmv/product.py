@@ -1,0 +1,314 @@
+"""Sparse matrix-vector products in the caller's terms: multiply, convert, measure.
+
+A `Product` is a matrix in its format, placed where its workers read it, that can be multiplied many
+times and shows its arrays. `multiply` makes one and uses it once; `measure` times the kernel alone
+on prepared vectors and sets the result beside what the machine's memory allows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.checks import shown
+from memkern.errors import InputError
+from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, order_of
+from memkern.families.spmv.kernels import spmv as case
+from memkern.families.spmv.model import SpmvModel
+from memkern.measuring.prepared import Prepared, prepare
+from memkern.measuring.process import alone
+from memkern.measuring.record import Measurement, to_result_set
+from memkern.results import ResultSet
+from memkern.spec.case import Case
+
+__all__ = ["FORMATS", "Product", "SpmvModel", "case", "convert", "measure", "multiply", "tune"]
+
+Vector = npt.NDArray[Any]
+
+
+class Product:
+    """A matrix ready to be multiplied.
+
+    Made by `convert`. Vectors come and go in the caller's order.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Rows and columns.
+    permute_s : float
+        Seconds that the last `multiply` spent on permuting vectors.
+    """
+
+    def __init__(self, matrix: Any, *, rcm: bool = False, **options: Any) -> None:
+        from memkern.inputs import matrices
+
+        _, a = matrices.build(matrix, options.get("seed", 0))
+        self.shape: tuple[int, int] = (int(a.shape[0]), int(a.shape[1]))
+        self._before: npt.NDArray[np.int64] | None = None
+        if rcm:
+            a, self._before = matrices.reorder(a, "rcm")
+        self.permute_s = 0.0
+        self._dtype = str(options.get("dtype", "float64"))
+        if "accumulate" in options:
+            raise InputError("a product has no accumulate: it adds to y where there is one")
+        self._prepared: Prepared | None = None
+        if a.nnz == 0:
+            # There is nothing to lay out, but options are checked as always.
+            case(([0], [0], [1.0], self.shape), **options)
+            return
+        self._prepared = prepare(case(a, accumulate=True, **options))
+        self._order = order_of(self.case, self._laid_out.native)
+
+    @property
+    def case(self) -> Case:
+        """What a measurement of it would measure."""
+        return self._laid_out.case
+
+    @property
+    def _laid_out(self) -> Prepared:
+        if self._prepared is None:
+            raise InputError("a matrix without nonzeros is not laid out: there is only its product")
+        return self._prepared
+
+    @property
+    def values(self) -> Vector:
+        """Stored values, shape (entries stored,)."""
+        return self._laid_out.native.copy_out("values")
+
+    @property
+    def columns(self) -> npt.NDArray[Any]:
+        """Columns of the stored values (in CSC rows); those of padding are one past the last."""
+        return self._laid_out.native.copy_out("columns")
+
+    @property
+    def starts(self) -> npt.NDArray[Any]:
+        """Where rows, chunks or columns start among the stored values, and where the last ends."""
+        return self._laid_out.native.copy_out("starts")
+
+    @property
+    def widths(self) -> npt.NDArray[np.int64]:
+        """Entries of the longest row of each chunk."""
+        is_one_chunk = self.case.spec.name == "spmv.ell"
+        chunk = self.case.integers["rows" if is_one_chunk else "chunk"]
+        return np.diff(self.starts) // chunk
+
+    @property
+    def order(self) -> npt.NDArray[np.int64]:
+        """Which row of the matrix each row of the product is, shape (rows,)."""
+        _ = self._laid_out
+        return self._order if self._before is None else self._before[self._order]
+
+    @property
+    def beta(self) -> float:
+        """Nonzeros over stored entries."""
+        stored = float(self._laid_out.native.obtained()["facts"]["entries_stored"])
+        return self.case.integers["nonzeros"] / stored
+
+    @property
+    def convert_s(self) -> float:
+        """Seconds that laying the matrix out took."""
+        return float(self._laid_out.native.obtained()["facts"]["convert_s"])
+
+    def multiply(self, x: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Vector:
+        """Return y + A x, or A x without a y.
+
+        Parameters
+        ----------
+        x : array_like of float, shape (columns,)
+        y : array_like of float, shape (rows,), optional
+
+        Returns
+        -------
+        ndarray, shape (rows,)
+            In the dtype of the product.
+
+        Raises
+        ------
+        InputError
+            A vector has the wrong shape, or holds no real numbers.
+        """
+        rows, columns = self.shape
+        ours = _vector("x", x, columns, self._dtype)
+        result = np.zeros(rows, self._dtype) if y is None else _vector("y", y, rows, self._dtype)
+        if self._prepared is None:
+            return result
+        begin = time.perf_counter()
+        arrays = self._laid_out.native.arrays()
+        # The element that padding is multiplied with stays zero, and what it is added to unread.
+        to_x = np.zeros(arrays["x"]["columns"], self._dtype)
+        to_y = np.zeros(arrays["y"]["columns"], self._dtype)
+        in_columns = ours if self._before is None else ours[self._before]
+        if self.case.integers["move_columns"]:
+            in_columns = in_columns[self._order]
+        to_x[:columns] = in_columns
+        to_y[:rows] = result[self.order]
+        self.permute_s = time.perf_counter() - begin
+        with alone():
+            self._laid_out.native.copy_in("x", to_x)
+            self._laid_out.native.copy_in("y", to_y)
+            self._laid_out.native.run(1)
+            product = self._laid_out.native.copy_out("y")[:rows]
+        begin = time.perf_counter()
+        result = np.empty(rows, self._dtype)
+        result[self.order] = product
+        self.permute_s += time.perf_counter() - begin
+        return result
+
+    __matmul__ = multiply
+
+
+def _vector(name: str, values: npt.ArrayLike, size: int, dtype: str) -> Vector:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} must have shape ({size},), not rows of several lengths") from None
+    if array.shape != (size,):
+        raise InputError(f"{name} must have shape ({size},), not {array.shape}")
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} must hold real numbers, not {shown(str(array.dtype))}")
+    return array.astype(dtype)
+
+
+def convert(matrix: Any, *, rcm: bool = False, **options: Any) -> Product:
+    """Lay a matrix out in a format.
+
+    Parameters
+    ----------
+    matrix : str, path, sparse array, ndarray or tuple
+        What `memkern.matrices.build` takes.
+    rcm : bool
+        Reorder rows and columns of a square matrix by reverse Cuthill-McKee first.
+    **options
+        ``format`` (``sell``) and what `memkern.families.spmv.kernels.spmv_case` takes.
+
+    Raises
+    ------
+    InputError, MemoryError
+        Something is out of range, or does not fit.
+    """
+    return Product(matrix, rcm=rcm, **options)
+
+
+def multiply(
+    matrix: Any, x: npt.ArrayLike, y: npt.ArrayLike | None = None, **options: Any
+) -> Vector:
+    """Return y + A x, or A x without a y; see `convert` and `Product.multiply`."""
+    return convert(matrix, **options).multiply(x, y)
+
+
+def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
+    """Measure the kernel of a product on prepared vectors, beside the matrix's roofline.
+
+    Parameters
+    ----------
+    matrix, rcm, **options
+        As for `convert`.
+
+    Returns
+    -------
+    Measurement
+        With ``roofline_load_GFLOPs`` and ``roofline_triad_GFLOPs``, the model's at the best alpha
+        and the fill-in as converted, for the bandwidth that loads alone and a triad have here;
+        ``roofline_fraction``, of the former; ``alpha`` at best and ``alpha_implied`` by the
+        median time at that bandwidth; ``convert_s``.
+    """
+    from memkern.inputs import matrices
+
+    label, a = matrices.build(matrix, options.get("seed", 0), rcm=rcm)
+    return case(a, **{"name": label, **options}).measure()
+
+
+def tune(
+    matrix: Any,
+    *,
+    budget_s: float = 30.0,
+    progress: Callable[[float], object] | None = None,
+    **options: Any,
+) -> tuple[Measurement, ResultSet]:
+    """Search format, C, sigma, moved columns, accumulators, balance, reordering and prefetch.
+
+    One choice after another is varied with the best so far kept; what has not been tried when the
+    time budget is spent stays as it is.
+
+    Parameters
+    ----------
+    matrix : str, path, sparse array, ndarray or tuple
+        What `memkern.matrices.build` takes.
+    budget_s : float
+        Seconds for the search.
+    progress : callable, optional
+        Called with the share of the trials that is over.
+    **options
+        What all trials have in common, as `memkern.families.spmv.kernels.spmv_case` takes it.
+
+    Returns
+    -------
+    best : Measurement
+        The best form, measured once more.
+    search : ResultSet
+        Every trial in order and the best at the end; column ``tune_step`` names what was varied.
+    """
+    from memkern.inputs import matrices
+
+    if not 0 < budget_s < float("inf"):
+        raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
+    label, plain = matrices.build(matrix, options.get("seed", 0))
+    rows = plain.shape[0]
+    square = rows == plain.shape[1]
+    # The machine's ceilings are measured with the first trial, which the search does not pay for.
+    end = float("inf")
+    steps: dict[str, list[dict[str, Any]]] = {
+        # Without sorting, padding may hide what chunks are worth.
+        "format": [{"format": "crs"}, {"format": "sell"}, {"format": "sell", "sigma": rows}],
+        "C": [{"C": c} for c in (4, 8, 16, 32, 64)],
+        "sigma": [{"sigma": s} for s in (1, 128, 1024, 4096, rows)],
+        "move_columns": [{"move_columns": m} for m in ((False, True) if square else (False,))],
+        "mve": [{"mve": u} for u in (0, *MVE)],
+        "balance": [{"balance": b} for b in BALANCES],
+        "rcm": [{"rcm": r} for r in ((False, True) if square else (False,))],
+        "prefetch": [{"prefetch": d} for d in (0, 16, 64, 256)],
+    }
+    only_sell = ("C", "sigma", "move_columns")
+    trials = sum(len(values) for values in steps.values())
+    brief = {"budget_s": budget_s / trials / 3, "max_samples": 200, "placements": 1}
+    reordered: dict[bool, Any] = {False: plain}
+    chosen: dict[str, Any] = {"format": "crs", **options}
+    search: list[Measurement] = []
+    best_s = float("inf")
+
+    def trial(form: dict[str, Any], step: str, **more: Any) -> Measurement:
+        form = dict(form)
+        rcm = form.pop("rcm", False)
+        if rcm not in reordered:
+            reordered[rcm] = matrices.reorder(plain, "rcm")[0]
+        if form["format"] != "sell":
+            form = {k: v for k, v in form.items() if k not in only_sell}
+        if form["format"] != "crs":
+            form.pop("mve", None)
+        name = f"{label} rcm" if rcm else label
+        product = case(reordered[rcm], **{"name": name, **form, **more})
+        return product.measure(extra={"tune_step": step, "rcm": rcm})
+
+    for step, values in steps.items():
+        if step in only_sell and chosen["format"] != "sell":
+            continue
+        if step == "mve" and chosen["format"] != "crs":
+            continue
+        base = dict(chosen)
+        for value in values:
+            if time.perf_counter() > end:
+                break
+            found = trial({**base, **value}, step, **brief)
+            search.append(found)
+            if progress is not None:
+                progress(len(search) / trials)
+            end = min(end, time.perf_counter() + budget_s)
+            decides = found.valid and not found.disturbed
+            if decides and found.record["time_median_s"] < best_s:
+                chosen, best_s = {**base, **value}, found.record["time_median_s"]
+    best = trial(chosen, "best")
+    return best, to_result_set([*search, best])

@@ -1,0 +1,147 @@
+"""The verb spmv: how fast a matrix is multiplied in each format, and what the limit is."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from memkern.cli.measuring import exit_code, line, measure, plus_minus, share_shown
+from memkern.cli.options import Verb, each, given, knobs_of, measuring_options, numbers, words
+from memkern.cli.refusing import refuse
+from memkern.errors import InputError
+from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE
+from memkern.spec.sequences import joined, product
+
+if TYPE_CHECKING:
+    from memkern.spec.case import Case
+
+_FORMATS = ["crs", "sell"]  # that are measured unless others are asked for
+
+
+def _tuned(args: argparse.Namespace) -> int:
+    from memkern.families.spmv import product as spmv
+    from memkern.results import check_output
+
+    if args.output:
+        check_output(args.output, args.force)
+    searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch")
+    own = {"format": _FORMATS, "rcm": False}
+    refuse(args, "with --tune, which searches by itself", **own, **dict.fromkeys(searched))
+    refuse(args, "with --tune, which stops by --budget", runs=None, repeats=1, resume=False)
+    knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
+    records = None
+    if args.write:
+        knobs["accumulate"] = False
+    if args.budget is not None:
+        knobs["budget_s"] = args.budget
+    for text in args.matrices:
+        with share_shown(args) as progress:
+            _, search = spmv.tune(text, progress=progress, **knobs)
+        records = search if records is None else records + search
+        if not (args.json or args.quiet):
+            line(f"{'step':<9} {_HEADER}")
+            for number, record in enumerate(search):
+                line(f"{record['tune_step']:<9} {_row(number, record)}")
+    assert records is not None
+    if args.output:
+        records.save(args.output)
+    if args.json:
+        print(records.to_json_text())
+    return exit_code(records)
+
+
+def _spmv(args: argparse.Namespace) -> int:
+    from memkern.families.spmv import product as spmv
+    from memkern.inputs import matrices
+
+    if args.tune:
+        return _tuned(args)
+    knobs = knobs_of(args) | given(args, "move_columns")
+    owners = {"C": "sell", "sigma": "sell", "move_columns": "sell", "mve": "crs", "unroll": "crs"}
+    for option, owner in owners.items():
+        if getattr(args, option) is not None and owner not in each(args.format):
+            raise InputError(
+                f"--{option.replace('_', '-')} is for the format {owner}, which --format leaves out"
+            )
+    # Accumulators are unrolling by another name.
+    knobs.pop("unroll", None)
+    listed = {name: getattr(args, name) for name in ("C", "sigma", "mve", "balance")}
+    listed["mve"], args.unroll = listed["mve"] or args.unroll, None
+    if args.write:
+        knobs["accumulate"] = False
+    # The cases of a matrix follow each other.
+    matrix_of = functools.lru_cache(maxsize=1)(
+        functools.partial(matrices.build, seed=knobs.get("seed", 0), rcm=args.rcm)
+    )
+
+    def build(matrix: str, format: str, **options: Any) -> Case:
+        label, a = matrix_of(matrix)
+        return spmv.case(a, format, name=label, **options)
+
+    parts = []
+    for text, form in itertools.product(args.matrices, each(args.format)):
+        own = {name: v for name, v in knobs.items() if owners.get(name, form) == form}
+        axes = {
+            name: each(value)
+            for name, value in listed.items()
+            if value is not None and owners.get(name, form) == form
+        }
+        parts.append(product(functools.partial(build, matrix=text, format=form, **own), axes))
+    return exit_code(measure(joined(parts), args, _HEADER, _row, ("unroll",)))
+
+
+_HEADER = (
+    f"{'matrix':<24} {'format':<13} {'variant':<15} {'thr':>3} {'balance':<7} {'time_min_s':>11} "
+    f"{'GFLOP/s':>8} {'GB/s':>7} {'roofline':>8} {'beta':>6} {'convert_s':>9} {'±%':>5}"
+)
+
+
+def _row(number: int, record: dict[str, Any]) -> str:
+    label = record["name"] or record["matrix"]
+    form = record["kernel"].partition(".")[2]
+    if form == "sell":
+        form = f"sell-{record['C']}-{record['sigma']}"
+    elif record["unroll"]:
+        form = f"{form} mve {record['unroll']}"
+    marks = [word for word in ("disturbed",) if record[word]] + ["INVALID"] * (not record["valid"])
+    return (
+        f"{label if len(label) <= 24 else label[:23] + '…':<24} {form:<13} "
+        f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
+        f"{record['balance']:<7} {record['time_min_s']:>11.4g} "
+        f"{record['performance_GFLOPs']:>8.3f} {record['bandwidth_GBps']:>7.2f} "
+        f"{100 * record['roofline_fraction']:>7.0f}% {record['beta']:>6.3f} "
+        f"{record['convert_s']:>9.3g} {plus_minus(record):>5} {' '.join(marks)}"
+    ).rstrip()
+
+
+def _accumulators(text: str) -> Any:
+    return text if text == "auto" else numbers(0, "mve")(text)
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb spmv."""
+    sub = verb("spmv", _spmv, "sparse matrix-vector products of a matrix, in each format")
+    sub.add_argument(
+        "matrices",
+        nargs="+",
+        metavar="MATRIX",
+        help="a Matrix Market file, or a generator such as hpcg:64",
+    )
+    add = sub.add_argument_group("formats").add_argument
+    add("-f", "--format", type=words, default=_FORMATS, metavar="NAME,...",
+        help=", ".join(FORMATS) + " (crs,sell)")  # fmt: skip
+    add("-C", "--C", type=numbers(1, "C"), metavar="ROWS,...",
+        help="rows of a chunk of sell (8)")  # fmt: skip
+    add("--sigma", type=numbers(1, "sigma"), metavar="ROWS,...",
+        help="rows of a block that is sorted by length (1)")  # fmt: skip
+    add("--move-columns", action="store_true", default=None,
+        help="move columns of a square matrix like its rows")  # fmt: skip
+    add("--rcm", action="store_true", help="reverse Cuthill-McKee first")
+    add("--balance", type=words, metavar="HOW,...", help=", ".join(BALANCES) + " (rows)")
+    add("--mve", type=_accumulators, metavar="N,...",
+        help="accumulators of a row of crs: " + ", ".join(map(str, MVE)) + " or auto")  # fmt: skip
+    add("--tune", action="store_true", help="search the best form within --budget (30 s)")
+    add("--write", action="store_true", help="y = A x in place of y = y + A x")
+    measuring_options(sub)

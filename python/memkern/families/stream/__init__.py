@@ -1,0 +1,1 @@
+"""McCalpin's STREAM."""

@@ -1,0 +1,106 @@
+"""McCalpin's STREAM: copy, scale, add and triad, on their own or in turn (``stream.rotation``)."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from memkern.families.checking import extent, fresh, positions
+from memkern.families.streaming.elementwise import THREE, Arrays, case_of, mccalpin
+from memkern.inputs.sizes import sizes
+from memkern.spec.case import Case
+from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.registry import case, register, registry
+
+STREAM = "McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers"
+
+mccalpin("stream", STREAM)
+
+# STREAM copies, scales, adds and multiplies in turn, so that every pass grows a fifteenfold.
+_ROTATION = ("stream.copy", "stream.scale", "stream.add", "stream.triad")
+_RUNS = 10
+
+
+def _rotate(v: Arrays, s: float) -> dict[str, Any]:
+    c = v["a"]
+    b = s * c
+    c = v["a"] + b
+    return {"a": b + s * c, "b": b, "c": c}
+
+
+def _check_rotation(case: Case, native: Native, invoke: Invoke) -> Check:
+    n = case.iterations
+    at = positions(n, native)
+    values = {name: fresh(native, name, at) for name in "abc"}
+    native.fill(outputs=True)
+    for _ in range(invoke()):
+        values = _rotate(values, case.numbers["alpha"])
+    # STREAM's own rule: the average error of each array over its average value.
+    worst = 0.0
+    for name, wanted in values.items():
+        off = np.abs(native.peek(name, at) - wanted)
+        worst = max(worst, float(np.mean(np.where(np.isnan(off), np.inf, off)) / np.mean(wanted)))
+    return Check(worst <= _STREAM_ERROR[case.dtype], worst, extent(n))
+
+
+_STREAM_ERROR = {"float64": 1e-13, "float32": 1e-6}
+
+
+@functools.wraps(case_of)  # whose options it takes
+def _rotation_case(kernel: str, *, runs: int | None = None, **options: Any) -> Case:
+    runs = _RUNS if runs is None else runs
+    return case_of(kernel, runs=runs, invocations=1, **options)
+
+
+register(
+    KernelSpec(
+        name="stream.rotation",
+        summary="copy, scale, add and triad in turn over the same arrays",
+        source=STREAM,
+        arrays=(
+            ArrayRole("a", "(elements,)", "update"),
+            ArrayRole("b", "(elements,)", "write"),
+            ArrayRole("c", "(elements,)", "write"),
+        ),
+        traffic=lambda case: sum(
+            (registry()[name].traffic(case) for name in _ROTATION), start=Traffic()
+        ),
+        iterations=lambda case: case.integers["elements"],
+        check=_check_rotation,
+        reference=lambda case, arrays: {
+            name: values.astype(case.dtype)
+            for name, values in _rotate(arrays, case.numbers["alpha"]).items()
+        },
+        model_bytes=lambda case: sum(registry()[name].model_bytes(case) for name in _ROTATION),
+        build=_rotation_case,
+        flops=4,
+        numbers=THREE,
+        ulps=4.0,
+        idempotent=False,
+        repeatable_check=True,
+        most_runs={"float64": 200, "float32": 10},
+    )
+)
+
+
+def stream(kernel: str = "rotation", elements: int | None = None, **options: Any) -> Case:
+    """Case of one of STREAM's kernels, or of all in turn; parameters as for `case_of`."""
+    return case(f"stream.{kernel}", elements=elements, **options)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return copy and triad at every size, and STREAM's kernels at memory's."""
+    most_B = min(4 * cache_B, memory_B // 2)
+    cases = [
+        case(kernel, footprint_B=size, repetition="free", budget_s=0.03 if quick else 0.12)
+        for kernel in ("stream.copy", "stream.triad")
+        for size in sizes(2**14, most_B, 8 if quick else 25)
+    ]
+    steady: dict[str, Any] = {"budget_s": 0.1 if quick else 0.5, "footprint_B": 3 * most_B // 2}
+    return cases + [
+        stream(kernel, variant=variant, **steady)
+        for kernel in (("copy", "triad") if quick else ("copy", "scale", "add", "triad"))
+        for variant in ("best", "auto")
+    ]

@@ -1,0 +1,25 @@
+"""The verb stream."""
+
+from __future__ import annotations
+
+import argparse
+
+from memkern.cli.options import Verb
+from memkern.families.streaming.verbs import kernels_of, measure_kernels, streaming_verb
+
+_ROTATION = "stream.rotation"
+
+
+def _stream(args: argparse.Namespace) -> int:
+    names = kernels_of(args)
+    if args.kernel is None:
+        # On its own, STREAM means its four kernels in turn, unless sizes would make it a sweep.
+        alone = [_ROTATION] if args.sizes is None else {*names} - {_ROTATION}
+        names = [name for name in names if name in alone]
+    return measure_kernels(args, names)
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb stream."""
+    what = "STREAM: its four kernels in turn, or some of them on their own"
+    streaming_verb(verb, "stream", what, _stream)

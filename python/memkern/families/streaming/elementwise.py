@@ -1,0 +1,272 @@
+"""Streaming kernels whose iterations each treat one element of every array.
+
+Sums are accurate: blocks are summed in the type of the values by several accumulators, the
+blocks' sums are added in double, the workers' in their order. A team under a static schedule
+always finds the same result.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
+from memkern.checks import integer, shown
+from memkern.errors import InputError
+from memkern.families.checking import WHOLE, error, extent, fresh, positions, verdict
+from memkern.spec.case import Case
+from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.options import Stop
+from memkern.spec.registry import register, registry
+
+Values = npt.NDArray[Any]
+Arrays = Mapping[str, Values]
+
+_WINDOW = 4_096
+# Parts whose sums must add up to the whole's; odd, so that no worker's share is one of them.
+_PARTS = 13
+RESULT = "result"
+# Where an operation finds the numbers of the elements.
+POSITION = "i"
+
+
+def regular(
+    name: str,
+    summary: str,
+    source: str,
+    roles: str,
+    operation: Callable[[Arrays, float, float], dict[str, Any]],
+    *,
+    flops: float = 0.0,
+    numbers: Mapping[str, float] | None = None,
+    combine: Callable[[Values], Any] | None = None,
+    build: Callable[..., Case] | None = None,
+) -> None:
+    """Register a kernel.
+
+    `roles` lists the arrays in the order in which the body takes them; `operation` maps their
+    values, alpha and beta to the values of those written; `combine` joins partial results of a
+    reduction. `build` makes its cases, `case_of` by default.
+    """
+    words = {"r": "read", "w": "write", "u": "update"}
+    arrays = [
+        ArrayRole(word.partition(":")[0], "(elements,)", words[word.partition(":")[2]])
+        for word in roles.split()
+    ]
+    read = sum(a.role != "write" for a in arrays)
+    written = sum(a.role != "read" for a in arrays)
+    allocated = sum(a.role == "write" for a in arrays)
+    if combine is not None:
+        arrays.append(ArrayRole(RESULT, "(1,)", "write"))
+
+    def traffic(case: Case) -> Traffic:
+        size = float(np.dtype(case.dtype).itemsize)
+        stores = allocated * size if case.allocates else 0.0
+        return Traffic(read=read * size, write=written * size, write_allocate=stores)
+
+    def model_bytes(case: Case) -> float:
+        return traffic(case).view(write_allocate=True) * case.iterations
+
+    def constants(case: Case) -> tuple[float, float]:
+        return case.numbers.get("alpha", 1.0), case.numbers.get("beta", 1.0)
+
+    def reference(case: Case, arrays: Arrays) -> dict[str, Values]:
+        exact: dict[str, Values] = {k: v.astype(np.float64) for k, v in arrays.items()}
+        exact[POSITION] = np.arange(case.iterations)
+        after = {key: np.array(values, copy=True) for key, values in arrays.items()}
+        for key, values in operation(exact, *constants(case)).items():
+            after[key][:] = values
+        return after
+
+    def values_at(native: Native, at: npt.NDArray[np.int64]) -> dict[str, Values]:
+        names = [array.name for array in arrays if array.name != RESULT]
+        return {POSITION: at, **{name: fresh(native, name, at) for name in names}}
+
+    def check(case: Case, native: Native, invoke: Invoke) -> Check:
+        n = case.iterations
+        at = positions(n, native)
+        wanted = operation(values_at(native, at), *constants(case))
+        total = wanted.pop(RESULT, None)
+        native.fill(outputs=True)
+        invoke()
+        worst = max(
+            (error(native.peek(key, at), values) for key, values in wanted.items()), default=0.0
+        )
+        if combine is not None:
+            worst = max(worst, _check_result(case, native, total if n <= WHOLE else None))
+        return verdict(case, worst, extent(n))
+
+    def _check_result(case: Case, native: Native, total: Any) -> float:
+        got = native.peek(RESULT, np.zeros(1, dtype=np.int64))
+        if total is not None:
+            return error(got, np.atleast_1d(total))
+        # The parts' results make the whole's, and those of short windows are known.
+        assert combine is not None
+        n = case.iterations
+        zero = np.zeros(1, dtype=np.int64)
+        cuts = np.linspace(0, n, _PARTS + 1).astype(np.int64)
+        native.fill(outputs=True)
+        parts = []
+        for begin, end in itertools.pairwise(cuts):
+            native.run_range(int(begin), int(end))
+            parts.append(native.peek(RESULT, zero)[0])
+        worst = error(got, np.atleast_1d(combine(np.array(parts))))
+        native.fill(outputs=True)
+        for begin in cuts[:-1]:
+            window = np.arange(begin, begin + _WINDOW)
+            native.run_range(int(begin), int(begin) + _WINDOW)
+            known = operation(values_at(native, window), *constants(case))[RESULT]
+            worst = max(worst, error(native.peek(RESULT, zero), np.atleast_1d(known)))
+        return worst
+
+    register(
+        KernelSpec(
+            name=name,
+            summary=summary,
+            source=source,
+            arrays=tuple(arrays),
+            traffic=traffic,
+            iterations=lambda case: case.integers["elements"],
+            check=check,
+            reference=reference,
+            model_bytes=model_bytes,
+            build=build or case_of,
+            flops=flops,
+            numbers=numbers or {},
+            # An accumulator takes a thousand values, and squares of whole numbers are
+            # rounded down more often than up.
+            ulps=4.0 if combine is None else 128.0,
+            # What reads its own result, or adds to a running sum, changes with every invocation.
+            idempotent=combine is None and all(a.role != "update" for a in arrays),
+            elementwise=True,
+        )
+    )
+
+
+def case_of(
+    kernel: str,
+    *,
+    elements: int | None = None,
+    footprint_B: float | None = None,
+    dtype: str = "float64",
+    alpha: float | None = None,
+    beta: float | None = None,
+    runs: int | None = None,
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build the case of one streaming kernel.
+
+    Parameters
+    ----------
+    kernel : str
+        Such as ``stream.triad``, ``bs.bs5`` or ``loops.daxpy``.
+    elements : int
+        Length of each array; by default four times the last-level caches (see `memory_sized`).
+    footprint_B : float
+        Bytes of all arrays together, in place of `elements`.
+    dtype : str
+        ``float64`` or ``float32``.
+    alpha, beta : float, optional
+        The kernel's scalars, where it has them; by default the spec's.
+    runs : int, optional
+        Exactly so many samples; ``stream.rotation`` takes 10 by default.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`.
+
+    Raises
+    ------
+    InputError
+        The kernel has no such scalar, or a value is out of range.
+    """
+    spec = registry()[kernel]
+    elements = length(spec, elements, footprint_B, dtype)
+    numbers = scalars(spec, alpha=alpha, beta=beta)
+    return Case(
+        spec,
+        integers={"elements": elements},
+        numbers=numbers,
+        dtype=dtype,
+        stop=Stop(runs=runs),
+        columns={"elements": elements, **numbers},
+        labels={"name": name, "suite": suite},
+    ).with_(**options)
+
+
+def length(spec: KernelSpec, elements: int | None, footprint_B: float | None, dtype: str) -> int:
+    """Return the arrays' length from one of the two ways to say it."""
+    if elements is not None and footprint_B is not None:
+        raise InputError(f"{spec.name} takes elements or footprint_B, not both")
+    if footprint_B is None:
+        return _cut(memory_sized(dtype) if elements is None else integer(elements, "elements", 1))
+    if not isinstance(footprint_B, Real) or not 0 < footprint_B < 2**62:
+        raise InputError(
+            f"footprint_B must be a positive number of bytes, not {shown(footprint_B)}"
+        )
+    streams = sum(array.name != RESULT for array in spec.arrays)
+    size = 4 if dtype == "float32" else 8
+    return _cut(max(1, int(footprint_B / (max(1, streams) * size))))
+
+
+def _cut(elements: int) -> int:
+    """Cut a length where cases are to be small; lengths that differ by a factor still do."""
+    return small.cut(elements, 2**14 + elements.bit_length())
+
+
+def memory_sized(dtype: str) -> int:
+    """Elements by STREAM's rule: each array four times the last-level caches, or a million."""
+    from memkern.machine.topology import last_level_cache_B
+
+    return max(4 * last_level_cache_B() // (4 if dtype == "float32" else 8), 10**6)
+
+
+def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
+    """Return the kernel's scalars, with what is given in place of the defaults."""
+    found = dict(spec.numbers)
+    for key, value in given.items():
+        if value is None:
+            continue
+        if key not in found:
+            raise InputError(f"kernel {spec.name!r} has no scalar {key}")
+        if not isinstance(value, Real) or not np.isfinite(value):
+            raise InputError(f"{key} must be a finite number, not {shown(value)}")
+        found[key] = float(value)
+    return found
+
+
+def dot(x: Values, y: Values) -> Any:
+    """Return x . y by NumPy's pairwise sum: its ``@`` was seen to be off by 3000 roundings."""
+    return np.sum(x * y)
+
+
+THREE = {"alpha": 3.0}
+
+
+def mccalpin(family: str, source: str) -> None:
+    """Register copy, scale, add and triad as STREAM has them."""
+    regular(f"{family}.copy", "c = a", source, "c:w a:r", lambda v, s, t: {"c": v["a"]})
+    regular(
+        *(f"{family}.scale", "b = s c", source, "b:w c:r"),
+        lambda v, s, t: {"b": s * v["c"]},
+        flops=1,
+        numbers=THREE,
+    )
+    regular(
+        *(f"{family}.add", "c = a + b", source, "c:w a:r b:r"),
+        lambda v, s, t: {"c": v["a"] + v["b"]},
+        flops=1,
+    )
+    regular(
+        *(f"{family}.triad", "a = b + s c", source, "a:w b:r c:r"),
+        lambda v, s, t: {"a": v["b"] + s * v["c"]},
+        flops=2,
+        numbers=THREE,
+    )

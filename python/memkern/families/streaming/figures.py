@@ -1,0 +1,316 @@
+"""Figures of all streaming kernels, and the section that a report has on them.
+
+What single families have of their own is in the modules beside this one, after the papers it is
+from. Which of several records of a case is drawn is said in `memkern.families.streaming.data`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from memkern.errors import InputError
+from memkern.families.bs.figures import bs_fits, bs_mesh, t0_wmax_table
+from memkern.families.launch.figures import barrier_cost
+from memkern.families.loops.figures import cycles, cycles_by_level, matrix_vector
+from memkern.families.raider.figures import by_kernel, by_size, raider_bandwidths
+from memkern.families.streaming.data import BARRIER, FAMILIES, as_defined, is_nt, short
+from memkern.families.streaming.findings import findings
+from memkern.plots.drawing import (
+    MOST_LINES,
+    NT_DASHES,
+    bytes_axis,
+    cache_regions,
+    curve,
+    hollow,
+    legend_above,
+    legend_below,
+    line_look,
+    named,
+    panels,
+    threads_axis,
+)
+from memkern.plots.frames import Records, best, families, frame_of
+from memkern.plots.registry import Section, section, section_of
+from memkern.plots.selection import BANDWIDTH, cache_ends, machine, prevailing, select, split
+from memkern.plots.style import GREY, figure, log2_axis, note, own_look, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+_MEASURE_SIZES = "memkern stream -k copy,scale,add,triad --sizes 8KiB:512MiB:40 -o stream.parquet"
+_MEASURE_THREADS = "memkern stream -k copy,triad -t 1..4 -o threads.parquet"
+
+# What `bs-mesh` and `matvec` draw: the size of these is not all that matters.
+_ELSEWHERE = ("bs.bs6", "bs.bs7", "bs.bs8", "loops.matvec")
+
+# -------------------------------------------------------------------------- bandwidth by footprint
+
+
+@figure("sizes")
+def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
+    """Bandwidth of streaming kernels against the memory they use, from L1 to memory.
+
+    A panel for each platform and family. Where a size was measured with non-temporal and with
+    ordinary stores, both are drawn; where one size has the former and the next the latter, as a
+    kernel's best variant goes, one line joins them.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of two sizes of a kernel or more. A ResultSet knows its caches, which are
+        marked then.
+    kernels : str or sequence of str
+        Names of kernels or families, with commas between; by default ``stream``, ``bs`` and
+        ``loops`` without those that have a figure of their own.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        No kernel with two sizes, records without a needed column, or with a bandwidth that is
+        not positive.
+    """
+    frame, notes = select(
+        records,
+        split(kernels) or ("stream", "bs", "loops"),
+        ("variant", "footprint_B", "dtype", "threads"),
+        measure=_MEASURE_SIZES,
+    )
+    if not kernels:
+        frame = frame[~frame["kernel"].isin(_ELSEWHERE)]
+    frame, left = prevailing(as_defined(frame, "paper", "permutation"))
+    # In STREAM's rotation a kernel uses other memory than the arrays of its own.
+    frame, rotated = prevailing(frame, ("rotation",), per=("platform", "kernel"))
+    notes += left + rotated
+    frame = frame[frame.groupby(["platform", "kernel"])["footprint_B"].transform("nunique") > 1]
+    if frame.empty:
+        raise InputError(f"no kernel was measured at two sizes: `{_MEASURE_SIZES}` does so")
+    frame = frame.assign(nt=is_nt(frame), family=frame["kernel"].str.partition(".")[0])
+    frame = best(frame, ("platform", "kernel", "footprint_B", "nt"))
+
+    several = frame["platform"].nunique() > 1
+    shown = []
+    for (platform, family), rows in frame.groupby(["platform", "family"], sort=False):
+        names = list(dict.fromkeys(rows["kernel"]))
+        parts = -(-len(names) // MOST_LINES)
+        size = -(-len(names) // parts)
+        for part in range(parts):
+            title = FAMILIES[str(family)] + (f" ({part + 1} of {parts})" if parts > 1 else "")
+            title = f"{named(platform, 24)}\n{title}" if several else title
+            shown.append((title, rows, names[part * size : (part + 1) * size]))
+    fig, axes = panels(len(shown), 1 if len(shown) == 1 else 2, 3.0)
+    for ax, (title, rows, names) in zip(axes, shown, strict=True):
+        _by_footprint(ax, rows, names)
+        legend_below(ax, fig.get_figwidth() / min(len(axes), 2))
+        ax.set_title(title, pad=11)
+        ax.set_ylim(frame[BANDWIDTH].min() / 1.25, frame[BANDWIDTH].max() * 1.25)
+        ax.set_yscale("log", base=2)
+        log2_axis(ax.yaxis)
+        bytes_axis(ax.xaxis, 10 if len(axes) == 1 else 6)
+        cache_regions(ax, cache_ends(rows))
+        ax.set(xlabel="Memory used by all threads", ylabel="Bandwidth (GB/s)")
+    labels = {line.get_label() for ax in axes for line in ax.lines}
+    notes += ["Dashed: non-temporal stores."] * ("_nt" in labels)
+    notes += ["Ringed: the best variant had non-temporal stores."] * ("_best is nt" in labels)
+    note(fig, [*notes, *hollow(frame)])
+    return fig
+
+
+def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
+    """Draw a line a kernel, two where ordinary and non-temporal stores had the same sizes."""
+    for number, kernel in enumerate(kernels):
+        of_kernel = rows[rows["kernel"] == kernel]
+        past, through = of_kernel[of_kernel["nt"]], of_kernel[~of_kernel["nt"]]
+        look, label = line_look(number), plain(short(kernel))
+        if set(past["footprint_B"]) & set(through["footprint_B"]):
+            curve(ax, through, "footprint_B", BANDWIDTH, look, label)
+            look = look._replace(linestyle=NT_DASHES, markersize=2.0)
+            curve(ax, past, "footprint_B", BANDWIDTH, look, "_nt")
+            continue
+        curve(ax, of_kernel, "footprint_B", BANDWIDTH, look, label)
+        if len(past):
+            ax.plot(
+                past["footprint_B"],
+                past[BANDWIDTH],
+                **look._replace(marker="o", linestyle="none", markersize=6.5)._asdict(),
+                markerfacecolor="none",
+                markeredgewidth=0.8,
+                label="_best is nt",
+            )
+    ax.set_xscale("log", base=2)
+
+
+# ---------------------------------------------------------------------------- bandwidth by threads
+
+
+@figure("saturation")
+def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
+    """Bandwidth of streaming kernels against the number of threads, beside ideal scaling.
+
+    A panel for each kernel, at the size that was measured with most thread counts, the largest of
+    these.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of two thread counts of a kernel or more.
+    kernels : str or sequence of str
+        Names of kernels or families, with commas between; by default all.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No kernel with two thread counts, and as `sizes`.
+    """
+    import numpy as np
+
+    wanted = split(kernels) or list(FAMILIES)
+    frame, notes = select(
+        records, wanted, ("bytes_B", "variant", "dtype", "threads"), measure=_MEASURE_THREADS
+    )
+    frame = as_defined(frame, "paper", "permutation").assign(nt=is_nt(frame))
+    frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
+    here = ["machine", "kernel"]
+    frame, _ = prevailing(frame, ("backend", "dtype", "bytes_B"), per=here, count=("threads",))
+    frame = frame[frame.groupby(here)["threads"].transform("nunique") > 1]
+    if frame.empty:
+        raise InputError(
+            "no kernel was measured with two thread counts at one size: "
+            f"`{_MEASURE_THREADS}` does so"
+        )
+    frame = best(frame, (*here, "threads", "nt"))
+    names = list(dict.fromkeys(frame["kernel"]))
+    machines = list(dict.fromkeys(frame["machine"]))
+    fig, axes = panels(len(names), 4, 1.45)
+    for ax, kernel in zip(axes, names, strict=True):
+        of_kernel = frame[frame["kernel"] == kernel]
+        # Straight only where the axis of threads is linear.
+        threads = np.geomspace(1, of_kernel["threads"].max(), 60)
+        for number, name in enumerate(machines):
+            mine = of_kernel[of_kernel["machine"] == name]
+            for nt, rows in mine.groupby("nt"):
+                look = own_look(number)._replace(linewidth=1.4, markersize=3.6)
+                look = look._replace(linestyle=NT_DASHES) if nt else look
+                label = plain(name, 28) + (", non-temporal stores" if nt else "")
+                curve(ax, rows, "threads", BANDWIDTH, look, label)
+            one = mine[mine["threads"] == 1].sort_values("nt")
+            for start in one[BANDWIDTH].head(1):
+                ax.plot(threads, start * threads, color=GREY, linewidth=0.7, label="ideal")
+        family = FAMILIES[kernel.partition(".")[0]]
+        ax.set_title(short(kernel) if family == "BS" else f"{family} {short(kernel)}")
+        ax.set_ylim(0, 1.15 * of_kernel[BANDWIDTH].max())
+        threads_axis(ax, frame["threads"].max())
+    for ax in axes[::4]:
+        ax.set_ylabel("Bandwidth (GB/s)")
+    for ax in axes[-4:]:
+        ax.set_xlabel("Threads")
+    legend_above(fig, axes, 2)
+    note(fig, [*notes, *hollow(frame)])
+    return fig
+
+
+# ------------------------------------------------------------------------------------------ report
+
+_CITED = ("chalmers2020", "raider2022", "alappat2021-kernels")
+_BEST = "Where a size was measured several times, its best is drawn."
+# Of what family the last word is, there must be records: published ones alone say nothing here.
+_EXHIBITS: tuple[tuple[str, Any, str, str], ...] = (
+    (
+        "Bandwidth from L1 to memory", sizes,
+        "Each step down is a cache that no longer holds the data of all threads; both axes are "
+        "logarithmic. An ordinary store to memory reads its line first, a non-temporal one does "
+        f"not, and never stays in a cache. {_BEST}", "",
+    ),
+    (
+        "Bandwidth against threads", saturation,
+        "Where the line leaves ideal scaling, threads share something: a cache, the memory "
+        f"controllers, a core. {_BEST}", "",
+    ),
+    (
+        "BS1 to BS5: time as T0 + B / Wmax", bs_fits,
+        "T0 is what an invocation costs however little it moves, Wmax the bandwidth that large "
+        "sizes tend to. After Chalmers and Warburton 2020.", "",
+    ),
+    (
+        "BS6 to BS8 by polynomial degree", bs_mesh,
+        "The lower the degree, the more of an element's nodes are shared with its neighbours. "
+        "After Chalmers and Warburton 2020.", "",
+    ),
+    (
+        "T0 and Wmax beside four GPUs", t0_wmax_table,
+        "T0 in microseconds, Wmax in GB/s, the own ones with their 95 % intervals; of a T0 that is "
+        "not resolved, the upper end alone. BS6 and BS7 are of degree 7. Published platforms "
+        "after Chalmers and Warburton 2020.", "bs",
+    ),
+    (
+        "Streaming through indices", by_kernel,
+        "Own platforms beside two clusters of Beebe et al. 2022, which ran on one core. Bytes are "
+        "counted as in that paper.", "raider",
+    ),
+    (
+        "Streaming through indices against the array length", by_size,
+        "An index array of random order costs little while the arrays stay in a cache. Published "
+        "clusters after Beebe et al. 2022.", "raider",
+    ),
+    (
+        "Streaming through indices, by definition and index pattern", raider_bandwidths,
+        f"Bandwidth in GB/s. {_BEST}", "",
+    ),
+    (
+        "Cycles of loops", cycles,
+        "Core cycles for one vector of every stream; lower is better. Which unrolling needs "
+        "fewest depends on where the data are. After Alappat et al. 2021.", "",
+    ),
+    (
+        "Cycles of loops in each memory level", cycles_by_level,
+        "Fewest cycles of any unrolling for one vector of every stream, beside the A64FX of "
+        "Alappat et al. 2021 as the ECM model predicts it and as measured. Its vectors have 512 "
+        "bits.", "loops",
+    ),
+    (
+        "Matrix times vector", matrix_vector,
+        "The matrix is used once, y again and again. After Alappat et al. 2021.", "",
+    ),
+    (
+        "What a barrier costs", barrier_cost,
+        "Waiting threads either spin or sleep. After Alappat et al. 2021.", "",
+    ),
+)  # fmt: skip
+
+
+@section("streaming", 2)
+def report_section(records: DataFrame) -> Section | None:
+    """Streaming kernels: findings, figures and tables.
+
+    Parameters
+    ----------
+    records : DataFrame
+        All records of a report.
+
+    Returns
+    -------
+    Section or None
+        None where no record is of a streaming kernel or a barrier. What can't be said or drawn
+        of these records stands in the remarks, with the reason.
+    """
+    from memkern import reference
+
+    frame = frame_of(records)
+    here = families(frame)
+    if here.isdisjoint(FAMILIES) and not (here and frame["kernel"].eq(BARRIER).any()):
+        return None
+    exhibits = [each[:3] for each in _EXHIBITS if each[3] in ("", *here)]
+    citation = "; ".join(map(reference.cite, _CITED))
+    return section_of(frame, "Streaming", findings, exhibits, citation)

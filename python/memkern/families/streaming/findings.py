@@ -1,0 +1,183 @@
+"""What streaming records say, in plain sentences computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from memkern.families.bs.figures import fitted, interval, own_tests
+from memkern.families.streaming.data import FAMILIES, MEMORY, as_defined, is_nt, levels, short
+from memkern.models.memory import (
+    MULTIPLE,
+    NONTEMPORAL,
+    ORDINARY,
+    FromMemory,
+    from_memory,
+    memory_values,
+    stores,
+)
+from memkern.plots.drawing import in_bytes, spaced
+from memkern.plots.frames import best, listed, ranked, rounded, three_figures
+from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_SUSTAINED = ("stream.copy", "stream.triad")
+
+
+def findings(records: DataFrame) -> list[str]:
+    """Return the findings on every own platform, the most important first.
+
+    Raises
+    ------
+    InputError
+        As `memkern.families.streaming.figures.sizes`.
+    """
+    frame, _ = select(
+        records, list(FAMILIES), ("bytes_B", "variant", "footprint_B", "dtype", "threads")
+    )
+    frame, _ = prevailing(as_defined(frame, "paper", "permutation"))
+    since = from_memory(frame)
+    frame = frame.assign(nt=is_nt(frame), level=levels(frame, since))
+    tests, _ = own_tests(records, ["bs.bs1"])
+    empty, _ = select(records, ["bs.bs0"], value="time_min_s")
+    empty = ranked(empty, "time_min_s", lowest=True)
+    platforms = list(dict.fromkeys(frame["platform"]))
+    sentences = []
+    for platform in platforms:
+        mine = frame[frame["platform"] == platform]
+        values = memory_values(mine, since)
+        these = [
+            *_on_memory(values, since[platform]),
+            *_on_levels(mine, values),
+            *_on_launch(*(part[part["platform"] == platform] for part in (tests, empty))),
+            *_on_indices(mine, values),
+        ]
+        sentences += [f"{platform}: {line}" for line in these] if len(platforms) > 1 else these
+    return sentences
+
+
+def _rows(frame: DataFrame, key: str) -> dict[str, dict[Hashable, Any]]:
+    """Return the best row of each value of one column, as plain dictionaries."""
+    return {str(row[key]): row for row in best(frame, [key]).to_dict("records")}
+
+
+def _said(row: Mapping[Hashable, Any]) -> str:
+    return f"{rounded(row[BANDWIDTH])} GB/s{' (disturbed)' * bool(row['disturbed'])}"
+
+
+def _on_memory(values: DataFrame, since: FromMemory) -> list[str]:
+    """Say what copy and triad sustain, and what non-temporal stores are worth."""
+    values = values[values["operation"].isin(_SUSTAINED)]
+    if values.empty:
+        return []
+    parts, worth = [], []
+    for kernel in _SUSTAINED:
+        of_kernel = _by_stores(values, kernel)
+        if of_kernel:
+            each = [f"{_said(row)}{_with(kind)}" for kind, row in of_kernel.items()]
+            parts.append(f"{short(kernel)} {' and '.join(each)}")
+        if len(of_kernel) > 1:
+            ratio = of_kernel[NONTEMPORAL][BANDWIDTH] / of_kernel[ORDINARY][BANDWIDTH]
+            mark = " (disturbed)" * any(row["disturbed"] for row in of_kernel.values())
+            worth.append(f"{ratio:.2f} times{mark} as high in {short(kernel)}")
+    sentences = [f"{_where(since, values['least_B'].min())}: {'; '.join(parts)}."]
+    if worth:
+        sentences.append(
+            f"There, the bandwidth of non-temporal stores is {listed(worth)} as that of ordinary "
+            "ones."
+        )
+    return sentences
+
+
+def _where(since: FromMemory, least_B: float) -> str:
+    """Say which sizes are those from memory, and how that is known."""
+    if since.how == "largest":
+        return f"At the largest size ({in_bytes(least_B)})"
+    known = {
+        "plateau": "from where on bandwidth no longer falls with the size",
+        "caches": f"{MULTIPLE} times the last-level caches, since no record over sizes shows more",
+    }
+    return f"From memory ({in_bytes(since.least_B)} or more, {known[since.how]})"
+
+
+def _by_stores(values: DataFrame, kernel: str) -> dict[str, dict[Hashable, Any]]:
+    """Return the values of a kernel by its kind of stores, non-temporal ones first."""
+    rows = values[values["operation"] == kernel].sort_values("stores").to_dict("records")
+    return {str(row["stores"]): row for row in rows}
+
+
+def _with(stores: str) -> str:
+    return f" with {stores} stores" if stores else ""
+
+
+def _on_levels(mine: DataFrame, values: DataFrame) -> list[str]:
+    """Say the highest bandwidth in each cache, of triad or what was measured in more of them.
+
+    From memory it is the one value that there is.
+    """
+    ends = cache_ends(mine)
+    mine = mine[~mine["nt"] & (mine["level"] != "") & mine["kernel"].str.startswith("stream.")]
+    if mine.empty or not ends:
+        return []
+    number = mine.groupby("kernel")["level"].nunique().to_dict()
+    kernel = max(number, key=lambda name: (number[name], name == "stream.triad"))
+    rows = _rows(mine[mine["kernel"] == kernel], "level")
+    rows.pop(MEMORY, None)
+    in_memory = _by_stores(values, str(kernel)).get(ORDINARY)
+    if in_memory is not None:
+        rows[MEMORY] = in_memory
+    order = [level for level in (*(name for name, _ in ends), MEMORY) if level in rows]
+    if len(order) < 2:
+        return []
+    parts = [f"{_said(rows[level])} in {level}" for level in order]
+    return [f"With ordinary stores, {short(str(kernel))} reaches {listed(parts)}."]
+
+
+def _on_launch(tests: DataFrame, empty: DataFrame) -> list[str]:
+    """Say T0 and Wmax of BS1, and what an empty launch takes."""
+    launch = [
+        f" An empty launch, BS0, takes {three_figures(1e6 * row['time_min_s'])} µs"
+        f"{' (disturbed)' * bool(row['disturbed'])}."
+        for row in empty.to_dict("records")
+    ]
+    sentences = []
+    for one in fitted(tests)[0]:
+        held = " from what the caches hold" * (len(one.fits) > 1)
+        where = " beyond them" if held else " in the caches" * one.in_caches
+        rows = one.rows[one.rows["bytes_B"].isin(one.fits[-1].points["bytes_B"])]
+        kinds = [kind for kind in (NONTEMPORAL, ORDINARY) if stores(rows).eq(kind).any()]
+        sentences.append(
+            f"BS1 takes T0 + B / Wmax, with {one.t0()}{held} and "
+            f"{interval('Wmax', one.wmax_GBps, 'GB/s')}{where}{_with(' or '.join(kinds))} "
+            f"(95 % intervals).{''.join(launch[:1])}"
+        )
+    return sentences
+
+
+def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
+    """Say how much random gather and scatter lose against the regular triad."""
+    mine = mine[mine["kernel"].str.startswith("raider.")]
+    mine = mine.assign(stores=stores(mine))
+    mine, _ = prevailing(mine, (*SETTING, "elements"), count=("kernel",))
+    rows = _rows(mine, "kernel")
+    regular = rows.get("raider.triad")
+    irregular = [name for name in ("raider.gather_triad", "raider.scatter_triad") if name in rows]
+    if regular is None or not irregular:
+        return []
+    if regular["level"] == MEMORY:
+        # The one value of a triad from memory.
+        regular = {**regular, **_by_stores(values, "stream.triad")[regular["stores"]]}
+        place = "from memory"
+    else:
+        place = f"{in_bytes(regular['footprint_B'])}, which the caches hold in part or whole"
+    parts = [
+        f"{short(name)} is {regular[BANDWIDTH] / rows[name][BANDWIDTH]:.1f} times slower "
+        f"({_said(rows[name])})"
+        for name in irregular
+    ]
+    return [
+        f"Through a random permutation of {spaced(regular['elements'])} elements ({place}), "
+        f"{listed(parts)} than the regular triad{_with(regular['stores'])} ({_said(regular)})."
+    ]

@@ -1,0 +1,108 @@
+"""What the verbs of the streaming families share."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from memkern.checks import read_number
+from memkern.cli.measuring import exit_code, measure
+from memkern.cli.options import Parser, Verb, checked, count, given, knobs_of, measuring_options
+from memkern.cli.refusing import taken
+from memkern.errors import InputError
+from memkern.inputs.sizes import parse_sizes
+from memkern.spec import registry
+from memkern.spec.sequences import joined, product
+
+# Options of the kernels besides the length of their arrays.
+_OPTIONS = (
+    *("alpha", "beta", "pattern", "allow_repeats", "definition", "index_dtype"),
+    *("rows", "columns"),
+)
+
+
+def streaming_verb(
+    verb: Verb, family: str, what: str, run: Callable[[argparse.Namespace], int]
+) -> Parser:
+    """Add the verb of a family whose kernels take a length; return it for further options."""
+    sub = verb(family, run, what)
+    sub.add_argument("-k", "--kernel", metavar="NAME,...", help="(all of them)")
+    sub.add_argument(
+        "-n",
+        "--elements",
+        type=count(1),
+        metavar="N",
+        help="length of each array (four times the last-level caches, at least a million)",
+    )
+    stream_options(sub)
+    measuring_options(sub)
+    return sub
+
+
+def stream_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of sizes and scalars."""
+    parser.add_argument(
+        "--sizes",
+        metavar="LOW:HIGH:COUNT",
+        help="bytes of all arrays together, log-spaced, such as 16KiB:1GiB:400; or a list",
+    )
+    parser.add_argument(
+        "--alpha", type=checked(read_number), metavar="X", help="the kernel's scalar"
+    )
+    parser.add_argument("--beta", type=checked(read_number), metavar="X", help="its second scalar")
+
+
+def kernels_of(args: argparse.Namespace) -> list[str]:
+    """Return the kernels that were asked for, by default all of the verb's family."""
+    family = f"{args.verb}."
+    if args.kernel is not None:
+        return [family + word.strip() for word in args.kernel.split(",")]
+    return [name for name in registry.registry() if name.startswith(family) and "@" not in name]
+
+
+def measure_kernels(
+    args: argparse.Namespace,
+    names: Sequence[str],
+    shapes: Sequence[Mapping[str, Any]] = ({},),
+) -> int:
+    """Measure kernels at the lengths asked for, or in the shapes given; return the exit code."""
+    knobs = knobs_of(args)
+    knobs.pop("index_dtype", None)
+    if args.sizes is not None and args.elements is not None:
+        raise InputError("--sizes and a number of elements exclude each other")
+    axes = lengths(args.sizes, args.elements) if shapes == ({},) else {}
+    parts = []
+    for name, own in taken(given(args, *_OPTIONS), takers(names), names).items():
+        if "allow_repeats" in own:
+            own["repeats"] = own.pop("allow_repeats")
+        build = functools.partial(registry.case, name, **own, **knobs)
+        parts += [product(functools.partial(build, **shape), axes) for shape in shapes]
+    return exit_code(measure(joined(parts), args))
+
+
+def lengths(sizes: str | None, elements: int | None) -> dict[str, list[int]]:
+    """Return the option that says how long arrays are, if one was given, with its values."""
+    if sizes is not None:
+        return {"footprint_B": parse_sizes(sizes)}
+    return {} if elements is None else {"elements": [elements]}
+
+
+def takers(names: Collection[str]) -> dict[str, list[str]]:
+    """Return by option which kernels of the families that these are of take it."""
+    specs = registry.registry()
+    families = {name.partition(".")[0] for name in names}
+    family = [n for n in specs if n.partition(".")[0] in families and "@" not in n]
+    indexed = [name for name in family if specs[name].indices]
+    own = {name: registry.options_of(specs[name]) for name in family}
+    return {
+        **{
+            option: [name for name in family if option in own[name]]
+            for option in ("alpha", "beta", "rows", "columns")
+        },
+        "pattern": indexed,
+        "allow_repeats": indexed,
+        "definition": [name for name in family if f"{name}@release" in specs],
+        "index_dtype": [name for name in family if specs[name].index_dtypes != ("",)],
+    }

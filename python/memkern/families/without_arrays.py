@@ -1,0 +1,46 @@
+"""Kernels that have no arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy.typing as npt
+
+from memkern.spec.case import Case
+from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.options import Knobs, Stop
+from memkern.spec.registry import register, registry
+
+
+def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+    invoke()
+    return Check(valid=True, error_max=0.0, how="whole")
+
+
+def _nothing(case: Case, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    return {}
+
+
+def _case(kernel: str, **options: Any) -> Case:
+    knobs = Knobs(variant="auto") if options.get("device", "cpu") == "cpu" else Knobs()
+    return Case(registry()[kernel], knobs=knobs, stop=Stop(budget_s=1.0)).with_(**options)
+
+
+def register_without_arrays(name: str, summary: str, source: str) -> None:
+    """Register a kernel that has no arrays."""
+    register(
+        KernelSpec(
+            name=name,
+            summary=summary,
+            source=source,
+            arrays=(),
+            traffic=lambda case: Traffic(),
+            iterations=lambda case: 1,
+            check=_check,
+            reference=_nothing,
+            model_bytes=lambda case: 0.0,
+            build=_case,
+            dtypes=("float64",),
+        )
+    )

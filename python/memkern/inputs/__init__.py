@@ -1,0 +1,1 @@
+"""What kernels work on: patterns, indices, matrices, meshes, lattices, and their files."""

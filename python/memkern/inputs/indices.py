@@ -1,0 +1,503 @@
+"""Index arrays of irregular streaming: in which order a kernel visits the elements of its arrays.
+
+An index array has one index for each of n elements, each from 0 to n - 1.  Some visit every
+element once (`permutation`, `stride`, `chase`), others come back to some and leave others out
+(`central`, `zipf`, `hot`).  `build` makes one from a word, a file or an array.
+
+Source: Beebe et al., "RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems", HPEC
+2022; Williams et al., "CircusTent: A Benchmark Suite for Atomic Memory Operations", MEMSYS 2020.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import numbers
+import os
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import files
+from memkern.checks import INT64_MAX, integer, read_integer, read_number, shown
+from memkern.errors import InputError
+from memkern.machine.limits import check_memory
+
+__all__ = [
+    "MAX_LENGTH",
+    "WORDS",
+    "IndicesLike",
+    "build",
+    "central",
+    "chase",
+    "check",
+    "distinct",
+    "hot",
+    "permutation",
+    "read",
+    "stride",
+    "whole_numbers",
+    "zipf",
+]
+
+MAX_LENGTH = 2**40
+"""The largest number of indices (8 TiB of them)."""
+
+WORDS = (
+    "permutation",
+    "stride1",
+    "stride:STEP",
+    "chase",
+    "central",
+    "zipf:EXPONENT",
+    "hot:ACCESSES:ELEMENTS",
+)
+"""What `build` takes besides files and arrays."""
+
+IndicesLike: TypeAlias = "str | os.PathLike[str] | npt.ArrayLike"
+"""What `build` takes."""
+
+
+def _length(n: int, arrays: int = 0) -> int:
+    """Check how many elements there are, and that there is memory for so many arrays of them."""
+    length = integer(n, "n", 1, MAX_LENGTH)
+    check_memory(8 * length * arrays, f"an index array of {length} elements")
+    return length
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(integer(seed, "seed"))
+
+
+def _number(value: float, what: str, high: float, right: str) -> float:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    try:
+        number = float(value) if is_number else math.nan
+    except OverflowError:  # an integer of hundreds of digits
+        number = math.inf
+    if not 0 <= number <= high:  # NaN fails both comparisons
+        raise InputError(f"{what} must be {right}, not {shown(value)}")
+    return number
+
+
+def _exponent(value: float) -> float:
+    return _number(value, "exponent", sys.float_info.max, "a finite number of at least 0")
+
+
+def _fraction(value: float, what: str) -> float:
+    return _number(value, what, 1, "a fraction from 0 to 1")
+
+
+def permutation(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Visit every element once, at random.
+
+    Parameters
+    ----------
+    n : int
+        Number of elements.
+    seed : int
+        At least 0.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        A permutation of 0 to n - 1.
+
+    Raises
+    ------
+    InputError
+        If `n` is not positive or absurdly large, or `seed` is negative.
+    """
+    return _generator(seed).permutation(_length(n, 1))
+
+
+def stride(n: int, step: int) -> npt.NDArray[np.int64]:
+    """Visit every element once, in rounds of equal steps.
+
+    Parameters
+    ----------
+    n : int
+        Number of elements.
+    step : int
+        Distance between neighbours, at least 1.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        0, step, 2 step, ..., then 1, 1 + step, ..., and so on to the round of step - 1.
+
+    Raises
+    ------
+    InputError
+        If a number is not positive, or `n` is absurdly large.
+
+    Examples
+    --------
+    >>> stride(8, 3).tolist()
+    [0, 3, 6, 1, 4, 7, 2, 5]
+    """
+    n = _length(n, 3)
+    step = min(integer(step, "step", 1), n)
+    grid = np.arange(-(-n // step) * step, dtype=np.int64).reshape(-1, step)
+    rounds = grid.T.ravel()
+    return rounds[rounds < n]
+
+
+def chase(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Visit every element once, in the order of a pointer chase from element 0.
+
+    Parameters
+    ----------
+    n : int
+        Number of elements.
+    seed : int
+        At least 0.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        The elements on the way along a random single cycle (Sattolo's).
+
+    Raises
+    ------
+    InputError
+        If `n` is not positive or absurdly large, or `seed` is negative.
+    """
+    order = np.arange(_length(n, 1), dtype=np.int64)
+    # Each single cycle, begun at 0, is one order with 0 first, and each such order is one cycle:
+    # a cycle drawn evenly among all of them is visited in an order drawn evenly among these.
+    _generator(seed).shuffle(order[1:])
+    return order
+
+
+def central(n: int) -> npt.NDArray[np.int64]:
+    """Visit element 0 all the time.
+
+    Parameters
+    ----------
+    n : int
+        Number of elements.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        Zeros.
+
+    Raises
+    ------
+    InputError
+        If `n` is not positive or absurdly large.
+    """
+    return np.zeros(_length(n, 1), dtype=np.int64)
+
+
+def zipf(n: int, exponent: float, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Draw elements by Zipf's law: that of rank r with a probability proportional to r**-exponent.
+
+    Parameters
+    ----------
+    n : int
+        Number of elements, and of draws.
+    exponent : float
+        At least 0, where all elements are equally likely.
+    seed : int
+        At least 0.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        Independent draws.  Which element has which rank is random, so that the most visited ones
+        are not neighbours.
+
+    Raises
+    ------
+    InputError
+        If `n` is not positive or absurdly large, `exponent` negative or not finite, or `seed`
+        negative.
+    """
+    n, exponent, generator = _length(n, 5), _exponent(exponent), _generator(seed)
+    elements = generator.permutation(n)
+    up_to_rank = np.cumsum(np.arange(1, n + 1, dtype=np.float64) ** -exponent)
+    up_to_rank /= up_to_rank[-1]
+    # Sorted draws walk through the sums instead of missing the cache at every step of a binary
+    # search.  Sums of exponential variates over their total are uniform variates in order.
+    sums = np.cumsum(generator.standard_exponential(n + 1))
+    ranks = np.searchsorted(up_to_rank, sums[:-1] / sums[-1])
+    draws: npt.NDArray[np.int64] = elements[ranks]
+    generator.shuffle(draws)
+    return draws
+
+
+def hot(n: int, accesses: float, elements: float, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Draw some elements more often than the others.
+
+    Parameters
+    ----------
+    n : int
+        Number of elements, and of draws.
+    accesses : float
+        The fraction of the draws that goes to hot elements, rounded to a whole number of draws.
+    elements : float
+        The fraction of the elements that is hot, rounded to a whole number of at least one.
+    seed : int
+        At least 0.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        In random order; even among the hot elements, which are chosen at random, and even among
+        the others.  If all elements are hot, all draws go to them.
+
+    Raises
+    ------
+    InputError
+        If `n` is not positive or absurdly large, a fraction not from 0 to 1, or `seed` negative.
+    """
+    n, generator = _length(n, 3), _generator(seed)
+    among_hot = round(_fraction(accesses, "accesses") * n)
+    hot_elements = max(1, round(_fraction(elements, "elements") * n))
+    ranks = generator.integers(hot_elements, size=n)
+    if hot_elements < n:
+        ranks[among_hot:] = generator.integers(hot_elements, n, size=n - among_hot)
+    draws: npt.NDArray[np.int64] = generator.permutation(n)[ranks]
+    generator.shuffle(draws)
+    return draws
+
+
+def whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
+    """Copy what a caller gave into an array of int64, or say what is wrong with it.
+
+    Parameters
+    ----------
+    values : array_like of int, shape (n,)
+        NumPy's and Python's integers pass; booleans, floats and objects do not.
+    name : str
+        The name that an error message uses for the array.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        A contiguous copy.
+
+    Raises
+    ------
+    InputError
+        If the values are not one-dimensional, not integers or do not fit int64.
+    """
+    if isinstance(values, (list, tuple)):
+        # Looked at value by value: NumPy turns [0, True] into integers without a word.
+        checked = [
+            integer(value, f"{name}[{position}]", -INT64_MAX - 1)
+            for position, value in enumerate(values)
+        ]
+        return np.array(checked, dtype=np.int64)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must hold whole numbers, not {shown(values)}") from None
+    if array.ndim != 1:
+        raise InputError(
+            f"{name} must be a one-dimensional array of whole numbers, not {shown(values)}"
+        )
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{name} must hold whole numbers, not {array.dtype} values")
+    if array.size and array.max() > INT64_MAX:
+        position = int(array.argmax())
+        raise InputError(f"{name}[{position}] must be at most {INT64_MAX}, not {array[position]}")
+    return np.array(array, dtype=np.int64, order="C")
+
+
+def check(
+    values: npt.ArrayLike, n: int, repeats: bool = False, name: str = "IDX"
+) -> npt.NDArray[np.int64]:
+    """Copy an index array, or say what is wrong with it.
+
+    Parameters
+    ----------
+    values : array_like of int, shape (n,)
+        Indices from 0 to n - 1.
+    n : int
+        Number of elements.
+    repeats : bool
+        Whether an index may occur more than once.
+    name : str
+        The name that an error message uses for the array.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        A contiguous copy.
+
+    Raises
+    ------
+    InputError
+        If the values are not n whole numbers in one dimension, one is out of range or, unless
+        `repeats`, one occurs twice (and another therefore not at all).
+    """
+    n = _length(n)
+    indices = whole_numbers(values, name)
+    if len(indices) != n:
+        raise InputError(f"{name} must have one index for each of {n} elements, not {len(indices)}")
+    if indices.min() < 0 or indices.max() >= n:
+        position = int(np.argmax((indices < 0) | (indices >= n)))
+        raise InputError(f"{name}[{position}] must be from 0 to {n - 1}, not {indices[position]}")
+    if not repeats and not distinct(indices):
+        again = np.ones(n, dtype=bool)
+        again[np.unique(indices, return_index=True)[1]] = False
+        position = int(np.argmax(again))
+        raise InputError(
+            f"{name}[{position}] repeats {indices[position]}: a permutation of 0 to {n - 1} has "
+            "every index once; say repeats=True to allow it"
+        )
+    return indices
+
+
+def distinct(values: npt.NDArray[np.int64]) -> bool:
+    """Say whether an index array visits every element once.
+
+    Parameters
+    ----------
+    values : numpy.ndarray of int64, shape (n,)
+        Indices from 0 to n - 1, as `check` and the generators return them.
+
+    Returns
+    -------
+    bool
+        Whether no index occurs twice, and so none is left out.
+    """
+    visited = np.zeros(len(values), dtype=bool)
+    visited[values] = True
+    return bool(visited.all())
+
+
+def read(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
+    """Read whole numbers from a file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A ``.npy`` file of integers, or else a text with one whole number a line.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (n,)
+        Not checked for a range; `check` does that.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, can't be read or holds anything else.
+    """
+    source = Path(path)
+    if source.suffix.lower() == ".npy":
+        return whole_numbers(_read_npy(source), source.name)
+    try:
+        return np.fromiter(_read_lines(source, files.read(source)), dtype=np.int64)
+    except OverflowError:
+        raise InputError(f"{source} must hold whole numbers that fit 64 bits") from None
+
+
+def _read_npy(path: Path) -> npt.NDArray[np.generic]:
+    files.read(path, 1)
+    with files.parsing(path, "a NumPy array"):
+        try:
+            # Mapped, since what is read is allocated before it is known to be there.
+            array = np.lib.format.open_memmap(path, mode="r")
+        except (tokenize.TokenError, MemoryError):  # what NumPy makes of some damaged headers
+            raise ValueError("its header is damaged") from None
+    check_memory(8 * array.size, str(path))
+    return array
+
+
+def _read_lines(path: Path, content: bytes) -> Iterator[int]:
+    for place, line in enumerate(io.BytesIO(content.rstrip()), 1):
+        try:
+            yield int(line)
+        except ValueError:
+            text = line.decode(errors="replace").strip()
+            raise InputError(
+                f"line {place} of {path} must be one whole number, not {shown(text)}"
+            ) from None
+
+
+def _text(number: float) -> str:
+    return repr(number).removesuffix(".0")
+
+
+def _from_words(text: str, n: int, seed: int) -> tuple[str, npt.NDArray[np.int64]] | None:
+    """Return label and indices if a text is one of `WORDS`."""
+    match text.strip().lower().split(":"):
+        case ["permutation" | "random"]:
+            return "permutation", permutation(n, seed)
+        case ["stride1"]:
+            return "stride1", stride(n, 1)
+        case ["stride", given]:
+            step = read_integer(given, "step")
+            return ("stride1" if step == 1 else f"stride:{step}"), stride(n, step)
+        case ["chase"]:
+            return "chase", chase(n, seed)
+        case ["central"]:
+            return "central", central(n)
+        case ["zipf", given]:
+            exponent = read_number(given, "exponent")
+            return f"zipf:{_text(exponent)}", zipf(n, exponent, seed)
+        case ["hot", some, few]:
+            accesses, elements = read_number(some, "accesses"), read_number(few, "elements")
+            return f"hot:{_text(accesses)}:{_text(elements)}", hot(n, accesses, elements, seed)
+    return None
+
+
+def build(
+    pattern: IndicesLike, n: int, seed: int = 0, repeats: bool = False
+) -> tuple[str, npt.NDArray[np.int64]]:
+    """Make an index array, whatever it is given as.
+
+    Parameters
+    ----------
+    pattern : str, path-like or array_like of int
+        ``permutation`` (or ``random``), ``stride1``, ``stride:STEP``, ``chase``, ``central``,
+        ``zipf:EXPONENT`` or ``hot:ACCESSES:ELEMENTS``, in any case; the path of a file for
+        `read`, which has a ``.`` or ``/`` in it if it is a string; or the indices.
+    n : int
+        Number of elements.
+    seed : int
+        At least 0.  Arrays of one kernel that are to differ need seeds that differ.
+    repeats : bool
+        Whether an index may occur more than once in a file or an array.  Words say themselves
+        whether it does.
+
+    Returns
+    -------
+    label : str
+        What records call the pattern: the word with its numbers, ``file NAME`` or ``array``.
+    indices : numpy.ndarray of int64, shape (n,)
+        Owned by the caller.
+
+    Raises
+    ------
+    InputError
+        If the pattern is none of these, or its numbers or indices are wrong.
+
+    Examples
+    --------
+    >>> build("stride:2", 5)
+    ('stride:2', array([0, 2, 4, 1, 3]))
+    """
+    if isinstance(pattern, str):
+        made = _from_words(pattern, n, seed)
+        if made is not None:
+            return made
+        if not ({".", "/"} & set(pattern) and os.path.exists(pattern)):
+            raise InputError(
+                f"an index pattern is one of {', '.join(WORDS)} or the path of a file that "
+                f"exists, not {shown(pattern)}"
+            )
+    if isinstance(pattern, (str, os.PathLike)):
+        name = Path(pattern).name
+        return f"file {name}", check(read(pattern), n, repeats, name)
+    return "array", check(pattern, n, repeats)

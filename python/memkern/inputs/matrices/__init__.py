@@ -1,0 +1,237 @@
+"""Sparse matrices: from generators, files, SciPy, NumPy or triplets, in compressed rows.
+
+The generators stand for what makes sparse matrix-vector products fast or slow: stencils and
+lattices whose rows share what they read (benign), quantum chains and random columns that reach far
+(unfriendly to caches), graphs and constraints whose rows differ in length (imbalanced), and dense
+blocks that read next to nothing but themselves.
+
+Everything comes as `scipy.sparse.csr_array` with sorted columns, no duplicates, float64 values and
+indices of int32 where these fit.  SciPy is imported when it is needed.
+
+Source: Alappat et al., "ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX",
+2021.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
+from memkern.checks import read_integer, read_number, shown
+from memkern.errors import InputError
+from memkern.inputs.matrices.assembly import CSR, MAX_NONZEROS
+from memkern.inputs.matrices.chains import free_fermions, spin_chain
+from memkern.inputs.matrices.grids import (
+    anderson,
+    five_point,
+    graphene,
+    hpcg,
+    seven_point,
+    topological_insulator,
+)
+from memkern.inputs.matrices.properties import reorder, statistics
+from memkern.inputs.matrices.reading import from_array, from_sparse, from_triplets, read
+from memkern.inputs.matrices.synthetic import arrow, banded_random, kkt, rmat, rows_for, tall_skinny
+
+if TYPE_CHECKING:
+    from scipy.sparse import sparray, spmatrix
+
+__all__ = [
+    "CSR",
+    "GENERATORS",
+    "MAX_NONZEROS",
+    "WORDS",
+    "MatrixLike",
+    "anderson",
+    "arrow",
+    "banded_random",
+    "build",
+    "five_point",
+    "free_fermions",
+    "from_array",
+    "from_sparse",
+    "from_triplets",
+    "graphene",
+    "hpcg",
+    "kkt",
+    "read",
+    "reorder",
+    "rmat",
+    "rows_for",
+    "seven_point",
+    "spin_chain",
+    "statistics",
+    "tall_skinny",
+    "topological_insulator",
+]
+
+
+class _Word(NamedTuple):
+    generator: Callable[..., CSR]
+    form: str
+    counts: tuple[int, ...]
+    arguments: tuple[str, ...]
+
+
+_WORDS = {
+    word.form.partition(":")[0].partition("[")[0]: word
+    for word in (
+        _Word(hpcg, "hpcg[:N or :NX:NY:NZ]", (0, 1, 3), ("nx", "ny", "nz")),
+        _Word(
+            tall_skinny,
+            "tsm:ROWS:NONZEROS[:COLUMNS]",
+            (2, 3),
+            ("rows", "nonzeros_per_row", "columns"),
+        ),
+        _Word(five_point, "5pt:NX:NY", (2,), ("nx", "ny")),
+        _Word(seven_point, "7pt:NX:NY:NZ", (3,), ("nx", "ny", "nz")),
+        _Word(spin_chain, "spin:SITES[:UP]", (1, 2), ("sites", "up")),
+        _Word(free_fermions, "fermions:SITES[:PARTICLES]", (1, 2), ("sites", "particles")),
+        _Word(
+            anderson,
+            "anderson:NX:NY:NZ[:DISORDER[:SEED]]",
+            (3, 4, 5),
+            ("nx", "ny", "nz", "disorder", "seed"),
+        ),
+        _Word(
+            graphene,
+            "graphene:NX:NY[:NEIGHBOURS[:DISORDER[:SEED]]]",
+            (2, 3, 4, 5),
+            ("nx", "ny", "neighbours", "disorder", "seed"),
+        ),
+        _Word(
+            topological_insulator,
+            "topins:NX:NY:NZ[:DISORDER[:SEED]]",
+            (3, 4, 5),
+            ("nx", "ny", "nz", "disorder", "seed"),
+        ),
+        _Word(
+            banded_random,
+            "band:ROWS:BANDWIDTH:NONZEROS[:SEED]",
+            (3, 4),
+            ("rows", "bandwidth", "nonzeros_per_row", "seed"),
+        ),
+        _Word(rmat, "rmat:SCALE[:EDGES[:SEED]]", (1, 2, 3), ("scale", "edge_factor", "seed")),
+        _Word(
+            kkt,
+            "kkt:N:CONSTRAINTS[:NONZEROS[:SEED]]",
+            (2, 3, 4),
+            ("n", "constraints", "nonzeros_per_constraint", "seed"),
+        ),
+        _Word(arrow, "arrow:N", (1,), ("n",)),
+    )
+}
+
+GENERATORS: dict[str, Callable[..., CSR]] = {name: word.generator for name, word in _WORDS.items()}
+"""The generators by the words with which the command line calls them."""
+
+WORDS = tuple(word.form for word in _WORDS.values())
+"""What `build` takes besides files and matrices."""
+
+MatrixLike: TypeAlias = (
+    "str | os.PathLike[str] | sparray | spmatrix | npt.NDArray[Any] | tuple[Any, ...]"
+)
+"""What `build` takes."""
+
+
+# What must be less than the rows or sites.
+_LESSER = ("up", "particles", "bandwidth", "nonzeros_per_row")
+
+
+def _from_words(text: str, seed: int) -> tuple[str, CSR] | None:
+    """Return label and matrix if a text begins with one of the words."""
+    name, *parts = text.strip().lower().split(":")
+    if name not in _WORDS:
+        return None
+    word = _WORDS[name]
+    if len(parts) not in word.counts:
+        raise InputError(f"matrix {shown(text)} must have the form {word.form}")
+    given: dict[str, int | float] = {}
+    for argument, part in zip(word.arguments, parts, strict=False):
+        reader = read_number if argument == "disorder" else read_integer
+        given[argument] = reader(part, argument)
+        if argument not in ("disorder", "seed"):
+            given[argument] = small.cut(given[argument], 4 if argument in _LESSER else 8)
+    if "seed" in word.arguments:
+        # Labels of matrices that differ have to differ: nothing is left to a default.
+        defaults = inspect.signature(word.generator).parameters
+        given = {"seed": seed} | given
+        given = {each: given.get(each, defaults[each].default) for each in word.arguments}
+    numbers = (repr(number).removesuffix(".0") for number in given.values())
+    return ":".join([name, *numbers]), word.generator(**given)
+
+
+def build(matrix: MatrixLike, seed: int = 0, *, rcm: bool = False) -> tuple[str, CSR]:
+    """Make a matrix, whatever it is given as.
+
+    Parameters
+    ----------
+    matrix : str, path-like, SciPy matrix or array, numpy.ndarray or tuple
+        One of `WORDS`, in any case, which calls the generator of that word in `GENERATORS`; the
+        path of a file for `read`, which has a ``.`` or ``/`` in it if it is a string; a matrix of
+        any of SciPy's formats; a dense one of shape (rows, columns); or three arrays and perhaps a
+        shape for `from_triplets`: (rows, columns, values[, shape]).
+    seed : int
+        At least 0, for words that end in ``SEED`` and do not say it.
+    rcm : bool
+        Reorder rows and columns of a square matrix by reverse Cuthill-McKee; see `reorder`.
+
+    Returns
+    -------
+    label : str
+        What records call the matrix: the word with its numbers, the seed included; ``file NAME``,
+        ``matrix``, ``array`` or ``triplets``; `` rcm`` where it was reordered.
+    matrix : scipy.sparse.csr_array of float64, shape (rows, columns)
+        Sorted columns, no duplicates, indices of int32 where they fit; owned by the caller.
+
+    Raises
+    ------
+    InputError
+        If it is none of these, or numbers are wrong.
+
+    Examples
+    --------
+    >>> label, matrix = build("5pt:2:2")
+    >>> label, matrix.shape, matrix.nnz
+    ('5pt:2:2', (4, 4), 12)
+    """
+    label, made = _made(matrix, seed)
+    return (f"{label} rcm", reorder(made, "rcm")[0]) if rcm else (label, made)
+
+
+def _made(matrix: MatrixLike, seed: int) -> tuple[str, CSR]:
+    from scipy.sparse import issparse
+
+    if isinstance(matrix, str):
+        made = _from_words(matrix, seed)
+        if made is not None:
+            return made
+        if not ({".", "/"} & set(matrix) and os.path.exists(matrix)):
+            raise InputError(
+                f"a matrix is one of {', '.join(WORDS)} or the path of a file that exists, not "
+                f"{shown(matrix)}"
+            )
+    if isinstance(matrix, (str, os.PathLike)):
+        return f"file {Path(matrix).name}", read(matrix)
+    if isinstance(matrix, tuple):
+        if len(matrix) not in (3, 4):
+            raise InputError(
+                f"triplets must be (rows, columns, values) or (rows, columns, values, shape), not "
+                f"{len(matrix)} things"
+            )
+        return "triplets", from_triplets(*matrix)
+    if issparse(matrix):
+        return "matrix", from_sparse(matrix)
+    if isinstance(matrix, np.ndarray):
+        return "array", from_array(matrix)
+    raise InputError(
+        f"a matrix is a text, a path, a SciPy matrix, a NumPy array or triplets, not "
+        f"{shown(matrix)}"
+    )

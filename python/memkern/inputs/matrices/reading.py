@@ -1,0 +1,505 @@
+"""Matrices from files, from SciPy, from NumPy and from triplets, checked before they are used.
+
+SciPy's reader of Matrix Market files is fast, but it trusts its input: it passes over whatever
+follows a number (``1.5.2``, Fortran's ``1.0D+2``), writes past the end of a symmetric array that
+is not square and reads past the end of a text with a zero byte in it.  It is only given a text
+whose every line has been looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import importlib
+import io
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import files
+from memkern.checks import integer, shown
+from memkern.errors import InputError
+from memkern.inputs.indices import whole_numbers
+from memkern.inputs.matrices.assembly import CSR, Floats, check_size, index_dtype, wrap
+from memkern.machine.limits import check_memory
+
+__all__ = ["from_array", "from_sparse", "from_triplets", "read"]
+
+_FORMATS = ("coordinate", "array")
+_FIELDS = ("real", "double", "integer", "unsigned-integer", "complex", "pattern")
+_SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
+
+_BANNER = re.compile(rb"[ \t]*%%MatrixMarket[ \t]+(?i:matrix)((?:[ \t]+[A-Za-z-]+){3})[ \t]*\r?\n")
+_BEFORE_SIZES = re.compile(rb"(?:[ \t]*%[^\n]*\n|[ \t\r]*\n)*")
+_BLANK = re.compile(rb"\n[ \t\r]*(?=\n)")
+_REAL = rb"-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[-+]?[0-9]+)?"
+_VALUES = {
+    "real": [_REAL],
+    "double": [_REAL],
+    "integer": [rb"-?[0-9]+"],
+    "unsigned-integer": [rb"[0-9]+"],
+    "complex": [_REAL, _REAL],
+    "pattern": [],
+}
+_LOOKED_AT_ONCE = 2**16
+# The sizes come within so many bytes; a shorter text is read before its sizes are believed.
+_HEAD_B = 2**20
+# The format's own limit.
+_LONGEST_LINE_B = 1024
+# What a byte may become at most: a property of the algorithm.
+_MOST_INFLATED = 1032
+
+
+class _Header(NamedTuple):
+    layout: str
+    field: str
+    symmetry: str
+    rows: int
+    columns: int
+    entries: int
+    end: int
+
+
+def read(path: str | os.PathLike[str]) -> CSR:
+    """Read a matrix from a Matrix Market file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A text, or one compressed by gzip whose name ends in ``.gz``.  Coordinates or an array;
+        real, integer, complex or without values, which are then one; general, symmetric,
+        skew-symmetric or Hermitian.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of float64, shape (rows, columns)
+        Values of the same entry are added up.  Zeros among coordinates are kept, those of an array
+        are not.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, can't be read, is not what its first lines say, or holds numbers
+        that are complex or not finite.
+
+    Notes
+    -----
+    The text and all triplets are in memory while a file is read.  Source of the format: Boisvert,
+    Pozo and Remington, "The Matrix Market Exchange Formats: Initial Design", NISTIR 5935, 1996.
+    """
+    from scipy.io import mmread
+
+    source = Path(path)
+    content, header = _checked(source)
+    # Between the two, nothing has changed the text: it is not read again.
+    stream = io.BytesIO(content)
+    del content
+    with files.parsing(source, "a Matrix Market file"), _threads():
+        matrix: Any = mmread(stream)
+    if header.layout == "array":
+        return from_array(matrix, str(source))
+    # The entries of the file come first, those that its symmetry adds after them.
+    row, column = matrix.row[: header.entries], matrix.col[: header.entries]
+    if header.symmetry != "general" and (row < column).any() and (row > column).any():
+        raise InputError(
+            f"{source} must have entries on one side of the diagonal only, because it is "
+            f"{header.symmetry}, and it has some on both"
+        )
+    if header.symmetry == "skew-symmetric" and (row == column).any():
+        raise InputError(f"{source} must have no diagonal, because it is skew-symmetric")
+    del row, column
+    return _from_coordinates(
+        matrix.row, matrix.col, _real(matrix.data, str(source)), matrix.shape, str(source)
+    )
+
+
+def _checked(source: Path) -> tuple[bytes, _Header]:
+    """Return a file's text, all of it looked at, and what its first lines say."""
+    packed = source.suffix.lower() == ".gz"
+    with files.opened(source) as file:
+        status = os.fstat(file.fileno())
+        with _text(source, file, packed) as text:
+            content = text.read(_HEAD_B)
+            whole = len(content) < _HEAD_B
+            if not packed and content[:2] == b"\x1f\x8b":
+                raise InputError(f"{source} is compressed by gzip, and its name must end in .gz")
+            if not content.strip():
+                raise InputError(f"{source} is empty and must hold a matrix")
+            if whole and not content.endswith(b"\n"):
+                content += b"\n"
+            header = _header(source, content)
+            if whole:
+                # How many entries a short text has is counted, not bounded.
+                _check_body(source, content, header)
+            elif stat.S_ISREG(status.st_mode):
+                _check_promise(source, header, status.st_size * (_MOST_INFLATED if packed else 1))
+            _check_size(source, header)
+            if whole:
+                return content, header
+            content = _rest(source, text, content, header)
+    _check_body(source, content, header)
+    return content, header
+
+
+@contextlib.contextmanager
+def _text(source: Path, file: BinaryIO, packed: bool) -> Iterator[BinaryIO]:
+    """Give the text of an open file, decompressed while it is read."""
+    if not packed:
+        yield file
+        return
+    try:
+        with gzip.GzipFile(fileobj=file) as text:
+            yield cast(BinaryIO, text)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{source} can't be read as a gzip file: {error}") from None
+
+
+def _check_promise(source: Path, header: _Header, text_B: int) -> None:
+    """Refuse a header that says more entries than a text of so many bytes can hold."""
+    words = 2 * (header.layout == "coordinate") + len(_VALUES[header.field])
+    most = text_B // (2 * words)
+    if header.entries > most:
+        raise InputError(
+            f"{source} must have as many entries as its sizes say, {header.entries}, and a file "
+            f"of its size has at most {most}"
+        )
+
+
+def _check_size(source: Path, header: _Header) -> None:
+    """Refuse a matrix that is too large, or that is while it is made of its entries."""
+    value_B = 16 if header.field == "complex" else 8
+    # Beside the matrix, row, column and value of each entry.
+    more_B = header.entries * (value_B + 2 * 8)
+    if header.layout == "array":
+        more_B += header.rows * header.columns * 2 * value_B
+    nonzeros = header.entries * (1 if header.symmetry == "general" else 2)
+    try:
+        check_size(header.rows, header.columns, nonzeros, more_B)
+    except InputError as error:
+        raise InputError(f"{source} can't be read: {error}") from None
+
+
+def _rest(source: Path, text: BinaryIO, head: bytes, header: _Header) -> bytes:
+    """Return all of a text whose beginning was read, unless it is longer than its sizes allow."""
+    parts, size, most = [head], len(head), len(head) + _LONGEST_LINE_B * header.entries
+    while part := text.read(_HEAD_B):
+        size += len(part)
+        if size > most:
+            raise InputError(
+                f"{source} must have as many entries as its sizes say, {header.entries}, and its "
+                f"text is longer than {most} bytes"
+            )
+        # As much again when they are joined; what is left shrinks as they come.
+        check_memory(size, str(source))
+        parts.append(part)
+    if not parts[-1].endswith(b"\n"):
+        parts.append(b"\n")
+    return b"".join(parts)
+
+
+def _header(source: Path, content: bytes) -> _Header:
+    """Read the first lines up to the sizes, or say what is wrong with them."""
+    banner = _BANNER.match(content)
+    if not banner:
+        raise InputError(
+            f"{source} must begin like %%MatrixMarket matrix coordinate real general, not with "
+            f"{_quoted(content, 0)}"
+        )
+    layout, field, symmetry = banner[1].decode().lower().split()
+    for word, known in ((layout, _FORMATS), (field, _FIELDS), (symmetry, _SYMMETRIES)):
+        if word not in known:
+            raise InputError(
+                f"the first line of {source} must say one of {', '.join(known)}, not {shown(word)}"
+            )
+    if field == "pattern" and (layout == "array" or symmetry == "skew-symmetric"):
+        raise InputError(f"{source} must have values, because it is {layout} {symmetry}")
+    at = _BEFORE_SIZES.match(content, banner.end())
+    begin = at.end() if at else banner.end()
+    end = content.find(b"\n", begin)
+    sizes = content[begin : max(end, begin)].split()
+    names = ("rows", "columns", "entries")[: 3 if layout == "coordinate" else 2]
+    if len(sizes) != len(names) or not all(re.fullmatch(rb"[0-9]{1,30}", size) for size in sizes):
+        raise InputError(
+            f"line {_line(content, begin)} of {source} must be the numbers of "
+            f"{' and '.join((', '.join(names[:-1]), names[-1]))}, not {_quoted(content, begin)}"
+        )
+    rows, columns, *given = map(int, sizes)
+    if not rows or not columns:
+        raise InputError(f"{source} must have at least one row and one column")
+    if rows != columns and symmetry != "general":
+        raise InputError(
+            f"{source} must be square, because it is {symmetry}, not {shown(rows)} x "
+            f"{shown(columns)}"
+        )
+    if layout == "coordinate":
+        entries = given[0]
+    elif symmetry == "general":
+        entries = rows * columns
+    else:
+        entries = rows * (rows - 1) // 2 + (0 if symmetry == "skew-symmetric" else rows)
+    return _Header(layout, field, symmetry, rows, columns, entries, end)
+
+
+def _check_body(source: Path, content: bytes, header: _Header) -> None:
+    """See that each line is one entry and that there are as many as the header says."""
+    words = [rb"0*[1-9][0-9]*"] * (2 if header.layout == "coordinate" else 0) + _VALUES[
+        header.field
+    ]
+    lines = re.compile(
+        rb"(?:[ \t]*(?:" + rb"[ \t]+".join(words) + rb"[ \t]*)?\r?\n)*", re.IGNORECASE
+    )
+    at = header.end + 1
+    while at < len(content):
+        end = content.rfind(b"\n", at, at + _LOOKED_AT_ONCE) + 1
+        matched = lines.match(content, at, end)
+        at = matched.end() if matched else at
+        if at != end:
+            raise InputError(
+                f"line {_line(content, at)} of {source} must be {_entry(header)}, not "
+                f"{_quoted(content, at)}"
+            )
+    # A line of blanks is looked for from the end of the one before it.
+    found = content.count(b"\n", header.end + 1)
+    found -= sum(1 for _ in _BLANK.finditer(content, header.end))
+    if found != header.entries:
+        raise InputError(
+            f"{source} must have as many entries as its sizes say, {header.entries}, not {found}"
+        )
+
+
+def _entry(header: _Header) -> str:
+    value = {
+        "pattern": "",
+        "complex": "two numbers, the parts of a value",
+        "integer": "an integer",
+        "unsigned-integer": "an integer",
+    }.get(header.field, "a number")
+    if header.layout == "array":
+        return value
+    return "a row and a column, counted from 1" + (f", and {value}" if value else "")
+
+
+def _line(content: bytes, at: int) -> int:
+    """Return the number, counted from 1, of the line that begins at a place."""
+    return content.count(b"\n", 0, at) + 1
+
+
+def _quoted(content: bytes, at: int) -> str:
+    line = content[at : at + 100].split(b"\n")[0]
+    return shown(line.decode(errors="replace").strip())
+
+
+@contextlib.contextmanager
+def _threads() -> Iterator[None]:
+    """Have SciPy's reader use the processors that this process may use, not all there are."""
+    try:
+        reader: Any = importlib.import_module("scipy.io._fast_matrix_market")
+    except ImportError:  # it is private to SciPy, and may go
+        yield
+        return
+    before = reader.PARALLELISM
+    reader.PARALLELISM = len(os.sched_getaffinity(0))
+    try:
+        yield
+    finally:
+        reader.PARALLELISM = before
+
+
+def from_triplets(
+    rows: npt.ArrayLike,
+    columns: npt.ArrayLike,
+    values: npt.ArrayLike | None = None,
+    shape: tuple[int, int] | None = None,
+) -> CSR:
+    """Make a matrix of entries in any order.
+
+    Parameters
+    ----------
+    rows, columns : array_like of int, shape (n,)
+        Where the entries are, counted from 0.
+    values : array_like of float, shape (n,), optional
+        What they are; ones unless given.
+    shape : tuple of two int, optional
+        Rows and columns of the matrix; as few as hold all entries unless given.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of float64, shape `shape`
+        Values of the same entry are added up, zeros are kept.
+
+    Raises
+    ------
+    InputError
+        If the arrays do not have one dimension and the same length, an index is no whole number,
+        negative or outside the shape, a value is complex or not finite, or there is neither an
+        entry nor a shape.
+
+    Examples
+    --------
+    >>> from_triplets([0, 1, 1], [2, 0, 0], [1.0, 2.0, 3.0]).toarray().tolist()
+    [[0.0, 0.0, 1.0], [5.0, 0.0, 0.0]]
+    """
+    places = {"rows": whole_numbers(rows, "rows"), "columns": whole_numbers(columns, "columns")}
+    entries = len(places["rows"])
+    for name, where in places.items():
+        if len(where) != entries:
+            raise InputError(
+                f"{name} must have as many numbers as rows, {entries}, not {len(where)}"
+            )
+    if shape is None and not entries:
+        raise InputError("a matrix without entries needs a shape")
+    sizes = [int(where.max()) + 1 for where in places.values()] if shape is None else _shape(shape)
+    for size, (name, where) in zip(sizes, places.items(), strict=True):
+        outside = (where < 0) | (where >= size)
+        if outside.any():
+            at = int(outside.argmax())
+            right = "at least 0" if shape is None else f"from 0 to {size - 1}"
+            raise InputError(f"{name}[{at}] must be {right}, not {where[at]}")
+    check_size(sizes[0], sizes[1], entries)
+    numbers = np.ones(entries) if values is None else _real(_asarray(values, "values"), "values")
+    if numbers.shape != (entries,):
+        raise InputError(
+            f"values must be one for each of {entries} entries, not an array of shape "
+            f"{numbers.shape}"
+        )
+    return _from_coordinates(
+        places["rows"], places["columns"], numbers, (sizes[0], sizes[1]), "values"
+    )
+
+
+def _shape(shape: Any) -> list[int]:
+    try:
+        sizes = [*shape]
+    except TypeError:
+        sizes = []
+    if len(sizes) != 2:
+        raise InputError(f"shape must be two numbers, of rows and of columns, not {shown(shape)}")
+    return [integer(size, f"shape[{axis}]", 1) for axis, size in enumerate(sizes)]
+
+
+def from_array(array: npt.ArrayLike, name: str = "the matrix") -> CSR:
+    """Make a matrix of the nonzeros of a dense one.
+
+    Parameters
+    ----------
+    array : array_like of float, shape (rows, columns)
+        At least one row and one column.
+    name : str
+        What an error message calls it.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of float64, shape (rows, columns)
+
+    Raises
+    ------
+    InputError
+        If the array does not have two dimensions, or holds anything but finite real numbers.
+    """
+    full = _real(_asarray(array, name), name)
+    if full.ndim != 2 or not full.size:
+        raise InputError(f"{name} must be an array of rows and columns, not of shape {full.shape}")
+    row, column = np.nonzero(full)
+    return _from_coordinates(row, column, full[row, column], full.shape, name)
+
+
+def from_sparse(matrix: Any, name: str = "the matrix") -> CSR:
+    """Copy a SciPy matrix or array of any format.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse.sparray or scipy.sparse.spmatrix, shape (rows, columns)
+        At least one row and one column.
+    name : str
+        What an error message calls it.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of float64, shape (rows, columns)
+        Values of the same entry are added up, zeros are kept.
+
+    Raises
+    ------
+    InputError
+        If the matrix does not have two dimensions, an index is outside of it, or a value is
+        complex or not finite.
+    """
+    from scipy.sparse import csr_array
+
+    shape = matrix.shape
+    if len(shape) != 2 or not min(shape):
+        raise InputError(f"{name} must have rows and columns, not the shape {shape}")
+    # Converted unchecked, wrong indices write into foreign memory.
+    try:
+        if matrix.format in ("csr", "csc", "bsr"):
+            matrix.check_format(full_check=True)
+            rows = matrix.tocsr()
+            own = (_real(rows.data, name), rows.indices.copy(), rows.indptr.copy())
+            return _finished(csr_array(own, shape=shape), name)
+        entries = matrix.tocoo()
+    except InputError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name} is damaged: {' '.join(str(error).split())}") from None
+    for where, size, what in zip((entries.row, entries.col), shape, ("row", "column"), strict=True):
+        if len(where) != len(entries.data) or (
+            len(where) and not 0 <= where.min() <= where.max() < size
+        ):
+            raise InputError(f"{name} is damaged: a {what} index is not from 0 to {size - 1}")
+    values = _real(entries.data, name)
+    return _from_coordinates(entries.row, entries.col, values, shape, name)
+
+
+def _asarray(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must be an array of numbers, not {shown(values)}") from None
+
+
+def _real(values: npt.NDArray[Any], name: str) -> Floats:
+    """Return numbers as float64, or say that they are none or not real."""
+    if values.dtype.kind == "c":
+        if np.any(values.imag):
+            raise InputError(f"{name} must be real, and some of its imaginary parts are not zero")
+        values = values.real
+    if values.dtype.kind not in "buif":
+        raise InputError(f"{name} must hold real numbers, not {values.dtype} values")
+    with np.errstate(over="ignore"):  # said later, of the entry
+        return values.astype(np.float64)
+
+
+def _from_coordinates(
+    rows: npt.NDArray[Any],
+    columns: npt.NDArray[Any],
+    values: Floats,
+    shape: tuple[int, ...],
+    name: str,
+) -> CSR:
+    """Make a matrix of entries that are known to lie within its shape."""
+    from scipy.sparse import coo_array
+
+    return _finished(coo_array((values, (rows, columns)), shape=shape).tocsr(), name)
+
+
+def _finished(matrix: CSR, name: str) -> CSR:
+    """Bring compressed rows into canonical form, in place, and see that all values are finite."""
+    matrix.sum_duplicates()
+    finite = np.isfinite(matrix.data)
+    if not finite.all():
+        at = int(finite.argmin())
+        row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
+        raise InputError(
+            f"{name} must hold finite numbers, and that in row {row} and column "
+            f"{matrix.indices[at]}, counted from 0, is {matrix.data[at]}"
+        )
+    dtype = index_dtype(matrix.shape[0], matrix.shape[1], matrix.nnz)
+    starts, indices = (a.astype(dtype, copy=False) for a in (matrix.indptr, matrix.indices))
+    return wrap(matrix.shape[0], matrix.shape[1], starts, indices, matrix.data)

@@ -1,0 +1,575 @@
+"""Index patterns: what one gather or scatter touches, relative to its base.
+
+A pattern is a short list of offsets, counted in values (not bytes), which a kernel applies at
+bases that move by a delta.  Patterns come from the generators `uniform`, `ms1`, `laplacian` and
+`random`, from indices (`custom`), or from the texts that Spatter uses (`parse`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.checks import INT64_MAX, FromFields, integer, read_integer, shown
+from memkern.errors import InputError
+from memkern.machine.limits import check_memory
+
+__all__ = [
+    "MAX_LENGTH",
+    "Pattern",
+    "PatternLike",
+    "as_pattern",
+    "custom",
+    "laplacian",
+    "ms1",
+    "parse",
+    "random",
+    "uniform",
+]
+
+MAX_LENGTH = 2**28
+"""The largest number of indices in a pattern (2 GiB of them)."""
+
+
+def _check_length(length: int, arrays: int = 0) -> None:
+    """Check how many indices there are, and that there is memory for so many arrays of them."""
+    if length < 1:
+        raise InputError("a pattern needs at least one index, and this one is empty")
+    if length > MAX_LENGTH:
+        raise InputError(f"a pattern has at most {MAX_LENGTH} indices, not {shown(length)}")
+    check_memory(8 * length * arrays, f"a pattern of {length} indices")
+
+
+def _check_largest(largest: int) -> None:
+    if largest > INT64_MAX:
+        raise InputError(
+            f"indices must be at most {INT64_MAX}, and the largest here is {shown(largest)}"
+        )
+
+
+def _as_indices(values: Any) -> npt.NDArray[np.int64]:
+    """Copy what a caller gave into an array of non-negative int64, or say what is wrong with it."""
+    try:
+        length = len(values)
+    except TypeError:
+        raise InputError(
+            f"a pattern must be a text or a sequence of integers, not {shown(values)}"
+        ) from None
+    except OverflowError:  # range(10**30) has no len()
+        length = MAX_LENGTH + 1
+    _check_length(length)
+    if not isinstance(values, (list, tuple)):
+        try:
+            array = np.asarray(values)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"indices must be integers, not {shown(values)}") from None
+        if array.ndim != 1:
+            raise InputError(
+                f"a pattern must be a one-dimensional sequence of integers, not {shown(values)}"
+            )
+        if array.dtype.kind in "iu":
+            _check_largest(int(array.max()))
+            return np.array(array, dtype=np.int64, order="C")
+        if array.dtype != object:
+            raise InputError(f"indices must be integers, not {array.dtype} values")
+        values = array.tolist()
+    # A list is looked at value by value: NumPy turns [0, True] into integers and
+    # [-1, 2**63] into floats without a word.
+    for position, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise InputError(f"indices must be integers, and index {position} is {shown(value)}")
+    _check_largest(int(max(values)))
+    if min(values) < 0:
+        raise InputError(f"indices must not be negative, and one is {shown(int(min(values)))}")
+    return np.array(values, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pattern(FromFields):
+    """The indices that one gather or scatter touches, relative to its base.
+
+    Parameters
+    ----------
+    indices : array_like of int, shape (length,)
+        Offsets in values, each from 0 to 2**63 - 1, at most 2**28 of them.  Copied.
+    name : str, optional
+        What the pattern is called in records, such as ``"UNIFORM:8:4"``.
+    delta : int, optional
+        The distance between consecutive bases that the generator implies, in values.
+
+    Attributes
+    ----------
+    indices : numpy.ndarray of int64, shape (length,)
+        Read-only.
+
+    Raises
+    ------
+    InputError
+        If the indices are empty, too many, negative, not integers or not one-dimensional.
+    """
+
+    indices: npt.NDArray[np.int64]
+    name: str = ""
+    delta: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check everything and take a copy of the indices."""
+        indices = self.indices
+        owned = (
+            type(indices) is np.ndarray
+            and indices.dtype == np.int64
+            and indices.ndim == 1
+            and indices.base is None
+            and not indices.flags.writeable
+        )
+        if not owned:
+            indices = _as_indices(indices)
+            indices.setflags(write=False)
+        _check_length(len(indices))
+        if indices.min() < 0:
+            raise InputError(f"indices must not be negative, and one is {int(indices.min())}")
+        object.__setattr__(self, "indices", indices)
+        if not isinstance(self.name, str):
+            raise InputError(f"the name of a pattern must be a text, not {shown(self.name)}")
+        if self.delta is not None:
+            object.__setattr__(self, "delta", integer(self.delta, "delta", -INT64_MAX))
+
+    def __len__(self) -> int:
+        """Return the number of indices."""
+        return len(self.indices)
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        """Return the indices as NumPy asks for them."""
+        return np.array(self.indices, dtype=dtype, copy=copy)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare indices, name and delta."""
+        if not isinstance(other, Pattern):
+            return NotImplemented
+        return (
+            self.name == other.name
+            and self.delta == other.delta
+            and np.array_equal(self.indices, other.indices)
+        )
+
+    def __hash__(self) -> int:
+        """Hash indices, name and delta."""
+        return hash((self.name, self.delta, self.indices.tobytes()))
+
+    def __str__(self) -> str:
+        """Return the text that records use.
+
+        The name; without one, the indices, shortened with a digest when they are many.
+        """
+        if self.name:
+            return self.name
+        text = ",".join(map(str, self.indices[:16]))
+        if len(self) <= 16 and len(text) <= 80:
+            return text
+        digest = hashlib.sha256(self.indices.astype("<i8").tobytes()).hexdigest()[:8]
+        head = ",".join(map(str, self.indices[:4]))
+        return f"{head},...({len(self)} indices, {digest})"
+
+    def __repr__(self) -> str:
+        """Return name, length, largest index and delta."""
+        delta = "" if self.delta is None else f", delta={self.delta}"
+        return f"Pattern({str(self)!r}, length={len(self)}, maximum={self.maximum}{delta})"
+
+    @property
+    def maximum(self) -> int:
+        """The largest index."""
+        return int(self.indices.max())
+
+    def _derived(self, indices: npt.NDArray[np.int64], suffix: str) -> Pattern:
+        if np.array_equal(indices, self.indices):
+            return self
+        return _owned(indices, f"{self.name}{suffix}" if self.name else "", self.delta)
+
+    def truncated(self, n: int) -> Pattern:
+        """Keep the first indices.
+
+        Parameters
+        ----------
+        n : int
+            How many, from 1 to the pattern's length.
+
+        Returns
+        -------
+        Pattern
+            With the same delta.
+
+        Raises
+        ------
+        InputError
+            If the pattern is shorter than that.
+        """
+        n = integer(n, "the size to truncate a pattern to", 1)
+        if n > len(self):
+            raise InputError(f"a pattern of {len(self)} indices cannot be truncated to {n}")
+        return self._derived(self.indices[:n].copy(), f"[:{n}]")
+
+    def remapped(self, boundary: int) -> Pattern:
+        """Take the indices modulo a boundary.
+
+        Parameters
+        ----------
+        boundary : int
+            At least 1; every index of the result is smaller.
+
+        Returns
+        -------
+        Pattern
+            With the same delta.
+
+        Raises
+        ------
+        InputError
+            If the boundary is not a positive integer.
+        """
+        boundary = integer(boundary, "boundary", 1)
+        return self._derived(self.indices % np.int64(boundary), f"%{boundary}")
+
+    def compressed(self, value_size: int = 8, page: int = 4096) -> Pattern:
+        """Move the touched pages together.
+
+        Pages are renumbered 0, 1, 2, ... in the order in which the pattern first touches them;
+        the offset within a page stays.  This is what Spatter's ``--compress`` does.
+
+        Parameters
+        ----------
+        value_size : int
+            Bytes of a value.
+        page : int
+            Bytes of a page, a multiple of `value_size`.
+
+        Returns
+        -------
+        Pattern
+            With the same delta.
+
+        Raises
+        ------
+        InputError
+            If a page does not hold a whole number of values.
+        """
+        value_size = integer(value_size, "value_size", 1)
+        page = integer(page, "page", 1)
+        if page % value_size:
+            raise InputError(f"page must be a multiple of value_size={value_size}, not {page}")
+        pages, offsets = np.divmod(self.indices, np.int64(page // value_size))
+        _, first, member = np.unique(pages, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), dtype=np.int64)
+        rank[np.argsort(first)] = np.arange(len(first), dtype=np.int64)
+        return self._derived(rank[member] * (page // value_size) + offsets, " compressed")
+
+
+PatternLike: TypeAlias = "Pattern | str | npt.ArrayLike"
+"""What `as_pattern` takes."""
+
+
+def _owned(indices: npt.NDArray[np.int64], name: str, delta: int | None = None) -> Pattern:
+    """Make a pattern of a fresh array without a copy."""
+    indices.setflags(write=False)
+    return Pattern(indices, name, delta)
+
+
+def uniform(n: int, stride: int, delta: int | Literal["NR"] | None = None) -> Pattern:
+    """Make a pattern of equal strides: 0, stride, 2 stride, ...
+
+    Parameters
+    ----------
+    n : int
+        Number of indices.
+    stride : int
+        Distance between neighbours in values, at least 1.
+    delta : int or "NR", optional
+        Distance between consecutive bases; ``"NR"`` (no reuse) means ``n * stride``.
+
+    Returns
+    -------
+    Pattern
+        Named ``UNIFORM:n:stride``.
+
+    Raises
+    ------
+    InputError
+        If a number is not positive, or an index would not fit.
+
+    Examples
+    --------
+    >>> uniform(8, 4).indices.tolist()
+    [0, 4, 8, 12, 16, 20, 24, 28]
+    """
+    n, stride = integer(n, "length", 1), integer(stride, "stride", 1)
+    _check_length(n, 2)
+    _check_largest((n - 1) * stride)
+    if isinstance(delta, str):
+        if delta.upper() != "NR":
+            raise InputError(f"delta must be an integer or NR, not {shown(delta)}")
+        delta = n * stride
+    indices = np.arange(n, dtype=np.int64) * np.int64(stride)
+    return _owned(indices, f"UNIFORM:{n}:{stride}", delta)
+
+
+def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Pattern:
+    """Make a mostly stride-1 pattern: steps of 1, except for gaps at the breaks.
+
+    Parameters
+    ----------
+    n : int
+        Number of indices.
+    breaks : int or iterable of int
+        Positions at which a gap is stepped instead of 1.  They are looked for in the order
+        given: as in Spatter, a break that does not lie beyond the one before it hides itself
+        and all later ones, and breaks beyond the pattern do nothing.
+    gaps : int or iterable of int
+        The step at each break in values; a single one serves all breaks.
+
+    Returns
+    -------
+    Pattern
+        Named ``MS1:n:breaks:gaps``.
+
+    Raises
+    ------
+    InputError
+        If a number is negative, gaps and breaks do not match, or an index would not fit.
+
+    Examples
+    --------
+    >>> ms1(8, [2, 3], 20).indices.tolist()
+    [0, 1, 21, 41, 42, 43, 44, 45]
+    """
+    n = integer(n, "length", 1)
+    _check_length(n, 2)
+    at = _integers(breaks, "break")
+    by = _integers(gaps, "gap")
+    name = f"MS1:{n}:{','.join(map(str, at))}:{','.join(map(str, by))}"
+    if len(by) not in (1, len(at)):
+        raise InputError(
+            f"gaps must be one for all breaks or one for each of {len(at)}, not {len(by)}"
+        )
+    by = by * len(at) if len(by) == 1 else by
+    _check_largest(n + sum(by))
+    steps = np.ones(n, dtype=np.int64)
+    previous = -1
+    for position, gap in zip(at, by, strict=True):
+        if not previous < position < n:
+            break
+        steps[position] = gap
+        previous = position
+    if steps[0] == 0:
+        raise InputError("a gap of 0 at break 0 would make the first index -1")
+    return _owned(np.cumsum(steps) - 1, name)
+
+
+def _integers(values: object, what: str) -> list[int]:
+    if isinstance(values, (int, np.integer, float, str, bytes)) or values is None:
+        values = [values]
+    if not isinstance(values, Iterable):
+        raise InputError(f"{what}s must be integers, not {shown(values)}")
+    numbers = [integer(value, f"{what} {place}") for place, value in enumerate(values)]
+    if not numbers:
+        raise InputError(f"there must be at least one {what}")
+    return numbers
+
+
+def laplacian(dim: int, order: int, size: int) -> Pattern:
+    """Make the stencil of a Laplacian on a cube: its neighbours along every axis.
+
+    Parameters
+    ----------
+    dim : int
+        Dimensions of the cube.
+    order : int
+        Neighbours on each side along each axis.
+    size : int
+        Points along an axis.
+
+    Returns
+    -------
+    Pattern
+        ``2 * dim * order + 1`` indices, shifted to begin at 0; delta 1, named
+        ``LAPLACIAN:dim:order:size``.
+
+    Raises
+    ------
+    InputError
+        If a number is not positive, or an index would not fit.
+
+    Examples
+    --------
+    >>> laplacian(2, 1, 100).indices.tolist()
+    [0, 99, 100, 101, 200]
+    """
+    dim, order, size = (
+        integer(dim, "dimension", 1),
+        integer(order, "order", 1),
+        integer(size, "size", 1),
+    )
+    _check_length(2 * dim * order + 1, 3)
+    if size > 1 and dim > 64:  # the power below would have millions of digits
+        raise InputError(f"indices must be at most {INT64_MAX}, and {dim} dimensions exceed that")
+    centre = order * size ** (dim - 1)
+    _check_largest(2 * centre)
+    axes = np.array([size**axis for axis in range(dim)], dtype=np.int64)
+    reach = np.outer(axes, np.arange(1, order + 1, dtype=np.int64)).ravel()
+    indices = np.concatenate([centre - reach[::-1], [centre], centre + reach])
+    return _owned(indices, f"LAPLACIAN:{dim}:{order}:{size}", 1)
+
+
+def random(n: int, high: int, seed: int) -> Pattern:
+    """Make a pattern of independent, uniformly distributed indices.
+
+    Parameters
+    ----------
+    n : int
+        Number of indices.
+    high : int
+        Indices lie in ``[0, high)``.
+    seed : int
+        Seed of NumPy's default generator, not negative.
+
+    Returns
+    -------
+    Pattern
+        Named ``RANDOM:n:high:seed``.
+
+    Raises
+    ------
+    InputError
+        If `n` or `high` is not positive, or `seed` is negative.
+    """
+    n, high, seed = integer(n, "length", 1), integer(high, "high", 1), integer(seed, "seed")
+    _check_length(n, 1)
+    indices = np.random.default_rng(seed).integers(0, high, n, dtype=np.int64)
+    return _owned(indices, f"RANDOM:{n}:{high}:{seed}")
+
+
+def custom(indices: npt.ArrayLike, name: str = "") -> Pattern:
+    """Make a pattern of given indices.
+
+    Parameters
+    ----------
+    indices : array_like of int, shape (length,)
+        Offsets in values.  Copied.
+    name : str, optional
+        What the pattern is called in records.
+
+    Returns
+    -------
+    Pattern
+        Without a delta.
+
+    Raises
+    ------
+    InputError
+        If the indices are empty, too many, negative, not integers or not one-dimensional.
+    """
+    return Pattern(_as_indices(indices), name)
+
+
+def _numbers(text: str, what: str) -> list[int]:
+    return [read_integer(part, f"{what} {place}") for place, part in enumerate(text.split(","))]
+
+
+def _parse_uniform(n: str, stride: str, delta: str | None = None) -> Pattern:
+    asked: int | Literal["NR"] | None = None
+    if delta is not None:
+        asked = "NR" if delta.strip(" ").upper() == "NR" else read_integer(delta, "delta")
+    return uniform(read_integer(n, "length"), read_integer(stride, "stride"), asked)
+
+
+def _parse_ms1(n: str, breaks: str, gaps: str) -> Pattern:
+    return ms1(read_integer(n, "length"), _numbers(breaks, "break"), _numbers(gaps, "gap"))
+
+
+def _parse_laplacian(dim: str, order: str, size: str) -> Pattern:
+    return laplacian(
+        read_integer(dim, "dimension"), read_integer(order, "order"), read_integer(size, "size")
+    )
+
+
+def _parse_random(n: str, high: str, seed: str) -> Pattern:
+    return random(read_integer(n, "length"), read_integer(high, "high"), read_integer(seed, "seed"))
+
+
+_GENERATORS: dict[str, tuple[Callable[..., Pattern], tuple[int, ...], str]] = {
+    "UNIFORM": (_parse_uniform, (2, 3), "UNIFORM:length:stride[:delta|NR]"),
+    "MS1": (_parse_ms1, (3,), "MS1:length:breaks:gaps"),
+    "LAPLACIAN": (_parse_laplacian, (3,), "LAPLACIAN:dimension:order:size"),
+    "RANDOM": (_parse_random, (3,), "RANDOM:length:high:seed"),
+}
+
+
+def parse(text: str) -> Pattern:
+    """Read a pattern from its text.
+
+    Parameters
+    ----------
+    text : str
+        ``UNIFORM:length:stride[:delta|NR]``, ``MS1:length:breaks:gaps``,
+        ``LAPLACIAN:dimension:order:size``, ``RANDOM:length:high:seed`` or indices such as
+        ``0,4,8``.  The case of letters does not matter; breaks and gaps are separated by commas.
+        All but ``RANDOM`` are Spatter's.
+
+    Returns
+    -------
+    Pattern
+        As the generator of that name makes it.
+
+    Raises
+    ------
+    InputError
+        If the text is none of these.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"a pattern's text must be a string, not {shown(text)}")
+    if not text.strip(" "):
+        raise InputError(f"pattern {shown(text)} must not be empty")
+    if not text.isascii():
+        raise InputError(f"pattern {shown(text)} must be written in ASCII")
+    kind, *parts = text.split(":")
+    try:
+        if not parts and not re.search("[A-Za-z]", kind):
+            return custom(_numbers(kind, "index"))
+        if kind.strip(" ").upper() not in _GENERATORS:
+            known = ", ".join(form for _, _, form in _GENERATORS.values())
+            raise InputError(f"a pattern is one of {known} or indices such as 0,4,8")
+        read, sizes, form = _GENERATORS[kind.strip(" ").upper()]
+        if len(parts) not in sizes:
+            raise InputError(f"its form must be {form}")
+        return read(*parts)
+    except InputError as error:
+        raise InputError(f"pattern {shown(text)}: {error}") from None
+
+
+def as_pattern(obj: PatternLike) -> Pattern:
+    """Return a pattern, whatever it is given as.
+
+    Parameters
+    ----------
+    obj : Pattern, str or array_like of int
+        A pattern, a text for `parse`, or indices for `custom`.
+
+    Returns
+    -------
+    Pattern
+        The object itself if it is one.
+
+    Raises
+    ------
+    InputError
+        If the object does not describe a pattern.
+    """
+    if isinstance(obj, Pattern):
+        return obj
+    return parse(obj) if isinstance(obj, str) else custom(obj)

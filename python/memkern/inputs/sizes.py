@@ -1,0 +1,108 @@
+"""Sizes as people write them, and lists of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from memkern import small
+from memkern.checks import integer, shown
+from memkern.errors import InputError
+
+_UNITS = {
+    "": 1, "B": 1,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
+}  # fmt: skip
+_MOST_SIZES = 10**6
+_SMALL_B = 2**18  # where cases are to be small
+
+
+def parse_bytes(size: str | float) -> float:
+    """Return a number of bytes.
+
+    Parameters
+    ----------
+    size : str or float
+        Such as ``64KiB``, ``1.5GB``, ``1e6`` or a number.
+
+    Raises
+    ------
+    InputError
+        It is none of these, or not positive.
+    """
+    match = re.fullmatch(r"\s*([0-9.]+(?:[eE][0-9]+)?)\s*([a-zA-Z]*)\s*", str(size))
+    try:
+        value = float(match[1]) * _UNITS[match[2].upper()] if match else 0.0
+    except (KeyError, ValueError):
+        value = 0.0
+    if not 0 < value < 2**62:
+        raise InputError(f"{shown(size)} is not a size in bytes, such as 64KiB, 1.5GB or 1e6")
+    return value
+
+
+def sizes(low: str | float, high: str | float, count: int) -> list[int]:
+    """Return sizes in bytes that lie evenly on a logarithmic scale, each once.
+
+    Parameters
+    ----------
+    low, high : str or float
+        The ends, as `parse_bytes` takes them.
+    count : int
+        How many.
+
+    Returns
+    -------
+    list of int
+
+    Raises
+    ------
+    InputError
+        An end is no size, they are in the wrong order, or `count` is out of range.
+    """
+    first, last = parse_bytes(low), parse_bytes(high)
+    count = integer(count, "the number of sizes", 1, _MOST_SIZES)
+    if first > last:
+        raise InputError(f"sizes go from {shown(low)} to {shown(high)}, which is smaller")
+    if small.wanted():
+        last = min(last, _SMALL_B)
+        first, count = min(first, last / 16), min(count, 5)
+    steps = np.geomspace(first, last, count)
+    return [int(size) for size in np.unique(np.round(steps).astype(np.int64))]
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Return the sizes that ``LOW:HIGH:COUNT`` or a list such as ``64KiB,1MiB`` says.
+
+    Raises
+    ------
+    InputError
+        It says nothing of that kind.
+    """
+    if ":" not in text:
+        return [int(parse_bytes(part)) for part in text.split(",")]
+    parts = text.split(":")
+    if len(parts) != 3 or not re.fullmatch("[0-9]{1,18}", parts[2]):
+        raise InputError(f"sizes are LOW:HIGH:COUNT, such as 16KiB:1GiB:100, not {shown(text)}")
+    return sizes(parts[0], parts[1], int(parts[2]))
+
+
+def whole_numbers(least: int, name: str) -> Callable[[str], list[int]]:
+    """Return a parser of lists of whole numbers such as ``1,2,4`` or ``0..8``."""
+
+    def parse(text: str) -> list[int]:
+        numbers: list[int] = []
+        for part in text.split(","):
+            match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:\.\.\s*([0-9]{1,18})\s*)?", part)
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+            if last < first or first < least or last - first >= _MOST_SIZES:
+                raise InputError(
+                    f"{name} {shown(text)} is no list of whole numbers of at least {least}, such "
+                    f"as {least + 1},{least + 3} or {least + 1}..{least + 8}"
+                )
+            numbers += range(first, last + 1)
+        return list(dict.fromkeys(numbers))
+
+    return parse

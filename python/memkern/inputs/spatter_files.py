@@ -1,0 +1,710 @@
+"""Spatter 2's JSON files and command line, read into keyword arguments of memkern's own cases.
+
+The meaning of every key and option is Spatter 2's, defaults included, with these differences:
+
+- deltas may be negative (old public files walk backwards) or lists, which are applied cyclically;
+- without a boundary (or with 0) indices stay as they are.  Spatter then takes them modulo an
+  implicit boundary, which only bites patterns that span more than 32 GB divided by the number of
+  configurations;
+- what Spatter silently ignores or leaves undefined (unknown and repeated keys, numbers with
+  trailing letters, patterns that the kernel does not use) is warned about or refused.
+
+Configurations are numbered from 0, as in Spatter's output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+
+from memkern import files
+from memkern.checks import INT64_MAX, integer, read_integer, shown
+from memkern.errors import InputError
+from memkern.inputs.patterns import Pattern, PatternLike, as_pattern, parse
+from memkern.machine.limits import check_memory
+
+__all__ = [
+    "Config",
+    "SpatterFile",
+    "add_options",
+    "configs_from_options",
+    "options_to_configs",
+    "read_json",
+]
+
+MAX_FILE_B = 2**30
+"""The largest JSON file that is read, in bytes."""
+
+_PARSED_B = 20  # of a byte of JSON, as Python's lists and numbers
+_MANY_B = 2**24
+
+
+class Config(TypedDict):
+    """The keyword arguments of one case."""
+
+    kernel: str
+    pattern: Pattern | None
+    pattern_gather: Pattern | None
+    pattern_scatter: Pattern | None
+    delta: int | list[int]
+    delta_gather: int | list[int]
+    delta_scatter: int | list[int]
+    count: int
+    wrap: int
+    runs: int | None
+    seed: int | None
+    name: str
+    local_work_size: int
+
+
+@dataclass
+class SpatterFile:
+    """What a JSON file or a command line asks for.
+
+    Attributes
+    ----------
+    configs : list of Config
+        Keyword arguments, one dictionary for each configuration.
+    warnings : list of str
+        What was asked for and has no effect, a sentence each.
+    threads : int or None
+        The number of threads asked for; None leaves it to the machine.
+    """
+
+    configs: list[Config]
+    warnings: list[str] = field(default_factory=list)
+    threads: int | None = None
+
+
+# What each kernel reads; all of its patterns must be given.
+_USED = {
+    "gather": {"pattern", "delta", "wrap"},
+    "scatter": {"pattern", "delta", "wrap"},
+    "gs": {"pattern-gather", "pattern-scatter", "delta-gather", "delta-scatter"},
+    "multigather": {"pattern", "pattern-gather", "delta", "wrap"},
+    "multiscatter": {"pattern", "pattern-scatter", "delta", "wrap"},
+}
+_PATTERNS = ("pattern", "pattern-gather", "pattern-scatter")
+_DELTAS = ("delta", "delta-gather", "delta-scatter")
+# Key -> (default, smallest value).
+_SIZES = {"wrap": (1, 1), "count": (1024, 1), "local-work-size": (1024, 0), "nruns": (10, 1)}
+# Key -> smallest value.
+_OPTIONAL = {"pattern-size": 1, "boundary": 0, "seed": 0}
+_KEYS = {"name", "kernel", *_PATTERNS, *_DELTAS, *_SIZES, *_OPTIONAL}
+_DEFAULT_DELTA = 8
+
+
+class _Warnings:
+    """Warnings, each said once with the configurations that it concerns."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, list[str]] = {}
+
+    def add(self, message: str, place: str = "") -> None:
+        self._places.setdefault(message, []).append(place)
+
+    def sentences(self) -> list[str]:
+        return [self._sentence(message, places) for message, places in self._places.items()]
+
+    @staticmethod
+    def _sentence(message: str, places: list[str]) -> str:
+        if not places[0]:
+            return message
+        more = f" and {len(places) - 6} more" if len(places) > 6 else ""
+        noun = "config" if len(places) == 1 else "configs"
+        return f"{message} ({noun} {', '.join(places[:6])}{more})"
+
+
+def _whole(value: object) -> object:
+    """Turn whole floats such as 1e6, which Spatter takes, into integers; leave the rest."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _kernel(value: object) -> str:
+    kernel = value.lower() if isinstance(value, str) else None
+    if kernel not in _USED:
+        raise InputError(f"kernel must be one of {', '.join(_USED)}, not {shown(value)}")
+    return kernel
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"name must be a text, not {shown(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"name must be valid Unicode, not {shown(value)}") from None
+    return value
+
+
+def _delta(key: str, value: object) -> int | list[int]:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        return integer(_whole(value), key, -INT64_MAX)
+    if not value:
+        raise InputError(f"{key} must be an integer or a list of integers, not an empty list")
+    return [integer(_whole(one), f"{key} {i}", -INT64_MAX) for i, one in enumerate(value)]
+
+
+def _pattern(key: str, value: Any) -> Pattern:
+    if isinstance(value, list) and float in set(map(type, value)):
+        value = [_whole(index) for index in value]
+    try:
+        # Spatter drops quotation marks within a text.
+        return as_pattern(value.replace('"', "") if isinstance(value, str) else value)
+    except InputError as error:
+        # About a text, the message begins with "pattern" already.
+        about = f"{key} " if isinstance(value, str) else f"{key}: "
+        raise InputError(f"{about}{str(error).removeprefix('pattern ')}") from None
+
+
+def _config(values: Mapping[str, Any], compress: bool, warn: Callable[[str], None]) -> Config:
+    """Build one configuration from Spatter's keys."""
+    kernel = _kernel(values.get("kernel", "gather"))
+    used = _USED[kernel]
+    sizes = {
+        key: integer(_whole(values.get(key, default)), key, low)
+        for key, (default, low) in _SIZES.items()
+    }
+    optional = {
+        key: integer(_whole(values[key]), key, low) if key in values else None
+        for key, low in _OPTIONAL.items()
+    }
+    deltas = {key: _delta(key, values.get(key, _DEFAULT_DELTA)) for key in _DELTAS}
+    patterns = {key: _pattern(key, values[key]) for key in _PATTERNS if key in values}
+    for key in _PATTERNS:
+        if key in used and key not in patterns:
+            raise InputError(f"{key} is missing, and kernel {kernel} needs it")
+    for key in (*_PATTERNS, *_DELTAS, "wrap"):
+        if key in values and key not in used:
+            warn(f"{key} has no effect on kernel {kernel}")
+    if "local-work-size" in values:
+        warn("local-work-size has no effect on this backend")
+
+    patterns = {key: pattern for key, pattern in patterns.items() if key in used}
+    for key, pattern in patterns.items():
+        implied, delta_key = pattern.delta, key.replace("pattern", "delta")
+        if implied is not None and delta_key in used:
+            if delta_key in values and deltas[delta_key] != implied:
+                warn(
+                    f"{delta_key} has no effect beside {key} {pattern}, which sets it to {implied}"
+                )
+            deltas[delta_key] = implied
+        patterns[key] = _shaped(
+            key, pattern, optional["pattern-size"], optional["boundary"], compress
+        )
+    _check_together(kernel, patterns)
+    return {
+        "kernel": kernel,
+        "pattern": patterns.get("pattern"),
+        "pattern_gather": patterns.get("pattern-gather"),
+        "pattern_scatter": patterns.get("pattern-scatter"),
+        "delta": deltas["delta"],
+        "delta_gather": deltas["delta-gather"],
+        "delta_scatter": deltas["delta-scatter"],
+        "count": sizes["count"],
+        "wrap": sizes["wrap"],
+        "runs": sizes["nruns"],
+        "seed": optional["seed"],
+        "name": _name(values.get("name", "")),
+        "local_work_size": sizes["local-work-size"],
+    }
+
+
+def _shaped(
+    key: str, pattern: Pattern, size: int | None, boundary: int | None, compress: bool
+) -> Pattern:
+    """Apply what changes a pattern, in Spatter's order."""
+    if size is not None:
+        if size > len(pattern):
+            raise InputError(
+                f"pattern-size must be at most {len(pattern)}, the length of {key}, not {size}"
+            )
+        pattern = pattern.truncated(size)
+    if boundary:
+        pattern = pattern.remapped(boundary)
+    return pattern.compressed() if compress else pattern
+
+
+def _check_together(kernel: str, patterns: Mapping[str, Pattern]) -> None:
+    if kernel == "gs":
+        lengths = [len(patterns[key]) for key in ("pattern-gather", "pattern-scatter")]
+        if lengths[0] != lengths[1]:
+            raise InputError(
+                f"pattern-gather and pattern-scatter must be of one length, not of {lengths[0]} "
+                f"and {lengths[1]}"
+            )
+    if kernel.startswith("multi"):
+        inner = kernel.replace("multi", "pattern-")
+        outer = len(patterns["pattern"])
+        if patterns[inner].maximum >= outer:
+            raise InputError(
+                f"{inner} must hold positions in pattern, which are below {outer}, not "
+                f"{patterns[inner].maximum}"
+            )
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that remembers which of its keys were given twice."""
+
+    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated: str | None = None
+        if len(pairs) != len(self):
+            self.repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]
+
+
+def _json_int(text: str) -> int:
+    # Python refuses to convert thousands of digits; the first hundred already fit nowhere.
+    return int(text[:100])
+
+
+def _parse_json(data: bytes, label: str) -> list[Any]:
+    if not data.strip():
+        raise InputError(f"{label} is empty, and a list of configurations was expected")
+    if data.startswith(b"version https://git-lfs.github.com/spec/"):
+        raise InputError(
+            f"{label} is a git-lfs pointer, not JSON: fetch the file itself with `git lfs pull`"
+        )
+    try:
+        top = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_Object, parse_int=_json_int)
+    except UnicodeDecodeError:
+        raise InputError(f"{label} is not JSON: it is not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        fault = error.msg.removesuffix(" at")
+        raise InputError(
+            f"{label} is not JSON: {fault} at line {error.lineno}, column {error.colno}"
+        ) from None
+    except RecursionError:
+        raise InputError(f"{label} is nested too deeply to be a list of configurations") from None
+    if not isinstance(top, list):
+        raise InputError(f"{label} must hold a list of configurations, not {_kind(top)}")
+    if not top:
+        raise InputError(f"{label} holds an empty list, and at least one configuration is needed")
+    return top
+
+
+def _kind(value: object) -> str:
+    return "an object" if isinstance(value, dict) else shown(value)
+
+
+def read_json(
+    source: str | Path | bytes, *, compress: bool = False, runs: int | None = None
+) -> SpatterFile:
+    """Read a JSON file of Spatter 2.
+
+    The file is a list of objects.  Their keys are name, kernel (in any case), pattern,
+    pattern-gather, pattern-scatter (texts as for `memkern.patterns.parse`, or lists of indices),
+    pattern-size, delta, delta-gather, delta-scatter, boundary, seed, wrap, count,
+    local-work-size and nruns.  Patterns are truncated to pattern-size, then taken modulo
+    boundary, then compressed; the delta that a generator implies comes before the key's.  Numbers
+    may be written as whole floats.
+
+    Parameters
+    ----------
+    source : str, pathlib.Path or bytes
+        The path of the file, or (bytes) what it holds.
+    compress : bool
+        Move the pages that each pattern touches together.
+    runs : int, optional
+        Replaces nruns in every configuration.
+
+    Returns
+    -------
+    SpatterFile
+        Configurations and warnings (unknown keys, keys without an effect).
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is not such a list, or a value is wrong: one sentence with the
+        number of the configuration (from 0), the key and the value.
+
+    Notes
+    -----
+    The format is that of Spatter 2.x, https://github.com/hpcgarage/spatter.
+    """
+    if isinstance(source, bytes):
+        label, data = "the JSON text", source
+    elif isinstance(source, (str, os.PathLike)):
+        label, data = repr(os.fspath(source)), files.read(Path(source), most_B=MAX_FILE_B)
+    else:
+        raise InputError(f"a JSON file must be given by its path, not {shown(source)}")
+    if runs is not None:
+        runs = integer(runs, "runs", 1)
+    check_memory(_PARSED_B * len(data), label)
+    warnings = _Warnings()
+    configs = []
+    unchecked_B = 0
+    for number, values in enumerate(_parse_json(data, label)):
+        where = f"{label}, config {number}"
+        if not isinstance(values, _Object):
+            raise InputError(f"{where} must be an object, not {shown(values)}")
+        if values.repeated is not None:
+            raise InputError(f"{where}: key {shown(values.repeated)} is given twice")
+
+        def warn(message: str, place: str = str(number)) -> None:
+            warnings.add(message, place)
+
+        for key in values:
+            if key not in _KEYS:
+                warn(f"unknown key {shown(key)} is ignored")
+        try:
+            config = _config(values, compress, warn)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        if runs is not None:
+            config["runs"] = runs
+        configs.append(config)
+        # One that is small is not checked by itself, and there may be many.
+        unchecked_B += sum(
+            8 * len(value) for value in config.values() if isinstance(value, Pattern)
+        )
+        if unchecked_B > _MANY_B:
+            check_memory(unchecked_B, f"{label} with all of its patterns")
+            unchecked_B = 0
+    return SpatterFile(configs, warnings.sentences())
+
+
+def configs_from_options(
+    *,
+    kernel: str = "gather",
+    pattern: PatternLike | None = None,
+    pattern_gather: PatternLike | None = None,
+    pattern_scatter: PatternLike | None = None,
+    pattern_size: int | None = None,
+    delta: int | Sequence[int] | None = None,
+    delta_gather: int | Sequence[int] | None = None,
+    delta_scatter: int | Sequence[int] | None = None,
+    boundary: int | None = None,
+    seed: int | None = None,
+    wrap: int | None = None,
+    count: int | None = None,
+    runs: int | None = None,
+    name: str = "",
+    local_work_size: int | None = None,
+    compress: bool = False,
+) -> SpatterFile:
+    """Build the single configuration that options describe.
+
+    Parameters
+    ----------
+    kernel : str
+        gather, scatter, gs, multigather or multiscatter, in any case.
+    pattern, pattern_gather, pattern_scatter : Pattern, str or array_like of int, optional
+        What the kernel needs: ``pattern`` for all but gs, ``pattern_gather`` for gs and (inner)
+        multigather, ``pattern_scatter`` for gs and (inner) multiscatter.
+    pattern_size : int, optional
+        Truncates the patterns.
+    delta, delta_gather, delta_scatter : int or sequence of int, optional
+        Distances between consecutive bases in values; 8 if neither given nor implied by the
+        pattern, which comes first.
+    boundary : int, optional
+        Indices are taken modulo this; None and 0 leave them.
+    seed : int, optional
+        Seed of the data.
+    wrap, count, runs, local_work_size : int, optional
+        1, 1024, 10 and 1024 if not given.
+    name : str
+        Label.
+    compress : bool
+        Move the pages that each pattern touches together.
+
+    Returns
+    -------
+    SpatterFile
+        One configuration and its warnings.
+
+    Raises
+    ------
+    InputError
+        If a value is wrong or a pattern is missing.
+    """
+    given = {
+        "kernel": kernel,
+        "pattern": pattern,
+        "pattern-gather": pattern_gather,
+        "pattern-scatter": pattern_scatter,
+        "pattern-size": pattern_size,
+        "delta": delta,
+        "delta-gather": delta_gather,
+        "delta-scatter": delta_scatter,
+        "boundary": boundary,
+        "seed": seed,
+        "wrap": wrap,
+        "count": count,
+        "nruns": runs,
+        "name": name,
+        "local-work-size": local_work_size,
+    }
+    warnings = _Warnings()
+    config = _config(
+        {key: value for key, value in given.items() if value is not None}, compress, warnings.add
+    )
+    return SpatterFile([config], warnings.sentences())
+
+
+class _DeltaAction(argparse.Action):
+    """Store a delta, which overrides the one that a pattern before it implied.
+
+    Spatter reads its command line from left to right, so that of ``-d`` and a generator's delta
+    the later one holds.
+    """
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        key = self.dest.replace("delta", "pattern")
+        pattern = getattr(namespace, key, None)
+        if pattern is not None:
+            setattr(namespace, key, dataclasses.replace(pattern, delta=None))
+
+
+def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Let argparse print the sentence of an InputError."""
+
+    def convert(text: str) -> Any:
+        try:
+            return read(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def _at_least(low: int, high: int = INT64_MAX) -> Callable[[str], Any]:
+    return _checked(lambda text: integer(read_integer(text, "the value"), "the value", low, high))
+
+
+def _read_delta(text: str) -> int | list[int]:
+    deltas = [read_integer(part, "delta") for part in text.split(",")]
+    return _delta("delta", deltas if len(deltas) > 1 else deltas[0])
+
+
+def _read_backend(text: str) -> str:
+    if text.lower() not in ("serial", "openmp", "cuda"):
+        raise InputError(f"the backend must be one of serial, openmp, cuda, not {shown(text)}")
+    return text.lower()
+
+
+class _Option(NamedTuple):
+    flags: tuple[str, ...]
+    help: str
+    read: Callable[[str], Any] | None = None  # None makes it a switch
+    metavar: str | None = None
+    argument: str | None = None  # of configs_from_options
+    idle: str | None = None  # why it has no effect
+
+    @property
+    def dest(self) -> str:
+        return self.flags[-1].removeprefix("--").replace("-", "_")
+
+
+_SEED_OF_CLOCK = -1
+_pattern_text, _delta_text = _checked(parse), _checked(_read_delta)
+_INT32_MAX = 2**31 - 1
+
+_OPTIONS = (
+    _Option(("-a", "--aggregate"), "no effect", idle="each case reports all of its runs"),
+    _Option(("--atomic-thread-fence",), "no effect", idle="the kernels have no fence"),
+    _Option(("--atomic-writes",), "no effect", idle="it concerns Spatter's CUDA backend only"),
+    _Option(("-b", "--backend"), "serial or openmp (default)", _checked(_read_backend), "NAME"),
+    _Option(("-c", "--compress"), "move the pages that a pattern touches together"),
+    _Option(
+        ("-d", "--delta"),
+        "distance between bases, or a list such as 8,0 (default 8)",
+        _delta_text,
+        "N",
+        "delta",
+    ),
+    _Option(("--dense-buffers",), "no effect", idle="each thread always has its own dense buffer"),
+    _Option(
+        ("-e", "--boundary"),
+        "take indices modulo this (default: off)",
+        _at_least(0),
+        "N",
+        "boundary",
+    ),
+    _Option(("-f", "--file"), "JSON file of configurations", str, "FILE"),
+    _Option(
+        ("-g", "--pattern-gather"),
+        "pattern to gather by (gs), inner pattern (multigather)",
+        _pattern_text,
+        "PATTERN",
+        "pattern_gather",
+    ),
+    _Option(("-j", "--pattern-size"), "truncate the patterns", _at_least(1), "N", "pattern_size"),
+    _Option(
+        ("-k", "--kernel"),
+        f"{', '.join(_USED)} (default gather)",
+        _checked(_kernel),
+        "NAME",
+        "kernel",
+    ),
+    _Option(("-l", "--count"), "gathers or scatters (default 1024)", _at_least(1), "N", "count"),
+    _Option(
+        ("-m", "--shared-memory"),
+        "no effect",
+        _at_least(0),
+        "BYTES",
+        idle="there is no GPU backend",
+    ),
+    _Option(("-n", "--name"), "label of the configuration", _checked(_name), "TEXT", "name"),
+    _Option(
+        ("-o", "--op"),
+        "a number has no effect, a path is the results file",
+        _at_least(0),
+        "N|PATH",
+        idle="Spatter never gave it a meaning",
+    ),
+    _Option(
+        ("-p", "--pattern"),
+        "UNIFORM:length:stride[:delta|NR], MS1:length:breaks:gaps, "
+        "LAPLACIAN:dimension:order:size, RANDOM:length:high:seed or indices such as 0,4,8",
+        _pattern_text,
+        "PATTERN",
+        "pattern",
+    ),
+    _Option(("-r", "--runs"), "timed runs (default 10, or the file's)", _at_least(1), "N", "runs"),
+    _Option(
+        ("-s", "--random"),
+        "seed of the data; without a value, taken from the clock",
+        _at_least(0, _INT32_MAX),
+        "SEED",
+        "seed",
+    ),
+    _Option(("-t", "--omp-threads"), "threads (default: all)", _at_least(1, _INT32_MAX), "N,..."),
+    _Option(
+        ("-u", "--pattern-scatter"),
+        "pattern to scatter by (gs), inner pattern (multiscatter)",
+        _pattern_text,
+        "PATTERN",
+        "pattern_scatter",
+    ),
+    _Option(("-v", "--verbosity"), "0 is quiet (default 1)", _at_least(0), "N"),
+    _Option(
+        ("-w", "--wrap"),
+        "dense blocks that are used in turn (default 1)",
+        _at_least(1),
+        "N",
+        "wrap",
+    ),
+    _Option(
+        ("-x", "--delta-gather"),
+        "delta of gs's gather (default 8)",
+        _delta_text,
+        "N",
+        "delta_gather",
+    ),
+    _Option(
+        ("-y", "--delta-scatter"),
+        "delta of gs's scatter (default 8)",
+        _delta_text,
+        "N",
+        "delta_scatter",
+    ),
+    _Option(("-z", "--local-work-size"), "no effect", _at_least(0), "N", "local_work_size"),
+)
+
+
+def add_options(
+    parser: argparse.ArgumentParser, readers: Mapping[str, Callable[[str], Any]] | None = None
+) -> None:
+    """Add every option of Spatter 2, short and long, to a parser.
+
+    ``-h/--help`` is left to the parser.  What is not given is None (or False) in the namespace;
+    only the verbosity has a default, 1.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Gains the options; wrong values give its usual error with a sentence that says why.
+    readers : mapping, optional
+        By long option (``op``), converters that take more than Spatter does.
+    """
+    readers = readers or {}
+    group = parser.add_argument_group("Spatter's options")
+    for option in _OPTIONS:
+        if option.read is None:
+            group.add_argument(*option.flags, action="store_true", help=option.help)
+            continue
+        extra: dict[str, Any] = {}
+        if option.dest.startswith("delta"):
+            extra["action"] = _DeltaAction
+        elif option.dest == "random":
+            extra.update(nargs="?", const=_SEED_OF_CLOCK)
+        elif option.dest == "verbosity":
+            extra["default"] = 1
+        group.add_argument(
+            *option.flags,
+            type=readers.get(option.dest, option.read),
+            metavar=option.metavar,
+            help=option.help,
+            **extra,
+        )
+
+
+def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
+    """Turn parsed options into configurations.
+
+    Parameters
+    ----------
+    namespace : argparse.Namespace
+        From a parser that has `add_options`.
+
+    Returns
+    -------
+    SpatterFile
+        The configurations of ``--file``, or the single one that the other options describe;
+        the threads asked for (1 for the serial backend); a warning for each option that has no
+        effect.  ``--runs`` holds for a file, too, which it does not in Spatter.
+
+    Raises
+    ------
+    InputError
+        If the backend is cuda, the file is wrong, or the options do not describe a case.
+    """
+    given = vars(namespace)
+    if given["backend"] == "cuda":
+        raise InputError("backend cuda is not available in this build, which has serial and openmp")
+    warnings = []
+    for option in _OPTIONS:
+        is_given = given[option.dest] is not None and given[option.dest] is not False
+        if is_given and option.idle:
+            warnings.append(f"{'/'.join(option.flags)} has no effect: {option.idle}")
+        elif is_given and option.argument not in (None, "runs") and given["file"] is not None:
+            warnings.append(f"{'/'.join(option.flags)} has no effect beside -f/--file")
+    threads = given["omp_threads"]
+    if given["backend"] == "serial":
+        if threads not in (None, 1):
+            warnings.append(
+                "-t/--omp-threads has no effect on backend serial, which has one thread"
+            )
+        threads = 1
+    if given["file"] is not None:
+        asked = read_json(given["file"], compress=given["compress"], runs=given["runs"])
+    else:
+        arguments = {o.argument: given[o.dest] for o in _OPTIONS if o.argument is not None}
+        if arguments["seed"] == _SEED_OF_CLOCK:
+            arguments["seed"] = int(time.time())
+        asked = configs_from_options(
+            **{key: value for key, value in arguments.items() if value is not None},
+            compress=given["compress"],
+        )
+    return SpatterFile(asked.configs, warnings + asked.warnings, threads)

@@ -1,0 +1,1 @@
+"""The machine: what the system and the extension say of it."""

@@ -1,0 +1,435 @@
+"""What a measurement ran on, and what disturbed it.
+
+`collect` reads the machine, the operating system and the settings that bear on memory out of
+``/proc`` and ``/sys``. What a system does not tell is None: a container or an old kernel that
+hides a file must not stop a measurement. `root` stands for ``/`` so that tests, and snapshots of
+other machines, can be read the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from memkern.machine.limits import cgroup_folders, read_number, read_text
+
+__all__ = [
+    "Environment",
+    "collect",
+    "differences",
+    "identity",
+    "platform_label",
+    "read_steal_s",
+]
+
+Environment = dict[str, Any]
+
+# Mitigations that change how loads, gathers, page tables or store forwarding perform.
+_MITIGATIONS = (
+    "gather_data_sampling",
+    "itlb_multihit",
+    "l1tf",
+    "mds",
+    "meltdown",
+    "mmio_stale_data",
+    "reg_file_data_sampling",
+    "spec_store_bypass",
+    "srbds",
+    "tsx_async_abort",
+)
+
+# Arm processors name themselves by numbers only (implementer, part).
+_ARM_PARTS = {
+    (0x41, 0xD08): "Arm Cortex-A72",
+    (0x41, 0xD0B): "Arm Cortex-A76",
+    (0x41, 0xD0C): "Arm Neoverse N1",
+    (0x41, 0xD40): "Arm Neoverse V1",
+    (0x41, 0xD49): "Arm Neoverse N2",
+    (0x41, 0xD4F): "Arm Neoverse V2",
+    (0x43, 0x0AF): "Cavium ThunderX2",
+    (0x46, 0x001): "Fujitsu A64FX",
+    (0x48, 0xD01): "HiSilicon Kunpeng 920",
+}
+
+# Total memory as the kernel counts it changes by a few pages from boot to boot.
+_VOLATILE = "memory_B"
+
+# A version 1 cgroup without a limit shows the largest page-aligned 63-bit number.
+_UNLIMITED = 1 << 60
+
+
+def collect(
+    native: Mapping[str, Any] | None = None, *, root: str | Path = "/", hostname: bool = False
+) -> Environment:
+    """Describe this machine, its settings and the build, as a nested dict fit for JSON.
+
+    Parameters
+    ----------
+    native : mapping, optional
+        What the compiled part knows of itself: compiler, flags, versions, commit.
+    root : path
+        Where ``/proc``, ``/sys`` and ``/etc`` are.
+    hostname : bool
+        Whether to note the host's name, which is left out otherwise to keep results publishable.
+
+    Returns
+    -------
+    dict
+        Sections ``machine``, ``os``, ``settings``, ``build``, ``python`` and ``run``; sizes in
+        bytes; None for what can't be found out.
+    """
+    base = Path(root)
+    environment: Environment = {
+        "machine": _machine(base),
+        "os": _os(base),
+        "settings": _settings(base),
+        "build": dict(native or {}),
+        "python": _python(),
+        "run": _run(base),
+    }
+    if hostname:
+        environment["run"]["hostname"] = platform.node()
+    return environment
+
+
+def identity(environment: Environment) -> str:
+    """Return a hash that is equal where `differences` finds nothing.
+
+    Parameters
+    ----------
+    environment : dict
+        As `collect` returns it.
+
+    Returns
+    -------
+    str
+        16 hexadecimal digits.
+    """
+    text = json.dumps(_comparable(environment), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def differences(a: Environment, b: Environment) -> list[str]:
+    """List what differs between two environments, of what bears on a measurement.
+
+    Compared are the machine, the kernel, the settings, the build and the version of memkern; the
+    load, the time and the versions of Python and its other packages are not.
+
+    Parameters
+    ----------
+    a, b : dict
+        As `collect` returns them.
+
+    Returns
+    -------
+    list of str
+        ``"settings.thp.enabled: always -> never"`` and the like, sorted; empty if nothing differs.
+    """
+    was, now = _comparable(a), _comparable(b)
+    return [
+        f"{key}: {_shown(was.get(key))} -> {_shown(now.get(key))}"
+        for key in sorted(was.keys() | now.keys())
+        if was.get(key) != now.get(key)
+    ]
+
+
+def platform_label(environment: Environment, threads: int) -> str:
+    """Return a short name for legends and tables, such as ``AMD EPYC 9654, 2 threads``.
+
+    Parameters
+    ----------
+    environment : dict
+        As `collect` returns it.
+    threads : int
+        Threads that were used.
+    """
+    machine = environment.get("machine", {})
+    model = machine.get("model") or machine.get("architecture") or ""
+    model = re.sub(r"\((R|TM|C)\)|\bCPU\b|@.*|\b\d+-Core\b|\bProcessor\b", " ", model, flags=re.I)
+    name = " ".join(model.split()) or "unknown processor"
+    return f"{name}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+def read_steal_s(*, root: str | Path = "/") -> float:
+    """Return the seconds that the hypervisor gave to others while this machine wanted to run.
+
+    Parameters
+    ----------
+    root : path
+        Where ``/proc`` is.
+
+    Returns
+    -------
+    float
+        Summed over its processors since it started; NaN if the kernel does not tell.
+    """
+    fields = (read_text(Path(root), "proc/stat") or "").partition("\n")[0].split()
+    if len(fields) > 8 and fields[0] == "cpu" and fields[8].isdigit():
+        return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+    return float("nan")
+
+
+def _machine(root: Path) -> dict[str, Any]:
+    cpuinfo = _fields(read_text(root, "proc/cpuinfo"))
+    meminfo = _fields(read_text(root, "proc/meminfo"))
+    cpus = _cpu_list(read_text(root, "sys/devices/system/cpu/online"))
+    topology = [root / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
+    sockets = {read_text(folder, "physical_package_id") for folder in topology} - {None}
+    cores = {
+        read_text(folder, "core_cpus_list") or read_text(folder, "thread_siblings_list")
+        for folder in topology
+    } - {None}
+    return {
+        "architecture": platform.machine() or None,
+        "vendor": cpuinfo.get("vendor_id") or cpuinfo.get("CPU implementer"),
+        "model": _model(cpuinfo),
+        "family": cpuinfo.get("cpu family") or cpuinfo.get("CPU part"),
+        "model_number": cpuinfo.get("model") or cpuinfo.get("CPU variant"),
+        "stepping": cpuinfo.get("stepping") or cpuinfo.get("CPU revision"),
+        "microcode": cpuinfo.get("microcode"),
+        "sockets": len(sockets) or None,
+        "cores": len(cores) or None,
+        "threads": len(cpus) or None,
+        "caches": _caches(root, cpus),
+        _VOLATILE: _kibibytes(meminfo.get("MemTotal")),
+        "numa_nodes": _numa_nodes(root),
+        "hypervisor": _hypervisor(root, cpuinfo),
+    }
+
+
+def _model(cpuinfo: Mapping[str, str]) -> str | None:
+    implementer, part = cpuinfo.get("CPU implementer"), cpuinfo.get("CPU part")
+    if implementer and part:
+        try:
+            known = _ARM_PARTS.get((int(implementer, 0), int(part, 0)))
+        except ValueError:
+            known = None
+        return known or f"Arm implementer {implementer} part {part}"
+    # x86, then POWER, then RISC-V.
+    return cpuinfo.get("model name") or cpuinfo.get("cpu") or cpuinfo.get("uarch")
+
+
+def _caches(root: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
+    seen = set()
+    for cpu in cpus:
+        for folder in _glob(root, f"sys/devices/system/cpu/cpu{cpu}/cache/index*"):
+            shared = read_text(folder, "shared_cpu_list")
+            seen.add(
+                (
+                    read_number(folder, "level"),
+                    (read_text(folder, "type") or "").lower() or None,
+                    _kibibytes(read_text(folder, "size")),
+                    read_number(folder, "coherency_line_size"),
+                    read_number(folder, "ways_of_associativity"),
+                    len(_cpu_list(shared)) or None,
+                    shared,
+                )
+            )
+    if not seen:
+        return None
+    # Processors with two kinds of cores have two kinds of caches on a level.
+    kinds = Counter(cache[:-1] for cache in seen)
+    names = ("level", "type", "size_B", "line_B", "ways", "shared_by", "instances")
+    return [dict(zip(names, (*kind, kinds[kind]), strict=True)) for kind in sorted(kinds, key=repr)]
+
+
+def _numa_nodes(root: Path) -> list[dict[str, Any]] | None:
+    nodes = []
+    for folder in _glob(root, "sys/devices/system/node/node*"):
+        # "Node 0 MemTotal: 24684084 kB"
+        total = re.search(r"MemTotal:\s*(\d+ kB)", read_text(folder, "meminfo") or "")
+        nodes.append(
+            {
+                "node": int(folder.name[len("node") :]),
+                "cpus": read_text(folder, "cpulist"),
+                _VOLATILE: _kibibytes(total[1]) if total else None,
+            }
+        )
+    return nodes or None
+
+
+def _hypervisor(root: Path, cpuinfo: Mapping[str, str]) -> str | None:
+    if kind := read_text(root, "sys/hypervisor/type"):
+        return kind
+    if "hypervisor" not in cpuinfo.get("flags", "").split():
+        return None
+    dmi = (read_text(root, f"sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name"))
+    return " ".join(text for text in dmi if text) or "unknown"
+
+
+def _os(root: Path) -> dict[str, Any]:
+    release = read_text(root, "etc/os-release") or read_text(root, "usr/lib/os-release") or ""
+    name = re.search(r'^PRETTY_NAME="?([^"\n]*)', release, flags=re.M)
+    return {
+        "kernel": read_text(root, "proc/sys/kernel/osrelease"),
+        "distribution": name[1] if name else None,
+        "libc": " ".join(platform.libc_ver()).strip() or None,
+    }
+
+
+def _settings(root: Path) -> dict[str, Any]:
+    thp = "sys/kernel/mm/transparent_hugepage"
+    cpu = "sys/devices/system/cpu"
+    pools = {
+        folder.name.removeprefix("hugepages-"): {
+            "reserved": read_number(folder, "nr_hugepages"),
+            "overcommit": read_number(folder, "nr_overcommit_hugepages"),
+        }
+        for folder in _glob(root, "sys/kernel/mm/hugepages/hugepages-*")
+    }
+    return {
+        "thp": {
+            "enabled": _chosen(read_text(root, f"{thp}/enabled")),
+            "defrag": _chosen(read_text(root, f"{thp}/defrag")),
+        },
+        "hugepages": pools or None,
+        "governor": _each_cpu(root, "scaling_governor"),
+        "frequency_driver": _each_cpu(root, "scaling_driver"),
+        "smt": read_text(root, f"{cpu}/smt/control"),
+        "numa_balancing": read_number(root, "proc/sys/kernel/numa_balancing"),
+        "randomize_va_space": read_number(root, "proc/sys/kernel/randomize_va_space"),
+        "overcommit_memory": read_number(root, "proc/sys/vm/overcommit_memory"),
+        "mitigations": {
+            name: read_text(root, f"{cpu}/vulnerabilities/{name}") for name in _MITIGATIONS
+        },
+        "cgroup": _cgroup_limits(root),
+    }
+
+
+def _cgroup_limits(root: Path) -> dict[str, Any]:
+    """Return the smallest limits of this process's control groups and all above them."""
+    memory: list[int] = []
+    cpus: list[float] = []
+    for folder in cgroup_folders(root):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limit = read_number(folder, name)
+            if limit is not None and limit < _UNLIMITED:
+                memory.append(limit)
+        quota, _, period = (read_text(folder, "cpu.max") or "").partition(" ")
+        if not quota:
+            quota = read_text(folder, "cpu.cfs_quota_us") or ""
+            period = read_text(folder, "cpu.cfs_period_us") or ""
+        if quota.isdigit() and period.isdigit() and int(period) > 0:
+            cpus.append(int(quota) / int(period))
+    return {"memory_limit_B": min(memory, default=None), "cpus": min(cpus, default=None)}
+
+
+def _python() -> dict[str, Any]:
+    versions: dict[str, Any] = {
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+    }
+    for package in ("memkern", "numpy", "pandas", "pyarrow"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = None
+    return versions
+
+
+def _run(root: Path) -> dict[str, Any]:
+    meminfo = _fields(read_text(root, "proc/meminfo"))
+    try:
+        load = [float(word) for word in (read_text(root, "proc/loadavg") or "").split()[:3]]
+    except ValueError:
+        load = []
+    return {
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "load": load or None,
+        "memory_available_B": _kibibytes(meminfo.get("MemAvailable")),
+        # Not a setting: pinning narrows it, and records have threads and pinning as obtained.
+        "cpus_allowed": _fields(read_text(root, "proc/self/status")).get("Cpus_allowed_list"),
+    }
+
+
+def _comparable(environment: Environment) -> dict[str, Any]:
+    parts = {
+        "machine": environment.get("machine"),
+        "os.kernel": (environment.get("os") or {}).get("kernel"),
+        "settings": environment.get("settings"),
+        "build": environment.get("build"),
+        "python.memkern": (environment.get("python") or {}).get("memkern"),
+    }
+    return {
+        key: value
+        for name, part in parts.items()
+        for key, value in _leaves(name, part)
+        if value is not None
+    }
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key != _VOLATILE:
+                yield from _leaves(f"{name}.{key}", inner)
+    elif isinstance(value, (list, tuple)):
+        for i, inner in enumerate(value):
+            yield from _leaves(f"{name}[{i}]", inner)
+    else:
+        yield name, value
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else str(value)
+
+
+def _glob(root: Path, pattern: str) -> list[Path]:
+    """Return the matches that end in a number or a unit, in the order of their first number."""
+
+    def first_number(path: Path) -> int:
+        digits = re.search(r"\d+", path.name)
+        return int(digits[0]) if digits else -1
+
+    try:
+        found = [path for path in root.glob(pattern) if first_number(path) >= 0]
+    except OSError:
+        return []
+    return sorted(found, key=first_number)
+
+
+def _each_cpu(root: Path, name: str) -> str | None:
+    """Return what all processors' frequency policies say, by commas where they disagree."""
+    folders = _glob(root, "sys/devices/system/cpu/cpu[0-9]*")
+    return ", ".join(sorted({read_text(f / "cpufreq", name) or "" for f in folders} - {""})) or None
+
+
+def _fields(text: str | None) -> dict[str, str]:
+    """Parse lines of the form ``key : value``; of a key that repeats, the first."""
+    fields: dict[str, str] = {}
+    for line in (text or "").splitlines():
+        key, colon, value = line.partition(":")
+        if colon and value.strip():
+            fields.setdefault(key.strip(), value.strip())
+    return fields
+
+
+def _chosen(text: str | None) -> str | None:
+    """Return the word in brackets of ``always [madvise] never``."""
+    found = re.search(r"\[(.*?)\]", text or "")
+    return found[1] if found else text
+
+
+def _kibibytes(text: str | None) -> int | None:
+    """Parse ``24684084 kB`` or ``32768K``, which the kernel writes meaning 1024 bytes."""
+    found = re.fullmatch(r"(\d+)\s*([KM])B?", (text or "").strip(), flags=re.I)
+    return int(found[1]) * (1024 if found[2] in "kK" else 1024**2) if found else None
+
+
+def _cpu_list(text: str | None) -> list[int]:
+    """Parse ``0-3,8`` into numbers."""
+    cpus: list[int] = []
+    for part in (text or "").split(","):
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if found:
+            cpus.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
+    return cpus

@@ -1,0 +1,1 @@
+"""Preparing, choosing variants, sampling, records and sweeps: what reaches the extension."""

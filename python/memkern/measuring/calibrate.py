@@ -1,0 +1,111 @@
+"""Measure how much times differ between placements and runs, for the intervals of later records."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+
+from memkern import small
+from memkern.errors import InputError
+from memkern.machine.topology import machine_environment
+from memkern.measuring import calibration
+from memkern.measuring.calibration import Calibration
+from memkern.measuring.record import CaseRun
+from memkern.spec.case import Case
+from memkern.spec.registry import case as kernel_case
+
+_LEAST_RUNS = 4
+_PLACEMENTS = 3
+_BUDGET_S = 0.1  # of a placement's samples
+
+
+def calibrate(
+    *, seconds: float = 120.0, progress: Callable[[float], object] | None = None
+) -> Calibration:
+    """Measure how times differ from placement to placement and from run to run, and store it.
+
+    Copies and gathers that lie in each cache and in memory, with one worker and with all, are
+    placed several times in a row, each such run again and again until the time is over.
+
+    Parameters
+    ----------
+    seconds : float
+        How long to measure; at least four runs are measured in any case.
+    progress : callable, optional
+        Called with the share of the time that is over.
+
+    Returns
+    -------
+    Calibration
+        It is stored for this user until the system is booted again.
+
+    Raises
+    ------
+    InputError
+        If every run of a class was disturbed, or the result can't be stored.
+    """
+    seconds = small.cut(seconds, 0.1)
+    machine = machine_environment()
+    begin = time.perf_counter()
+    medians: dict[str, dict[int, list[list[float]]]] = {}
+    cases = _cases(machine["machine"]["caches"] or ())
+    for number in itertools.count():
+        for index, case in enumerate(cases):
+            run = CaseRun(case)
+            for _ in range(_PLACEMENTS):
+                run.place()
+            if run.interrupted:
+                raise KeyboardInterrupt
+            if len(run.medians) == _PLACEMENTS:
+                of_class = medians.setdefault(run.class_of(machine), {})
+                of_class.setdefault(index, []).append(run.medians)
+            if progress is not None:
+                progress(min((time.perf_counter() - begin) / seconds, 1.0))
+        if number + 1 >= _LEAST_RUNS and time.perf_counter() - begin > seconds:
+            break
+    complete = {}
+    for name, by_case in medians.items():
+        often = [listed for listed in by_case.values() if len(listed) >= _LEAST_RUNS]
+        if often:
+            runs = min(map(len, often))
+            complete[name] = np.array([listed[:runs] for listed in often])
+    if not complete:
+        raise InputError(
+            "every run was disturbed: calibrate on a machine on which nothing else runs"
+        )
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    found = Calibration(calibration.boot_id(), created, *calibration.estimate(complete))
+    calibration.save(found)
+    return found
+
+
+def _cases(caches: Any) -> list[Case]:
+    """Return cases of every class: half of each level, for one worker and for all."""
+    data = [c for c in caches if c.get("type") != "instruction" and c.get("size_B")]
+    how: dict[str, Any] = {"placements": _PLACEMENTS, "budget_s": _BUDGET_S * _PLACEMENTS}
+    cases = []
+    for threads in (1, 0):
+        sizes = [c["size_B"] * (c["instances"] if threads == 0 else 1) // 2 for c in data]
+        last = max((c["size_B"] * c["instances"] for c in data), default=2**24)
+        for footprint_B in (*sorted(sizes), 3 * last // 2):
+            cases.append(
+                kernel_case("stream.copy", footprint_B=footprint_B, threads=threads, **how)
+            )
+            # A gather's source is twice as large as its destination.
+            count = max(footprint_B // (16 * 8 + 64), 1)
+            cases.append(
+                kernel_case(
+                    "gather",
+                    pattern="UNIFORM:8:2:NR",
+                    count=count,
+                    threads=threads,
+                    runs=None,
+                    **how,
+                )
+            )
+    return cases

@@ -1,0 +1,242 @@
+"""What this machine has shown since it was booted, stored for later runs.
+
+How much times differ from placement to placement and from run to run: `memkern.calibrate` measures
+it for classes of cases (cache level by threads); the intervals of single measurements include it
+from then on. And the throughput of the cores, to which every process that measures adds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.errors import InputError
+from memkern.files import publish, read
+from memkern.statistics import Prior, moderate
+
+__all__ = [
+    "Calibration",
+    "class_name",
+    "cores_path",
+    "estimate",
+    "level_of",
+    "load",
+    "load_cores",
+    "path",
+    "save",
+    "save_cores",
+]
+
+_VERSION = 1
+
+Spread = tuple[Prior | None, Prior | None]
+Counts = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What one calibration has found.
+
+    Attributes
+    ----------
+    boot : str
+        Identity of the boot of the system; a calibration does not hold for another one.
+    created : str
+        When, in UTC.
+    placements : mapping of str to Prior
+        By class, the variance of logarithms of medians between placements within one run.
+    runs : mapping of str to Prior
+        By class, their variance between runs beyond that.
+    """
+
+    boot: str
+    created: str
+    placements: Mapping[str, Prior]
+    runs: Mapping[str, Prior]
+
+    def of(self, name: str) -> Spread:
+        """Return the variances of a class between placements and between runs, None if unknown."""
+        return self.placements.get(name), self.runs.get(name)
+
+
+def level_of(footprint_B: float, threads: int, caches: Sequence[Mapping[str, Any]]) -> str:
+    """Return the smallest level that holds what a case touches: ``L1``, ``L2``, ..., ``memory``.
+
+    Parameters
+    ----------
+    footprint_B : float
+        Bytes that all workers touch together.
+    threads : int
+        Workers, each of which touches an equal part.
+    caches : sequence of mapping
+        As in an environment: ``level``, ``type``, ``size_B``, ``shared_by``, ``instances``.
+    """
+    data = [c for c in caches if c.get("type") != "instruction" and c.get("size_B")]
+    for cache in sorted(data, key=lambda c: int(c["level"])):
+        instances = min(threads, int(cache.get("instances") or 1))
+        if footprint_B <= instances * cache["size_B"]:
+            return f"L{cache['level']}"
+    return "memory"
+
+
+def class_name(footprint_B: float, threads: int, caches: Sequence[Mapping[str, Any]]) -> str:
+    """Return the class of a case, such as ``L2, 1 thread``."""
+    level = level_of(footprint_B, threads, caches)
+    return f"{level}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+def estimate(medians: Mapping[str, npt.ArrayLike]) -> tuple[dict[str, Prior], dict[str, Prior]]:
+    """Return the variances between placements and between runs of each class.
+
+    Parameters
+    ----------
+    medians : mapping of str to array_like of float, shape (cases, runs, placements)
+        Medians of the samples of each placement, by class, in any unit.
+
+    Returns
+    -------
+    placements, runs : dict of Prior
+        Variances of logarithms. That between runs is what the variance of their means exceeds the
+        share of the placements' own by, or zero.
+    """
+    between_placements: dict[str, Prior] = {}
+    between_runs: dict[str, Prior] = {}
+    for name, values in medians.items():
+        x = np.log(np.asarray(values, dtype=np.float64))
+        cases, runs, placements = x.shape
+        within = np.var(x, axis=2, ddof=1)
+        prior = moderate(within.ravel(), placements - 1)
+        if prior is not None:
+            between_placements[name] = prior
+        of_means = np.var(x.mean(axis=2), axis=1, ddof=1)
+        excess = np.maximum(of_means - within.mean(axis=1) / placements, 0.0)
+        between_runs[name] = Prior(float(excess.mean()), float(cases * (runs - 1)))
+    return between_placements, between_runs
+
+
+def boot_id() -> str:
+    """Return the identity of this boot of the system, empty if unknown."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def path() -> Path:
+    """Return where the calibration of this user and machine is stored."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "memkern" / "calibration.json"
+
+
+def cores_path() -> Path:
+    """Return where the throughput of this machine's cores is stored."""
+    return path().with_name("cores.json")
+
+
+def save(calibration: Calibration) -> Path:
+    """Store a calibration in place of the last one.
+
+    Raises
+    ------
+    InputError
+        If the file can't be written.
+    """
+
+    def plain(priors: Mapping[str, Prior]) -> dict[str, list[float | None]]:
+        return {
+            name: [p.variance, None if math.isinf(p.freedom) else p.freedom]
+            for name, p in priors.items()
+        }
+
+    document = {
+        "version": _VERSION,
+        "boot": calibration.boot,
+        "created": calibration.created,
+        "placements": plain(calibration.placements),
+        "runs": plain(calibration.runs),
+    }
+    return _store(path(), document)
+
+
+def _store(target: Path, document: Mapping[str, Any]) -> Path:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{target.parent} can't be made: {error.strerror}") from None
+    publish({target: json.dumps(document, indent=1).encode()})
+    return target
+
+
+def save_cores(counts: Counts, target: Path) -> None:
+    """Add what a process has counted to what is stored; do nothing where that can't be had.
+
+    Parameters
+    ----------
+    counts : mapping of str to mapping of int to int
+        See `memkern.measuring.disturbance.Cores.counts`.
+    target : Path
+        See `cores_path`.
+    """
+    merged = {which: Counter(before) for which, before in load_cores(target).items()}
+    for which, more in counts.items():
+        merged[which] = merged.get(which, Counter()) + Counter(more)
+    if not any(counts.values()):
+        return
+    with contextlib.suppress(InputError, OSError):
+        _store(target, {"version": _VERSION, "boot": boot_id(), "counts": merged})
+
+
+def _stored(target: Path) -> dict[str, Any]:
+    """Return what was stored since the system was booted.
+
+    Raises
+    ------
+    InputError, KeyError, TypeError, ValueError
+        There is nothing, or nothing that can be read.
+    """
+    document: dict[str, Any] = json.loads(read(target))
+    if document["version"] != _VERSION or document["boot"] != boot_id():
+        raise ValueError("it is of another version or boot")
+    return document
+
+
+def load_cores(target: Path) -> dict[str, dict[int, int]]:
+    """Return what was counted since the system was booted; empty if unknown."""
+    try:
+        return {
+            str(which): {int(number): int(times) for number, times in counts.items()}
+            for which, counts in _stored(target)["counts"].items()
+        }
+    except (InputError, AttributeError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def load() -> Calibration | None:
+    """Return the calibration of this boot, or None where there is none."""
+
+    def priors(listed: Mapping[str, Any]) -> dict[str, Prior]:
+        return {
+            name: Prior(float(variance), math.inf if freedom is None else float(freedom))
+            for name, (variance, freedom) in listed.items()
+        }
+
+    try:
+        document = _stored(path())
+        return Calibration(
+            document["boot"],
+            document["created"],
+            priors(document["placements"]),
+            priors(document["runs"]),
+        )
+    except (InputError, KeyError, TypeError, ValueError):
+        return None  # what can't be read is as good as none

@@ -1,0 +1,104 @@
+"""The process that measures one side of an interleaved comparison.
+
+It reads one request a line from its standard input and answers each with one line on its standard
+output, in JSON. The first line it writes says what it is. ``{"measure": 3}`` asks for the record of
+case 3 and ``{"sample": 3}`` for one value, ``{"seconds": 1.2e-6}``, or null where it was disturbed.
+``{"error": "..."}`` says why a case can't be measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+import memkern
+from memkern import _memkern, small
+from memkern.errors import InputError
+from memkern.measuring.prepared import prepare
+from memkern.measuring.record import measure
+from memkern.measuring.sweepfile import read_sweep
+from memkern.results.values import dumps, plain_record
+from memkern.spec.case import Case
+
+# Of one placement: pairs and placements that are many say more than samples that are many.
+_STOP: dict[str, Any] = {"runs": None, "ci": 0.005, "budget_s": 0.01, "max_samples": 100}
+_RUNS = 5
+# Placements of one value, unless so many seconds are over before.
+_PLACEMENTS = 5
+_VALUE_S = 0.04
+
+
+def short(case: Case) -> Case:
+    """Return the case with so few samples as one value takes."""
+    if case.spec.most_runs.get(case.dtype) is not None:
+        # Values that grow with every invocation allow few of them.
+        return case.with_(runs=min(case.stop.runs or 1, _RUNS))
+    return case.with_(**_STOP)
+
+
+def seconds_of(case: Case) -> float | None:
+    """Place a case anew and return its median time of one invocation; None if disturbed."""
+    prepared = prepare(case)
+    prepared.set_steady_inputs()
+    samples = prepared.sample()
+    return None if samples.disturbed else float(np.median(samples.seconds[:, 0]))
+
+
+def value_of(case: Case) -> float | None:
+    """Return the median over a few placements of a case's time; None if all were disturbed."""
+    start = time.perf_counter()
+    values: list[float] = []
+    for _ in range(small.cut(_PLACEMENTS, 1)):
+        seconds = seconds_of(case)
+        if seconds is not None:
+            values.append(seconds)
+        # Else the next placement would be this one.
+        _memkern.release_memory()
+        if time.perf_counter() - start > _VALUE_S:
+            break
+    return float(np.median(values)) if values else None
+
+
+def serve(sweep: str, changes: Mapping[str, Any], requests: IO[str], answers: IO[str]) -> None:
+    """Answer requests until there are no more."""
+
+    def answer(**said: Any) -> None:
+        print(dumps(said), file=answers, flush=True)
+
+    cases = [short(case) for case in read_sweep(sweep, changes)[0]]
+    answer(cases=len(cases), build=_memkern.build(), package=os.path.dirname(memkern.__file__))
+    for line in requests:
+        ((verb, number),) = json.loads(line).items()
+        try:
+            if verb == "measure":
+                answer(record=plain_record(measure(cases[number]).record))
+            else:
+                answer(seconds=value_of(cases[number]))
+        except (InputError, MemoryError) as error:
+            answer(error=str(error) or "out of memory")
+        finally:
+            _memkern.release_memory()
+
+
+def main(words: Sequence[str]) -> int:
+    """Serve a sweep file with changes (JSON) on standard input and output."""
+    sweep, changes = words
+    # Whatever else is printed in this process goes to standard error.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        serve(sweep, json.loads(changes), sys.stdin, answers)
+    except (InputError, MemoryError) as error:
+        print(dumps({"error": str(error) or "out of memory"}), file=answers, flush=True)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,42 @@
+"""What every record is held against: the cost of a launch, and what memory gives."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from memkern.machine.topology import last_level_cache_B
+from memkern.measuring.prepared import prepare
+from memkern.spec.registry import case
+
+
+@functools.cache
+def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
+    """Shortest time of an empty invocation, in seconds (kernel ``launch.empty``)."""
+    prepared = prepare(
+        case("launch.empty", threads=threads, pin=pin, repetition=repetition, runs=300)
+    )
+    return float(prepared.sample().seconds.min())
+
+
+@functools.cache
+def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float:
+    """Shortest time of an empty kernel on a device, in seconds; by default of 20 in a row."""
+    empty = case("launch.empty", runs=50, device=device, timer=timer, invocations=invocations)
+    return float(prepare(empty).sample().seconds.min())
+
+
+@functools.cache
+def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
+    """Return what memory gives to loads alone and to a triad: medians of their best variants."""
+    cache_B = last_level_cache_B()
+    knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages}
+    knobs |= {"budget_s": 0.5, "placements": 1}
+    cases = {
+        "load": case("loops.load", footprint_B=4 * cache_B, **knobs),
+        "triad": case("stream.triad", footprint_B=6 * cache_B, **knobs),
+    }
+    medians_s = {name: np.median(prepare(c).sample().seconds[:, 0]) for name, c in cases.items()}
+    return {name: float(c.bytes_B / medians_s[name] / 1e9) for name, c in cases.items()}

@@ -1,0 +1,351 @@
+"""Two sides measured in turns, so that what drifts or comes and goes meets both alike.
+
+All cases are measured in rounds, one pair of each, so that the pairs of a case are spread over the
+whole run. Each side of each round is a process of its own, and every value has memory placed
+anew: what varies from run to run is inside the comparison, and a fixed pair of placements, which
+may well differ by several percent, is not taken for a difference of the sides.
+
+The order inside a pair is random, in blocks of two: either side is first in one of them. A drift
+is then the same for both sides, whatever its shape.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from memkern import small
+from memkern.checks import shown
+from memkern.errors import InputError
+from memkern.progress import bar as progress_bar
+from memkern.results.comparison import (
+    DISTURBED,
+    INVALID,
+    NOT_MEASURED,
+    Compared,
+    differing,
+    named_case,
+    table,
+    varying,
+    version_of,
+    work_of,
+)
+from memkern.results.verdicts import NOT_ENOUGH, PAIRS, Family, holm
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_SIDES = ("A", "B")
+
+
+class Side(Protocol):
+    """What measures one side in one round."""
+
+    def ask(self, verb: str, case: int) -> dict[str, Any]:
+        """Return what the worker answers."""
+        ...
+
+
+class Worker:
+    """A process that measures one side; see `memkern.measuring.comparison_worker`."""
+
+    def __init__(
+        self, side: str, python: str, sweep: str | Path, changes: Mapping[str, Any]
+    ) -> None:
+        self._side = side
+        words = [
+            python,
+            "-m",
+            "memkern.measuring.comparison_worker",
+            str(sweep),
+            json.dumps(dict(changes)),
+        ]
+        with ExitStack() as stack:
+            self._errors = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+            try:
+                self._process = subprocess.Popen(
+                    words,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    text=True,
+                    encoding="utf-8",
+                )
+            except OSError as error:
+                raise InputError(f"{python} can't be run: {error.strerror or error}") from None
+            self._open = stack.pop_all()
+
+    @functools.cached_property
+    def about(self) -> dict[str, Any]:
+        """What the worker says of itself once it is ready: ``cases``, ``build``, ``package``."""
+        about = self._answer()
+        if "error" in about:
+            raise InputError(f"side {self._side}: {about['error']}")
+        return about
+
+    def ask(self, verb: str, case: int) -> dict[str, Any]:
+        """Return the worker's answer.
+
+        Raises
+        ------
+        InputError
+            The process has ended.
+        """
+        stdin = self._process.stdin
+        assert stdin is not None
+        # If it has ended, what it said last is read below.
+        with suppress(BrokenPipeError):
+            stdin.write(json.dumps({verb: case}) + "\n")
+            stdin.flush()
+        return self._answer()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
+        self._open.close()
+
+    def _answer(self) -> dict[str, Any]:
+        stdout = self._process.stdout
+        assert stdout is not None
+        line = stdout.readline()
+        if line.endswith("\n"):
+            try:
+                return dict(json.loads(line))
+            except (ValueError, TypeError):
+                raise InputError(
+                    f"the process that measures side {self._side} said {shown(line.strip())}: is "
+                    "its interpreter Python with memkern?"
+                ) from None
+        code = self._process.wait()
+        self._errors.seek(0)
+        said = [text.strip() for text in self._errors if text.strip()]
+        why = said[-1] if said else f"exit code {code}"
+        raise InputError(f"the process that measures side {self._side} ended: {why}")
+
+
+def compare_runs(
+    sweep: str | Path,
+    a: Mapping[str, Any] | None = None,
+    b: Mapping[str, Any] | None = None,
+    *,
+    a_python: str | None = None,
+    b_python: str | None = None,
+    pairs: int = PAIRS,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> DataFrame:
+    """Measure the cases of a sweep file on two sides, in turns, and compare them.
+
+    Parameters
+    ----------
+    sweep : path
+        See `memkern.measuring.sweepfile`; its numbers of samples and repeats do not count.
+    a, b : mapping, optional
+        Knobs of each side, which win over the file's, such as ``{"variant": "simd"}``.
+    a_python, b_python : str, optional
+        Interpreters, where the sides are different builds of memkern; by default this one.
+    pairs : int
+        Most pairs of a case, at least 30. A case is looked at after half, two thirds and all of
+        them, and not measured further once it is decided.
+    seed : int
+        Of the random order.
+    progress : bool, optional
+        Whether to say on standard error how far it is; by default where that is a terminal.
+
+    Returns
+    -------
+    DataFrame
+        As `memkern.compare` returns it, with ``pairs`` instead of ``placements``: pairs in which
+        neither side was disturbed. ``ratio`` is that of the 20 % trimmed means of the logarithms,
+        ``p`` by Yuen's test of pairs, corrected for looks and cases. A case that can't be had on
+        a side has the verdict ``not measured``, and a sentence in ``attrs["remarks"]``.
+
+    Raises
+    ------
+    InputError
+        The file, a knob or an interpreter is wrong, or the sides have different cases.
+    """
+    if pairs < PAIRS:
+        raise InputError(f"pairs must be at least {PAIRS}, not {pairs}")
+    changes = (dict(a or {}), dict(b or {}))
+    pythons = (a_python or sys.executable, b_python or sys.executable)
+    rng = random.Random(seed)
+
+    @contextmanager
+    def workers() -> Iterator[tuple[Worker, Worker]]:
+        with ExitStack() as stack:
+            started: dict[int, Worker] = {}
+            for k in rng.sample((0, 1), 2):
+                started[k] = Worker(_SIDES[k], pythons[k], sweep, changes[k])
+                stack.callback(started[k].close)
+            # They get ready side by side.
+            for worker in started.values():
+                _ = worker.about
+            yield started[0], started[1]
+
+    with workers() as sides:
+        about = [side.about for side in sides]
+        if about[0]["cases"] != about[1]["cases"]:
+            raise InputError(
+                f"{sweep} has {about[0]['cases']} cases on side A and {about[1]['cases']} on side "
+                "B: an option that the file has a list of must be given on both sides or neither"
+            )
+        cases, remarks = _described(sides, about[0]["cases"])
+    if all(case.verdict == NOT_MEASURED for case in cases):
+        raise InputError(remarks[0])
+    family = Family(len(cases), small.cut(pairs, 4))
+    for k, case in enumerate(cases):
+        if case.verdict != NOT_ENOUGH:
+            family.drop(k)
+    bar = progress_bar(progress, unit="pairs")
+
+    def show(family: Family) -> None:
+        measured = sum(family.count(k) for k in range(len(cases)))
+        bar.total = measured + sum(family.looks[-1] - family.count(k) for k in family.open())
+        bar.update(measured - bar.n)
+
+    try:
+        tried, errors = measure_pairs(family, cases, workers, rng, show)
+    finally:
+        bar.close()
+    remarks += _judged(family, cases, tried, errors)
+    compared = sorted(
+        k for k in {*changes[0], *changes[1]} if changes[0].get(k) != changes[1].get(k)
+    )
+    same_package = about[0]["package"] == about[1]["package"]
+    if same_package and not compared:
+        remarks.append(
+            f"both sides are the build in {about[0]['package']} with the same options: A against "
+            "itself"
+        )
+    versions = (version_of(about[0]["build"]), version_of(about[1]["build"]))
+    return table(cases, "pairs", compared, remarks, versions)
+
+
+def measure_pairs(
+    family: Family,
+    cases: Sequence[Compared],
+    sides: Callable[[], Any],
+    rng: random.Random,
+    progress: Callable[[Family], None],
+) -> tuple[list[int], dict[int, str]]:
+    """Measure pairs in rounds until every case is decided or has all its pairs.
+
+    Parameters
+    ----------
+    family : Family
+        Gets the pairs.
+    cases : sequence of Compared
+        Their `work` on both sides.
+    sides : callable
+        Returns a context with both `Side` for a round.
+    rng : random.Random
+    progress : callable
+        Called after every case.
+
+    Returns
+    -------
+    tried : list of int
+        Pairs of each case, disturbed ones included; at most twice as many as a case may have.
+    errors : dict
+        By case why it could not be measured on.
+    """
+    tried = [0] * len(cases)
+    leads = [0] * len(cases)
+    errors: dict[int, str] = {}
+
+    def pair(case: int, two: tuple[Side, Side]) -> None:
+        """Measure one pair; the side that is first changes within each block of two."""
+        leads[case] = 1 - leads[case] if tried[case] % 2 else rng.randrange(2)
+        tried[case] += 1
+        values = [math.nan, math.nan]
+        for k in (leads[case], 1 - leads[case]):
+            answer = two[k].ask("sample", case)
+            if "error" in answer:
+                errors[case] = f"not measured on side {_SIDES[k]}: {answer['error']}"
+                family.drop(case)
+                return
+            if answer["seconds"] is None:
+                return
+            work = cases[case].work[k][cases[case].quantity.suffix]
+            values[k] = math.log(answer["seconds"] / work)
+        family.add(case, *values)
+
+    while todo := [k for k in family.open() if tried[k] < 2 * family.looks[-1]]:
+        rng.shuffle(todo)
+        with sides() as two:
+            for case in todo:
+                # Its neighbours' looks may have decided it.
+                if case in family.open():
+                    pair(case, two)
+                progress(family)
+    return tried, errors
+
+
+def _judged(
+    family: Family, cases: Sequence[Compared], tried: Sequence[int], errors: Mapping[int, str]
+) -> list[str]:
+    """Give the cases what was found, and return what is to be said of those without a verdict."""
+    corrected = holm(family.p)
+    members = int(np.count_nonzero(~np.isnan(corrected)))
+    remarks = []
+    for k, case in enumerate(cases):
+        estimate = family.estimates[k]
+        if case.verdict != NOT_ENOUGH:
+            continue
+        if k in errors:
+            case.verdict = NOT_MEASURED
+            remarks.append(f"{case.label}: {errors[k]}")
+        elif estimate is None:
+            case.verdict = DISTURBED
+            remarks.append(f"{case.label}: {family.count(k)} of {tried[k]} pairs were undisturbed")
+        else:
+            case.estimate, case.times = estimate, (estimate.a, estimate.b)
+            case.verdict, case.p = family.verdicts[k], float(corrected[k])
+            if case.verdict == NOT_ENOUGH:
+                case.needed = estimate.needed(members)
+    return remarks
+
+
+def _described(sides: tuple[Worker, Worker], count: int) -> tuple[list[Compared], list[str]]:
+    """Measure each case once on both sides: what it is, and whether its results are right."""
+    answers = [[side.ask("measure", k) for side in sides] for k in range(count)]
+    records = [[answer.get("record", {}) for answer in two] for two in answers]
+    compared = {column for a, b in records if a and b for column in differing(a, b)}
+    several = varying([two[0] or two[1] for two in records], compared)
+    cases, remarks = [], []
+    for k, two in enumerate(records):
+        first = two[0] or two[1]
+        case = Compared(
+            named_case(first, several) if first else f"case-{k}",
+            {"kernel": first.get("kernel"), **{column: first.get(column) for column in several}},
+            (work_of(two[0]), work_of(two[1])),
+        )
+        cases.append(case)
+        names = [named_case(record) for record in two if record]
+        if len(set(names)) > 1:
+            raise InputError(f"case {k} is {names[0]} on side A and {names[1]} on side B")
+        for side, answer in zip(_SIDES, answers[k], strict=True):
+            if "error" in answer:
+                case.verdict = NOT_MEASURED
+                remarks.append(f"{case.label}: not measured on side {side}: {answer['error']}")
+            elif answer["record"].get("valid") is False:
+                case.verdict = INVALID
+                remarks.append(f"{case.label}: the results of side {side} are invalid")
+    return cases, remarks

@@ -1,0 +1,257 @@
+"""Prepared cases: memory placed and filled, variant chosen."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import _memkern
+from memkern.errors import InputError
+from memkern.machine import gpu
+from memkern.measuring import process, sampling, variants
+from memkern.measuring.process import alone, as_input_error
+from memkern.spec.case import Case
+from memkern.spec.kernel import Check, Invoke
+
+# A sample this many clock ticks long is read to better than a tenth of a percent.
+_TICKS_PER_SAMPLE = 1000
+# In fixed-count mode a sample is one invocation unless that is shorter than this.
+_TICKS_PER_RUN = 100
+# Launches between two synchronisations with a GPU (Chalmers and Warburton 2020).
+_LAUNCHES = 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variant and instruction set, and how they were chosen (see `Prepared`)."""
+
+    variant: str
+    isa: str
+    how: str
+
+
+class Prepared:
+    """A case with everything resolved: memory placed and filled, variant chosen.
+
+    Attributes
+    ----------
+    obtained : dict
+        Threads, pinning, pages, variant and instruction set as they came to be.
+    variant_choice : str
+        How the variant was chosen: ``asked``, ``trial``, or ``default`` where ``best`` was asked
+        for and the trials of a candidate were disturbed as long as there was time.
+    choosing_s : float
+        Seconds that took.
+    """
+
+    def __init__(
+        self, case: Case, chosen: Choice | None = None, deadline: float = math.inf
+    ) -> None:
+        with alone():
+            self._prepare(case, chosen, deadline)
+
+    def _prepare(self, case: Case, chosen: Choice | None, deadline: float) -> None:
+        knobs = case.knobs
+        self.case = case
+        # On the clock of `time.perf_counter`: after it nothing is tried or sampled once more.
+        self._deadline = deadline
+        self.stages: list[str] = []
+        self.device = None if knobs.device == "cpu" else knobs.device
+        if self.device and knobs.threads and "workers" not in case.integers:
+            raise InputError(
+                f"{case.spec.name} on {self.device} has as many threads as it has work: leave "
+                "threads out"
+            )
+        with as_input_error():
+            self.native = _memkern.Prepared(
+                kernel=case.spec.name,
+                dtype=case.dtype,
+                index_dtype=case.index_dtype,
+                form=case.form,
+                integers={**case.integers, "prefetch": knobs.prefetch},
+                numbers=dict(case.numbers),
+                arrays=[(array.name, array.role != "read") for array in case.spec.arrays],
+                indices=dict(case.indices),
+                data={
+                    name: np.ascontiguousarray(values, dtype=case.dtype)
+                    for name, values in case.data.items()
+                },
+                device=gpu.handle(knobs.device),
+                **knobs.arguments,
+            )
+            process.prepared.add(self)
+            units = len(_memkern.topology()["units"])
+            if self.device is None and knobs.threads > units:
+                warnings.warn(
+                    f"{knobs.threads} threads take turns on {units} processing units: use no more "
+                    "threads than there are units",
+                    stacklevel=3,
+                )
+            self.stages = self.native.obtained()["stages"]
+            begin = time.perf_counter()
+            self._choose(chosen)
+            self.choosing_s = time.perf_counter() - begin
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied.
+
+        Raises
+        ------
+        InputError
+            Always.
+        """
+        raise InputError("a prepared case can't be pickled or copied: pickle its case")
+
+    def run(self, invocations: int) -> float:
+        """Invoke the kernel so many times; return the seconds that took.
+
+        As one sample in the case's way to repeat. Nothing is allocated, parsed or checked on the
+        way.
+        """
+        return self.native.run(invocations)
+
+    @property
+    def obtained(self) -> dict[str, Any]:
+        """What was obtained of what was asked."""
+        return {**self.native.obtained(), "pages": self.native.pages()}
+
+    def _choose(self, chosen: Choice | None) -> None:
+        """Select the variant and instruction set asked for, by trial where it is `best`."""
+        if chosen is not None:
+            self.native.select(chosen.variant, chosen.isa)
+            self.variant_choice = chosen.how
+            return
+        variant, isa = self.case.knobs.variant, self.case.knobs.isa
+        every: list[tuple[str, str]] = self.native.candidates()
+        fitting = [(v, i) for v, i in every if variant in ("best", v) and isa in ("best", i)]
+        if not fitting:
+            choices = ", ".join(f"{v} on {i}" for v, i in every)
+            raise InputError(
+                f"kernel {self.case.spec.name!r} has no variant {variant!r} for instruction set "
+                f"{isa!r} here: there are {choices}"
+            )
+        # A named variant runs on the widest instruction set; candidates come widest first.
+        self.variant_choice = "asked"
+        best = fitting[0]
+        if variant == "best":
+            best, self.variant_choice = variants.fastest(self, fitting)
+        self.native.select(*best)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline, none after it."""
+        return max(self._deadline - time.perf_counter(), 0.0)
+
+    @functools.cached_property
+    def core_share(self) -> float:
+        """Which share of their best its cores must do for a sample to count."""
+        return sampling.core_share(self)
+
+    def check(self, invoke: Invoke | None = None) -> Check:
+        """Validate what the kernel makes of freshly filled buffers against the reference.
+
+        Parameters
+        ----------
+        invoke : callable, optional
+            Invokes the kernel and returns how often; once by default.
+        """
+
+        def once() -> int:
+            self.native.run(1)
+            return 1
+
+        return self.case.spec.check(self.case, self.native, invoke or once)
+
+    def set_steady_inputs(self) -> None:
+        """Give arrays that would grow from invocation to invocation values that keep them."""
+        for name, value in self.case.spec.steady_inputs.items():
+            array = self.native.arrays()[name]
+            values = np.full(array["columns"], value, dtype=array["dtype"])
+            self.native.copy_in(name, values)
+
+    def sample(self, placement: int = 0, placements: int = 1) -> sampling.Samples:
+        """Take samples until the case's stop rule is met by those that were not disturbed.
+
+        Disturbed samples are taken again, for up to as long again as the budget.
+
+        Parameters
+        ----------
+        placement, placements : int
+            Which of how many placements this is: they share the case's samples and budget.
+        """
+        with alone():
+            return sampling.take(self, placement, placements)
+
+    @functools.cached_property
+    def invocations(self) -> int:
+        """How many invocations make a sample: those asked for, or what the clock needs."""
+        if self.case.stop.invocations:
+            return self.case.stop.invocations
+        if self.case.knobs.flush or self.stages:
+            return 1
+        if self.device:
+            return _LAUNCHES
+        ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
+        goal = ticks * _memkern.clock_tick()
+        invocations = 1
+        # Where a small part is long enough, the whole need not be tried.
+        if self.native.run_range(0, -(-self.case.iterations // 128)) >= 20 * goal:
+            return invocations
+        while True:
+            seconds = self.run(invocations)
+            if seconds < 20 * goal:
+                # So short a time may be mostly disturbance.
+                seconds = min(seconds, self.run(invocations), self.run(invocations))
+            if seconds >= goal:
+                return invocations
+            # What is itself too short to be read is no basis for a large step.
+            grow = goal / seconds if seconds > goal / 100 else 10.0
+            invocations = math.ceil(invocations * min(max(grow * 1.1, 1.5), 10.0))
+
+
+def prepare(case: Case) -> Prepared:
+    """Allocate, place and fill what a case needs, and choose its variant.
+
+    Raises
+    ------
+    InputError, MemoryError
+        Something asked for is wrong or can't be had; nothing was touched then.
+    """
+    return Prepared(case)
+
+
+def apply(case: Case, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    """Run a case's kernel once on the caller's values, exactly as a measurement would.
+
+    Parameters
+    ----------
+    case : Case
+    **arrays : ndarray
+        Values for arrays of the kernel (see its spec) in the case's dtype; the others keep what
+        a measurement fills them with. An array that every worker has to itself has shape
+        (workers, n), or (n,) with one worker.
+
+    Returns
+    -------
+    dict of ndarray
+        All arrays of the kernel afterwards.
+
+    Raises
+    ------
+    InputError
+        An array is unknown or of the wrong shape or type.
+    """
+    prepared = prepare(case)
+    with as_input_error():
+        prepared.native.fill(outputs=True)
+        for name, values in arrays.items():
+            prepared.native.copy_in(name, np.asarray(values))
+        prepared.native.run(1)
+        return {name: prepared.native.copy_out(name) for name in prepared.native.arrays()}

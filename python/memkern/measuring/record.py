@@ -1,0 +1,480 @@
+"""Records: a case is placed and sampled several times, then summarised."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import _memkern, statistics
+from memkern.machine import environment, gpu
+from memkern.machine.topology import copy_GBps, machine_environment
+from memkern.measuring import calibration, disturbance
+from memkern.measuring.cores import cores, cores_at_work
+from memkern.measuring.costs import ceilings_GBps, device_launch_cost_s, launch_cost_s
+from memkern.measuring.prepared import Choice, Prepared
+from memkern.measuring.process import alone, refuse_forked
+from memkern.measuring.sampling import Samples, median
+from memkern.results import ResultSet
+from memkern.spec.case import Case
+from memkern.spec.columns import in_order
+from memkern.spec.kernel import Ceilings, Check
+from memkern.spec.registry import registry
+
+_SHORT_LAUNCHES = 10  # below so many launches an invocation is mostly launching
+# Buffers of this size and more are not allocated anew for a placement: where the pages of so many
+# bytes lie averages out, and getting them takes longer than measuring.
+LARGE_B = 2**26
+# Placements spread over at least so long hold what varies from run to run.
+SPREAD_S = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """One case, measured; equal to another whose results are.
+
+    Attributes
+    ----------
+    record : dict
+        The flat row of the results table.
+    samples : ndarray of float64, shape (n,)
+        Seconds per invocation, in the order in which they were taken.
+    environment : dict
+        The machine and build.
+    parts : tuple of Measurement
+        Where an invocation runs several kernels in turn, these on their own.
+    """
+
+    record: dict[str, Any]
+    samples: npt.NDArray[np.float64]
+    environment: dict[str, Any]
+    parts: tuple[Measurement, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the results."""
+        if not isinstance(other, Measurement):
+            return NotImplemented
+        return self.results == other.results
+
+    @property
+    def valid(self) -> bool:
+        """Whether the kernel's results were right."""
+        return bool(self.record["valid"])
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether too few samples were undisturbed: the times mean little then."""
+        return bool(self.record["disturbed"])
+
+    @property
+    def bandwidth_GBps(self) -> float:
+        """By the paper's formula on the shortest time."""
+        return float(self.record["bandwidth_GBps"])
+
+    def cut_off(self) -> Measurement:
+        """Return it marked as interrupted, to be measured again when the run is resumed."""
+        parts = tuple(part.cut_off() for part in self.parts)
+        return dataclasses.replace(self, record={**self.record, "stop": "interrupted"}, parts=parts)
+
+    @property
+    def results(self) -> ResultSet:
+        """The measurement as a result set, its parts first."""
+        return to_result_set([self])
+
+    def _repr_html_(self) -> str:
+        return self.results._repr_html_()
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What one placement of a case has given, and the seconds it took.
+
+    `again_s` are those of them that another placement would take as well: not those of choosing
+    the variant and validating.
+    """
+
+    samples: Samples
+    check: Check
+    obtained: dict[str, Any]
+    choice: Choice
+    others: tuple[disturbance.RunningThread, ...]
+    device: Mapping[str, float]
+    started_s: float
+    wall_s: float
+    again_s: float
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+class CaseRun:
+    """A case on its way to its record: placed and sampled several times, then summarised.
+
+    Parameters
+    ----------
+    case : Case
+    repeat : int
+        Number of this repeat, for the record.
+    """
+
+    def __init__(self, case: Case, repeat: int = 0) -> None:
+        refuse_forked()
+        self.case = case
+        self.repeat = repeat
+        self.started = _now()
+        self.placements: list[Placement] = []
+        # Of the next placement, on the clock of `time.perf_counter`.
+        self.deadline = math.inf
+        self.out_of_time = False
+        # Before the case takes the device's memory.
+        on_device = case.knobs.device != "cpu"
+        self._known = {"gpu_copy_GBps": copy_GBps(case.knobs.device)} if on_device else {}
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether sampling was cut off."""
+        return any(p.samples.stop == "interrupted" for p in self.placements)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was placed as often as it asks for, or as time allowed."""
+        return self.out_of_time or len(self.placements) == self.case.placements
+
+    @property
+    def medians(self) -> list[float]:
+        """Median of each placement that was not disturbed, in seconds."""
+        clean = [p.samples.seconds[:, 0] for p in self.placements if not p.samples.disturbed]
+        return [float(np.median(seconds)) for seconds in clean]
+
+    @property
+    def spread_s(self) -> float:
+        """Seconds from the first placement to the last."""
+        return self.placements[-1].started_s - self.placements[0].started_s
+
+    def class_of(self, machine: dict[str, Any]) -> str:
+        """Return the class of cases whose placements differ alike (see `calibration`)."""
+        obtained = self.placements[-1].obtained
+        caches = machine["machine"]["caches"] or ()
+        return calibration.class_name(obtained["footprint_B"], obtained["threads"], caches)
+
+    def place(self) -> Placement:
+        """Allocate, fill, sample and validate once more.
+
+        Raises
+        ------
+        InputError, MemoryError
+            See `prepare`.
+        """
+        with alone():
+            return self._place()
+
+    def _place(self) -> Placement:
+        case, start = self.case, time.perf_counter()
+        spec, knobs = case.spec, case.knobs
+        chosen = self.placements[0].choice if self.placements else None
+        prepared = Prepared(case, chosen, self.deadline)
+        again_s = time.perf_counter() - start - prepared.choosing_s
+        taken: list[tuple[Samples, dict[str, float]]] = []
+        if spec.repeatable_check:
+            # Found by trying, which must be over before anything counts.
+            _ = prepared.invocations
+
+        def sample() -> int:
+            nonlocal again_s
+            begin = time.perf_counter()
+            energy_J = gpu.read(knobs.device) if prepared.device else math.nan
+            found = prepared.sample(len(self.placements), case.placements)
+            again_s += time.perf_counter() - begin
+            taken.append((found, gpu.since(knobs.device, energy_J) if prepared.device else {}))
+            return found.taken * found.invocations
+
+        # Those in between are of the same bodies and inputs.
+        validated = len(self.placements) in (0, case.placements - 1)
+        check = self.placements[0].check if self.placements else None
+        if validated and (spec.idempotent or spec.repeatable_check):
+            # What is timed is what is validated, and all that has an effect is counted.
+            check = prepared.check(sample)
+        else:
+            if validated:
+                check = prepared.check()
+            else:
+                prepared.native.fill(outputs=True)
+            prepared.set_steady_inputs()
+            sample()
+        assert check is not None
+        samples, device = taken[0]
+        # The kernel walks the page tables for its account of pages.
+        known = self.placements[0].obtained["pages"] if self.placements else None
+        obtained = {**prepared.native.obtained(), "pages": known or prepared.native.pages()}
+        others = tuple(_memkern.running_threads()) if samples.rejected else ()
+        choice = Choice(obtained["variant"], obtained["isa"], prepared.variant_choice)
+        wall_s = time.perf_counter() - start
+        placement = Placement(
+            samples, check, obtained, choice, others, device, start, wall_s, again_s
+        )
+        self.placements.append(placement)
+        return placement
+
+    def measurement(
+        self,
+        machine: dict[str, Any],
+        *,
+        prior: statistics.Prior | None = None,
+        drift: statistics.Prior | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Measurement:
+        """Return the record of all placements so far.
+
+        Parameters
+        ----------
+        machine : dict
+            The environment.
+        prior, drift : Prior, optional
+            Variances of this case's class, between placements and between runs.
+        extra : mapping, optional
+            Further columns of the record.
+        """
+        case, last = self.case, self.placements[-1]
+        spec, obtained = case.spec, last.obtained
+        clean = [p for p in self.placements if not p.samples.disturbed]
+        disturbed = 2 * len(clean) < len(self.placements)
+        counted = self.placements if disturbed else clean
+        # STREAM's rule: the first turn of a rotation does not count.
+        turns = 1 if last.samples.seconds.shape[1] > 1 else 0
+        series = [p.samples.seconds[turns if len(p.samples.seconds) > 1 else 0 :] for p in counted]
+        as_run = case.with_(variant=obtained["variant"])
+        launch_s = math.nan
+        if case.bytes_B and case.knobs.device != "cpu":
+            launch_s = device_launch_cost_s(case.knobs.device, case.knobs.timer)
+        elif case.bytes_B:
+            launch_s = launch_cost_s(obtained["threads"], case.knobs.pin, case.knobs.repetition)
+        limits: dict[str, float] = {}
+        if spec.roofline_columns is not None:
+            rates = ceilings_GBps(obtained["threads"], case.knobs.pin, case.knobs.pages)
+            ceilings = Ceilings(rates["load"], rates["triad"], machine["machine"]["caches"] or ())
+            median_s = float(np.median([np.median(s[:, 0]) for s in series]))
+            limits = spec.roofline_columns(as_run, last.check.columns, ceilings, median_s)
+        columns = {**last.check.columns, **limits}
+
+        def row(case: Case, column: int, case_id: str) -> dict[str, Any]:
+            times = _times([s[:, column] for s in series], disturbed, prior, drift, self.spread_s)
+            return in_order(
+                {
+                    **_identity_columns(case, case_id, self, columns, machine),
+                    **_obtained_columns(case, last),
+                    **_sample_columns(self, counted, series, disturbed),
+                    **times,
+                    **_rates(case, as_run, last, times, launch_s),
+                    **self._known,
+                    **last.device,
+                    **(extra or {}),
+                }
+            )
+
+        names = last.samples.seconds.shape[1] - 1
+        whole = row(case, 0, case.identity())
+        parts = []
+        for column, kernel in enumerate(self._stages[:names], start=1):
+            part = dataclasses.replace(case, spec=registry()[kernel])
+            record = row(part, column, f"{case.identity()}-{kernel}")
+            parts.append(Measurement(record, np.concatenate(series)[:, column], machine))
+        return Measurement(whole, np.concatenate(series)[:, 0], machine, tuple(parts))
+
+    @property
+    def _stages(self) -> list[str]:
+        return list(self.placements[-1].obtained["stages"])
+
+
+def _times(
+    series: Sequence[npt.NDArray[np.float64]],
+    disturbed: bool,
+    prior: statistics.Prior | None,
+    drift: statistics.Prior | None,
+    spread_s: float,
+) -> dict[str, Any]:
+    """Return the columns about times and their intervals; a disturbed record has no interval."""
+    summary: dict[str, Any] = statistics.summarise(np.concatenate(series))
+    medians = [float(np.median(seconds)) for seconds in series]
+    summary["time_median_s"] = float(np.median(medians))
+    interval = statistics.placements_interval(medians, prior=prior, drift=drift)
+    scope = "next run" if drift is not None or spread_s >= SPREAD_S else "within this run"
+    low, high, level = (summary[f"within_ci_{name}"] for name in ("low_s", "high_s", "level"))
+    if interval is not None and len(medians) == 1:
+        # A single placement's own samples say less than those of the calibration.
+        low, high, level = min(low, interval.low), max(high, interval.high), interval.level
+    elif interval is not None:
+        low, high, level = interval.low, interval.high, interval.level
+    else:
+        scope = "within this run"
+    if disturbed:
+        scope, low, high, level = "none", math.nan, math.nan, math.nan
+        summary |= dict.fromkeys((name for name in summary if name.startswith("within_")), math.nan)
+    median = summary["time_median_s"]
+    return summary | {
+        "time_ci_low_s": low,
+        "time_ci_high_s": high,
+        "ci_level": level,
+        "ci_relative": (high - low) / 2 / median if median > 0 else math.nan,
+        "ci_scope": scope,
+        "placement_sd": float(np.std(np.log(medians), ddof=1)) if len(medians) > 1 else math.nan,
+    }
+
+
+def _identity_columns(
+    case: Case, case_id: str, run: CaseRun, columns: Mapping[str, Any], machine: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the columns that say which case this is, where and when."""
+    knobs, last = case.knobs, run.placements[-1]
+    on_device = knobs.device != "cpu"
+    which = {**case.columns, **dict(zip(case.spec.form, case.form.split("/"), strict=False))}
+    return {
+        "case_id": case_id,
+        "repeat": run.repeat,
+        "environment_id": environment.identity(machine),
+        "platform": gpu.describe(knobs.device)["name"]
+        if on_device
+        else environment.platform_label(machine, last.obtained["threads"]),
+        "started": run.started,
+        "kernel": case.spec.kernel,
+        "definition": case.spec.definition,
+        "name": case.labels.get("name", ""),
+        "suite": case.labels.get("suite", ""),
+        **which,
+        "case_columns": " ".join(which),
+        **columns,
+    }
+
+
+def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
+    """Return the columns that say what was asked and what was obtained."""
+    knobs, obtained = case.knobs, placement.obtained
+    return {
+        "backend": "openmp" if knobs.device == "cpu" else "cuda",
+        "dtype": case.dtype,
+        "index_dtype": case.index_dtype,
+        **knobs.columns,
+        **{name: obtained[name] for name in ("threads", "variant", "isa", "pin", "pages")},
+        "block_threads": obtained["block_threads"],
+        "variant_choice": placement.choice.how,
+        "ranks": 1,
+        "rotation": bool(obtained["stages"]),
+    }
+
+
+def _sample_columns(
+    run: CaseRun,
+    counted: Sequence[Placement],
+    series: Sequence[npt.NDArray[np.float64]],
+    disturbed: bool,
+) -> dict[str, Any]:
+    """Return the columns about how samples were taken, and what disturbed them."""
+    every = run.placements
+    stops = [p.samples.stop for p in every]
+    checks = [p.check for p in every]
+    others = dict.fromkeys(thread for p in every for thread in p.others)
+    throughput = median(np.array([p.samples.throughput for p in counted]))
+    best = cores().best(cores_at_work(every[-1].obtained))
+    return {
+        "samples": sum(map(len, series)),
+        "invocations": every[-1].samples.invocations,
+        "stop": "interrupted" if run.interrupted else min(stops, key=_STOPS.index),
+        "placements": len(counted),
+        "samples_disturbed": sum(p.samples.rejected for p in every),
+        "disturbed": disturbed,
+        "disturbed_by": disturbance.describe(others),
+        "cpu_share": float(np.mean([p.samples.cpu_share for p in every])),
+        "core_share": min(throughput / best, 1.0),
+        "clock_GHz": median(np.array([p.samples.clock_Hz for p in counted])) / 1e9,
+        "valid": all(check.valid for check in checks),
+        "error_max": max(check.error_max for check in checks),
+        "validation": checks[-1].how,
+        "wall_s": sum(p.wall_s for p in every),
+    }
+
+
+# Of several placements the record names the reason furthest from being precise.
+_STOPS = ("interrupted", "budget", "samples", "ci", "runs")
+
+
+def _rates(
+    case: Case, as_run: Case, placement: Placement, times: Mapping[str, float], launch_s: float
+) -> dict[str, Any]:
+    """Return the columns about bytes and rates."""
+    obtained = placement.obtained
+    shortest, median = times["time_min_s"], times["time_median_s"]
+    elements = case.iterations * case.spec.width(case)
+    vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
+    cycles = shortest * placement.samples.clock_Hz * obtained["threads"]
+    amos = case.spec.amos * placement.check.columns.get("attempts_per_amo", 1.0)
+    return {
+        "launch_s": launch_s,
+        "time_net_s": shortest - launch_s if shortest < _SHORT_LAUNCHES * launch_s else math.nan,
+        "bytes_B": case.bytes_B,
+        "bytes_index_B": case.bytes_index_B,
+        "bytes_model_B": as_run.spec.model_bytes(as_run),
+        "footprint_B": obtained["footprint_B"],
+        "bandwidth_GBps": case.bytes_B / shortest / 1e9,
+        "bandwidth_median_GBps": case.bytes_B / median / 1e9,
+        "rate_GAMS": case.iterations / shortest / 1e9 * amos or math.nan,
+        "performance_GFLOPs": elements / shortest / 1e9 * case.spec.flops or math.nan,
+        "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
+    }
+
+
+def measure(
+    case: Case,
+    *,
+    repeat: int = 0,
+    extra: Mapping[str, Any] | None = None,
+    machine: dict[str, Any] | None = None,
+) -> Measurement:
+    """Measure one case: place, sample and validate it as often as it asks for.
+
+    Parameters
+    ----------
+    case : Case
+    repeat : int
+        Number of this repeat, for the record.
+    extra : mapping, optional
+        Further columns of the record.
+    machine : dict, optional
+        The environment, where the caller has it already.
+
+    Returns
+    -------
+    Measurement
+
+    Raises
+    ------
+    InputError, MemoryError
+        See `prepare`.
+    """
+    run = CaseRun(case, repeat)
+    for number in range(case.placements):
+        if number:
+            _memkern.release_memory(LARGE_B)
+        run.place()
+        if run.interrupted:
+            break
+    machine = machine_environment() if machine is None else machine
+    known = calibration.load()
+    prior, drift = known.of(run.class_of(machine)) if known is not None else (None, None)
+    return run.measurement(machine, prior=prior, drift=drift, extra=extra)
+
+
+def to_result_set(done: Sequence[Measurement]) -> ResultSet:
+    """Return measurements as one result set, the parts of each before it."""
+    rows = [row for m in done for row in (*m.parts, m)]
+    return ResultSet(
+        [row.record for row in rows],
+        [row.samples for row in rows],
+        {row.record["environment_id"]: row.environment for row in rows},
+    )

@@ -1,0 +1,398 @@
+"""Two sets of records, case by case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memkern import statistics
+from memkern.errors import InputError
+from memkern.machine.environment import differences
+from memkern.results import ResultSet
+from memkern.results.verdicts import NOT_ENOUGH, Estimate, decide, holm, moderated, welch
+from memkern.spec.columns import of_kind
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# What makes two records the same case, besides the columns that a record names itself.
+_CASE = ("kernel", "definition", "name")
+# In files that don't name them.
+_INPUTS = ("pattern", "delta", "count", "elements", "bytes_B")
+# How a case is run. An option that differs between the two sets as wholes (pages here 4k and there
+# thp, say) is what is being compared and tells no cases apart.
+_OPTIONS = of_kind("asked")
+
+DISTURBED, INVALID, NO_TIME, NOT_MEASURED = "disturbed", "invalid", "no time", "not measured"
+
+_DRIFT = (
+    "A and B were measured apart: what drifted between them is not controlled and can look like a "
+    "difference (compare --run measures both in turns)"
+)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is compared of a case: a rate (work by time) or a time (time by work)."""
+
+    name: str
+    suffix: str
+    rate: bool
+
+    def value(self, log_time: float) -> float:
+        """Return the quantity from the logarithm of the time of one unit of work."""
+        return math.exp(-log_time if self.rate else log_time)
+
+
+# A case is compared by the first of these that it has on both sides.
+_QUANTITIES = (
+    Quantity("GAMS", "GAMS", True),
+    Quantity("ns per access", "ns", False),
+    Quantity("GB/s", "GBps", True),
+    Quantity("GFLOP/s", "GFLOPs", True),
+    Quantity("s", "time_s", False),
+)
+
+
+@dataclass
+class Compared:
+    """A case on both sides.
+
+    Attributes
+    ----------
+    name : str
+        All that tells it from other cases, in one line.
+    columns : dict
+        What tells it from the other cases of this comparison.
+    work : tuple of dict
+        For each side, by `Quantity.suffix`, the units of work of one invocation.
+    times : tuple of float, optional
+        Each side's logarithm of the time of a unit of work of `quantity`.
+    estimate : Estimate, optional
+        Of their difference, where its error is known.
+    p : float
+        Corrected for the number of cases; NaN where there was no test.
+    verdict : str
+    needed : int
+        How many pairs or placements a verdict would take; 0 where there is one, or none to tell.
+    """
+
+    name: str
+    columns: dict[str, Any]
+    work: tuple[dict[str, float], dict[str, float]]
+    times: tuple[float, float] | None = None
+    estimate: Estimate | None = None
+    p: float = math.nan
+    verdict: str = NOT_ENOUGH
+    needed: int = 0
+
+    @property
+    def label(self) -> str:
+        """Short name: the kernel, and what tells the case from the others here."""
+        return " ".join([self.name.split()[0], *_words(self.columns)])
+
+    @property
+    def quantity(self) -> Quantity:
+        """What the case is compared by."""
+        return next(q for q in _QUANTITIES if all(q.suffix in work for work in self.work))
+
+
+def compare(a: ResultSet, b: ResultSet) -> DataFrame:
+    """Compare two sets of records that were measured apart, case by case.
+
+    Parameters
+    ----------
+    a, b : ResultSet
+        Each case must have been placed in memory several times on each side (columns
+        ``placements`` and ``placement_sd``, or several repeats): one placement says nothing of
+        what varies from run to run.
+
+    Returns
+    -------
+    DataFrame
+        A row for each case in both:
+
+        - ``case`` and ``label``, its full and its short name, and the columns that tell the cases
+          apart;
+        - ``quantity`` (GAMS, ns per access, GB/s, GFLOP/s or s) and its values ``a`` and ``b``,
+          geometric means over the placements' medians; ``ratio``, which is b over a, and the ends
+          ``low`` and ``high`` of its 99 % interval by Welch's t on logarithms, whose variances are
+          moderated by those of the other cases where these are at least 8;
+        - ``p``, corrected by Holm for the number of cases, ``least_effect`` (relative) and
+          ``placements`` (the fewer of both sides);
+        - ``verdict``: ``faster`` or ``slower`` (b beside a: p of at most 0.01 and an effect of at
+          least `least_effect`, which is 1 % or what a side would show against itself), ``same``
+          (the interval lies within 2 %), ``not enough data``, or why there is none: ``disturbed``,
+          ``invalid``, ``no time``; ``needed``, the placements that a verdict would take (0: there
+          is one, or it can't be told);
+        - every rate that the records have: ``a_GBps``, ``b_GBps``, ``a_GFLOPs``, ``a_GAMS``,
+          ``a_ns``, and ``a_time_s``.
+
+        ``attrs["compared"]`` lists the options in which the sets differ, ``attrs["remarks"]``
+        sentences that belong to the table, ``attrs["speed"]`` is the geometric mean of b's speed
+        over a's, ``attrs["versions"]`` are those of memkern on both sides.
+
+    Raises
+    ------
+    InputError
+        No case is in both, or a set has no records of memkern's.
+    """
+    for side, results in (("A", a), ("B", b)):
+        if not len(results):
+            raise InputError(f"{side} has no records: compare files with results")
+        if not any(_value(record, "kernel") for record in results):
+            raise InputError(f"{side} has no column kernel: compare files that memkern wrote")
+    named = {str(_value(record, "case_columns") or "") for record in [*a, *b]}
+    inputs = sorted({column for columns in named for column in columns.split()}) or _INPUTS
+    compared = [
+        c for c in _OPTIONS if _single(a, c) and _single(b, c) and _values(a, c) != _values(b, c)
+    ]
+    keys = [*_CASE, *inputs, *(c for c in _OPTIONS if c not in compared)]
+    left, right = _grouped(a, keys), _grouped(b, keys)
+    common = [key for key in left if key in right]
+    if not common:
+        raise InputError("the two files have no case in common: compare runs of the same cases")
+    several = varying(list(a), compared)
+    cases = []
+    for key in common:
+        identity = dict(zip(keys, key, strict=True))
+        case = Compared(
+            _name(identity, {*inputs, *several}),
+            {"kernel": identity["kernel"], **{column: identity.get(column) for column in several}},
+            ({"time_s": 1.0}, {"time_s": 1.0}),
+        )
+        _estimate(case, left[key], right[key])
+        cases.append(case)
+    judge(cases)
+    remarks = [_DRIFT]
+    for side, alone in (("A", len(left) - len(common)), ("B", len(right) - len(common))):
+        if alone:
+            remarks.append(f"{alone} {'case is' if alone == 1 else 'cases are'} in {side} alone")
+    if any(case.verdict == NOT_ENOUGH and case.estimate is None for case in cases):
+        remarks.append("a case that was placed once shows no spread from run to run: --repeats 5")
+    if len(a.environments) == len(b.environments) == 1:
+        (of_a,), (of_b,) = a.environments.values(), b.environments.values()
+        if found := differences(of_a, of_b):
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            remarks.append(f"the environments differ: {'; '.join(found[:3])}{more}")
+    versions = (_versions(a.environments.values()), _versions(b.environments.values()))
+    return table(cases, "placements", compared, remarks, versions)
+
+
+def judge(cases: Sequence[Compared]) -> None:
+    """Give each case with an estimate its verdict, as members of one family."""
+    tested = [case for case in cases if case.estimate is not None]
+    estimates = moderated([case.estimate for case in tested if case.estimate is not None])
+    p = [estimate.p for estimate in estimates]
+    found = zip(tested, estimates, holm(p), decide(estimates, p), strict=True)
+    for case, estimate, corrected, verdict in found:
+        case.estimate, case.p, case.verdict = estimate, float(corrected), verdict
+        if verdict == NOT_ENOUGH:
+            case.needed = estimate.needed(len(tested))
+
+
+def slowdowns(frame: DataFrame) -> list[float]:
+    """Return for each row of a comparison by how much b's time for a unit of work exceeds a's."""
+    rates = {quantity.name for quantity in _QUANTITIES if quantity.rate}
+    return [
+        (1 / ratio if quantity in rates else ratio) - 1
+        for quantity, ratio in zip(frame["quantity"], frame["ratio"], strict=True)
+    ]
+
+
+def table(
+    cases: Sequence[Compared],
+    counted: str,
+    compared: Sequence[str],
+    remarks: Sequence[str],
+    versions: tuple[str, str],
+) -> DataFrame:
+    """Return the comparison as a table (see `compare`); `counted` names what was counted."""
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    speeds = []
+    for case in cases:
+        row: dict[str, Any] = {"case": case.name, "label": case.label, **case.columns}
+        quantity = case.quantity
+        row["quantity"] = quantity.name
+        row |= dict.fromkeys(("a", "b", "ratio", "low", "high"), math.nan)
+        row |= {"p": case.p, "least_effect": math.nan, counted: 0}
+        row |= {"verdict": case.verdict, "needed": case.needed}
+        if case.times is not None:
+            effect = case.times[0] - case.times[1]
+            speeds.append(math.exp(effect))
+            sign = 1 if quantity.rate else -1
+            row["a"], row["b"] = (quantity.value(time) for time in case.times)
+            row["ratio"] = math.exp(sign * effect)
+            if estimate := case.estimate:
+                row["low"] = math.exp(sign * effect - estimate.half_width)
+                row["high"] = math.exp(sign * effect + estimate.half_width)
+                row["least_effect"] = math.expm1(estimate.least_effect)
+                row[counted] = estimate.count
+            for other in _QUANTITIES:
+                for side, work, time in zip("ab", case.work, case.times, strict=True):
+                    if other.suffix in work:
+                        scale = math.log(work[quantity.suffix] / work[other.suffix])
+                        row[f"{side}_{other.suffix}"] = other.value(time + scale)
+        rows.append(row)
+    frame = pd.DataFrame(rows)
+    frame.attrs["compared"] = list(compared)
+    frame.attrs["remarks"] = list(remarks)
+    frame.attrs["versions"] = versions
+    frame.attrs["speed"] = statistics.geometric_mean(speeds) if speeds else math.nan
+    return frame
+
+
+def is_disturbed(record: Mapping[str, Any]) -> bool:
+    """Return whether a record decides nothing; older files call this noisy."""
+    return _value(record, "disturbed" if "disturbed" in record else "noisy") is True
+
+
+def time_s(record: Mapping[str, Any]) -> float | None:
+    """Return a record's median time, from its bandwidth where it has no other; None without."""
+    seconds = _number(record, "time_median_s")
+    if seconds is None:
+        bandwidth, moved = _number(record, "bandwidth_median_GBps"), _number(record, "bytes_B")
+        seconds = moved / bandwidth / 1e9 if bandwidth and moved else None
+    return seconds
+
+
+def work_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the units of work of one invocation for every quantity that a record has."""
+    shortest, median = _number(record, "time_min_s"), _number(record, "time_median_s")
+    moved = _number(record, "bytes_B")
+    candidates = {
+        "GAMS": _product(_number(record, "rate_GAMS"), shortest),
+        "GBps": moved / 1e9
+        if moved
+        else _product(_number(record, "bandwidth_median_GBps"), median)
+        or _product(_number(record, "bandwidth_GBps"), shortest),
+        "GFLOPs": _product(_number(record, "performance_GFLOPs"), shortest),
+    }
+    access_ns = _number(record, "ns_per_access")
+    if access_ns and shortest:
+        candidates["ns"] = shortest / access_ns
+    return {"time_s": 1.0, **{suffix: value for suffix, value in candidates.items() if value}}
+
+
+def varying(records: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> list[str]:
+    """Return the columns that tell the cases of one kernel apart, except those in `but`."""
+    inputs = sorted({c for r in records for c in str(_value(r, "case_columns") or "").split()})
+    kernels = {_value(record, "kernel") for record in records}
+    groups = [[r for r in records if _value(r, "kernel") == kernel] for kernel in kernels]
+    return [
+        column
+        for column in (*_CASE[1:], *inputs, *_OPTIONS)
+        if column not in but
+        and any(len({_value(record, column) for record in group}) > 1 for group in groups)
+    ]
+
+
+def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Return the options in which two records differ."""
+    return [column for column in _OPTIONS if _value(a, column) != _value(b, column)]
+
+
+def named_case(record: Mapping[str, Any], several: Iterable[str] = ()) -> str:
+    """Return what a record is about in one line: kernel, inputs, and the columns in `several`."""
+    inputs = str(_value(record, "case_columns") or "").split()
+    return _name(record, {*inputs, *several})
+
+
+def version_of(build: Mapping[str, Any]) -> str:
+    """Return version and commit of a build of memkern, as far as they are known."""
+    return " ".join(str(build[key]) for key in ("version", "commit") if build.get(key))
+
+
+def _versions(environments: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(sorted({version_of(found.get("build") or {}) for found in environments}))
+
+
+def _name(identity: Mapping[str, Any], columns: Iterable[str]) -> str:
+    kernel = str(identity.get("kernel"))
+    if definition := _value(identity, "definition"):
+        kernel += f"@{definition}"
+    label = _value(identity, "name")
+    words = [kernel, *([str(label)] if label else [])]
+    return " ".join([*words, *_words({c: identity.get(c) for c in sorted(columns) if c != "name"})])
+
+
+def _words(columns: Mapping[str, Any]) -> list[str]:
+    known = ((c, _value(columns, c)) for c in columns if c not in ("kernel", "definition"))
+    return [f"{c}={value}" for c, value in known if value is not None and value != ""]
+
+
+def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> None:
+    """Fill in what the records of both sides say of a case, or why they say nothing."""
+    clean = []
+    for records in (a, b):
+        valid = [record for record in records if _value(record, "valid") is not False]
+        timed = [record for record in valid if time_s(record) is not None]
+        quiet = [record for record in timed if not is_disturbed(record)]
+        if not quiet:
+            case.verdict = DISTURBED if timed else NO_TIME if valid else INVALID
+            return
+        clean.append(quiet)
+    case.work = (work_of(clean[0][0]), work_of(clean[1][0]))
+    suffix = case.quantity.suffix
+    sides = [
+        _spread(records, math.log(work[suffix]))
+        for records, work in zip(clean, case.work, strict=True)
+    ]
+    case.times = (sides[0][0], sides[1][0])
+    if min(count for _, _, count in sides) >= 2:
+        case.estimate = welch(*sides)
+
+
+def _spread(records: Sequence[Mapping[str, Any]], log_work: float) -> tuple[float, float, int]:
+    """Return mean and standard deviation of the placements' log times, and how many there are."""
+    mean = total = square = 0.0
+    groups = []
+    for record in records:
+        seconds = time_s(record)
+        placements, sd = _number(record, "placements"), _value(record, "placement_sd")
+        if not placements or placements < 2 or not isinstance(sd, (int, float)):
+            placements, sd = 1.0, 0.0
+        groups.append((placements, math.log(seconds or math.nan) - log_work, float(sd)))
+    total = sum(n for n, _, _ in groups)
+    mean = sum(n * centre for n, centre, _ in groups) / total
+    square = sum((n - 1) * sd**2 + n * (centre - mean) ** 2 for n, centre, sd in groups)
+    return mean, math.sqrt(square / max(total - 1, 1)), int(total)
+
+
+def _product(rate: float | None, seconds: float | None) -> float | None:
+    return rate * seconds if rate and seconds else None
+
+
+def _number(record: Mapping[str, Any], column: str) -> float | None:
+    """Return a positive finite number, None where there is none."""
+    value = record.get(column)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 < value < math.inf else None
+
+
+def _value(record: Mapping[str, Any], column: str) -> Any:
+    """Return a value that equals itself, None where there is none."""
+    value = record.get(column)
+    return value if value == value else None
+
+
+def _values(results: ResultSet, column: str) -> set[Any]:
+    return {_value(record, column) for record in results}
+
+
+def _single(results: ResultSet, column: str) -> bool:
+    return len(_values(results, column)) == 1
+
+
+def _grouped(
+    results: ResultSet, keys: Iterable[str]
+) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for record in results:
+        groups.setdefault(tuple(_value(record, column) for column in keys), []).append(record)
+    return groups

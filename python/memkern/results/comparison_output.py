@@ -1,0 +1,213 @@
+"""A comparison as text, Markdown, JUnit's XML and a line in a history."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from memkern.errors import InputError
+from memkern.files import publish, read, writable, writing
+from memkern.results.comparison import INVALID, NOT_MEASURED, slowdowns
+from memkern.results.formats import inert
+from memkern.results.verdicts import FASTER, NOT_ENOUGH, SAME, SLOWER
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# The order of a summary.
+_VERDICTS = (FASTER, SLOWER, SAME, NOT_ENOUGH)
+HISTORY = (
+    *("time", "label", "a_version", "b_version", "case", "quantity"),
+    *("a", "b", "ratio", "low", "high", "verdict"),
+)
+_UNITS = {"GAMS": "GAMS", "ns": "ns", "GBps": "GB/s", "GFLOPs": "GFLOP/s"}
+
+
+def slower(frame: DataFrame, percent: float = 0.0) -> list[int]:
+    """Return the rows of a comparison whose verdict is slower, and by more than so many percent.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `memkern.compare` returns it.
+    percent : float
+        By how much b's time for a unit of work exceeds a's.
+    """
+    found = zip(frame["verdict"], slowdowns(frame), strict=True)
+    return [
+        row for row, (verdict, by) in enumerate(found) if verdict == SLOWER and by > percent / 100
+    ]
+
+
+def false_verdicts(frame: DataFrame) -> tuple[int, int]:
+    """Return how many cases of a side against itself are faster or slower, and of how many."""
+    verdicts = list(frame["verdict"])
+    counts = {kind: verdicts.count(kind) for kind in _VERDICTS}
+    return counts[FASTER] + counts[SLOWER], sum(counts.values())
+
+
+def summary(frame: DataFrame) -> str:
+    """Return how many cases have which verdict, and the geometric mean of the speeds."""
+    verdicts = list(frame["verdict"])
+    kinds = [*_VERDICTS, *sorted(set(verdicts) - set(_VERDICTS))]
+    counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in kinds if kind in verdicts)
+    cases = f"{len(frame)} case{'s' if len(frame) > 1 else ''}: {counts}"
+    if not math.isfinite(frame.attrs["speed"]):
+        return cases
+    timed = int(frame["ratio"].notna().sum())
+    speed = frame.attrs["speed"]
+    return f"{cases}; geometric mean of {timed}: B has {speed:.3f} times the speed of A"
+
+
+def text(frame: DataFrame) -> str:
+    """Return a comparison as a table for people, with its sentences below."""
+    header, rows = _cells(frame)
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    left = [0, len(header) - 1]
+    lines = [
+        "  ".join(
+            f"{cell:<{width}}" if k in left else f"{cell:>{width}}"
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (header, *rows)
+    ]
+    return "\n".join([*lines, summary(frame), *frame.attrs["remarks"]])
+
+
+def markdown(frame: DataFrame) -> str:
+    """Return a comparison as a table in Markdown, with its sentences below."""
+    header, rows = _cells(frame)
+    rule = ["---", *["---:"] * (len(header) - 2), "---"]
+    lines = [f"| {' | '.join(_escaped(row))} |" for row in (header, rule, *rows)]
+    sentences = [summary(frame), *frame.attrs["remarks"]]
+    return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences)])
+
+
+def junit(frame: DataFrame, failing: Iterable[int]) -> bytes:
+    """Return a comparison as JUnit's XML: one test for each case.
+
+    What stands in `failing` (rows) has failed, what is invalid or could not be measured is an
+    error, and what has no verdict for another reason was skipped.
+    """
+    failing = set(failing)
+    suite = ElementTree.Element("testsuite", name="memkern compare", tests=str(len(frame)))
+    counts = {"failure": 0, "error": 0, "skipped": 0}
+    header, cells = _cells(frame)
+    for row, (case, verdict) in enumerate(zip(frame["case"], frame["verdict"], strict=True)):
+        kernel = case.split()[0]
+        test = ElementTree.SubElement(suite, "testcase", classname=kernel, name=case)
+        said = ", ".join(f"{name} {cell}" for name, cell in zip(header, cells[row], strict=True))
+        outcome = None
+        if row in failing:
+            outcome = "failure"
+        elif verdict in (INVALID, NOT_MEASURED):
+            outcome = "error"
+        elif verdict not in (FASTER, SLOWER, SAME):
+            outcome = "skipped"
+        if outcome:
+            counts[outcome] += 1
+            ElementTree.SubElement(test, outcome, message=verdict).text = said
+        else:
+            ElementTree.SubElement(test, "system-out").text = said
+    suite.set("failures", str(counts["failure"]))
+    suite.set("errors", str(counts["error"]))
+    suite.set("skipped", str(counts["skipped"]))
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
+    return bytes(ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def write_junit(frame: DataFrame, failing: Iterable[int], path: str | Path) -> None:
+    """Write `junit` to a file.
+
+    Raises
+    ------
+    InputError
+        The file can't be written.
+    """
+    publish({writable(path): junit(frame, failing)})
+
+
+def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
+    """Append a comparison to a history: CSV with one line for each case that has values.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `memkern.compare` returns it.
+    path : path
+        Begun with a header where it does not exist. ``time`` is when the line was written (UTC),
+        ``label`` to ``quantity`` are attributes, ``a`` to ``high`` are numbers.
+    label : str
+        Such as a commit.
+
+    Raises
+    ------
+    InputError
+        The file can't be written, or has other columns.
+    """
+    target = writable(path)
+    begun = target.exists() and target.stat().st_size > 0
+    if begun:
+        first = read(target, 1000).decode(errors="replace").splitlines()[0]
+        if first != ",".join(HISTORY):
+            raise InputError(f"{target} is no history of comparisons: its first line is {first!r}")
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    a_version, b_version = frame.attrs["versions"]
+    stream = io.StringIO()
+    lines = csv.writer(stream, lineterminator="\n")
+    if not begun:
+        lines.writerow(HISTORY)
+    for values in frame[frame["ratio"].notna()][list(HISTORY[4:])].itertuples(index=False):
+        cells = [now, label, a_version, b_version, *values]
+        texts = (inert(cell) if isinstance(cell, str) else cell for cell in cells)
+        lines.writerow(["" if cell != cell else cell for cell in texts])
+    with writing(target), open(target, "a", encoding="utf-8", newline="") as file:
+        file.write(stream.getvalue())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of what people see."""
+    counted = frame.columns[list(frame.columns).index("least_effect") + 1]
+    # Rates besides those that the rows are compared by.
+    others = [
+        (suffix, unit)
+        for suffix, unit in _UNITS.items()
+        if f"a_{suffix}" in frame
+        and (frame[f"a_{suffix}"].notna() & (frame["quantity"] != unit)).any()
+    ]
+    header = ["case", "quantity", "A", "B", "B/A", "99 % interval", counted]
+    header[4:4] = [f"{side} {unit}" for _, unit in others for side in "AB"]
+    rows = []
+    for _, row in frame.iterrows():
+        cells = [row["label"], row["quantity"], _number(row["a"]), _number(row["b"])]
+        cells += [
+            "" if unit == row["quantity"] else _number(row[f"{side}_{suffix}"])
+            for suffix, unit in others
+            for side in "ab"
+        ]
+        cells += [_number(row["ratio"], ".3f")]
+        cells += [f"[{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else ""]
+        verdict = str(row["verdict"])
+        if needed := row["needed"]:
+            verdict += f": a verdict would take about {needed} {counted}"
+        rows.append([*cells, str(row[counted]), verdict])
+    return [*header, "verdict"], rows
+
+
+def _number(value: float, form: str = ".4g") -> str:
+    return "" if value != value else f"{value:{form}}"
+
+
+def _escaped(cells: Iterable[str]) -> list[str]:
+    return [cell.replace("|", "\\|") for cell in cells]

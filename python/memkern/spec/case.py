@@ -1,0 +1,189 @@
+"""One thing to measure: a kernel, its inputs, how to run it and when to stop."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import memkern
+from memkern import small
+from memkern.checks import FromFields
+from memkern.errors import InputError
+from memkern.spec.kernel import Indices, KernelSpec, Traffic
+from memkern.spec.options import Knobs, Stop, one_of
+
+# How often memory is placed for a case unless it says so itself.
+_PLACEMENTS = 5
+_SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
+
+
+@dataclass(frozen=True, eq=False)
+class Case(FromFields):
+    """One thing to measure: a spec, its inputs, how to run it and when to stop.
+
+    Cases are equal that ask for the same (see `identity`) under the same labels. They can be
+    hashed, pickled and measured in another process.
+
+    Parameters
+    ----------
+    spec : KernelSpec
+    integers, numbers, indices, data : mapping
+        The inputs by name: whole numbers, scalars, 1-d arrays of indices, and 1-d arrays of
+        values in the case's dtype (a matrix's, say).
+    dtype, index_dtype : str
+    form : str
+        Which of its operations the kernel is to do, such as ``add/relaxed/unused``.
+    knobs : Knobs
+    stop : Stop
+    columns : mapping
+        What the record says of the inputs, by column (pattern, delta, count and so on).
+    labels : mapping
+        Columns that name the case and change nothing about it (name, suite).
+    """
+
+    spec: KernelSpec
+    integers: Mapping[str, int] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    indices: Mapping[str, Indices] = field(default_factory=dict)
+    data: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    dtype: str = "float64"
+    index_dtype: str = ""
+    form: str = ""
+    knobs: Knobs = field(default_factory=Knobs)
+    stop: Stop = field(default_factory=Stop)
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the types of the values."""
+        one_of("dtype", self.dtype, self.spec.dtypes)
+        one_of("index_dtype", self.index_dtype, self.spec.index_dtypes)
+        most = self.spec.most_runs.get(self.dtype)
+        if most is not None and not (self.stop.runs and self.stop.runs <= most):
+            raise InputError(
+                f"{self.spec.name} in {self.dtype} needs a number of runs, of at most {most}: its "
+                f"values grow with every one"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is asked for, arrays by content, and labels."""
+        if not isinstance(other, Case):
+            return NotImplemented
+        return self.identity() == other.identity() and self.labels == other.labels
+
+    def __hash__(self) -> int:
+        """Hash what is asked for."""
+        return hash(self.identity())
+
+    @functools.cached_property
+    def traffic(self) -> Traffic:
+        """Bytes per iteration."""
+        return self.spec.traffic(self)
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of one invocation."""
+        return self.spec.iterations(self)
+
+    @property
+    def bytes_B(self) -> int:
+        """Bytes of one invocation by the paper's formula."""
+        return round(self.traffic.view(index=self.spec.counts_index) * self.iterations)
+
+    @property
+    def bytes_index_B(self) -> int:
+        """Bytes of indices that one invocation loads."""
+        return round(self.traffic.index * self.iterations)
+
+    def identity(self) -> str:
+        """Hash of all that was asked; labels do not count."""
+        return self._identity
+
+    @functools.cached_property
+    def _identity(self) -> str:
+        digest = hashlib.sha256()
+        asked = {
+            "kernel": self.spec.name,
+            "version": self.spec.version,
+            "integers": dict(self.integers),
+            "numbers": dict(self.numbers),
+            "dtype": self.dtype,
+            "index_dtype": self.index_dtype,
+            "form": self.form,
+            "knobs": self.knobs.asked,
+            "stop": dataclasses.asdict(self.stop),
+            "columns": {k: str(v) for k, v in self.columns.items()},
+        }
+        digest.update(json.dumps(asked, sort_keys=True).encode())
+        for name in sorted(self.indices):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(self.indices[name], dtype=np.int64).tobytes())
+        for name in sorted(self.data):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(self.data[name]).data)
+        return digest.hexdigest()[:16]
+
+    @property
+    def placements(self) -> int:
+        """How often memory is placed for this case (see `Stop.placements`)."""
+        several = self.stop.runs is None and self.knobs.device == "cpu"
+        asked = small.cut(
+            self.stop.placements or (_PLACEMENTS if several else 1), _SMALL_PLACEMENTS
+        )
+        return min(asked, self.stop.runs or asked)
+
+    @property
+    def allocates(self) -> bool:
+        """Whether a store reads its line first (see `Traffic.write_allocate`)."""
+        return self.knobs.variant != "nt" and self.knobs.device == "cpu"
+
+    def with_(self, **changes: Any) -> Case:
+        """Return a copy with other knobs, stop rule, types or labels, each by its own name.
+
+        Raises
+        ------
+        InputError
+            A name is none of these.
+        """
+        knobs = {f.name for f in dataclasses.fields(Knobs)}
+        stop = {f.name for f in dataclasses.fields(Stop)}
+        own = {"dtype", "index_dtype", "form"}
+        new_knobs = {k: v for k, v in changes.items() if k in knobs}
+        new_stop = {k: v for k, v in changes.items() if k in stop}
+        new_own = {k: v for k, v in changes.items() if k in own}
+        labels = {k: v for k, v in changes.items() if k in ("name", "suite")}
+        unknown = set(changes) - knobs - stop - own - set(labels)
+        if unknown:
+            raise InputError(
+                f"a case has no knob {sorted(unknown)[0]!r}: there are "
+                f"{', '.join(sorted(knobs | stop | own))}"
+            )
+        return dataclasses.replace(
+            self,
+            knobs=dataclasses.replace(self.knobs, **new_knobs),
+            stop=dataclasses.replace(self.stop, **new_stop),
+            labels={**self.labels, **labels},
+            **new_own,
+        )
+
+    # A case is data and depends on nothing that measures: memkern itself finds what does.
+
+    def prepare(self) -> memkern.Prepared:
+        """Allocate, place and fill what the case needs; see `memkern.prepare`."""
+        return memkern.prepare(self)
+
+    def measure(self, **options: Any) -> memkern.Measurement:
+        """Measure the case; see `memkern.measure`."""
+        return memkern.measure(self, **options)
+
+    def apply(self, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        """Run the kernel once on the caller's arrays; see `memkern.apply`."""
+        return memkern.apply(self, **arrays)

@@ -1,0 +1,89 @@
+"""Every column of a record, declared once: what it holds, in which unit, and of what kind it is.
+
+From this table come the order of a record's columns, their types and units in files, the columns
+by which records are compared, and what ``memkern columns`` prints.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from memkern.spec.options import Knobs, declared
+
+__all__ = ["COLUMNS", "KINDS", "TYPES", "Column", "in_order", "of_kind"]
+
+KINDS = {
+    "identity": "which case it is, where and when it was measured",
+    "input": "what the kernel works on; tells the cases of a kernel apart",
+    "asked": "an option as it was asked for; tells cases apart as well",
+    "obtained": "what was obtained of what was asked",
+    "measured": "a measurement, or computed from measurements",
+    "modelled": "by a formula or a model, such as bytes",
+}
+TYPES = ("text", "integer", "real", "bool")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a record.
+
+    Parameters
+    ----------
+    name : str
+    kind : str
+        One of `KINDS`.
+    type : str
+        ``text``, ``integer``, ``real`` (NaN where it is unknown) or ``bool``.
+    unit : str
+        Such as ``GB/s``; empty where there is none.
+    meaning : str
+    since : int
+        The first schema version of result files that has it.
+    """
+
+    name: str
+    kind: str
+    type: str
+    unit: str
+    meaning: str
+    since: int = 1
+
+
+def _declared() -> dict[str, Column]:
+    """Return the table in columns.csv, with the options of a case in their place."""
+    text = (files("memkern.spec") / "columns.csv").read_text("utf-8")
+    columns: list[Column] = []
+    for row in csv.DictReader(text.splitlines()):
+        if row["name"] == "*":
+            columns += _of_options(row["kind"])
+        else:
+            name, kind, type, unit, since, meaning = row.values()
+            columns.append(Column(name, kind, type, unit, meaning, int(since)))
+    return {column.name: column for column in columns}
+
+
+def _of_options(kind: str) -> list[Column]:
+    """Return the columns of what was asked for."""
+    types = {str: "text", int: "integer", bool: "bool"}
+    return [
+        Column(option.column or name, kind, types[type(default)], option.unit, option.help)
+        for name, default, option in declared(Knobs)
+    ]
+
+
+COLUMNS: Mapping[str, Column] = _declared()
+
+
+def of_kind(*kinds: str) -> tuple[str, ...]:
+    """Return the names of the columns of some kinds."""
+    return tuple(column.name for column in COLUMNS.values() if column.kind in kinds)
+
+
+def in_order(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with the declared columns in their order, and others after them."""
+    known: Iterable[str] = (name for name in COLUMNS if name in record)
+    return {name: record[name] for name in (*known, *(n for n in record if n not in COLUMNS))}

@@ -1,0 +1,357 @@
+"""The options of a case, each declared in one place: how it is run, and when there is enough.
+
+A field of `Knobs` or `Stop` is a row of the table. From it come the checks of its values, the
+option of the command line, the key of sweep files, its part of a case's identity, the argument of
+the extension and, for knobs, the column of the record by which comparisons tell cases apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memkern import small
+from memkern.checks import integer, shown
+from memkern.errors import InputError
+
+__all__ = ["EVERYWHERE", "GPUS", "PROCESSORS", "Knobs", "Option", "Stop", "declared", "one_of"]
+
+PROCESSORS, GPUS, EVERYWHERE = "processors", "GPUs", "processors and GPUs"
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is declared of an option besides its name, type and default.
+
+    Parameters
+    ----------
+    help : str
+        What it says, in a line.
+    where : str
+        Which devices take it: `PROCESSORS`, `GPUS` or `EVERYWHERE`.
+    choices : tuple of str
+        Its values, where it is one of a few words.
+    least, most : int, optional
+        Its range, where it is a whole number.
+    least_given : int
+        The least value that the command line takes, where a smaller one stands for a default.
+    below : float, optional
+        What it lies below, where it is a positive number.
+    several : bool
+        Whether the command line takes a list, of which every combination is measured.
+    metavar : str
+        What stands for its value in help texts.
+    flag, short : str
+        Long and short option of the command line; by default the option's name, and none. It is
+        not to be had there where the flag is ``-``.
+    per : float
+        By what a value of the command line is divided, such as 100 for percent.
+    unit : str
+    column : str
+        Column of the record that holds what was asked for; by default the option's name.
+    native : bool
+        Whether the extension takes it as an argument of this name.
+    """
+
+    help: str
+    where: str = EVERYWHERE
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    least_given: int = 0
+    most: int = 2**31 - 1
+    below: float | None = None
+    several: bool = False
+    metavar: str = ""
+    flag: str = ""
+    short: str = ""
+    per: float = 1.0
+    unit: str = ""
+    column: str = ""
+    native: bool = True
+
+
+def _option(default: Any, help: str, **facts: Any) -> Any:
+    return dataclasses.field(default=default, metadata={"option": Option(help, **facts)})
+
+
+def declared(table: Any) -> Iterator[tuple[str, Any, Option]]:
+    """Yield name, default and declaration of every option of `Knobs` or `Stop`."""
+    for field in dataclasses.fields(table):
+        yield field.name, field.default, field.metadata["option"]
+
+
+def _check(name: str, value: Any, option: Option) -> None:
+    """Raise InputError if a value is none that the option may have."""
+    if option.choices:
+        one_of(name, value, option.choices)
+    elif option.least is not None:
+        integer(value, name, option.least, option.most)
+    elif option.below is not None and not 0 < value < option.below:
+        finite = option.below == math.inf
+        what = "be positive and finite" if finite else f"lie between 0 and {option.below:g}"
+        raise InputError(f"{name} must {what}, not {value}")
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raise InputError if a value is none of those allowed."""
+    if value not in allowed:
+        raise InputError(f"{name} {value!r} is not one of {', '.join(map(repr, allowed))}")
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """How a case is run; every field is part of its identity and of its record.
+
+    Parameters
+    ----------
+    threads : int
+        Workers; 0 takes one for each processing unit.
+    pin : str
+        ``auto`` (the units on which least runs, chosen whenever memory is placed; no two workers
+        share one while another is free), ``none``, ``compact``, ``spread`` or a list of units such
+        as ``0,2,4-7``.
+    pages : str
+        ``default`` (transparent huge pages where the system grants them), or a demand: ``4k``,
+        ``thp``, ``hugetlb-2m``, ``hugetlb-1g``.
+    numa : str
+        ``first-touch``, ``interleave`` or ``node:N``.
+    variant : str
+        A technique (``scalar``, ``auto``, ``simd``, ``nt``, ``nta``) or ``best``: each is tried
+        briefly, the fastest is measured.
+    isa : str
+        An instruction set of this binary or ``best``: the widest one that the processor runs,
+        for variant ``best`` whichever is fastest.
+    prefetch : int
+        Distance of the software prefetch in iterations, 0 for none.
+    unroll : int
+        Vectors (of a reduction, accumulators) per step of the loop; 0 for the kernel's own choice.
+        Only the loop kernels have others.
+    offset : int
+        Array k (from 0) starts (k + 1) times so many bytes past the begin of a page; a multiple
+        of 8.
+    repetition : str
+        How invocations follow each other in a sample: ``fork`` (each a parallel region),
+        ``barrier`` (one region, the team's barrier in between), ``spin`` (a barrier of our own),
+        ``free`` (none).
+    schedule, chunk : str, int
+        ``static`` or ``dynamic``; iterations that a worker gets at a time, 0 for one range each.
+    flush : bool
+        Evict the caches before each sample.
+    seed : int
+        Seed of the values that arrays are filled with.
+    device : str
+        ``cpu``, or ``cuda:N`` (``cuda`` is the first one). A GPU takes no option that is declared
+        for processors, and threads only where a case is built for a number of workers; `unroll`
+        says what each of its threads does (how many vectors, or instances).
+    timer : str
+        Of a GPU: ``host`` (launches between two synchronisations), ``events`` in its own queue, or
+        ``graph`` (all launches of a sample handed over at once).
+    block_threads : int
+        Of a GPU: threads in a block; 0 for the kernel's own choice.
+    """
+
+    threads: int = _option(
+        0,
+        "workers (default: every processing unit)",
+        least=0,
+        least_given=1,
+        several=True,
+        metavar="N,...",
+        short="-t",
+    )
+    pin: str = _option(
+        "auto",
+        "auto (the least busy units), none, compact, spread or a list: 0,2,4-7",
+        where=PROCESSORS,
+        metavar="HOW",
+        column="pin_asked",
+    )
+    pages: str = _option(
+        "default",
+        "size of the pages in which the arrays lie",
+        where=PROCESSORS,
+        choices=("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g"),
+        several=True,
+        metavar="NAME,...",
+        column="pages_asked",
+    )
+    numa: str = _option(
+        "first-touch",
+        "first-touch, interleave or node:N",
+        where=PROCESSORS,
+        metavar="HOW",
+        column="numa_asked",
+    )
+    variant: str = _option(
+        "best",
+        "scalar, auto, simd, nt, nta or best: try all, measure the fastest",
+        several=True,
+        metavar="NAME,...",
+        column="variant_asked",
+        native=False,
+    )
+    isa: str = _option(
+        "best",
+        "instruction set",
+        where=PROCESSORS,
+        choices=("best", "baseline", "sse4", "avx2", "avx512", "neon", "sve", "sve2"),
+        column="isa_asked",
+        native=False,
+    )
+    prefetch: int = _option(
+        0,
+        "software prefetch distance in iterations (none, but for BS6 to BS8 and dw)",
+        where=PROCESSORS,
+        least=0,
+        several=True,
+        metavar="N,...",
+        native=False,
+    )
+    unroll: int = _option(
+        0,
+        "vectors or accumulators per step of the loop kernels; of a GPU: what a thread does",
+        least=0,
+        several=True,
+        metavar="N,...",
+    )
+    offset: int = _option(
+        0,
+        "array k starts (k + 1) times so far past a page",
+        least=0,
+        several=True,
+        metavar="BYTES,...",
+        unit="B",
+    )
+    repetition: str = _option(
+        "fork",
+        "how invocations follow each other",
+        where=PROCESSORS,
+        choices=("fork", "barrier", "spin", "free"),
+        several=True,
+        metavar="HOW,...",
+    )
+    schedule: str = _option(
+        "static",
+        "how iterations are distributed to workers",
+        where=PROCESSORS,
+        choices=("static", "dynamic"),
+    )
+    chunk: int = _option(
+        0,
+        "iterations that a worker gets at a time (0: one range each)",
+        where=PROCESSORS,
+        least=0,
+        metavar="N",
+    )
+    flush: bool = _option(False, "evict the caches before each sample")
+    seed: int = _option(
+        0, "seed of values and of random matrices (0)", least=0, most=2**63 - 1, metavar="N"
+    )
+    device: str = _option(
+        "cpu", "where to run: cpu, cuda or cuda:N (cpu)", metavar="NAME", native=False
+    )
+    timer: str = _option(
+        "host",
+        "of a GPU: what the time of a launch is",
+        where=GPUS,
+        choices=("host", "events", "graph"),
+    )
+    block_threads: int = _option(
+        0,
+        "of a GPU: threads in a block (0: the kernel's own choice)",
+        where=GPUS,
+        least=0,
+        several=True,
+        metavar="N,...",
+        column="block_threads_asked",
+    )
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the machine."""
+        if self.device == "cuda":
+            object.__setattr__(self, "device", "cuda:0")
+        if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", str(self.device)):
+            raise InputError(f"device {shown(str(self.device))} is not cpu, cuda or cuda:N")
+        here = PROCESSORS if self.device == "cpu" else GPUS
+        for name, default, option in declared(self):
+            value = getattr(self, name)
+            if option.where not in (here, EVERYWHERE) and value != default:
+                raise InputError(f"{name} is for {option.where}: leave it out on {self.device}")
+            _check(name, value, option)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was asked for, but for what only a GPU has where the case is for none."""
+        return {
+            name: getattr(self, name)
+            for name, _, option in declared(self)
+            if self.device != "cpu" or not (option.where == GPUS or name == "device")
+        }
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the extension takes, by the names of its arguments."""
+        return {name: getattr(self, name) for name, _, option in declared(self) if option.native}
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What was asked for, by the columns of a record."""
+        return {option.column or name: getattr(self, name) for name, _, option in declared(self)}
+
+
+# Of a small case (see `memkern.small`).
+_SMALL: Mapping[str, float] = {"runs": 3, "budget_s": 0.005, "max_samples": 10, "invocations": 2}
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a measurement has enough samples.
+
+    Parameters
+    ----------
+    runs : int, optional
+        Exactly so many samples (paper style). Otherwise samples are taken until the 95 %
+        interval of the median is narrow enough.
+    ci : float
+        Target half-width of that interval, relative to the median.
+    budget_s, max_samples : float, int
+        Sampling ends here even if the target was not reached; the record says so.
+    invocations : int
+        Invocations in one sample; 0 takes as many as the clock needs to read them well.
+    placements : int
+        How often memory is allocated and workers are placed anew (buffers of 64 MiB and more stay,
+        since it makes no difference where so many pages lie); samples and budget are shared among
+        them. 0 takes 5, and 1 where `runs` is given or the case is one of a GPU.
+    """
+
+    runs: int | None = _option(None, "exactly N samples", least=1, most=10**7, metavar="N")
+    ci: float = _option(
+        0.02, "target interval of the median (2)", below=1.0, metavar="PERCENT", per=100.0
+    )
+    budget_s: float = _option(
+        2.0, "most seconds a case (2)", below=math.inf, metavar="SECONDS", flag="budget", unit="s"
+    )
+    max_samples: int = _option(1000, "most samples", least=1, most=10**7, flag="-")
+    invocations: int = _option(0, "invocations in a sample", least=0, most=10**9, flag="-")
+    placements: int = _option(
+        0,
+        "allocate memory and place workers anew N times, which samples and budget are shared "
+        "among (5; 1 with --runs)",
+        least=0,
+        least_given=1,
+        most=1000,
+        metavar="N",
+    )
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name, default, option in declared(self):
+            if (value := getattr(self, name)) != default:
+                _check(name, value, option)
+        for name, most in _SMALL.items() if small.wanted() else ():
+            if (asked := getattr(self, name)) is not None:
+                object.__setattr__(self, name, min(asked, most))

@@ -1,0 +1,152 @@
+"""The kernels by their names, and cases of any of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memkern.checks import shown
+from memkern.discovery import family_modules
+from memkern.errors import InputError
+from memkern.spec.options import Knobs, Stop, declared
+
+if TYPE_CHECKING:
+    from memkern.spec.case import Case
+    from memkern.spec.kernel import KernelSpec
+
+DEFINITIONS = ("paper", "release")
+
+_registry: dict[str, KernelSpec] = {}
+_suites: dict[str, Suite] = {}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A published list of cases.
+
+    Attributes
+    ----------
+    size : callable
+        Returns how many cases it has.
+    case : callable
+        The number of a case and options by keyword to that case.
+    """
+
+    size: Callable[[], int]
+    case: Callable[..., Case]
+
+
+def register(spec: KernelSpec) -> KernelSpec:
+    """Add a spec to the registry that tests, CLI and documentation read."""
+    _registry[spec.name] = spec
+    return spec
+
+
+def registry() -> dict[str, KernelSpec]:
+    """Every registered spec by name."""
+    family_modules("kernels")  # which register themselves
+    return dict(_registry)
+
+
+def register_suite(name: str, suite: Suite) -> None:
+    """Add a suite that sweep files may name."""
+    _suites[name] = suite
+
+
+def suite(name: object) -> Suite:
+    """Return a suite by its name, in any case.
+
+    Raises
+    ------
+    InputError
+        There is none of that name.
+    """
+    family_modules("kernels")  # which register them
+    known = name.lower() if isinstance(name, str) else ""
+    if known not in _suites:
+        raise InputError(f"a suite is one of {', '.join(_suites)}, not {shown(name)}")
+    return _suites[known]
+
+
+def find(name: str) -> KernelSpec:
+    """Return the spec that a pickle names.
+
+    Raises
+    ------
+    InputError
+        There is none of that name here.
+    """
+    found = registry().get(name)
+    if found is None:
+        raise InputError(
+            f"kernel {name!r} of a pickled case is unknown here: import what registers it first, "
+            "in the version of memkern that pickled the case"
+        )
+    return found
+
+
+def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
+    """Build a case of any kernel.
+
+    Parameters
+    ----------
+    kernel : str
+        Its name in the registry, such as ``stream.triad``; without a family a gather/scatter
+        kernel.
+    definition : str
+        ``paper`` or ``release``, for kernels that differ between them.
+    **options
+        What the kernel takes; see its family's module.
+
+    Raises
+    ------
+    InputError
+        There is no such kernel, it has no such option, or its family refuses.
+    """
+    kernels = registry()
+    if definition not in DEFINITIONS:
+        raise InputError(f"definition {shown(definition)} is not one of {', '.join(DEFINITIONS)}")
+    name = kernel if "." in kernel else f"spatter.{kernel}"
+    if f"{name}@{definition}" in kernels:
+        name = f"{name}@{definition}"
+    if name not in kernels:
+        family = f"{name.partition('.')[0]}."
+        known = [k for k in kernels if "@" not in k]
+        near = [k for k in known if k.startswith(family)]
+        raise InputError(f"kernel {shown(kernel)} is not one of {', '.join(near or known)}")
+    _check_options(kernels[name], options)
+    return kernels[name].build(name, **options)
+
+
+def options_of(spec: KernelSpec) -> dict[str, Any]:
+    """Return what a kernel takes besides its name, with the defaults.
+
+    Returns
+    -------
+    dict of str to object
+        Its own options first; what has to be given is ``inspect.Parameter.empty``.
+    """
+    parameters = inspect.signature(spec.build).parameters.values()
+    own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    for scalar in {"alpha", "beta"} - {*spec.numbers}:
+        own.pop(scalar, None)
+    everywhere = {"dtype": spec.dtypes[0], "name": "", "suite": ""}
+    fields = {name: default for name, default, _ in (*declared(Knobs), *declared(Stop))}
+    return {**own, **everywhere, **fields, **own}
+
+
+def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
+    """Refuse options that a kernel does not take, and to do without what it needs."""
+    known = options_of(spec)
+    for option in options:
+        if option in ("alpha", "beta") and option not in known:
+            raise InputError(f"kernel {spec.name!r} has no scalar {option}")
+        if option not in known and not (option == "index_dtype" and options[option] == ""):
+            raise InputError(
+                f"kernel {spec.name!r} has no option {shown(option)}: there are {', '.join(known)}"
+            )
+    for option, default in known.items():
+        if default is inspect.Parameter.empty and option not in options:
+            raise InputError(f"kernel {spec.name!r} needs {option}")

@@ -1,0 +1,134 @@
+"""Cases that are declared by the values of their options, and built when they are needed.
+
+A list of a million cases takes its time and memory before the first is measured; what is declared
+here takes neither.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import itertools
+import math
+import random
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, overload
+
+from memkern.errors import InputError
+from memkern.spec.case import Case
+
+# Of each part of what is joined, `sample` takes at least so many.
+_OF_A_PART = 8
+_ROUNDS = 4  # of the Feistel network
+
+
+class Cases(Sequence[Case]):
+    """Cases by their numbers, each built anew whenever it is asked for.
+
+    Parameters
+    ----------
+    numbers : range
+    build : callable
+        Number to the case.
+    parts : sequence of sequence of Case
+        What they were joined from; of others there is one part.
+    """
+
+    def __init__(
+        self,
+        numbers: range,
+        build: Callable[[int], Case],
+        parts: Sequence[Sequence[Case]] = (),
+    ) -> None:
+        self._numbers = numbers
+        self._build = build
+        self.parts = parts or (self,)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> Case: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Cases: ...
+
+    def __getitem__(self, place: int | slice) -> Case | Cases:
+        """Return a case, or some of them as declared."""
+        if isinstance(place, slice):
+            return Cases(self._numbers[place], self._build)
+        return self._build(self._numbers[place])
+
+
+def product(build: Callable[..., Case], axes: Mapping[str, Sequence[Any]]) -> Cases:
+    """Declare the cases of all combinations of options.
+
+    Parameters
+    ----------
+    build : callable
+        Options by keyword to the case.
+    axes : mapping
+        The values of each option; the last one varies fastest. Without any, there is one case.
+
+    Raises
+    ------
+    InputError
+        There are more combinations than can be counted.
+    """
+    size = math.prod(map(len, axes.values()))
+    if size > sys.maxsize:
+        raise InputError(f"a sweep has at most {sys.maxsize} cases, not {size}")
+
+    def at(number: int) -> Case:
+        options = {}
+        for name, values in reversed(list(axes.items())):
+            number, place = divmod(number, len(values))
+            options[name] = values[place]
+        return build(**options)
+
+    return Cases(range(size), at)
+
+
+def joined(parts: Iterable[Sequence[Case]]) -> Cases:
+    """Declare the cases of all parts, one part after the other."""
+    every = list(parts)
+    ends = list(itertools.accumulate(map(len, every)))
+
+    def at(number: int) -> Case:
+        k = bisect.bisect_right(ends, number)
+        return every[k][number - (ends[k - 1] if k else 0)]
+
+    return Cases(range(ends[-1] if ends else 0), at, every)
+
+
+def sample(cases: Sequence[Case], most: int) -> list[Case]:
+    """Return all cases or, of more than `most`, about so many from each of their parts."""
+    if len(cases) <= most:
+        return list(cases)
+    parts = cases.parts if isinstance(cases, Cases) else ()
+    if len(parts) > 1:
+        each = max(most // len(parts), _OF_A_PART)
+        return [case for part in parts for case in sample(part, each)]
+    return [cases[place] for place in sorted(random.Random(0).sample(range(len(cases)), most))]
+
+
+def permuted(place: int, size: int, seed: str) -> int:
+    """Return where a random permutation of ``range(size)`` puts a place.
+
+    A Feistel network permutes the next larger power of four, and what it puts beyond `size` is put
+    on (Black and Rogaway, Ciphers with arbitrary finite domains, 2002): no list of the places is
+    needed.
+    """
+    bits = max(1, (size - 1).bit_length() + 1 >> 1)
+    mask = (1 << bits) - 1
+    while True:
+        left, right = place >> bits, place & mask
+        for number in range(_ROUNDS):
+            text = f"{seed}/{number}/{right}".encode()
+            mixed = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+            left, right = right, left ^ (mixed & mask)
+        place = left << bits | right
+        if place < size:
+            return place

@@ -1,0 +1,149 @@
+// Cases as a binding requests them: variants, samples and refusals, without Python.
+#include "engine/prepared.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "core/sampler.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::refusal;
+using testing::says;
+
+Request copy(std::int64_t elements) {
+  Request request;
+  request.kernel = "stream.copy";
+  request.threads = 2;
+  request.inputs.integers = {{"elements", elements}, {"prefetch", 0}};
+  request.inputs.arrays = {{"c", true}, {"a", false}};
+  return request;
+}
+
+double at(const Prepared& prepared, const char* array, std::int64_t position) {
+  return prepared.problem().peek(prepared.problem().array(array), position);
+}
+
+TEST(Prepared, HasTheCandidatesOfThisMachineWidestFirst) {
+  Prepared prepared(copy(100));
+  const auto candidates = prepared.runner().candidates();
+  const std::vector<std::string> isas = supported_isas();
+  ASSERT_FALSE(candidates.empty());
+  EXPECT_EQ(candidates.front().second, isas.front());
+  for (const auto& [variant, isa] : candidates) {
+    EXPECT_NE(std::find(isas.begin(), isas.end(), isa), isas.end()) << variant << ' ' << isa;
+  }
+}
+
+TEST(Prepared, RunsEveryCandidateAndSaysWhichOne) {
+  constexpr std::int64_t kElements = 1001;
+  Prepared prepared(copy(kElements));
+  for (const auto& [variant, isa] : prepared.runner().candidates()) {
+    prepared.problem().fill(true);
+    prepared.select(variant, isa);
+    EXPECT_GT(prepared.run(1), 0.0);
+    const Obtained obtained = prepared.runner().obtained();
+    EXPECT_EQ(obtained.variant, variant);
+    EXPECT_EQ(obtained.isa, isa);
+    EXPECT_EQ(obtained.threads, 2);
+    EXPECT_EQ(obtained.block_threads, 0);
+    for (std::int64_t i = 0; i < kElements; ++i) {
+      ASSERT_EQ(at(prepared, "c", i), at(prepared, "a", i)) << variant << ' ' << isa << ' ' << i;
+    }
+  }
+}
+
+TEST(Prepared, RunsARangeAndNothingBeside) {
+  Prepared prepared(copy(100));
+  prepared.problem().fill(true);
+  const double before = at(prepared, "c", 39);
+  EXPECT_GT(prepared.run_range(40, 60), 0.0);
+  for (std::int64_t i = 40; i < 60; ++i) EXPECT_EQ(at(prepared, "c", i), at(prepared, "a", i));
+  EXPECT_EQ(at(prepared, "c", 39), before);
+  EXPECT_NE(at(prepared, "c", 60), at(prepared, "a", 60));
+}
+
+TEST(Prepared, SamplesWithTheirConditions) {
+  Prepared prepared(copy(1000));
+  std::array<double, 5> seconds{};
+  std::array<Conditions, 5> conditions{};
+  Prepared::Sampling sampling(prepared, 10, 0.0, now() + 60.0);
+  for (std::size_t k = 0; k < seconds.size(); ++k) {
+    sampling.take(seconds.at(k), {}, conditions.at(k));
+  }
+  sampling.finish();
+  for (std::size_t k = 0; k < seconds.size(); ++k) {
+    EXPECT_GT(seconds.at(k), 0.0);
+    EXPECT_GE(conditions.at(k).cpu_share, 0.0);
+    EXPECT_LE(conditions.at(k).cpu_share, 1.0);
+  }
+}
+
+TEST(Prepared, TimesTheKernelsOfARotationApart) {
+  Request request = copy(1000);
+  request.kernel = "stream.rotation";
+  request.inputs.arrays = {{"a", true}, {"b", true}, {"c", true}};
+  Prepared prepared(request);
+  ASSERT_EQ(prepared.runner().steps(), 4U);
+  double seconds = 0.0;
+  std::array<double, 4> steps{};
+  Conditions conditions{};
+  Prepared::Sampling sampling(prepared, 3, 0.0, now() + 60.0);
+  sampling.take(seconds, steps, conditions);
+  sampling.finish();
+  double sum = 0.0;
+  for (const double step : steps) {
+    EXPECT_GT(step, 0.0);
+    sum += step;
+  }
+  EXPECT_LE(sum, 1.01 * seconds);
+}
+
+TEST(Prepared, ReadsWhatAFlushWouldLeaveInPlace) {
+  Request request = copy(100);
+  request.flush = true;
+  Prepared prepared(request);
+  prepared.problem().fill(true);
+  double seconds = 0.0;
+  Conditions conditions{};
+  Prepared::Sampling sampling(prepared, 1, 0.0, now() + 60.0);
+  sampling.take(seconds, {}, conditions);
+  sampling.finish();
+  for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(at(prepared, "c", i), at(prepared, "a", i));
+}
+
+TEST(Prepared, RefusesWhatIsNotThere) {
+  const auto refused = [](const auto& change) {
+    Request request = copy(100);
+    change(request);
+    return refusal<InputError>([&] { const Prepared prepared(request); });
+  };
+  EXPECT_TRUE(says(refused([](Request& r) { r.unroll = 5; }), "is not built with unroll 5"));
+  EXPECT_TRUE(says(refused([](Request& r) { r.form = "odd"; }), "is not built as 'odd'"));
+  EXPECT_TRUE(says(refused([](Request& r) { r.kernel = "stream.dance"; }), "stream.dance"));
+  EXPECT_TRUE(says(refused([](Request& r) { r.kernel = "dance.copy"; }), "dance"));
+  EXPECT_TRUE(says(refused([](Request& r) { r.schedule = "odd"; }), "odd"));
+  EXPECT_TRUE(says(refused([](Request& r) { r.repetition = "odd"; }), "odd"));
+  EXPECT_TRUE(says(refused([](Request& r) { r.inputs.arrays.pop_back(); }), "takes 2 arrays"));
+
+  Prepared prepared(copy(100));
+  EXPECT_TRUE(says(refusal<InputError>([&] { prepared.select("odd", "avx2"); }), "variant 'odd'"));
+  EXPECT_TRUE(says(refusal<InputError>([&] { prepared.run(0); }), "at least 1"));
+  EXPECT_TRUE(says(refusal<InputError>([&] { prepared.run_range(0, 101); }), "outside 0 to 100"));
+  EXPECT_TRUE(says(refusal<InputError>([&] { prepared.run_range(5, 5); }), "is empty"));
+  EXPECT_TRUE(says(refusal<InputError>([] { parse_timer("odd"); }), "timer 'odd'"));
+}
+
+}  // namespace
+}  // namespace memkern
