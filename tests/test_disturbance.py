@@ -99,11 +99,11 @@ def test_what_the_core_does_counts_less_beyond_its_own_caches() -> None:
     own = max(c["size_B"] for c in _memkern.topology()["caches"] if c["instances"] >= CORES)
     small = mk.stream("copy", footprint_B=own, threads=1).prepare()
     large = mk.stream("copy", footprint_B=3 * own, threads=1).prepare()
-    assert small._core_share == disturbance.CORE_SHARE
-    assert large._core_share == disturbance.SHARED_CACHE_CORE_SHARE
+    assert small.core_share == disturbance.CORE_SHARE
+    assert large.core_share == disturbance.SHARED_CACHE_CORE_SHARE
     # What computes more than it moves may be limited by the core everywhere.
     arithmetic = mk.case("launch.compute", threads=1).prepare()
-    assert arithmetic._core_share == disturbance.CORE_SHARE
+    assert arithmetic.core_share == disturbance.CORE_SHARE
 
 
 def test_cores_know_what_earlier_processes_found() -> None:
