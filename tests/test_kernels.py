@@ -918,6 +918,13 @@ def test_the_rotation_is_what_stream_runs() -> None:
     parts = [part.record["kernel"] for part in measured.parts]
     assert parts == ["stream.copy", "stream.scale", "stream.add", "stream.triad"]
     assert sum(part.record["bytes_B"] for part in measured.parts) == measured.record["bytes_B"]
+    models = [
+        mk.stream(name, elements=5000).with_(variant=measured.record["variant"])
+        for name in ("copy", "scale", "add", "triad")
+    ]
+    assert [part.record["bytes_model_B"] for part in measured.parts] == [
+        model.spec.model_bytes(model) for model in models
+    ]
     together = sum(part.samples for part in measured.parts)
     assert (together <= measured.samples).all()
     assert (together >= 0.3 * measured.samples).all()

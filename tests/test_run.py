@@ -20,12 +20,14 @@ from checking import ASKED
 import memkern as mk
 from memkern import _memkern
 from memkern.errors import InputError
+from memkern.measuring import sweep as sweeping
 from memkern.measuring import variants
 from memkern.measuring.costs import launch_cost_s
 from memkern.measuring.prepared import Prepared
 from memkern.measuring.record import CaseRun, measure
 from memkern.measuring.sweep import expected_s
 from memkern.spec.case import Case
+from memkern.spec.sequences import product
 
 
 @pytest.fixture
@@ -571,11 +573,35 @@ def test_a_sweep_shares_its_time_out_over_its_cases(tmp_path: Path) -> None:
     assert [record["started"] for record in again] == [record["started"] for record in results]
 
 
-def test_a_sweep_without_time_takes_one_sample_of_every_case() -> None:
-    results = mk.sweep(endless(placements=50), time_s=1e-9, progress=False)
-    assert [(r["placements"], r["samples"], r["stop"]) for r in results] == [(1, 1, "budget")] * 3
+def test_a_sweep_leaves_out_what_it_has_no_time_for(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    with pytest.warns(UserWarning, match="3 of 3 measurements are left out: 1e-09 s were too few"):
+        none = mk.sweep(endless(placements=50), time_s=1e-9, output=path, progress=False)
+    assert (len(none), none.left_out) == (0, 3)
+    few = mk.sweep(endless(placements=2), time_s=0.5, output=path, resume=True, progress=False)
+    assert (len(few), few.left_out) == (3, 0)
     with pytest.raises(InputError, match="time_s must be a positive"):
         mk.sweep(endless(placements=1), time_s=0.0)
+
+
+def test_small_cases_are_measured_before_large_ones_are_begun(
+    monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
+    large = case.with_(seed=1)
+    # A large one takes longer than there is, a small one next to nothing.
+    monkeypatch.setattr(sweeping, "least_s", lambda case: 9.0 * case.knobs.seed + 1e-3)
+    with pytest.warns(UserWarning, match="1 of 3 measurements are left out"):
+        results = mk.sweep(
+            [large, case, case.with_(offset=8)], time_s=5.0, progress=False, order="declared"
+        )
+    assert [record["seed"] for record in results] == [0, 0]
+    assert results.left_out == 1
+
+
+def test_a_sweep_whose_time_is_over_asks_for_no_more_cases(case: Case) -> None:
+    more = product(case.with_, {"offset": range(0, 8 * 10**8, 8)})
+    with pytest.warns(UserWarning, match="100000000 of 100000000 measurements are left out"):
+        assert len(mk.sweep(more, time_s=1e-9, progress=False)) == 0
 
 
 def test_choosing_a_variant_is_no_part_of_what_another_placement_takes(

@@ -213,7 +213,7 @@ def _report(args: argparse.Namespace) -> int:
     ]
     if args.quick:
         cases = [case.with_(placements=min(case.placements, 3)) for case in cases]
-    # Every case is placed once, however long that takes.
+    # Enough to place every case once where nothing else runs.
     enough_s = max(_QUICK_S if args.quick else _WHOLE_S, sum(map(least_s, cases)))
     time_s = min(expected_s(cases), enough_s)
     if not args.quiet:
@@ -243,6 +243,7 @@ def _report(args: argparse.Namespace) -> int:
         environment=machine_environment(),
         command=" ".join(words),
         data=data,
+        left_out=results.left_out,
     )
     print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
     return exit_code(results)

@@ -134,6 +134,7 @@ class CaseRun:
         # Of the next placement, on the clock of `time.perf_counter`.
         self.deadline = math.inf
         self.out_of_time = False
+        self._models_B: dict[str, float] = {}
         # Before the case takes the device's memory.
         on_device = case.knobs.device != "cpu"
         self._known = {"gpu_copy_GBps": copy_GBps(case.knobs.device)} if on_device else {}
@@ -265,6 +266,7 @@ class CaseRun:
         columns = {**last.check.columns, **limits}
 
         def row(case: Case, column: int, case_id: str) -> dict[str, Any]:
+            model_B = self._model_B(dataclasses.replace(as_run, spec=case.spec))
             times = _times([s[:, column] for s in series], disturbed, prior, drift, self.spread_s)
             return in_order(
                 {
@@ -272,7 +274,7 @@ class CaseRun:
                     **_obtained_columns(case, last),
                     **_sample_columns(self, counted, series, disturbed),
                     **times,
-                    **_rates(case, as_run, last, times, launch_s),
+                    **_rates(case, model_B, last, times, launch_s),
                     **self._known,
                     **last.device,
                     **(extra or {}),
@@ -287,6 +289,13 @@ class CaseRun:
             record = row(part, column, f"{case.identity()}-{kernel}")
             parts.append(Measurement(record, np.concatenate(series)[:, column], machine))
         return Measurement(whole, np.concatenate(series)[:, 0], machine, tuple(parts))
+
+    def _model_B(self, as_run: Case) -> float:
+        """Return the bytes that memory moves in one invocation, counted once for each kernel."""
+        name = as_run.spec.name
+        if name not in self._models_B:
+            self._models_B[name] = as_run.spec.model_bytes(as_run)
+        return self._models_B[name]
 
     @property
     def _stages(self) -> list[str]:
@@ -405,7 +414,7 @@ _STOPS = ("interrupted", "budget", "samples", "ci", "runs")
 
 
 def _rates(
-    case: Case, as_run: Case, placement: Placement, times: Mapping[str, float], launch_s: float
+    case: Case, model_B: float, placement: Placement, times: Mapping[str, float], launch_s: float
 ) -> dict[str, Any]:
     """Return the columns about bytes and rates."""
     obtained = placement.obtained
@@ -419,7 +428,7 @@ def _rates(
         "time_net_s": shortest - launch_s if shortest < _SHORT_LAUNCHES * launch_s else math.nan,
         "bytes_B": case.bytes_B,
         "bytes_index_B": case.bytes_index_B,
-        "bytes_model_B": as_run.spec.model_bytes(as_run),
+        "bytes_model_B": model_B,
         "footprint_B": obtained["footprint_B"],
         "bandwidth_GBps": case.bytes_B / shortest / 1e9,
         "bandwidth_median_GBps": case.bytes_B / median / 1e9,

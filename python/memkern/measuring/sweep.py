@@ -80,8 +80,8 @@ def sweep(
         Called when the first case has been placed: what was asked for can be had.
     time_s : float
         Seconds for all of it, of which each placement has its part of what is left. Where they are
-        too few, cases are sampled more briefly and have fewer placements; every case has one, and
-        one sample, however long that takes.
+        too few, cases are sampled more briefly and have fewer placements; what has not been placed
+        when they are over is left out, and `ResultSet.left_out` says how many cases these are.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def sweep(
     sink = open_output(output, resume, machine, force=force) if output is not None else None
     done: list[Measurement] = []
     interrupted = begun = False
-    finished = planned = placements = gone = duplicates = 0
+    finished = planned = placements = gone = duplicates = left_out = 0
 
     def placed(run: CaseRun) -> None:
         nonlocal begun
@@ -162,6 +162,7 @@ def sweep(
             priors = _priors(runs, machine)
             for run in runs:
                 if not run.placements:
+                    left_out += run.out_of_time
                     continue
                 prior, drift = priors[run.class_of(machine)]
                 short = run.spread_s < SPREAD_S
@@ -176,6 +177,9 @@ def sweep(
                 if on_result is not None:
                     on_result(measurement)
             if interrupted:
+                break
+            if time.perf_counter() > end:
+                left_out += 0 if size is None else size - gone
                 break
     except KeyboardInterrupt:
         interrupted = True
@@ -205,6 +209,13 @@ def sweep(
             stacklevel=2,
         )
     results.interrupted = interrupted
+    results.left_out = left_out
+    if left_out:
+        warnings.warn(
+            f"{left_out} of {size or planned} measurements are left out: {time_s:.3g} s were too "
+            "few for all of them here",
+            stacklevel=2,
+        )
     if interrupted:
         kept = f", kept in {sink.store.path}" if sink is not None and results else ""
         warnings.warn(
@@ -282,32 +293,44 @@ def _go_round(
     """Place every case once in each round, until each was placed as often as it asks for.
 
     Each placement may take its part of the time that is left until `end`, on the clock of
-    `time.perf_counter`; after the first round one that would take longer than all of it is left
-    out. A quarter of the time is kept for placements that take no more than an equal part of it:
-    those of small cases, which cost little and differ most.
+    `time.perf_counter`; one that would take longer than all of it is left out. A quarter of the
+    time is kept for placements that take no more than an equal part of it: those of small cases,
+    which cost little and differ most. Of these the first one is only left out where there is no
+    time at all.
     """
     part_s = {id(run): expected_s([run.case]) / run.case.placements for run in runs}
     remaining_s = sum(part_s[id(run)] * run.case.placements for run in runs)
     every = sum(run.case.placements for run in runs)
-    kept_s = max(end - time.perf_counter(), 0.0) / 4 / max(every, 1)
+    kept_s = max(end - time.perf_counter(), 0.0) / 4
     for number in range(max((run.case.placements for run in runs), default=0)):
         if number:
             _memkern.release_memory(LARGE_B)
-        todo = [run for run in runs if number < run.case.placements]
+        todo = [run for run in runs if number < run.case.placements and not run.out_of_time]
+        equal_s = kept_s / max(every if number else len(runs), 1)
+        takes_s = {
+            id(run): run.placements[-1].again_s if number else least_s(run.case) for run in todo
+        }
+        small = {place for place, seconds in takes_s.items() if seconds <= equal_s}
         if generator is not None:
             generator.shuffle(todo)
         for run in todo:
             left_s, part = end - time.perf_counter(), part_s[id(run)]
-            if run.placements and run.placements[-1].again_s > max(left_s, kept_s):
-                run.out_of_time = True
-                if bar.total is not None:
-                    bar.total -= 1
+            if id(run) in small:
+                small.remove(id(run))
+                fits = number == 0 or takes_s[id(run)] <= left_s
             else:
+                fits = takes_s[id(run)] <= left_s - equal_s * len(small)
+            if fits:
                 share_s = left_s * part / max(remaining_s, part)
-                run.deadline = time.perf_counter() + max(share_s, min(part, kept_s))
+                run.deadline = time.perf_counter() + max(share_s, min(part, equal_s))
                 run.place()
                 placed(run)
                 bar.update()
+            else:
+                run.out_of_time = True
+                remaining_s -= part * (run.case.placements - number - 1)
+                if bar.total is not None:
+                    bar.total -= run.case.placements - number
             remaining_s -= part
             if run.interrupted:
                 return

@@ -72,6 +72,7 @@ def write(
     sections: Sequence[str] | None = None,
     command: str | None = None,
     data: str | os.PathLike[str] | None = None,
+    left_out: int = 0,
 ) -> Path:
     """Write a report of the records.
 
@@ -92,6 +93,8 @@ def write(
         Command line that measures the same again.
     data : path-like, optional
         File of the records, linked relative to the report.
+    left_out : int
+        Number of cases that were not measured for lack of time, which the report says.
 
     Returns
     -------
@@ -134,7 +137,7 @@ def write(
         platforms=_distinct(frame, "platform"),
         started=min(_distinct(frame, "started"), default=""),
         sections=said,
-        banners=_banners(frame, against),
+        banners=_banners(frame, against, left_out),
         quality=_quality(frame),
         contradictions=against,
         failed=failed,
@@ -326,7 +329,7 @@ def _intervals(frame: DataFrame) -> list[str]:
     return [*sentences, f"Half the width {listed(parts)}."] if parts else sentences
 
 
-def _banners(frame: DataFrame, against: Sequence[str]) -> list[str]:
+def _banners(frame: DataFrame, against: Sequence[str], left_out: int) -> list[str]:
     """Return what stands at the top of a report that is not to be trusted as it is."""
     banners = []
     disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
@@ -336,6 +339,11 @@ def _banners(frame: DataFrame, against: Sequence[str]) -> list[str]:
             f"{'is' if disturbed == 1 else 'are'} disturbed; such a record has no interval, is "
             "drawn with hollow markers and counts only where there is no undisturbed one. Measure "
             "again when nothing else runs."
+        )
+    if left_out:
+        banners.append(
+            f"{counted(left_out, 'case')} {'is' if left_out == 1 else 'are'} left out: the time of "
+            "the report was over before they could be measured."
         )
     if against:
         banners.append("Some numbers contradict each other: see the section on validity.")

@@ -55,6 +55,8 @@ class ResultSet:
         Environments by ``environment_id``.
     interrupted : bool
         Whether the run that made them was cut off before its end.
+    left_out : int
+        Measurements that the run's time did not suffice for.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class ResultSet:
     samples: list[Samples] = field(default_factory=list)
     environments: dict[str, Environment] = field(default_factory=dict)
     interrupted: bool = False
+    left_out: int = 0
 
     def __post_init__(self) -> None:
         """Bring the records into their one form."""
