@@ -1,8 +1,8 @@
 # What a person types; everything lives in .venv and build, and `make clean` takes it away.
 #   make report     measure this machine, write memkern-report.html
 #   make test       every test
-#   make test-all   every test on every entry, then half an hour of comparisons of this machine with
-#                   itself
+#   make test-all   every test on every entry, whether the tests notice faults, then half an hour of
+#                   comparisons of this machine with itself
 #   make lint       style, types, layers, static analysis
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs nothing on the machine it runs on
@@ -20,6 +20,9 @@ INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=build
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 export CCACHE_SLOPPINESS ?= locale
+# Copies of the tree, which tests build, share their objects.
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
 CMAKE := cmake -G Ninja -DMEMKERN_WERROR=$(WERROR)
 
 CPP := $(shell find cpp CMakeLists.txt -type f)
@@ -37,6 +40,7 @@ test: system-test .venv/.installed .venv/.test
 
 test-all: test
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --every-entry -m every_entry
+	$(BIN)/python tests/mutations.py
 	$(BIN)/python tests/bench/compare_self.py
 
 lint: system-dev .venv/.installed .venv/.lint

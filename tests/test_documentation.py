@@ -21,12 +21,13 @@ import memkern
 from memkern import _memkern, cli, small
 from memkern.measuring import costs
 from memkern.measuring.sweepfile import read_sweep
+from memkern.plots import kernel_table
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(EXAMPLES.rglob("*.md"))]
 # What is not for a shell, Python or memkern.
-OTHER_KINDS = {"yaml"}
+OTHER_KINDS = {"diff", "yaml"}
 
 # Commands that a test can't run by their nature, and why.
 NOT_RUN = {
@@ -292,6 +293,21 @@ def test_sizes_are_taken_where_the_readme_says_so() -> None:
     assert set(re.findall(r"`(\w+)`", text)) == verbs
 
 
+def kernel_rows() -> str:
+    """Return the README's table of kernels, as the registry has them."""
+    rows = ["| kernel | definition | bytes | flops |", "| --- | --- | --- | --- |"]
+    for row in kernel_table().itertuples():
+        moved = "" if row.bytes != row.bytes or not row.bytes else f"{row.bytes:.0f}"
+        flops = f"{row.flops:.0f}" if row.flops else ""
+        rows.append(f"| `{row.kernel}` | {row.definition} | {moved} | {flops} |")
+    return "\n".join(rows)
+
+
+def test_the_table_of_kernels_is_that_of_the_registry() -> None:
+    # To write it anew: PYTHONPATH=tests python tests/test_documentation.py
+    assert f"\n\n{kernel_rows()}\n</details>" in (ROOT / "README.md").read_text()
+
+
 def test_the_readme_names_the_unrolling_that_there_is() -> None:
     text = " ".join((ROOT / "README.md").read_text().split())
     (listed,) = re.findall(r"their variant `simd` also unrolled ([\d, and]+) times", text)
@@ -322,3 +338,14 @@ def test_small_cases_are_announced(
     monkeypatch.delenv(small.VARIABLE)
     assert cli.main([*words, "-n", "64", "--runs", "1"]) == 0
     assert capsys.readouterr().err == ""
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    readme.write_text(
+        re.sub(
+            r"(?s)(</summary>\n\n).*?(\n</details>)",
+            lambda found: found[1] + kernel_rows() + found[2],
+            readme.read_text(),
+        )
+    )

@@ -12,6 +12,11 @@ std::vector<RegisteredEntry>& entries() {
   return all;
 }
 
+std::vector<Declaration>& declared_kernels() {
+  static std::vector<Declaration> all;
+  return all;
+}
+
 struct IsaName {
   std::int64_t target;
   const char* name;
@@ -45,6 +50,12 @@ std::string isa_name(std::int64_t target) {
 TableRegistrar::TableRegistrar(std::int64_t target, const Entry* table, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) entries().push_back({table[i], isa_name(target)});
 }
+
+DeclarationRegistrar::DeclarationRegistrar(const Declaration* declared, std::size_t size) {
+  declared_kernels().insert(declared_kernels().end(), declared, declared + size);
+}
+
+const std::vector<Declaration>& declarations() { return declared_kernels(); }
 
 const std::vector<RegisteredEntry>& registered_entries() { return entries(); }
 

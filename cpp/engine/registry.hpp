@@ -25,6 +25,30 @@ struct Entry {
   const char* form = "";  // which of the operations that the kernel is built with
 };
 
+// What a kernel is, whatever it is built for: declared once, beside its operation.
+struct Declaration {
+  const char* kernel;
+  const char* arrays;  // in the order in which its body takes them, such as "a:w b:r c:u": written,
+                       // read or updated
+  double flops;        // for each element
+  const char* scalars;  // with their defaults, such as "alpha=3 beta=-1"
+};
+
+// How many arrays a declaration names.
+constexpr int arrays_in(const char* arrays) {
+  int count = 0;
+  for (; *arrays != '\0'; ++arrays) count += *arrays == ':' ? 1 : 0;
+  return count;
+}
+
+// All declarations in this binary, in order of registration.
+const std::vector<Declaration>& declarations();
+
+class DeclarationRegistrar {
+ public:
+  DeclarationRegistrar(const Declaration* declared, std::size_t size);
+};
+
 struct RegisteredEntry : Entry {
   std::string isa;
 };

@@ -417,6 +417,17 @@ PYBIND11_MODULE(_memkern, m) {
     return all;
   });
 
+  m.def(
+      "declarations",
+      [] {
+        std::vector<std::tuple<std::string, std::string, double, std::string>> all;
+        for (const Declaration& d : declarations()) {
+          all.emplace_back(d.kernel, d.arrays, d.flops, d.scalars);
+        }
+        return all;
+      },
+      "Kernels that are declared beside their operations: name, arrays, flops, scalars.");
+
   py::class_<Case, Case::Holder>(m, "Prepared")
       .def(py::init(&Case::make))
       .def("candidates", &Case::candidates)

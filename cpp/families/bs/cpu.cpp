@@ -13,6 +13,10 @@ HWY_BEFORE_NAMESPACE();
 namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE {
 namespace {
 
+#define MEMKERN_OPERATIONS
+#include "families/bs/entries.inc"
+#undef MEMKERN_OPERATIONS
+
 void empty(const void* args, Range, int) { do_not_optimize(args); }
 
 // clang-format off

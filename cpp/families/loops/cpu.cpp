@@ -13,6 +13,10 @@ HWY_BEFORE_NAMESPACE();
 namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE {
 namespace {
 
+#define MEMKERN_OPERATIONS
+#include "families/loops/entries.inc"
+#undef MEMKERN_OPERATIONS
+
 // Inner points of rows [begin + 1, end + 1).
 template <class T, bool kNonTemporal, int kUnroll = kMapUnroll>
 void stencil(const void* p, Range range, int) {
@@ -59,30 +63,30 @@ void matvec(const void* p, Range range, int) {
 }
 
 // clang-format off
-#define MEMKERN_BODY(name, variant, streams, body)                                            \
-  {name, variant, "float64", "", body<double, false>, nullptr, streams},                      \
-  {name, variant, "float32", "", body<float, false>, nullptr, streams},
+#define MEMKERN_BODY(name, variant, arrays, body)                                  \
+  {name, variant, "float64", "", body<double, false>, nullptr, arrays_in(arrays)}, \
+  {name, variant, "float32", "", body<float, false>, nullptr, arrays_in(arrays)},
 #undef MEMKERN_SECOND_BODY  // may differ from target to target
 #if MEMKERN_NT_VARIANT
-#define MEMKERN_SECOND_BODY(name, variant, streams, body)                                     \
-  {name, variant, "float64", "", body<double, true>, nullptr, streams},                       \
-  {name, variant, "float32", "", body<float, true>, nullptr, streams},
+#define MEMKERN_SECOND_BODY(name, variant, arrays, body)                          \
+  {name, variant, "float64", "", body<double, true>, nullptr, arrays_in(arrays)}, \
+  {name, variant, "float32", "", body<float, true>, nullptr, arrays_in(arrays)},
 #else
-#define MEMKERN_SECOND_BODY(name, variant, streams, body)
+#define MEMKERN_SECOND_BODY(name, variant, arrays, body)
 #endif
 
 #if MEMKERN_SIMD
-#define MEMKERN_MAP_BY(u, name, streams, Op)                                                  \
-  {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false, u>, nullptr, streams, u},     \
-  {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false, u>, nullptr, streams, u},
-#define MEMKERN_REDUCE_BY(u, name, streams, Op)                                               \
-  {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op, u>, finish<Op>, streams, u},      \
-  {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op, u>, finish<Op>, streams, u},
-#define MEMKERN_BODY_BY(u, name, streams, body)                                               \
-  {name, MEMKERN_VARIANT, "float64", "", body<double, false, u>, nullptr, streams, u},        \
-  {name, MEMKERN_VARIANT, "float32", "", body<float, false, u>, nullptr, streams, u},
-#define MEMKERN_UNROLLED(by, ...)                                                             \
-  by(1, __VA_ARGS__) by(2, __VA_ARGS__) by(3, __VA_ARGS__) by(4, __VA_ARGS__)                 \
+#define MEMKERN_MAP_BY(u, name, Op, arrays, flops, scalars)                                         \
+  {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false, u>, nullptr, arrays_in(arrays), u}, \
+  {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false, u>, nullptr, arrays_in(arrays), u},
+#define MEMKERN_REDUCE_BY(u, name, Op, arrays, flops, scalars)                                     \
+  {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op, u>, finish<Op>, arrays_in(arrays), u}, \
+  {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op, u>, finish<Op>, arrays_in(arrays), u},
+#define MEMKERN_BODY_BY(u, name, body, arrays)                                                   \
+  {name, MEMKERN_VARIANT, "float64", "", body<double, false, u>, nullptr, arrays_in(arrays), u}, \
+  {name, MEMKERN_VARIANT, "float32", "", body<float, false, u>, nullptr, arrays_in(arrays), u},
+#define MEMKERN_UNROLLED(by, ...)                                             \
+  by(1, __VA_ARGS__) by(2, __VA_ARGS__) by(3, __VA_ARGS__) by(4, __VA_ARGS__) \
   by(6, __VA_ARGS__) by(8, __VA_ARGS__) by(12, __VA_ARGS__) by(16, __VA_ARGS__)
 #else
 #define MEMKERN_UNROLLED(by, ...)
@@ -91,10 +95,10 @@ void matvec(const void* p, Range range, int) {
 #define MEMKERN_LOOP_STORE(...) MEMKERN_STORE(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_MAP_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_MAP(...) MEMKERN_MAP(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_MAP_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_REDUCE(...) MEMKERN_REDUCE(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_REDUCE_BY, __VA_ARGS__)
-#define MEMKERN_LOOP_BODY(name, streams, body, second)                                        \
-  MEMKERN_BODY(name, MEMKERN_VARIANT, streams, body)                                          \
-  MEMKERN_SECOND_BODY(name, second, streams, body)                                            \
-  MEMKERN_UNROLLED(MEMKERN_BODY_BY, name, streams, body)
+#define MEMKERN_LOOP_BODY(name, body, second, arrays, flops, scalars) \
+  MEMKERN_BODY(name, MEMKERN_VARIANT, arrays, body)                   \
+  MEMKERN_SECOND_BODY(name, second, arrays, body)                     \
+  MEMKERN_UNROLLED(MEMKERN_BODY_BY, name, body, arrays)
 
 constexpr Entry kEntries[] = {
 #include "families/loops/entries.inc"

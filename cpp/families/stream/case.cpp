@@ -60,6 +60,12 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
   return make_streaming(kernel, dtype, index_dtype, inputs, team, placement);
 }
 
+#include "families/streaming/declare.inc"
+constexpr Declaration kDeclared[] = {
+#include "families/stream/entries.inc"
+    {"stream.rotation", "a:u b:w c:w", 4, "alpha=3"},
+};
+const DeclarationRegistrar declared(kDeclared, std::size(kDeclared));
 const FamilyRegistrar registrar("stream", make);
 
 }  // namespace

@@ -287,20 +287,20 @@ void finish(const void* p, int workers) {
 #undef MEMKERN_STORE
 #undef MEMKERN_REDUCE
 // clang-format off
-#define MEMKERN_MAP(name, streams, Op)                                                        \
-  {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false>, nullptr, streams},           \
-  {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false>, nullptr, streams},
+#define MEMKERN_MAP(name, Op, arrays, flops, scalars)                                         \
+  {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false>, nullptr, arrays_in(arrays)}, \
+  {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false>, nullptr, arrays_in(arrays)},
 #if MEMKERN_NT_VARIANT
-#define MEMKERN_STORE(name, streams, Op)                                                      \
-  MEMKERN_MAP(name, streams, Op)                                                              \
-  {name, "nt", "float64", "", map<double, Op, true>, nullptr, streams},                       \
-  {name, "nt", "float32", "", map<float, Op, true>, nullptr, streams},
+#define MEMKERN_STORE(name, Op, arrays, flops, scalars)                           \
+  MEMKERN_MAP(name, Op, arrays, flops, scalars)                                   \
+  {name, "nt", "float64", "", map<double, Op, true>, nullptr, arrays_in(arrays)}, \
+  {name, "nt", "float32", "", map<float, Op, true>, nullptr, arrays_in(arrays)},
 #else
 #define MEMKERN_STORE MEMKERN_MAP
 #endif
-#define MEMKERN_REDUCE(name, streams, Op)                                                     \
-  {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op>, finish<Op>, streams},            \
-  {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op>, finish<Op>, streams},
+#define MEMKERN_REDUCE(name, Op, arrays, flops, scalars)                                     \
+  {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op>, finish<Op>, arrays_in(arrays)}, \
+  {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op>, finish<Op>, arrays_in(arrays)},
 // clang-format on
 
 }  // namespace

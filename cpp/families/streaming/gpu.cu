@@ -14,6 +14,10 @@ namespace memkern::gpu {
 namespace {
 
 #include "families/streaming/operations.inc"
+#define MEMKERN_OPERATIONS
+#include "families/bs/entries.inc"
+#include "families/loops/entries.inc"
+#undef MEMKERN_OPERATIONS
 
 // How often a compiler may repeat a loop's body: left to itself, it takes the registers for that
 // from other threads.
@@ -589,34 +593,34 @@ void matvec(const void* p, Range range, int threads, void* queue) {
 }
 
 // clang-format off
-#define MEMKERN_MAP_BY(u, name, streams, Op)                                                       \
-  {{name, "simt", "float64", "", nullptr, nullptr, streams, u}, map<double, Op, streams, u>},      \
-  {{name, "simt", "float32", "", nullptr, nullptr, streams, u}, map<float, Op, streams, u>},
-#define MEMKERN_VARIANT(variant, one, u, name, streams, Op)                                        \
-  {{name, variant, "float64", "", nullptr, nullptr, streams, u}, reduce<double, Op, streams, u, one>}, \
-  {{name, variant, "float32", "", nullptr, nullptr, streams, u}, reduce<float, Op, streams, u, one>},
-#define MEMKERN_REDUCE_BY(...)                                                                     \
+#define MEMKERN_MAP_BY(u, name, Op, arrays, ...)                                                                  \
+  {{name, "simt", "float64", "", nullptr, nullptr, arrays_in(arrays), u}, map<double, Op, arrays_in(arrays), u>}, \
+  {{name, "simt", "float32", "", nullptr, nullptr, arrays_in(arrays), u}, map<float, Op, arrays_in(arrays), u>},
+#define MEMKERN_VARIANT(variant, one, u, name, Op, arrays, ...)                                                            \
+  {{name, variant, "float64", "", nullptr, nullptr, arrays_in(arrays), u}, reduce<double, Op, arrays_in(arrays), u, one>}, \
+  {{name, variant, "float32", "", nullptr, nullptr, arrays_in(arrays), u}, reduce<float, Op, arrays_in(arrays), u, one>},
+#define MEMKERN_REDUCE_BY(...) \
   MEMKERN_VARIANT("two-kernel", false, __VA_ARGS__) MEMKERN_VARIANT("one-kernel", true, __VA_ARGS__)
-#define MEMKERN_BODY_BY(u, name, streams, body)                                                    \
-  {{name, "simt", "float64", "", nullptr, nullptr, streams, u}, body<double, u>},                  \
-  {{name, "simt", "float32", "", nullptr, nullptr, streams, u}, body<float, u>},
+#define MEMKERN_BODY_BY(u, name, body, arrays)                                              \
+  {{name, "simt", "float64", "", nullptr, nullptr, arrays_in(arrays), u}, body<double, u>}, \
+  {{name, "simt", "float32", "", nullptr, nullptr, arrays_in(arrays), u}, body<float, u>},
 #define MEMKERN_MAP(...) MEMKERN_MAP_BY(0, __VA_ARGS__)
 #define MEMKERN_STORE MEMKERN_MAP
 #define MEMKERN_REDUCE(...) MEMKERN_REDUCE_BY(0, __VA_ARGS__)
-#define MEMKERN_LOOP(by, ...)                                                                      \
+#define MEMKERN_LOOP(by, ...) \
   by(0, __VA_ARGS__) by(1, __VA_ARGS__) by(2, __VA_ARGS__) by(4, __VA_ARGS__) by(8, __VA_ARGS__)
 #define MEMKERN_LOOP_MAP(...) MEMKERN_LOOP(MEMKERN_MAP_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_STORE MEMKERN_LOOP_MAP
 #define MEMKERN_LOOP_REDUCE(...) MEMKERN_LOOP(MEMKERN_REDUCE_BY, __VA_ARGS__)
-#define MEMKERN_LOOP_BODY(name, streams, body, second)                                             \
-  MEMKERN_LOOP(MEMKERN_BODY_BY, name, streams, body)
+#define MEMKERN_LOOP_BODY(name, body, second, arrays, ...) \
+  MEMKERN_LOOP(MEMKERN_BODY_BY, name, body, arrays)
 
-#define MEMKERN_ONE(name, streams, Op, T, I, dtype, index, ...)                                    \
-  {{name, "simt", dtype, index, nullptr, nullptr, streams, 0, By<I, __VA_ARGS__>::kIndices},       \
-   one_each<Indexed<T, By<I, __VA_ARGS__>>, Op, streams>},
-#define MEMKERN_CENTRAL(name, streams, Op)                                                         \
-  {{name, "simt", "float64", "", nullptr, nullptr, streams}, one_each<Central<double>, Op, streams>}, \
-  {{name, "simt", "float32", "", nullptr, nullptr, streams}, one_each<Central<float>, Op, streams>},
+#define MEMKERN_ONE(name, Op, arrays, T, I, dtype, index, ...)                                         \
+  {{name, "simt", dtype, index, nullptr, nullptr, arrays_in(arrays), 0, By<I, __VA_ARGS__>::kIndices}, \
+   one_each<Indexed<T, By<I, __VA_ARGS__>>, Op, arrays_in(arrays)>},
+#define MEMKERN_CENTRAL(name, Op, arrays, ...)                                                                            \
+  {{name, "simt", "float64", "", nullptr, nullptr, arrays_in(arrays)}, one_each<Central<double>, Op, arrays_in(arrays)>}, \
+  {{name, "simt", "float32", "", nullptr, nullptr, arrays_in(arrays)}, one_each<Central<float>, Op, arrays_in(arrays)>},
 
 constexpr DeviceEntry kEntries[] = {
 #include "families/stream/entries.inc"

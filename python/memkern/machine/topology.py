@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from memkern import _memkern
+from memkern.errors import InputError
 from memkern.machine import environment, gpu
 
 
@@ -22,6 +26,48 @@ def forms(kernel: str, isa: str = "best") -> set[str]:
     """Return the forms that a kernel is built with for what this machine, or one `isa`, runs."""
     isas = [name for name in _memkern.supported_isas() if isa in ("best", name)]
     return {entry[6] for entry in _memkern.entries() if entry[0] == kernel and entry[2] in isas}
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What the extension declares of a kernel beside its operation.
+
+    `roles` are ``write``, ``read`` or ``update`` by array, in the order in which the body takes
+    them; `flops` are those of an element; `scalars` have their defaults.
+    """
+
+    roles: Mapping[str, str]
+    flops: float
+    scalars: Mapping[str, float]
+
+
+_ROLES = {"r": "read", "w": "write", "u": "update"}
+
+
+@functools.cache
+def _declarations() -> dict[str, Declaration]:
+    found = {}
+    for kernel, arrays, flops, scalars in _memkern.declarations():
+        roles = {name: _ROLES[role] for name, role in (word.split(":") for word in arrays.split())}
+        numbers = {name: float(v) for name, v in (word.split("=") for word in scalars.split())}
+        found[kernel] = Declaration(roles, flops, numbers)
+    return found
+
+
+def declared(kernel: str) -> Declaration:
+    """Return what the extension declares of a kernel.
+
+    Raises
+    ------
+    InputError
+        It declares no such kernel.
+    """
+    known = _declarations()
+    if kernel not in known:
+        raise InputError(
+            f"kernel {kernel!r} is not declared in the extension: its family's entries.inc lacks it"
+        )
+    return known[kernel]
 
 
 def last_level_cache_B() -> int:

@@ -10,6 +10,7 @@ Examples
 """
 
 from memkern.discovery import family_modules
+from memkern.plots.kernels import kernel_table
 from memkern.plots.registry import Exhibit, Section, describe, figures, sections, tables
 from memkern.plots.style import save
 
@@ -20,4 +21,13 @@ _figures = sorted(figures.items())
 figures.clear()
 figures.update(_figures)
 
-__all__ = ["Exhibit", "Section", "describe", "figures", "save", "sections", "tables"]
+__all__ = [
+    "Exhibit",
+    "Section",
+    "describe",
+    "figures",
+    "kernel_table",
+    "save",
+    "sections",
+    "tables",
+]

@@ -45,9 +45,9 @@ def register(spec: KernelSpec) -> KernelSpec:
 
 
 def registry() -> dict[str, KernelSpec]:
-    """Every registered spec by name."""
+    """Every registered spec by name, family by family, whichever was imported first."""
     family_modules("kernels")  # which register themselves
-    return dict(_registry)
+    return dict(sorted(_registry.items(), key=lambda item: item[0].partition(".")[0]))
 
 
 def register_suite(name: str, suite: Suite) -> None:

@@ -27,32 +27,16 @@ def _case(kernel: str, **options: Any) -> Case:
     return case_of(kernel, **{"invocations": INVOCATIONS, **options})
 
 
-_test = functools.partial(regular, build=_case)
+_test = functools.partial(regular, source=BS, build=_case)
 
 register_without_arrays(
     *("bs.bs0", "empty launch"),
     "Chalmers and Warburton 2020, BS0: what launching a kernel costs, T0",
 )
-_test("bs.bs1", "y = x", BS, "y:w x:r", lambda v, s, t: {"y": v["x"]})
-_test(
-    *("bs.bs2", "y = s x + t y", BS, "y:u x:r"),
-    lambda v, s, t: {"y": s * v["x"] + t * v["y"]},
-    flops=3,
-    # Two invocations with t = -1 give y back, so that it stays bounded.
-    numbers={"alpha": 3.0, "beta": -1.0},
-)
-_test(
-    *("bs.bs3", "x . x", BS, "x:r"),
-    lambda v, s, t: {RESULT: dot(v["x"], v["x"])},
-    flops=2,
-    combine=np.sum,
-)
-_test(
-    *("bs.bs4", "x . y", BS, "x:r y:r"),
-    lambda v, s, t: {RESULT: dot(v["x"], v["y"])},
-    flops=2,
-    combine=np.sum,
-)
+_test("bs.bs1", "y = x", lambda v, s, t: {"y": v["x"]})
+_test("bs.bs2", "y = s x + t y", lambda v, s, t: {"y": s * v["x"] + t * v["y"]})
+_test("bs.bs3", "x . x", lambda v, s, t: {RESULT: dot(v["x"], v["x"])}, combine=np.sum)
+_test("bs.bs4", "x . y", lambda v, s, t: {RESULT: dot(v["x"], v["y"])}, combine=np.sum)
 
 
 def _cg_update(v: Arrays, s: float, _: float) -> dict[str, Any]:
@@ -60,20 +44,13 @@ def _cg_update(v: Arrays, s: float, _: float) -> dict[str, Any]:
     return {"x": v["x"] + s * v["p"], "r": r, RESULT: dot(r, r)}
 
 
-_test(
-    *("bs.bs5", "x += s p; r -= s Ap; r . r", BS, "x:u r:u p:r Ap:r"),
-    _cg_update,
-    flops=6,
-    numbers={"alpha": 0.5},
-    combine=np.sum,
-)
+_test("bs.bs5", "x += s p; r -= s Ap; r . r", _cg_update, combine=np.sum)
 
 # The released code leaves x out.
 _test(
-    *("bs.bs5@release", "r -= s Ap; r . r", BS, "r:u Ap:r"),
+    "bs.bs5@release",
+    "r -= s Ap; r . r",
     lambda v, s, t: {"r": (r := v["r"] - s * v["Ap"]), RESULT: dot(r, r)},
-    flops=4,
-    numbers={"alpha": 0.5},
     combine=np.sum,
 )
 

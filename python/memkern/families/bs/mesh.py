@@ -16,6 +16,7 @@ from memkern import small
 from memkern.families.checking import Values, error, extent, fresh, positions, verdict
 from memkern.inputs.mesh import HexMesh
 from memkern.inputs.sizes import sizes
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import ArrayRole, Check, IndexArray, Invoke, KernelSpec, Native, Traffic
 from memkern.spec.options import Knobs, Stop
@@ -185,7 +186,6 @@ def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Value
 def _spec(
     name: str,
     summary: str,
-    roles: Mapping[str, str],
     iterations: str,
     check: Callable[[Case, Native, Invoke], Check],
     reference: Callable[[Case, Mapping[str, Values]], dict[str, Values]],
@@ -194,6 +194,7 @@ def _spec(
 ) -> None:
     """Register a kernel whose bytes are those of its arrays, each once, and of its indices."""
     nodes = {"xl": "local_nodes", "xg": "global_nodes"}
+    roles = declared(name).roles
 
     def traffic(case: Case) -> Traffic:
         size = np.dtype(case.dtype).itemsize
@@ -232,16 +233,16 @@ def _spec(
 
 
 _spec(
-    *("bs.bs6", "xg = Z^T xl", {"xg": "write", "xl": "read"}, "global_nodes"),
+    *("bs.bs6", "xg = Z^T xl", "global_nodes"),
     *(_check_gather, _reference_gather),
 )
 _spec(
-    *("bs.bs7", "xl = Z xg, masked nodes untouched", {"xl": "write", "xg": "read"}, "local_nodes"),
+    *("bs.bs7", "xl = Z xg, masked nodes untouched", "local_nodes"),
     *(_check_scatter, _reference_scatter),
 )
 # Shared nodes grow with every invocation, unless they are zero.
 _spec(
-    *("bs.bs8", "xl = Z Z^T xl", {"xl": "update"}, "global_nodes"),
+    *("bs.bs8", "xl = Z Z^T xl", "global_nodes"),
     *(_check_both, _reference_both),
     steady_inputs={"xl": 0.0},
 )

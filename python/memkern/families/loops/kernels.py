@@ -5,6 +5,7 @@ Those over rows and columns stand in `stencil_matvec`.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from memkern.families.loops.stencil_matvec import LOOPS
 from memkern.families.streaming.elementwise import (
     POSITION,
     RESULT,
-    THREE,
     dot,
     regular,
 )
@@ -22,75 +22,36 @@ from memkern.spec.case import Case
 from memkern.spec.kernel import DTYPES
 from memkern.spec.registry import case
 
-regular(
-    *("loops.load", "largest of a", LOOPS, "a:r"),
-    lambda v, s, t: {RESULT: np.max(v["a"])},
-    combine=np.max,
-)
-regular(
-    *("loops.load4", "largest of a, b, c and d", LOOPS, "a:r b:r c:r d:r"),
+_loop = functools.partial(regular, source=LOOPS)
+
+_loop("loops.load", "largest of a", lambda v, s, t: {RESULT: np.max(v["a"])}, combine=np.max)
+_loop(
+    "loops.load4",
+    "largest of a, b, c and d",
     lambda v, s, t: {RESULT: max(np.max(v[name]) for name in "abcd")},
     combine=np.max,
 )
-regular(
-    *("loops.sum", "sum of a", LOOPS, "a:r"),
-    lambda v, s, t: {RESULT: np.sum(v["a"])},
-    flops=1,
-    combine=np.sum,
-)
-regular(
-    *("loops.dot", "a . b", LOOPS, "a:r b:r"),
-    lambda v, s, t: {RESULT: dot(v["a"], v["b"])},
-    flops=2,
-    combine=np.sum,
-)
-regular(
-    *("loops.init", "a = s", LOOPS, "a:w"),
-    lambda v, s, t: {"a": np.full(len(v["a"]), s)},
-    numbers=THREE,
-)
-regular(
-    *("loops.init4", "a = b = c = d = s", LOOPS, "a:w b:w c:w d:w"),
+_loop("loops.sum", "sum of a", lambda v, s, t: {RESULT: np.sum(v["a"])}, combine=np.sum)
+_loop("loops.dot", "a . b", lambda v, s, t: {RESULT: dot(v["a"], v["b"])}, combine=np.sum)
+_loop("loops.init", "a = s", lambda v, s, t: {"a": np.full(len(v["a"]), s)})
+_loop(
+    "loops.init4",
+    "a = b = c = d = s",
     lambda v, s, t: {name: np.full(len(v["a"]), s) for name in "abcd"},
-    numbers=THREE,
 )
-regular("loops.copy", "a = b", LOOPS, "a:w b:r", lambda v, s, t: {"a": v["b"]})
-regular(
-    *("loops.update", "a = s a", LOOPS, "a:u"),
-    lambda v, s, t: {"a": s * v["a"]},
-    flops=1,
-    numbers={"alpha": -1.0},
-)
-regular(
-    *("loops.daxpy", "a += s b", LOOPS, "a:u b:r"),
-    lambda v, s, t: {"a": v["a"] + s * v["b"]},
-    flops=2,
-    numbers=THREE,
-)
-regular(
-    *("loops.triad", "a = b + s c", LOOPS, "a:w b:r c:r"),
-    lambda v, s, t: {"a": v["b"] + s * v["c"]},
-    flops=2,
-    numbers=THREE,
-)
-regular(
-    *("loops.nstream", "a += b + s c", LOOPS, "a:u b:r c:r"),
-    lambda v, s, t: {"a": v["a"] + v["b"] + s * v["c"]},
-    flops=3,
-    numbers=THREE,
-)
-regular(
-    *("loops.schoenauer", "a = b + c d", LOOPS, "a:w b:r c:r d:r"),
-    lambda v, s, t: {"a": v["b"] + v["c"] * v["d"]},
-    flops=2,
-)
+_loop("loops.copy", "a = b", lambda v, s, t: {"a": v["b"]})
+_loop("loops.update", "a = s a", lambda v, s, t: {"a": s * v["a"]})
+_loop("loops.daxpy", "a += s b", lambda v, s, t: {"a": v["a"] + s * v["b"]})
+_loop("loops.triad", "a = b + s c", lambda v, s, t: {"a": v["b"] + s * v["c"]})
+_loop("loops.nstream", "a += b + s c", lambda v, s, t: {"a": v["a"] + v["b"] + s * v["c"]})
+_loop("loops.schoenauer", "a = b + c d", lambda v, s, t: {"a": v["b"] + v["c"] * v["d"]})
 
 
 # Every element adds one to an accumulator, by a multiplication with one and an addition of one.
-regular(
-    *("loops.peakflops", "x = 1 x + 1, in registers", LOOPS, ""),
+_loop(
+    "loops.peakflops",
+    "x = 1 x + 1, in registers",
     lambda v, s, t: {RESULT: float(len(v[POSITION]))},
-    flops=2,
     combine=np.sum,
 )
 

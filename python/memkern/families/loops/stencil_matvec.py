@@ -12,6 +12,7 @@ from memkern.checks import integer, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, error, extent, fresh, positions, verdict
 from memkern.families.streaming.elementwise import memory_sized, scalars
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
 from memkern.spec.registry import register, registry
@@ -273,15 +274,19 @@ def _traffic_matvec(case: Case) -> Traffic:
     return Traffic(read=(case.integers["columns"] + 1) * size, write=size)
 
 
+def _arrays(kernel: str, **shapes: str) -> tuple[ArrayRole, ...]:
+    """Return the arrays that are declared, in the shapes that they have here."""
+    return tuple(
+        ArrayRole(name, shapes[name], role) for name, role in declared(kernel).roles.items()
+    )
+
+
 register(
     KernelSpec(
         name="loops.stencil",
         summary="a = s (b there and at its four neighbours)",
         source=LOOPS,
-        arrays=(
-            ArrayRole("a", "(rows * columns,)", "write"),
-            ArrayRole("b", "(rows * columns,)", "read"),
-        ),
+        arrays=_arrays("loops.stencil", a="(rows * columns,)", b="(rows * columns,)"),
         traffic=_traffic_stencil,
         iterations=lambda case: case.integers["rows"] - 2,
         check=_check_stencil,
@@ -290,8 +295,8 @@ register(
         build=stencil,
         elementwise=True,
         width=lambda case: case.integers["columns"] - 2,
-        flops=5,
-        numbers={"alpha": 0.25},
+        flops=declared("loops.stencil").flops,
+        numbers=declared("loops.stencil").scalars,
         ulps=8.0,
     )
 )
@@ -300,11 +305,7 @@ register(
         name="loops.matvec",
         summary="y += A x, column by column",
         source=LOOPS + ", figure 4",
-        arrays=(
-            ArrayRole("y", "(rows,)", "update"),
-            ArrayRole("A", "(rows * columns,)", "read"),
-            ArrayRole("x", "(columns,)", "read"),
-        ),
+        arrays=_arrays("loops.matvec", y="(rows,)", A="(rows * columns,)", x="(columns,)"),
         traffic=_traffic_matvec,
         iterations=lambda case: case.integers["rows"],
         check=_check_matvec,
@@ -313,7 +314,7 @@ register(
         build=matvec,
         elementwise=True,
         width=lambda case: case.integers["columns"],
-        flops=2,
+        flops=declared("loops.matvec").flops,
         ulps=64.0,
         idempotent=False,
     )

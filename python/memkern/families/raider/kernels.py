@@ -19,6 +19,7 @@ import numpy as np
 from memkern.families.checking import Values, difference, error, extent, fresh, positions, verdict
 from memkern.families.streaming.elementwise import length, mccalpin, scalars
 from memkern.inputs import indices
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
     INDEX_DTYPES,
@@ -131,15 +132,15 @@ def _lines(n: int, value_B: int, index: IndexArray | None) -> int:
 
 
 def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation) -> None:
-    """Register a kernel.
+    """Register a kernel whose arrays, flops and scalars the extension declares.
 
     `places` says by array which index array reaches it (``IDX1``, ``i`` for none, ``0`` for
     element 0 always); the first is written, `operation` makes its values from those of the others
     and the scalar.
     """
-    written, *read = places
+    declaration = declared(f"raider.{name}")
+    written, *read = declaration.roles
     idx = tuple(sorted(place for place in places.values() if place.startswith("IDX")))
-    scaled = "s" in text
 
     def traffic(case: Case) -> Traffic:
         size = float(np.dtype(case.dtype).itemsize)
@@ -208,8 +209,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
             summary=summary,
             source=RAIDER,
             arrays=tuple(
-                ArrayRole(key, "(elements,)", "write" if key == written else "read")
-                for key in places
+                ArrayRole(key, "(elements,)", role) for key, role in declaration.roles.items()
             ),
             indices=idx,
             traffic=traffic,
@@ -219,8 +219,8 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
             model_bytes=model_bytes,
             build=indexed,
             index_dtypes=INDEX_DTYPES if idx else ("",),
-            flops=float(scaled + ("+" in text)),
-            numbers={"alpha": 3.0} if scaled else {},
+            flops=declaration.flops,
+            numbers=declaration.scalars,
             ulps=4.0,
         )
     )

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from memkern.families.checking import extent, fresh, positions
-from memkern.families.streaming.elementwise import THREE, Arrays, case_of, mccalpin
+from memkern.families.streaming.elementwise import Arrays, case_of, mccalpin
 from memkern.inputs.sizes import sizes
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
 from memkern.spec.registry import case, register, registry
@@ -21,6 +22,7 @@ mccalpin("stream", STREAM)
 # STREAM copies, scales, adds and multiplies in turn, so that every pass grows a fifteenfold.
 _ROTATION = ("stream.copy", "stream.scale", "stream.add", "stream.triad")
 _RUNS = 10
+_DECLARED = declared("stream.rotation")
 
 
 def _rotate(v: Arrays, s: float) -> dict[str, Any]:
@@ -59,11 +61,7 @@ register(
         name="stream.rotation",
         summary="copy, scale, add and triad in turn over the same arrays",
         source=STREAM,
-        arrays=(
-            ArrayRole("a", "(elements,)", "update"),
-            ArrayRole("b", "(elements,)", "write"),
-            ArrayRole("c", "(elements,)", "write"),
-        ),
+        arrays=tuple(ArrayRole(a, "(elements,)", role) for a, role in _DECLARED.roles.items()),
         traffic=lambda case: sum(
             (registry()[name].traffic(case) for name in _ROTATION), start=Traffic()
         ),
@@ -75,8 +73,8 @@ register(
         },
         model_bytes=lambda case: sum(registry()[name].model_bytes(case) for name in _ROTATION),
         build=_rotation_case,
-        flops=4,
-        numbers=THREE,
+        flops=_DECLARED.flops,
+        numbers=_DECLARED.scalars,
         ulps=4.0,
         idempotent=False,
         repeatable_check=True,

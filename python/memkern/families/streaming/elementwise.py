@@ -7,6 +7,7 @@ always finds the same result.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from numbers import Real
@@ -19,6 +20,7 @@ from memkern import small
 from memkern.checks import integer, shown
 from memkern.errors import InputError
 from memkern.families.checking import WHOLE, error, extent, fresh, positions, verdict
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
 from memkern.spec.options import Stop
@@ -38,26 +40,19 @@ POSITION = "i"
 def regular(
     name: str,
     summary: str,
-    source: str,
-    roles: str,
     operation: Callable[[Arrays, float, float], dict[str, Any]],
     *,
-    flops: float = 0.0,
-    numbers: Mapping[str, float] | None = None,
+    source: str,
     combine: Callable[[Values], Any] | None = None,
     build: Callable[..., Case] | None = None,
 ) -> None:
-    """Register a kernel.
+    """Register a kernel whose arrays, flops and scalars the extension declares.
 
-    `roles` lists the arrays in the order in which the body takes them; `operation` maps their
-    values, alpha and beta to the values of those written; `combine` joins partial results of a
-    reduction. `build` makes its cases, `case_of` by default.
+    `operation` maps the arrays' values, alpha and beta to the values of those written; `combine`
+    joins partial results of a reduction. `build` makes its cases, `case_of` by default.
     """
-    words = {"r": "read", "w": "write", "u": "update"}
-    arrays = [
-        ArrayRole(word.partition(":")[0], "(elements,)", words[word.partition(":")[2]])
-        for word in roles.split()
-    ]
+    declaration = declared(name)
+    arrays = [ArrayRole(array, "(elements,)", role) for array, role in declaration.roles.items()]
     read = sum(a.role != "write" for a in arrays)
     written = sum(a.role != "read" for a in arrays)
     allocated = sum(a.role == "write" for a in arrays)
@@ -136,8 +131,8 @@ def regular(
             reference=reference,
             model_bytes=model_bytes,
             build=build or case_of,
-            flops=flops,
-            numbers=numbers or {},
+            flops=declaration.flops,
+            numbers=declaration.scalars,
             # An accumulator takes a thousand values, and squares of whole numbers are
             # rounded down more often than up.
             ulps=4.0 if combine is None else 128.0,
@@ -247,26 +242,10 @@ def dot(x: Values, y: Values) -> Any:
     return np.sum(x * y)
 
 
-THREE = {"alpha": 3.0}
-
-
 def mccalpin(family: str, source: str) -> None:
     """Register copy, scale, add and triad as STREAM has them."""
-    regular(f"{family}.copy", "c = a", source, "c:w a:r", lambda v, s, t: {"c": v["a"]})
-    regular(
-        *(f"{family}.scale", "b = s c", source, "b:w c:r"),
-        lambda v, s, t: {"b": s * v["c"]},
-        flops=1,
-        numbers=THREE,
-    )
-    regular(
-        *(f"{family}.add", "c = a + b", source, "c:w a:r b:r"),
-        lambda v, s, t: {"c": v["a"] + v["b"]},
-        flops=1,
-    )
-    regular(
-        *(f"{family}.triad", "a = b + s c", source, "a:w b:r c:r"),
-        lambda v, s, t: {"a": v["b"] + s * v["c"]},
-        flops=2,
-        numbers=THREE,
-    )
+    add = functools.partial(regular, source=source)
+    add(f"{family}.copy", "c = a", lambda v, s, t: {"c": v["a"]})
+    add(f"{family}.scale", "b = s c", lambda v, s, t: {"b": s * v["c"]})
+    add(f"{family}.add", "c = a + b", lambda v, s, t: {"c": v["a"] + v["b"]})
+    add(f"{family}.triad", "a = b + s c", lambda v, s, t: {"a": v["b"] + s * v["c"]})

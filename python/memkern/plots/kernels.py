@@ -1,0 +1,62 @@
+"""The table of all kernels."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from memkern.errors import InputError
+from memkern.plots.frames import Records
+from memkern.plots.registry import register, tables
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@register(tables, "kernels")
+def kernel_table(records: Records = None, family: str = "") -> DataFrame:
+    """All kernels, with their definitions, arrays, bytes and flops an iteration, and sources.
+
+    Parameters
+    ----------
+    records : None
+        There is nothing to draw of records.
+    family : str
+        Only the kernels of this family.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each kernel. Bytes are those of the definition in float64, without indices and
+        write-allocates; missing where they follow from the case's inputs.
+
+    Raises
+    ------
+    InputError
+        There is no such family.
+    """
+    from pandas import DataFrame
+
+    from memkern.spec.registry import registry
+
+    specs = {
+        name: spec for name, spec in registry().items() if family in ("", name.partition(".")[0])
+    }
+    if not specs:
+        families = dict.fromkeys(name.partition(".")[0] for name in registry())
+        raise InputError(f"family {family!r} is not one of {', '.join(families)}")
+    rows = []
+    for name, spec in specs.items():
+        shapes = {array.shape for array in spec.arrays} - {"(1,)"}
+        traffic = spec.build(name, elements=1).traffic if shapes == {"(elements,)"} else None
+        rows.append(
+            {
+                "kernel": name,
+                "definition": spec.summary,
+                "arrays": " ".join(f"{a.name}:{a.role}" for a in spec.arrays),
+                "bytes": math.nan if traffic is None else traffic.view(),
+                "flops": spec.flops,
+                "source": spec.source,
+            }
+        )
+    return DataFrame(rows)

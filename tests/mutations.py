@@ -1,0 +1,325 @@
+"""Whether the tests notice faults: each is put into a copy of the tree, built and tested alone.
+
+    python tests/mutations.py [--only TEXT] [--keep FOLDER]
+
+`make test-all` runs it. Prints the faults that no test has noticed and ends with exit code 1 where
+there are any. The copy is built for the narrowest and the widest instruction set, without CUDA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+PARTS = ("CMakeLists.txt", "CONTRIBUTING.md", "LICENSE", "README.md", "cpp", "examples",
+         "pyproject.toml", "python", "tests")  # fmt: skip
+_MOST_S = 300  # for the tests of one fault
+
+FAMILIES, CORE = "cpp/families", "cpp/core"
+PYTHON = "python/memkern"
+
+
+class Fault(NamedTuple):
+    """A change of one place, and the tests that should notice: C++ programs or pytest's words."""
+
+    what: str
+    file: str
+    before: str
+    after: str
+    tests: str
+
+
+# What stands before "pytest" are programs of tests/cpp, what stands after it are words of pytest.
+FAULTS = (
+    # Gather and scatter
+    Fault("wrong index", f"{FAMILIES}/spatter/cpu.cpp",
+          "if constexpr (kOp == Op::Gather) at.to[j] = at.from[gather[j]];",
+          "if constexpr (kOp == Op::Gather) at.to[j] = at.from[j];", "kernels_test"),
+    Fault("swapped indices", f"{FAMILIES}/spatter/cpu.cpp",
+          "at.to[scatter[j]] = at.from[gather[j]];", "at.to[gather[j]] = at.from[scatter[j]];",
+          "kernels_test"),
+    Fault("one vector too many", f"{FAMILIES}/spatter/cpu.cpp",
+          "for (; j + lanes <= length; j += lanes) move_vector",
+          "for (; j + lanes <= length + 1; j += lanes) move_vector", "kernels_test"),
+    Fault("dropped scatter of a vector", f"{FAMILIES}/spatter/cpu.cpp",
+          "hn::ScatterIndex(hn::LoadU(d, at.from + j), d, at.to, index);",
+          "static_cast<void>(index);", "kernels_test"),
+    Fault("outer index left out", f"{FAMILIES}/spatter/cpu.cpp",
+          "at.to[j] = at.from[outer[gather[j]]];", "at.to[j] = at.from[gather[j]];",
+          "kernels_test"),
+    Fault("dense rows never wrap", f"{FAMILIES}/spatter/cpu.cpp",
+          "      if (row == dense_end) row = 0;\n    }\n  }\n",
+          "      if (row > dense_end) row = 0;\n    }\n  }\n", "kernels_test spatter_test"),
+    # Streaming
+    Fault("swapped operands", f"{FAMILIES}/streaming/operations.inc",
+          "A::mul_add(alpha, a.load(2, i), a.load(1, i))",
+          "A::mul_add(alpha, a.load(1, i), a.load(2, i))", "streaming_test"),
+    Fault("wrong scalar", f"{FAMILIES}/bs/entries.inc", "A::mul(beta, a.load(0, i))",
+          "A::mul(alpha, a.load(0, i))", "streaming_test"),
+    Fault("wrong array", f"{FAMILIES}/bs/entries.inc", "subtract_and_norm<1, 3>",
+          "subtract_and_norm<1, 2>", "streaming_test"),
+    Fault("last vector of a sum left out", f"{FAMILIES}/streaming/cpu-inl.hpp",
+          "for (; i + lanes <= end; i += lanes) sum0 =",
+          "for (; i + lanes < end; i += lanes) sum0 =", "streaming_test"),
+    Fault("partial result not cleared", f"{FAMILIES}/streaming/cpu-inl.hpp",
+          "    partial = kStart<Op>;\n", "", "streaming_test cases_test"),
+    Fault("no index of one array", f"{FAMILIES}/raider/entries.inc",
+          '"raider.sg_triad", Triad, "a:w b:r c:r", 2, "alpha=3", 0, 1, 2',
+          '"raider.sg_triad", Triad, "a:w b:r c:r", 2, "alpha=3", 0, 1, 1', "streaming_test"),
+    Fault("last column left out", f"{FAMILIES}/loops/cpu.cpp",
+          "const std::int64_t end = (row + 1) * args.columns - 1;",
+          "const std::int64_t end = (row + 1) * args.columns - 2;", "stencil_matvec_test"),
+    Fault("rows and columns exchanged", f"{FAMILIES}/loops/cpu.cpp",
+          "T* column = matrix + c * args.rows;", "T* column = matrix + c * args.columns;",
+          "stencil_matvec_test"),
+    Fault("wrong flops", f"{FAMILIES}/loops/entries.inc",
+          '"loops.nstream", Nstream, "a:u b:r c:r", 3',
+          '"loops.nstream", Nstream, "a:u b:r c:r", 2',
+          "pytest tests/test_kernels.py -k nstream"),
+    Fault("an updated array declared as written", f"{FAMILIES}/loops/entries.inc",
+          '"loops.daxpy", Daxpy, "a:u b:r"', '"loops.daxpy", Daxpy, "a:w b:r"',
+          "pytest tests/test_kernels.py -k daxpy"),
+    # Meshes
+    Fault("one node twice", f"{FAMILIES}/bs/cpu_mesh.cpp",
+          "if (end == j + 2) return local[column[j]] + local[column[j + 1]];",
+          "if (end == j + 2) return local[column[j]] + local[column[j]];", "mesh_test"),
+    Fault("first node taken for masked", f"{FAMILIES}/bs/cpu_mesh.cpp",
+          "  for (; i < end; ++i) {\n    if (id[i] >= 0)",
+          "  for (; i < end; ++i) {\n    if (id[i] > 0)", "mesh_test"),
+    Fault("lost update of a shared node", f"{FAMILIES}/bs/cpu_mesh.cpp",
+          "for (std::int64_t j = begin; j < end; ++j) local[column[j]] = sum;",
+          "for (std::int64_t j = begin; j + 1 < end; ++j) local[column[j]] = sum;", "mesh_test"),
+    # Atomics
+    Fault("lost update", f"{FAMILIES}/amo/patterns.hpp",
+          "c.update(word * args.stride);", "if (i > r.begin) c.update(word * args.stride);",
+          "amo_test"),
+    Fault("no second try", f"{FAMILIES}/amo/patterns.hpp",
+          "if (done || kPrimitive == Primitive::Cas) return old;", "return old;", "amo_test"),
+    Fault("index of the iteration itself", f"{FAMILIES}/amo/patterns.hpp",
+          "const std::int64_t dest = c.look(i + 1);\n      c.put(dest, c.read(at));",
+          "const std::int64_t dest = c.look(i);\n      c.put(dest, c.read(at));", "amo_test"),
+    Fault("wrong tally", f"{FAMILIES}/amo/patterns.hpp", "tally[kSuccesses] += successes_;",
+          "tally[kSuccesses] += attempts_;", "amo_test"),
+    Fault("an addition that is not atomic", f"{FAMILIES}/amo/cpu.cpp",
+          "return __atomic_fetch_add(at, v, kOrder);",
+          "const T old = load(at); *at = static_cast<T>(old + v); return old;", "amo_test"),
+    Fault("weakened order", f"{FAMILIES}/amo/cpu.cpp",
+          "return __atomic_compare_exchange_n(at, &expected, now, false, kOrder, kFailure);",
+          "return __atomic_compare_exchange_n(at, &expected, now, false, __ATOMIC_RELAXED, "
+          "__ATOMIC_RELAXED) || kFailure < 0;",
+          "amo_test pytest tests/test_disassembly.py tests/test_amo.py"),
+    Fault("smallest for largest", f"{FAMILIES}/amo/cpu.cpp", "now = old < v ? v : old;",
+          "now = old < v ? old : v;", "amo_test"),
+    # Sparse products
+    Fault("result overwritten", f"{FAMILIES}/spmv/cpu.cpp", "*y = kAdd ? *y + sum : sum;",
+          "*y = sum;", "spmv_test"),
+    Fault("last entry of a row left out", f"{FAMILIES}/spmv/cpu.cpp",
+          "for (; k < end; ++k) sum0 +=", "for (; k + 1 < end; ++k) sum0 +=", "spmv_test"),
+    Fault("entries of the next row counted", f"{FAMILIES}/spmv/cpu.cpp",
+          "static_cast<std::size_t>(end - k < lanes ? end - k : lanes)",
+          "static_cast<std::size_t>(end > k ? lanes : 0)", "spmv_test"),
+    Fault("rows sorted the other way", f"{FAMILIES}/spmv/sell.cpp",
+          "return row_length(row_starts, r) > row_length(row_starts, s);",
+          "return row_length(row_starts, r) < row_length(row_starts, s);", "spmv_test"),
+    Fault("column one too far accepted", f"{FAMILIES}/spmv/sell.cpp",
+          "if (given < 0 || given >= columns) {", "if (given < 0 || given > columns) {",
+          "spmv_test"),
+    # Domain wall
+    Fault("wrong power of i", f"{FAMILIES}/dw/cpu.cpp", "{{1, 1}, {2, 0}, {1, 3}, {0, 0}}",
+          "{{1, 1}, {0, 2}, {1, 3}, {0, 0}}", "dw_test"),
+    Fault("imaginary part left out", f"{FAMILIES}/dw/cpu.cpp",
+          "r = A::mul_sub_from(ui, chii2, r), s = A::mul_add(ui, chir2, s);              \\",
+          "s = A::mul_add(ui, chir2, s);              \\", "dw_test"),
+    # Cases and the runner
+    Fault("index one too large accepted", "cpp/engine/problem.cpp",
+          "if (value < indices.low || value >= indices.bound) {",
+          "if (value < indices.low || value > indices.bound) {", "problem_test"),
+    Fault("stale fill after values were set", "cpp/engine/problem.cpp",
+          "source) + row * row_B, row_B);\n  }\n  arena_[a.slot].content.clear();\n",
+          "source) + row * row_B, row_B);\n  }\n", "problem_test"),
+    Fault("stale fill after a run", "cpp/engine/problem.cpp",
+          "if (a.written) arena_[a.slot].content.clear();", "static_cast<void>(a);",
+          "problem_test"),
+    Fault("element behind the last", "cpp/engine/problem.cpp",
+          "if (position < 0 || position >= a.rows * a.columns) {",
+          "if (position < 0 || position > a.rows * a.columns) {", "problem_test"),
+    Fault("row starts that descend", "cpp/engine/problem.cpp", "if (at[i] < at[i - 1]) {",
+          "if (at[i] + 1 < at[i - 1]) {", "problem_test cases_test"),
+    Fault("range moved to the start", "cpp/engine/runner.cpp",
+          "{part.begin + range.begin, part.begin + range.end}", "{range.begin, range.end}",
+          "prepared_test"),
+    # Sampler and memory
+    Fault("one iteration twice", f"{CORE}/sampler.cpp", "(worker < rest ? 1 : 0)};",
+          "(worker <= rest ? 1 : 0)};", "sampler_test"),
+    Fault("chunk beyond the end", f"{CORE}/sampler.cpp",
+          "begin + std::min(chunk, step.count - begin)}", "begin + chunk}", "sampler_test"),
+    Fault("second invocation of a dynamic schedule is empty", f"{CORE}/sampler.cpp",
+          "      next_.store(0, std::memory_order_relaxed);\n#pragma", "#pragma", "sampler_test"),
+    Fault("flushed memory keeps its mark", f"{CORE}/sampler.cpp",
+          "  buffer_.content.clear();\n", "", "sampler_test problem_test buffer_test"),
+    Fault("overflow of a size", f"{CORE}/arithmetic.hpp",
+          "if (__builtin_mul_overflow(a, b, &out)) {",
+          "if (__builtin_mul_overflow(a, b, &out) && a < 0) {", "limits_test problem_test"),
+    # GPUs, as they run on the processor
+    Fault("last block left out", "cpp/gpu/grid.hpp", "(work + each - 1) / each;",
+          "work / each;", "cuda_streaming_test"),
+    Fault("entries without room left out", f"{FAMILIES}/bs/gpu.cu",
+          "for (; j < row.end; ++j) sum += local[column[begin + j]];", "", "cuda_streaming_test"),
+    # Bytes and models in Python
+    Fault("writes not counted", f"{PYTHON}/families/streaming/elementwise.py",
+          'written = sum(a.role != "read" for a in arrays)',
+          'written = sum(a.role == "update" for a in arrays)', "pytest tests/test_kernels.py"),
+    Fault("write-allocates of non-temporal stores", f"{PYTHON}/spec/case.py",
+          'return self.knobs.variant != "nt" and self.knobs.device == "cpu"',
+          'return self.knobs.device == "cpu"', "pytest tests/test_kernels.py"),
+    Fault("indices not counted", f"{PYTHON}/families/spatter/kernels.py",
+          "index=float(length * lists * np.dtype(case.index_dtype).itemsize),", "index=0.0,",
+          "pytest tests/test_kernels.py"),
+    Fault("y read once too often", f"{PYTHON}/families/spmv/kernels.py",
+          '(y if case.form == "add" else 0.0)', "y", "pytest tests/test_spmv.py"),
+    Fault("one direction too few", f"{PYTHON}/families/dw/kernels.py",
+          "read=2 * _LINKS * size * parts + spinors,", "read=_LINKS * size * parts + spinors,",
+          "pytest tests/test_dw.py"),
+    Fault("no share of x", f"{PYTHON}/families/spmv/model.py",
+          "return stored + self.value_B * alpha + self.row_B", "return stored + self.row_B",
+          "pytest tests/test_spmv.py"),
+    # Statistics and files in Python
+    Fault("interval by too few ranks", f"{PYTHON}/statistics.py",
+          "half_span = ((independent + 1) / 2 - rank) * n / independent",
+          "half_span = ((independent + 1) / 2 - rank) * n / independent / 2",
+          "pytest tests/test_statistics.py"),
+    Fault("samples after a disturbance count", f"{PYTHON}/measuring/disturbance.py",
+          "(cpu_share < CPU_SHARE) | after | crowded", "(cpu_share < CPU_SHARE) | crowded",
+          "pytest tests/test_disturbance.py"),
+    Fault("identity without the options", f"{PYTHON}/spec/case.py",
+          '            "knobs": self.knobs.asked,\n', "", "pytest tests/test_interface.py"),
+    Fault("interrupted records are not measured again", f"{PYTHON}/measuring/sweep.py",
+          'if kept is None or kept["stop"] == "interrupted":', "if kept is None:",
+          "pytest tests/test_results.py tests/test_cli.py -k 'resume or interrupt'"),
+    Fault("model bytes of the whole for its parts", f"{PYTHON}/measuring/record.py",
+          "dataclasses.replace(as_run, spec=case.spec)", "as_run",
+          "pytest tests/test_kernels.py -k rotation"),
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def changed(tree: Path, fault: Fault) -> Iterator[None]:
+    """Put a fault into the copy, and take it out again."""
+    path = tree / fault.file
+    text = path.read_text()
+    path.write_text(text.replace(fault.before, fault.after))
+    try:
+        yield
+    finally:
+        path.write_text(text)
+
+
+def check_places() -> None:
+    """Raise SystemExit where a fault's place is not there exactly once."""
+    for fault in FAULTS:
+        found = (ROOT / fault.file).read_text().count(fault.before)
+        if found != 1:
+            raise SystemExit(f"{fault.what}: {fault.before!r} is {found} times in {fault.file}")
+
+
+def configured(tree: Path) -> Path:
+    """Copy the tree, and return a build folder for it."""
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.so", ".hypothesis")
+            shutil.copytree(ROOT / part, tree / part, ignore=ignored)
+        else:
+            shutil.copy(ROOT / part, tree / part)
+    import pybind11
+
+    build = tree / "build" / "release"
+    options = {
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_CXX_FLAGS_RELEASE": "-O1 -DNDEBUG",
+        "MEMKERN_CUDA": "OFF",
+        "MEMKERN_TARGETS": "ends",
+        "MEMKERN_TESTS": "ON",
+        "Python_EXECUTABLE": sys.executable,
+        "pybind11_DIR": pybind11.get_cmake_dir(),
+    }
+    words = [f"-D{name}={value}" for name, value in options.items()]
+    os.environ |= {"CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
+    quiet = {"stdout": subprocess.DEVNULL, "check": True}
+    subprocess.run(["cmake", "-G", "Ninja", "-S", tree, "-B", build, *words], **quiet)
+    subprocess.run(["cmake", "--build", build], **quiet)
+    return build
+
+
+def passes(tree: Path, build: Path, tests: str) -> bool:
+    """Build what tests need and run them; a fault that does not compile is a SystemExit."""
+    programs, _, python = tests.partition("pytest ")
+    targets = [*programs.split(), *(["_memkern"] if python else [])]
+    words = ["cmake", "--build", str(build), "--target", *targets]
+    built = subprocess.run(words, capture_output=True, text=True)
+    if built.returncode != 0:
+        raise SystemExit(f"does not compile:\n{built.stdout[-2000:]}")
+    commands = [[str(build / "tests" / "cpp" / name)] for name in programs.split()]
+    if python:
+        module = f"_memkern{sysconfig.get_config_var('EXT_SUFFIX')}"
+        shutil.copy(build / module, tree / "python" / "memkern" / module)
+        command = f"{sys.executable} -m pytest -q -x -p no:cacheprovider {python}"
+        commands.append(["sh", "-c", command])
+    environment = {**os.environ, "PYTHONPATH": str(tree / "python")}
+    for command in commands:
+        try:
+            done = subprocess.run(
+                command, cwd=tree, env=environment, capture_output=True, timeout=_MOST_S
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        if done.returncode != 0:
+            return False
+    return True
+
+
+def main() -> int:
+    """Try every fault; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", default="", metavar="TEXT", help="faults whose file has this")
+    parser.add_argument("--keep", metavar="FOLDER", help="copy and build there, and leave it")
+    args = parser.parse_args()
+    check_places()
+    wanted = [fault for fault in FAULTS if args.only in fault.file]
+    start = time.monotonic()
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(args.keep or folder)
+        build = configured(tree)
+        print(f"built in {time.monotonic() - start:.0f} s", flush=True)
+        for words in dict.fromkeys(fault.tests for fault in wanted):
+            if not passes(tree, build, words):
+                raise SystemExit(f"{words} fails without any fault")
+        print(f"all tests pass without faults after {time.monotonic() - start:.0f} s", flush=True)
+        for fault in wanted:
+            began = time.monotonic()
+            with changed(tree, fault):
+                noticed = not passes(tree, build, fault.tests)
+            missed += [] if noticed else [fault]
+            print(
+                f"{'noticed' if noticed else 'MISSED ':<8} {time.monotonic() - began:4.0f} s  "
+                f"{fault.file}: {fault.what}",
+                flush=True,
+            )
+    minutes = (time.monotonic() - start) / 60
+    print(f"{len(wanted) - len(missed)} of {len(wanted)} faults noticed in {minutes:.1f} minutes")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""A new kernel is the diff that CONTRIBUTING shows, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PARTS = ("CMakeLists.txt", "LICENSE", "README.md", "cpp", "pyproject.toml", "python")
+USES = """
+import numpy as np
+import memkern as mk
+
+spec = mk.registry()["loops.xpay"]
+assert [(a.name, a.role) for a in spec.arrays] == [("a", "update"), ("b", "read")]
+assert (spec.flops, dict(spec.numbers)) == (2, {"alpha": 3.0})
+case = mk.loops("xpay", 1000, threads=1)
+assert case.bytes_B == 24 * 1000
+a, b = np.arange(1000.0), np.ones(1000)
+np.testing.assert_array_equal(case.apply(a=a, b=b)["a"], 1 + 3 * a)
+for dtype in ("float64", "float32"):
+    for variant in ("scalar", "auto"):
+        record = mk.loops("xpay", 10**5, dtype=dtype, variant=variant, runs=3).measure().record
+        assert record["valid"] and record["kernel"] == "loops.xpay"
+"""
+
+
+def diff() -> str:
+    (found,) = re.findall(r"(?s)```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text())
+    return str(found)
+
+
+def test_the_diff_is_short() -> None:
+    files = re.findall(r"(?m)^\+\+\+ b/(.*)$", diff())
+    assert len(files) == 2
+    assert len(re.findall(r"(?m)^\+(?!\+\+)", diff())) <= 12
+    assert not re.findall(r"(?m)^-(?!--)", diff())
+
+
+def test_the_diff_makes_a_kernel(tmp_path: Path) -> None:
+    cmake = shutil.which("cmake")
+    if cmake is None or not (ROOT / "cpp").exists():
+        pytest.fail("cmake and the sources are needed: make test has them")
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.so")
+            shutil.copytree(ROOT / part, tmp_path / part, ignore=ignored)
+        else:
+            shutil.copy(ROOT / part, tmp_path / part)
+    subprocess.run(["patch", "-p1"], cwd=tmp_path, input=diff(), text=True, check=True)
+    build = tmp_path / "build" / "release"
+    import pybind11
+
+    environment = {**os.environ, "CCACHE_BASEDIR": str(tmp_path), "CCACHE_NOHASHDIR": "1"}
+    options = {
+        "CMAKE_BUILD_TYPE": "Release",
+        "MEMKERN_CUDA": "OFF",
+        "MEMKERN_FAMILIES": "loops;launch",
+        "MEMKERN_TARGETS": "baseline",
+        "Python_EXECUTABLE": sys.executable,
+        "pybind11_DIR": pybind11.get_cmake_dir(),
+    }
+    words = [f"-D{name}={value}" for name, value in options.items()]
+    subprocess.run([cmake, "-S", tmp_path, "-B", build, *words], env=environment, check=True)
+    subprocess.run(
+        [cmake, "--build", build, "--target", "_memkern", "--parallel", "2"],
+        env=environment,
+        check=True,
+    )
+    module = f"_memkern{sysconfig.get_config_var('EXT_SUFFIX')}"
+    shutil.copy(build / module, tmp_path / "python" / "memkern")
+    subprocess.run(
+        [sys.executable, "-c", USES],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "python")},
+        check=True,
+    )
