@@ -444,6 +444,39 @@ def test_suite_and_tune(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert mk.load(target).records[-1]["tune_step"] == "best"
 
 
+@pytest.mark.parametrize(
+    "words, kernel",
+    [
+        ("-k stream.triad --set elements=1000", "triad"),
+        ("-k spmv.sell --set matrix=hpcg:4 --set C=4", "spmv.sell"),
+        ("-k raider.gather_copy --set elements=500 --set pattern=stride1", "raider.gather_copy"),
+    ],
+)
+def test_tune_takes_any_kernel(words: str, kernel: str, capsys: Any, tmp_path: Path) -> None:
+    target = tmp_path / "search.json"
+    command = f"tune {words} -t 1 --budget 0.5 -o {target}"
+    code, out, _ = run(capsys, *command.split())
+    assert code == 0
+    assert out.splitlines()[-1].startswith("best: --variant ")
+    assert {record["kernel"].endswith(kernel) for record in mk.load(target)} == {True}
+
+
+@pytest.mark.parametrize(
+    "words, culprit",
+    [
+        ("tune -k stream.triad --set elements", "'elements' is not NAME=VALUE"),
+        ("tune -k stream.triad --set 3=4", "'3=4' is not NAME=VALUE"),
+        ("tune -k stream.triad --set elements=many", "elements must be an integer"),
+        ("tune -k stream.triad --set rows=3", "has no option 'rows'"),
+        ("tune -k stream.dance", "'stream.dance' is not one of"),
+        ("tune", "needs pattern"),
+    ],
+)
+def test_tune_says_what_a_kernel_needs(words: str, culprit: str, capsys: Any) -> None:
+    code, out, err = run(capsys, *words.split())
+    assert (code, out) == (2, "") and culprit in one_sentence(err)
+
+
 SWEEP = """
 repeats = 2
 [defaults]

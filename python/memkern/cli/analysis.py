@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memkern.checks import read_number, shown
+from memkern.checks import shown
 from memkern.cli.measuring import (
     exit_code,
     tell_disturbed,
@@ -24,6 +24,7 @@ from memkern.cli.options import (
     Verb,
     count,
     force_option,
+    named_values,
     positive,
     wait_option,
 )
@@ -129,16 +130,11 @@ def _loaded(paths: Sequence[str]) -> ResultSet | None:
 def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any]:
     """Options of a figure or table from NAME=VALUE; numbers become numbers."""
     known = list(inspect.signature(exhibit).parameters)[1:]
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or name not in known:
+    options = named_values(pairs)
+    for name in options:
+        if name not in known:
             choices = ", ".join(f"{option}=..." for option in known) or "none here"
-            raise InputError(f"--option {shown(pair)} is not one of those there are: {choices}")
-        try:
-            options[name] = read_number(value, name)
-        except InputError:
-            options[name] = value
+            raise InputError(f"--option {shown(name)} is not one of those there are: {choices}")
     return options
 
 

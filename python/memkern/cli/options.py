@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from memkern.checks import read_number, shown
+from memkern.checks import read_integer, read_number, shown
 from memkern.errors import InputError
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
 from memkern.spec.options import Knobs, Option, Stop, declared
@@ -72,6 +72,30 @@ def each(values: Any) -> list[Any]:
 def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Return those options that were given, by their names."""
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
+
+
+def named_values(pairs: Sequence[str]) -> dict[str, Any]:
+    """Return values by name from words NAME=VALUE; numbers become numbers, true and false truth.
+
+    Raises
+    ------
+    InputError
+        One of them is no such word.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise InputError(f"{shown(pair)} is not NAME=VALUE")
+        value: Any = {"true": True, "false": False}.get(text, text)
+        for read in (read_integer, read_number) if value is text else ():
+            try:
+                value = read(text, name)
+                break
+            except InputError:
+                continue
+        values[name] = value
+    return values
 
 
 def words(text: str) -> str | list[str]:

@@ -6,7 +6,15 @@ import argparse
 
 from memkern.checks import read_integer
 from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of, share_shown
-from memkern.cli.options import Verb, checked, count, given, knobs_of, measuring_options
+from memkern.cli.options import (
+    Verb,
+    checked,
+    count,
+    given,
+    knobs_of,
+    measuring_options,
+    named_values,
+)
 from memkern.cli.refusing import refuse
 from memkern.spec import registry
 
@@ -28,9 +36,8 @@ def _tuned(args: argparse.Namespace) -> int:
         check_output(args.output, args.force)
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
-    case = registry.case(
-        args.kernel, pattern=args.pattern, **given(args, "delta", "count"), **knobs
-    )
+    own = given(args, "pattern", "delta", "count") | named_values(args.set)
+    case = registry.case(args.kernel, **own, **knobs)
     budget = {} if args.budget is None else {"budget_s": args.budget}
     with share_shown(args) as progress:
         best, search = tune(case, progress=progress, **budget)
@@ -63,8 +70,17 @@ def add_verbs(verb: Verb) -> None:
     sub.set_defaults(repeats=None)
 
     sub = verb("tune", _tuned, "search variant, pages, prefetch distance and chunk in a budget")
-    sub.add_argument("-k", "--kernel", default="gather", choices=("gather", "scatter"))
-    sub.add_argument("-p", "--pattern", required=True, metavar="PATTERN")
+    sub.add_argument(
+        "-k", "--kernel", default="gather", metavar="NAME", help="such as stream.triad (gather)"
+    )
+    sub.add_argument("-p", "--pattern", metavar="PATTERN")
     sub.add_argument("-d", "--delta", type=checked(read_integer), metavar="N")
     sub.add_argument("-l", "--count", type=count(1), metavar="N", help="instances (1024)")
+    sub.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the kernel, such as elements=1000000 or matrix=hpcg:32",
+    )
     measuring_options(sub)

@@ -15,6 +15,8 @@ from memkern.measuring.record import Measurement, measure, to_result_set
 from memkern.results import ResultSet
 from memkern.spec.case import Case
 
+Choice = Mapping[str, Any]
+
 TUNED_ON_DEVICE: dict[str, tuple[Any, ...]] = {
     "unroll": (0, 1, 2, 4, 8),
     "block_threads": (0, 64, 128, 256, 512, 1024),
@@ -54,44 +56,101 @@ def tune(
     search : ResultSet
         Every trial, in order; column ``tune_step`` names what was varied. The last record is
         the best case, measured once more.
+
+    Raises
+    ------
+    InputError
+        If the budget is no positive number.
+    """
+    usual = TUNED if case.knobs.device == "cpu" else TUNED_ON_DEVICE
+    steps: dict[str, Sequence[Choice]] = {"variant": _variants(case)}
+    for knob, values in (knobs or usual).items():
+        steps[knob] = [{knob: value} for value in values]
+    return search(lambda **choice: case.with_(**choice), {}, steps, budget_s, progress=progress)
+
+
+def search(
+    build: Callable[..., Case],
+    chosen: Choice,
+    steps: Mapping[str, Sequence[Choice]],
+    budget_s: float,
+    *,
+    extra: Callable[[Choice], Mapping[str, Any]] | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> tuple[Case, ResultSet]:
+    """Vary one choice after another with the best so far kept, within a time budget.
+
+    Parameters
+    ----------
+    build : callable
+        Choices by keyword to the case. What is not to be had raises `InputError` or `MemoryError`
+        here or when it is measured, and is left out; so is a case that was tried before.
+    chosen : mapping
+        What to begin with.
+    steps : mapping
+        By name, the choices that are tried in place of those before.
+    budget_s : float
+        Seconds for the search, from the end of the first trial on: what is found out once about
+        the machine is not its own.
+    extra : callable, optional
+        Choices to further columns of the record.
+    progress : callable, optional
+        Called with the share of the trials that is over.
+
+    Returns
+    -------
+    best : Case
+    search : ResultSet
+        As of `tune`.
+
+    Raises
+    ------
+    InputError
+        If the budget is no positive number.
     """
     if not 0 < budget_s < math.inf:
         raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
-    usual = TUNED if case.knobs.device == "cpu" else TUNED_ON_DEVICE
-    space = {"variant": _variants(case), **(knobs or usual)}
-    trials = sum(len(values) for values in space.values())
-    end = time.perf_counter() + budget_s
+    trials = sum(len(choices) for choices in steps.values())
+    brief = {"budget_s": budget_s / trials / 2, "max_samples": 200, "placements": 1}
     machine = machine_environment()
-    search: list[Measurement] = []
-    best, best_s = case, math.inf
-    for knob, values in space.items():
-        base = best
-        for value in values:
+    end, best_s = math.inf, math.inf
+    done: list[Measurement] = []
+    tried: set[str] = set()
+
+    def trial(choice: Choice, step: str, how: Mapping[str, Any]) -> Measurement | None:
+        case = build(**choice)
+        case = case.with_(**how)
+        if how and case.identity() in tried:
+            return None
+        tried.add(case.identity())
+        columns = {"tune_step": step, **(extra(choice) if extra is not None else {})}
+        done.append(measure(case, extra=columns, machine=machine))
+        return done[-1]
+
+    over = 0
+    for step, choices in steps.items():
+        base, disturbed = dict(chosen), []
+        for choice in choices:
             if time.perf_counter() > end:
                 break
-            changes = dict(value) if knob == "variant" else {knob: value}
-            trial = base.with_(
-                **changes, budget_s=budget_s / trials / 2, max_samples=200, placements=1
-            )
+            over += 1
             try:
-                result = measure(trial, extra={"tune_step": knob}, machine=machine)
+                found = trial({**base, **choice}, step, brief)
             except (InputError, MemoryError):
                 continue  # not to be had on this machine
-            search.append(result)
             if progress is not None:
-                progress(len(search) / trials)
-            decides = result.valid and not result.disturbed
-            if decides and result.record["time_median_s"] < best_s:
-                best, best_s = base.with_(**changes), result.record["time_median_s"]
-        if _trials_of(search, knob) and all(m.disturbed for m in _trials_of(search, knob)):
-            warnings.warn(f"every trial of {knob} was disturbed: it stays as it was", stacklevel=2)
-    search.append(measure(best, extra={"tune_step": "best"}, machine=machine))
-    return best, to_result_set(search)
-
-
-def _trials_of(search: Sequence[Measurement], knob: str) -> list[Measurement]:
-    """Return the trials of one step of a search."""
-    return [m for m in search if m.record["tune_step"] == knob]
+                progress(over / trials)
+            if found is None:
+                continue
+            end = min(end, time.perf_counter() + budget_s)
+            disturbed.append(found.disturbed)
+            decides = found.valid and not found.disturbed
+            if decides and found.record["time_median_s"] < best_s:
+                chosen, best_s = {**base, **choice}, found.record["time_median_s"]
+        if disturbed and all(disturbed):
+            warnings.warn(f"every trial of {step} was disturbed: it stays as it was", stacklevel=3)
+    trial(chosen, "best", {})
+    return build(**chosen), to_result_set(done)
 
 
 def _variants(case: Case) -> list[dict[str, str]]:

@@ -21,7 +21,8 @@ from memkern.families.spmv.kernels import spmv as case
 from memkern.families.spmv.model import SpmvModel
 from memkern.measuring.prepared import Prepared, prepare
 from memkern.measuring.process import alone
-from memkern.measuring.record import Measurement, to_result_set
+from memkern.measuring.record import Measurement
+from memkern.measuring.tune import search
 from memkern.results import ResultSet
 from memkern.spec.case import Case
 
@@ -228,7 +229,7 @@ def tune(
     budget_s: float = 30.0,
     progress: Callable[[float], object] | None = None,
     **options: Any,
-) -> tuple[Measurement, ResultSet]:
+) -> tuple[Case, ResultSet]:
     """Search format, C, sigma, moved columns, accumulators, balance, reordering and prefetch.
 
     One choice after another is varied with the best so far kept; what has not been tried when the
@@ -247,20 +248,22 @@ def tune(
 
     Returns
     -------
-    best : Measurement
-        The best form, measured once more.
+    best : Case
+        The case in the best form found.
     search : ResultSet
-        Every trial in order and the best at the end; column ``tune_step`` names what was varied.
+        Every trial, in order; columns ``tune_step`` and ``rcm`` say what was varied, and whether
+        the matrix was reordered. The last record is the best case, measured once more.
+
+    Raises
+    ------
+    InputError
+        If the budget is no positive number, or the matrix can't be had.
     """
     from memkern.inputs import matrices
 
-    if not 0 < budget_s < float("inf"):
-        raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
     label, plain = matrices.build(matrix, options.get("seed", 0))
     rows = plain.shape[0]
     square = rows == plain.shape[1]
-    # The machine's ceilings are measured with the first trial, which the search does not pay for.
-    end = float("inf")
     steps: dict[str, list[dict[str, Any]]] = {
         # Without sorting, padding may hide what chunks are worth.
         "format": [{"format": "crs"}, {"format": "sell"}, {"format": "sell", "sigma": rows}],
@@ -272,43 +275,21 @@ def tune(
         "rcm": [{"rcm": r} for r in ((False, True) if square else (False,))],
         "prefetch": [{"prefetch": d} for d in (0, 16, 64, 256)],
     }
-    only_sell = ("C", "sigma", "move_columns")
-    trials = sum(len(values) for values in steps.values())
-    brief = {"budget_s": budget_s / trials / 3, "max_samples": 200, "placements": 1}
     reordered: dict[bool, Any] = {False: plain}
-    chosen: dict[str, Any] = {"format": "crs", **options}
-    search: list[Measurement] = []
-    best_s = float("inf")
 
-    def trial(form: dict[str, Any], step: str, **more: Any) -> Measurement:
-        form = dict(form)
-        rcm = form.pop("rcm", False)
+    def build(rcm: bool = False, **form: Any) -> Case:
         if rcm not in reordered:
             reordered[rcm] = matrices.reorder(plain, "rcm")[0]
-        if form["format"] != "sell":
-            form = {k: v for k, v in form.items() if k not in only_sell}
-        if form["format"] != "crs":
-            form.pop("mve", None)
-        name = f"{label} rcm" if rcm else label
-        product = case(reordered[rcm], **{"name": name, **form, **more})
-        return product.measure(extra={"tune_step": step, "rcm": rcm})
+        # What other formats have is no choice of this one.
+        owners = {"C": "sell", "sigma": "sell", "move_columns": "sell", "mve": "crs"}
+        own = {k: v for k, v in form.items() if owners.get(k, form["format"]) == form["format"]}
+        return case(reordered[rcm], **{"name": f"{label} rcm" if rcm else label, **own})
 
-    for step, values in steps.items():
-        if step in only_sell and chosen["format"] != "sell":
-            continue
-        if step == "mve" and chosen["format"] != "crs":
-            continue
-        base = dict(chosen)
-        for value in values:
-            if time.perf_counter() > end:
-                break
-            found = trial({**base, **value}, step, **brief)
-            search.append(found)
-            if progress is not None:
-                progress(len(search) / trials)
-            end = min(end, time.perf_counter() + budget_s)
-            decides = found.valid and not found.disturbed
-            if decides and found.record["time_median_s"] < best_s:
-                chosen, best_s = {**base, **value}, found.record["time_median_s"]
-    best = trial(chosen, "best")
-    return best, to_result_set([*search, best])
+    return search(
+        build,
+        {"format": "crs", **options},
+        steps,
+        budget_s,
+        extra=lambda choice: {"rcm": choice.get("rcm", False)},
+        progress=progress,
+    )
