@@ -645,6 +645,33 @@ def test_roles_say_what_a_kernel_reads_and_writes(kernel: str) -> None:
         assert heard == (role.role != "write"), role
 
 
+# Bytes of an element in float64 and its flops, by the papers' tables.
+PER_ELEMENT = {
+    **{"stream.copy": (16, 0), "stream.scale": (16, 1), "stream.add": (24, 1)},
+    **{"stream.triad": (24, 2), "stream.rotation": (80, 4)},
+    **{"raider.copy": (16, 0), "raider.scale": (16, 1), "raider.add": (24, 1)},
+    **{"raider.triad": (24, 2), "raider.gather_triad": (24, 2), "raider.sg_add": (24, 1)},
+    **{"bs.bs1": (16, 0), "bs.bs2": (24, 3), "bs.bs3": (8, 2), "bs.bs4": (16, 2)},
+    **{"bs.bs5": (48, 6), "bs.bs5@release": (24, 4)},
+    **{"loops.load": (8, 0), "loops.load4": (32, 0), "loops.sum": (8, 1), "loops.dot": (16, 2)},
+    **{
+        "loops.init": (8, 0),
+        "loops.init4": (32, 0),
+        "loops.copy": (16, 0),
+        "loops.update": (16, 1),
+    },
+    **{"loops.daxpy": (24, 2), "loops.triad": (24, 2), "loops.nstream": (32, 3)},
+    **{"loops.schoenauer": (32, 2), "loops.peakflops": (0, 2)},
+}
+
+
+@pytest.mark.parametrize("kernel", PER_ELEMENT)
+def test_traffic_and_flops_are_those_of_the_papers(kernel: str) -> None:
+    spec = registry()[kernel]
+    case = spec.build(kernel, elements=64)
+    assert (case.bytes_B, spec.flops) == (64 * PER_ELEMENT[kernel][0], PER_ELEMENT[kernel][1])
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("kernel", MAPS)
 def test_streaming_traffic_follows_from_the_roles(kernel: str, dtype: str) -> None:

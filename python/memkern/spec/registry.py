@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memkern.checks import shown
 from memkern.discovery import family_modules
@@ -15,6 +17,8 @@ from memkern.spec.options import Knobs, Stop, declared
 if TYPE_CHECKING:
     from memkern.spec.case import Case
     from memkern.spec.kernel import KernelSpec
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 DEFINITIONS = ("paper", "release")
 
@@ -118,6 +122,38 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
         raise InputError(f"kernel {shown(kernel)} is not one of {', '.join(near or known)}")
     _check_options(kernels[name], options)
     return kernels[name].build(name, **options)
+
+
+def shows_options_of(*kernels: str) -> Callable[[F], F]:
+    """Show the options of kernels in the signature of a function that hands its own on to them.
+
+    Editors and notebooks complete them; `inspect.signature` has them with types and defaults.
+    """
+
+    def show(function: F) -> F:
+        own = inspect.signature(function)
+        listed = {p.name: p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD}
+        for spec in map(_registry.__getitem__, kernels):
+            builders = inspect.signature(spec.build).parameters
+            for name, default in options_of(spec).items():
+                annotation = builders[name].annotation if name in builders else _types()[name]
+                listed.setdefault(
+                    name,
+                    inspect.Parameter(
+                        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+                    ),
+                )
+        vars(function)["__signature__"] = own.replace(parameters=list(listed.values()))
+        return function
+
+    return show
+
+
+@functools.cache
+def _types() -> dict[str, str]:
+    """Return the types of what every kernel takes, by name."""
+    fields = (*dataclasses.fields(Knobs), *dataclasses.fields(Stop))
+    return {"dtype": "str", "name": "str", "suite": "str", **{f.name: str(f.type) for f in fields}}
 
 
 def options_of(spec: KernelSpec) -> dict[str, Any]:

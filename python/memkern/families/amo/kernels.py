@@ -48,7 +48,7 @@ from memkern.spec.kernel import (
     Traffic,
 )
 from memkern.spec.options import Knobs
-from memkern.spec.registry import case, register, registry
+from memkern.spec.registry import case, register, registry, shows_options_of
 
 CIRCUSTENT = (
     "Williams, Leidel, Wang, Donofrio and Chen, CircusTent: A Benchmark Suite for Atomic Memory "
@@ -693,6 +693,7 @@ for _name, _definition in PATTERNS.items():
     _spec(_name, *_definition)
 
 
+@shows_options_of("amo.rand")
 def amo(pattern: str, **options: Any) -> Case:
     """Case of atomic memory operations, such as ``rand`` or ``ptrchase``.
 

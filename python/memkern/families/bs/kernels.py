@@ -19,7 +19,7 @@ from memkern.families.streaming.elementwise import (
 from memkern.families.without_arrays import register_without_arrays
 from memkern.inputs.sizes import sizes
 from memkern.spec.case import Case
-from memkern.spec.registry import case
+from memkern.spec.registry import case, shows_options_of
 
 
 @functools.wraps(case_of)  # whose options it takes
@@ -55,7 +55,8 @@ _test(
 )
 
 
-def bs(number: int, **options: Any) -> Case:
+@shows_options_of("bs.bs2", "bs.bs6")
+def bs(number: int, *, definition: str = "paper", **options: Any) -> Case:
     """Case of a finite-element streaming test BS0 to BS8.
 
     Parameters
@@ -63,10 +64,12 @@ def bs(number: int, **options: Any) -> Case:
     number : int
         0 to 8. BS1 to BS5 take `elements` or `footprint_B` as in `case_of`; BS6 to BS8 take
         `elements` and `degree` of a mesh as in `memkern.families.bs.mesh`.
+    definition : str
+        ``paper`` or ``release``, of BS5.
     **options
         See there.
     """
-    return case(f"bs.bs{number}", **options)
+    return case(f"bs.bs{number}", definition=definition, **options)
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

@@ -39,7 +39,7 @@ from memkern.spec.kernel import (
     Native,
     Traffic,
 )
-from memkern.spec.registry import case, register, registry
+from memkern.spec.registry import case, register, registry, shows_options_of
 
 if TYPE_CHECKING:
     from memkern.models.layer_conditions import LayerConditions
@@ -566,6 +566,7 @@ register(
 )
 
 
+@shows_options_of("dw.hop")
 def dw(lattice: Sequence[int], **options: Any) -> Case:
     """Case of the hopping term; see `dw_case`."""
     return case("dw.hop", lattice=lattice, **options)

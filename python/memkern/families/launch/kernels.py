@@ -6,7 +6,7 @@ from typing import Any
 
 from memkern.families.without_arrays import register_without_arrays
 from memkern.spec.case import Case
-from memkern.spec.registry import case
+from memkern.spec.registry import case, shows_options_of
 
 register_without_arrays(
     "launch.empty", "fork and join only", "what an OpenMP parallel region costs"
@@ -18,6 +18,7 @@ register_without_arrays(
 )
 
 
+@shows_options_of("launch.empty")
 def launch(**options: Any) -> Case:
     """Case of the empty kernel.
 

@@ -20,7 +20,7 @@ from memkern.families.streaming.elementwise import (
 from memkern.inputs.sizes import sizes
 from memkern.spec.case import Case
 from memkern.spec.kernel import DTYPES
-from memkern.spec.registry import case
+from memkern.spec.registry import case, shows_options_of
 
 _loop = functools.partial(regular, source=LOOPS)
 
@@ -56,6 +56,7 @@ _loop(
 )
 
 
+@shows_options_of("loops.triad", "loops.stencil", "loops.matvec")
 def loops(kernel: str, elements: int | None = None, **options: Any) -> Case:
     """Case of a loop kernel of the ECM studies; parameters as for `case_of`."""
     return case(f"loops.{kernel}", elements=elements, **options)

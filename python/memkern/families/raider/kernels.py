@@ -32,7 +32,7 @@ from memkern.spec.kernel import (
     Traffic,
     fill_values,
 )
-from memkern.spec.registry import case, register, registry
+from memkern.spec.registry import case, register, registry, shows_options_of
 
 RAIDER = "Beebe et al., RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, 2022"
 _LINE_B = 64
@@ -268,7 +268,10 @@ mccalpin("raider", RAIDER)
 _register_all()
 
 
-def raider(kernel: str, elements: int | None = None, **options: Any) -> Case:
+@shows_options_of("raider.gather_triad")
+def raider(
+    kernel: str, elements: int | None = None, *, definition: str = "paper", **options: Any
+) -> Case:
     """Case of RaiderSTREAM, such as ``triad`` or ``gather_triad``.
 
     Parameters
@@ -278,11 +281,13 @@ def raider(kernel: str, elements: int | None = None, **options: Any) -> Case:
         ``sg_`` or ``central_``.
     elements : int
         Length of each array.
+    definition : str
+        ``paper`` or ``release``, of add and triad with indices.
     **options
-        ``definition``, and as `memkern.families.raider.kernels.indexed` and
+        As `memkern.families.raider.kernels.indexed` and
         `memkern.families.streaming.elementwise.case_of` take them.
     """
-    return case(f"raider.{kernel}", elements=elements, **options)
+    return case(f"raider.{kernel}", definition=definition, elements=elements, **options)
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

@@ -36,7 +36,7 @@ from memkern.spec.kernel import (
     Native,
     Traffic,
 )
-from memkern.spec.registry import case, register, registry
+from memkern.spec.registry import case, register, registry, shows_options_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -355,6 +355,7 @@ _spec("ell", "the same in one chunk of all rows (ELLPACK)", KREUTZER)
 _spec("csc", "the same by compressed columns", "baseline")
 
 
+@shows_options_of("spmv.sell")
 def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
     """Case of a sparse matrix-vector product; see `spmv_case`.
 

@@ -13,7 +13,7 @@ from memkern.inputs.sizes import sizes
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
-from memkern.spec.registry import case, register, registry
+from memkern.spec.registry import case, register, registry, shows_options_of
 
 STREAM = "McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers"
 
@@ -83,6 +83,7 @@ register(
 )
 
 
+@shows_options_of("stream.rotation")
 def stream(kernel: str = "rotation", elements: int | None = None, **options: Any) -> Case:
     """Case of one of STREAM's kernels, or of all in turn; parameters as for `case_of`."""
     return case(f"stream.{kernel}", elements=elements, **options)

@@ -1,0 +1,120 @@
+"""The stub of memkern, by which type checkers know every option: made of the signatures.
+
+PYTHONPATH=tests python tests/test_stubs.py      writes it anew
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import memkern as mk
+
+PACKAGE = Path(str(mk.__file__)).parent
+STUB = "__init__.pyi"
+HEAD = '''"""What is public, with the options of every kernel, as tests/test_stubs.py makes it."""
+
+from collections.abc import Sequence
+
+import numpy.typing as npt
+
+from memkern.errors import InputError as InputError
+from memkern.families.spatter.kernels import PatternLike
+from memkern.inputs import indices
+'''
+
+
+def shows_options() -> list[str]:
+    """Return the functions whose signature has options of kernels that their code does not list."""
+    found = []
+    for name in mk.__all__:
+        value = getattr(mk, name)
+        if inspect.isfunction(value) and "__signature__" in vars(value):
+            found.append(name)
+    return found
+
+
+def imports() -> list[str]:
+    """Return the imports of what is public as the module itself has them for type checkers."""
+    source = (PACKAGE / "__init__.py").read_text()
+    (block,) = re.findall(r"(?s)if TYPE_CHECKING:\n(.*?)\n\n", source)
+    own = shows_options()
+    lines = []
+    for module, names in re.findall(r"from (\S+) import (\([^)]*\)|[^\n]*)", block):
+        kept = []
+        for word in re.sub(r"[()\s]+", " ", names).strip(" ,").split(","):
+            name, _, alias = (part.strip() for part in word.strip().partition(" as "))
+            if (alias or name) not in own:
+                kept.append(f"{name} as {alias or name}")
+        lines += [f"from {module} import {part}" for part in kept]
+    return lines
+
+
+def function(name: str) -> str:
+    """Return the definition of a function as a stub has it."""
+    signature = inspect.signature(getattr(mk, name))
+    words, keyword = [], False
+    for p in signature.parameters.values():
+        if p.kind is p.KEYWORD_ONLY and not keyword:
+            words.append("*")
+            keyword = True
+        default = "" if p.default is p.empty else " = ..."
+        words.append(f"{p.name}: {p.annotation}{default}")
+    return f"def {name}(\n    " + ",\n    ".join(words) + ",\n) -> Case: ...\n"
+
+
+def stub() -> str:
+    names = ",\n    ".join(f'"{name}"' for name in mk.__all__)
+    functions = "\n".join(map(function, shows_options()))
+    public = "\n".join(imports())
+    return f"{HEAD}{public}\n\n__version__: str\n__all__ = [\n    {names},\n]\n\n{functions}"
+
+
+def test_the_stub_is_that_of_the_signatures() -> None:
+    assert (PACKAGE / STUB).read_text() == stub()
+
+
+def test_every_family_shows_its_options() -> None:
+    names = {"amo", "bs", "gather", "gs", "launch", "loops", "multigather", "multiscatter"}
+    assert set(shows_options()) == names | {"raider", "scatter", "stream"}
+    for name in shows_options():
+        parameters = inspect.signature(getattr(mk, name)).parameters
+        assert {"threads", "pages", "budget_s", "dtype"} <= set(parameters)
+        assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    assert "rows" in inspect.signature(mk.loops).parameters
+    assert "degree" in inspect.signature(mk.bs).parameters
+    assert inspect.signature(mk.gather).parameters["count"].default == 1024
+
+
+PROGRAM = """import memkern as mk
+mk.gather([0, 1], count=8, threads=2)
+mk.loops("stencil", rows=9, columns=9, pages="4k")
+mk.gather([0, 1], cuont=8)
+mk.stream("copy", threads="two")
+mk.bs(1, degrees=3)
+"""
+
+
+def test_type_checkers_know_the_options(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="only make lint installs it")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    sources = "" if PACKAGE.parent.name == "site-packages" else str(PACKAGE.parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": sources},
+    )
+    assert re.findall(r"program.py:(\d+): error:", done.stdout) == ["4", "5", "6"], done.stdout
+
+
+if __name__ == "__main__":
+    (PACKAGE / STUB).write_text(stub())
