@@ -1,4 +1,4 @@
-// The two ways a request can fail: wrong input, or memory that is not to be had.
+// How a request can fail: wrong input, not enough memory, or a device that does not work.
 #pragma once
 
 #include <stdexcept>

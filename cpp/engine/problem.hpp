@@ -21,7 +21,7 @@ DType parse_dtype(const std::string& text);
 const char* dtype_name(DType type);
 std::int64_t dtype_size(DType type);
 
-// Non-owning view of the caller's integers. Whoever uses them copies them and checks the copy.
+// Non-owning view of the caller's indices. They are copied, and checked on the copy, before use.
 struct IndexView {
   const void* data = nullptr;
   std::int64_t size = 0;

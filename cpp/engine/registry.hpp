@@ -1,4 +1,4 @@
-// A table of bodies for each instruction set and technique, and how an entry is found in them.
+// Tables of bodies, one for each instruction set and technique, and how to find an entry in them.
 #pragma once
 
 #include <cstddef>

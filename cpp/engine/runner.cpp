@@ -20,8 +20,8 @@ struct Candidate {
   std::vector<S> steps;
 };
 
-// What of a table a case can be run by. `isa_of` says for what an entry is built, empty where that
-// is not to be had; `step_of` makes of an entry and its arguments what is run.
+// The entries of a table that a case can run. `isa_of` returns the instruction set of an entry,
+// empty where this machine does not run it; `step_of` joins an entry and its arguments.
 template <class S, class E, class IsaOf, class StepOf>
 std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Problem& problem,
                                         const Request& request, const IsaOf& isa_of,

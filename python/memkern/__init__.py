@@ -141,7 +141,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Whoever only analyses saved results needs neither the compiled part nor its start-up time.
+    # Lazy: the analysis of saved results needs neither the extension nor its start-up time.
     if name in _MODULES:
         return importlib.import_module(f"memkern.{_MODULES[name]}")
     if name in _HOMES:

@@ -113,7 +113,7 @@ def unused(path: str | Path, force: bool = False) -> Path:
 
 
 def temporary(path: Path) -> Path:
-    """Return a hidden name beside a file, which nobody else uses."""
+    """Return an unused hidden name in the folder of a file."""
     return path.with_name(f".memkern-{secrets.token_hex(8)}.tmp")
 
 

@@ -48,7 +48,8 @@ struct Atomics {
       __atomic_store(at, &now, __ATOMIC_RELAXED);
       return old;
     } else {
-      // No instruction of most processors: swapped in, until nobody has come between.
+      // Most processors have no such instruction: compare and swap until no other
+      // worker interferes.
       T old = load(at);
       T now;
       do {

@@ -96,7 +96,7 @@ struct Reach {
   const T* psi;
   const T* links;
   const void* lanes;  // null where they stay as they are
-  const T* ahead;     // what the same direction reads later; null where nobody asks
+  const T* ahead;     // what the same direction reads later; null without prefetch
   bool into_l1;
 };
 

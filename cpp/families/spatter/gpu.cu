@@ -27,8 +27,8 @@ struct SpatterGridArgs {
   Range range;
 };
 
-// Whether a value has the bits of one that nothing else has, a NaN. Nobody can know this who has
-// not loaded it.
+// Whether a value has the bits of one NaN that no array holds. Its outcome can't be known before
+// the value has been loaded.
 MEMKERN_ANYWHERE bool is_rare(double value) {
   std::uint64_t bits = 0;
   memcpy(&bits, &value, sizeof bits);

@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args = _parsed(argv)
             target = getattr(args, "output", None)
-            # What is to be kept is measured to its end, whoever reads along.
+            # A run with an output file goes on when the reader of standard output has gone.
             output.ends_run = target is None
             code = _main(args, argv)
         except SystemExit as end:  # by the parser
@@ -83,8 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise
             code = GOOD
         output.ends_run = False
-        output.flush()  # while somebody can still be told
-        # Where the reader has gone there is nobody who would want to know.
+        output.flush()  # while an error can still be reported
+        # A closed pipe is no error: its reader has what it wanted.
         if output.error is None or isinstance(output.error, BrokenPipeError):
             return code
         kept = f"; {target} is complete" if target and os.path.exists(target) else ""

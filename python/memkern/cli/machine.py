@@ -57,7 +57,7 @@ def _info(args: argparse.Namespace) -> int:
         ("caches", caches or "unknown"),
         (
             "memory",
-            f"{facts['memory_available_B'] / 1e9:.1f} GB to be had ({facts['memory_limit']})",
+            f"{facts['memory_available_B'] / 1e9:.1f} GB available ({facts['memory_limit']})",
         ),
         ("pages", _pages(settings)),
         (

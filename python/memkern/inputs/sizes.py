@@ -79,7 +79,7 @@ def parse_sizes(text: str) -> list[int]:
     Raises
     ------
     InputError
-        It says nothing of that kind.
+        The text is none of these.
     """
     if ":" not in text:
         return [int(parse_bytes(part)) for part in text.split(",")]

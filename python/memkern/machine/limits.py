@@ -100,7 +100,7 @@ def cgroup_folders(root: Path) -> Iterator[Path]:
 
 
 def read_text(root: Path, path: str) -> str | None:
-    """Return what a file says, None where it says nothing or can't be read."""
+    """Return the text of a file, None where it is empty or can't be read."""
     try:
         return (root / path).read_text(encoding="utf-8", errors="replace").strip() or None
     except (OSError, ValueError):

@@ -83,7 +83,7 @@ def search(
     Parameters
     ----------
     build : callable
-        Choices by keyword to the case. What is not to be had raises `InputError` or `MemoryError`
+        Choices by keyword to the case. What is not available raises `InputError` or `MemoryError`
         here or when it is measured, and is left out; so is a case that was tried before.
     chosen : mapping
         What to begin with.
@@ -137,7 +137,7 @@ def search(
             try:
                 found = trial({**base, **choice}, step, brief)
             except (InputError, MemoryError):
-                continue  # not to be had on this machine
+                continue  # not available on this machine
             if progress is not None:
                 progress(over / trials)
             if found is None:

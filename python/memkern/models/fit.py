@@ -71,7 +71,7 @@ class ModelFit(ABC):
     level : float
         Level of the parameters' intervals.
     remark : str
-        What whoever quotes the fit must know; mostly empty.
+        Caveats that belong beside the fit; mostly empty.
     """
 
     parameters: Mapping[str, Parameter]

@@ -203,7 +203,7 @@ def _by_kernel(
     frame = frame.assign(operation=operation, stores=stores(frame))
     order = frame.sort_values(["disturbed", value], ascending=[True, False], kind="stable")
     sizes = order.drop_duplicates([*here, "kernel", "footprint_B"]).sort_index()
-    # A disturbed size says nothing beside undisturbed ones.
+    # Disturbed records count only where there are no undisturbed ones.
     least = sizes.groupby([*here, "kernel"], dropna=False)["disturbed"].transform("min")
     sizes = sizes[sizes["disturbed"] == least]
     return (

@@ -352,7 +352,7 @@ def save(contents: Contents, path: Path) -> None:
             path.with_name(path.name + "-journal").unlink(missing_ok=True)
             rename(written, path)
     except InputError as error:
-        # The file that was asked for is the culprit, not one that nobody knows of.
+        # The message names the file that was asked for, not a temporary one.
         raise InputError(str(error).replace(str(written), str(path))) from error
     finally:
         written.unlink(missing_ok=True)

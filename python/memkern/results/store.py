@@ -146,7 +146,7 @@ class Store:
         self._database.insert([(row, samples)], {row["environment_id"]: environment}, replace=True)
 
     def write_anew_if_deleted(self) -> None:
-        """Write all records to a new file if somebody has deleted or replaced the one in use.
+        """Write all records to a new file if the one in use was deleted or replaced.
 
         Raises
         ------

@@ -24,7 +24,7 @@ RESULT = "a memkern result"
 Record = dict[str, Any]
 Samples = npt.NDArray[np.float64]
 
-# From "says nothing" to "says most"; text mixes with the first two only.
+# From the least to the most general type; text mixes with the first two only.
 _NUMBERS = ("null", "nan", "bool", "integer", "real")
 KINDS = frozenset((*_NUMBERS, "text"))
 
@@ -60,7 +60,7 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, float):
-        # SQLite knows no negative zero, so there is none anywhere.
+        # SQLite has no negative zero, so no file has one.
         return value + 0.0
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:

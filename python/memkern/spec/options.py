@@ -47,7 +47,7 @@ class Option:
         What stands for its value in help texts.
     flag, short : str
         Long and short option of the command line; by default the option's name, and none. It is
-        not to be had there where the flag is ``-``.
+        not available there where the flag is ``-``.
     per : float
         By what a value of the command line is divided, such as 100 for percent.
     unit : str

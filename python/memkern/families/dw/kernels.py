@@ -514,7 +514,7 @@ def _roofline_columns(
     site_B = float(levels[-1]["site_B"]) if levels else math.nan
     updates = case.iterations * case.spec.width(case)
     median = FLOPS * updates / median_s / 1e9
-    # Nothing to be had from memory is no limit.
+    # Without a bandwidth from memory there is no limit.
     roofline = FLOPS / site_B * ceilings.triad_GBps if site_B else math.nan
     return {
         "triad_GBps": ceilings.triad_GBps,

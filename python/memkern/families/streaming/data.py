@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FAMILIES = {"stream": "STREAM", "bs": "BS", "loops": "Loops", "raider": "RaiderSTREAM"}
 BARRIER = "launch.barrier"
 MEMORY = "memory"
-# The core's stack and the code want their part of a cache.
+# The stack and the code take a part of a cache.
 _FILLED = 0.75
 
 
