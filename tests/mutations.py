@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,7 @@ class Fault(NamedTuple):
     before: str
     after: str
     tests: str
+    hidden: str = ""  # why no test can notice it here
 
 
 # What stands before "pytest" are programs of tests/cpp, what stands after it are words of pytest.
@@ -108,7 +110,8 @@ FAULTS = (
           "if (done || kPrimitive == Primitive::Cas) return old;", "return old;", "amo_test"),
     Fault("index of the iteration itself", f"{FAMILIES}/amo/patterns.hpp",
           "const std::int64_t dest = c.look(i + 1);\n      c.put(dest, c.read(at));",
-          "const std::int64_t dest = c.look(i);\n      c.put(dest, c.read(at));", "amo_test"),
+          "const std::int64_t dest = c.look(i);\n      c.put(dest, c.read(at));",
+          "pytest tests/test_kernels.py -k 'agrees and amo.scatter'"),
     Fault("wrong tally", f"{FAMILIES}/amo/patterns.hpp", "tally[kSuccesses] += successes_;",
           "tally[kSuccesses] += attempts_;", "amo_test"),
     Fault("an addition that is not atomic", f"{FAMILIES}/amo/cpu.cpp",
@@ -118,7 +121,7 @@ FAULTS = (
           "return __atomic_compare_exchange_n(at, &expected, now, false, kOrder, kFailure);",
           "return __atomic_compare_exchange_n(at, &expected, now, false, __ATOMIC_RELAXED, "
           "__ATOMIC_RELAXED) || kFailure < 0;",
-          "amo_test pytest tests/test_disassembly.py tests/test_amo.py"),
+          "amo_test", hidden="x86-64 has one order for all locked instructions"),
     Fault("smallest for largest", f"{FAMILIES}/amo/cpu.cpp", "now = old < v ? v : old;",
           "now = old < v ? old : v;", "amo_test"),
     # Sparse products
@@ -315,14 +318,16 @@ def main() -> int:
             began = time.monotonic()
             with changed(tree, fault):
                 noticed = not passes(tree, build, fault.tests)
-            missed += [] if noticed else [fault]
+            hidden = not noticed and fault.hidden and platform.machine() == "x86_64"
+            missed += [] if noticed or hidden else [fault]
+            outcome = "noticed" if noticed else "hidden" if hidden else "MISSED"
+            why = f" ({fault.hidden})" if hidden else ""
             print(
-                f"{'noticed' if noticed else 'MISSED ':<8} {time.monotonic() - began:4.0f} s  "
-                f"{fault.file}: {fault.what}",
+                f"{outcome:<8} {time.monotonic() - began:4.0f} s  {fault.file}: {fault.what}{why}",
                 flush=True,
             )
     minutes = (time.monotonic() - start) / 60
-    print(f"{len(wanted) - len(missed)} of {len(wanted)} faults noticed in {minutes:.1f} minutes")
+    print(f"{len(missed)} of {len(wanted)} faults missed, in {minutes:.1f} minutes")
     return 1 if missed else 0
 
 

@@ -69,14 +69,15 @@ def built(kernel: str, **options: Any) -> Case:
     return mk.case(name, definition=definition or "paper", **options)
 
 
-STREAMS = ("stream", "raider", "bs", "loops")
+# Families whose kernels take more than a length.
+OTHERS = ("amo", "dw", "launch", "spatter", "spmv")
 SHAPED = ("bs.bs0", "bs.bs6", "bs.bs7", "bs.bs8", "loops.stencil", "loops.matvec")
 INDEXED = [name for name, spec in registry().items() if spec.indices and name.startswith("raider.")]
 # Those over arrays of one length without indices.
 STREAMING = [
     name
     for name in registry()
-    if name.partition(".")[0] in STREAMS and name not in (*SHAPED, *INDEXED)
+    if name.partition(".")[0] not in OTHERS and name not in (*SHAPED, *INDEXED)
 ]
 MAPS = [name for name in STREAMING if name != "stream.rotation" and "central" not in name]
 

@@ -168,6 +168,36 @@ TEST(Workers, LoseNothingThatIsAtomic) {
   }
 }
 
+// Long enough that two workers on two cores meet.
+TEST(Workers, LoseNothingOnAWordThatAllUpdate) {
+  const Team team({2, "auto"});
+  const Shape s{2, 200'000, 1, 1, true};
+  for (const RegisteredEntry& e : entries_of(is_amo)) {
+    if (std::string(e.kernel) != "amo.central" || std::string(e.dtype) != "uint64") continue;
+    const std::string form = e.form;
+    if (!form.starts_with("cas-retry") && !form.starts_with("add")) continue;
+    const auto problem = prepare(e.kernel, e.dtype, e.index, team, s, {}, 1);
+    problem->fill(true);
+    const Array& tally = problem->array("tally");
+    for (std::int64_t i = 0; i < tally.rows * tally.columns; ++i) problem->poke(tally, i, 0.0);
+    const auto before = problem->digest("VAL");
+    const Step step{e.body, e.finish, problem->args(), problem->count()};
+    {
+      const Team::Session session(team);
+      Sampler(team, {}, Repetition::Fork).sample({&step, 1}, 1);
+    }
+    std::uint64_t successes = 0;
+    for (std::int64_t w = 0; w < s.workers; ++w) {
+      std::uint64_t one = 0;
+      problem->peek(tally, w * kTallies + kSuccesses, &one);
+      successes += one;
+    }
+    const auto all = static_cast<std::uint64_t>(count_of(s));
+    EXPECT_EQ(successes, form.starts_with("add") ? 0 : all) << ::testing::PrintToString(e);
+    EXPECT_EQ(problem->digest("VAL").first - before.first, all) << ::testing::PrintToString(e);
+  }
+}
+
 TEST(Prepare, RefusesWhatWouldReachTooFar) {
   const Team team({2, "none"});
   const Shape s{2, 10, 1, 1, false};
