@@ -153,7 +153,7 @@ FAULTS = (
           "source) + row * row_B, row_B);\n  }\n", "problem_test"),
     Fault("stale fill after a run", "cpp/engine/problem.cpp",
           "if (a.written) arena_[a.slot].content.clear();", "static_cast<void>(a);",
-          "problem_test"),
+          "prepared_test"),
     Fault("element behind the last", "cpp/engine/problem.cpp",
           "if (position < 0 || position >= a.rows * a.columns) {",
           "if (position < 0 || position > a.rows * a.columns) {", "problem_test"),
@@ -212,7 +212,8 @@ FAULTS = (
           '            "knobs": self.knobs.asked,\n', "", "pytest tests/test_interface.py"),
     Fault("interrupted records are not measured again", f"{PYTHON}/measuring/sweep.py",
           'if kept is None or kept["stop"] == "interrupted":', "if kept is None:",
-          "pytest tests/test_results.py tests/test_cli.py -k 'resume or interrupt'"),
+          "pytest tests/test_run.py tests/test_results.py tests/test_cli.py "
+          "-k 'resum or interrupt or cut_off or ctrl'"),
     Fault("model bytes of the whole for its parts", f"{PYTHON}/measuring/record.py",
           "dataclasses.replace(as_run, spec=case.spec)", "as_run",
           "pytest tests/test_kernels.py -k rotation"),

@@ -74,6 +74,16 @@ TEST(Prepared, RunsARangeAndNothingBeside) {
   EXPECT_NE(at(prepared, "c", 60), at(prepared, "a", 60));
 }
 
+TEST(Prepared, FillsAnewWhatARunHasWritten) {
+  Prepared prepared(copy(100));
+  prepared.problem().fill(true);
+  const double fresh = at(prepared, "c", 7);
+  prepared.run(1);
+  ASSERT_NE(at(prepared, "c", 7), fresh);
+  prepared.problem().fill(true);
+  EXPECT_EQ(at(prepared, "c", 7), fresh);
+}
+
 TEST(Prepared, SamplesWithTheirConditions) {
   Prepared prepared(copy(1000));
   std::array<double, 5> seconds{};
