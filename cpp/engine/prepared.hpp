@@ -20,6 +20,7 @@ namespace memkern {
 class Prepared {
  public:
   explicit Prepared(const Request& request);
+  ~Prepared() = default;
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
 
