@@ -269,7 +269,7 @@ class KernelSpec:
 
 
 def fill_values(positions: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Return what a fresh array holds: whole numbers below 2**23 (see core/problem.hpp).
+    """Return what a fresh array holds: whole numbers below 2**23 (see cpp/engine/problem.hpp).
 
     Parameters
     ----------
