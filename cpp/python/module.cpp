@@ -4,14 +4,13 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <algorithm>
-#include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
-#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/buffer.hpp"
 #include "core/clock.hpp"

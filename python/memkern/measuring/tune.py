@@ -62,11 +62,18 @@ def tune(
     InputError
         If the budget is no positive number.
     """
+    check_budget(budget_s)
     usual = TUNED if case.knobs.device == "cpu" else TUNED_ON_DEVICE
     steps: dict[str, Sequence[Choice]] = {"variant": _variants(case)}
     for knob, values in (knobs or usual).items():
         steps[knob] = [{knob: value} for value in values]
     return search(lambda **choice: case.with_(**choice), {}, steps, budget_s, progress=progress)
+
+
+def check_budget(budget_s: float) -> None:
+    """Raise InputError if the seconds of a search are no positive, finite number."""
+    if not 0 < budget_s < math.inf:
+        raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
 
 
 def search(
@@ -102,14 +109,7 @@ def search(
     best : Case
     search : ResultSet
         As of `tune`.
-
-    Raises
-    ------
-    InputError
-        If the budget is no positive number.
     """
-    if not 0 < budget_s < math.inf:
-        raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
     trials = sum(len(choices) for choices in steps.values())
     brief = {"budget_s": budget_s / trials / 2, "max_samples": 200, "placements": 1}
     machine = machine_environment()

@@ -22,7 +22,7 @@ from memkern.families.spmv.model import SpmvModel
 from memkern.measuring.prepared import Prepared, prepare
 from memkern.measuring.process import alone
 from memkern.measuring.record import Measurement
-from memkern.measuring.tune import search
+from memkern.measuring.tune import check_budget, search
 from memkern.results import ResultSet
 from memkern.spec.case import Case
 
@@ -261,6 +261,7 @@ def tune(
     """
     from memkern.inputs import matrices
 
+    check_budget(budget_s)
     label, plain = matrices.build(matrix, options.get("seed", 0))
     rows = plain.shape[0]
     square = rows == plain.shape[1]

@@ -65,20 +65,20 @@ def kernels_of(args: argparse.Namespace) -> list[str]:
 def measure_kernels(
     args: argparse.Namespace,
     names: Sequence[str],
-    shapes: Sequence[Mapping[str, Any]] = ({},),
+    shapes: Sequence[Mapping[str, Any]] | None = None,
 ) -> int:
     """Measure kernels at the lengths asked for, or in the shapes given; return the exit code."""
     knobs = knobs_of(args)
     knobs.pop("index_dtype", None)
     if args.sizes is not None and args.elements is not None:
         raise InputError("--sizes and a number of elements exclude each other")
-    axes = lengths(args.sizes, args.elements) if shapes == ({},) else {}
+    axes = lengths(args.sizes, args.elements) if shapes is None else {}
     parts = []
     for name, own in taken(given(args, *_OPTIONS), takers(names), names).items():
         if "allow_repeats" in own:
             own["repeats"] = own.pop("allow_repeats")
         build = functools.partial(registry.case, name, **own, **knobs)
-        parts += [product(functools.partial(build, **shape), axes) for shape in shapes]
+        parts += [product(functools.partial(build, **shape), axes) for shape in shapes or [{}]]
     return exit_code(measure(joined(parts), args))
 
 
