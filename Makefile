@@ -1,11 +1,11 @@
-# What a person types; everything lives in .venv and build, and `make clean` takes it away.
+# Commands for developers; everything is built in .venv and build, and `make clean` removes it.
 #   make report     measure this machine, write memkern-report.html
 #   make test       every test
-#   make test-all   every test on every entry, whether the tests notice faults, then half an hour of
-#                   comparisons of this machine with itself
+#   make test-all   every test on every entry, injected faults that the tests must detect, then half
+#                   an hour of comparisons of the build with itself
 #   make lint       style, types, layers, static analysis
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
-#   make wheel      a wheel that needs nothing on the machine it runs on
+#   make wheel      a wheel that needs no system packages
 .PHONY: report test test-all lint sanitize wheel clean system system-test system-dev
 .DELETE_ON_ERROR:
 
@@ -13,14 +13,14 @@ WERROR ?= OFF
 REPORT ?= memkern-report.html
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Without isolation a rebuild finds the objects of the last one; the C++ tests link them as well.
+# Without isolation a rebuild reuses the objects of the last one, which the C++ tests also link.
 INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=build/release \
   --config-settings=cmake.define.MEMKERN_WERROR=$(WERROR)
-# Python gives what it starts a locale, which makes no difference to objects.
+# Python sets a locale for its child processes, which has no effect on objects.
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 export CCACHE_SLOPPINESS ?= locale
-# Copies of the tree, which tests build, share their objects.
+# Copies of the tree that tests build share their objects in the cache.
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= 1
 CMAKE := cmake -G Ninja -DMEMKERN_WERROR=$(WERROR)
@@ -61,7 +61,7 @@ lint: system-dev .venv/.installed .venv/.lint
 sanitize: sanitize-address sanitize-thread
 SANITIZERS_address := address,undefined
 SANITIZERS_thread := thread
-# Ends of arrays depend on the width of vectors, races do not.
+# Out-of-bounds accesses depend on the width of vectors, races do not.
 TARGETS_address := ends
 TARGETS_thread := baseline
 sanitize-%: system-dev
@@ -95,7 +95,7 @@ system-dev:
 	$(INSTALL) .
 	touch $@
 
-# What the extra needs, as the installed package says.
+# The requirements of the extra, from the metadata of the installed package.
 .venv/.test .venv/.lint .venv/.wheel: .venv/.%: pyproject.toml | .venv/.installed
 	$(PIP) install $$($(BIN)/python -c 'from importlib.metadata import requires; \
 	  print(*(r.split(";")[0] for r in requires("memkern") if "$*" in r.partition("extra")[2]))')

@@ -1,12 +1,12 @@
-"""Conjugate gradients and a Chebyshev filter: what an iteration should take, and what it takes.
+"""Conjugate gradients and a Chebyshev filter: predicted and measured time of an iteration.
 
     python examples/krylov.py [matrix]
 
-A matrix is a generator's word (7pt:100:100:100) or a Matrix Market file of a symmetric positive
-definite matrix, larger than the caches. An iteration of either is a handful of memkern's kernels.
-Streaming ones are predicted by T(B) = T0 + B/Wmax, fitted at sizes around this one; the product by
-its roofline. Beside the predictions stand the same kernels run one after the other, each on arrays
-of its own.
+The matrix is a generator (7pt:100:100:100) or a Matrix Market file; it must be symmetric positive
+definite and should be larger than the caches. An iteration consists of a few of memkern's kernels.
+Streaming kernels are predicted by T(B) = T0 + B/Wmax, fitted at sizes around this one, the product
+by its roofline. The predictions are compared with the same kernels run one after the other, each on
+its own arrays.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 
 import memkern as mk
 
-# Kernels of an iteration beside the product, by their names among the finite-element tests.
+# Kernels of an iteration except the product: numbers of the finite-element tests.
 CG = {"p . Ap": 4, "x, r and r . r": 5, "p = r + beta p": 2}
 CHEBYSHEV = {"w = 2/e (A v - c v) - u": 2, "sum of the filter": 2}
 
 
 def solve(product: mk.spmv.Product, b: np.ndarray, tolerance: float) -> tuple[np.ndarray, int]:
-    """Conjugate gradients, as every textbook has them."""
+    """Solve by the textbook method of conjugate gradients; return solution and iterations."""
     x = np.zeros_like(b)
     r, p = b.copy(), b.copy()
     rr = first = float(r @ r)
@@ -41,7 +41,7 @@ def solve(product: mk.spmv.Product, b: np.ndarray, tolerance: float) -> tuple[np
 
 
 def fitted(number: int, entries: int) -> mk.models.T0WmaxFit:
-    """Fit a streaming test at sizes around so many entries."""
+    """Fit a streaming test at sizes around a number of entries."""
     cases = [
         mk.bs(number, elements=int(n), budget_s=0.1)
         for n in mk.sizes(str(max(entries // 4, 64)), str(2 * entries), 7)
@@ -50,7 +50,7 @@ def fitted(number: int, entries: int) -> mk.models.T0WmaxFit:
 
 
 def sequence_s(cases: list[mk.Case], repeats: int = 20) -> float:
-    """Seconds of the kernels one after the other, the median of some rounds."""
+    """Median time of the kernels run one after the other."""
     prepared = [case.prepare() for case in cases]
     rounds = []
     for _ in range(repeats):
@@ -89,9 +89,9 @@ def main() -> None:
             print(f"  {part + f' (BS{number})':<28} {seconds * 1e3:8.3f} ms")
         measured_s = sequence_s([spmv, *(cases[number] for number in parts.values())])
         print(
-            f"  {'together, predicted':<28} {predicted_s * 1e3:8.3f} ms\n"
+            f"  {'sum, predicted':<28} {predicted_s * 1e3:8.3f} ms\n"
             f"  {'measured':<28} {measured_s * 1e3:8.3f} ms, "
-            f"{measured_s / predicted_s:.2f} times that"
+            f"{measured_s / predicted_s:.2f} times the prediction"
         )
 
 

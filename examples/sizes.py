@@ -2,8 +2,8 @@
 
     python examples/sizes.py [sizes.parquet]
 
-Measures (or goes on measuring: the file keeps every finished case), draws ``sizes.pdf``, and fits
-launch cost and bandwidth to the copies that launch every time.
+Measures (or resumes: the file has every finished case), draws ``sizes.pdf``, and fits launch cost
+and bandwidth to the copies of BS1, which launch a parallel region for every invocation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     cases += [mk.bs(1, footprint_B=size, budget_s=0.1) for size in footprints]
     results = mk.sweep(cases, output=path, resume=True)
     mk.plots.save(mk.plots.figures["sizes"](results), "sizes.pdf")
-    # No line fits caches and memory at once: what launching costs shows where little is moved.
+    # No line fits caches and memory at once: T0 follows from small sizes, Wmax from large ones.
     sides = mk.models.fit_both_sides(results.filter(kernel="bs.bs1"))
     low, high = (1e6 * end for end in sides[0].fit.t0_ci_s)
     print(f"T0 {sides[0].fit.t0_s * 1e6:.2f} us [{low:.2f}, {high:.2f}], from {sides[0].name}")

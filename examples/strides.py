@@ -2,7 +2,7 @@
 
     python examples/strides.py [strides.parquet]
 
-Measures (or goes on measuring: the file keeps every finished case), prints a table, and draws
+Measures (or resumes: the file has every finished case), prints a table, and draws
 ``strides.pdf`` beside the published platforms.
 """
 

@@ -1,20 +1,27 @@
-"""What the tests of validation share: prepared cases that do something else, and their check."""
+"""Helpers of several test files: altered prepared cases, refusals, the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import settings
 
+from memkern import cli
 from memkern.errors import InputError
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
 
-# What the extension is asked for, where a test asks for nothing else: an empty kernel.
-ASKED: dict[str, Any] = {
-    "kernel": "launch.empty", "dtype": "float64", "index_dtype": "", "form": "",
+# The same examples in every run, and none stored.
+PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
+
+# Arguments of the extension's `Prepared` for the smallest case, an empty kernel.
+REQUEST: dict[str, Any] = {
+    "kernel": "launch.empty", "dtype": "float64", "index_dtype": "", "template_variant": "",
     "integers": {"prefetch": 0}, "numbers": {}, "arrays": [], "indices": {}, "data": {},
     "threads": 1, "pin": "none", "pages": "default", "numa": "first-touch", "offset": 0,
     "schedule": "static", "chunk": 0, "repetition": "fork", "unroll": 0, "flush": False, "seed": 0,
@@ -23,7 +30,7 @@ ASKED: dict[str, Any] = {
 
 
 class Changed:
-    """A prepared case of which something is otherwise than it says."""
+    """A prepared case with some of its attributes replaced."""
 
     def __init__(self, native: Any, **changes: Any) -> None:
         self.native, self.changes = native, changes
@@ -32,8 +39,29 @@ class Changed:
         return self.changes.get(name) or getattr(self.native, name)
 
 
+def corrupted(
+    native: Any,
+    array: str,
+    position: int,
+    change: Callable[[Any], Any],
+    methods: tuple[str, ...] = ("run",),
+) -> Changed:
+    """Return a prepared case that changes one element of an array after every call of a method."""
+    at = np.array([position])
+
+    def wrapped(method: Callable[..., float]) -> Callable[..., float]:
+        def call(*arguments: int) -> float:
+            seconds = float(method(*arguments))
+            native.poke(array, at, np.array([change(native.peek(array, at)[0])]))
+            return seconds
+
+        return call
+
+    return Changed(native, **{name: wrapped(getattr(native, name)) for name in methods})
+
+
 def checked(case: Case, native: Any, runs: int = 1) -> Check:
-    """Return what the check of a case finds after so many runs."""
+    """Return the result of a case's check with a number of runs."""
 
     def invoke() -> int:
         for _ in range(runs):
@@ -45,7 +73,31 @@ def checked(case: Case, native: Any, runs: int = 1) -> Check:
 
 @contextmanager
 def refused(culprit: str) -> Iterator[None]:
-    """Expect wrong input to be refused in one sentence that names the culprit."""
+    """Expect an `InputError` whose one line matches the regular expression `culprit`."""
     with pytest.raises(InputError, match=culprit) as caught:
         yield
     assert "\n" not in str(caught.value)
+
+
+def refusal(
+    call: Callable[..., Any], *arguments: Any, most_characters: int = 400, **named: Any
+) -> str:
+    """Return the message of the `InputError` that a call raises: one line, below a length."""
+    with pytest.raises(InputError) as caught:
+        call(*arguments, **named)
+    message = str(caught.value)
+    assert message
+    assert "\n" not in message
+    assert len(message) < most_characters
+    return message
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Run a command line in this process; return exit code, standard output and error."""
+    try:
+        code = cli.main(list(words))
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    # After a notebook ran in this process there is a progress bar, which clears its line.
+    return code, out, re.sub(r"[^\n]*\r", "", err)

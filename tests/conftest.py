@@ -1,4 +1,4 @@
-"""Shared by all Python tests."""
+"""Options and fixtures of all Python tests."""
 
 import os
 import signal
@@ -10,13 +10,13 @@ import pytest
 
 # Threads that spin while they wait would starve each other on a machine with few cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# A shell lets what it starts in the background, and all that starts from there, ignore Ctrl-C.
+# Background jobs of a shell and their children ignore SIGINT, which tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--every-entry", action="store_true", help="run the tests of every entry of a kernel"
+        "--every-entry", action="store_true", help="run the tests marked every_entry as well"
     )
 
 
@@ -30,25 +30,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def disturbances() -> None:
-    """Let samples be called disturbed and wait for quiet cores, as on real runs."""
+    """Leave the detection of disturbed samples on, which `isolated` turns off otherwise."""
+
+
+@pytest.fixture
+def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the measurement of the memory bandwidth, which takes seconds."""
+    monkeypatch.setattr(
+        "memkern.measuring.record.ceilings_GBps",
+        lambda threads, pin, pages: {"load": 20.0, "triad": 15.0},
+    )
 
 
 @pytest.fixture(autouse=True)
-def on_its_own(
+def isolated(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Keep what else runs on the machine, and its calibration, out of what tests expect."""
+    """Make results independent of other processes on the machine and of its calibration."""
     from memkern.measuring import cores, disturbance, sampling
-    from memkern.measuring.disturbance import Quiet
+    from memkern.measuring.disturbance import Activity
 
     def none(cpu_share: Any, throughput: Any, *best: float) -> Any:
         return np.zeros(len(cpu_share), dtype=bool)
 
-    monkeypatch.setattr(cores, "look_around", lambda: Quiet((), 0.0))
+    monkeypatch.setattr(cores, "observe_activity", lambda: Activity((), 0.0))
     if "disturbances" not in request.fixturenames:
-        monkeypatch.setattr(disturbance, "marks", none)
+        monkeypatch.setattr(disturbance, "disturbed_samples", none)
         monkeypatch.setattr(sampling, "least_throughput", lambda prepared: 0.0)
     folder: Path = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))

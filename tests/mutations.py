@@ -1,9 +1,9 @@
-"""Whether the tests notice faults: each is put into a copy of the tree, built and tested alone.
+"""Mutation testing: each fault alone is put into a copy of the tree, which is built and tested.
 
     python tests/mutations.py [--only TEXT] [--keep FOLDER]
 
-`make test-all` runs it. Prints the faults that no test has noticed and ends with exit code 1 where
-there are any. The copy is built for the narrowest and the widest instruction set, without CUDA.
+`make test-all` runs it. Prints whether tests noticed each fault; the exit code is 1 if they missed
+any. The copy is built for the narrowest and the widest instruction set, without CUDA.
 """
 
 from __future__ import annotations
@@ -25,24 +25,26 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 PARTS = ("CMakeLists.txt", "CONTRIBUTING.md", "LICENSE", "README.md", "cpp", "examples",
          "pyproject.toml", "python", "tests")  # fmt: skip
-_MOST_S = 300  # for the tests of one fault
+_TIMEOUT_S = 300  # of each command that tests a fault
 
 FAMILIES, CORE = "cpp/families", "cpp/core"
 PYTHON = "python/memkern"
 
 
 class Fault(NamedTuple):
-    """A change of one place, and the tests that should notice: C++ programs or pytest's words."""
+    """A change of one place and the tests that should notice it.
+
+    `tests` are programs of tests/cpp, then "pytest" with its arguments; either may be missing.
+    """
 
     what: str
     file: str
     before: str
     after: str
     tests: str
-    hidden: str = ""  # why no test can notice it here
+    hidden: str = ""  # why no test can notice it on x86-64
 
 
-# What stands before "pytest" are programs of tests/cpp, what stands after it are words of pytest.
 FAULTS = (
     # Gather and scatter
     Fault("wrong index", f"{FAMILIES}/spatter/cpu.cpp",
@@ -109,8 +111,8 @@ FAULTS = (
     Fault("no second try", f"{FAMILIES}/amo/patterns.hpp",
           "if (done || kPrimitive == Primitive::Cas) return old;", "return old;", "amo_test"),
     Fault("index of the iteration itself", f"{FAMILIES}/amo/patterns.hpp",
-          "const std::int64_t dest = c.look(i + 1);\n      c.put(dest, c.read(at));",
-          "const std::int64_t dest = c.look(i);\n      c.put(dest, c.read(at));",
+          "const std::int64_t dest = c.fetch_index(i + 1);\n      c.apply(dest, c.read(at));",
+          "const std::int64_t dest = c.fetch_index(i);\n      c.apply(dest, c.read(at));",
           "pytest tests/test_kernels.py -k 'agrees and amo.scatter'"),
     Fault("wrong tally", f"{FAMILIES}/amo/patterns.hpp", "tally[kSuccesses] += successes_;",
           "tally[kSuccesses] += attempts_;", "amo_test"),
@@ -192,7 +194,7 @@ FAULTS = (
           "index=float(length * lists * np.dtype(case.index_dtype).itemsize),", "index=0.0,",
           "pytest tests/test_kernels.py -k traffic"),
     Fault("y read once too often", f"{PYTHON}/families/spmv/kernels.py",
-          '(y if case.form == "add" else 0.0)', "y",
+          '(y if adds else 0.0)', "y",
           "pytest tests/test_spmv.py -k 'bytes or model'"),
     Fault("one direction too few", f"{PYTHON}/families/dw/kernels.py",
           "read=2 * _LINKS * size * parts + spinors,", "read=_LINKS * size * parts + spinors,",
@@ -222,7 +224,7 @@ FAULTS = (
 
 @contextlib.contextmanager
 def changed(tree: Path, fault: Fault) -> Iterator[None]:
-    """Put a fault into the copy, and take it out again."""
+    """Apply a fault to the copy, and undo it at the end."""
     path = tree / fault.file
     text = path.read_text()
     path.write_text(text.replace(fault.before, fault.after))
@@ -233,7 +235,7 @@ def changed(tree: Path, fault: Fault) -> Iterator[None]:
 
 
 def check_places() -> None:
-    """Raise SystemExit where a fault's place is not there exactly once."""
+    """Raise SystemExit if the text that a fault replaces is not in its file exactly once."""
     for fault in FAULTS:
         found = (ROOT / fault.file).read_text().count(fault.before)
         if found != 1:
@@ -241,7 +243,7 @@ def check_places() -> None:
 
 
 def configured(tree: Path) -> Path:
-    """Copy the tree, and return a build folder for it."""
+    """Copy the tree, build it, and return the build folder."""
     tree.mkdir(parents=True, exist_ok=True)
     for part in PARTS:
         if (ROOT / part).is_dir():
@@ -270,7 +272,7 @@ def configured(tree: Path) -> Path:
 
 
 def passes(tree: Path, build: Path, tests: str) -> bool:
-    """Build what tests need and run them; a fault that does not compile is a SystemExit."""
+    """Build and run tests; return whether all pass. Raise SystemExit if a fault doesn't compile."""
     programs, _, python = tests.partition("pytest ")
     targets = [*programs.split(), *(["_memkern"] if python else [])]
     words = ["cmake", "--build", str(build), "--target", *targets]
@@ -287,7 +289,7 @@ def passes(tree: Path, build: Path, tests: str) -> bool:
     for command in commands:
         try:
             done = subprocess.run(
-                command, cwd=tree, env=environment, capture_output=True, timeout=_MOST_S
+                command, cwd=tree, env=environment, capture_output=True, timeout=_TIMEOUT_S
             )
         except subprocess.TimeoutExpired:
             return False

@@ -1,4 +1,4 @@
-"""What the tests of figures share: records and their machine, and what can be read off a figure."""
+"""Helpers of the tests of figures: a result set with its machine, and the contents of a figure."""
 
 import math
 
@@ -7,10 +7,12 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 
 KIB, MIB = 2**10, 2**20
+# A name that must be shortened and escaped.
+LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+"
 
 
 class Results:
-    """What a ResultSet is to a figure: records and environments."""
+    """The parts of a `ResultSet` that figures use: records and environments."""
 
     def __init__(self, rows):
         self.rows = rows
@@ -35,22 +37,22 @@ def line(ax, label):
     return next(curve for curve in ax.lines if curve.get_label() == label)
 
 
-def drawn(ax):
-    """Return the names of the curves in a panel."""
+def curve_labels(ax):
+    """Return the labels of the curves in a panel."""
     return [curve.get_label() for curve in ax.lines if not curve.get_label().startswith("_")]
 
 
 def drawn_texts(fig, dpi=200):
-    """Return what is really drawn, line by line: text, corners in pixels, size in points."""
+    """Render a figure; return its lines of text with corners in pixels and size in points."""
     texts = []
     draw_text = RendererAgg.draw_text
 
     def spy(self, gc, x, y, s, prop, angle, *args, **kwargs):
         if s.strip():
             width, height, descent = self.get_text_width_height_descent(s, prop, False)
-            turn = math.radians(angle)
-            along = np.array([math.cos(turn), -math.sin(turn)])
-            up = np.array([-math.sin(turn), -math.cos(turn)])
+            radians = math.radians(angle)
+            along = np.array([math.cos(radians), -math.sin(radians)])
+            up = np.array([-math.sin(radians), -math.cos(radians)])
             low, high = np.array([x, y]) - descent * up, np.array([x, y]) + (height - descent) * up
             corners = np.array([low, low + width * along, high + width * along, high])
             texts.append((s, corners, prop.get_size_in_points()))
@@ -66,7 +68,7 @@ def drawn_texts(fig, dpi=200):
 
 
 def overlap(a, b):
-    """Say whether two convex polygons overlap by more than a pixel (separating axes)."""
+    """Return whether two convex polygons overlap by more than a pixel (separating axes)."""
     for corners in (a, b):
         for edge in np.diff([*corners, corners[0]], axis=0)[:2]:
             axis = np.array([-edge[1], edge[0]]) / np.hypot(*edge)
@@ -77,38 +79,42 @@ def overlap(a, b):
 
 
 def assert_legible(fig):
-    """No two texts overlap, none leaves the figure, none is smaller than 5.5 points."""
+    """Assert that no two texts overlap, all lie in the figure and have at least 5.5 points."""
     texts = drawn_texts(fig)
     assert texts
     size = fig.get_size_inches() * fig.dpi
+    low = np.array([corners.min(axis=0) for _, corners, _ in texts])
+    high = np.array([corners.max(axis=0) for _, corners, _ in texts])
     for i, (text, corners, points) in enumerate(texts):
         assert points >= 5.5, text
         assert (corners >= -0.5).all() and (corners <= size + 0.5).all(), text
-        for other, others, _ in texts[i + 1 :]:
+        # Texts whose bounding boxes are apart need no exact test.
+        near = np.flatnonzero(((low < high[i]) & (low[i] < high)).all(axis=1))
+        for other, others, _ in (texts[j] for j in near[near > i]):
             assert not overlap(corners, others), f"{text!r} overlaps {other!r}"
 
 
-def small_print(fig):
+def footnotes(fig):
     """Return the sentences below the figure."""
     notes = fig.findobj(lambda artist: artist.get_gid() == "note")
     return " ".join(" ".join(note.get_text() for note in notes).split())
 
 
-def dots(ax, label):
-    """Return what a series of dots says: the name of the row and the value."""
+def dot_values(ax, label):
+    """Return the values of a series of dots by the name of their row."""
     names = [text.get_text() for text in ax.get_yticklabels()]
     curve = line(ax, label)
-    places = [round(y - 1e-9) for y in curve.get_ydata()]
-    return dict(zip([names[place] for place in places], curve.get_xdata(), strict=True))
+    rows = [names[round(y - 1e-9)] for y in curve.get_ydata()]
+    return dict(zip(rows, curve.get_xdata(), strict=True))
 
 
-def beside(ax):
+def panel_texts(ax):
     """Return the texts in a panel."""
     return [text.get_text() for text in ax.texts]
 
 
-def hollow(fig):
-    """Return the markers of disturbed records."""
+def disturbed_markers(fig):
+    """Return the curves of disturbed records' markers, all of which are hollow."""
     curves = [curve for ax in fig.axes for curve in ax.lines if curve.get_label() == "_disturbed"]
     curves = [curve for curve in curves if len(curve.get_xdata())]
     assert all(curve.get_markerfacecolor() == "white" for curve in curves)

@@ -1,4 +1,4 @@
-"""Atomic memory operations: what is refused, what a check catches, and what the records say."""
+"""Atomic memory operations: refused options, the check of results, records and the verb."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import Changed, checked
+from checking import Changed, checked, corrupted, run
 
 import memkern as mk
-from memkern.cli import main
 from memkern.errors import InputError
 from memkern.families.amo import kernels as amo
 
+# Patterns by their operand: the same for every access, or read from memory.
 CONSTANT = ("rand", "stride1", "striden", "central")
 PUT = ("scatter", "gather", "sg")
-
-
-def words(native: Any) -> int:
-    return int(native.arrays()["VAL"]["columns"])
 
 
 @pytest.mark.parametrize(
@@ -53,13 +49,11 @@ def words(native: Any) -> int:
         ("rand", {"indices": [0] * 8}, "must be 9"),
         ("stride1", {"indices": [0] * 9}, "has no indices"),
         ("rand", {"indices": "circustent", "padding": 64}, "neither padding"),
-        ("rand", {"sharing": "private", "words": 1, "threads": 2}, "words of their own"),
+        ("rand", {"sharing": "private", "words": 1, "threads": 2}, "private words"),
         ("rand", {"elements": 5}, "no option 'elements'"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(
-    pattern: str, options: dict[str, Any], match: str
-) -> None:
+def test_wrong_options_are_refused(pattern: str, options: dict[str, Any], match: str) -> None:
     with pytest.raises((InputError, MemoryError), match=match) as caught:
         mk.amo(pattern, **{"iters": 8, "threads": 1, **options})
     assert "\n" not in str(caught.value)
@@ -77,24 +71,26 @@ def test_what_is_wrong_is_said_in_a_sentence(
         ("rand", {"words": 2**46}, "memory"),
     ],
 )
-def test_nothing_reaches_past_its_array(pattern: str, options: dict[str, Any], match: str) -> None:
+def test_accesses_outside_an_array_are_refused(
+    pattern: str, options: dict[str, Any], match: str
+) -> None:
     case = mk.amo(pattern, iters=8, threads=2, **options)
     with pytest.raises((InputError, MemoryError), match=match):
         case.prepare()
 
 
-def test_a_case_is_for_its_workers() -> None:
+def test_another_number_of_workers_is_refused() -> None:
     case = mk.amo("rand", iters=8, threads=2).with_(threads=1)
-    with pytest.raises(InputError, match="2 workers and can't be run by 1"):
+    with pytest.raises(InputError, match="2 workers but would run with 1"):
         case.prepare()
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("primitive", amo.PRIMITIVES)
-@pytest.mark.parametrize("pattern", [*CONSTANT, *PUT])
+@pytest.mark.parametrize(
+    "pattern, primitive",
+    [(a, b) for a in (*CONSTANT, *PUT) for b in amo.PRIMITIVES if amo.exists(a, b)],
+)
 def test_any_number_of_runs_validates(pattern: str, primitive: str, threads: int) -> None:
-    if not amo.exists(pattern, primitive):
-        return
     case = mk.amo(pattern, primitive=primitive, iters=100, threads=threads)
     for runs in (1, 3):
         assert checked(case, case.prepare().native, runs).valid
@@ -106,22 +102,10 @@ def test_any_number_of_runs_validates(pattern: str, primitive: str, threads: int
 def test_a_wrong_word_is_caught(pattern: str, primitive: str, threads: int) -> None:
     case = mk.amo(pattern, primitive=primitive, iters=40, threads=threads)
     native = case.prepare().native
-    for position in {0, words(native) // 2, words(native) - 1}:
-
-        def run(k: int, native: Any = native, position: int = position) -> float:
-            seconds = float(native.run(k))
-            native.poke("VAL", np.array([position]), np.array([2.0**30 + 5]))
-            return seconds
-
-        assert not checked(case, Changed(case.prepare().native, run=run, **bound(native))).valid
-
-
-def bound(native: Any) -> dict[str, Any]:
-    """What a `Changed` takes from another prepared case than its own."""
-    return {
-        name: getattr(native, name)
-        for name in ("fill", "copy_in", "copy_out", "peek", "digest", "run_range", "arrays")
-    }
+    words = native.arrays()["VAL"]["columns"]
+    for position in {0, words // 2, words - 1}:
+        wrong = corrupted(native, "VAL", position, lambda value: 2.0**30 + 5)
+        assert not checked(case, wrong).valid
 
 
 @pytest.mark.parametrize("pattern", PUT)
@@ -131,7 +115,7 @@ def test_a_lost_update_is_caught(pattern: str, primitive: str, threads: int) -> 
     case = mk.amo(pattern, primitive=primitive, iters=40, threads=threads)
     native = case.prepare().native
 
-    def run(k: int) -> float:
+    def lossy_run(k: int) -> float:
         before = native.peek("VAL", np.array([3])).astype(float)
         seconds = float(native.run(k))
         native.poke("VAL", np.array([3]), before)
@@ -141,7 +125,7 @@ def test_a_lost_update_is_caught(pattern: str, primitive: str, threads: int) -> 
     native.fill(outputs=True)
     native.run(1)
     assert native.digest("VAL") != before
-    assert not checked(case, Changed(case.prepare().native, run=run, **bound(native))).valid
+    assert not checked(case, Changed(native, run=lossy_run)).valid
 
 
 @pytest.mark.parametrize("pattern", [*CONSTANT, "ptrchase", *PUT])
@@ -149,8 +133,7 @@ def test_a_lost_update_is_caught(pattern: str, primitive: str, threads: int) -> 
 def test_a_kernel_that_does_nothing_is_caught(pattern: str, threads: int) -> None:
     for primitive in ("add", "cas"):
         case = mk.amo(pattern, primitive=primitive, iters=50, threads=threads)
-        native = case.prepare().native
-        idle = Changed(case.prepare().native, run=lambda k: 0.0, **bound(native))
+        idle = Changed(case.prepare().native, run=lambda k: 0.0)
         assert not checked(case, idle).valid
 
 
@@ -165,37 +148,30 @@ def test_another_pattern_is_caught(pattern: str) -> None:
 
 @pytest.mark.parametrize("primitive", ["add", "or", "and", "xor", "min", "max"])
 def test_another_primitive_is_caught(primitive: str) -> None:
-    # With operands that differ; but nothing is exchanged there.
+    # Its operands differ between words; it has no exchange.
     case = mk.amo("scatter", iters=2000, threads=1, primitive=primitive)
     for other in ("add", "or", "and", "xor", "min", "max"):
-        native = case.with_(form=f"{other}/relaxed/unused").prepare().native
+        native = case.with_(template_variant=f"{other}/relaxed/unused").prepare().native
         assert checked(case, native).valid == (other == primitive)
 
 
 @pytest.mark.parametrize("primitive", ["add", "or", "and", "xor", "max", "exchange"])
-def test_another_primitive_is_caught_by_its_words(primitive: str) -> None:
+def test_another_primitive_with_constant_operands_is_caught(primitive: str) -> None:
     case = mk.amo("rand", iters=2000, threads=2, primitive=primitive)
     for other in ("add", "or", "and", "xor", "max", "exchange"):
-        native = case.with_(form=f"{other}/relaxed/unused").prepare().native
+        native = case.with_(template_variant=f"{other}/relaxed/unused").prepare().native
         assert checked(case, native).valid == (other == primitive)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_sums_of_floating_point_numbers(dtype: str) -> None:
     case = mk.amo("central", dtype=dtype, iters=3000, threads=2)
-    check = checked(case, case.prepare().native, 5)
-    assert check.valid
     native = case.prepare().native
-
-    def one_less(k: int) -> float:
-        seconds = float(native.run(k))
-        native.poke("VAL", np.zeros(1, np.int64), native.peek("VAL", np.zeros(1, np.int64)) - 1.0)
-        return seconds
-
-    assert not checked(case, Changed(case.prepare().native, run=one_less, **bound(native))).valid
+    assert checked(case, native, 5).valid
+    assert not checked(case, corrupted(native, "VAL", 0, lambda value: value - 1.0)).valid
 
 
-def test_a_chase_goes_through_everything() -> None:
+def test_a_pointer_chase_visits_every_word() -> None:
     for threads in (1, 3):
         case = mk.amo("ptrchase", iters=500, threads=threads)
         successor = case.indices["IDX"][:-1]
@@ -228,12 +204,12 @@ def test_private_words_belong_to_one_worker() -> None:
 
 
 @pytest.mark.parametrize("hot, wanted", [(1, [20]), (2, [10, 10]), (4, [5, 5, 5, 5])])
-def test_hot_words_are_gone_to_in_turn(hot: int, wanted: list[int]) -> None:
+def test_hot_words_are_visited_in_turn(hot: int, wanted: list[int]) -> None:
     case = mk.amo("central", iters=20, threads=1, hot=hot)
     assert np.bincount(amo._hits(case)).tolist() == wanted
 
 
-def test_the_record_says_what_was_done() -> None:
+def test_records_have_the_columns_of_atomics() -> None:
     record = mk.amo("sg", primitive="cas", iters=64, threads=2, budget_s=0.05).measure().record
     assert record["valid"]
     assert record["kernel"] == "amo.sg"
@@ -252,7 +228,7 @@ def test_the_record_says_what_was_done() -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 7])
-def test_fixed_runs_are_validated_as_timed(runs: int) -> None:
+def test_a_fixed_number_of_runs_is_validated(runs: int) -> None:
     record = mk.amo("rand", iters=10, threads=1, runs=runs).measure().record
     assert record["valid"]
     assert record["samples"] == runs
@@ -268,15 +244,6 @@ def test_traffic_is_that_of_the_words_operated_on(pattern: str, amos: int) -> No
     assert case.bytes_index_B == (256 if pattern == "rand" else 0)
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    try:
-        code = main(["amo", *words])
-    except SystemExit as stop:
-        code = int(str(stop.code))
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -290,7 +257,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 def test_the_verb_takes_circustents_options(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    code, out, _ = run(capsys, *words, "--runs", "5")
+    code, out, _ = run(capsys, "amo", *words, "--runs", "5")
     assert code == 0
     lines = dict(line.split(":") for line in out.splitlines() if ":" in line)
     assert lines[" Benchmark Kernel     "].strip() == "RAND_ADD"
@@ -298,15 +265,15 @@ def test_the_verb_takes_circustents_options(
         float(lines[key]) for key in (" Timing (secs)        ", " Giga AMOs/sec (GAMS) ")
     )
     assert rate == pytest.approx(2000 / seconds / 1e9, rel=1e-4)
-    code, out, _ = run(capsys, *words, "--runs", "5", "--json")
+    code, out, _ = run(capsys, "amo", *words, "--runs", "5", "--json")
     (record,) = json.loads(out)
     assert record["words"] == 8000
     assert record["threads"] == 2
 
 
-def test_the_list_has_circustents_sixteen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_the_sixteen_kernels_of_circustent(capsys: pytest.CaptureFixture[str]) -> None:
     for flag in ("-l", "-list", "--list"):
-        code, out, _ = run(capsys, flag)
+        code, out, _ = run(capsys, "amo", flag)
         assert code == 0
         names = {line.split()[1] for line in out.splitlines()[1:]}
         assert names >= {f"{p.upper()}_{a}" for p in amo.PATTERNS for a in ("ADD", "CAS")}
@@ -327,10 +294,10 @@ def test_the_list_has_circustents_sixteen(capsys: pytest.CaptureFixture[str]) ->
         (("--kernel", "nothing"), "'amo.nothing'"),
     ],
 )
-def test_the_verb_refuses_in_a_sentence(
+def test_wrong_words_of_the_verb_are_refused(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], match: str
 ) -> None:
-    code, out, err = run(capsys, *words)
+    code, out, err = run(capsys, "amo", *words)
     assert code == 2
     assert out == ""
     assert match in err
@@ -339,19 +306,19 @@ def test_the_verb_refuses_in_a_sentence(
 
 def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(
-        *(capsys, "--kernel", "rand,central", "--primitive", "add,cas", "--threads", "1,2"),
+        *(capsys, "amo", "--kernel", "rand,central", "--primitive", "add,cas", "--threads", "1,2"),
         *("--order", "relaxed,seq_cst", "-i", "100", "--runs", "2", "--json"),
     )
     assert code == 0
     seen = {(r["kernel"], r["primitive"], r["order"], r["threads"]) for r in json.loads(out)}
     assert len(seen) == 16
-    code, out, _ = run(capsys, "-i", "50", "--runs", "2", "--primitive", "exchange,plain")
+    code, out, _ = run(capsys, "amo", "-i", "50", "--runs", "2", "--primitive", "exchange,plain")
     assert code == 0
     assert len(out.splitlines()) == 1 + 4 + 8
     assert "GAMS" in out
 
 
-def test_an_unused_stride_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "-b", "RAND_ADD", "-s", "4", "-i", "50", "--runs", "2")
+def test_an_unused_stride_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "amo", "-b", "RAND_ADD", "-s", "4", "-i", "50", "--runs", "2")
     assert code == 0
     assert "takes no --stride" in err

@@ -1,4 +1,4 @@
-"""The barrier's cost: every kind in a process of its own."""
+"""Costs of barriers: each kind is measured in a separate process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_kind_is_measured() -> None:
     assert len(results.environments) >= 1
 
 
-def test_wrong_barriers_are_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(InputError, match="'sleep' is not one of"):
         barrier_cost([1], kinds=["sleep"])
     with pytest.raises(InputError, match="pin"):
@@ -37,7 +37,7 @@ def test_wrong_barriers_are_refused() -> None:
         barrier_cost([1], kinds=[])
 
 
-def test_a_barrier_that_the_noise_hides_has_no_cycles() -> None:
+def test_a_cost_within_the_noise_is_printed_as_a_bound() -> None:
     def cells(middle: float, low: float, high: float) -> str:
         times = {"barrier_s": middle, "barrier_low_s": low, "barrier_high_s": high}
         return _barrier_cells({**times, "clock_GHz": 2.0})
@@ -48,10 +48,10 @@ def test_a_barrier_that_the_noise_hides_has_no_cycles() -> None:
     assert cells(-3e-9, -5e-9, -1e-9) == "below the noise of the work"
 
 
-def test_the_verb_prints_nothing_negative(
+def test_the_verb_prints_no_negative_cost(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of two runs the noise of the work may exceed the barrier in one, in both or by the median.
+    # The noise of the work may exceed the cost of the barrier in one run of two, or in both.
     costs = [(-2e-9, -1e-9), (-3e-9, 1e-9), (-1e-9, 3e-9), (-1e-9, 1e-9), (0.0, 0.0)]
     records = [
         {

@@ -1,4 +1,4 @@
-"""Variances between placements and runs: estimated, stored for one boot, used by records."""
+"""Variances between placements and runs: estimated, stored until reboot, used by records."""
 
 import json
 import math
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import memkern as mk
+from memkern.measuring import calibrate as calibrating
 from memkern.measuring import calibration, disturbance
 from memkern.measuring.calibration import Calibration, class_name, estimate, level_of
 from memkern.statistics import Prior
@@ -42,7 +43,7 @@ def stored(**changes: object) -> Calibration:
         (2**21, 1, "L3"), (2**25, 2, "L3"), (2**25 + 1, 2, "memory"),
     ],
 )  # fmt: skip
-def test_levels_hold_what_fits(footprint_B: int, threads: int, level: str) -> None:
+def test_the_level_of_a_footprint(footprint_B: int, threads: int, level: str) -> None:
     assert level_of(footprint_B, threads, CACHES) == level
 
 
@@ -64,7 +65,7 @@ def test_estimate_finds_both_variances() -> None:
     assert between_runs["L1, 1 thread"].freedom == cases * (runs - 1)
 
 
-def test_what_is_stored_is_loaded(cache: Path) -> None:
+def test_a_calibration_is_stored_and_loaded(cache: Path) -> None:
     assert calibration.load() is None
     path = calibration.save(stored())
     assert path == cache / "memkern" / "calibration.json"
@@ -77,13 +78,13 @@ def test_what_is_stored_is_loaded(cache: Path) -> None:
     "text",
     ["", "[]", "{}", '{"version": 1}', "not JSON", '{"version": 1, "boot": 3, "placements": 1}'],
 )
-def test_what_is_broken_is_none(cache: Path, text: str) -> None:
+def test_a_broken_file_is_ignored(cache: Path, text: str) -> None:
     path = calibration.save(stored())
     path.write_text(text)
     assert calibration.load() is None
 
 
-def test_another_boot_or_version_does_not_count(cache: Path) -> None:
+def test_a_file_of_another_boot_or_version_is_ignored(cache: Path) -> None:
     path = calibration.save(stored(boot="another"))
     assert calibration.load() is None
     calibration.save(stored())
@@ -92,9 +93,7 @@ def test_another_boot_or_version_does_not_count(cache: Path) -> None:
     assert calibration.load() is None
 
 
-def test_records_hold_for_the_next_run_once_calibrated(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calibration_widens_intervals_to_the_next_run(cache: Path) -> None:
     case = mk.stream("copy", elements=512, threads=1, variant="scalar", budget_s=0.05)
     before = case.measure().record
     if not before["disturbed"]:
@@ -107,12 +106,13 @@ def test_records_hold_for_the_next_run_once_calibrated(
     after = case.measure().record
     if not after["disturbed"]:
         assert after["ci_scope"] == "next run"
-        # On logarithms it is at least as wide as the run-to-run spread alone makes it.
+        # Its logarithm is at least as wide as the variance between runs alone makes it.
         width = math.log(after["time_ci_high_s"] / after["time_ci_low_s"])
         assert width > 0.999 * 2 * 1.96 * 0.1
 
 
-def test_calibrating_measures_every_class(cache: Path) -> None:
+def test_calibrating_measures_every_class(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrating, "_BUDGET_S", 0.01)
     shares: list[float] = []
     found = mk.calibrate(seconds=1.0, progress=shares.append)
     assert calibration.load() == found
@@ -122,7 +122,7 @@ def test_calibrating_measures_every_class(cache: Path) -> None:
     assert shares == sorted(shares) and shares[-1] == 1.0
 
 
-def test_what_the_cores_did_is_kept_until_the_next_boot(cache: Path) -> None:
+def test_throughputs_of_cores_are_kept_until_the_next_boot(cache: Path) -> None:
     target = calibration.cores_path()
     assert calibration.load_cores(target) == {}
     calibration.save_cores({"1": {87: 2}}, target)
@@ -137,20 +137,20 @@ def test_what_the_cores_did_is_kept_until_the_next_boot(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "boot": 3}', "not JSON"])
-def test_broken_knowledge_of_cores_is_none(cache: Path, text: str) -> None:
+def test_a_broken_file_of_cores_is_ignored(cache: Path, text: str) -> None:
     target = calibration.cores_path()
     calibration.save_cores({"1": {87: 2}}, target)
     target.write_text(text)
     assert calibration.load_cores(target) == {}
 
 
-def test_what_can_not_be_stored_disturbs_nobody(cache: Path) -> None:
+def test_a_file_that_can_not_be_written_is_no_error(cache: Path) -> None:
     (cache / "memkern").write_text("a file where the folder would be")
     calibration.save_cores({"1": {87: 2}}, calibration.cores_path())
     assert calibration.load_cores(calibration.cores_path()) == {}
 
 
-def test_a_process_leaves_what_its_cores_did(cache: Path) -> None:
+def test_a_process_stores_the_throughputs_of_its_cores(cache: Path) -> None:
     how = "elements=512, threads=1, budget_s=3, ci=1e-9, max_samples=10**7"
     measure = f"import memkern as mk; mk.stream('copy', {how}).measure()"
     subprocess.run([sys.executable, "-c", measure], check=True)

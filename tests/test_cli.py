@@ -14,22 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checking import run
 
 import memkern as mk
 from memkern import cli
 from memkern.errors import InputError
-from memkern.measuring.disturbance import Quiet
+from memkern.measuring.disturbance import Activity
 
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    try:
-        code = cli.main(list(arguments))
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def one_sentence(err: str) -> str:
@@ -49,10 +41,8 @@ def test_spatter_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
 
 
-def test_json_is_all_there_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(
-        capsys, "spatter", "-pUNIFORM:8:4", "-d8", "-ks" + "catter", "--json", *SMALL
-    )
+def test_json_is_the_only_output(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "spatter", "-pUNIFORM:8:4", "-d8", "-kscatter", "--json", *SMALL)
     assert code == 0
     (record,) = json.loads(out)
     assert record["kernel"] == "spatter.scatter"
@@ -61,7 +51,7 @@ def test_json_is_all_there_is_on_standard_output(capsys: pytest.CaptureFixture[s
     assert record["rate_GAMS"] is None
 
 
-def test_long_options_of_both_worlds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_long_options_of_both_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target = tmp_path / "out.csv"
     code, out, _ = run(
         capsys,
@@ -84,39 +74,33 @@ def test_long_options_of_both_worlds(capsys: pytest.CaptureFixture[str], tmp_pat
     assert len(mk.load(target)) == 2
 
 
-def write_suite(path: Path, suite: list[dict[str, Any]]) -> str:
-    path.write_text(json.dumps(suite))
-    return str(path)
-
-
 def test_spatter_file_runs_unchanged(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    suite = write_suite(
-        tmp_path / "suite.json",
-        [
-            {"pattern": "UNIFORM:8:1:NR", "kernel": "Gather", "count": 64},
-            {"pattern": [0, 8, 16], "kernel": "SCATTER", "delta": 1, "count": 99, "nruns": 4},
-            {
-                "pattern-gather": "UNIFORM:8:1:NR",
-                "pattern-scatter": "UNIFORM:8:2:NR",
-                "kernel": "GS",
-                "count": 64,
-            },
-            {
-                "pattern": "UNIFORM:8:1:NR",
-                "pattern-gather": [1, 2],
-                "kernel": "MultiGather",
-                "count": 64,
-            },
-            {
-                "pattern": "UNIFORM:8:1:NR",
-                "pattern-scatter": [3, 0],
-                "kernel": "multiscatter",
-                "colour": "red",
-            },
-            {"pattern": [0, 6, 12], "kernel": "Gather", "delta": -5, "count": 64},
-        ],
-    )
-    code, out, err = run(capsys, "spatter", "-f", suite, "-t", "1", "--json")
+    configs = [
+        {"pattern": "UNIFORM:8:1:NR", "kernel": "Gather", "count": 64},
+        {"pattern": [0, 8, 16], "kernel": "SCATTER", "delta": 1, "count": 99, "nruns": 4},
+        {
+            "pattern-gather": "UNIFORM:8:1:NR",
+            "pattern-scatter": "UNIFORM:8:2:NR",
+            "kernel": "GS",
+            "count": 64,
+        },
+        {
+            "pattern": "UNIFORM:8:1:NR",
+            "pattern-gather": [1, 2],
+            "kernel": "MultiGather",
+            "count": 64,
+        },
+        {
+            "pattern": "UNIFORM:8:1:NR",
+            "pattern-scatter": [3, 0],
+            "kernel": "multiscatter",
+            "colour": "red",
+        },
+        {"pattern": [0, 6, 12], "kernel": "Gather", "delta": -5, "count": 64},
+    ]
+    suite = tmp_path / "suite.json"
+    suite.write_text(json.dumps(configs))
+    code, out, err = run(capsys, "spatter", "-f", str(suite), "-t", "1", "--json")
     assert code == 0
     records = json.loads(out)
     assert [record["kernel"].partition(".")[2] for record in records] == [
@@ -128,14 +112,14 @@ def test_spatter_file_runs_unchanged(capsys: pytest.CaptureFixture[str], tmp_pat
     assert records[4]["count"] == 1024
     assert all(record["valid"] for record in records)
     assert "colour" in err
-    # The same, for people: rows and the distribution of a list of cases.
-    code, out, _ = run(capsys, "spatter", "-f", suite, "-t", "1")
+    # The table has a row for each case and a line with the mean.
+    code, out, _ = run(capsys, "spatter", "-f", str(suite), "-t", "1")
     assert code == 0
     assert len(out.splitlines()) == 1 + 6 + 1
     assert "harmonic mean" in out.splitlines()[-1]
 
 
-def test_options_without_effect_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(
         capsys,
         "spatter", "-p", "0,1", *SMALL, "-a", "-m", "64", "-z", "32", "-o", "1", "-s",
@@ -223,7 +207,7 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(
         "\x00\x01\x02",
     ],
 )
-def test_hostile_files_are_refused_in_words(
+def test_malformed_files_are_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
 ) -> None:
     path = tmp_path / "bad.json"
@@ -233,7 +217,7 @@ def test_hostile_files_are_refused_in_words(
     assert len(one_sentence(err)) < 500
 
 
-ABSURD = {
+TOO_LARGE = {
     "rows.mtx": b"%%MatrixMarket matrix coordinate real general\n"
     b"99999999999 99999999999 1\n1 1 1\n",
     "idx.npy": b"\x93NUMPY\x01\x00\x46\x00"
@@ -244,7 +228,7 @@ ABSURD = {
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         ("spmv rows.mtx", "rows.mtx can't be read: a matrix of 99999999999 x 99999999999"),
         ("raider -n 8 --pattern ./idx.npy", "idx.npy can't be read as a NumPy array: mmap length"),
@@ -253,10 +237,10 @@ ABSURD = {
         ("sweep /dev/zero", "/dev/zero must be a regular file, or end after at most"),
     ],
 )
-def test_absurd_sizes_are_refused_before_memory_is_taken(
-    tmp_path: Path, words: str, says: str
+def test_sizes_beyond_memory_are_refused_before_allocation(
+    tmp_path: Path, words: str, message: str
 ) -> None:
-    for name, content in ABSURD.items():
+    for name, content in TOO_LARGE.items():
         (tmp_path / name).write_bytes(content)
     script = (
         "import re, resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31));"
@@ -272,10 +256,9 @@ def test_absurd_sizes_are_refused_before_memory_is_taken(
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )
     assert done.returncode == 2, done.stderr
-    said = one_sentence(done.stderr)
-    assert said.startswith(f"memkern: {says}")
+    assert one_sentence(done.stderr).startswith(f"memkern: {message}")
     peak_kB = int(done.stdout)
-    # A pipe or device gives at most 256 MiB before it is refused.
+    # At most 256 MiB are read from a pipe or device before it is refused.
     assert peak_kB < (550_000 if "/dev/zero" in words else 200_000)
 
 
@@ -322,7 +305,7 @@ def test_streaming_verbs(
     assert ("K 2, N 3" if "--degree" in words else "1000 ") in out
 
 
-def test_stream_alone_is_the_rotation_in_streams_layout(
+def test_stream_without_a_kernel_prints_the_table_of_stream(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     target = tmp_path / "rotation.parquet"
@@ -348,9 +331,7 @@ def test_stream_alone_is_the_rotation_in_streams_layout(
     assert len(mk.load(target)) == 5
 
 
-def test_sizes_and_lists_of_knobs_are_combined(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_sizes_and_lists_of_knobs_are_combined(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("loops", "-k", "copy,dot", "--sizes", "16KiB:64KiB:3", "--unroll", "1,4", "-t", "1,2")
     code, out, _ = run(capsys, *words, "--variant", "simd", "--runs", "2", "--json")
     assert code == 0
@@ -406,7 +387,7 @@ def test_barrier_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert json.loads(out)[0]["barrier"] == "spin"
 
 
-def test_wrong_streaming_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_streaming_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for words, culprit in (
         (("stream", "--kernel", "quad"), "stream.quad"),
         (("stream", "--kernel", "copy", "--alpha", "2"), "alpha"),
@@ -472,7 +453,7 @@ def test_tune_takes_any_kernel(words: str, kernel: str, capsys: Any, tmp_path: P
         ("tune", "needs pattern"),
     ],
 )
-def test_tune_says_what_a_kernel_needs(words: str, culprit: str, capsys: Any) -> None:
+def test_wrong_options_of_tune_are_refused(words: str, culprit: str, capsys: Any) -> None:
     code, out, err = run(capsys, *words.split())
     assert (code, out) == (2, "") and culprit in one_sentence(err)
 
@@ -513,7 +494,7 @@ def test_sweep_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert {(r["samples"], r["variant"]) for r in json.loads(fewer[1])} == {(3, "auto")}
 
 
-def test_what_is_given_wins_over_a_sweep_file(
+def test_the_command_line_overrides_a_sweep_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "sweep.toml"
@@ -557,9 +538,7 @@ def test_bad_sweep_files(
     assert culprit in one_sentence(err)
 
 
-def test_figures_and_tables_by_name(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_and_tables_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = run(capsys, "figure", "--list")
     assert code == 0
     for number in (3, 5, 6, 7, 8, 9):
@@ -572,7 +551,7 @@ def test_figures_and_tables_by_name(
     assert "Skylake" in out
 
 
-def test_info_names_what_there_is_and_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_describes_the_machine_and_the_build(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "info")
     assert code == 0
     for word in ("processor", "caches", "pages", "pinning", "instruction sets", "openmp", "cuda"):
@@ -589,7 +568,7 @@ def test_version_and_no_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert "VERB" in out
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     command = [sys.executable, "-m", "memkern", "table", "spatter-table4"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -606,30 +585,30 @@ LIMITED = (
 
 
 def limited(most_B: int, folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run with a limit of the size of files, which stands in for a full disk."""
+    """Run memkern with a limit on the size of files, which acts like a full disk."""
     command = [sys.executable, "-c", LIMITED, str(most_B), *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("target", ["out.db", "out.csv"])
-def test_what_was_measured_before_the_disk_was_full_is_resumed(tmp_path: Path, target: str) -> None:
+def test_a_sweep_is_resumed_after_a_full_disk(tmp_path: Path, target: str) -> None:
     words = f"stream -k copy -n 512 -t 1 --runs 2 --repeats 30 -q -o {target}".split()
     working = "out.db" if target == "out.db" else "out.csv.db"
     done = limited(40960, tmp_path, words)
     assert done.returncode == 2
-    kept, said, resume = done.stderr.splitlines()
+    kept, reason, resume = done.stderr.splitlines()
     finished = len(mk.load(tmp_path / working))
     assert kept == f"memkern: {finished} of 30 measurements done, kept in {working}"
-    assert said == (
+    assert reason == (
         f"memkern: {working} can't be written: a file may have at most 40960 bytes here (ulimit -f)"
     )
-    assert resume == f"memkern: go on with: memkern {' '.join(words)} --resume"
+    assert resume == f"memkern: resume with: memkern {' '.join(words)} --resume"
     assert 0 < finished < 30
     assert limited(2**30, tmp_path, [*words, "--resume"]).returncode == 0
     assert len(mk.load(tmp_path / target)) == 30
 
 
-def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_incomplete_file(tmp_path: Path) -> None:
     for most_B, words in (
         (4096, "stream -k copy -n 512 -t 1 --runs 2 -q -o x.db"),
         (512, "table spatter-table4 -o x.csv"),
@@ -645,7 +624,6 @@ def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
 def test_report_end_to_end(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real verb on cases cut down to what a test may take."""
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     target = tmp_path / "report.html"
     code, out, _ = run(capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1")
@@ -660,7 +638,7 @@ def test_report_end_to_end(
         assert name in html
 
 
-# Files that exist
+# Existing files
 
 
 @pytest.mark.parametrize(
@@ -676,7 +654,7 @@ def test_report_end_to_end(
         ("compare a.json b.json --junit x.xml", (".xml",)),
     ],
 )
-def test_files_of_the_user_stay(
+def test_existing_files_are_not_overwritten(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -715,7 +693,7 @@ def test_force_overwrites(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_every_terminal_shows_what_it_can(encoding: str) -> None:
+def test_output_in_any_encoding(encoding: str) -> None:
     words = ["stream", "-k", "copy", "-n", "512", "-t", "1", "--runs", "2"]
     done = subprocess.run(
         [sys.executable, "-m", "memkern", *words],
@@ -727,7 +705,7 @@ def test_every_terminal_shows_what_it_can(encoding: str) -> None:
     assert "±%".encode(encoding, errors="replace") in done.stdout
 
 
-def test_closed_streams_end_no_run(tmp_path: Path) -> None:
+def test_closed_standard_streams_are_no_error(tmp_path: Path) -> None:
     words = f"-m memkern stream -k copy -n 512 -t 1 --runs 2 -o {tmp_path / 'x.json'}"
     done = subprocess.run(["sh", "-c", f"{sys.executable} {words} >&- 2>&-"])
     assert done.returncode == 0
@@ -738,7 +716,7 @@ COPY = "stream -k copy -n 512 -t 1 --runs 2 -q"
 
 
 @pytest.mark.parametrize(
-    ("words", "streams", "code", "says"),
+    ("words", "streams", "code", "message"),
     [
         (f"{COPY} --json", ">/dev/full", 2, "standard output can't be written: the disk is full"),
         (
@@ -761,8 +739,8 @@ COPY = "stream -k copy -n 512 -t 1 --runs 2 -q"
         ("fit none.json", ">&- 2>&-", 2, ""),
     ],
 )
-def test_streams_that_fail_lose_nothing(
-    tmp_path: Path, words: str, streams: str, code: int, says: str
+def test_results_are_kept_when_standard_streams_fail(
+    tmp_path: Path, words: str, streams: str, code: int, message: str
 ) -> None:
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m memkern {words} {streams}"],
@@ -771,8 +749,8 @@ def test_streams_that_fail_lose_nothing(
         text=True,
     )
     assert done.returncode == code, done.stderr
-    # Besides, a machine that is not quiet may be mentioned.
-    assert (done.stderr.splitlines() or [""])[-1].endswith(says)
+    # Earlier lines may report that the machine is not quiet.
+    assert (done.stderr.splitlines() or [""])[-1].endswith(message)
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
     if "-o" in words.split():
         assert len(mk.load(tmp_path / "x.csv")) == (2 if "--repeats" in words else 1)
@@ -780,7 +758,7 @@ def test_streams_that_fail_lose_nothing(
 
 
 @pytest.mark.parametrize("setting", ["PYTHONIOENCODING=ascii", "LC_ALL=C"])
-def test_signs_beyond_ascii_end_no_run(tmp_path: Path, setting: str) -> None:
+def test_non_ascii_arguments_raise_no_exception(tmp_path: Path, setting: str) -> None:
     name, _, value = setting.partition("=")
     for words in (["fit", "µ±.json"], ["spatter", "-p", "µ±"], ["bs", "--help"]):
         done = subprocess.run(
@@ -825,7 +803,7 @@ def test_signs_beyond_ascii_end_no_run(tmp_path: Path, setting: str) -> None:
         "report --wait-quiet X",
     ],
 )
-def test_numbers_are_written_in_ascii(
+def test_numbers_with_other_signs_than_ascii_digits_are_refused(
     capsys: pytest.CaptureFixture[str], words: str, three: str
 ) -> None:
     code, out, err = run(capsys, *words.replace("X", three).split())
@@ -833,13 +811,13 @@ def test_numbers_are_written_in_ascii(
     assert repr(three)[1:-1] in one_sentence(err)
 
 
-# Cut off
+# Interrupts
 
 
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "terminated"]
 )
-def test_what_is_cut_off_says_how_to_go_on(tmp_path: Path, number: int, code: int) -> None:
+def test_an_interrupted_sweep_says_how_to_resume(tmp_path: Path, number: int, code: int) -> None:
     words = ["stream", "-k", "copy", "--sizes", "64KiB:4MiB:40", "--budget", "1", "-o", "x.csv"]
     command = [sys.executable, "-m", "memkern", *words]
     running = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -853,7 +831,7 @@ def test_what_is_cut_off_says_how_to_go_on(tmp_path: Path, number: int, code: in
     assert running.returncode == code, err
     assert "Traceback" not in err
     assert "measurements done, kept in x.csv.db" in err
-    assert f"go on with: memkern {' '.join(words)} --resume" in err
+    assert f"resume with: memkern {' '.join(words)} --resume" in err
     assert len(mk.load(working)) > 0
     assert not (tmp_path / "x.csv").exists()
 
@@ -861,11 +839,11 @@ def test_what_is_cut_off_says_how_to_go_on(tmp_path: Path, number: int, code: in
 def records_in(path: Path) -> int:
     try:
         return len(mk.load(path))
-    except InputError:  # not there, or not yet begun
+    except InputError:  # there is no such file yet, or it is empty
         return 0
 
 
-def test_ctrl_c_before_anything_was_measured_promises_nothing(
+def test_ctrl_c_before_the_first_record_leaves_no_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(self: Any) -> None:
@@ -880,7 +858,7 @@ def test_ctrl_c_before_anything_was_measured_promises_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-# Options that mean nothing
+# Options without a meaning
 
 
 @pytest.mark.parametrize(
@@ -952,7 +930,7 @@ def test_options_that_mean_nothing_are_refused(words, message, capsys):
         ("raider -n 99 --pattern chase", "index_pattern", "chase"),
     ],
 )
-def test_what_some_of_all_kernels_take_goes_to_these(words, column, value, capsys):
+def test_options_of_some_kernels_apply_to_these_only(words, column, value, capsys):
     how = ("--runs", "1", "--threads", "1", "--variant", "scalar", "--json", "-q")
     code, out, _ = run(capsys, *words.split(), *how)
     records = json.loads(out)
@@ -961,62 +939,62 @@ def test_what_some_of_all_kernels_take_goes_to_these(words, column, value, capsy
     assert having and having < {r["kernel"] for r in records}
 
 
-def test_circustents_own_options_are_taken_where_it_wants_them(capsys):
+def test_unused_options_of_circustent_are_reported(capsys):
     words = "amo -b PTRCHASE_ADD -m 800 -s 7 -i 9 --runs 1 --threads 1"
     code, _, err = run(capsys, *words.split())
     assert code == 0 and "amo.ptrchase takes no --memsize: 800 is not used" in err
 
 
-def busy(monkeypatch: pytest.MonkeyPatch, looks: list[Quiet]) -> list[Quiet]:
-    """Let the machine look like this, one look after the other."""
-    monkeypatch.setattr("memkern.measuring.cores.look_around", lambda: looks.pop(0))
+def set_activity(monkeypatch: pytest.MonkeyPatch, observations: list[Activity]) -> list[Activity]:
+    """Replace the observed activity of the machine by these observations, one after the other."""
+    monkeypatch.setattr("memkern.measuring.cores.observe_activity", lambda: observations.pop(0))
     monkeypatch.setattr("memkern.cli.measuring.time.sleep", lambda seconds: None)
-    return looks
+    return observations
 
 
-LOUD = Quiet(((77, "stress", 1),), 0.0)
-SILENT = Quiet((), 0.0)
+BUSY = Activity(((77, "stress", 1),), 0.0)
+IDLE = Activity((), 0.0)
 BRIEF = ("stream", "-k", "copy", "-n", "512", "-t", "1", "--variant", "scalar", "--runs", "2")
 
 
-def test_what_runs_beside_is_said(
+def test_other_processes_are_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy(monkeypatch, [LOUD])
+    set_activity(monkeypatch, [BUSY])
     code, _, err = run(capsys, *BRIEF)
     assert code == 0
     assert "the machine is not quiet: stress (process 77) runs on it too" in err
-    busy(monkeypatch, [LOUD])
+    set_activity(monkeypatch, [BUSY])
     assert "not quiet" not in run(capsys, *BRIEF, "-q")[2]
 
 
 def test_waiting_for_a_quiet_machine(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = busy(monkeypatch, [LOUD, LOUD, SILENT])
+    observations = set_activity(monkeypatch, [BUSY, BUSY, IDLE])
     code, _, err = run(capsys, *BRIEF, "--wait-quiet", "60")
-    assert (code, looks) == (0, [])
+    assert (code, observations) == (0, [])
     assert "not quiet" not in err
     code, _, err = run(capsys, *BRIEF, "--wait-quiet", "-1")
     assert code == 2 and "not a positive number" in err
 
 
-def test_disturbed_records_end_with_a_sentence(
+def test_disturbed_records_are_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy(monkeypatch, [SILENT])
+    set_activity(monkeypatch, [IDLE])
 
     def all_disturbed(share: Any, throughput: Any, *best: float) -> Any:
         return np.ones(len(share), dtype=bool)
 
-    monkeypatch.setattr("memkern.measuring.disturbance.marks", all_disturbed)
+    monkeypatch.setattr("memkern.measuring.disturbance.disturbed_samples", all_disturbed)
     code, out, err = run(capsys, *BRIEF, "--budget", "0.01", "--json")
     assert code == 0
     [record] = json.loads(out)
     assert record["disturbed"] is True
     assert record["ci_relative"] is None and record["ci_scope"] == "none"
     assert "1 of 1 records are disturbed" in err and "--wait-quiet" in err
-    busy(monkeypatch, [SILENT])
+    set_activity(monkeypatch, [IDLE])
     _, out, _ = run(capsys, *BRIEF)
     assert "disturbed" in out and "nan" not in out
 
@@ -1070,7 +1048,7 @@ def test_calibrate_prints_what_it_stores(
             "repetition lattice",
             [["fork"], ["barrier"]],
         ),
-        # What tables show anyway, or what differs between kernels by itself, has no column before.
+        # Options that have a column anyway, or that depend on the kernel, get no column in front.
         ("bs 1,6 -n 99 --elements 2,3 --degree 2 --pages default,4k", "case kernel", None),
     ],
 )
@@ -1083,7 +1061,7 @@ def test_tables_show_every_option_that_varies(words, columns, rows, capsys):
         assert [line.split()[: len(rows[0])] for line in lines] == rows
 
 
-def test_a_rotation_says_what_varies(capsys):
+def test_rotations_are_headed_by_the_options_that_vary(capsys):
     words = "stream -n 999 --offset 0,64 --runs 2 --threads 1 --variant scalar"
     code, out, _ = run(capsys, *words.split())
     lines = out.splitlines()
@@ -1093,10 +1071,10 @@ def test_a_rotation_says_what_varies(capsys):
     ]
 
 
-# The peers' short options, and ours
+# Short options of Spatter and CircusTent, and memkern's
 
 
-def test_what_only_we_can_mean_by_spatters_options_is_ours(
+def test_short_options_of_spatter_accept_memkerns_values(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     target = tmp_path / "out.json"
@@ -1115,7 +1093,7 @@ def test_what_only_we_can_mean_by_spatters_options_is_ours(
     assert "x.txt" in one_sentence(err)
 
 
-def test_atomics_take_our_short_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_atomics_take_short_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target = tmp_path / "out.json"
     words = ["amo", "-b", "RAND_ADD", "-m", "4096", "-i", "64", "--runs", "1", "-q"]
     code, _, err = run(capsys, *words, "-t", "1", "-o", str(target))
@@ -1134,7 +1112,7 @@ def test_atomics_over_sizes(capsys: pytest.CaptureFixture[str]) -> None:
         sized = (record["words"], record["padding_B"], record["iters"])
         found.setdefault(record["kernel"], []).append(sized)
     assert found["amo.rand"] == [(128, 0, 200), (128, 64, 200), (512, 0, 200), (512, 64, 200)]
-    # Every iteration of either worker has a word of its own.
+    # Each iteration of each worker accesses another word.
     assert found["amo.stride1"] == [(128, 0, 64), (128, 64, 8), (512, 0, 200), (512, 64, 32)]
     assert found["amo.gather"] == found["amo.stride1"]
     assert len(found["amo.ptrchase"]) == 1
@@ -1193,7 +1171,7 @@ def test_results_with_odd_columns_are_analysed_or_refused(
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"text", b"\x89PNG", b"SQLite format 3\0"])
 @pytest.mark.parametrize("suffix", ["json", "csv", "parquet", "db"])
 @pytest.mark.parametrize("command", ANALYSES)
-def test_files_of_something_else_are_refused_in_a_sentence(
+def test_files_of_other_formats_are_refused(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""The table of columns says what every record holds, and files say it too."""
+"""The table of columns agrees with records, and saved files contain its units and meanings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyarrow import parquet
-from test_interface import KEPT
+from test_interface import INTERFACE
 from test_kernels import SAMPLES
 
 import memkern as mk
@@ -16,7 +16,7 @@ from memkern import cli
 from memkern.results.values import column_kinds
 from memkern.spec.columns import COLUMNS, KINDS, TYPES, in_order, of_kind
 
-# Of records that the samples of the kernels don't make.
+# Columns that no record of the sample cases has.
 ELSEWHERE = {
     *(name for name in COLUMNS if name.startswith(("gpu_", "barrier"))),
     *("case_order", "case_order_seed", "tune_step", "rcm", "success_fraction", "attempts_per_amo"),
@@ -24,13 +24,13 @@ ELSEWHERE = {
 }
 
 
-def test_every_column_is_whole() -> None:
+def test_every_column_is_complete() -> None:
     for column in COLUMNS.values():
         assert column.kind in KINDS
         assert column.type in TYPES
         assert column.meaning and not column.meaning.endswith(".")
         assert column.since == 1
-    # The unit stands in the name too.
+    # Names end with their unit.
     suffixes = {"GB/s": "_GBps", "GFLOP/s": "_GFLOPs", "GAMS": "_GAMS", "GHz": "_GHz"}
     for suffix, unit in {"s": "s", "B": "B", "J": "J"}.items():
         suffixes[suffix] = f"_{unit}"
@@ -42,13 +42,13 @@ def test_every_column_is_whole() -> None:
                 assert column.unit == unit, column.name
 
 
-def test_records_have_declared_columns_alone_and_all_are_in_some() -> None:
-    kept = json.loads(KEPT.read_text())["columns"]
-    there = {name for columns in kept.values() for name in columns}
-    assert there - set(COLUMNS) == set()
-    assert set(COLUMNS) - there == ELSEWHERE
+def test_records_have_the_declared_columns_and_no_others() -> None:
+    stored = json.loads(INTERFACE.read_text())["columns"]
+    found = {name for columns in stored.values() for name in columns}
+    assert found - set(COLUMNS) == set()
+    assert set(COLUMNS) - found == ELSEWHERE
     types = {"text": {"str"}, "integer": {"int"}, "real": {"float"}, "bool": {"bool"}}
-    for columns in kept.values():
+    for columns in stored.values():
         for name, kind in columns.items():
             assert kind in types[COLUMNS[name].type], name
 
@@ -62,17 +62,17 @@ def test_columns_of_atomics_are_declared(primitive: str) -> None:
 def test_columns_of_searches_and_sweeps_are_declared() -> None:
     case = mk.stream("copy", elements=512, threads=1, runs=2)
     _, search = mk.tune(case, budget_s=0.2, knobs={"prefetch": [0]})
-    _, form = mk.spmv.tune("hpcg:3", budget_s=0.2, threads=1)
-    for results in (search, form, mk.sweep([case])):
+    _, formats = mk.spmv.tune("hpcg:3", budget_s=0.2, threads=1)
+    for results in (search, formats, mk.sweep([case])):
         assert {name for record in results for name in record} <= set(COLUMNS)
 
 
-def test_inputs_are_what_records_call_their_case_columns() -> None:
+def test_case_columns_are_declared_as_inputs() -> None:
     inputs = set(of_kind("input"))
     scalars = {"alpha", "beta"}
     for cases in SAMPLES.values():
         for case in cases:
-            assert {*case.columns, *case.spec.form} <= inputs | scalars
+            assert {*case.columns, *case.spec.template_columns} <= inputs | scalars
 
 
 def test_a_record_is_in_the_order_of_the_table() -> None:
@@ -81,7 +81,7 @@ def test_a_record_is_in_the_order_of_the_table() -> None:
     assert list(in_order({"mine": 1, "valid": True, "case_id": ""})) == ["case_id", "valid", "mine"]
 
 
-def test_a_declared_column_has_its_type_whatever_it_holds() -> None:
+def test_a_declared_column_without_values_has_its_type() -> None:
     nothing = {"time_net_s": math.nan, "suite": None, "valid": None, "other": math.nan}
     assert column_kinds([nothing]) == {
         "time_net_s": "real",
@@ -103,7 +103,7 @@ def test_parquet_files_have_units_and_meanings(tmp_path: Path) -> None:
     assert str(schema.field("suite").type) == "string"
 
 
-def test_the_verb_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_lists_the_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["columns"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(COLUMNS)

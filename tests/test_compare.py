@@ -1,4 +1,4 @@
-"""Comparisons: statistics, files measured apart, sides measured in turns, what is written."""
+"""Comparisons: statistics, saved results, sides measured in turns, and what is written."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from bench.compare_simulation import NOISES, independent, simulated
+from checking import run
 from scipy import stats
 
 import memkern as mk
@@ -30,15 +31,6 @@ from memkern.results import comparison_output, verdicts
 from memkern.results.comparison import Compared
 
 FOUND = (verdicts.FASTER, verdicts.SLOWER)
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    try:
-        code = cli.main(list(arguments))
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 # Statistics
@@ -70,11 +62,11 @@ def test_welch_agrees_with_scipy() -> None:
     expected = stats.ttest_ind_from_stats(1.0, 0.02, 5, 1.05, 0.04, 3, equal_var=False)
     assert found.p == pytest.approx(expected.pvalue)
     assert found.count == 3
-    # Values that agree by chance have the spread to which samples are read.
+    # Values that agree by chance get the relative resolution of samples as their error.
     assert verdicts.welch((1.0, 0.0, 2), (1.0, 0.0, 2)).error == pytest.approx(1e-3)
 
 
-def test_holm_corrects_stepwise_and_leaves_out_what_was_not_tested() -> None:
+def test_holm_corrects_stepwise_and_skips_nan() -> None:
     corrected = verdicts.holm([0.01, math.nan, 0.04, 0.03, 0.5])
     np.testing.assert_allclose(corrected, [0.04, math.nan, 0.09, 0.09, 0.5])
     assert len(verdicts.holm([])) == 0
@@ -98,7 +90,7 @@ def test_verdicts(effect: float, error: float, itself: float, p: float, verdict:
     assert estimate.verdict(p) == verdict
 
 
-def test_the_pairs_that_a_verdict_takes_suffice() -> None:
+def test_the_estimated_number_of_pairs_suffices() -> None:
     rng = np.random.default_rng(2)
     few = rng.normal(0, 0.02, (2, 15))
     needed = verdicts.yuen(*few).needed(30)
@@ -108,30 +100,30 @@ def test_the_pairs_that_a_verdict_takes_suffice() -> None:
     assert verdicts.yuen(*more).verdict(verdicts.yuen(*more).p * 60) != verdicts.NOT_ENOUGH
 
 
-def test_a_verdict_stands_and_a_dropped_case_does_not_count() -> None:
+def test_a_verdict_is_final_and_a_dropped_case_does_not_count() -> None:
     rng = np.random.default_rng(3)
     family = verdicts.Family(3)
     assert family.looks == (15, 20, 30)
     family.drop(2)
     for k in range(30):
         noise = 0.001 * rng.standard_normal(4)
-        if 0 in family.open():
+        if 0 in family.undecided():
             family.add(0, noise[0], 0.1 + noise[1])
         family.add(1, 30 * noise[2], 30 * noise[3])
-        assert family.open() == ([0, 1] if k < 14 else [1] if k < 29 else [])
+        assert family.undecided() == ([0, 1] if k < 14 else [1] if k < 29 else [])
     assert family.verdicts[0] == verdicts.SLOWER
     assert family.count(0) == 15
     np.testing.assert_array_equal(np.isnan(verdicts.holm(family.p)), [False, False, True])
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.__name__)
-def test_noise_alone_brings_false_verdicts_in_less_than_a_hundredth_of_cases(noise: Any) -> None:
+def test_false_verdicts_are_below_one_percent_of_cases(noise: Any) -> None:
     found = [simulated(noise, np.zeros(30), seed).verdicts for seed in range(20)]
     false = sum(verdict in FOUND for family in found for verdict in family)
     assert false < 0.01 * 600
 
 
-def test_five_percent_beside_two_percent_of_noise_are_found() -> None:
+def test_a_difference_of_five_percent_is_found_in_two_percent_of_noise() -> None:
     effects = np.where(np.arange(30) % 2, math.log(1.05), 0.0)
     found = [simulated(independent, effects, seed).verdicts for seed in range(10)]
     differ = [v for family in found for v, e in zip(family, effects, strict=True) if e]
@@ -140,7 +132,7 @@ def test_five_percent_beside_two_percent_of_noise_are_found() -> None:
     assert sum(v in FOUND for v in equal) < 0.01 * len(equal)
 
 
-# Files measured apart
+# Saved results
 
 
 def record(elements: int = 64, time_s: float = 1e-3, **more: Any) -> dict[str, Any]:
@@ -182,7 +174,7 @@ def test_a_case_is_compared_by_its_repeats() -> None:
     assert row["verdict"] == "slower"
     assert row["quantity"] == "GB/s"
     assert row["placements"] == 5
-    # The table shows the very quantities whose ratio it prints.
+    # The printed ratio is that of the printed quantities.
     assert row["a"] == pytest.approx(1024e-9 / math.exp(times[0].mean()))
     assert row["ratio"] == pytest.approx(row["b"] / row["a"])
     assert row["b_time_s"] / row["a_time_s"] == pytest.approx(1 / row["ratio"])
@@ -194,10 +186,10 @@ def test_a_case_is_compared_by_its_repeats() -> None:
     assert comparison_output.slower(mk.compare(a, b), 60) == []
 
 
-def test_placements_in_one_record_are_as_good_as_repeats() -> None:
+def test_placements_of_one_record_count_like_repeats() -> None:
     values = np.log([1.00, 1.02, 0.99, 1.01, 1.03])
-    apart = results([record(time_s=1e-3 * math.exp(v), repeat=k) for k, v in enumerate(values)])
-    together = results(
+    repeated = results([record(time_s=1e-3 * math.exp(v), repeat=k) for k, v in enumerate(values)])
+    placed = results(
         [
             record(
                 time_s=1e-3 * math.exp(values.mean()),
@@ -207,7 +199,7 @@ def test_placements_in_one_record_are_as_good_as_repeats() -> None:
         ]
     )
     b = repeats(np.random.default_rng(4), times=1.1)
-    one, other = (mk.compare(a, b).to_dict("records")[0] for a in (apart, together))
+    one, other = (mk.compare(a, b).to_dict("records")[0] for a in (repeated, placed))
     for column in ("a", "ratio", "low", "high", "p", "placements"):
         assert one[column] == pytest.approx(other[column]), column
 
@@ -219,10 +211,10 @@ def test_one_placement_shows_no_spread() -> None:
     assert row["ratio"] == pytest.approx(0.5)
     assert math.isnan(row["low"])
     assert "placed once" in " ".join(frame.attrs["remarks"])
-    assert "not controlled" in " ".join(frame.attrs["remarks"])
+    assert "drift between them" in " ".join(frame.attrs["remarks"])
 
 
-def test_a_file_beside_itself_has_no_difference() -> None:
+def test_a_file_compared_with_itself_has_no_difference() -> None:
     a = repeats(np.random.default_rng(5), (64, 128), sd=0.002)
     frame = mk.compare(a, a)
     assert list(frame["verdict"]) == ["same", "same"]
@@ -239,7 +231,7 @@ def test_noise_between_files_makes_no_verdicts() -> None:
     assert false < 0.01 * 40 * 30
 
 
-def test_few_repeats_of_many_cases_find_what_is_large() -> None:
+def test_few_repeats_of_many_cases_find_a_large_difference() -> None:
     found = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -251,7 +243,7 @@ def test_few_repeats_of_many_cases_find_what_is_large() -> None:
     assert np.mean(found) >= 0.9
 
 
-def test_spread_is_learnt_from_cases_that_are_alike_only() -> None:
+def test_variances_are_pooled_between_similar_cases_only() -> None:
     rng = np.random.default_rng(11)
 
     def estimates(sds: np.ndarray) -> list[verdicts.Estimate]:
@@ -269,7 +261,7 @@ def test_spread_is_learnt_from_cases_that_are_alike_only() -> None:
     assert verdicts.moderated(alike[:7]) == alike[:7]
 
 
-def test_options_are_compared_and_tell_no_cases_apart() -> None:
+def test_options_are_compared_and_do_not_identify_cases() -> None:
     rng = np.random.default_rng(6)
     frame = mk.compare(repeats(rng, (64, 128)), repeats(rng, (64, 128), pages_asked="thp"))
     assert frame.attrs["compared"] == ["pages_asked"]
@@ -286,13 +278,13 @@ def test_options_are_compared_and_tell_no_cases_apart() -> None:
         {"elements": 65},
     ],
 )
-def test_what_makes_a_case_is_never_what_is_compared(other: Mapping[str, Any]) -> None:
+def test_inputs_identify_cases_and_are_not_compared(other: Mapping[str, Any]) -> None:
     a, b = results([record(), record()]), results([{**record(), **other}] * 2)
     with pytest.raises(mk.InputError, match="no case in common"):
         mk.compare(a, b)
 
 
-def test_every_rate_is_there_and_rows_without_bytes_are_compared_by_time() -> None:
+def test_every_rate_is_listed_and_rows_without_bytes_are_compared_by_time() -> None:
     rows = [
         record(1, performance_GFLOPs=2.0),
         record(2, rate_GAMS=3.0, kernel="amo.rand"),
@@ -314,7 +306,7 @@ def test_every_rate_is_there_and_rows_without_bytes_are_compared_by_time() -> No
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_disturbed_and_invalid_records_decide_nothing(old: bool) -> None:
+def test_disturbed_and_invalid_records_are_not_compared(old: bool) -> None:
     rng = np.random.default_rng(7)
     a = repeats(rng, (64, 128, 256))
     disturbed = repeats(rng, (64,), times=3.0, disturbed=True)
@@ -333,7 +325,7 @@ def test_disturbed_and_invalid_records_decide_nothing(old: bool) -> None:
     assert "1 disturbed, 1 invalid" in comparison_output.summary(frame)
 
 
-def test_missing_columns_and_nulls_are_no_obstacle() -> None:
+def test_missing_columns_and_nulls_are_accepted() -> None:
     columns = ("kernel", "elements", "case_columns", "time_median_s")
     bare = results([{c: record()[c] for c in columns} for _ in range(2)])
     (row,) = mk.compare(bare, bare).to_dict("records")
@@ -350,7 +342,7 @@ def test_missing_columns_and_nulls_are_no_obstacle() -> None:
         mk.compare(results([{"time_s": 1.0}]), bare)
 
 
-def test_without_the_names_of_inputs_sizes_are_told_apart() -> None:
+def test_without_case_columns_sizes_identify_cases() -> None:
     rows = [{k: v for k, v in record(n).items() if k != "case_columns"} for n in (64, 64, 128, 128)]
     assert len(mk.compare(results(rows), results(rows))) == 2
 
@@ -368,7 +360,7 @@ def test_files_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path:
     code, out, _ = run(capsys, "compare", a, b)
     assert code == 0
     assert "compared: pages_asked" in out
-    assert "not controlled" in out
+    assert "drift between them" in out
     assert "geometric mean of 2" in out
     code, out, err = run(capsys, "compare", a, b, "--fail-on", "slower")
     assert code == 3
@@ -415,15 +407,17 @@ def test_junit_and_history(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 # Sides measured in turns
 
 
-class Drawn:
-    """A side whose times are drawn; case 2 can't be had from the third time on."""
+class RandomSide:
+    """A side with random times; case 2 is an error from the third request on."""
 
-    def __init__(self, side: str, asked: list[tuple[str, int]], rng: np.random.Generator) -> None:
-        self.side, self.asked, self.rng = side, asked, rng
+    def __init__(
+        self, side: str, requests: list[tuple[str, int]], rng: np.random.Generator
+    ) -> None:
+        self.side, self.requests, self.rng = side, requests, rng
 
-    def ask(self, verb: str, case: int) -> dict[str, Any]:
-        self.asked.append((self.side, case))
-        if case == 2 and self.asked.count((self.side, 2)) > 2:
+    def request(self, verb: str, case: int) -> dict[str, Any]:
+        self.requests.append((self.side, case))
+        if case == 2 and self.requests.count((self.side, 2)) > 2:
             return {"error": "no memory"}
         if case == 3 and self.rng.random() < 0.2:
             return {"seconds": None}
@@ -431,15 +425,15 @@ class Drawn:
         return {"seconds": factor * math.exp(0.01 * self.rng.standard_normal())}
 
 
-def test_pairs_are_measured_in_rounds_until_they_decide() -> None:
-    asked: list[tuple[str, int]] = []
+def test_pairs_are_measured_in_rounds_until_a_verdict() -> None:
+    requests: list[tuple[str, int]] = []
     rounds: list[int] = []
     rng = np.random.default_rng(10)
 
     @contextlib.contextmanager
-    def sides() -> Iterator[tuple[Drawn, Drawn]]:
-        rounds.append(len(asked))
-        yield Drawn("A", asked, rng), Drawn("B", asked, rng)
+    def sides() -> Iterator[tuple[RandomSide, RandomSide]]:
+        rounds.append(len(requests))
+        yield RandomSide("A", requests, rng), RandomSide("B", requests, rng)
 
     work = ({"time_s": 1.0}, {"time_s": 1.0})
     cases = [Compared(str(k), {}, work) for k in range(5)]
@@ -451,20 +445,20 @@ def test_pairs_are_measured_in_rounds_until_they_decide() -> None:
     assert tried[0] == family.count(0) == 15
     assert list(errors) == [2]
     assert "no memory" in errors[2]
-    # Either side is first in one of two successive pairs.
-    order = "".join(side for side, case in asked if case == 0)
+    # Each side is first in one of two successive pairs.
+    order = "".join(side for side, case in requests if case == 0)
     pairs = [order[i : i + 2] for i in range(0, 28, 2)]
     assert all(sorted(pairs[i : i + 2]) == ["AB", "BA"] for i in range(0, 14, 2))
     assert len(set(pairs[::2])) == 2
     # Each round has every undecided case once, in random order.
-    first = asked[: rounds[1]]
+    first = requests[: rounds[1]]
     assert sorted({case for _, case in first}) == [0, 1, 2, 3, 4]
     orders = {
-        tuple(dict.fromkeys(case for _, case in asked[start:end]))
+        tuple(dict.fromkeys(case for _, case in requests[start:end]))
         for start, end in itertools.pairwise(rounds[:6])
     }
     assert len(orders) > 1
-    # Disturbed values make no pair, and are taken again.
+    # Disturbed values make no pair and are measured again.
     assert tried[3] > family.count(3) >= 15
 
 
@@ -482,7 +476,7 @@ class FakeWorker:
         FakeWorker.started += 1
         self.rng = np.random.default_rng(FakeWorker.started)
 
-    def ask(self, verb: str, case: int) -> dict[str, Any]:
+    def request(self, verb: str, case: int) -> dict[str, Any]:
         if case == 1 and not self.memory:
             return {"error": "8 GB needed"}
         if verb == "measure":
@@ -501,7 +495,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeWorker]:
     return FakeWorker
 
 
-def test_two_options(
+def test_two_options_are_compared(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fake: type[FakeWorker]
 ) -> None:
     options = ["--run", "x.toml", "--a", "--variant simd", "--b", "--variant scalar", "--json"]
@@ -511,14 +505,14 @@ def test_two_options(
     assert rows[0]["ratio"] == pytest.approx(0.5, rel=0.01)
     assert rows[0]["ratio"] == pytest.approx(rows[0]["b"] / rows[0]["a"])
     assert rows[0]["pairs"] == 15
-    assert code == 1  # an invalid result comes before a gate
+    assert code == 1  # an invalid result takes precedence over --fail-on
     monkeypatch.setattr(fake, "valid", True)
     code, _, err = run(capsys, "compare", *options, "--fail-on", "slower:10")
     assert code == 3
     assert "3 of 3 cases are slower by more than 10 %" in err
 
 
-def test_a_side_against_itself_tells_the_rate_of_false_verdicts(
+def test_a_comparison_with_itself_prints_the_rate_of_false_verdicts(
     capsys: pytest.CaptureFixture[str], fake: type[FakeWorker]
 ) -> None:
     code, out, _ = run(capsys, "compare", "--run", "x.toml", "--self", "--a=--flush", "-q")
@@ -527,7 +521,7 @@ def test_a_side_against_itself_tells_the_rate_of_false_verdicts(
     assert "false verdicts: 0 of 2 cases" in out
 
 
-def test_cases_without_memory_or_rest_are_named(
+def test_cases_without_memory_or_undisturbed_pairs_are_named(
     monkeypatch: pytest.MonkeyPatch, fake: type[FakeWorker]
 ) -> None:
     monkeypatch.setattr(fake, "memory", False)
@@ -561,7 +555,7 @@ def test_sides_with_different_cases_are_refused(fake: type[FakeWorker]) -> None:
         (["--run", "/nowhere.toml"], "/nowhere.toml"),
         (["--run", "x.toml", "--a-python", "/nowhere"], "/nowhere"),
         (["--run", "x.toml", "--b-python", "/bin/false"], "side B ended: exit code 1"),
-        (["--run", "x.toml", "--b-python", "/bin/echo"], "is its interpreter Python with memkern"),
+        (["--run", "x.toml", "--b-python", "/bin/echo"], "must be Python with memkern"),
         (["--self"], "--run SWEEP.toml"),
         (["--seed", "1", "a.db", "b.db"], "--seed"),
         (["a.db"], "two files"),
@@ -584,12 +578,12 @@ def test_wrong_input_is_one_sentence(
 
 @pytest.fixture
 def undisturbed_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have processes of a comparison call no sample disturbed, as tests run beside each other."""
+    """Let worker processes call no sample disturbed, since tests run in parallel."""
     monkeypatch.setenv("MEMKERN_SMALL", "1")
 
 
 @pytest.mark.usefixtures("undisturbed_workers")
-def test_a_worker_measures_and_says_why_not(tmp_path: Path) -> None:
+def test_a_worker_returns_values_or_errors(tmp_path: Path) -> None:
     sweep = tmp_path / "sweep.toml"
     sweep.write_text(
         '[defaults]\nthreads = 1\nruns = 3\n[[case]]\nkernel = "gather"\npattern = "0,1"\n'
@@ -598,15 +592,15 @@ def test_a_worker_measures_and_says_why_not(tmp_path: Path) -> None:
     worker = interleaved.Worker("A", sys.executable, sweep, {"pages": "4k"})
     try:
         assert worker.about["cases"] == 2
-        found = worker.ask("measure", 0)["record"]
+        found = worker.request("measure", 0)["record"]
         assert (found["kernel"], found["pages_asked"], found["valid"]) == (
             "spatter.gather", "4k", True,
         )  # fmt: skip
-        assert 0 < worker.ask("sample", 0)["seconds"] < 1
-        assert "magic" in worker.ask("sample", 1)["error"]
-        worker.ask("sample", 0)
+        assert 0 < worker.request("sample", 0)["seconds"] < 1
+        assert "magic" in worker.request("sample", 1)["error"]
+        worker.request("sample", 0)
         with pytest.raises(mk.InputError, match="side A ended"):
-            worker.ask("sample", 99)
+            worker.request("sample", 99)
     finally:
         worker.close()
 
@@ -619,8 +613,8 @@ def test_a_value_takes_few_samples() -> None:
     assert short(growing).stop.runs == 5
 
 
-def test_the_example_for_ci_compares_two_builds(tmp_path: Path) -> None:
-    # What stands in for an interpreter shows what it was given.
+def test_the_ci_example_compares_two_builds(tmp_path: Path) -> None:
+    # This interpreter prints its arguments.
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\necho "$PYTHONPATH" "$@"\n')
     python.chmod(0o755)

@@ -1,7 +1,7 @@
-"""The CUDA backend: what GPUs compute, and what is said where there is none.
+"""The CUDA backend: results and records of GPUs, and errors without one.
 
-Where there is no GPU, the same kernels run on this processor, block by block (tests/emulated): what
-no test sees then is what only a device does, its own atomics, shuffles, clocks and speed.
+Without a GPU the same kernels run on this processor, block by block (tests/emulated). That does not
+test what only a device has: its atomics, shuffles, clocks and speed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import ASKED, refused
+from checking import REQUEST, Changed, checked, refused
 from test_kernels import AMO_SHAPES, SAMPLES, built, inputs
 
 import memkern as mk
 from memkern import _memkern
 from memkern.cli import main
-from memkern.errors import InputError
 from memkern.families.checking import rounding
 from memkern.families.spatter import kernels as spatter
 from memkern.machine import gpu
@@ -34,7 +33,7 @@ from memkern.spec.registry import registry
 
 TREE = Path(__file__).parents[1]
 FAMILIES = ("spatter", "launch", "stream", "raider", "bs", "loops", "amo")
-# Where instances may write the same element, who is the last is nobody's to say.
+# Kernels whose instances may write the same element, in any order.
 RACES = ("spatter.scatter", "spatter.gs", "spatter.multiscatter", "raider.scatter", "raider.sg")
 MODULE = "memkern._memkern_cuda"
 
@@ -45,7 +44,7 @@ def emulated() -> Any:
     found = sorted(folder.glob("_memkern_cuda*.so"))
     if not found:
         pytest.fail(f"{folder} has no emulated device: `make test` builds it")
-    # By another name than the real one, which may have been met under its own.
+    # The real module may be imported already, so the name must differ.
     spec = importlib.util.spec_from_file_location("emulated._memkern_cuda", found[0])
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -67,15 +66,15 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def on_device(case: Case, **knobs: Any) -> Case:
-    """Return a case with no knobs but a GPU's."""
+    """Return a case without the knobs of processors."""
     own = {"offset": case.knobs.offset, "seed": case.knobs.seed, "device": "cuda", **knobs}
-    changes = {k: own.pop(k) for k in ("dtype", "index_dtype", "form") if k in own}
+    changes = {k: own.pop(k) for k in ("dtype", "index_dtype", "template_variant") if k in own}
     if case.spec.name.startswith("amo."):
         own["threads"] = case.knobs.threads
     return dataclasses.replace(case, knobs=Knobs(**own)).with_(runs=2, **changes)
 
 
-def test_every_kernel_of_three_families_runs_on_a_gpu() -> None:
+def test_every_kernel_of_the_families_runs_on_a_gpu() -> None:
     wanted = {name for name in registry() if name.partition(".")[0] in FAMILIES}
     assert {entry[0] for entry in ENTRIES} | {"stream.rotation"} == wanted
     assert len(ENTRIES) == len(set(ENTRIES))
@@ -90,23 +89,23 @@ def test_every_kernel_of_three_families_runs_on_a_gpu() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: "-".join(filter(None, map(str, e))))
-def test_a_gpu_computes_what_the_reference_does(entry: tuple[Any, ...]) -> None:
+def test_a_gpu_agrees_with_the_reference(entry: tuple[Any, ...]) -> None:
     kernel, variant, dtype, index, unroll, form = entry
-    asked = {"variant": variant, "dtype": dtype, "index_dtype": index, "unroll": unroll}
+    options = {"variant": variant, "dtype": dtype, "index_dtype": index, "unroll": unroll}
     for number, sample in enumerate(SAMPLES[kernel]):
         if kernel.startswith("amo."):
             sample = built(kernel, **{**AMO_SHAPES[sample.identity()], "threads": 5})
-            asked["form"] = form
+            options["template_variant"] = form
             if variant == "coalesced" and sample.columns["sharing"] == "shared":
-                # Iterations that are assigned by themselves don't know their worker's first word.
+                # Single iterations don't know the first word of their worker.
                 with refused("no variant 'coalesced'"):
-                    on_device(sample, **asked).prepare()
+                    on_device(sample, **options).prepare()
                 continue
         block = (0, 32, 100, 1024)[number % 4]
-        case = on_device(sample, block_threads=block, **asked)
+        case = on_device(sample, block_threads=block, **options)
         check = case.prepare().check()
         assert check.valid, (case.columns, check)
-        if kernel.startswith(RACES) or kernel.startswith("amo."):
+        if kernel.startswith((*RACES, "amo.")):
             continue
         arrays = inputs(sample.with_(dtype=dtype, index_dtype=index), 1)
         wanted = sample.spec.reference(case, arrays)
@@ -117,7 +116,7 @@ def test_a_gpu_computes_what_the_reference_does(entry: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize("timer", ["host", "events", "graph"])
 @pytest.mark.parametrize("kernel", ["stream.copy", "bs.bs4", "spatter.gather", "loops.daxpy"])
-def test_records_say_what_ran_where(kernel: str, timer: str) -> None:
+def test_records_have_the_columns_of_devices(kernel: str, timer: str) -> None:
     shape = {"pattern": "UNIFORM:8:1", "count": 500} if "spatter" in kernel else {"elements": 5000}
     case = built(kernel, device="cuda", timer=timer, runs=4, **shape)
     record = case.measure().record
@@ -131,10 +130,9 @@ def test_records_say_what_ran_where(kernel: str, timer: str) -> None:
     assert record["launch_s"] > 0
     own = 1024 if "spatter" in kernel else 256
     assert (record["block_threads_asked"], record["block_threads"]) == (0, own)
-    # Nothing is read to be overwritten.
-    assert record["bytes_model_B"] <= built(kernel, **shape, variant="scalar").spec.model_bytes(
-        built(kernel, **shape, variant="scalar")
-    )
+    # A GPU has no write-allocates.
+    on_cpu = built(kernel, **shape, variant="scalar")
+    assert record["bytes_model_B"] <= on_cpu.spec.model_bytes(on_cpu)
     assert {"gpu_clock_GHz", "gpu_memory_clock_GHz", "gpu_throttle", "gpu_energy_J"} <= set(record)
 
 
@@ -152,7 +150,7 @@ def test_reductions_come_in_one_kernel_and_in_two() -> None:
         assert record["valid"] and record["variant"] == variant
 
 
-def test_caches_can_be_flushed_and_memory_comes_back() -> None:
+def test_caches_can_be_flushed_and_memory_is_reused() -> None:
     case = mk.stream("triad", elements=1000, device="cuda", flush=True, runs=3)
     assert case.measure().valid
     assert case.measure().record["invocations"] == 1
@@ -160,7 +158,7 @@ def test_caches_can_be_flushed_and_memory_comes_back() -> None:
     assert results.valid and len(results) == 2
 
 
-def test_tune_searches_what_a_gpu_has() -> None:
+def test_tune_searches_the_options_of_gpus() -> None:
     best, search = mk.tune(
         mk.gather("UNIFORM:8:1", count=300, device="cuda"),
         budget_s=1.0,
@@ -170,7 +168,7 @@ def test_tune_searches_what_a_gpu_has() -> None:
     assert best.knobs.device == "cuda:0"
 
 
-def test_a_case_of_the_processor_is_the_same_as_before_there_were_gpus() -> None:
+def test_the_device_is_part_of_the_identity() -> None:
     case = mk.stream("copy", elements=64)
     assert case.identity() != case.with_(device="cuda").identity()
     on_gpu = case.with_(device="cuda")
@@ -199,7 +197,7 @@ def test_a_case_of_the_processor_is_the_same_as_before_there_were_gpus() -> None
         ({"block_threads": 64}, "block_threads is for GPUs"),
     ],
 )
-def test_what_a_gpu_or_a_processor_lacks_is_refused(knobs: dict[str, Any], match: str) -> None:
+def test_wrong_options_are_refused(knobs: dict[str, Any], match: str) -> None:
     with refused(match):
         mk.stream("copy", elements=64, **knobs).prepare()
 
@@ -216,7 +214,7 @@ def test_unknown_unrolling_is_refused() -> None:
         mk.gather("UNIFORM:8:1", count=9, unroll=3, device="cuda").prepare()
 
 
-def test_more_memory_than_there_is_is_refused_before_it_is_touched() -> None:
+def test_more_memory_than_the_device_has_is_refused_before_it_is_touched() -> None:
     free_B = gpu.describe("cuda:0")["memory_B"]
     case = mk.stream("copy", footprint_B=2 * free_B, device="cuda")
     with pytest.raises(MemoryError, match="cuda:0 leaves"):
@@ -224,7 +222,7 @@ def test_more_memory_than_there_is_is_refused_before_it_is_touched() -> None:
     assert mk.stream("copy", elements=64, device="cuda").measure().valid
 
 
-def test_no_room_for_the_drivers_copy_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_drivers_copy_is_left_out_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MemoryError, match="cuda:0 refused a buffer"):
         CUDA.copy_s(0, 2 * gpu.describe("cuda:0")["memory_B"], 1)
 
@@ -237,47 +235,34 @@ def test_no_room_for_the_drivers_copy_is_no_error(monkeypatch: pytest.MonkeyPatc
     assert np.isnan(case.measure().record["gpu_copy_GBps"])
 
 
-def test_the_extension_takes_devices_alone() -> None:
+def test_the_extension_refuses_other_objects_as_device() -> None:
     for wrong in ("cuda:0", 3, object()):
         with pytest.raises(ValueError, match="device has the wrong type"):
-            _memkern.Prepared(**{**ASKED, "device": wrong})
+            _memkern.Prepared(**{**REQUEST, "device": wrong})
     with pytest.raises(ValueError, match="timer 'x' is not"):
-        _memkern.Prepared(**{**ASKED, "timer": "x"})
+        _memkern.Prepared(**{**REQUEST, "timer": "x"})
 
 
-def test_indices_are_checked_on_their_way_to_a_gpu() -> None:
+def test_indices_are_checked_before_they_are_copied_to_a_gpu() -> None:
     case = mk.case("raider.gather_copy", elements=4, pattern=[0, 1, 2, 3], device="cuda")
     wrong = dataclasses.replace(case, indices={"IDX1": np.array([0, 1, 4, 2])})
     with refused(r"IDX1\[2\] is 4, outside 0 to 3"):
         wrong.prepare()
 
 
-def test_a_gather_that_leaves_out_elements_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gather_that_does_nothing_is_caught() -> None:
     case = spatter.case("gather", pattern="UNIFORM:8:1", count=100, device="cuda")
-    native = case.prepare().native
-    native.fill(outputs=True)
-    assert not case.spec.check(case, Idle(native), lambda: 1).valid
-
-
-class Idle:
-    """A prepared case that runs nothing."""
-
-    def __init__(self, native: Any) -> None:
-        self.native = native
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("run", "run_range"):
-            return lambda *_: 1e-6
-        return getattr(self.native, name)
+    idle = Changed(case.prepare().native, run=lambda k: 1e-6, run_range=lambda begin, end: 1e-6)
+    assert not checked(case, idle).valid
 
 
 def test_the_command_line_measures_on_a_gpu(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    out = tmp_path / "gpu.json"
-    asked = ["stream", "-k", "copy,triad", "--elements", "5000", "--device", "cuda", "--runs", "3"]
-    assert main([*asked, "--timer", "events", "--block-threads", "64,256", "-o", str(out)]) == 0
-    records = json.loads(out.read_text())["records"]
+    file = tmp_path / "gpu.json"
+    words = ["stream", "-k", "copy,triad", "--elements", "5000", "--device", "cuda", "--runs", "3"]
+    assert main([*words, "--timer", "events", "--block-threads", "64,256", "-o", str(file)]) == 0
+    records = json.loads(file.read_text())["records"]
     assert [r["block_threads"] for r in records] == [64, 256, 64, 256]
     assert [r["block_threads_asked"] for r in records] == [64, 256, 64, 256]
     assert {r["timer"] for r in records} == {"events"}
@@ -288,22 +273,22 @@ def test_the_command_line_measures_on_a_gpu(
     assert main(["dw", "--lattice", "2", "2", "2", "2", "--device", "cuda"]) == 2
     assert "does not run on cuda:0" in capsys.readouterr().err
     assert main(["info"]) == 0
-    said = capsys.readouterr().out
-    assert "cuda:0" in said and "an empty kernel takes" in said and "openmp, cuda;" in said
+    out = capsys.readouterr().out
+    assert "cuda:0" in out and "an empty kernel takes" in out and "openmp, cuda;" in out
 
 
-def test_without_the_module_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_module_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, MODULE, None)
     with refused("built without its CUDA part: install a CUDA Toolkit"):
         mk.stream("copy", elements=64, device="cuda").prepare()
     assert gpu.devices() == []
-    assert "without its CUDA part" in gpu.why_none()
+    assert "without its CUDA part" in gpu.why_no_devices()
 
 
 @pytest.mark.skipif(HAS_GPU, reason="this machine has a GPU")
 def test_the_real_module_needs_no_driver_to_be_imported() -> None:
-    # In a process of its own, which has not met the emulated one. Where there is no toolkit the
-    # module is not there, and that is what is said.
+    # In a separate process, which has not imported the emulated module. A build without a CUDA
+    # Toolkit has no module, and the message says so.
     program = (
         "from memkern import stream\n"
         "from memkern.machine import gpu\n"
@@ -319,17 +304,17 @@ def test_the_real_module_needs_no_driver_to_be_imported() -> None:
     assert run.stdout.count("\n") == 1
 
 
-def test_nvml_is_no_must(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     gpu._nvml.cache_clear()
-    found = gpu.since("cuda:0", gpu.read("cuda:0"))
+    found = gpu.columns_since("cuda:0", gpu.energy_J("cuda:0"))
     assert np.isnan(found["gpu_clock_GHz"]) and np.isnan(found["gpu_energy_J"])
     assert found["gpu_throttle"] == ""
     gpu._nvml.cache_clear()
 
 
 class Nvml:
-    """What NVML says of a device."""
+    """A replacement of NVML with one device."""
 
     class NVMLError(Exception):
         pass
@@ -357,11 +342,11 @@ class Nvml:
         return next(cls.energies)
 
 
-def test_clocks_energy_and_throttling_are_nvmls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_energy_and_throttling_come_from_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Nvml)
     gpu._nvml.cache_clear()
-    before = gpu.read("cuda:0")
-    assert gpu.since("cuda:0", before) == {
+    before = gpu.energy_J("cuda:0")
+    assert gpu.columns_since("cuda:0", before) == {
         "gpu_clock_GHz": 1.98,
         "gpu_memory_clock_GHz": 3.201,
         "gpu_throttle": "power cap, temperature",
@@ -370,6 +355,6 @@ def test_clocks_energy_and_throttling_are_nvmls(monkeypatch: pytest.MonkeyPatch)
     gpu._nvml.cache_clear()
 
 
-def test_errors_are_input_errors() -> None:
-    with pytest.raises(InputError):
+def test_a_missing_device_is_an_input_error() -> None:
+    with refused("cuda:99 is not one of cuda:0 to cuda:"):
         gpu.handle("cuda:99")

@@ -1,4 +1,4 @@
-"""Sweeps as they are declared: built as they are needed, with the same defaults everywhere."""
+"""Declared sweeps: cases are built when they are measured, with the same defaults everywhere."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TINY = {"elements": 64, "threads": 1, "variant": "scalar", "runs": 1}
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count how often a case of a kernel is built or a case is changed; of 8 cases to a block."""
+    """Count how many cases are built, changed ones included; blocks have 8 cases."""
     count = [0]
     original = Case.__post_init__
 
@@ -50,8 +50,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return count
 
 
-class Enough(Exception):
-    """The first record is there."""
+class FirstRecord(Exception):
+    """Raised to end a sweep after its first record."""
 
 
 def first_record(sweep: Callable[[Callable[[Any], None]], object]) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def first_record(sweep: Callable[[Callable[[Any], None]], object]) -> dict[str, 
 
     def end(measurement: mk.Measurement) -> None:
         records.append(measurement.record)
-        raise Enough
+        raise FirstRecord
 
-    with pytest.raises(Enough):
+    with pytest.raises(FirstRecord):
         sweep(end)
     return records[0]
 
@@ -72,7 +72,7 @@ def offsets(count: int) -> Sequence[Case]:
 
 
 def written(path: Path, count: int, repeats: int = 1) -> Path:
-    """Write a sweep file whose tables together have so many cases, and two more."""
+    """Write a sweep file of two tables: `count` cases (one if it is 0) and two cases."""
     prefetch, seed = list(range(10)), list(range(100))
     table = {"offset": [8 * k for k in range(count // 1000)], "prefetch": prefetch, "seed": seed}
     lists = "".join(f"{key} = {values}\n" for key, values in table.items())
@@ -95,7 +95,7 @@ def written(path: Path, count: int, repeats: int = 1) -> Path:
     ],
     ids=["product", "generator", "repeats", "repeated generator"],
 )
-def test_sweeps_from_python_begin_at_once(
+def test_sweeps_from_python_are_lazy(
     cases: Callable[[], Any], repeats: int, stored: bool, built: list[int], tmp_path: Path
 ) -> None:
     output = tmp_path / "x.db" if stored else None
@@ -104,12 +104,12 @@ def test_sweeps_from_python_begin_at_once(
     )
     assert record["kernel"] == "stream.copy"
     assert record["repeat"] < BLOCK
-    # Each is built, changed and changed once more for its record.
+    # A case is built, changed, and changed once more for its record.
     assert built[0] <= 4 * BLOCK
 
 
-def through(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
-    """Run the command line to its first record."""
+def run_to_first_record(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """Run the command line and end its sweep after the first record."""
     original = sweeping.sweep
 
     def sweep(cases: Any, **options: Any) -> ResultSet:
@@ -123,10 +123,11 @@ def through(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
 @pytest.mark.parametrize(
     "count, repeats, words", [(MILLION, 1, ""), (0, FOREVER, ""), (0, 1, f"--repeats {FOREVER}")]
 )
-def test_sweep_files_begin_at_once(
+def test_sweep_files_are_lazy(
     count: int, repeats: int, words: str, built: list[int], tmp_path: Path, monkeypatch: Any
 ) -> None:
-    through(monkeypatch, f"sweep {written(tmp_path / 'x.toml', count, repeats)} {words} -q")
+    path = written(tmp_path / "x.toml", count, repeats)
+    run_to_first_record(monkeypatch, f"sweep {path} {words} -q")
     assert built[0] <= 16 * BLOCK
 
 
@@ -140,12 +141,12 @@ def test_sweep_files_begin_at_once(
         "spmv hpcg:2 -f crs,sell --prefetch 0..999999",
     ],
 )
-def test_verbs_begin_at_once(words: str, built: list[int], monkeypatch: Any) -> None:
-    through(monkeypatch, f"{words} --runs 1 --threads 1 --variant scalar -q")
+def test_verbs_are_lazy(words: str, built: list[int], monkeypatch: Any) -> None:
+    run_to_first_record(monkeypatch, f"{words} --runs 1 --threads 1 --variant scalar -q")
     assert built[0] <= 16 * BLOCK
 
 
-def test_memory_does_not_grow_with_the_cases_to_come(built: list[int]) -> None:
+def test_memory_does_not_grow_with_the_number_of_cases(built: list[int]) -> None:
     def peak(count: int, repeats: int) -> int:
         cases = offsets(count)
         tracemalloc.start()
@@ -155,14 +156,14 @@ def test_memory_does_not_grow_with_the_cases_to_come(built: list[int]) -> None:
         finally:
             tracemalloc.stop()
 
-    peak(640, 1)  # what is loaded and cached once
-    # Other threads of the interpreter allocate at times as well.
+    peak(640, 1)  # fills caches
+    # Other threads of the interpreter may allocate during one of these.
     many = min(peak(64 * 10**9, FOREVER) for _ in range(3))
     assert many < peak(640, 1) + 2**18
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 100, 257])
-def test_a_permutation_by_index_is_one(size: int) -> None:
+def test_permuted_indices_are_a_permutation(size: int) -> None:
     orders = [[permuted(place, size, seed) for place in range(size)] for seed in ("a", "b")]
     assert [sorted(order) for order in orders] == [list(range(size))] * 2
     assert size < 8 or (orders[0] != orders[1] and orders[0] != sorted(orders[0]))
@@ -202,30 +203,30 @@ def test_declared_cases_are_a_sequence() -> None:
         mk.vary(case, seed=range(2**62), offset=range(2**40))
 
 
-# What each kernel needs, in Python, in a sweep file and on the command line.
-NEEDED = {
+# Required options of each family in Python, in a sweep file and on the command line.
+REQUIRED = {
     "dw": ({"lattice": [4, 4, 4, 4]}, "lattice = [[4, 4, 4, 4]]", "--lattice 4 4 4 4"),
     "spmv": ({"matrix": "hpcg:2"}, "matrix = 'hpcg:2'", "hpcg:2"),
     "spatter": ({"pattern": "UNIFORM:8:4"}, "pattern = 'UNIFORM:8:4'", "-p UNIFORM:8:4"),
 }
-VERBS = ("stream", "raider", "loops", "bs", "amo", "spmv", "dw", "spatter")
+VERBS = ("stream", "raider", "loops", "bs", "amo", "spmv", "dw", "spatter", "latency")
 
 
 def words_of(kernel: str) -> str:
-    """Return the command that measures a kernel by its defaults."""
+    """Return the command that measures a kernel with default options."""
     family, _, name = kernel.partition(".")
-    needed = NEEDED.get(family, ({}, "", ""))[2]
+    required = REQUIRED.get(family, ({}, "", ""))[2]
     if kernel == "stream.rotation" or kernel == "dw.hop":
-        return f"{family} {needed}"
+        return f"{family} {required}"
     if family == "bs":
         return f"bs {name.removeprefix('bs')}"
     if family == "spmv":
-        return f"spmv {needed} -f {name}"
-    return f"{family} {needed} {'--kernel' if family == 'amo' else '-k'} {name}"
+        return f"spmv {required} -f {name}"
+    return f"{family} {required} {'--kernel' if family == 'amo' else '-k'} {name}"
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
-    """Return the cases that a command asks for."""
+def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
+    """Return the cases that a command would measure."""
     cases: list[Case] = []
 
     def sweep(some: Any, **options: Any) -> ResultSet:
@@ -237,11 +238,12 @@ def asked(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
     return cases
 
 
-def plainly(case: Case) -> dict[str, Any]:
-    """Return everything a case asks for but its arrays."""
+def without_arrays(case: Case) -> dict[str, Any]:
+    """Return the parts of a case except its arrays."""
     return {
         "spec": case.spec.name, "integers": case.integers, "numbers": case.numbers,
-        "dtypes": (case.dtype, case.index_dtype), "form": case.form, "knobs": case.knobs,
+        "dtypes": (case.dtype, case.index_dtype), "template_variant": case.template_variant,
+        "knobs": case.knobs,
         "stop": case.stop, "columns": case.columns,
     }  # fmt: skip
 
@@ -255,9 +257,9 @@ def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
 ) -> None:
     monkeypatch.setattr(topology, "last_level_cache_B", lambda: 2**10)
     family, _, name = kernel.partition(".")
-    options, toml, _ = NEEDED.get(family, ({}, "", ""))
+    options, toml, _ = REQUIRED.get(family, ({}, "", ""))
     if name in ("gs", "multigather", "multiscatter"):
-        # Their patterns' names are longer.
+        # These have two patterns.
         side = "gather" if name == "multigather" else "scatter"
         options = {f"pattern_{side}": "UNIFORM:2:1"}
         options |= {"pattern_gather" if name == "gs" else "pattern": "UNIFORM:2:1"}
@@ -265,25 +267,25 @@ def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
     path = tmp_path / "x.toml"
     path.write_text(f"[[case]]\nkernel = '{kernel}'\n{toml}\n")
     of_python = mk.case(kernel, **options)
-    (of_file,) = asked(monkeypatch, f"sweep {path} -q")
-    assert plainly(of_file) == plainly(of_python)
+    (of_file,) = cases_of(monkeypatch, f"sweep {path} -q")
+    assert without_arrays(of_file) == without_arrays(of_python)
     assert of_file.identity() == of_python.identity()
     if name in ("gs", "multigather", "multiscatter"):
         return
-    (of_shell,) = asked(monkeypatch, f"{words_of(kernel)} -q")
+    (of_shell,) = cases_of(monkeypatch, f"{words_of(kernel)} -q")
     if family == "spmv":
         # The command line makes a matrix once for all formats.
         of_python = mk.case(kernel, matrix=mk.matrices.build(options["matrix"])[1])
     if family == "spatter":
-        # Spatter's command line has Spatter's own number of runs.
+        # The verb has the number of runs of Spatter.
         assert of_shell.stop.runs == 10
         of_shell = of_shell.with_(runs=None)
-    assert plainly(of_shell) == plainly(of_python)
+    assert without_arrays(of_shell) == without_arrays(of_python)
     assert of_shell.identity() == of_python.identity()
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "suite", "sweep", "tune"])
-def test_no_option_of_a_case_has_a_default_of_its_own_on_the_command_line(verb: str) -> None:
+def test_verbs_have_no_defaults_for_options_of_cases(verb: str) -> None:
     options = {"footprint", "counts"}
     for spec in registry().values():
         options |= {*options_of(spec)}
@@ -295,17 +297,17 @@ def test_no_option_of_a_case_has_a_default_of_its_own_on_the_command_line(verb: 
     assert {name: default for name, default in own.items() if default is not None} == {}
 
 
-def test_suites_have_the_runs_of_other_cases(monkeypatch: Any, tmp_path: Path) -> None:
+def test_suites_have_the_default_number_of_runs(monkeypatch: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text("[[case]]\nsuite = 'nekbone'\n")
     of_python = [from_config(c) for c in mk.suites.load("nekbone")]
     for words in ("suite nekbone -q", f"sweep {path} -q"):
-        found = asked(monkeypatch, words)
+        found = cases_of(monkeypatch, words)
         assert [case.identity() for case in found] == [case.identity() for case in of_python]
     assert {case.stop.runs for case in of_python} == {None}
 
 
-# Another value of every option of running and stopping, and the default.
+# A value other than the default of every option of `Knobs` and `Stop`, and the defaults.
 OTHER: dict[str, Any] = {
     "variant": "scalar", "isa": "baseline", "threads": 1, "pin": "none", "pages": "4k",
     "numa": "interleave", "offset": 8, "schedule": "dynamic", "chunk": 4, "prefetch": 2,
@@ -318,13 +320,9 @@ DEFAULTS |= {"dtype": "float64"}
 ON_DEVICE = ("timer", "block_threads")
 
 
-def toml_of(value: Any) -> str:
-    return json.dumps(value)
-
-
 @pytest.mark.parametrize("option", OTHER)
-def test_what_is_said_nearer_wins_even_if_it_is_the_default(
-    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_more_specific_value_wins_even_if_it_is_the_default(
+    option: str, tmp_path: Path
 ) -> None:
     assert {*OTHER} == {*DEFAULTS} - {"runs"}
     path = tmp_path / "x.toml"
@@ -338,7 +336,8 @@ def test_what_is_said_nearer_wins_even_if_it_is_the_default(
         return getattr(case.knobs if hasattr(case.knobs, option) else place, option)
 
     other, default = OTHER[option], DEFAULTS[option]
-    lines = [f"{option} = {toml_of(value)}\n" for value in (other, default)]
+    # JSON's notation of these values is TOML's as well.
+    lines = [f"{option} = {json.dumps(value)}\n" for value in (other, default)]
     assert found(f"[defaults]\n{lines[0]}{table}") == other
     assert found(f"[defaults]\n{lines[0]}{table}{lines[1]}") == default
     assert found(f"[defaults]\n{lines[1]}{table}{lines[0]}") == other
@@ -346,7 +345,7 @@ def test_what_is_said_nearer_wins_even_if_it_is_the_default(
 
 
 @pytest.mark.parametrize(
-    "table, says",
+    "table, message",
     [
         ("colour = 1", "has no option 'colour': there are elements, footprint_B, dtype"),
         ("beta = 1.0", "has no scalar beta"),
@@ -357,17 +356,17 @@ def test_what_is_said_nearer_wins_even_if_it_is_the_default(
         ("ci = 'x'", "not supported between"),
     ],
 )
-def test_unknown_keys_and_other_mistakes_are_told_apart(
-    table: str, says: str, tmp_path: Path
+def test_unknown_keys_and_wrong_values_have_different_messages(
+    table: str, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.toml"
     path.write_text(f"[[case]]\nkernel = 'stream.triad'\n{table}\n")
-    with pytest.raises(InputError, match=f"case 0 of {path}: .*{says}"):
+    with pytest.raises(InputError, match=f"case 0 of {path}: .*{message}"):
         read_sweep(path, {})
 
 
 @pytest.mark.parametrize(
-    "text, says",
+    "text, message",
     [
         ("colours = 1", "unknown key 'colours': there are repeats, defaults, case"),
         ("[defaults]\ncolour = 1\n[[case]]\nkernel = 'gather'\npattern = '0'", "'colour'"),
@@ -376,17 +375,17 @@ def test_unknown_keys_and_other_mistakes_are_told_apart(
         ("[[case]]\nkernel = 'dw.hop'\nls = 4", "'dw.hop' needs lattice"),
     ],
 )
-def test_unknown_and_missing_keys_are_named(text: str, says: str, tmp_path: Path) -> None:
+def test_unknown_and_missing_keys_are_named(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(text)
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         read_sweep(path, {})
 
 
-def test_options_of_a_kernel_are_what_it_takes() -> None:
+def test_options_of_a_kernel() -> None:
     options = options_of(registry()["bs.bs6"])
     assert (options["elements"], options["degree"], options["pages"]) == (20, 7, "default")
-    needed = options_of(registry()["dw.hop"])["lattice"]
-    assert needed is inspect.Parameter.empty
+    required = options_of(registry()["dw.hop"])["lattice"]
+    assert required is inspect.Parameter.empty
     assert "alpha" in options_of(registry()["stream.rotation"])
     assert "alpha" not in options_of(registry()["stream.copy"])

@@ -1,7 +1,7 @@
-"""What the compiler made of the kernels, read back from the binary.
+"""Machine code of the kernels, disassembled.
 
-A comparison of techniques means something only where `scalar` holds no vectors, `auto` and `simd`
-do, and no instruction set leaks into another's functions.
+Variants can be compared only if `scalar` has no vector instructions, `auto` and `simd` have them,
+and no function uses another instruction set than its own.
 """
 
 import functools
@@ -15,11 +15,10 @@ from typing import NamedTuple
 from memkern import _memkern
 
 X86 = platform.machine() in ("x86_64", "AMD64")
-# Highway's namespaces by what they may use; what runs on every machine of the architecture bears
-# another name with each compiler.
+# Highway's namespaces for what every machine of the architecture runs; compilers differ in them.
 BASELINE = ("N_SSE2", "N_SCALAR", "N_EMU128", "N_NEON")
 OPERATIONS = ("gather", "scatter", "gs", "multigather", "multiscatter")
-# What the entries of dw.hop with ordinary and with non-temporal stores share.
+# A function that the variants of dw.hop with ordinary and with non-temporal stores share.
 SHARED = re.compile(r"<void (memkern::simd::N_[A-Z0-9_]+::)\(anonymous namespace\)::update<")
 BODY = re.compile(r"(?:body|nontemporal)<(\w+), (\w+), .*Op\)(\d)>")
 
@@ -30,7 +29,7 @@ class Instruction(NamedTuple):
 
     @property
     def moves_16_bytes(self) -> bool:
-        """Whether 16 bytes or more go to or from memory (between registers it is a copy)."""
+        """Whether 16 bytes or more are loaded or stored, not copied between registers."""
         move = re.fullmatch(
             r"v?(mov[au]p[sd]|movdq[au](8|16|32|64)?|lddqu|movnt(dqa?|p[sd]))", self.mnemonic
         )
@@ -42,13 +41,13 @@ class Instruction(NamedTuple):
 
     @property
     def is_packed(self) -> bool:
-        """Whether several elements are worked on at once."""
+        """Whether the instruction works on several elements."""
         if re.search(r"%[yz]mm", self.operands) or self.moves_16_bytes:
             return True
         if not self.is_vector:
             return False
         name = self.mnemonic.removeprefix("v")
-        # Register to register, or clearing one: no element of an array is in it.
+        # Copies between registers, and xor, which clears a register.
         if re.fullmatch(r"mov([au]p[sd]|dq[au]\d*|[dq]|s[sd])|p?xor(p[sd]|[dq])?", name):
             return False
         return re.match(r"p|unpck|shuf|insert|extract|blend|broadcast|perm", name) is not None or (
@@ -84,7 +83,7 @@ def functions() -> dict[str, list[Instruction]]:
 
 
 def kernels(technique: str, *spaces: str) -> dict[str, list[Instruction]]:
-    """Functions of a technique in the target namespaces given, or in all of them."""
+    """Functions of a technique in some target namespaces, by default in all."""
     wanted = re.compile(rf"memkern::{technique}::({'|'.join(spaces) or 'N_[A-Z0-9_]+'})::")
     return {name: code for name, code in functions().items() if wanted.search(name)}
 
@@ -98,7 +97,7 @@ def bodies(technique: str, *spaces: str) -> dict[tuple[str, str, str], list[Inst
     }
 
 
-def test_the_techniques_are_there() -> None:
+def test_all_techniques_are_built() -> None:
     for technique in ("scalar", "vectorised"):
         assert kernels(technique, *BASELINE), f"{technique} has no baseline"
         assert len(bodies(technique, *BASELINE)) == 20
@@ -115,7 +114,7 @@ def test_kernels_call_nothing() -> None:
                 i
                 for i in code
                 if i.mnemonic in ("call", "callq", "bl", "blr")
-                # Of the same instruction set, and looked at here as well.
+                # This one has the same instruction set and is tested as well.
                 and not ((shared := SHARED.search(i.operands)) and shared[1] in name)
             ]
             assert not calls, f"{name} calls {calls[0].operands}"
@@ -123,14 +122,14 @@ def test_kernels_call_nothing() -> None:
 
 if X86:
 
-    def test_scalar_holds_no_vectors() -> None:
+    def test_scalar_has_no_vector_instructions() -> None:
         for name, code in kernels("scalar").items():
             packed = [i for i in code if i.is_packed]
             assert not packed, f"{name}: {packed[0]}"
 
     def test_auto_is_vectorised() -> None:
-        # Which loops pay is the compiler's choice; these every compiler takes: with AVX-512 all
-        # five in doubles, with AVX2, which cannot scatter, those that fill a dense buffer.
+        # Compilers choose which loops to vectorise. All vectorise these: with AVX-512 all five in
+        # doubles, with AVX2, which has no scatter, those that fill a dense buffer.
         for operations, space in (
             (OPERATIONS, "N_AVX3"),
             (("gather", "multigather"), "N_AVX2"),
@@ -153,7 +152,7 @@ if X86:
                 if operation.startswith("multi"):
                     assert names & {"vpgatherqq", "vpgatherdd", "vpgatherdq", "vpgatherqd"}, where
 
-    def test_non_temporal_stores_are_what_they_say() -> None:
+    def test_non_temporal_stores_are_fenced() -> None:
         streams = [n for n in kernels("scalar") if "nontemporal<" in n]
         assert streams
         for name in streams:
@@ -161,9 +160,9 @@ if X86:
             assert any(i.mnemonic.startswith("movnti") for i in code), name
             assert any(i.mnemonic == "sfence" for i in code), name
 
-    def test_only_the_target_passes_leave_the_baseline() -> None:
-        # Whatever was compiled inside a target's region and not inlined there would be met by
-        # processors that cannot run it.
+    def test_other_functions_than_kernels_use_the_baseline() -> None:
+        # A function compiled in a target's region but not inlined there could be called on a
+        # processor without these instructions.
         passes = re.compile(r"memkern::(scalar|vectorised|simd)::N_(AVX2|AVX3)::")
         for name, code in functions().items():
             if not passes.search(name):

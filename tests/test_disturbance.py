@@ -1,4 +1,4 @@
-"""Which samples count: by simulation, by hand, and beside a real competitor."""
+"""Detection of disturbed samples: by hand, by simulation, and beside a competing process."""
 
 import math
 import os
@@ -18,12 +18,12 @@ from memkern import _memkern
 from memkern.measuring import disturbance
 from memkern.measuring.cores import cores_at_work as cores_at_work_of
 from memkern.measuring.disturbance import (
+    Activity,
     Cores,
-    Quiet,
     cores_at_work,
     describe,
-    look_around,
-    marks,
+    disturbed_samples,
+    observe_activity,
     too_few,
 )
 
@@ -33,14 +33,14 @@ LEAST = 1.8
 CORES = _memkern.topology()["cores"]
 
 
-def test_marks_by_hand() -> None:
+def test_disturbed_samples_by_hand() -> None:
     share = np.array([1.0, 0.96, 0.94, 0.97, 0.5, 1.0, 1.0, math.nan])
     throughput = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.4, math.nan])
     expected = [False, False, True, False, True, True, True, False]
-    assert marks(share, throughput, LEAST).tolist() == expected
-    # Before anything is known of the cores, none of them is called crowded.
-    assert not marks(np.ones(3), np.array([0.1, 1.0, 2.0]), 0.0).any()
-    assert marks(np.empty(0), np.empty(0), LEAST).tolist() == []
+    assert disturbed_samples(share, throughput, LEAST).tolist() == expected
+    # While the best throughput of the cores is unknown, no sample is disturbed by it.
+    assert not disturbed_samples(np.ones(3), np.array([0.1, 1.0, 2.0]), 0.0).any()
+    assert disturbed_samples(np.empty(0), np.empty(0), LEAST).tolist() == []
 
 
 def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
@@ -48,27 +48,28 @@ def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
     cores, marked, total = Cores(), 0, 0
     for _ in range(200):
         n = int(rng.integers(5, 200))
-        # Interrupts and clocks read one after the other: a percent or less; cores: a few percent.
+        # Interrupts and clocks read one after the other: a percent or less. Throughputs of cores
+        # without neighbours lie within one percent of each other (tests/bench/README.md).
         share = 1 - np.abs(rng.normal(0, 0.005, n))
-        throughput = 2.4 * (1 - np.abs(rng.normal(0, 0.03, n)))
+        throughput = 2.4 * (1 - np.abs(rng.normal(0, 0.01, n)))
         cores.add(throughput, "2")
         least = disturbance.CORE_SHARE * cores.best("2")
-        marked += int(marks(share, throughput, least).sum())
+        marked += int(disturbed_samples(share, throughput, least).sum())
         total += n
     assert marked < 0.01 * total
 
 
-def test_a_neighbour_on_the_core_is_seen_once_cores_are_known() -> None:
+def test_a_neighbour_on_the_core_is_detected_once_the_best_is_known() -> None:
     rng = np.random.default_rng(17)
     cores = Cores()
     cores.add(2.4 * (1 - np.abs(rng.normal(0, 0.03, 500))), "1")
     half = 2.4 * 0.55 * (1 - np.abs(rng.normal(0, 0.03, 100)))
-    assert marks(np.ones(100), half, disturbance.CORE_SHARE * cores.best("1")).all()
-    # What one core does alone says nothing of two at once.
+    assert disturbed_samples(np.ones(100), half, disturbance.CORE_SHARE * cores.best("1")).all()
+    # The best of one core at work is not that of two.
     assert math.isnan(cores.best("2"))
 
 
-def test_cores_remember_the_best_in_bounded_memory() -> None:
+def test_the_best_of_cores_is_found_in_bounded_memory() -> None:
     cores = Cores()
     assert math.isnan(cores.best("1"))
     cores.add([math.nan], "1")
@@ -78,7 +79,7 @@ def test_cores_remember_the_best_in_bounded_memory() -> None:
         cores.add(part, "1")
     assert cores.best("1") == pytest.approx(1.99, rel=0.01)
     assert len(cores.counts["1"]) < 100
-    # One in a hundred that is too good to be true does not count.
+    # An outlier does not count: the best is a percentile.
     cores.add([3.0], "1")
     assert cores.best("1") < 2
 
@@ -95,26 +96,26 @@ def test_the_best_does_not_rise_with_the_number_of_processes() -> None:
     assert Cores(known).best("1") == pytest.approx(2.4, rel=0.01)
 
 
-def test_what_the_core_does_counts_less_beyond_its_own_caches() -> None:
+def test_the_threshold_is_lower_beyond_the_caches_of_a_core() -> None:
     own = max(c["size_B"] for c in _memkern.topology()["caches"] if c["instances"] >= CORES)
     small = mk.stream("copy", footprint_B=own, threads=1).prepare()
     large = mk.stream("copy", footprint_B=3 * own, threads=1).prepare()
     assert small.core_share == disturbance.CORE_SHARE
     assert large.core_share == disturbance.SHARED_CACHE_CORE_SHARE
-    # What computes more than it moves may be limited by the core everywhere.
+    # A kernel that mostly computes may be limited by the core at any size.
     arithmetic = mk.case("launch.compute", threads=1).prepare()
     assert arithmetic.core_share == disturbance.CORE_SHARE
 
 
-def test_cores_know_what_earlier_processes_found() -> None:
+def test_the_best_includes_earlier_processes() -> None:
     first = Cores()
     first.add(np.linspace(1.9, 2.0, 500), "1")
     cores = Cores({"1": first.counts["1"]})
     assert cores.best("1") == pytest.approx(2.0, rel=0.01)
-    # This process has only ever had a neighbour.
+    # This process has always shared its core.
     cores.add(np.linspace(1.0, 1.1, 500), "1")
     assert cores.best("1") == pytest.approx(2.0, rel=0.01)
-    # What it adds is its own.
+    # Its own counts do not include those of earlier processes.
     assert sum(cores.counts["1"].values()) == 500
 
 
@@ -126,11 +127,11 @@ def test_cores_know_what_earlier_processes_found() -> None:
         *((30, 70, 100, False), (29, 70, 99, True), (5, 4, 100, False)),
     ],
 )
-def test_what_is_too_few(kept: int, shared: int, taken: int, few: bool) -> None:
+def test_too_few_samples(kept: int, shared: int, taken: int, few: bool) -> None:
     assert too_few(kept, shared, taken) is few
 
 
-def test_what_happens_between_measurements_of_the_cores_is_no_undisturbed_record() -> None:
+def test_records_with_unnoticed_neighbours_are_disturbed() -> None:
     rng = np.random.default_rng(18)
     wrong = kept = 0
     for _ in range(300):
@@ -139,7 +140,7 @@ def test_what_happens_between_measurements_of_the_cores_is_no_undisturbed_record
         of_sample = np.where(alone, 1.0, 0.75)
         throughput = np.minimum(of_sample, np.roll(of_sample, 1))
         during = np.where(rng.random((200, 10)) < alone.mean(), 1.0, 0.75).mean(axis=1)
-        lost = marks(np.ones(200), throughput, 0.9)
+        lost = disturbed_samples(np.ones(200), throughput, 0.9)
         if not too_few(int((~lost).sum()), int(lost.sum()), 200):
             kept += 1
             wrong += abs(float(np.median(1 / during[~lost])) - 1) > 0.2
@@ -147,21 +148,21 @@ def test_what_happens_between_measurements_of_the_cores_is_no_undisturbed_record
     assert wrong <= 0.05 * kept
 
 
-def test_looking_around_names_what_runs_all_the_time() -> None:
-    looks = iter([[(7, "busy", 1), (8, "brief", 0)], *[[(7, "busy", 1)]] * 4])
+def test_processes_that_run_all_the_time_are_observed() -> None:
+    observations = iter([[(7, "busy", 1), (8, "brief", 0)], *[[(7, "busy", 1)]] * 4])
     stolen = iter([10.0, 10.0])
-    found = look_around(lambda: next(looks), lambda: next(stolen), 2, seconds=0.01)
+    found = observe_activity(lambda: next(observations), lambda: next(stolen), 2, seconds=0.01)
     assert found.others == ((7, "busy", 1),)
     assert not found.quiet
     assert str(found) == "busy (process 7)"
 
 
 def test_stolen_time_is_not_quiet() -> None:
-    assert str(Quiet((), 0.25)) == "other virtual machines, for 25% of the time"
-    assert not Quiet((), 0.25).quiet
-    assert Quiet((), 0.01).quiet
-    assert Quiet((), math.nan).quiet
-    assert str(Quiet((), math.nan)) == "nothing else"
+    assert str(Activity((), 0.25)) == "other virtual machines, for 25% of the time"
+    assert not Activity((), 0.25).quiet
+    assert Activity((), 0.01).quiet
+    assert Activity((), math.nan).quiet
+    assert str(Activity((), math.nan)) == "nothing else"
 
 
 def test_description_of_many_threads_is_short() -> None:
@@ -185,13 +186,13 @@ def competitor() -> Iterator[int]:
 
 
 def test_samples_beside_a_competitor_on_the_unit_are_disturbed(competitor: int) -> None:
-    # Each invocation is longer than a slice of the scheduler's.
+    # Each invocation is longer than a time slice of the scheduler.
     case = mk.stream("copy", elements=2**23, threads=1, pin=str(competitor), pages="4k")
     measurement = case.with_(variant="scalar", runs=5, budget_s=0.2).measure()
     record = measurement.record
     assert record["samples_disturbed"] > 0
     assert record["cpu_share"] < disturbance.CPU_SHARE
-    # The first processes of a command are named by their numbers.
+    # The first processes of a command are listed by number, others as "...".
     named = re.findall("[0-9]+", record["disturbed_by"])
     assert str(subprocess_of(competitor)) in named or "..." in record["disturbed_by"]
     if record["disturbed"]:
@@ -214,7 +215,7 @@ def subprocess_of(unit: int) -> int:
     raise AssertionError("the competitor does not run")
 
 
-def test_workers_go_where_the_competitor_is_not(competitor: int) -> None:
+def test_workers_avoid_the_unit_of_a_competitor(competitor: int) -> None:
     if len(_memkern.topology()["units"]) < 2:
         pytest.skip("one processing unit leaves no choice")
 
@@ -227,7 +228,7 @@ def test_workers_go_where_the_competitor_is_not(competitor: int) -> None:
     pytest.fail(f"the worker is always placed on unit {competitor}, beside another process")
 
 
-def test_running_threads_of_this_machine_are_not_our_own() -> None:
+def test_running_threads_exclude_those_of_this_process() -> None:
     assert os.getpid() not in {process for process, _, _ in _memkern.running_threads()}
 
 
@@ -256,7 +257,7 @@ HYBRID = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def test_cores_of_different_kinds_are_told_apart(tmp_path: Path) -> None:
+def test_kinds_of_cores_are_distinguished(tmp_path: Path) -> None:
     described = tmp_path / "hybrid.xml"
     described.write_text(HYBRID)
     read = "from memkern import _memkern; print(_memkern.topology()['core_kinds'])"
@@ -268,7 +269,7 @@ def test_cores_of_different_kinds_are_told_apart(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[1, 0]"
 
 
-def test_cores_are_compared_with_as_many_of_their_kinds() -> None:
+def test_cores_at_work_are_labelled_by_number_and_kind() -> None:
     assert cores_at_work(2, [0, 0]) == "2" == cores_at_work(2, [])
     assert cores_at_work(2, [1, 1]) == "2 of kinds 1"
     assert cores_at_work(3, [1, 0, 1]) == "3 of kinds 0 and 1"

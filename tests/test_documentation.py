@@ -26,10 +26,10 @@ from memkern.plots import kernel_table
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(EXAMPLES.rglob("*.md"))]
-# What is not for a shell, Python or memkern.
+# Blocks that are not executed.
 OTHER_KINDS = {"diff", "yaml"}
 
-# Commands that a test can't run by their nature, and why.
+# Commands that a test can't run, and why.
 NOT_RUN = {
     "make report": "builds the package",
     "make test": "builds the package and runs this test",
@@ -40,7 +40,7 @@ NOT_RUN = {
     "python3 -m venv venv-base && venv-base/bin/pip install /path/to/base": "builds the package",
     "python3 -m venv venv-head && venv-head/bin/pip install /path/to/head": "builds the package",
 }
-# What those leave that later commands use: an interpreter with memkern.
+# Environments that these commands would make; later commands run their interpreter.
 INTERPRETERS = ("venv-base", "venv-head")
 
 
@@ -84,13 +84,13 @@ EVERY_COMMAND = {
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A folder that looks like the repository, a shell's commands, and small cases."""
+    """Run in a folder with links into the repository, with `memkern` on PATH and small cases."""
     for name in ("examples", "notebooks"):
         (tmp_path / name).symlink_to(ROOT / name)
     shims = tmp_path / ".bin"
     shims.mkdir()
     python = f'exec "{sys.executable}" "$@"'
-    # A script may unset this.
+    # Scripts may unset PYTHONPATH.
     if "PYTHONPATH" in os.environ:
         python = f'PYTHONPATH="{os.environ["PYTHONPATH"]}" {python}'
     targets = {shims / "python": python, shims / "python3": python}
@@ -106,13 +106,13 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
     monkeypatch.setenv(small.VARIABLE, "1")
     yield tmp_path
-    # What was measured on small cases serves no other test.
+    # Other tests must not use what was measured with small cases.
     for cached in (costs.launch_cost_s, costs.ceilings_GBps):
         cached.cache_clear()
 
 
 def run_command(command: str) -> int | str | None:
-    """Run a command: ours in this process, unless the shell has to read more than words."""
+    """Run a command: memkern's in this process, if it needs no shell."""
     words = shlex.split(command, comments=True)
     if words[0] != "memkern" or any(set(word) & set("|&;<>$`*?(){}~") for word in words):
         return subprocess.run(["bash", "-c", command]).returncode
@@ -136,7 +136,7 @@ def test_every_block_runs_as_written(
         elif kind == "python":
             exec(compile(block, document, "exec"), session)
         elif kind == "toml":
-            # Its first line names the file.
+            # The first line is the name of the file.
             name = block.partition("\n")[0].removeprefix("# ")
             assert name.endswith(".toml")
             (folder / name).write_text(block)
@@ -145,28 +145,28 @@ def test_every_block_runs_as_written(
             assert kind in OTHER_KINDS, f"{document.name} has a block of {kind or 'no kind'}"
 
 
-def test_what_is_not_run_still_stands_in_a_document() -> None:
+def test_commands_that_are_not_run_are_in_a_document() -> None:
     there = {command for listed in EVERY_COMMAND.values() for command in listed}
     assert set(NOT_RUN) - there == set()
     assert all(NOT_RUN.values())
 
 
-def in_prose(document: Path) -> list[str]:
-    """What stands between backquotes outside of blocks."""
+def code_in_text(document: Path) -> list[str]:
+    """Texts between backquotes outside of blocks."""
     text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text)]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_options_in_prose_are_options(document: Path) -> None:
+def test_options_in_the_text_exist(document: Path) -> None:
     known = options_of_verbs()
     every = set().union(*known.values())
-    for code in in_prose(document):
+    for code in code_in_text(document):
         words = code.split()
         verb = words[1] if words[0] == "memkern" and len(words) > 1 else None
         assert verb is None or verb in known, code
         options = {word[2:].partition("=")[0] for word in words if word.startswith("--")}
-        # Of other programs.
+        # Options of other programs are not tested.
         if words[0] in ("memkern", *(f"--{option}" for option in options)):
             assert options <= (known[verb] if verb else every), code
 
@@ -179,8 +179,8 @@ BENCHMARKS = ROOT / "tests" / "bench" / "README.md"
     [c for kind, block in blocks(BENCHMARKS) if kind == "sh" for c in commands(block)],
     ids=lambda command: " ".join(command.split()[:2]),
 )
-def test_commands_of_benchmarks_are_understood(command: str) -> None:
-    # Running them takes minutes, other programs or a GPU.
+def test_options_of_benchmarks_exist(command: str) -> None:
+    # Running them needs minutes, other programs or a GPU.
     words = [word for word in shlex.split(command, comments=True) if word != "..."]
     while "=" in words[0]:
         words.pop(0)
@@ -254,7 +254,7 @@ COMMON = {
     *("output", "json", "threads", "pin", "pages", "isa", "variant", "dtype", "device", "runs"),
     *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet"),
 }
-# These read what was measured.
+# Verbs that read records.
 NOT_MEASURING = {"info", "columns", "fit", "figure", "table"}
 
 
@@ -268,7 +268,7 @@ def options_of_verbs() -> dict[str, set[str]]:
 
 def test_every_measuring_verb_takes_the_same_options_or_the_readme_says_which() -> None:
     readme = (ROOT / "README.md").read_text()
-    said = {
+    documented = {
         verb: set(re.findall(r"`--([\w-]+)`", text.partition(" and in ")[0]))
         for verb, text in re.findall(r"^- `(\w+)`: (`--.*)[;.]$", readme, re.MULTILINE)
     }
@@ -278,7 +278,7 @@ def test_every_measuring_verb_takes_the_same_options_or_the_readme_says_which() 
         for verb, options in taken.items()
         if options != COMMON and verb not in NOT_MEASURING
     }
-    assert differing == said
+    assert differing == documented
     assert len(taken) - len(differing) - len(NOT_MEASURING) >= 11
     paragraph = readme[readme.index("Every measuring verb takes") : readme.index("- `barrier`")]
     for option in COMMON:
@@ -286,7 +286,7 @@ def test_every_measuring_verb_takes_the_same_options_or_the_readme_says_which() 
         assert short.get(option, f"`--{option}") in paragraph, option
 
 
-def test_sizes_are_taken_where_the_readme_says_so() -> None:
+def test_the_readme_lists_the_verbs_with_sizes() -> None:
     readme = " ".join((ROOT / "README.md").read_text().split())
     (text,) = re.findall(r"`--sizes LOW:HIGH:COUNT` of (.*?) sweeps sizes", readme)
     verbs = {verb for verb, options in options_of_verbs().items() if "sizes" in options}
@@ -294,7 +294,7 @@ def test_sizes_are_taken_where_the_readme_says_so() -> None:
 
 
 def kernel_rows() -> str:
-    """Return the README's table of kernels, as the registry has them."""
+    """Return the README's table of kernels, made from the registry."""
     rows = ["| kernel | definition | bytes | flops |", "| --- | --- | --- | --- |"]
     for row in kernel_table().itertuples():
         moved = "" if row.bytes != row.bytes or not row.bytes else f"{row.bytes:.0f}"
@@ -304,11 +304,11 @@ def kernel_rows() -> str:
 
 
 def test_the_table_of_kernels_is_that_of_the_registry() -> None:
-    # To write it anew: PYTHONPATH=tests python tests/test_documentation.py
+    # To update it: PYTHONPATH=tests python tests/test_documentation.py
     assert f"\n\n{kernel_rows()}\n</details>" in (ROOT / "README.md").read_text()
 
 
-def test_the_readme_names_the_unrolling_that_there_is() -> None:
+def test_the_readme_lists_the_unrolling_factors() -> None:
     text = " ".join((ROOT / "README.md").read_text().split())
     (listed,) = re.findall(r"their variant `simd` also unrolled ([\d, and]+) times", text)
     there: dict[str, set[int]] = {}
@@ -319,7 +319,7 @@ def test_the_readme_names_the_unrolling_that_there_is() -> None:
     assert there and all(found == wanted for found in there.values())
 
 
-def test_only_small_cases_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_makes_cases_small(monkeypatch: pytest.MonkeyPatch) -> None:
     case = memkern.stream("copy", elements=10**6, runs=10)
     assert case.integers["elements"] < 10**5
     assert case.stop.runs == 3

@@ -1,4 +1,4 @@
-"""The hopping term: right in every layout, its symmetries, a check that catches, the records."""
+"""The hopping term: all layouts, symmetries, the check of results, records and the verb."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import ASKED, Changed, checked
+from checking import REQUEST, Changed, checked, corrupted, refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memkern as mk
 from memkern import _memkern
-from memkern.cli import main
 from memkern.errors import InputError
 from memkern.families.dw import kernels as family
 from memkern.inputs import lattice
@@ -27,23 +26,15 @@ from memkern.models.layer_conditions import LayerConditions
 from memkern.spec.case import Case
 from memkern.spec.kernel import Ceilings, Check
 
-RATES = {"load": 20.0, "triad": 15.0}
+pytestmark = pytest.mark.usefixtures("ceilings")
 WIDTHS = family.widths()
 CUTS = ("s", "t", "z", "y", "x", "tz", "zt", "yx", "tzyx")
 LIMITS = {"float64": 1e-14, "float32": 1e-6}
 COMPLEX = {"float64": "complex128", "float32": "complex64"}
 
 
-@pytest.fixture(autouse=True)
-def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What memory gives here takes seconds to find out, and is none of these tests' business."""
-    monkeypatch.setattr(
-        "memkern.measuring.record.ceilings_GBps", lambda threads, pin, pages: dict(RATES)
-    )
-
-
-def one(**options: Any) -> dict[str, Any]:
-    """Options of one worker and, where fields have vectors, one variant: none is tried first."""
+def fixed(**options: Any) -> dict[str, Any]:
+    """Return options with one thread and a variant, so that variants are not compared first."""
     variant = "scalar" if options.get("layout") == "lexicographic" else "simd"
     return {"variant": variant, "threads": 1, **options}
 
@@ -56,7 +47,7 @@ def fields(extents: Any, ls: int, dtype: str = "float64", seed: int = 0) -> tupl
     )
 
 
-def close(got: Any, wanted: Any, limit: float = 1e-14) -> None:
+def assert_close(got: Any, wanted: Any, limit: float = 1e-14) -> None:
     assert got.shape == wanted.shape
     assert np.abs(got - wanted).max() <= limit * np.abs(wanted).max()
 
@@ -69,20 +60,20 @@ def compare(extents: Any, ls: int, dtype: str, **options: Any) -> None:
     got = mk.dw.hop(links, psi, **options)
     assert got.dtype == psi.dtype
     wanted = lattice.hop(links, psi, **physics)
-    close(got, wanted, LIMITS[dtype])
+    assert_close(got, wanted, LIMITS[dtype])
     np.testing.assert_array_equal(got[wanted == 0], 0)
     np.testing.assert_array_equal(links, kept[0])
     np.testing.assert_array_equal(psi, kept[1])
 
 
 def numbers_of(layout: str, bits: int, dtype: str) -> int:
-    """Complex numbers of a vector."""
+    """Return the complex numbers of a vector."""
     reals = bits // (8 * np.dtype(dtype).itemsize)
     return reals if layout == "RRII" else reals // 2 if layout == "RIRI" else 1
 
 
 def extents_of(cut: str, parts: int, local: Any) -> tuple[int, ...]:
-    """Extents of a lattice that is cut into parts of the local ones."""
+    """Return the extents of a lattice of which each part has the local extents."""
     extents = dict(zip("xyzt", local, strict=True))
     for k in range(parts.bit_length() - 1):
         extents[cut[k % len(cut)]] *= 2
@@ -98,7 +89,7 @@ def extents_of(cut: str, parts: int, local: Any) -> tuple[int, ...]:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_every_layout_agrees_with_the_formula(dtype: str, layout: str, bits: int, cut: str) -> None:
     parts = numbers_of(layout, bits, dtype)
-    how = one(layout=layout, vector=bits, cut=cut)
+    how = fixed(layout=layout, vector=bits, cut=cut)
     if cut == "s":
         for ls, k in itertools.product((parts, 3 * parts), range(2)):
             compare((3, 1, 2, 2 + k), ls, dtype, dagger=k > 0, antiperiodic_t=k > 0, **how)
@@ -126,17 +117,16 @@ def test_every_body_agrees_with_the_formula(entry: Any) -> None:
     if lanes:
         how |= {"vector": int(bits), "cut": "tzyx" if lanes == "sites" else "s"}
     extents, ls = (2, 4, 4, 4), 16 if lanes == "s" else 2
-    assert mk.dw.case(extents, ls=ls, dtype=dtype, **how).form == form
+    assert mk.dw.case(extents, ls=ls, dtype=dtype, **how).template_variant == form
     for options in ({}, {"dagger": True, "antiperiodic_t": True, "prefetch": 2}):
         compare(extents, ls, dtype, **how, **options)
 
 
 @pytest.mark.parametrize("extents", [(1, 1, 1, 1), (2, 1, 3, 2), (3, 2, 1, 5), (1, 4, 2, 1)])
-@pytest.mark.parametrize("variant", ["scalar"])
-def test_any_extents_have_the_lexicographic_layout(extents: Any, variant: str) -> None:
+def test_any_extents_have_the_lexicographic_layout(extents: Any) -> None:
     for dtype, dagger, antiperiodic_t in itertools.product(LIMITS, (False, True), (False, True)):
-        how = {"dagger": dagger, "antiperiodic_t": antiperiodic_t, "variant": variant}
-        compare(extents, 3, dtype, layout="lexicographic", threads=1, **how)
+        how = {"dagger": dagger, "antiperiodic_t": antiperiodic_t}
+        compare(extents, 3, dtype, **fixed(layout="lexicographic"), **how)
 
 
 @st.composite
@@ -177,8 +167,8 @@ def test_any_lattice_is_right_with_any_knob(made: tuple[Any, int, str, dict[str,
         dtype=dtype,
         **{k: v for k, v in options.items() if k not in ("dagger", "antiperiodic_t")},
     )
-    # What is cut depends on the extents, and so does which variants there are.
-    variant = "scalar" if case.form == "lexicographic" else "simd"
+    # The layout, and with it the variants, depends on the extents.
+    variant = "scalar" if case.template_variant == "lexicographic" else "simd"
     compare(extents, ls, dtype, variant=variant, **options)
 
 
@@ -200,7 +190,7 @@ def test_whole_numbers_are_not_rounded(dtype: str) -> None:
     links, psi = whole((*extents[::-1], 4, 3, 3)), whole((*extents[::-1], ls, 4, 3))
     for layout, dagger in itertools.product(family.LAYOUTS, (False, True)):
         for cut in ("auto",) if layout == "lexicographic" else ("s", "tzy"):
-            how = one(layout=layout, cut=cut, dagger=dagger, antiperiodic_t=True)
+            how = fixed(layout=layout, cut=cut, dagger=dagger, antiperiodic_t=True)
             if cut == "s":
                 how["vector"] = min(WIDTHS)
             got = mk.dw.hop(links, psi, **how)
@@ -211,9 +201,9 @@ def test_whole_numbers_are_not_rounded(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("layout", family.LAYOUTS)
-def test_numbers_pass_through_as_they_are(layout: str, dtype: str) -> None:
-    # With links of 1 from even t to odd t alone, and upper or lower spins alone, every number comes
-    # out where its neighbour in t was: 1 + gamma_t takes it over, and nothing is added but zeros.
+def test_numbers_are_copied_unchanged(layout: str, dtype: str) -> None:
+    # Links are 1 from even to odd t, and 0 otherwise. With only the upper or only the lower spins,
+    # 1 + gamma_t copies every number to its neighbour in t and adds nothing but zeros.
     extents, ls = (2, 4, 4, 4), 16
     t = np.indices(extents[::-1])[0]
     links = np.zeros((*extents[::-1], 4, 3, 3), COMPLEX[dtype])
@@ -224,13 +214,13 @@ def test_numbers_pass_through_as_they_are(layout: str, dtype: str) -> None:
         for spins in (slice(0, 2), slice(2, 4)):
             half = np.zeros_like(psi)
             half[..., spins, :] = psi[..., spins, :]
-            got = mk.dw.hop(links, half, **one(layout=layout, cut=cut))
+            got = mk.dw.hop(links, half, **fixed(layout=layout, cut=cut))
             swapped = half.reshape(2, 2, *half.shape[1:])[:, ::-1].reshape(half.shape)
             np.testing.assert_array_equal(got[..., spins, :], swapped[..., spins, :])
 
 
 @pytest.mark.parametrize("form", ["strided", "reversed", "read-only", "Fortran"])
-def test_arrays_may_lie_anyhow(form: str) -> None:
+def test_arrays_may_have_any_strides(form: str) -> None:
     links, psi = fields((2, 4, 2, 4), 2)
     wanted = lattice.hop(links, psi)
     if form == "strided":
@@ -241,8 +231,8 @@ def test_arrays_may_lie_anyhow(form: str) -> None:
         links, psi = np.asfortranarray(links), np.asfortranarray(psi)
     links.setflags(write=False)
     psi.setflags(write=False)
-    got = mk.dw.hop(links, psi, **one())
-    close(got, wanted)
+    got = mk.dw.hop(links, psi, **fixed())
+    assert_close(got, wanted)
     assert got.flags.writeable
 
 
@@ -250,10 +240,10 @@ def test_arrays_may_lie_anyhow(form: str) -> None:
 
 EXTENTS = (3, 4, 2, 6)
 WAYS: list[dict[str, Any]] = [
-    one(layout="RRII", cut="tyz"),
-    one(layout="RIRI", cut="tz"),
-    one(layout="RRII", cut="s"),
-    one(layout="lexicographic"),
+    fixed(layout="RRII", cut="tyz"),
+    fixed(layout="RIRI", cut="tz"),
+    fixed(layout="RRII", cut="s"),
+    fixed(layout="lexicographic"),
 ]
 
 
@@ -275,7 +265,7 @@ def test_gamma5_hermiticity(way: dict[str, Any], antiperiodic_t: bool) -> None:
     def gamma5(field: Any) -> Any:
         return np.diag(GAMMA5)[:, None] * field
 
-    close(gamma5(mk.dw.hop(links, gamma5(phi), **way)), conjugate)
+    assert_close(gamma5(mk.dw.hop(links, gamma5(phi), **way)), conjugate)
 
 
 @pytest.mark.parametrize("dagger", [False, True])
@@ -298,10 +288,10 @@ def test_plane_waves_are_eigenvectors_of_the_free_field(
         phase = np.exp(1j * (p[0] * x + p[1] * y + p[2] * z + p[3] * t))
         waves.append(phase[..., None, None] * u)
         values.append(2 * np.cos(p).sum() + sign * 1j * size)
-    # Each s has a wave of its own.
+    # Each s has another wave.
     psi = np.stack(waves, axis=4)
     got = mk.dw.hop(links, psi, dagger=dagger, antiperiodic_t=antiperiodic_t, **way)
-    close(got, np.array(values)[:, None, None] * psi, 1e-13)
+    assert_close(got, np.array(values)[:, None, None] * psi, 1e-13)
 
 
 def test_it_is_linear(way: dict[str, Any]) -> None:
@@ -309,7 +299,7 @@ def test_it_is_linear(way: dict[str, Any]) -> None:
     phi = random_field(EXTENTS, 8, seed=9)
     a, b = 0.3 - 2j, 1.7 + 0.4j
     wanted = a * mk.dw.hop(links, psi, **way) + b * mk.dw.hop(links, phi, **way)
-    close(mk.dw.hop(links, a * psi + b * phi, **way), wanted)
+    assert_close(mk.dw.hop(links, a * psi + b * phi, **way), wanted)
 
 
 @pytest.mark.parametrize("antiperiodic_t", [False, True])
@@ -328,7 +318,7 @@ def test_it_is_gauge_covariant(way: dict[str, Any], antiperiodic_t: bool) -> Non
     def turned(field: Any) -> Any:
         return np.einsum("tzyxab,tzyxsjb->tzyxsja", g, field)
 
-    close(mk.dw.hop(moved, turned(psi), **way), turned(mk.dw.hop(links, psi, **way)))
+    assert_close(mk.dw.hop(moved, turned(psi), **way), turned(mk.dw.hop(links, psi, **way)))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -346,7 +336,7 @@ def test_parities_add_up_and_read_each_other(way: dict[str, Any]) -> None:
 
 
 def layouts() -> Iterator[family.Layout]:
-    """Layouts of every kind and parity."""
+    """Yield layouts of every kind and parity."""
     for parity, split in itertools.product(lattice.PARITIES, (True, False)):
         yield family.Layout((2, 4, 6, 4), 3, 1, True, parity=parity)
         reals = 4 if split else 8
@@ -368,7 +358,7 @@ def test_every_number_has_one_place(where: family.Layout) -> None:
         assert len(some) == where.sites * (1 if where.shared else where.numbers)
         links = where.links_at(some)
         assert sorted(links.ravel()) == list(range(where.sites * lanes * 144))
-    # Parts stand beside each other, real and imaginary parts as the layout says.
+    # Numbers of a vector are consecutive, real and imaginary parts in the order of the layout.
     one_number = where.spinors_at(sites[:1])[0, 0, 0, 0]
     assert one_number[1] - one_number[0] == (where.numbers if where.split else 1)
 
@@ -385,7 +375,7 @@ def test_lanes_are_s_or_sites_or_none(layout: str, size: int) -> None:
     def cut_of(extents: Any, ls: int, **options: Any) -> Any:
         case = mk.dw.case(extents, ls=ls, layout=layout, vector=bits, **options)
         columns = case.columns
-        return case.form, columns["cut"], columns["partitions"], columns["vector_bits"]
+        return case.template_variant, columns["cut"], columns["partitions"], columns["vector_bits"]
 
     sites = {2: "t2", 4: "z2 t2", 8: "y2 z2 t2", 1: ""}[lanes]
     for ls in (lanes, 2 * lanes):
@@ -396,7 +386,7 @@ def test_lanes_are_s_or_sites_or_none(layout: str, size: int) -> None:
     assert cut_of((3, 4, 4, 4), lanes // 2)[1] == sites
     assert cut_of((4, 4, 4, 4), lanes, cut="tzyx")[1] == sites
     assert cut_of((4, 4, 4, 3), lanes + 1) == ("lexicographic", "", 1, 64)
-    # Halves of one parity need twice as much.
+    # One parity needs twice the extent.
     assert cut_of((2, 4, 4, 4), 3, parity="odd")[1] == sites
     assert cut_of((2, 2, 2, 2), 3, parity="odd")[0] == "lexicographic"
     assert cut_of((2, 2, 2, 2), 3)[1] == sites
@@ -424,10 +414,10 @@ def test_the_widest_vector_is_taken() -> None:
     assert mk.dw.case((4, 4, 4, 4)).columns["vector_bits"] == max(WIDTHS)
     for isa in _memkern.supported_isas():
         case = mk.dw.case((4, 4, 4, 4), isa=isa)
-        # The baseline has no vectors of its own.
+        # The baseline has no vectors.
         widest = max(family.widths(isa), default=64)
         assert case.columns["vector_bits"] == widest
-        assert (case.form == "lexicographic") == (widest == 64)
+        assert (case.template_variant == "lexicographic") == (widest == 64)
         assert case.prepare().obtained["isa"] == isa
 
 
@@ -435,14 +425,14 @@ def test_the_widest_vector_is_taken() -> None:
 
 
 def visited(case: Case) -> list[tuple[int, ...]]:
-    """Sites (x, y, z, t) of a part in the order of the kernel's visits."""
+    """Return the sites (x, y, z, t) of a part in the order in which the kernel visits them."""
     where = family.layout_of(case)
     return [tuple(site) for site in where.coordinates(where.parity)[case.indices["order"]]]
 
 
 @pytest.mark.parametrize("order", ["tzyx", "xyzt", "yxtz"])
 @pytest.mark.parametrize("parity", ["full", "odd"])
-def test_loops_go_as_they_are_told(order: str, parity: str) -> None:
+def test_loops_follow_the_order(order: str, parity: str) -> None:
     case = mk.dw.case((2, 4, 6, 2), layout="lexicographic", order=order, parity=parity)
     extents = dict(zip("xyzt", (2, 4, 6, 2), strict=True))
     wanted = []
@@ -454,7 +444,7 @@ def test_loops_go_as_they_are_told(order: str, parity: str) -> None:
 
 
 @pytest.mark.parametrize("block", [(2, 0, 0, 0), (0, 2, 3, 0), (2, 2, 2, 2), (3, 5, 1, 9)])
-def test_blocks_are_gone_through_one_by_one(block: Any) -> None:
+def test_blocks_are_visited_one_after_the_other(block: Any) -> None:
     extents = (4, 6, 3, 2)
     case = mk.dw.case(extents, layout="lexicographic", order="zxyt", block=block)
     sites = visited(case)
@@ -468,7 +458,7 @@ def test_blocks_are_gone_through_one_by_one(block: Any) -> None:
     assert sites == sorted(sites, key=key)
 
 
-def test_blocks_are_of_a_part() -> None:
+def test_blocks_divide_each_part() -> None:
     case = mk.dw.case((2, 2, 4, 8), ls=3, layout="RIRI", vector=128, dtype="float32", cut="t",
                       block=(0, 0, 0, 2))  # fmt: skip
     assert family.layout_of(case).local == (2, 2, 4, 4)
@@ -477,7 +467,7 @@ def test_blocks_are_of_a_part() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_workers_share_planes_where_asked(threads: int) -> None:
+def test_workers_share_planes(threads: int) -> None:
     case = mk.dw.case((4, 4, 4, 6), layout="lexicographic", share_planes=True, threads=threads)
     assert case.knobs.chunk == 64 // threads
     t = np.array([site[3] for site in visited(case)]).reshape(-1, threads, case.knobs.chunk)
@@ -485,7 +475,7 @@ def test_workers_share_planes_where_asked(threads: int) -> None:
     assert mk.dw.case((4, 4, 4, 6), layout="lexicographic", threads=threads).knobs.chunk == 0
 
 
-def test_what_caches_do_not_hold_is_fetched_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lattices_larger_than_the_caches_are_prefetched(monkeypatch: pytest.MonkeyPatch) -> None:
     sites, ls = 4**4, 8
     fields_B = sites * (72 + 24 * ls) * 16
     for layout in family.LAYOUTS:
@@ -497,14 +487,14 @@ def test_what_caches_do_not_hold_is_fetched_ahead(monkeypatch: pytest.MonkeyPatc
             assert case.columns["prefetch_into"] == "L2"
             half = mk.dw.case((4, 4, 4, 4), ls=ls, layout=layout, parity="odd")
             assert half.knobs.prefetch == 0
-            for asked in (0, 7):
-                case = mk.dw.case((4, 4, 4, 4), ls=ls, layout=layout, prefetch=asked)
-                assert case.knobs.prefetch == asked
+            for prefetch in (0, 7):
+                case = mk.dw.case((4, 4, 4, 4), ls=ls, layout=layout, prefetch=prefetch)
+                assert case.knobs.prefetch == prefetch
 
 
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("memory_B", [2**26, 2**28, 2**31])
-def test_a_report_respects_the_memory_there_is(quick: bool, memory_B: int) -> None:
+def test_cases_of_a_report_fit_half_of_the_memory(quick: bool, memory_B: int) -> None:
     cases = family.report_cases(quick, 2**25, memory_B)
     assert cases
     assert len({case.identity() for case in cases}) == len(cases)
@@ -518,7 +508,7 @@ def test_a_report_respects_the_memory_there_is(quick: bool, memory_B: int) -> No
 
 
 CHECKED = [
-    mk.dw.case((2, 4, 4, 8), **{"ls": 8, "dtype": dtype, "parity": parity, **one(**way)})
+    mk.dw.case((2, 4, 4, 8), **{"ls": 8, "dtype": dtype, "parity": parity, **fixed(**way)})
     for way in (
         {"layout": "RRII", "cut": "tzy"},
         {"layout": "RIRI", "cut": "s", "vector": min(WIDTHS)},
@@ -530,7 +520,7 @@ CHECKED = [
 
 
 @pytest.mark.parametrize("case", CHECKED)
-def test_the_check_catches_what_is_wrong(case: Case) -> None:
+def test_the_check_finds_wrong_results(case: Case) -> None:
     native: Any = case.prepare().native
     good = checked(case, native)
     assert good.valid
@@ -538,15 +528,8 @@ def test_the_check_catches_what_is_wrong(case: Case) -> None:
     last = native.arrays()["result"]["columns"] - 1
     scale = float(np.abs(native.copy_out("result")).max())
     for position in (0, last // 2, last):
-        for spoil in (lambda v: v + 1e-4 * scale, lambda v: np.nan, lambda v: -v + scale):
-
-            def run(k: int, at: int = position, spoil: Any = spoil) -> float:
-                seconds = float(native.run(k))
-                value = native.peek("result", np.array([at]))
-                native.poke("result", np.array([at]), np.array([spoil(value[0])]))
-                return seconds
-
-            check = checked(case, Changed(native, run=run))
+        for change in (lambda v: v + 1e-4 * scale, lambda v: np.nan, lambda v: -v + scale):
+            check = checked(case, corrupted(native, "result", position, change))
             assert not check.valid
             assert check.error_max > 0
     assert not checked(case, Changed(native, run=lambda k: 0.0)).valid
@@ -555,7 +538,7 @@ def test_the_check_catches_what_is_wrong(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CHECKED)
-def test_the_check_catches_wrong_tables(case: Case) -> None:
+def test_the_check_finds_wrong_tables(case: Case) -> None:
     where = family.layout_of(case)
     changes: list[tuple[str, int, Any]] = [
         ("neighbours", 3, lambda n: (n + 2) % (2 * where.sites)),  # another site
@@ -580,7 +563,7 @@ def test_the_check_catches_wrong_tables(case: Case) -> None:
 @pytest.mark.parametrize("parity", ["full", "even"])
 @pytest.mark.parametrize("way", [{"cut": "tzy"}, {"layout": "lexicographic"}])
 def test_large_lattices_are_checked_by_samples(way: dict[str, Any], parity: str) -> None:
-    case = mk.dw.case((8, 8, 12, 16), ls=2, parity=parity, **one(**way))
+    case = mk.dw.case((8, 8, 12, 16), ls=2, parity=parity, **fixed(**way))
     native: Any = case.prepare().native
     check = checked(case, native)
     assert check.valid
@@ -604,7 +587,7 @@ def test_any_seed_and_number_of_runs_validates() -> None:
 # Cases
 
 
-def test_cases_that_differ_have_other_names() -> None:
+def test_different_cases_have_different_identities() -> None:
     extents = (4, 4, 4, 8)
     base: dict[str, Any] = {"cut": "tzy", "vector": max(WIDTHS), "prefetch": 2, "threads": 2}
     changes: list[dict[str, Any]] = [
@@ -637,12 +620,11 @@ def test_cases_that_differ_have_other_names() -> None:
     assert len({case.identity() for case in cases}) == len(cases)
     again = mk.dw.case(extents, name="x", suite="y", **base)
     assert again.identity() == cases[0].identity()
-    # What is chosen here is no other case than what is asked for by name.
+    # A default has the same identity as its explicit value.
     assert mk.dw.case(extents).identity() == mk.dw.case(extents, vector=max(WIDTHS)).identity()
 
 
 def test_the_kernel_is_found_by_its_name() -> None:
-
     case = mk.case("dw.hop", lattice=[4, 4, 4, 4], ls=2)
     assert case.identity() == mk.dw.case((4, 4, 4, 4), ls=2).identity()
     assert case.spec.name == "dw.hop"
@@ -653,7 +635,7 @@ def test_the_kernel_is_found_by_its_name() -> None:
 @pytest.mark.parametrize("way", [{"cut": "tz"}, {"cut": "s"}, {"layout": "lexicographic"}])
 def test_bytes_are_those_of_the_fields(way: dict[str, Any], parity: str, dtype: str) -> None:
     extents, ls = (2, 4, 8, 16), 16
-    case = mk.dw.case(extents, ls=ls, parity=parity, dtype=dtype, **one(**way))
+    case = mk.dw.case(extents, ls=ls, parity=parity, dtype=dtype, **fixed(**way))
     size = np.dtype(dtype).itemsize
     sites = math.prod(extents) // (1 if parity == "full" else 2)
     links, spinors = sites * 8 * 9 * 2 * size, sites * ls * 12 * 2 * size
@@ -666,8 +648,8 @@ def test_bytes_are_those_of_the_fields(way: dict[str, Any], parity: str, dtype: 
     assert case.spec.model_bytes(case) == pytest.approx(links + 3 * spinors)
     assert case.traffic.write * case.iterations == pytest.approx(spinors)
     assert case.bytes_index_B == 4 * 9 * case.iterations
-    past_caches = case.with_(variant="nt")
-    assert past_caches.spec.model_bytes(past_caches) == pytest.approx(links + 2 * spinors)
+    nontemporal = case.with_(variant="nt")
+    assert nontemporal.spec.model_bytes(nontemporal) == pytest.approx(links + 2 * spinors)
 
 
 # Records
@@ -684,11 +666,9 @@ def test_bytes_are_those_of_the_fields(way: dict[str, Any], parity: str, dtype: 
         ({"layout": "lexicographic"}, ("lexicographic", "", 1, 64)),
     ],
 )  # fmt: skip
-def test_the_record_says_what_was_done(
-    way: dict[str, Any], columns: tuple[Any, ...], parity: str
-) -> None:
+def test_the_record_of_a_hop(way: dict[str, Any], columns: tuple[Any, ...], parity: str) -> None:
     extents, ls = (2, 6, 4, 8), 3
-    how = one(parity=parity, runs=5, prefetch=2, name="mine", **way)
+    how = fixed(parity=parity, runs=5, prefetch=2, name="mine", **way)
     measured = mk.dw.measure(extents, ls=ls, **how)
     record = measured.record
     assert measured.valid
@@ -699,7 +679,7 @@ def test_the_record_says_what_was_done(
     assert (record["order"], record["block"], record["share_planes"]) == ("tzyx", "", False)
     assert (record["prefetch"], record["prefetch_into"]) == (2, "L2")
     assert (record["dtype"], record["index_dtype"]) == (way.get("dtype", "float64"), "")
-    # As many flops for a site and s, however many sites there are.
+    # Each site and s takes 1320 flops.
     updates = math.prod(extents) * ls // (1 if parity == "full" else 2)
     flops = 1320 * updates
     assert record["performance_GFLOPs"] == pytest.approx(flops / record["time_min_s"] / 1e9)
@@ -723,7 +703,7 @@ def test_the_model_follows_order_and_shared_planes() -> None:
     assert model((4, 6, 8, 10), order="xtzy").extents == (6, 8, 10, 4)
     apart, together = (model((4, 4, 4, 8), threads=2, share_planes=s) for s in (False, True))
     assert (apart.threads, together.threads) == (2, 1)
-    # Two workers of a shared cache in one slice have what one worker would have of it.
+    # Two workers that share planes use a shared cache like one worker.
     assert together.holds(2**20, 2) == model((4, 4, 4, 8), threads=1).holds(2**20, 2)
 
 
@@ -760,7 +740,7 @@ def test_the_roofline_is_that_of_the_layer_condition(
         median = 1320 * 8**5 / 1e-3 / 1e9
         assert found["performance_median_GFLOPs"] == pytest.approx(median)
         assert found["roofline_fraction"] == pytest.approx(median / (1320 / moved * 15))
-    # Nothing is known of the caches.
+    # The caches are unknown.
     found = case.spec.roofline_columns(case, {}, Ceilings(20.0, 15.0), 1e-3)
     assert math.isnan(found["site_B"])
     assert math.isnan(found["roofline_GFLOPs"])
@@ -781,7 +761,7 @@ def test_the_best_variant_is_tried_and_named() -> None:
     assert record["variant"] == "scalar"
 
 
-# What is refused
+# Refusals
 
 LINKS, PSI = fields((2, 2, 4, 4), 2)
 
@@ -811,9 +791,8 @@ LINKS, PSI = fields((2, 2, 4, 4), 2)
     ],
 )
 def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
-    with pytest.raises(InputError, match=match) as said:
+    with refused(match):
         mk.dw.hop(links, psi)
-    assert len(str(said.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -829,7 +808,10 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
         ({"vector": -128}, "vector of -128 bits is not one of"),
         ({"vector": 192}, "vector of 192 bits is not one of"),
         ({"vector": True}, "vector"),
-        ({"cut": "s", "vector": 128, "ls": 3}, "2 of a vector need an Ls that they divide, not 3"),
+        (
+            {"cut": "s", "vector": 128, "ls": 3},
+            "Ls must be a multiple of the 2 complex numbers of a vector, not 3",
+        ),
         ({"cut": "x", "vector": 128, "lattice": (3, 2, 2, 2)},
          "2 parts cut x into 2, which needs a multiple of 2 sites there, not 3"),
         ({"cut": "y", "vector": 128, "lattice": (2, 2, 2, 2), "parity": "even"},
@@ -870,13 +852,12 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
         ({"offset": 12}, "offset must be a multiple of 8"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_sentence(options: dict[str, Any], match: str) -> None:
-    with pytest.raises(InputError, match=match) as caught:
+def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
+    with refused(match):
         mk.dw.case(**{"lattice": (4, 4, 4, 4), "ls": 4, **options}).prepare()
-    assert "\n" not in str(caught.value)
     if not set(options) & {"lattice", "ls", "dtype"}:
         links, psi = fields((4, 4, 4, 4), 1)
-        with pytest.raises(InputError, match=match):
+        with refused(match):
             mk.dw.hop(links, np.repeat(psi, 4, axis=4), **options)
 
 
@@ -884,10 +865,9 @@ def test_what_is_wrong_is_said_in_a_sentence(options: dict[str, Any], match: str
     "options",
     [{"cut": 5}, {"cut": None}, {"order": None}, {"order": 5}, {"block": "2220"}],
 )
-def test_what_is_of_another_type_is_refused_too(options: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))) as caught:
+def test_options_of_wrong_types_are_refused(options: dict[str, Any]) -> None:
+    with refused(next(iter(options))):
         mk.dw.case(**{"lattice": (4, 4, 4, 4), **options})
-    assert "\n" not in str(caught.value)
 
 
 def test_narrower_instruction_sets_have_narrower_vectors() -> None:
@@ -903,7 +883,7 @@ def test_narrower_instruction_sets_have_narrower_vectors() -> None:
                 mk.dw.case((4, 4, 4, 4), isa=isa, vector=bits).prepare()
 
 
-def test_what_follows_from_the_fields_is_not_given() -> None:
+def test_options_that_follow_from_the_fields_are_refused() -> None:
     for name, value in (("lattice", (2, 2, 4, 4)), ("ls", 2), ("dtype", "float64")):
         with pytest.raises(InputError, match=f"{name} follows from psi"):
             mk.dw.hop(LINKS, PSI, **{name: value})
@@ -922,16 +902,16 @@ def test_more_than_memory_holds_is_refused(extents: Any, ls: int, layout: str) -
 
 
 def test_fields_that_memory_does_not_hold_are_refused() -> None:
-    # 2**20 s of 2**16 sites are 26 TB, the tables of these sites are small.
+    # 2**20 s of 2**16 sites take 26 TB, but the tables of these sites are small.
     with pytest.raises(MemoryError) as caught:
-        mk.dw.case((16, 16, 16, 16), ls=2**20, **one()).prepare()
+        mk.dw.case((16, 16, 16, 16), ls=2**20, **fixed()).prepare()
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("offset", [8, 16, 32, 64, 200])
 @pytest.mark.parametrize("way", WAYS)
 def test_fields_may_begin_at_any_offset(way: dict[str, Any], offset: int) -> None:
-    # Vectors are loaded where they are aligned: what isn't must be refused, not run.
+    # Vectors are loaded aligned, so that other offsets must be refused.
     variants = ("scalar",) if way["layout"] == "lexicographic" else ("simd", "nt")
     for variant in variants:
         how = {**way, "variant": variant, "offset": offset}
@@ -945,14 +925,14 @@ def test_fields_may_begin_at_any_offset(way: dict[str, Any], offset: int) -> Non
         assert prepared.check().valid
 
 
-# The extension by itself
+# The extension
 
 
-def asked(case: Case, **changes: Any) -> dict[str, Any]:
-    """What a case is prepared from."""
+def request(case: Case, **changes: Any) -> dict[str, Any]:
+    """Return the arguments of the extension for a case, with changes."""
     return {
-        **ASKED,
-        "kernel": case.spec.name, "dtype": case.dtype, "form": case.form,
+        **REQUEST,
+        "kernel": case.spec.name, "dtype": case.dtype, "template_variant": case.template_variant,
         "integers": {**case.integers, "prefetch": 0},
         "arrays": [("links", False), ("psi", False), ("result", True)],
         "indices": dict(case.indices), "threads": case.knobs.threads, **changes,
@@ -968,32 +948,32 @@ PLAIN = mk.dw.case((2, 2, 2, 4), ls=3, layout="lexicographic", threads=1)
 @pytest.mark.parametrize("case", [SITES, IN_S, PLAIN])
 @pytest.mark.parametrize("name", ["order", "neighbours", "permutations"])
 def test_the_extension_checks_its_tables(case: Case, name: str) -> None:
-    _memkern.Prepared(**asked(case))
+    _memkern.Prepared(**request(case))
     table = case.indices[name]
     bound = {"order": 1, "neighbours": 2}.get(name, 0) * case.iterations
     bound = bound or case.integers["reals"]
 
-    def refused(values: Any, match: str) -> None:
+    def assert_refused(values: Any, match: str) -> None:
         with pytest.raises(ValueError, match=match) as caught:
-            _memkern.Prepared(**asked(case, indices={**case.indices, name: values}))
+            _memkern.Prepared(**request(case, indices={**case.indices, name: values}))
         assert "\n" not in str(caught.value)
 
     size = len(table)
-    refused(table[:-1], f"{name} must have {size} entries, not {size - 1}")
-    refused(np.append(table, 0), f"{name} must have {size} entries, not {size + 1}")
-    refused(np.tile(table, 2), f"{name} must have {size} entries, not {2 * size}")
-    refused(table[:0], f"{name} must not be empty")
+    assert_refused(table[:-1], f"{name} must have {size} entries, not {size - 1}")
+    assert_refused(np.append(table, 0), f"{name} must have {size} entries, not {size + 1}")
+    assert_refused(np.tile(table, 2), f"{name} must have {size} entries, not {2 * size}")
+    assert_refused(table[:0], f"{name} must not be empty")
     for at, value in itertools.product((0, size // 2, size - 1), (-1, bound, 2**31, -(2**63))):
         wrong = table.astype(np.int64)
         wrong[at] = value
-        refused(wrong, rf"{name}\[{at}\] is {value}, outside 0 to {bound - 1}")
+        assert_refused(wrong, rf"{name}\[{at}\] is {value}, outside 0 to {bound - 1}")
     narrow = table.astype(np.int32)
     narrow[-1] = -5
-    refused(narrow, rf"{name}\[{size - 1}\] is -5")
-    refused(table.reshape(1, -1), f"{name} must have one dimension")
+    assert_refused(narrow, rf"{name}\[{size - 1}\] is -5")
+    assert_refused(table.reshape(1, -1), f"{name} must have one dimension")
     without = {k: v for k, v in case.indices.items() if k != name}
     with pytest.raises(ValueError, match=f"'{name}' is missing"):
-        _memkern.Prepared(**asked(case, indices=without))
+        _memkern.Prepared(**request(case, indices=without))
 
 
 @pytest.mark.parametrize("case", [SITES, IN_S, PLAIN])
@@ -1023,35 +1003,35 @@ def test_the_extension_checks_its_tables(case: Case, name: str) -> None:
 def test_the_extension_checks_its_numbers(case: Case, name: str, value: int, match: str) -> None:
     integers = {**case.integers, "prefetch": 0, name: value}
     with pytest.raises((ValueError, MemoryError), match=match) as caught:
-        _memkern.Prepared(**asked(case, integers=integers))
+        _memkern.Prepared(**request(case, integers=integers))
     assert "\n" not in str(caught.value)
     without = {k: v for k, v in integers.items() if k != name}
     with pytest.raises(ValueError, match=f"'{name}' is missing"):
-        _memkern.Prepared(**asked(case, integers=without))
+        _memkern.Prepared(**request(case, integers=without))
 
 
 @pytest.mark.parametrize("case", [SITES, IN_S, PLAIN])
 def test_the_extension_runs_no_body_on_another_form(case: Case) -> None:
     forms = {e[6] for e in _memkern.entries() if e[0] == "dw.hop"} | {"", "RRII", "RRII/sites/0"}
-    for form in forms - {case.form}:
+    for form in forms - {case.template_variant}:
         with pytest.raises(ValueError, match=f"is not built as '{form}'|has no variant"):
-            _memkern.Prepared(**asked(case, form=form))
-    # Neither where the fields are said to be otherwise.
+            _memkern.Prepared(**request(case, template_variant=form))
+    # The same holds for other properties of the layout.
     for name in ("split", "shared"):
         integers = {**case.integers, "prefetch": 0, name: 1 - case.integers[name]}
         with pytest.raises(
             ValueError, match=r"is not built as|has no variant|one real|permutations"
         ):
-            _memkern.Prepared(**asked(case, integers=integers))
+            _memkern.Prepared(**request(case, integers=integers))
     for dtype in {"float64", "float32"} - {case.dtype}:
-        if case.form != "lexicographic":
+        if case.template_variant != "lexicographic":
             with pytest.raises(ValueError, match=r"is not built as|has no variant"):
-                _memkern.Prepared(**asked(case, dtype=dtype))
+                _memkern.Prepared(**request(case, dtype=dtype))
     reals = 3
     tables = {**case.indices, "permutations": np.zeros(8 * reals, dtype=np.int64)}
     integers = {**case.integers, "prefetch": 0, "reals": reals}
     with pytest.raises(ValueError, match="has no variant"):
-        _memkern.Prepared(**asked(case, integers=integers, indices=tables))
+        _memkern.Prepared(**request(case, integers=integers, indices=tables))
 
 
 @pytest.mark.parametrize(
@@ -1069,29 +1049,21 @@ def test_the_extension_runs_no_body_on_another_form(case: Case) -> None:
         ({"integers": {"sites": 2**64}}, "wrong type"),
     ],
 )
-def test_the_extension_takes_nothing_else(changes: dict[str, Any], match: str) -> None:
+def test_the_extension_refuses_other_arguments(changes: dict[str, Any], match: str) -> None:
     for case in (SITES, IN_S, PLAIN):
         with pytest.raises(ValueError, match=match):
-            _memkern.Prepared(**asked(case, **changes))
+            _memkern.Prepared(**request(case, **changes))
 
 
 def test_tables_are_copied_when_a_case_is_prepared() -> None:
     table = SITES.indices["neighbours"].copy()
-    native: Any = _memkern.Prepared(**asked(SITES, indices={**SITES.indices, "neighbours": table}))
+    indices = {**SITES.indices, "neighbours": table}
+    native: Any = _memkern.Prepared(**request(SITES, indices=indices))
     table[:] = 2**40
     assert checked(SITES, native).valid
 
 
 # The verb
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    try:
-        code = main(["dw", *words])
-    except SystemExit as stop:
-        code = int(str(stop.code))
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 QUICK = ("--runs", "2", "-t", "1")
@@ -1100,7 +1072,7 @@ SMALL = ("--lattice", "4", "4", "4", "4")
 
 def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(
-        *(capsys, *SMALL, "--lattice", "2", "4", "4", "8", "--ls", "2,4"),
+        *(capsys, "dw", *SMALL, "--lattice", "2", "4", "4", "8", "--ls", "2,4"),
         *("-l", "RRII,RIRI,lexicographic", "--cut", "s,t", "--vector", "128"),
         *("--parity", "full,odd", *QUICK, "--json"),
     )
@@ -1111,7 +1083,7 @@ def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str])
     wanted = set()
     for where, ls, parity in itertools.product(("4x4x4x4", "2x4x4x8"), (2, 4), ("full", "odd")):
         wanted |= {(where, ls, "RRII", cut, parity) for cut in ("s", "t2")}
-        # Vectors of one complex number have nothing to cut.
+        # Vectors of one complex number divide no lattice.
         wanted |= {(where, ls, "RIRI", cut, parity) for cut in ("s", "")}
         wanted.add((where, ls, "lexicographic", "", parity))
     assert seen == wanted
@@ -1120,8 +1092,8 @@ def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str])
 
 def test_the_verb_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(
-        *(capsys, "--lattice", "4", "2", "6", "8", "--ls", "3", "--cut", "t", "--vector", "128"),
-        *("--variant", "simd,nt", "--runs", "2", "-t", "1,2"),
+        *(capsys, "dw", "--lattice", "4", "2", "6", "8", "--ls", "3", "--cut", "t"),
+        *("--vector", "128", "--variant", "simd,nt", "--runs", "2", "-t", "1,2"),
     )
     assert code == 0, err
     header, *rows = out.splitlines()
@@ -1131,10 +1103,10 @@ def test_the_verb_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "INVALID" not in out
 
 
-def test_the_verbs_switches(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_verbs_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     output = tmp_path / "out.json"
     code, out, err = run(
-        *(capsys, *SMALL, "--ls", "16", "--dtype", "float32", "--order", "xyzt"),
+        *(capsys, "dw", *SMALL, "--ls", "16", "--dtype", "float32", "--order", "xyzt"),
         *("--block", "2", "2", "0", "0", "--share-planes", "--prefetch", "3"),
         *("--prefetch-into", "L1", "--variant", "simd", "-o", str(output), "-q", *QUICK),
     )
@@ -1147,8 +1119,8 @@ def test_the_verbs_switches(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert {key: record[key] for key in wanted} == wanted
 
 
-def test_the_verb_has_the_issues_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, *SMALL, *QUICK, "--json")
+def test_the_verbs_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "dw", *SMALL, *QUICK, "--json")
     assert code == 0
     (record,) = json.loads(out)
     wanted = {"Ls": 8, "layout": "RRII", "cut": "s", "parity": "full", "dtype": "float64"}
@@ -1158,13 +1130,13 @@ def test_the_verb_has_the_issues_defaults(capsys: pytest.CaptureFixture[str]) ->
 
 def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(
-        *(capsys, *SMALL, "--variant", "simd", "--prefetch", "0,2", "--json", *QUICK)
+        *(capsys, "dw", *SMALL, "--variant", "simd", "--prefetch", "0,2", "--json", *QUICK)
     )
     assert code == 0, err
     found = [(r["prefetch"], r["prefetch_into"]) for r in json.loads(out)]
     assert found == [(0, "L2"), (2, "L2")]
     code, out, err = run(
-        *(capsys, *SMALL, "-l", "lexicographic", "--variant", "scalar", "--share-planes"),
+        *(capsys, "dw", *SMALL, "-l", "lexicographic", "--variant", "scalar", "--share-planes"),
         *("-t", "1,2", "--runs", "2", "--json"),
     )
     assert code == 0, err
@@ -1175,7 +1147,7 @@ def test_a_wrong_result_is_exit_code_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(family, "verdict", lambda case, worst, how, **c: Check(False, 1.0, how, c))
-    code, out, _ = run(capsys, *SMALL, *QUICK, "--variant", "simd")
+    code, out, _ = run(capsys, "dw", *SMALL, *QUICK, "--variant", "simd")
     assert code == 1
     assert "INVALID" in out
 
@@ -1194,7 +1166,7 @@ def test_a_wrong_result_is_exit_code_1(
         (("--lattice", *["1048576"] * 4), "memory"),
         ((*SMALL, "--ls", "0"), "ls '0' is no list of whole numbers of at least 1"),
         ((*SMALL, "--ls", "-3"), "--ls"),
-        ((*SMALL, "--ls", "3", "--cut", "s"), "an Ls that they divide, not 3"),
+        ((*SMALL, "--ls", "3", "--cut", "s"), "complex numbers of a vector, not 3"),
         ((*SMALL, "--layout", "RIIR"), "layout 'RIIR' is not one of RRII, RIRI, lexicographic"),
         ((*SMALL, "--layout", "RRII,x"), "layout 'x'"),
         ((*SMALL, "--cut", "w"), "cut 'w'"),
@@ -1211,10 +1183,10 @@ def test_a_wrong_result_is_exit_code_1(
         ((*SMALL, "--isa", "avx2", "--vector", "512"), "bits is not one of"),
     ],
 )
-def test_the_verb_refuses_in_a_sentence(
+def test_wrong_words_of_the_verb_are_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], match: str
 ) -> None:
-    code, out, err = run(capsys, *words, "--runs", "1", "-t", "1")
+    code, out, err = run(capsys, "dw", *words, "--runs", "1", "-t", "1")
     assert code == 2
     assert out == ""
     assert match in err

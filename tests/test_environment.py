@@ -1,4 +1,4 @@
-"""What is read out of /proc and /sys, from small copies of such trees and from this machine."""
+"""Environments, read from small copies of /proc and /sys and from this machine."""
 
 import json
 import math
@@ -151,7 +151,7 @@ def test_older_control_groups(server):
     assert collect(root=server)["settings"]["cgroup"]["memory_limit_B"] is None
 
 
-def test_processors_that_disagree(server):
+def test_processors_with_different_settings(server):
     tree(
         server,
         {"sys/devices/system/cpu/cpu7/cpufreq/scaling_governor": "powersave\n"}
@@ -191,7 +191,7 @@ def test_models_and_labels(tmp_path, text, model, label):
     assert platform_label(environment, 2) == label
 
 
-def test_label_of_little_known(server):
+def test_labels_of_incomplete_environments(server):
     assert platform_label(collect(root=server), 1) == "Intel Xeon Platinum 8259CL, 1 thread"
     assert platform_label({}, 4) == "unknown processor, 4 threads"
     assert platform_label({"machine": {"architecture": "riscv64"}}, 4) == "riscv64, 4 threads"
@@ -203,7 +203,7 @@ def leaves(value):
     return [value]
 
 
-def test_an_empty_tree_tells_nothing_and_raises_nothing(tmp_path):
+def test_an_empty_tree_gives_no_values_and_no_error(tmp_path):
     environment = collect(root=tmp_path)
     machine = environment["machine"] | {"architecture": None}
     assert set(leaves(machine)) == {None}
@@ -213,7 +213,7 @@ def test_an_empty_tree_tells_nothing_and_raises_nothing(tmp_path):
     assert math.isnan(read_steal_s(root=tmp_path))
 
 
-def test_garbage_everywhere_raises_nothing(server):
+def test_garbage_in_any_file_raises_no_error(server):
     files = [path for path in server.rglob("*") if path.is_file()]
     for garbage in (b"", b"\xff\xfe\x00garbage", b": : :\n[[]", b"9" * 30, b"-1 -1"):
         for path in files:
@@ -226,7 +226,7 @@ def test_garbage_everywhere_raises_nothing(server):
     assert collect(root=server)["machine"]["model"] is None
 
 
-def test_identity_follows_what_bears_on_a_measurement(server):
+def test_identity_depends_on_what_affects_measurements(server):
     before = collect({"commit": "abc"}, root=server)
     tree(
         server,

@@ -1,4 +1,4 @@
-"""One definition of "from memory", one value of each kernel there, and contradictions."""
+"""Sizes that count as "from memory", the value of each kernel there, and contradictions."""
 
 import math
 
@@ -25,7 +25,7 @@ SIZES = 16 * KIB * 2 ** np.arange(16)
 
 
 def curve(size, cache_B=LAST, cached=150.0, memory=30.0):
-    """Return the bandwidth of a machine whose last cache keeps what it can hold of larger sizes."""
+    """Return the bandwidth of a machine whose last cache serves the part of the data that fits."""
     if size <= cache_B:
         return cached
     return size / ((size - cache_B) / memory + cache_B / cached)
@@ -45,7 +45,7 @@ def test_a_plateau_begins_where_the_caches_no_longer_help():
     beyond = begin <= SIZES
     level = np.median(np.array(bandwidths)[beyond])
     assert 4 * LAST <= begin <= 8 * LAST and level == pytest.approx(31, rel=0.05)
-    # A size that was measured twice counts with its best, and the order is no matter.
+    # Of a size that was measured twice, the best counts, in any order.
     twice = [*SIZES, *SIZES[::-1]], [*bandwidths, *(0.1 * np.array(bandwidths[::-1]))]
     assert plateau_B(*twice, LAST) == begin
 
@@ -60,26 +60,26 @@ def test_a_plateau_begins_where_the_caches_no_longer_help():
         (SIZES[-1:] * np.array([1.0, 1.1, 1.2, 1.3]), 150.0),  # spans too little
     ],
 )
-def test_what_shows_no_plateau(sizes, cached):
+def test_sweeps_without_a_plateau(sizes, cached):
     bandwidths = [curve(size, cached=cached) for size in sizes]
     assert math.isnan(plateau_B(sizes, bandwidths, LAST))
 
 
-def test_caches_count_as_measured_and_not_as_the_system_says():
-    # The system says 16 MiB; the hypervisor leaves 2 MiB of it, or lends 64 MiB.
-    for really in (2 * MIB, 64 * MIB):
+def test_the_plateau_follows_the_caches_as_measured():
+    # The system reports 16 MiB; the hypervisor provides 2 MiB or 64 MiB.
+    for cache_B in (2 * MIB, 64 * MIB):
         sizes = 16 * KIB * 2 ** np.arange(18)
-        since = from_memory(known(sweep(cache_B=really, sizes=sizes)))[OWN]
-        assert since.how == "plateau" and 4 * really <= since.least_B <= 16 * really
+        since = from_memory(known(sweep(cache_B=cache_B, sizes=sizes)))[OWN]
+        assert since.how == "plateau" and 4 * cache_B <= since.least_B <= 16 * cache_B
 
 
 def test_without_a_sweep_it_is_four_times_the_caches_or_the_largest_size():
     rows = [record("stream.copy", size, 30.0) for size in (MIB, 32 * MIB, 64 * MIB)]
     assert from_memory(known(rows))[OWN] == (4 * LAST, "caches")
     assert from_memory(frame(rows))[OWN].how == "largest"
-    said = {how: sections["streaming"](how(rows)).findings[0] for how in (known, frame)}
-    assert said[known].startswith("From memory (64 MiB or more, 4 times the last-level caches")
-    assert said[frame].startswith("At the largest size (64 MiB): copy 30.0 GB/s with ordinary")
+    first = {how: sections["streaming"](how(rows)).findings[0] for how in (known, frame)}
+    assert first[known].startswith("From memory (64 MiB or more, 4 times the last-level caches")
+    assert first[frame].startswith("At the largest size (64 MiB): copy 30.0 GB/s with ordinary")
 
 
 def test_disturbed_records_and_non_temporal_stores_show_no_plateau():
@@ -90,7 +90,7 @@ def test_disturbed_records_and_non_temporal_stores_show_no_plateau():
     assert from_memory(known(sweep(variant="nt")))[OWN].how == "caches"
 
 
-def test_kinds_of_stores_have_names():
+def test_names_of_kinds_of_stores():
     rows = [
         record("stream.copy", MIB, 1.0),
         record("stream.copy", MIB, 1.0, variant="nt"),
@@ -100,23 +100,23 @@ def test_kinds_of_stores_have_names():
     assert stores(frame(rows)).tolist() == [ORDINARY, NONTEMPORAL, "", ""]
 
 
-def test_every_sentence_has_the_same_value():
+def test_all_findings_have_the_same_value():
     rows = [
         *(row for kernel in ("stream.copy", "stream.triad") for row in sweep(kernel)),
         *(record("stream.triad", int(size), 43.0, variant="nt") for size in SIZES[-3:]),
         *raider(),
     ]
-    said = " ".join(sections["streaming"](known(rows)).findings)
-    assert "From memory (128 MiB or more, from where on bandwidth no longer falls" in said
-    assert "triad 43.0 GB/s with non-temporal stores and 31.6 GB/s with ordinary stores" in said
-    assert "31.6 GB/s in memory" in said
-    # Ten million elements of three arrays are from memory, and their triad is that triad.
-    assert "(from memory)" in said and "the regular triad with ordinary stores (31.6 GB/s)" in said
+    text = " ".join(sections["streaming"](known(rows)).findings)
+    assert "From memory (128 MiB or more, where bandwidth no longer falls" in text
+    assert "triad 43.0 GB/s with non-temporal stores and 31.6 GB/s with ordinary stores" in text
+    assert "31.6 GB/s in memory" in text
+    # Arrays of ten million elements are from memory, where the regular triad has one value.
+    assert "(from memory)" in text and "the regular triad with ordinary stores (31.6 GB/s)" in text
     held = [
         row for row in rows if row.get("elements") != 10_000_000 or "raider" not in row["kernel"]
     ]
-    said = " ".join(sections["streaming"](known(held)).findings)
-    assert "(22.9 MiB, which the caches hold in part or whole)" in said
+    text = " ".join(sections["streaming"](known(held)).findings)
+    assert "(22.9 MiB, which the caches hold in part or whole)" in text
 
 
 def test_values_are_those_of_the_first_family_and_of_undisturbed_records():
@@ -150,7 +150,7 @@ def test_contradictions_are_found():
     ):
         rows = known([*agree, record("loops.triad", 256 * MIB, 43.0, **other)])
         assert contradictions(rows) == [], other
-    # In the caches, other sizes are other things.
+    # In the caches, values at different sizes may differ.
     assert contradictions(known([*agree, record("loops.triad", 20 * MIB, 300.0)])) == []
 
 

@@ -1,4 +1,4 @@
-"""Index arrays: their definitions walked through, frequencies, files, refusals."""
+"""Index arrays: definitions, frequencies, files, refusals."""
 
 import itertools
 from collections import Counter
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checking import PROPERTY, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,19 +23,6 @@ from memkern.inputs.indices import (
     stride,
     zipf,
 )
-
-PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
-
-
-def refusal(call, *arguments, **named):
-    """Return the one sentence with which a call refuses its arguments."""
-    with pytest.raises(InputError) as caught:
-        call(*arguments, **named)
-    message = str(caught.value)
-    assert message
-    assert "\n" not in message
-    assert len(message) < 400
-    return message
 
 
 def is_index_array(array, n):
@@ -75,7 +63,7 @@ def test_random_arrays_follow_their_seed(name, n, seed):
         ("hot:1:1", 3),
     ],
 )
-def test_arrays_without_memory_are_refused(monkeypatch, text, arrays):
+def test_arrays_beyond_memory_are_refused(monkeypatch, text, arrays):
     monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (7e9, "the test"))
     assert (
         f"an index array of 1000000000 elements needs about {8 * arrays} GB of memory, but the "
@@ -84,7 +72,7 @@ def test_arrays_without_memory_are_refused(monkeypatch, text, arrays):
 
 
 @pytest.mark.parametrize("name", sorted(MAKERS))
-def test_seeds_make_a_difference(name):
+def test_other_seeds_make_other_arrays(name):
     assert not np.array_equal(MAKERS[name](100, 0), MAKERS[name](100, 1))
 
 
@@ -99,7 +87,7 @@ def test_permutations_visit_everything_once(n, step, seed):
 
 @PROPERTY
 @given(st.integers(1, 60), st.integers(1, 70))
-def test_strides_go_round_and_round(n, step):
+def test_strides_continue_at_the_next_start(n, step):
     expected = [i for first in range(min(step, n)) for i in range(first, n, step)]
     assert stride(n, step).tolist() == expected
 
@@ -134,7 +122,7 @@ def sattolo(n, draw):
     return tuple(order)
 
 
-def test_chases_are_as_likely_as_sattolos():
+def test_chases_are_as_likely_as_by_sattolos_algorithm():
     # Sattolo's draws for 4 elements are 3 * 2 * 1 combinations, each as likely as the others.
     exact = Counter(
         sattolo(4, dict(zip((3, 2, 1), draws, strict=True)).__getitem__)
@@ -154,7 +142,7 @@ def test_permutations_are_equally_likely():
     assert max(abs(count - 1000) for count in drawn.values()) < 150
 
 
-def test_central_stays_where_it_is():
+def test_central_is_always_element_zero():
     assert is_index_array(central(7), 7)
     assert central(7).tolist() == [0] * 7
     assert not distinct(central(7))
@@ -164,8 +152,8 @@ def test_central_stays_where_it_is():
 @pytest.mark.parametrize("exponent", [0, 0.5, 1.0, 2.0, np.float32(1.5)])
 def test_zipf_draws_ranks_by_their_power(exponent):
     n, seeds = 50, 2000
-    # Which element is hottest differs from seed to seed; the elements come by rank of one seed's
-    # permutation, which is the generator's first.
+    # The seed decides which elements are frequent: the generator's first permutation maps ranks to
+    # elements.
     counts = np.zeros(n)
     for seed in range(seeds):
         ranks = np.argsort(np.random.default_rng(seed).permutation(n))
@@ -176,23 +164,23 @@ def test_zipf_draws_ranks_by_their_power(exponent):
     assert (np.abs(counts - expected) < 6 * np.sqrt(expected) + 1).all()
 
 
-def test_large_zipf_without_a_look_inside():
+def test_large_zipf_by_its_counts():
     n = 1_000_000
     draws = zipf(n, 1.0, 3)
     counts = np.bincount(draws, minlength=n)
     hottest = np.argsort(counts)[::-1][:8]
     total = (1 / np.arange(1, n + 1)).sum()
     assert np.allclose(counts[hottest], n / total / np.arange(1, 9), rtol=0.05)
-    # The hottest are spread: eight random places are within n / 1000 of each other in 6 of 100.
+    # The hottest are spread: two of eight random places are closer than n / 1000 in 6 of 100 cases.
     assert np.diff(np.sort(hottest)).min() > n / 1000
-    # Draws come in no order: the first half meets the hottest as often as the second.
+    # Draws are in random order: either half has the hottest element equally often.
     early = np.count_nonzero(draws[: n // 2] == hottest[0])
     assert abs(early - counts[hottest[0]] / 2) < 6 * np.sqrt(counts[hottest[0]] / 4)
     assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.01
 
 
 @pytest.mark.parametrize("exponent", [1e3, 1e308])
-def test_steep_zipf_stays_with_one_element(exponent):
+def test_steep_zipf_draws_one_element(exponent):
     assert len(set(zipf(1000, exponent).tolist())) == 1
 
 
@@ -208,7 +196,7 @@ def test_hot_elements_get_their_share():
     cold = np.delete(counts, hottest)
     assert cold.max() < 10
     assert cold.sum() == 10_000
-    # In no order, and spread over the whole range.
+    # In random order, and spread over the whole range.
     early = np.isin(draws[: n // 2], hottest).sum()
     assert abs(early - 45_000) < 500
     assert abs(hottest.mean() - n / 2) < 6 * n / np.sqrt(12 * 1000)
@@ -219,18 +207,12 @@ def test_hot_elements_get_their_share():
     [(1, 0, 1), (1.0, 0.001, 1), (1, 0.02, 2), (1, 1, 100), (0, 1, 100), (0, 0, 99), (0, 0.5, 50)],
 )
 def test_edges_of_hot(accesses, elements, kinds):
-    draws = hot(100, accesses, elements, 1)
-    assert is_index_array(draws, 100)
-    assert len(set(draws.tolist())) <= kinds
-    # All the elements that may be drawn are, by one seed or another.
-    counts = Counter()
-    for seed in range(200):
-        counts[len(set(hot(100, accesses, elements, seed).tolist()))] += 1
-    assert max(counts) <= kinds
-    assert max(counts) >= kinds / 2
+    draws = [hot(100, accesses, elements, seed) for seed in range(200)]
+    assert all(is_index_array(array, 100) for array in draws)
+    assert kinds / 2 <= max(len(set(array.tolist())) for array in draws) <= kinds
 
 
-def test_one_element_is_visited_by_all():
+def test_every_pattern_of_one_element():
     for word in ("random", "stride1", "stride:3", "chase", "central", "zipf:1", "hot:0.5:0.5"):
         assert build(word, 1)[1].tolist() == [0]
 
@@ -245,13 +227,13 @@ def test_repeats_are_found(values):
         first = next(i for i, value in enumerate(values) if value in values[:i])
         assert refusal(check, values, 20) == (
             f"IDX[{first}] repeats {values[first]}: a permutation of 0 to 19 has every index once; "
-            "say repeats=True to allow it"
+            "set repeats=True to allow it"
         )
 
 
 @PROPERTY
 @given(st.permutations(range(20)), st.sampled_from([np.int8, np.uint64, ">i4", np.int64]))
-def test_every_way_to_give_a_permutation_agrees(values, dtype):
+def test_every_type_of_sequence_is_accepted(values, dtype):
     array = np.array(values, dtype)
     for given_as in (values, tuple(values), array, np.repeat(array, 2)[::2], list(array)):
         copy = check(given_as, 20)
@@ -268,7 +250,7 @@ def test_a_check_returns_a_copy():
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "message"),
     [
         ([0, 1, 1], "IDX[2] repeats 1: a permutation of 0 to 2 has every index once"),
         ([0, 1], "IDX must have one index for each of 3 elements, not 2"),
@@ -298,11 +280,11 @@ def test_a_check_returns_a_copy():
         (range(10**30), "IDX must"),
     ],
 )
-def test_bad_arrays_are_refused(values, says):
-    assert says in refusal(check, values, 3)
-    assert says in refusal(build, values, 3)
-    if "repeats" not in says:
-        assert says in refusal(check, values, 3, True)
+def test_bad_arrays_are_refused(values, message):
+    assert message in refusal(check, values, 3)
+    assert message in refusal(build, values, 3)
+    if "repeats" not in message:
+        assert message in refusal(check, values, 3, True)
 
 
 def test_an_array_is_refused_by_its_name():
@@ -334,13 +316,13 @@ def test_wrong_seeds_are_refused_everywhere(wrong):
 @pytest.mark.parametrize("wrong", [-0.1, float("nan"), float("inf"), True, None, "1", 1j, 10**400])
 def test_wrong_fractions_and_exponents_are_refused(wrong):
     assert "exponent must be a finite number of at least 0" in refusal(zipf, 3, wrong)
-    assert "accesses must be a fraction from 0 to 1" in refusal(hot, 3, wrong, 0.5)
-    assert "elements must be a fraction from 0 to 1" in refusal(hot, 3, 0.5, wrong)
+    assert "accesses must be a number from 0 to 1" in refusal(hot, 3, wrong, 0.5)
+    assert "elements must be a number from 0 to 1" in refusal(hot, 3, 0.5, wrong)
 
 
 def test_fractions_end_at_one():
-    assert "accesses must be a fraction from 0 to 1, not 90" in refusal(hot, 3, 90, 0.5)
-    assert "elements must be a fraction from 0 to 1, not 1.01" in refusal(hot, 3, 0.5, 1.01)
+    assert "accesses must be a number from 0 to 1, not 90" in refusal(hot, 3, 90, 0.5)
+    assert "elements must be a number from 0 to 1, not 1.01" in refusal(hot, 3, 0.5, 1.01)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +344,7 @@ def test_fractions_end_at_one():
         ("hot:1:.5", "hot:1:0.5", hot(30, 1, 0.5, 7)),
     ],
 )
-def test_words(word, label, expected):
+def test_patterns_by_word(word, label, expected):
     made_label, made = build(word, 30, 7)
     assert made_label == label
     assert is_index_array(made, 30)
@@ -373,7 +355,7 @@ def test_words(word, label, expected):
 
 
 @pytest.mark.parametrize(
-    ("word", "says"),
+    ("word", "message"),
     [
         ("", "an index pattern is one of permutation, stride1, stride:STEP"),
         ("rnadom", "not 'rnadom'"),
@@ -395,7 +377,7 @@ def test_words(word, label, expected):
         ("hot:0.9", "hot:ACCESSES:ELEMENTS"),
         ("hot:0.9:x", "elements must be a number, not 'x'"),
         ("hot:x:0.1", "accesses must be a number, not 'x'"),
-        ("hot:2:0.1", "accesses must be a fraction from 0 to 1, not 2.0"),
+        ("hot:2:0.1", "accesses must be a number from 0 to 1, not 2.0"),
         ("no/such/file", "the path of a file that exists, not 'no/such/file'"),
         ("missing.npy", "the path of a file that exists, not 'missing.npy'"),
         ("a.\0", "the path of a file that exists"),
@@ -403,8 +385,8 @@ def test_words(word, label, expected):
         ("/", "/ can't be read: Is a directory"),
     ],
 )
-def test_bad_words_are_refused_with_what_would_be_right(word, says):
-    assert says in refusal(build, word, 30)
+def test_wrong_patterns_are_refused(word, message):
+    assert message in refusal(build, word, 30)
 
 
 @settings(PROPERTY, max_examples=300)
@@ -431,7 +413,7 @@ def test_arrays_are_labelled_as_such():
 
 @pytest.mark.parametrize("dtype", ["<i8", ">i8", "u4", "i2"])
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-def test_npy_files_come_back(tmp_path, dtype, version):
+def test_npy_files_are_read(tmp_path, dtype, version):
     values = permutation(50, 1)
     path = tmp_path / "idx.NPY"
     with path.open("wb") as stream:
@@ -447,7 +429,7 @@ def test_npy_files_come_back(tmp_path, dtype, version):
 @pytest.mark.parametrize("name", ["idx.txt", "idx.csv", "idx"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("last", ["", "\n", "\n\n  \n"])
-def test_texts_come_back(tmp_path, name, end, last):
+def test_text_files_are_read(tmp_path, name, end, last):
     values = permutation(50, 1)
     path = tmp_path / name
     path.write_bytes((end.join(map(str, values)) + last).encode())
@@ -457,7 +439,7 @@ def test_texts_come_back(tmp_path, name, end, last):
     assert np.array_equal(array, values)
 
 
-def test_a_word_wins_over_a_file_of_its_name(tmp_path, monkeypatch):
+def test_a_pattern_has_precedence_over_a_file_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("zipf:1.5").write_text("0\n")
     assert build("zipf:1.5", 1)[0] == "zipf:1.5"
@@ -468,7 +450,7 @@ def test_a_word_wins_over_a_file_of_its_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("0\n1.0\n", "line 2 of {} must be one whole number, not '1.0'"),
         ("index\n0\n", "line 1 of {} must be one whole number, not 'index'"),
@@ -482,25 +464,24 @@ def test_a_word_wins_over_a_file_of_its_name(tmp_path, monkeypatch):
         ("9" * 5000, "line 1 of {} must be one whole number"),
     ],
 )
-def test_bad_texts_are_refused(tmp_path, text, says):
+def test_bad_text_files_are_refused(tmp_path, text, message):
     path = tmp_path / "idx.txt"
     path.write_text(text)
-    assert says.format(path) in refusal(build, path, 2)
+    assert message.format(path) in refusal(build, path, 2)
 
 
-def test_what_a_file_holds_is_checked(tmp_path):
+def test_indices_of_files_are_checked(tmp_path):
     path = tmp_path / "idx.txt"
     path.write_text("0\n2\n0\n")
     assert "idx.txt[2] repeats 0: a permutation of 0 to 2" in refusal(build, path, 3)
     assert build(path, 3, repeats=True)[1].tolist() == [0, 2, 0]
-    assert "idx.txt[1] must be from 0 to 1, not 2" in refusal(check, [0, 2], 2, name="idx.txt")
     assert "idx.txt must have one index for each of 4 elements, not 3" in refusal(build, path, 4)
     path.write_text("")
     assert "not 0" in refusal(build, path, 4)
 
 
 @pytest.mark.parametrize(
-    ("array", "says"),
+    ("array", "message"),
     [
         (np.array([0.0, 1.0]), "idx.npy must hold whole numbers, not float64 values"),
         (np.array([True, False]), "idx.npy must hold whole numbers, not bool values"),
@@ -512,10 +493,10 @@ def test_what_a_file_holds_is_checked(tmp_path):
         (np.array([0, 2]), "idx.npy[1] must be from 0 to 1, not 2"),
     ],
 )
-def test_bad_npy_files_are_refused(tmp_path, array, says):
+def test_bad_npy_files_are_refused(tmp_path, array, message):
     path = tmp_path / "idx.npy"
     np.save(path, array, allow_pickle=True)
-    assert says in refusal(build, path, 2)
+    assert message in refusal(build, path, 2)
 
 
 def npy(header):

@@ -1,8 +1,8 @@
-"""What files and people rely on stays as it is while the code behind it moves.
+"""The public interface is unchanged.
 
 Identities of cases, columns of records, names and options of figures, tables and verbs, and the
-public functions are compared with those that ``interface.json`` holds. A change that is meant is
-written there, and stands in the CHANGELOG::
+public functions are compared with ``interface.json``. An intended change is listed in the CHANGELOG
+and written to this file by::
 
     PYTHONPATH=tests python tests/test_interface.py
 """
@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 from test_kernels import SAMPLES
-from test_pickling import OTHERS
+from test_pickling import MORE_CASES
 
 import memkern as mk
 from memkern import cli
 from memkern.plots import figures, tables
 
-KEPT = Path(__file__).parent / "interface.json"
+INTERFACE = Path(__file__).parent / "interface.json"
 
 
 def identities() -> dict[str, Any]:
@@ -31,14 +31,14 @@ def identities() -> dict[str, Any]:
 
     Cases of dw.hop are left out: they are laid out for the machine's vectors and threads.
     """
-    every = {k: SAMPLES[k] + OTHERS.get(k, []) for k in SAMPLES if k != "dw.hop"}
+    every = {k: SAMPLES[k] + MORE_CASES.get(k, []) for k in SAMPLES if k != "dw.hop"}
     return {kernel: [case.identity() for case in cases] for kernel, cases in every.items()}
 
 
 def columns() -> dict[str, Any]:
-    """Return the columns of records with the type of their values, and those not all have.
+    """Return the columns of records with their types: the common ones, then those of each kernel.
 
-    Those of single caches are left out, since machines have different ones.
+    Columns of single caches are left out, since machines have different caches.
     """
     found = {}
     for kernel, cases in SAMPLES.items():
@@ -89,7 +89,7 @@ def verbs() -> dict[str, Any]:
 
 
 def functions() -> dict[str, Any]:
-    """Return the parameters of everything public."""
+    """Return the parameters of all public functions and classes."""
     found = {}
     for name in mk.__all__:
         thing = getattr(mk, name)
@@ -105,17 +105,17 @@ PARTS = {f.__name__: f for f in (identities, columns, exhibits, verbs, functions
 
 
 @functools.cache
-def kept() -> dict[str, Any]:
-    return json.loads(KEPT.read_text())
+def stored() -> dict[str, Any]:
+    return json.loads(INTERFACE.read_text())
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_what_others_rely_on_is_kept(part: str) -> None:
-    assert json.loads(json.dumps(PARTS[part]())) == kept()[part]
+def test_the_interface_is_unchanged(part: str) -> None:
+    assert json.loads(json.dumps(PARTS[part]())) == stored()[part]
 
 
-def written(interface: dict[str, Any]) -> str:
-    """Return it as JSON, an entry of a part in a line."""
+def to_text(interface: dict[str, Any]) -> str:
+    """Return the interface as JSON with an entry on each line."""
     parts = [
         f"{json.dumps(part)}: {{\n "
         + ",\n ".join(f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in found.items())
@@ -126,4 +126,4 @@ def written(interface: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    KEPT.write_text(written({name: make() for name, make in PARTS.items()}))
+    INTERFACE.write_text(to_text({name: make() for name, make in PARTS.items()}))

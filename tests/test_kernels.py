@@ -1,7 +1,6 @@
-"""Every backend, variant, instruction set and type of every registered kernel, by one test.
+"""Every variant, instruction set and type of every registered kernel, compared with its reference.
 
-A new kernel needs no code here: its spec brings the cases (``SAMPLES`` below has what a family's
-inputs look like) and the reference.
+A new kernel of a family needs no code here: `SAMPLES` has its cases and its spec the reference.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import ASKED
+from checking import REQUEST, Changed, checked, corrupted
 
 import memkern as mk
 from memkern import _memkern
@@ -31,7 +30,7 @@ THREADS = (1, 2)
 
 
 def spatter_samples(kernel: str) -> list[Case]:
-    """Shapes that leave tails, overlap, run backwards, wrap, and take turns."""
+    """Return cases with remainders, overlaps, negative deltas, wraps and every schedule."""
     shapes: list[dict[str, Any]] = [
         {"pattern": "UNIFORM:8:1:NR", "count": 33},
         {"pattern": "UNIFORM:16:24:8", "count": 40, "wrap": 3},
@@ -64,16 +63,16 @@ def spatter_samples(kernel: str) -> list[Case]:
 
 
 def built(kernel: str, **options: Any) -> Case:
-    """Case of a kernel by its name in the registry, with its definition."""
+    """Return a case of a kernel by its name in the registry, with its definition."""
     name, _, definition = kernel.partition("@")
     return mk.case(name, definition=definition or "paper", **options)
 
 
-# Families whose kernels take more than a length.
-OTHERS = ("amo", "dw", "launch", "spatter", "spmv")
+# Families whose kernels have other inputs than a length.
+OTHERS = ("amo", "dw", "latency", "launch", "spatter", "spmv")
 SHAPED = ("bs.bs0", "bs.bs6", "bs.bs7", "bs.bs8", "loops.stencil", "loops.matvec")
 INDEXED = [name for name, spec in registry().items() if spec.indices and name.startswith("raider.")]
-# Those over arrays of one length without indices.
+# Kernels over arrays of one length, without indices.
 STREAMING = [
     name
     for name in registry()
@@ -83,7 +82,7 @@ MAPS = [name for name in STREAMING if name != "stream.rotation" and "central" no
 
 
 def streaming_samples(kernel: str) -> list[Case]:
-    """Lengths around vectors and blocks, every schedule and way to repeat."""
+    """Return cases with lengths around vectors and blocks, every schedule and repetition."""
     shapes: list[dict[str, Any]] = [
         {"elements": 1},
         {"elements": 7},
@@ -103,7 +102,7 @@ def streaming_samples(kernel: str) -> list[Case]:
 
 
 def indexed_samples(kernel: str) -> list[Case]:
-    """Every pattern, without and with repeats."""
+    """Return cases with every index pattern, without and with repeats."""
     shapes: list[dict[str, Any]] = [
         {"elements": 1},
         {"elements": 7, "pattern": "stride:3"},
@@ -120,7 +119,7 @@ def indexed_samples(kernel: str) -> list[Case]:
 
 
 def mesh_samples(kernel: str) -> list[Case]:
-    """Small meshes of low and high degree, with and without a masked boundary."""
+    """Return small meshes of low and high degree, with and without a masked boundary."""
     shapes: list[dict[str, Any]] = [
         {"elements": 1, "degree": 1},
         {"elements": 2, "degree": 1, "masked": "boundary"},
@@ -133,7 +132,7 @@ def mesh_samples(kernel: str) -> list[Case]:
 
 
 def plane_samples(kernel: str) -> list[Case]:
-    """Narrow, square and long two-dimensional arrays."""
+    """Return cases with narrow, square and long two-dimensional arrays."""
     shapes: list[dict[str, Any]] = [
         {"rows": 3, "columns": 3},
         {"rows": 40, "columns": 37, "chunk": 7},
@@ -146,12 +145,12 @@ def plane_samples(kernel: str) -> list[Case]:
 
 
 def amo_samples(kernel: str) -> list[Case]:
-    """One iteration and many, every way to share words, both rules of indices."""
+    """Return cases with few and many iterations, every sharing, and both kinds of indices."""
     pattern = kernel.partition(".")[2]
     shapes: list[dict[str, Any]] = [
         {"iters": 1},
         {"iters": 300, "seed": 3},
-        # What a pointer chase goes through has no gaps.
+        # A pointer chase has no padding.
         {"iters": 77, "sharing": "private", "padding": 0 if pattern == "ptrchase" else 64},
         {"iters": 50, "sharing": "shared", "repetition": "barrier"},
         {"iters": 64, "repetition": "spin", "offset": 16},
@@ -167,11 +166,12 @@ def amo_samples(kernel: str) -> list[Case]:
     return cases
 
 
+# Options of the cases of atomics by identity, to build them for other numbers of threads.
 AMO_SHAPES: dict[str, dict[str, Any]] = {}
 
 
 def spmv_samples(kernel: str) -> list[Case]:
-    """Empty, short, long and many rows; chunks of vectors and of anything; every balance."""
+    """Return matrices with empty, short and long rows, chunks of any size, and every balance."""
     rng = np.random.default_rng(3)
     lengths = rng.integers(0, 9, 150)
     lengths[[0, 17, 149]] = (0, 100, 0)
@@ -198,8 +198,21 @@ def spmv_samples(kernel: str) -> list[Case]:
     return [built(kernel, **{**shape, "matrix": np.array(shape["matrix"])}) for shape in shapes]
 
 
-# What a body of the hopping term takes follows from its type, layout and vector, for each of which
-# a case is built anew: by its name, what is asked for besides.
+# Small cases of latency, whose threads are part of them.
+LATENCY_SHAPES: dict[str, list[dict[str, Any]]] = {
+    "latency.chase": [
+        {"size_B": 2**13},
+        {"size_B": 2**15, "chains": 3, "order": "in-page", "repetition": "barrier"},
+        {"size_B": 2**14, "steps": 7, "order": [5, 0, 9], "offset": 24, "seed": 3},
+        {"size_B": 2**13, "line_B": 8, "order": "sequential", "chunk": 100},
+    ],
+    "latency.loaded": [{"size_B": 2**13, "traffic_B": 2**12, "threads": 2, "loads": 3}],
+    "latency.ping_pong": [{"turns": 20}, {"turns": 3, "lines": 2, "repetition": "fork"}],
+}
+
+
+# Options of cases of the hopping term by name. The arrays of a case depend on type, layout and
+# vector, so that it is built again for each of them.
 DW_SHAPES: dict[str, dict[str, Any]] = {
     "uneven": {"lattice": (2, 4, 2, 6), "ls": 3},
     "single": {"lattice": (2, 2, 2, 2), "ls": 1, "repetition": "barrier"},
@@ -213,7 +226,7 @@ DW_SHAPES: dict[str, dict[str, Any]] = {
 
 
 def dw_samples(kernel: str) -> list[Case]:
-    """Parts of one site and of several, either parity, loops in another order."""
+    """Return lattices with parts of one site and of several, either parity and another order."""
     return [
         built(kernel, layout="lexicographic", name=name, **shape)
         for name, shape in DW_SHAPES.items()
@@ -229,19 +242,21 @@ SAMPLES = {
     **{f"amo.{pattern}": amo_samples(f"amo.{pattern}") for pattern in amo.PATTERNS},
     **{f"spmv.{form}": spmv_samples(f"spmv.{form}") for form in ("crs", "sell", "ell", "csc")},
     "dw.hop": dw_samples("dw.hop"),
+    **{name: [built(name, **s) for s in shapes] for name, shapes in LATENCY_SHAPES.items()},
     **{name: [built(name)] for name in ("launch.empty", "launch.compute", "bs.bs0")},
 }
 
 
-def every_build() -> list[Any]:
-    """(kernel, variant, isa, dtype, index dtype, unroll, form) of the whole binary.
+def entry_params() -> list[Any]:
+    """Return (kernel, variant, isa, dtype, index dtype, unroll, form) of every entry of the binary.
 
-    Of the entries of a variant one is chosen for every run of the tests; the C++ tests run them
-    all. They differ in type, instruction set and so on from kernel to kernel.
+    Of each variant of a kernel a hash chooses one entry, so that types and instruction sets differ
+    between kernels. The others are marked `every_entry`; the C++ tests run all of them. Cases of
+    latency are for a number of workers and chains: tests/test_latency.py runs their variants.
     """
     groups: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
     for entry in _memkern.entries():
-        if entry[2] in _memkern.supported_isas():
+        if entry[2] in _memkern.supported_isas() and not entry[0].startswith("latency."):
             groups.setdefault(entry[:2], []).append(entry)
     chosen = {group[zlib.crc32(repr(key).encode()) % len(group)] for key, group in groups.items()}
     return [
@@ -251,12 +266,14 @@ def every_build() -> list[Any]:
             marks=() if entry in chosen else pytest.mark.every_entry,
         )
         for entry in _memkern.entries()
+        if not entry[0].startswith("latency.")
     ]
 
 
-def test_every_variant_is_tested_and_every_type_and_instruction_set_of_some() -> None:
-    every = [tuple(param.values) for param in every_build()]
-    chosen = [tuple(param.values) for param in every_build() if not param.marks]
+def test_chosen_entries_have_every_variant_type_and_instruction_set() -> None:
+    params = entry_params()
+    every = [tuple(param.values) for param in params]
+    chosen = [tuple(param.values) for param in params if not param.marks]
     assert {entry[:2] for entry in chosen} == {entry[:2] for entry in every}
     assert len(chosen) == len({entry[:2] for entry in chosen})
     for place in (3, 4):
@@ -264,48 +281,50 @@ def test_every_variant_is_tested_and_every_type_and_instruction_set_of_some() ->
     assert {entry[2] for entry in chosen} == set(_memkern.supported_isas())
 
 
-def test_what_this_processor_cannot_run_is_refused() -> None:
+def test_unsupported_instruction_sets_are_refused() -> None:
     isas = _memkern.supported_isas()
-    # Those of another architecture are in no build.
+    # No build has the instruction sets of two architectures.
     foreign = [("stream.copy", "simd", isa, "float64", "", 0, "") for isa in ("avx2", "sve")]
     refused = [e for e in (*_memkern.entries(), *foreign) if e[2] not in isas]
     assert refused
     for kernel, variant, isa, dtype, index, unroll, form in refused:
         if kernel.startswith("dw."):
             continue  # laid out for a vector: see test_dw.py
-        asked = {"variant": variant, "isa": isa, "dtype": dtype, "index_dtype": index}
+        options = {"variant": variant, "isa": isa, "dtype": dtype, "index_dtype": index}
         with pytest.raises(InputError, match="has no variant"):
-            with_form(SAMPLES[kernel][0], {**asked, "unroll": unroll, "form": form}).prepare()
+            for_entry(
+                SAMPLES[kernel][0], {**options, "unroll": unroll, "template_variant": form}
+            ).prepare()
 
 
 def with_threads(case: Case, threads: int) -> Case:
-    """Return the case for so many workers; one of atomics is built for them."""
+    """Return the case with another number of threads; cases of atomics are built again."""
     if not case.spec.name.startswith("amo."):
         return case.with_(threads=threads)
     shape = AMO_SHAPES[case.identity()]
     return built(case.spec.name, **{**shape, "threads": threads})
 
 
-def with_form(case: Case, asked: dict[str, Any]) -> Case:
-    """Return the case for a body; one of the hopping term is laid out for it."""
+def for_entry(case: Case, options: dict[str, Any]) -> Case:
+    """Return the case for an entry; cases of the hopping term are built again for its layout."""
     if case.spec.name != "dw.hop":
-        return case.with_(**asked)
+        return case.with_(**options)
     shape = dict(DW_SHAPES[case.labels["name"]])
-    layout, *vector = asked["form"].split("/")
+    layout, *vector = options["template_variant"].split("/")
     if vector:
         shape.update(cut="tzyx" if vector[0] == "sites" else "s", vector=int(vector[1]))
         if vector[0] == "s":
-            # As many s as there can be numbers in a vector, but few sites.
+            # The numbers of any vector divide this Ls.
             shape.update(lattice=(2, 2, 4, 2), ls=16)
-    found = built("dw.hop", layout=layout, dtype=asked["dtype"], **shape)
-    assert found.form == asked["form"]
-    return found.with_(variant=asked["variant"], isa=asked["isa"], threads=case.knobs.threads)
+    found = built("dw.hop", layout=layout, dtype=options["dtype"], **shape)
+    assert found.template_variant == options["template_variant"]
+    return found.with_(variant=options["variant"], isa=options["isa"], threads=case.knobs.threads)
 
 
 def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
-    """Random whole numbers for every array of the case, exact in every type."""
+    """Return random integers for every array of the case, exact in every type."""
     rng = np.random.default_rng(7)
-    # In any variant: trying all of them for the best would take longer than the tests.
+    # The arrays do not depend on the variant, and comparing variants takes time.
     some = case if case.knobs.variant != "best" else case.with_(variant="scalar")
     native = some.with_(threads=threads).prepare().native
     return {
@@ -316,65 +335,68 @@ def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
     }
 
 
-def test_both_sides_have_the_same_kernels() -> None:
-    # The rotation is a sequence of kernels that have bodies of their own.
+def test_the_extension_and_the_registry_have_the_same_kernels() -> None:
+    # The rotation is a sequence of other kernels.
     assert {entry[0] for entry in _memkern.entries()} | {"stream.rotation"} == set(registry())
     assert set(SAMPLES) == set(registry())
 
 
-# What entries of GPUs are called, whether or not there is one here.
-ON_DEVICE = ("simt", "one-kernel", "two-kernel")
-OF_PROCESSORS = {
+GPU_VARIANTS = ("simt", "one-kernel", "two-kernel")
+# Defaults of options that only processors have.
+CPU_DEFAULTS = {
     "schedule": "static", "chunk": 0, "prefetch": 0, "repetition": "fork", "isa": "best",
 }  # fmt: skip
 
 
 def only_writes(case: Case) -> bool:
-    """Say whether the case stores what it has not read, beside what is always in a cache."""
+    """Return whether the case stores elements that it does not read, except cached ones."""
     if case.spec.name.startswith("spmv."):
-        return case.form == "write"
-    # A sum is one number, and the dense side of a gather is as long as its pattern.
+        return case.template_variant == "write"
+    if case.spec.name.startswith("latency."):
+        return False  # how much the traffic beside a chase stores is not part of its bytes
+    # A sum is one number, and the dense side of a gather is only as long as its pattern.
     return any(
         a.role == "write" and a.shape != "(1,)" for a in case.spec.arrays if a.name != "dense"
     )
 
 
 @pytest.mark.parametrize("kernel", SAMPLES)
-def test_a_store_that_reads_its_line_first_is_counted_by_one_rule(kernel: str) -> None:
+def test_write_allocates_follow_one_rule(kernel: str) -> None:
     variants = {v for n, v, *_ in _memkern.entries() if n == kernel} | {"scalar"}
-    asked = [{"variant": variant, "device": "cpu"} for variant in variants]
-    asked += [{"variant": variant, "device": "cuda:0", **OF_PROCESSORS} for variant in ON_DEVICE]
+    changes = [{"variant": v, "device": "cpu"} for v in variants]
+    changes += [{"variant": v, "device": "cuda:0", **CPU_DEFAULTS} for v in GPU_VARIANTS]
     for case in SAMPLES[kernel]:
         ordinary = case.with_(variant="scalar")
         n, plain = case.iterations, ordinary.traffic
         assert ordinary.allocates and (plain.write_allocate > 0) == only_writes(case)
-        for one in asked:
-            other = case.with_(**one)
-            assert other.allocates == (one["device"] == "cpu" and one["variant"] != "nt")
+        for change in changes:
+            other = case.with_(**change)
+            assert other.allocates == (change["device"] == "cpu" and change["variant"] != "nt")
             allocated = plain.write_allocate if other.allocates else 0.0
             counted = dataclasses.replace(plain, write_allocate=allocated)
-            assert other.traffic == counted, one
+            assert other.traffic == counted, change
             saved = n * (plain.write_allocate - allocated)
             model = case.spec.model_bytes
-            assert model(other) == pytest.approx(model(ordinary) - saved, rel=1e-12), one
+            assert model(other) == pytest.approx(model(ordinary) - saved, rel=1e-12), change
 
 
 def test_every_type_and_instruction_set_is_built_for_every_variant() -> None:
     entries = set(_memkern.entries())
     for name, spec in registry().items():
-        if name == "stream.rotation":
-            continue
+        if name in ("stream.rotation", "latency.chase"):
+            continue  # other kernels in turn; every number of chains: tests/cpp/latency_test.cpp
         techniques = {(v, i) for n, v, i, *_ in entries if n == name}
         if name == "dw.hop":
             # Which layouts there are depends on both: tests/cpp/dw_test.cpp goes through them.
             assert {v for v, _ in techniques} == {"scalar", "simd", "nt"}
             continue
         # Central and atomic accesses must not be merged into a wider one.
-        single = "central" in name or name.startswith("amo.") or name == "spmv.csc"
+        single = "central" in name or name.startswith("amo.")
+        single = single or name in ("spmv.csc", "latency.ping_pong")
         wanted = {"scalar"} if single else {"scalar", "auto", "simd"}
         assert wanted <= {v for v, _ in techniques}
         forms = {(d, i, form) for n, _, _, d, i, _, form in entries if n == name}
-        if not spec.form:
+        if not spec.template_columns:
             assert forms == {(d, i, "") for d in spec.dtypes for i in spec.index_dtypes}
         for (variant, isa), form in itertools.product(techniques, forms):
             assert (name, variant, isa, *form[:2], 0, form[2]) in entries
@@ -419,27 +441,26 @@ def test_loops_are_unrolled_as_the_paper_does() -> None:
         assert found == wanted, key
 
 
-@pytest.mark.parametrize("kernel, variant, isa, dtype, index, unroll, form", every_build())
+@pytest.mark.parametrize("kernel, variant, isa, dtype, index, unroll, form", entry_params())
 def test_kernel_agrees_with_its_reference(
     kernel: str, variant: str, isa: str, dtype: str, index: str, unroll: int, form: str
 ) -> None:
-    asked = {
+    options = {
         "variant": variant,
         "isa": isa,
         "dtype": dtype,
         "index_dtype": index,
         "unroll": unroll,
-        "form": form,
+        "template_variant": form,
     }
     samples = SAMPLES[kernel][:4] if unroll else SAMPLES[kernel]
     if isa not in _memkern.supported_isas():
-        # What this processor can't run must be refused in words.
         for case in samples:
             with pytest.raises(InputError, match=r"has no variant|vector of"):
-                with_form(case, asked).prepare()
+                for_entry(case, options).prepare()
         return
     for sample in samples:
-        one = with_form(sample, asked).with_(threads=1, schedule="static")
+        one = for_entry(sample, options).with_(threads=1, schedule="static")
         arrays = inputs(one, 1)
         wanted = one.spec.reference(one, arrays)
         got = one.apply(**arrays)
@@ -453,7 +474,7 @@ def test_kernel_agrees_with_its_reference(
                 err_msg=f"{name} of {one.columns}",
             )
         for threads in THREADS:
-            case = with_form(with_threads(sample, threads), asked)
+            case = for_entry(with_threads(sample, threads), options)
             prepared = case.prepare()
             assert prepared.obtained["variant"] == variant
             assert prepared.obtained["isa"] == isa
@@ -461,40 +482,11 @@ def test_kernel_agrees_with_its_reference(
             assert check.valid, f"{case.columns} with {threads} threads: {check}"
 
 
-def once(case: Case, native: Any) -> Check:
-    def invoke() -> int:
-        native.run(1)
-        return 1
-
-    return case.spec.check(case, native, invoke)
-
-
-class Corrupting:
-    """A prepared case whose results are spoilt after every invocation."""
-
-    def __init__(self, native: Any, array: str, position: int, value: float) -> None:
-        self.native, self.array, self.position, self.value = native, array, position, value
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.native, name)
-
-    def _spoil(self) -> None:
-        self.native.poke(self.array, np.array([self.position]), np.array([self.value]))
-
-    def run(self, invocations: int) -> float:
-        seconds = float(self.native.run(invocations))
-        self._spoil()
-        return seconds
-
-    def run_range(self, begin: int, end: int) -> float:
-        seconds = float(self.native.run_range(begin, end))
-        self._spoil()
-        return seconds
-
-
-def checked(case: Case, array: str, position: int, value: float) -> Check:
-    spoilt: Any = Corrupting(case.prepare().native, array, position, value)
-    return once(case, spoilt)
+def check_corrupted(case: Case, array: str, position: int, value: float) -> Check:
+    """Check a case of which an element is overwritten after every run."""
+    methods = ("run", "run_range")
+    native = corrupted(case.prepare().native, array, position, lambda _: value, methods)
+    return checked(case, native)
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -506,9 +498,9 @@ def test_corrupted_result_is_caught(kernel: str, threads: int, value: float) -> 
         case = case.with_(threads=threads, schedule="static", chunk=0)
         native = case.prepare().native
         length = native.arrays()[array]["columns"]
-        assert once(case, native).valid
+        assert checked(case, native).valid
         for position in (0, length // 2, length - 1):
-            check = checked(case, array, position, value)
+            check = check_corrupted(case, array, position, value)
             assert not check.valid, f"{array}[{position}] of {case.columns}"
             assert check.error_max > 0
 
@@ -535,33 +527,26 @@ def test_large_cases_are_checked_by_samples(
         shape.setdefault("delta", pattern.delta)
         shape.update(pattern_gather=pattern, pattern_scatter=pattern)
     case = spatter.case(kernel, threads=threads, **shape)
-    check = once(case, case.prepare().native)
+    check = checked(case, case.prepare().native)
     assert check.valid, check
     assert check.how in ("sampled", "membership")
 
 
 def test_a_large_scatter_that_does_nothing_is_caught() -> None:
     case = mk.scatter("UNIFORM:8:4:NR", count=70_000, threads=2)
-    native = case.prepare().native
-
-    class Idle(Corrupting):
-        def run(self, invocations: int) -> float:
-            return 0.0
-
-    spoilt: Any = Idle(native, "sparse", 0, 0.0)
-    assert not once(case, spoilt).valid
+    assert not checked(case, Changed(case.prepare().native, run=lambda k: 0.0)).valid
 
 
 def test_a_large_gather_of_the_wrong_place_is_caught() -> None:
     case = mk.gather("UNIFORM:8:4:NR", count=70_000, threads=1)
     other = mk.gather("UNIFORM:8:4", delta=31, count=70_000, threads=1)
     native = other.prepare().native
-    assert once(other, native).valid
-    assert not once(case, native).valid
+    assert checked(other, native).valid
+    assert not checked(case, native).valid
 
 
 def brute_force_traffic(case: Case) -> tuple[int, int, int]:
-    """Elements read and written in sparse arrays and index elements, counted one by one."""
+    """Count the elements read and written in sparse arrays, and those of indices, one by one."""
     kernel = case.spec.name.partition(".")[2]
     length = case.columns["pattern_length"]
     read = written = index = 0
@@ -598,10 +583,10 @@ def test_model_counts_lines_once() -> None:
     scatter = mk.scatter("UNIFORM:8:1:NR", count=64)
     assert gather.spec.model_bytes(gather) == 64 * 64
     assert scatter.spec.model_bytes(scatter) == 2 * 64 * 64
-    # At stride 8 every element has a line to itself.
+    # At stride 8 every element is in another line.
     wide = mk.gather("UNIFORM:8:8:NR", count=64)
     assert wide.spec.model_bytes(wide) == 8 * 64 * 64
-    # Instances on top of each other share theirs.
+    # Instances at the same place share their lines.
     still = mk.gather("UNIFORM:8:8", delta=0, count=64)
     assert still.spec.model_bytes(still) == 8 * 64
 
@@ -622,7 +607,7 @@ def test_another_seed_fills_other_values(kernel: str) -> None:
 
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("memory_B", [2**28, 2**31, 2**36])
-def test_a_report_respects_the_memory_there_is(quick: bool, memory_B: int) -> None:
+def test_cases_of_a_report_fit_half_of_the_memory(quick: bool, memory_B: int) -> None:
     cases = spatter.report_cases(quick, 2**25, memory_B)
     sizes = [spatter._sparse_B(case) for case in cases]
     assert max(sizes) <= memory_B // 2
@@ -638,15 +623,15 @@ def test_roles_say_what_a_kernel_reads_and_writes(kernel: str) -> None:
     for role in case.spec.arrays:
         changed = (after[role.name] != arrays[role.name]).any()
         assert changed == (role.role != "read"), role
-        # What is read has a say in some result, what is only written has none.
+        # Arrays that are read affect some result, arrays that are only written affect none.
         other = {**arrays, role.name: arrays[role.name] + np.asarray(2**21, case.dtype)}
         again = case.apply(**other)
         written = [r.name for r in case.spec.arrays if r.role != "read"]
-        heard = any((again[name] != after[name]).any() for name in written)
-        assert heard == (role.role != "write"), role
+        affected = any((again[name] != after[name]).any() for name in written)
+        assert affected == (role.role != "write"), role
 
 
-# Bytes of an element in float64 and its flops, by the papers' tables.
+# Bytes and flops of an element in float64, from the papers' tables.
 PER_ELEMENT = {
     **{"stream.copy": (16, 0), "stream.scale": (16, 1), "stream.add": (24, 1)},
     **{"stream.triad": (24, 2), "stream.rotation": (80, 4)},
@@ -682,8 +667,8 @@ def test_streaming_traffic_follows_from_the_roles(kernel: str, dtype: str) -> No
     moved = sum(2 if role == "update" else 1 for role in roles) * size
     assert case.bytes_B == moved * 10
     assert case.spec.model_bytes(case) == (moved + roles.count("write") * size) * 10
-    past_caches = case.with_(variant="nt")
-    assert past_caches.spec.model_bytes(past_caches) == case.bytes_B
+    nontemporal = case.with_(variant="nt")
+    assert nontemporal.spec.model_bytes(nontemporal) == case.bytes_B
 
 
 @pytest.mark.parametrize("elements", [3000, 2**20 + 50_001])
@@ -691,26 +676,21 @@ def test_streaming_traffic_follows_from_the_roles(kernel: str, dtype: str) -> No
 def test_corrupted_streams_are_caught(kernel: str, elements: int) -> None:
     case = built(kernel, elements=elements, threads=2)
     native = case.prepare().native
-    assert once(case, native).valid
+    assert checked(case, native).valid
     for role in case.spec.arrays:
         if role.role == "read":
             continue
         last = native.arrays()[role.name]["columns"] - 1
         for position in (0, last):
-            check = checked(case, role.name, position, 12345.678)
+            check = check_corrupted(case, role.name, position, 12345.678)
             assert not check.valid, f"{role.name}[{position}]"
 
 
 def test_a_reduction_that_leaves_a_worker_out_is_caught() -> None:
     case = mk.loops("sum", 2**20 + 50_001, threads=2)
     native = case.prepare().native
-
-    class Half(Corrupting):
-        def run(self, invocations: int) -> float:
-            return float(self.native.run_range(0, case.iterations // 2))
-
-    spoilt: Any = Half(native, "a", 0, 0.0)
-    assert not once(case, spoilt).valid
+    half = Changed(native, run=lambda k: native.run_range(0, case.iterations // 2))
+    assert not checked(case, half).valid
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -719,7 +699,7 @@ def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
     case = built(kernel, elements=3_000_000, dtype=dtype, threads=2, variant="auto")
     sums = [float(case.apply()[streaming.RESULT][0]) for _ in range(3)]
     assert len(set(sums)) == 1
-    # Whole numbers below 2**20, so that the exact sum fits 64 bits.
+    # Integers below 2**20, so that the exact sum fits 64 bits.
     arrays = {**inputs(case, 2), streaming.RESULT: np.zeros(1)}
     got = float(case.apply(**arrays)[streaming.RESULT][0])
     first, *second = (v.astype(np.int64) for k, v in arrays.items() if k != streaming.RESULT)
@@ -756,7 +736,7 @@ def test_wrong_streams_are_refused(arguments: dict[str, Any], match: str) -> Non
 
 
 TRIAD: dict[str, Any] = {
-    **ASKED,
+    **REQUEST,
     "kernel": "stream.triad",
     "integers": {"elements": 4, "prefetch": 0},
     "arrays": [("a", True), ("b", False), ("c", False)],
@@ -770,11 +750,11 @@ def test_the_extension_takes_as_many_arrays_as_the_body(arrays: list[tuple[str, 
         _memkern.Prepared(**{**TRIAD, "arrays": arrays})
 
 
-def test_the_extension_takes_what_it_knows_and_nothing_else() -> None:
+def test_missing_and_unknown_arguments_are_refused() -> None:
     for name in TRIAD:
         with pytest.raises(ValueError, match=f"argument {name} is missing"):
             _memkern.Prepared(**{k: v for k, v in TRIAD.items() if k != name})
-    with pytest.raises(ValueError, match="no case has"):
+    with pytest.raises(ValueError, match="argument colour is unknown"):
         _memkern.Prepared(**TRIAD, colour="red")
 
 
@@ -789,14 +769,14 @@ def test_the_extension_takes_what_it_knows_and_nothing_else() -> None:
     ],
 )
 def test_the_extension_checks_indices(changes: dict[str, list[int]], match: str) -> None:
-    asked = {
+    request = {
         **TRIAD,
         "kernel": "raider.gather_copy",
         "index_dtype": "int64",
         "arrays": TRIAD["arrays"][:2],
     }
     with pytest.raises(ValueError, match=match):
-        _memkern.Prepared(**{**asked, "indices": {k: np.array(v) for k, v in changes.items()}})
+        _memkern.Prepared(**{**request, "indices": {k: np.array(v) for k, v in changes.items()}})
 
 
 @pytest.mark.parametrize(
@@ -813,7 +793,7 @@ def test_the_extension_checks_indices(changes: dict[str, list[int]], match: str)
 )
 def test_the_extension_checks_rows(starts: list[int], columns: list[int], match: str) -> None:
     rows = 3 if len(starts) == 4 else 2
-    asked = {
+    request = {
         **TRIAD,
         "kernel": "bs.bs6",
         "index_dtype": "int32",
@@ -822,7 +802,7 @@ def test_the_extension_checks_rows(starts: list[int], columns: list[int], match:
         "indices": {"row_starts": np.array(starts), "columns": np.array(columns)},
     }
     with pytest.raises(ValueError, match=match):
-        _memkern.Prepared(**asked)
+        _memkern.Prepared(**request)
 
 
 @pytest.mark.parametrize("kernel", INDEXED)
@@ -830,13 +810,13 @@ def test_index_kernels_count_their_bytes(kernel: str) -> None:
     case = built(kernel, elements=640, pattern="stride1")
     form, operation = kernel.removeprefix("raider.").partition("@")[0].split("_")
     words = {"copy": 2, "scale": 2, "add": 3, "triad": 3}[operation]
-    # As the release counts them: an index for every operand that is reached by one.
+    # The release counts an index for every operand that is accessed by one.
     both = kernel.endswith("@release")
     indices = {"gather": 2 if both else 1, "scatter": 1, "sg": words}[form]
     assert case.bytes_B == 640 * 8 * words
     assert case.bytes_index_B == 640 * 8 * indices
     assert case.with_(index_dtype="int32").bytes_index_B == 640 * 4 * indices
-    # Every line once, and the written ones also in.
+    # Every line once, and written lines are also read.
     assert case.spec.model_bytes(case) == case.bytes_B + case.bytes_index_B + 640 * 8
     narrow = built(kernel, elements=640, pattern="central")
     assert narrow.spec.model_bytes(narrow) < case.spec.model_bytes(case)
@@ -848,18 +828,11 @@ def test_index_kernels_count_their_bytes(kernel: str) -> None:
 def test_scatters_are_checked_by_every_writer(kernel: str, threads: int, pattern: str) -> None:
     case = built(kernel, elements=2**20 + 1001, threads=threads, pattern=pattern)
     native = case.prepare().native
-    check = once(case, native)
+    check = checked(case, native)
     assert check.valid
     race = pattern != "permutation" and threads > 1
     assert check.how == ("membership" if race else "sampled")
-
-    class Idle(Corrupting):
-        def run(self, invocations: int) -> float:
-            return 0.0
-
-    written = case.spec.arrays[0].name
-    spoilt: Any = Idle(native, written, 0, 0.0)
-    assert not once(case, spoilt).valid
+    assert not checked(case, Changed(native, run=lambda k: 0.0)).valid
 
 
 @pytest.mark.parametrize("number", [6, 7, 8])
@@ -874,17 +847,17 @@ def test_mesh_kernels_count_the_papers_bytes(number: int) -> None:
     assert case.bytes_B == wanted[number]
 
 
-# Of more than a million local nodes some are looked at.
+# The largest mesh has more than a million local nodes, of which the check reads some.
 @pytest.mark.parametrize("number", [6, 7, 8])
 @pytest.mark.parametrize(("elements", "masked"), [(3, "none"), (3, "boundary"), (17, "boundary")])
 def test_corrupted_meshes_are_caught(number: int, masked: str, elements: int) -> None:
     case = mk.bs(number, elements=elements, degree=5, masked=masked, threads=2)
     native = case.prepare().native
-    assert once(case, native).valid
+    assert checked(case, native).valid
     array = "xg" if number == 6 else "xl"
     last = native.arrays()[array]["columns"] - 1
     for position in (0, last):
-        assert not checked(case, array, position, 12345.678).valid
+        assert not check_corrupted(case, array, position, 12345.678).valid
 
 
 def test_gather_and_scatter_are_each_others_transpose() -> None:
@@ -898,11 +871,11 @@ def test_gather_and_scatter_are_each_others_transpose() -> None:
     np.testing.assert_allclose(both, scatter.apply(xg=gathered)["xl"], rtol=1e-14)
 
 
-def test_what_grows_is_sampled_calm() -> None:
+def test_growing_values_are_sampled_from_steady_inputs() -> None:
     measured = mk.bs(8, elements=4, degree=3, runs=40, threads=2).measure()
     assert measured.valid
     assert measured.record["invocations"] == 50
-    # Shared nodes would have grown to 8**2000 by now.
+    # In 2000 successive invocations shared nodes would have grown to 8**2000.
     prepared = mk.bs(8, elements=4, degree=3, threads=1).prepare()
     prepared.native.fill(outputs=True)
     prepared.run(400)
@@ -924,6 +897,8 @@ def test_what_grows_is_sampled_calm() -> None:
         ({"kernel": "loops.stencil", "rows": 3}, "rows and columns"),
         ({"kernel": "loops.stencil", "rows": 2, "columns": 9}, "rows"),
         ({"kernel": "loops.stencil", "elements": 99, "layer_condition": "L9"}, "L9"),
+        ({"kernel": "loops.stencil", "footprint_B": -1.0}, "positive number of bytes"),
+        ({"kernel": "loops.matvec", "elements": 0}, "elements"),
         ({"kernel": "loops.matvec", "rows": 9, "elements": 9}, "one of"),
         ({"kernel": "loops.matvec", "rows": 2**39, "columns": 2**39}, "rows times columns"),
     ],
@@ -953,15 +928,15 @@ def test_the_rotation_is_what_stream_runs() -> None:
     assert [part.record["bytes_model_B"] for part in measured.parts] == [
         model.spec.model_bytes(model) for model in models
     ]
-    together = sum(part.samples for part in measured.parts)
-    assert (together <= measured.samples).all()
-    assert (together >= 0.3 * measured.samples).all()
+    total = sum(part.samples for part in measured.parts)
+    assert (total <= measured.samples).all()
+    assert (total >= 0.3 * measured.samples).all()
     assert [r["kernel"] for r in measured.results] == [*parts, "stream.rotation"]
     assert all(part.valid and part.record["rotation"] for part in measured.parts)
 
 
 @pytest.mark.parametrize("runs", [1, 200])
-def test_a_rotation_stays_right_to_the_last(runs: int) -> None:
+def test_a_rotation_of_any_number_of_runs_is_valid(runs: int) -> None:
     assert mk.stream(elements=2000, runs=runs).measure().valid
     narrow = mk.stream(elements=2000, runs=min(runs, 10), dtype="float32")
     assert narrow.measure().valid
@@ -979,7 +954,7 @@ def test_cycles_come_from_the_measured_clock() -> None:
 
 
 def test_no_more_flops_than_accumulators_allow() -> None:
-    # Accumulators that were merged into one would show as a rate beyond the units'.
+    # If accumulators were merged into one, the rate would exceed that of the hardware.
     rates = {
         unroll: mk.loops("peakflops", 10**6, threads=1, unroll=unroll, variant="simd", budget_s=0.2)
         .measure()
@@ -989,7 +964,7 @@ def test_no_more_flops_than_accumulators_allow() -> None:
     assert all(not rate < 0.2 for rate in rates.values()), rates
 
 
-def test_rows_of_the_stencil_fit_where_they_are_said_to() -> None:
+def test_rows_of_the_stencil_fit_their_cache() -> None:
     caches = {"L1": 2**15, "L2": 2**20, "L3": 2**25}
     columns = {where: rows_held(where, caches) for where in (*caches, "memory")}
     for where, size in caches.items():
@@ -998,7 +973,10 @@ def test_rows_of_the_stencil_fit_where_they_are_said_to() -> None:
     assert 3 * 8 * columns["L3"] > caches["L2"]
     assert 3 * 8 * columns["memory"] > caches["L3"]
     assert rows_held("L1", caches, "float32") == pytest.approx(2 * columns["L1"], abs=2)
-    for where, match in (("L4", "are L1, L2, L3, memory"), ("L2", "no more than a smaller")):
+    for where, match in (
+        ("L4", "holds rows: L1, L2, L3, memory"),
+        ("L2", "no more than a smaller"),
+    ):
         with pytest.raises(InputError, match=match):
             rows_held(where, {**caches, "L2": 2**15} if where == "L2" else caches)
 
@@ -1007,31 +985,30 @@ def test_rows_of_the_stencil_fit_where_they_are_said_to() -> None:
     "where, points",
     [("L1", [24, 24, 24]), ("L2", [40, 24, 24]), ("L3", [40, 40, 24]), ("memory", [40, 40, 40])],
 )
-def test_a_layer_condition_says_what_each_level_moves(where: str, points: list[int]) -> None:
+def test_points_of_each_level_by_layer_condition(where: str, points: list[int]) -> None:
     case = mk.loops("stencil", rows=12, columns=30, layer_condition=where)
     assert [case.columns[f"point_L{level}_B"] for level in (1, 2, 3)] == points
     inner = 10 * 28
     assert case.bytes_B == 16 * inner
     wanted = 40 if where == "memory" else 24
     assert case.spec.model_bytes(case) == wanted * inner
-    past_caches = case.with_(variant="nt")
-    assert past_caches.spec.model_bytes(past_caches) == (wanted - 8) * inner
+    nontemporal = case.with_(variant="nt")
+    assert nontemporal.spec.model_bytes(nontemporal) == (wanted - 8) * inner
 
 
 @pytest.mark.parametrize("masked", ["none", "boundary"])
 def test_the_numbering_of_nodes_changes_no_sums(masked: str) -> None:
-    rng = np.random.default_rng(3)
     results = []
     for numbering in ("elements", "lexicographic"):
         case = mk.bs(6, elements=3, degree=3, masked=masked, numbering=numbering)
         assert case.columns["numbering"] == numbering
-        local = rng.permutation(np.arange(case.integers["local_nodes"], dtype=float))
         rng = np.random.default_rng(3)
+        local = rng.permutation(np.arange(case.integers["local_nodes"], dtype=float))
         results.append(np.sort(case.apply(xl=local)["xg"]))
     np.testing.assert_array_equal(*results)
 
 
-def test_meshes_are_prefetched_unless_asked_otherwise() -> None:
+def test_meshes_are_prefetched_by_default() -> None:
     assert [mk.bs(n, elements=2).knobs.prefetch for n in (6, 7, 8)] == [1024, 256, 1024]
     assert mk.bs(6, elements=2, prefetch=0).knobs.prefetch == 0
     assert [mk.bs(n, elements=2).stop.invocations for n in (1, 6, 8)] == [20, 20, 50]

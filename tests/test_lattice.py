@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checking import refused
 
-from memkern.errors import InputError
 from memkern.inputs import lattice
 from memkern.inputs.lattice import GAMMA, GAMMA5, hop, random_field, random_links
 
@@ -25,10 +25,10 @@ def close(got: Any, wanted: Any) -> None:
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-14 * np.abs(wanted).max())
 
 
-def one_by_one(
+def hop_in_loops(
     links: Any, psi: Any, dagger: bool = False, antiperiodic_t: bool = False, parity: str = "full"
 ) -> Any:
-    """Go through sites, directions, spins and colours, one number at a time."""
+    """Return the hopping term by scalar loops over sites, directions, spins and colours."""
     t, z, y, x, ls = psi.shape[:5]
     extents, sign = (x, y, z, t), -1 if dagger else 1
     result = np.zeros_like(psi)
@@ -83,13 +83,13 @@ def test_half_spinors_are_those_of_grid() -> None:
         np.testing.assert_array_equal(((np.eye(4) + gamma) @ psi)[:2], upper)
 
 
-def test_the_gamma_matrices_stay_as_they_are() -> None:
+def test_the_gamma_matrices_are_read_only() -> None:
     for matrices in (GAMMA, GAMMA5):
         with pytest.raises(ValueError, match="read-only"):
             matrices[0] = 0
 
 
-# What is made
+# Random links and fields
 
 
 @pytest.mark.parametrize("dtype, eps", [("complex128", 1e-14), ("complex64", 1e-6)])
@@ -128,13 +128,13 @@ def test_fields_follow_the_seed() -> None:
 def test_a_loop_over_sites_agrees(extents: Any, dagger: bool, antiperiodic_t: bool) -> None:
     links, psi = fields(extents)
     how = {"dagger": dagger, "antiperiodic_t": antiperiodic_t}
-    close(hop(links, psi, **how), one_by_one(links, psi, **how))
+    close(hop(links, psi, **how), hop_in_loops(links, psi, **how))
 
 
 def test_the_loop_agrees_on_one_parity() -> None:
     links, psi = fields((2, 2, 2, 4), ls=1)
     for parity in lattice.PARITIES:
-        close(hop(links, psi, parity=parity), one_by_one(links, psi, parity=parity))
+        close(hop(links, psi, parity=parity), hop_in_loops(links, psi, parity=parity))
 
 
 @pytest.mark.parametrize("antiperiodic_t", [False, True])
@@ -162,11 +162,11 @@ def test_plane_waves_are_eigenvectors_of_the_free_field(dagger: bool, antiperiod
         k = rng.integers(0, EXTENTS) + np.array([0, 0, 0, antiperiodic_t / 2])
         p = 2 * np.pi * k / EXTENTS
         wave = np.exp(1j * (p[0] * x + p[1] * y + p[2] * z + p[3] * t))
-        # (1 + gamma) e^{ip} + (1 - gamma) e^{-ip}, of which the squares of the gammas are 1.
+        # (1 + gamma) e^{ip} + (1 - gamma) e^{-ip}, where gamma^2 = 1.
         sine = 2 * np.sin(p)
         slash = 1j * np.tensordot(sine, GAMMA, 1) * (-1 if dagger else 1)
         for way in (1, -1):
-            # i slash has the eigenvalues +- i |sine|: their vectors come from a projection.
+            # The eigenvalues of i slash are +-i |sine|; a projection gives their vectors.
             size = np.sqrt((sine**2).sum())
             value = 2 * np.cos(p).sum() + way * 1j * size
             u = (1j * size * np.eye(4) + way * slash) @ rng.normal(size=(4, 3))
@@ -175,7 +175,7 @@ def test_plane_waves_are_eigenvectors_of_the_free_field(dagger: bool, antiperiod
             np.testing.assert_allclose(got, value * psi, rtol=0, atol=1e-13 * 8 * (1 + size) ** 2)
 
 
-def test_it_is_linear() -> None:
+def test_the_hopping_term_is_linear() -> None:
     links, psi = fields()
     phi = random_field(EXTENTS, 2, seed=9)
     a, b = 0.3 - 2j, 1.7 + 0.4j
@@ -183,10 +183,10 @@ def test_it_is_linear() -> None:
 
 
 @pytest.mark.parametrize("antiperiodic_t", [False, True])
-def test_it_is_gauge_covariant(antiperiodic_t: bool) -> None:
+def test_the_hopping_term_is_gauge_covariant(antiperiodic_t: bool) -> None:
     links, psi = fields()
     g = random_links(EXTENTS, seed=9)[..., 0, :, :]
-    moved = np.stack(
+    transformed = np.stack(
         [
             g @ links[..., mu, :, :] @ np.swapaxes(np.roll(g, -1, axis).conj(), -1, -2)
             for mu, axis in enumerate((3, 2, 1, 0))
@@ -194,27 +194,27 @@ def test_it_is_gauge_covariant(antiperiodic_t: bool) -> None:
         axis=4,
     )
 
-    def turned(field: Any) -> Any:
+    def transform(field: Any) -> Any:
         return np.einsum("tzyxab,tzyxsjb->tzyxsja", g, field)
 
-    got = hop(moved, turned(psi), antiperiodic_t=antiperiodic_t)
-    close(got, turned(hop(links, psi, antiperiodic_t=antiperiodic_t)))
+    got = hop(transformed, transform(psi), antiperiodic_t=antiperiodic_t)
+    close(got, transform(hop(links, psi, antiperiodic_t=antiperiodic_t)))
 
 
 @pytest.mark.parametrize("options", [{}, {"dagger": True}, {"antiperiodic_t": True}])
-def test_parities_add_up_and_read_each_other(options: dict[str, bool]) -> None:
+def test_parities_add_up_and_each_reads_the_other(options: dict[str, bool]) -> None:
     links, psi = fields(EVEN)
     even, odd = (hop(links, psi, parity=parity, **options) for parity in ("even", "odd"))
     np.testing.assert_array_equal(even + odd, hop(links, psi, **options))
     assert even[0, 0, 0, 0].any()
     assert not odd[0, 0, 0, 0].any()
     assert not (even.astype(bool) & odd.astype(bool)).any()
-    # What has one parity only comes out on the other.
+    # A field on odd sites contributes to even sites only.
     np.testing.assert_array_equal(hop(links, odd, parity="odd", **options), 0)
 
 
 @pytest.mark.parametrize("ls", [1, 3])
-def test_slices_in_s_do_not_see_each_other(ls: int) -> None:
+def test_slices_in_s_are_independent(ls: int) -> None:
     links, psi = fields(EXTENTS, ls)
     whole = hop(links, psi)
     for s in range(ls):
@@ -223,7 +223,7 @@ def test_slices_in_s_do_not_see_each_other(ls: int) -> None:
         )
 
 
-def test_single_precision_is_computed_in_double_and_inputs_are_kept() -> None:
+def test_single_precision_is_computed_in_double_and_inputs_stay_unchanged() -> None:
     links, psi = (field.astype(np.complex64) for field in fields())
     kept = links.copy(), psi.copy()
     got = hop(links, psi, antiperiodic_t=True)
@@ -237,7 +237,7 @@ def test_single_precision_is_computed_in_double_and_inputs_are_kept() -> None:
 # Wrong input
 
 
-def test_fields_say_what_they_are() -> None:
+def test_extents_and_ls_are_read_off_the_fields() -> None:
     assert lattice.check_fields(*fields(EXTENTS, 3)) == (EXTENTS, 3)
 
 
@@ -263,9 +263,8 @@ LINKS, PSI = fields((2, 3, 4, 5), 2)
 )
 def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
     for refuse in (lattice.check_fields, hop):
-        with pytest.raises(InputError, match=match) as said:
+        with refused(match):
             refuse(links, psi)
-        assert len(str(said.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -277,7 +276,7 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
     ],
 )
 def test_wrong_parities_are_refused(extents: Any, parity: Any, match: str) -> None:
-    with pytest.raises(InputError, match=match):
+    with refused(match):
         hop(*fields(extents), parity=parity)
 
 
@@ -295,5 +294,5 @@ def test_wrong_parities_are_refused(extents: Any, parity: Any, match: str) -> No
     ],
 )
 def test_wrong_sizes_and_types_are_refused(call: Any, match: str) -> None:
-    with pytest.raises(InputError, match=match):
+    with refused(match):
         call()

@@ -28,7 +28,7 @@ def included_by(source: Path) -> list[str]:
     return re.findall(r'#include "([^"]+)"', source.read_text())
 
 
-def test_only_measuring_and_the_machine_reach_the_compiled_part() -> None:
+def test_only_machine_and_measuring_import_the_extension() -> None:
     package = ROOT / "python" / "memkern"
     sources = sorted(package.rglob("*.py"))
     assert len(sources) > 100
@@ -36,7 +36,7 @@ def test_only_measuring_and_the_machine_reach_the_compiled_part() -> None:
     assert {p.relative_to(package).parts[0] for p in imports} == {"machine", "measuring"}
 
 
-def test_every_source_stands_in_a_layer() -> None:
+def test_every_source_belongs_to_a_layer() -> None:
     assert len(SOURCES) > 50
     assert {source.relative_to(CPP).parts[0] for source in SOURCES} == {*LAYERS}
 
@@ -54,20 +54,20 @@ def test_families_include_only_themselves_and_what_is_shared() -> None:
         own = source.parent.name
         shared = (own, "streaming")
         if own == "streaming" and source.name == "gpu.cu":
-            # One table for all: its families' operations.
+            # One table for all: it includes the operations of its families.
             shared = (*shared, "stream", "bs", "loops", "raider")
         for included in included_by(source):
             parts = included.split("/")
             assert parts[0] != "families" or parts[1] in shared, f"{source} includes {included}"
 
 
-def test_only_the_bindings_know_python() -> None:
+def test_only_the_bindings_include_python() -> None:
     for source in SOURCES:
-        knows = "pybind11" in source.read_text() or "Python.h" in source.read_text()
-        assert knows <= (source.parent.name == "python"), source
+        includes = "pybind11" in source.read_text() or "Python.h" in source.read_text()
+        assert includes <= (source.parent.name == "python"), source
 
 
-def test_bodies_know_no_clock_and_no_thread() -> None:
+def test_bodies_use_neither_clocks_nor_threads() -> None:
     bodies = [p for p in SOURCES if re.match(r"(cpu|gpu)\w*[.-]", p.name)]
     assert len(bodies) > 10
     for source in bodies:
@@ -75,13 +75,24 @@ def test_bodies_know_no_clock_and_no_thread() -> None:
         assert not re.search(r"omp_|#pragma omp parallel|chrono|\bnow\(", text), source
 
 
-def test_analysis_needs_numpy_alone_to_be_imported() -> None:
-    # Saved results can be read where memkern cannot be built, and heavy libraries come when used.
-    modules = (
-        "results.comparison results.comparison_output machine.environment models inputs.patterns "
-        "plots reference report results statistics families.spatter.suites results.verdicts"
-    )
-    unwanted = "memkern._memkern pandas matplotlib pyarrow scipy jinja2 tqdm"
+HEAVY = "pandas matplotlib pyarrow scipy jinja2"
+
+
+@pytest.mark.parametrize(
+    ("modules", "unwanted"),
+    [
+        # Saved results can be analysed where the extension cannot be built.
+        (
+            "results.comparison results.comparison_output machine.environment models "
+            "inputs.patterns plots reference report results statistics families.spatter.suites "
+            "results.verdicts",
+            f"memkern._memkern {HEAVY} tqdm",
+        ),
+        ("cli", HEAVY),
+    ],
+    ids=["analysis", "cli"],
+)
+def test_large_libraries_are_imported_when_they_are_used(modules: str, unwanted: str) -> None:
     code = (
         "import importlib, sys\n"
         f"for name in {modules.split()}: importlib.import_module('memkern.' + name)\n"

@@ -1,4 +1,4 @@
-"""How much memory is left: as the compiled part finds it, and what is refused by it."""
+"""How much memory is left, in Python as in the extension, and the refusal of what needs more."""
 
 import resource
 from pathlib import Path
@@ -44,7 +44,7 @@ MOUNTS = (
         ),
     ],
 )
-def test_the_smallest_limit_is_what_the_compiled_part_finds(
+def test_the_smallest_limit_counts_as_in_the_extension(
     tmp_path: Path, tree: dict[str, str], expected: int | None
 ) -> None:
     tree = {"proc/self/cgroup": "4:memory:/b\n0::/a\n", "proc/self/mounts": MOUNTS} | {
@@ -68,19 +68,19 @@ def test_an_address_space_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_left() == (0, "address space limit (ulimit -v)")
 
 
-def test_what_needs_more_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(limits, "memory_left", lambda: (3e9, "the test"))
     check_memory(3e9, "this")
     with refused(r"^this needs about 4 GB of memory, but the test leaves 3 GB$"):
         check_memory(4e9, "this")
-    hollow = tmp_path / "hollow"
-    with open(hollow, "wb") as file:
+    sparse = tmp_path / "sparse"
+    with open(sparse, "wb") as file:
         file.truncate(5 * 10**9)
-    with refused(f"^{hollow} needs about 5 GB of memory"):
-        files.read(hollow)
+    with refused(f"^{sparse} needs about 5 GB of memory"):
+        files.read(sparse)
 
 
-def test_a_stream_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_stream_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_MOST_STREAMED_B", 1000)
     with refused("^/dev/zero must be a regular file, or end after at most 1000 bytes$"):
         files.read(Path("/dev/zero"))

@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
+import checking
 import numpy as np
 import pytest
 import scipy.io
+from checking import PROPERTY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -48,22 +50,12 @@ from memkern.inputs.matrices import (
     topological_insulator,
 )
 
-PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
-
-
-def refusal(call, *arguments, **named):
-    """Return the one sentence with which a call refuses its arguments."""
-    with pytest.raises(InputError) as caught:
-        call(*arguments, **named)
-    message = str(caught.value)
-    assert message
-    assert "\n" not in message
-    assert len(message) < 600
-    return message
+# Messages that list every generator are longer than others.
+refusal = partial(checking.refusal, most_characters=600)
 
 
 def dense(matrix):
-    """Return a matrix as a full one, walked through by hand, after a look at its arrays."""
+    """Check the arrays of a matrix, and return it as a full NumPy array."""
     assert isinstance(matrix, sparse.csr_array)
     rows, columns = matrix.shape
     starts, indices, data = matrix.indptr, matrix.indices, matrix.data
@@ -79,9 +71,8 @@ def dense(matrix):
         assert where == sorted(set(where))
         assert all(0 <= column < columns for column in where)
         full[row, where] = data[start:end]
-    # What SciPy finds out for itself, against what it was told.
-    told = sparse.csr_array((data, indices, starts), shape=matrix.shape)
-    assert told.has_canonical_format
+    # SciPy examines a new matrix; of the given one the generator may have set the flag.
+    assert sparse.csr_array((data, indices, starts), shape=matrix.shape).has_canonical_format
     assert matrix.has_canonical_format
     return full
 
@@ -100,7 +91,7 @@ def kron(*factors):
 
 
 def line(n):
-    """Return which points of a line are neighbours."""
+    """Return the adjacency matrix of n points on a line."""
     return np.eye(n, k=1) + np.eye(n, k=-1)
 
 
@@ -109,7 +100,7 @@ def ring(n):
 
 
 def neighbours_of(nz, ny, nx, along=(line, line, line)):
-    """Return which points of a box are neighbours along one axis."""
+    """Return the adjacency matrix of the points of a box."""
     one = np.eye
     return (
         kron(along[0](nz), one(ny), one(nx))
@@ -175,7 +166,7 @@ def test_energies_are_uniform():
 @pytest.mark.parametrize(
     ("nx", "ny"), [(1, 1), (1, 6), (6, 1), (2, 2), (3, 3), (4, 5), (5, 4), (6, 6), (7, 5)]
 )
-def test_graphene_joins_what_lies_together(nx, ny, neighbours):
+def test_graphene_joins_atoms_by_their_distance(nx, ny, neighbours):
     matrix = graphene(nx, ny, neighbours, disorder=0.5, seed=1)
     full = dense(matrix)
     # Where the atoms are if bonds have length 1: zigzag rows, a bond up from the upper ones.
@@ -230,12 +221,12 @@ def test_a_topological_insulator_has_its_hamiltonians_pattern():
 
 
 def on_site(operator, site, sites):
-    """Return what an operator on one site does to all; site 0 is the fastest index."""
+    """Return an operator of one site as one of all sites; site 0 is the fastest index."""
     return kron(*(operator if other == site else np.eye(2) for other in reversed(range(sites))))
 
 
 def sector(full, sites, ups):
-    """Return the part of an operator that acts on states with so many bits set."""
+    """Return the part of an operator that acts on states with `ups` bits set."""
     states = [state for state in range(2**sites) if state.bit_count() == ups]
     return full[np.ix_(states, states)]
 
@@ -294,7 +285,7 @@ def test_fermions_hop_with_their_sign(sites, periodic):
         assert matrix.nnz == 2 * bonds * pairs
 
 
-def test_chains_are_half_filled_unless_told():
+def test_chains_are_half_filled_by_default():
     assert same(spin_chain(6), spin_chain(6, 3))
     assert same(spin_chain(7), spin_chain(7, 3))
     assert same(free_fermions(6), free_fermions(6, 3))
@@ -309,7 +300,7 @@ def test_states_of_long_chains_are_found_without_a_table():
     assert states[-1] == (2**31 - 1) << 31
     assert [state.bit_count() for state in states] == [31] * 5
     assert np.array_equal(below, np.cumsum(up, axis=0) - up)
-    # Each is as many states away from 0 as the theorem says.
+    # The rank is the state's number in the combinatorial number system.
     for rank, state in zip(ranks.tolist(), states, strict=True):
         bits = [site for site in range(62) if state >> site & 1]
         assert rank == sum(math.comb(site, j) for j, site in enumerate(bits, 1))
@@ -345,7 +336,7 @@ def test_tall_and_skinny_rows_fill_the_pieces_in_turn(rows, each, columns):
 
 
 @pytest.mark.parametrize("each", [1, 7, 40, 4000])
-def test_rows_keep_the_size(each):
+def test_rows_for_a_size(each):
     rows = rows_for(500 * 2**20, each)
     assert 12 * each * rows <= 500 * 2**20 < 12 * each * (rows + 1)
     assert rows_for(10, each) == 1
@@ -382,18 +373,18 @@ def test_bands_hold_what_fits(rows, reach, each):
         assert matrix.nnz == rows * each
 
 
-def test_all_columns_of_a_band_are_as_likely():
+def test_all_columns_of_a_band_are_equally_likely():
     counts = np.zeros(11)
     full = dense(banded_random(4000, 5, 4))[5:-5]
     for row, values in enumerate(full, 5):
         counts += values[row - 5 : row + 6] > 0
     assert counts[5] == 3990
     others = np.delete(counts, 5)
-    # Three of ten: as far from the mean as five standard deviations at most.
+    # Three of ten others, within five standard deviations.
     assert np.abs(others - 0.3 * 3990).max() < 5 * math.sqrt(3990 * 0.3 * 0.7)
 
 
-def test_all_sets_of_columns_are_as_likely():
+def test_all_sets_of_columns_are_equally_likely():
     draws = np.random.default_rng(5).random((20000, 3))
     drawn = assembly.distinct_columns(draws, np.full(20000, 6))
     sets, counts = np.unique(drawn, axis=0, return_counts=True)
@@ -406,7 +397,7 @@ def quarters_of(scale, a, b, c):
 
 
 @pytest.mark.parametrize("at_once", [2**18, 1000])
-def test_edges_fall_where_the_quarters_say(monkeypatch, at_once):
+def test_edges_follow_the_probabilities_of_the_quarters(monkeypatch, at_once):
     monkeypatch.setattr(synthetic, "_EDGES_AT_ONCE", at_once)
     for quarters in ((0.57, 0.19, 0.19), (0.1, 0.3, 0.2), (0, 0.5, 0.5), (1, 0, 0)):
         counts = dense(rmat(3, 10000, *quarters, seed=6))
@@ -428,7 +419,7 @@ def test_graphs_are_skewed_and_edges_merged():
     degrees = np.diff(matrix.indptr)
     assert degrees.max() > 30 * degrees.mean()
     assert degrees.min() == 0
-    # Memory of edges that were merged was given back.
+    # The arrays keep no memory of merged edges.
     assert matrix.data.base is None
     assert len(matrix.data) == matrix.nnz
 
@@ -490,7 +481,7 @@ def test_symmetry_is_as_claimed(name):
 
 
 @pytest.mark.parametrize("name", SEEDED)
-def test_seeds_say_which_matrix(name):
+def test_the_seed_selects_the_matrix(name):
     make = CASES[name]
     assert same(make(3), make(3))
     assert not same(make(3), make(4))
@@ -516,7 +507,7 @@ def test_indices_are_as_wide_as_needed(name, monkeypatch):
     assert wide.indices.dtype == wide.indptr.dtype == np.int64
     assert same(fits, expected)
     assert same(wide, expected)
-    # What is made of it is as wide, whatever SciPy thinks.
+    # Matrices made of it keep 64 bits, though SciPy would narrow them.
     assert from_sparse(wide).indices.dtype == from_sparse(wide).indptr.dtype == np.int64
     if wide.shape[0] == wide.shape[1]:
         again, permutation = reorder(wide)
@@ -529,10 +520,10 @@ def bytes_of(matrix):
 
 
 def peak_of(make):
-    """Return the bytes that a matrix takes and those that making it took at most."""
+    """Return the bytes of a matrix and the most bytes allocated while it was made."""
     make()  # SciPy is imported
     peaks = []
-    # Other threads of the interpreter allocate at times as well.
+    # The smaller of two: other threads of the interpreter may allocate as well.
     for _ in range(2):
         tracemalloc.start()
         try:
@@ -567,7 +558,7 @@ def test_a_large_matrix_takes_little_more_than_itself():
     ],
 )
 def test_no_generator_holds_its_matrix_twice(make, monkeypatch):
-    # Blocks as small, beside these matrices, as the usual ones beside those that are measured.
+    # These matrices are small, so that blocks must be as well.
     monkeypatch.setattr(assembly, "BLOCK", 2**12)
     monkeypatch.setattr(synthetic, "_EDGES_AT_ONCE", 2**12)
     size, peak = peak_of(make)
@@ -664,12 +655,12 @@ def test_wrong_real_numbers_are_refused(call, what, wrong):
         (lambda: kkt(2, 1, 9), "nonzeros_per_constraint must be at most 8, not 9"),
         (lambda: kkt(2**30, 1), "at most 1099511627776 rows"),
         (lambda: reorder(tall_skinny(2, 1, 3)), "must be square, not 2 x 3"),
-        (lambda: reorder(arrow(3), "amd"), "an order is rcm, not 'amd'"),
+        (lambda: reorder(arrow(3), "amd"), "order must be rcm, not 'amd'"),
         (lambda: reorder([[1]]), "a matrix must be SciPy's, not [[1]]"),
         (lambda: statistics(np.eye(2)), "a matrix must be SciPy's, not array"),
     ],
 )
-def test_refusals_say_what_would_be_right(call, says):
+def test_wrong_arguments_are_refused(call, says):
     assert says in refusal(call)
 
 
@@ -699,14 +690,14 @@ def test_refusals_say_what_would_be_right(call, says):
         ("arrow:9", "arrow:9", lambda: arrow(9)),
     ],
 )
-def test_words_call_generators(text, label, expected):
+def test_texts_select_generators(text, label, expected):
     made, matrix = build(text, seed=9)
     assert made == label
     assert same(matrix, expected())
     assert same(build(label)[1], matrix)
 
 
-def test_every_generator_has_a_word():
+def test_every_generator_has_a_name_in_texts():
     assert [form.partition(":")[0].partition("[")[0] for form in WORDS] == list(GENERATORS)
     assert {maker.__name__ for maker in GENERATORS.values()} == {
         name
@@ -755,10 +746,10 @@ def test_what_is_no_matrix_is_refused(given, says):
     st.text(max_size=20)
     | st.from_regex(r"(hpcg|spin|rmat|band|tsm|kkt|topins)(:-?[0-9.e]{0,2}){0,4}", fullmatch=True)
 )
-def test_any_text_makes_a_matrix_or_one_sentence(text):
+def test_any_text_is_a_matrix_or_refused_in_one_line(text):
     try:
         with pytest.MonkeyPatch.context() as patch:
-            # The sizes are right; nothing is made.
+            # Only sizes are checked: no matrix is made.
             for module in (grids, chains, synthetic):
                 patch.setattr(module, "assemble", lambda *sizes: sizes)
             label, _ = build(text)
@@ -768,7 +759,7 @@ def test_any_text_makes_a_matrix_or_one_sentence(text):
         assert label
 
 
-def test_matrices_of_all_kinds_come_back():
+def test_matrices_of_all_kinds_are_converted():
     full = np.array([[0, 1.5, 0], [2, 0, -3]])
     label, matrix = build(full)
     assert label == "array"
@@ -788,7 +779,7 @@ def test_matrices_of_all_kinds_come_back():
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float32, complex])
-def test_real_numbers_of_any_type_do(dtype):
+def test_real_numbers_of_any_type_are_converted(dtype):
     full = np.array([[0, 1], [1, 1]], dtype=dtype)
     assert np.array_equal(dense(build(full)[1]), full.real.astype(float))
     assert np.array_equal(dense(build(sparse.csc_array(full))[1]), full.real.astype(float))
@@ -852,7 +843,7 @@ def test_triplets_are_what_brute_force_finds(data):
     matrix = from_triplets(*triplets, (rows, columns))
     assert np.allclose(dense(matrix), expected, rtol=1e-14, atol=1e-9)
     assert matrix.nnz == len({entry[:2] for entry in entries})
-    # And back: what it holds makes it again.
+    # Its own triplets make the same matrix.
     coordinates = matrix.tocoo()
     again = from_triplets(coordinates.row, coordinates.col, coordinates.data, matrix.shape)
     assert same(again, matrix)
@@ -983,7 +974,10 @@ BAD = [
     ("\n" + market("1 1 1\n1 1 1\n"), "{} must begin like"),
     (market("1 1\n1 1\n").replace(" matrix", " vector"), "{} must begin like"),
     (market("1 1 1\n1 1 1\n", "coordinate real"), "{} must begin like"),
-    (market("1 1 1\n1 1 1\n", "csr real general"), "must say one of coordinate, array, not 'csr'"),
+    (
+        market("1 1 1\n1 1 1\n", "csr real general"),
+        "must contain one of coordinate, array, not 'csr'",
+    ),
     (market("1 1 1\n1 1 1\n", "coordinate text general"), "pattern, not 'text'"),
     (market("1 1 1\n1 1 1\n", "coordinate real upper"), "hermitian, not 'upper'"),
     (market("1 1\n", "array pattern general"), "{} must have values"),
@@ -1041,7 +1035,7 @@ BAD = [
     ),
     (market("1 1 1\n1 1 1.5\n", "coordinate integer general"), "counted from 1, and an integer"),
     (market("2 2\n1 2\n3 4\n", "array real general"), "line 3 of {} must be a number, not '1 2'"),
-    # SciPy's reader passes over these without a word.
+    # SciPy's reader accepts these silently.
     (market("2 2 1\n1 1 5abc\n"), sentence_of_entry()),
     (market("2 2 1\n1 1 1,5\n"), sentence_of_entry()),
     (market("2 2 1\n1 1 1.5.2\n"), sentence_of_entry()),
@@ -1062,7 +1056,7 @@ BAD = [
         market("2 3 1\n1 3 1\n", "coordinate real symmetric"),
         "{} must be square, because it is symmetric",
     ),
-    # It crashes on these.
+    # SciPy's reader crashes on these.
     (market("2 2 2\n1 1 1.5\0\n2 2 1\n"), "line 3 of {} must be a row"),
     (market("2 2 2\n1 1 1.5\n\0\0\0\0\0\0"), "line 4 of {} must be a row"),
     (market("2 3\n1\n2\n3\n", "array real symmetric"), "because it is symmetric, not 2 x 3"),
@@ -1113,11 +1107,11 @@ HUGE = 10**11
         ("\0" * 3_000_000, "must begin like %%MatrixMarket"),
     ],
 )
-def test_headers_are_not_believed_before_they_are_checked(
+def test_sizes_in_headers_are_checked_before_memory_is_allocated(
     tmp_path, monkeypatch, text, says, packed
 ):
-    asked = text.encode()
-    path = written(tmp_path, gzip.compress(asked) if packed else asked, "a.mtx" + ".gz" * packed)
+    content = gzip.compress(text.encode()) if packed else text.encode()
+    path = written(tmp_path, content, "a.mtx" + ".gz" * packed)
     monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
     refusal(read, path)  # imports what it needs
     tracemalloc.start()
@@ -1128,7 +1122,7 @@ def test_headers_are_not_believed_before_they_are_checked(
         tracemalloc.stop()
 
 
-def test_a_bomb_is_not_inflated_beyond_what_its_header_says(tmp_path):
+def test_a_gzip_bomb_is_inflated_no_further_than_the_sizes_in_its_header(tmp_path):
     path = tmp_path / "bomb.mtx.gz"
     with gzip.open(path, "wb") as file:
         file.write(market("9 9 3\n").encode())
@@ -1142,7 +1136,7 @@ def test_a_bomb_is_not_inflated_beyond_what_its_header_says(tmp_path):
         tracemalloc.stop()
 
 
-def test_a_text_longer_than_its_beginning_is_read_whole(tmp_path):
+def test_a_text_of_more_than_a_mebibyte_is_read_whole(tmp_path):
     entries = "".join(f"{i} {i} 1.{i:06d}\n" for i in range(1, 70_001))
     text = market(f"70000 70000 70000\n{entries}").encode().removesuffix(b"\n")
     assert len(text) > 2**20
@@ -1153,16 +1147,15 @@ def test_a_text_longer_than_its_beginning_is_read_whole(tmp_path):
     assert f"{cut} can't be read as a gzip file" in refusal(read, cut)
 
 
-def test_generators_say_how_much_memory_their_matrix_needs(monkeypatch):
+def test_matrices_without_memory_are_refused(monkeypatch):
     monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
-    said = refusal(build, "hpcg:2000")
-    assert (
-        "a matrix of 8000000000 x 8000000000 with 215784071992 nonzeros needs about 3.64e" in said
-    )
-    assert said.endswith(" GB of memory, but the test leaves 1.07 GB")
+    message = refusal(build, "hpcg:2000")
+    size = "8000000000 x 8000000000 with 215784071992 nonzeros"
+    assert f"a matrix of {size} needs about 3.64e" in message
+    assert message.endswith(" GB of memory, but the test leaves 1.07 GB")
 
 
-def test_an_error_far_inside_is_found_on_its_line(tmp_path):
+def test_an_error_in_a_long_file_is_reported_with_its_line(tmp_path):
     lines = [f"{1 + i % 7} {1 + i % 5} {i}" for i in range(20000)]
     lines[12345] = "1 1 x"
     path = written(tmp_path, market("7 7 20000\n" + "\n".join(lines)))
@@ -1177,20 +1170,20 @@ def test_an_error_far_inside_is_found_on_its_line(tmp_path):
     st.from_regex(r"[-+]?[0-9]{0,3}\.?[0-9]{0,3}([eEdD][-+]?[0-9]{1,2})?[ \tx]?", fullmatch=True)
     | st.floats(allow_nan=False, allow_infinity=False).map(repr)
 )
-def test_numbers_are_read_as_python_does_or_refused(tmp_path_factory, text):
+def test_numbers_are_read_as_in_python_or_refused(tmp_path_factory, text):
     path = tmp_path_factory.getbasetemp() / "number.mtx"
     path.write_text(market(f"1 1 1\n1 1 {text}\n"))
     try:
         matrix = read(path)
     except InputError:
         with pytest.raises(ValueError, match="could not convert"):
-            # A plus sign is not taken, though Python would.
+            # A plus sign is refused, though Python accepts it.
             float("x" if text.startswith("+") else text)
     else:
         assert matrix.toarray() == [[float(text)]]
 
 
-def test_any_damage_to_a_file_is_one_sentence_or_another_matrix(tmp_path):
+def test_damaged_files_are_refused_in_one_line_or_another_matrix(tmp_path):
     kinds = ["coordinate real general", "coordinate real symmetric", "array real symmetric"]
     sound = [
         market("5 5 4\n1 1 1.5\n2 1 2e1\n\n3 3 -4\n5 4 .25\n", kinds[0]).encode(),
@@ -1216,7 +1209,7 @@ def test_any_damage_to_a_file_is_one_sentence_or_another_matrix(tmp_path):
     assert good > 10
 
 
-def test_what_scipy_writes_comes_back(tmp_path):
+def test_files_written_by_scipy_are_read_back(tmp_path):
     for name, symmetry in (("7pt", "symmetric"), ("band", "general"), ("rmat", "general")):
         matrix = CASES[name]()
         scipy.io.mmwrite(tmp_path / "a.mtx", matrix, symmetry=symmetry)
@@ -1321,7 +1314,7 @@ def test_scipy_is_imported_when_it_is_needed():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_paths_may_look_like_words(tmp_path, monkeypatch):
+def test_paths_may_look_like_generators(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("arrow:3").write_text(market("1 1 1\n1 1 7\n"))
     assert build("arrow:3")[0] == "arrow:3"

@@ -1,28 +1,16 @@
-"""Meshes: against nodes found by where they lie, full matrices, brute force, refusals."""
+"""Meshes: against coordinates of nodes, full matrices and brute force; refusals."""
 
 import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from checking import PROPERTY, refusal
+from hypothesis import given
 from hypothesis import strategies as st
 
-from memkern.errors import InputError
 from memkern.inputs.mesh import MAX_NODES, HexMesh, rows_of
 
-PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 SIZES = [(k, n) for k in range(1, 5) for n in range(1, 8)]
-
-
-def refusal(call, *arguments):
-    """Return the one sentence with which a call refuses its arguments."""
-    with pytest.raises(InputError) as caught:
-        call(*arguments)
-    message = str(caught.value)
-    assert message
-    assert "\n" not in message
-    assert len(message) < 400
-    return message
 
 
 def coordinates(elements, degree):
@@ -34,12 +22,12 @@ def coordinates(elements, degree):
 
 
 def scatter_of(mesh):
-    """Return Z as a full matrix whose rows of masked nodes are zero."""
+    """Return Z as a full matrix, in which rows of masked nodes are zero."""
     return (mesh.ids[:, None] == np.arange(mesh.global_nodes)).astype(float)
 
 
 def gather_of(mesh):
-    """Return the transpose of Z as a full matrix made of the mesh's rows."""
+    """Return the transpose of Z as a full matrix, from the rows of the mesh."""
     starts, columns = mesh.gather_rows()
     full = np.zeros((mesh.global_nodes, mesh.local_nodes))
     for row, (start, end) in enumerate(itertools.pairwise(starts)):
@@ -49,7 +37,7 @@ def gather_of(mesh):
 
 
 @pytest.mark.parametrize(("elements", "degree"), SIZES)
-def test_nodes_that_lie_together_share_an_id(elements, degree):
+def test_nodes_at_one_place_share_an_id(elements, degree):
     places = coordinates(elements, degree)
     unique, expected = np.unique(places, axis=0, return_inverse=True)
     mesh = HexMesh(elements, degree, numbering="lexicographic")
@@ -63,7 +51,7 @@ def test_nodes_that_lie_together_share_an_id(elements, degree):
 @pytest.mark.parametrize(("elements", "degree"), SIZES)
 def test_nodes_are_numbered_as_elements_meet_them(elements, degree):
     mesh, other = HexMesh(elements, degree), HexMesh(elements, degree, "none", "lexicographic")
-    # The same nodes lie together: pairs of ids are as many as ids.
+    # Both numberings identify the same nodes: there are as many pairs of ids as ids.
     pairs = np.unique(np.stack([mesh.ids, other.ids]), axis=1)
     assert pairs.shape[1] == mesh.global_nodes == other.global_nodes
     highest = np.maximum.accumulate(np.concatenate([[-1], mesh.ids]))
@@ -101,7 +89,7 @@ def test_gather_after_scatter_multiplies_by_the_multiplicity(elements, degree, m
     scatter, gather = scatter_of(mesh), gather_of(mesh)
     assert np.array_equal(gather, scatter.T)
     values = np.random.default_rng(1).standard_normal(mesh.global_nodes)
-    # On the way to eight times a value, three and five times it are rounded.
+    # Sums of up to eight equal values are rounded.
     assert np.allclose(gather @ (scatter @ values), mesh.multiplicity * values, rtol=1e-14)
 
 
@@ -142,14 +130,14 @@ def test_rows_are_what_brute_force_finds(data):
         assert row == [local for local, id_ in enumerate(ids) if id_ == node]
 
 
-def test_rows_of_ids_without_any_order():
+def test_rows_of_unordered_ids():
     mesh = HexMesh(3, 4, "boundary")
     ids = np.random.default_rng(2).permutation(mesh.ids)
     starts, columns = rows_of(ids, mesh.global_nodes)
     assert np.array_equal(np.diff(starts), mesh.multiplicity)
     assert np.array_equal(ids[columns], np.repeat(np.arange(mesh.global_nodes), np.diff(starts)))
     steps = np.diff(columns)
-    # From one row to the next the columns may fall, within a row they must not.
+    # Columns ascend within a row.
     assert (steps[np.diff(ids[columns]) == 0] > 0).all()
 
 
@@ -169,7 +157,7 @@ def test_wrong_numbers_are_refused(wrong):
         ((2, 1, None), "masked must be none or boundary, not None"),
         ((2, 1, ["none"]), "masked must be none or boundary"),
         ((5161, 1), "5161 and 1 give 1099743906248"),
-        # These 2**66 nodes are none at all where 64 bits overflow.
+        # 2**66 nodes would be 0 in 64 bits.
         ((2**21, 1), "at most 1099511627776 local nodes"),
         ((2**63 - 1, 2**63 - 1), "give an integer of more than 128 bits"),
     ],

@@ -1,8 +1,7 @@
-"""The T0/Wmax fit: right on exact data, covering what it says on noisy data, clear on bad data."""
+"""The T0/Wmax fit: exact data, coverage of intervals on noisy data, refusal of bad data."""
 
 from __future__ import annotations
 
-import doctest
 import json
 import math
 import subprocess
@@ -12,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from checking import run
 
 import memkern as mk
-from memkern import cli, reference
+from memkern import reference
 from memkern.errors import InputError
 from memkern.models import (
     ModelFit,
@@ -24,7 +24,6 @@ from memkern.models import (
     predict_sum,
     read,
     strong_scaling_efficiency,
-    t0_wmax,
 )
 from memkern.results import ResultSet
 from memkern.statistics import student_quantile
@@ -71,7 +70,7 @@ def test_exact_data_are_recovered(weighting):
     assert low <= high and high - low < 1e-6
 
 
-def test_weighted_fit_is_that_of_polyfit_with_weights_of_its_own_times():
+def test_weighted_fit_is_that_of_polyfit_with_weights_of_fitted_times():
     x, y = noisy(12, noise=0.2)
     fitted = x * np.mean(y / x)
     for _ in range(200):
@@ -93,7 +92,7 @@ def test_weighted_fit_is_that_of_polyfit_with_weights_of_its_own_times():
     assert fit.remark == ""
 
 
-def test_unweighted_fit_has_the_covariance_hc3():
+def test_unweighted_fit_has_the_hc3_covariance():
     x, y = noisy(15, noise=0.1)
     slope, t0 = np.polyfit(x, y, 1)
     wide = design(x / x.max())
@@ -110,16 +109,16 @@ def test_unweighted_fit_has_the_covariance_hc3():
     assert fit.covariance == pytest.approx(covariance, rel=1e-6)
     assert fit.residuals == pytest.approx(residuals, rel=1e-6, abs=1e-15)
     assert fit.r2 == pytest.approx(1 - residuals @ residuals / np.sum((y - y.mean()) ** 2))
-    assert "not to be trusted" in fit.remark
+    assert "unreliable" in fit.remark
 
 
-def test_a_size_on_which_alone_the_slope_hangs_gives_no_finite_robust_interval():
+def test_a_slope_that_one_size_determines_has_no_finite_robust_interval():
     points = {"bytes_B": [1e6, 1e6, 1e9], "time_s": [1e-5, 1.1e-5, 1e-2]}
     fit = fit_t0_wmax(points, weighting="none")
     assert fit.wmax_ci_GBps == (0, math.inf)
 
 
-def test_wmax_interval_is_the_inverse_of_the_slopes():
+def test_the_interval_of_wmax_is_the_inverse_of_that_of_the_slope():
     x, y = noisy(10, noise=0.2)
     fit = fit_t0_wmax({"bytes_B": x, "time_s": y})
     slope, wmax = fit.parameters["slope"], fit.parameters["wmax"]
@@ -140,7 +139,7 @@ def test_a_slope_that_may_be_zero_leaves_wmax_without_an_upper_end():
 
 @pytest.fixture(scope="module", params=[20, 400])
 def synthetic(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
-    """Return sizes, and times with 2 % noise in many sets."""
+    """Return sizes, and `SETS` sets of times with 2 % noise."""
     x = sizes(request.param)
     noise = np.random.default_rng(request.param).standard_normal((SETS, request.param))
     return x, times(x) * (1 + 0.02 * noise)
@@ -182,8 +181,8 @@ def test_noise_can_make_t0_negative_and_then_there_is_no_b80():
     assert time[0] < 0 and math.isnan(bandwidth[0]) and bandwidth[1] > 100
 
 
-def test_times_that_bend_hard_still_settle_on_a_line_that_is_positive_at_every_size():
-    # Fast while in the cache, ten times slower after it: an unweighted T0 is far below zero.
+def test_a_fit_of_two_regimes_is_positive_at_every_size():
+    # Ten times slower beyond the caches: an unweighted T0 is far below zero.
     x = np.geomspace(1e4, 1e9, 60)
     y = 1e-7 + np.where(x < 1e7, x / 1000e9, x / 100e9 - 9e-5)
     y[x >= 1e7] = np.maximum(y[x >= 1e7], 1e-5)
@@ -228,7 +227,7 @@ def test_a_sum_of_kernels_and_its_strong_scaling():
         (lambda: strong_scaling_efficiency([(exact(), 1e6)], 0), "parts must be"),
     ],
 )
-def test_impossible_questions(call, message):
+def test_impossible_predictions_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
 
@@ -264,7 +263,7 @@ def our_records(
 
 
 def two_regimes(n: int = 60, noise: float = 0.02) -> tuple[np.ndarray, np.ndarray]:
-    """Three times as fast up to 1 MB, where the line has no step but a bend."""
+    """Return sizes and times of 30 GB/s up to 1 MB and 10 GB/s for what is beyond."""
     x = np.geomspace(1e4, 1e9, n)
     y = np.where(x <= 1e6, 1e-6 + x / 30e9, 1e-6 + 1e6 / 30e9 + (x - 1e6) / 10e9)
     return x, y * (1 + noise * np.random.default_rng(5).standard_normal(n))
@@ -281,7 +280,7 @@ def test_cache_resident_sizes_are_left_out_by_size_or_by_the_machine(leave_out):
     assert everything.left_out == 0 and len(everything.residuals) == 60
 
 
-def test_what_the_caches_hold_is_told_by_the_memory_used():
+def test_the_footprint_decides_what_the_caches_hold():
     x, y = two_regimes()
     records = our_records(x, y, footprint_B=10**5)
     records.records[-1]["footprint_B"] = records.records[-2]["footprint_B"] = 10**9
@@ -336,7 +335,7 @@ def test_all_kinds_of_records_give_the_same():
 
 @pytest.mark.parametrize("name", ["disturbed", "noisy"])
 @pytest.mark.parametrize("as_frame", [False, True])
-def test_disturbed_records_do_not_count_and_the_fit_says_so(name, as_frame):
+def test_disturbed_records_are_left_out_with_a_remark(name, as_frame):
     x, y = noisy(20)
     good = our_records(x, y, **{name: False})
     bad = our_records([1e5, 1e6], [1.0, 2.0], **{name: True})
@@ -349,7 +348,7 @@ def test_disturbed_records_do_not_count_and_the_fit_says_so(name, as_frame):
         fit_t0_wmax(bad)
 
 
-def test_records_that_failed_their_validation_do_not_count():
+def test_records_that_failed_validation_are_left_out():
     x, y = noisy(20)
     good = our_records(x, y)
     bad = our_records([1e5, 1e6], [1.0, math.nan], valid=False)
@@ -376,7 +375,7 @@ def test_records_that_failed_their_validation_do_not_count():
         ({"bytes_B": [[1], [2]], "time_s": [1, 2]}, "bytes_B must have one dimension"),
     ],
 )
-def test_bad_records_are_named(records, message):
+def test_bad_records_are_refused(records, message):
     with pytest.raises(InputError, match=message):
         fit_t0_wmax(records)
 
@@ -393,7 +392,7 @@ def test_bad_records_are_named(records, message):
         ({"leave_out_B": "caches", "caches_B": 0}, "caches_B must be a positive number"),
     ],
 )
-def test_bad_options_are_named(options, message):
+def test_bad_options_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         fit_t0_wmax({"bytes_B": sizes(), "time_s": times(sizes())}, **options)
 
@@ -404,21 +403,12 @@ def test_a_change_point_needs_sizes_on_both_sides():
 
 
 @pytest.mark.parametrize("caches", [None, [], [{"level": 1, "size_B": None}]])
-def test_a_machine_of_unknown_caches_is_said(caches):
-    with pytest.raises(InputError, match="do not know their machine's caches"):
+def test_caches_of_an_unknown_machine_are_refused(caches):
+    with pytest.raises(InputError, match="do not describe their machine's caches"):
         fit_t0_wmax(our_records(*two_regimes(), caches=caches), leave_out_B="caches")
 
 
 # Files and the command line
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    try:
-        code = cli.main(["fit", *arguments])
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def table(*devices: tuple[str, float, float]) -> pd.DataFrame:
@@ -428,30 +418,19 @@ def table(*devices: tuple[str, float, float]) -> pd.DataFrame:
     )
 
 
-def test_anyones_csv_and_parquet(capsys, tmp_path):
+def test_csv_and_parquet_files_of_other_programs(capsys, tmp_path):
     frame = table(("a", T0, WMAX))
     frame.to_csv(tmp_path / "x.csv", index=False)
     frame["when"] = pd.Timestamp("2020-01-01")
     frame.to_parquet(tmp_path / "x.parquet")
     for name in ("x.csv", "x.parquet"):
-        code, out, err = run(capsys, str(tmp_path / name), "--json")
+        code, out, err = run(capsys, "fit", str(tmp_path / name), "--json")
         (row,) = json.loads(out)
         assert (code, err) == (0, "")
-        assert list(row) == [
-            *(
-                "group",
-                "side",
-                "t0_s",
-                "t0_ci_s",
-                "t0_resolved",
-                "wmax_GBps",
-                "wmax_ci_GBps",
-                "b80_B",
-                "b80_ci_B",
-                "r2",
-                "points",
-            )
-        ]
+        names = (
+            "group side t0_s t0_ci_s t0_resolved wmax_GBps wmax_ci_GBps b80_B b80_ci_B r2 points"
+        )
+        assert list(row) == names.split()
         assert row["group"] == row["side"] == "all" and row["points"] == 20
         assert row["t0_resolved"] is True
         assert row["t0_s"] == pytest.approx(T0) and row["wmax_GBps"] == pytest.approx(800)
@@ -463,31 +442,32 @@ def test_anyones_csv_and_parquet(capsys, tmp_path):
 def test_groups_of_a_column(capsys, tmp_path):
     path = str(tmp_path / "x.csv")
     table(("b", T0, WMAX), ("a", 2 * T0, WMAX / 2)).to_csv(path, index=False)
-    code, out, _ = run(capsys, path, "--by", "device", "--json")
+    code, out, _ = run(capsys, "fit", path, "--by", "device", "--json")
     assert code == 0
     assert [(row["group"], round(row["wmax_GBps"])) for row in json.loads(out)] == [
         ("b", 800),
         ("a", 400),
     ]
-    code, out, err = run(capsys, path, "--by", "device", "--weighting", "none", "--level", "90")
+    how = ("--by", "device", "--weighting", "none", "--level", "90")
+    code, out, err = run(capsys, "fit", path, *how)
     header, *lines = out.splitlines()
-    assert code == 0 and "90 % interval" in header and "not to be trusted" in err
+    assert code == 0 and "90 % interval" in header and "unreliable" in err
     assert [line.split()[:4] for line in lines] == [
         ["b", "all", "20", "5"],
         ["a", "all", "20", "10"],
     ]
-    code, out, err = run(capsys, path, "--by", "devise")
+    code, out, err = run(capsys, "fit", path, "--by", "devise")
     assert (code, out) == (2, "") and "devise" in err and "device" in err
 
 
-def test_our_records_are_grouped_by_kernel_and_what_else_differs(capsys, tmp_path):
+def test_memkerns_records_are_grouped_by_kernel_and_differing_columns(capsys, tmp_path):
     x, y = noisy(20)
     copy, add = our_records(x, y), our_records(x, 2 * y, kernel="stream.add")
     launch = our_records([0], [1e-6], kernel="launch.empty")
     for suffix in ("db", "parquet", "csv", "json"):
         path = str(tmp_path / f"ours.{suffix}")
         (copy + add + launch).save(path)
-        code, out, err = run(capsys, path, "--json", "--leave-out", "caches")
+        code, out, err = run(capsys, "fit", path, "--json", "--leave-out", "caches")
         rows = json.loads(out)
         assert (code, err) == (0, "")
         assert [row["group"] for row in rows] == ["stream.copy", "stream.add"]
@@ -506,18 +486,19 @@ def test_our_records_are_grouped_by_kernel_and_what_else_differs(capsys, tmp_pat
         assert list(groups(both)) == names
         assert [len(group) for group in groups(both).values()] == [20, 20]
     both.save(tmp_path / "mixed.json")
-    code, out, err = run(capsys, str(tmp_path / "mixed.json"), "--by", "kernel,threads", "--json")
+    words = ("fit", str(tmp_path / "mixed.json"), "--by", "kernel,threads", "--json")
+    code, out, err = run(capsys, *words)
     rows = json.loads(out)
     assert (code, err) == (0, "")
     assert list(dict.fromkeys(row["group"] for row in rows)) == ["stream.copy, 2", "stream.copy, 4"]
 
 
-def test_what_is_infinite_is_text_in_json_as_in_records(capsys, tmp_path):
+def test_infinity_is_text_in_json_as_in_records(capsys, tmp_path):
     x = np.linspace(1e3, 2e3, 8)
     y = T0 * (1 + 0.02 * np.array([1, -1, -1, 1, 1, -1, -1, 1.5]))
     path = tmp_path / "flat.csv"
     pd.DataFrame({"bytes_B": x, "time_s": y}).to_csv(path, index=False)
-    code, out, _ = run(capsys, str(path), "--json")
+    code, out, _ = run(capsys, "fit", str(path), "--json")
     (row,) = json.loads(out)
     assert code == 0 and row["wmax_ci_GBps"][1] == "Infinity" and row["wmax_ci_GBps"][0] > 0
     assert [float(end) for end in row["b80_ci_B"]] == [-math.inf, math.inf]
@@ -527,43 +508,43 @@ def test_both_sides_of_the_caches_are_fitted_apart(capsys, tmp_path):
     x, y = two_regimes(noise=0.0)
     path = str(tmp_path / "known.json")
     our_records(x, y).save(path)
-    code, out, err = run(capsys, path, "--json")
+    code, out, err = run(capsys, "fit", path, "--json")
     caches, memory = json.loads(out)
     assert (code, err) == (0, "")
     assert (caches["side"], memory["side"]) == ("caches", "memory")
     assert caches["t0_resolved"] and caches["t0_s"] == pytest.approx(1e-6, rel=1e-3)
     assert caches["wmax_GBps"] == pytest.approx(30, rel=1e-3)
-    # What the caches still hold makes the second line start below zero.
+    # The second line starts below zero, because the caches still hold a part.
     assert memory["t0_s"] < 0 and not memory["t0_resolved"]
     assert memory["wmax_GBps"] == pytest.approx(10, rel=1e-3)
-    text = run(capsys, path)[1].splitlines()
+    text = run(capsys, "fit", path)[1].splitlines()
     assert [line.split()[1] for line in text[1:]] == ["caches", "memory"]
     assert "not resolved" in text[2] and "-" not in text[2].replace("e-", "")
     for option in (["--leave-out", "caches"], ["--leave-out", "none"]):
-        (row,) = json.loads(run(capsys, path, "--json", *option)[1])
+        (row,) = json.loads(run(capsys, "fit", path, "--json", *option)[1])
         assert row["side"] == "all"
     our_records(x, y, caches=[]).save(tmp_path / "unknown.json")
-    (row,) = json.loads(run(capsys, str(tmp_path / "unknown.json"), "--json")[1])
+    (row,) = json.loads(run(capsys, "fit", str(tmp_path / "unknown.json"), "--json")[1])
     assert row["side"] == "all"
     few = x < 1.5e6
     our_records(x[few], y[few]).save(tmp_path / "few.json")
-    code, out, err = run(capsys, str(tmp_path / "few.json"), "--json")
+    code, out, err = run(capsys, "fit", str(tmp_path / "few.json"), "--json")
     assert [row["side"] for row in json.loads(out)] == ["caches"]
     assert "stream.copy: too few sizes beyond the caches" in err
 
 
-def test_a_t0_that_is_not_resolved_is_below_something(capsys, tmp_path):
-    # Large sizes alone: T0 is lost in their noise.
+def test_an_unresolved_t0_is_shown_by_its_upper_bound(capsys, tmp_path):
+    # The noise of large sizes exceeds T0.
     x, y = np.geomspace(1e8, 1e9, 12), times(np.geomspace(1e8, 1e9, 12))
     y = y * (1 + 0.03 * np.random.default_rng(3).standard_normal(12))
     fit = fit_t0_wmax({"bytes_B": x, "time_s": y})
     assert fit.t0_ci_s[0] < 0 < fit.t0_ci_s[1] and not fit.t0_resolved and not fit.far
     path = tmp_path / "x.csv"
     pd.DataFrame({"bytes_B": x, "time_s": y}).to_csv(path, index=False)
-    text = run(capsys, str(path))[1].splitlines()[1]
+    text = run(capsys, "fit", str(path))[1].splitlines()[1]
     assert f"below {1e6 * fit.t0_ci_s[1]:.4g} " in text
     assert f"below {fit.b80_ci_B[1]:.4g} " in text and f"{1e6 * fit.t0_s:.4g} " not in text
-    # Nor is one resolved whose line is far from most points.
+    # T0 is not resolved either where the line is far from most points.
     bent = fit_t0_wmax({"bytes_B": [1, 2, 4, 8, 16], "time_s": [1, 1.1, 9, 9.5, 40]})
     assert bent.far and not bent.t0_resolved
     assert exact().t0_resolved and exact().holds.all()
@@ -597,37 +578,37 @@ def test_where_a_line_holds():
 def test_wrong_input_is_one_sentence(capsys, tmp_path, text, arguments, message):
     path = tmp_path / "bad.csv"
     path.write_text(text)
-    code, out, err = run(capsys, str(path), *arguments)
+    code, out, err = run(capsys, "fit", str(path), *arguments)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1 and err.startswith("memkern") and message in err
 
 
-def test_files_that_are_not_there_or_not_tables(capsys, tmp_path):
+def test_missing_files_and_files_without_a_table_are_refused(capsys, tmp_path):
     for name in ("none.csv", "none.parquet", "none.db"):
-        code, _, err = run(capsys, str(tmp_path / name))
+        code, _, err = run(capsys, "fit", str(tmp_path / name))
         assert code == 2 and "does not exist" in err
     (tmp_path / "x.parquet").write_bytes(b"no table")
-    code, _, err = run(capsys, str(tmp_path / "x.parquet"))
+    code, _, err = run(capsys, "fit", str(tmp_path / "x.parquet"))
     assert code == 2 and "x.parquet can't be read as a table" in err
 
 
-def test_one_bad_group_is_said_and_the_others_stand(capsys, tmp_path):
+def test_a_bad_group_is_reported_and_the_others_are_fitted(capsys, tmp_path):
     frame = pd.concat([table(("a", T0, WMAX)), table(("b", T0, WMAX)).head(2)])
     path = str(tmp_path / "x.csv")
     frame.to_csv(path, index=False)
-    code, out, err = run(capsys, path, "--by", "device", "--json")
+    code, out, err = run(capsys, "fit", path, "--by", "device", "--json")
     assert code == 2 and [row["group"] for row in json.loads(out)] == ["a"]
     assert err == "memkern: b: a fit needs at least 3 points, not 2\n"
 
 
-def test_groups_of_a_file_keep_what_the_machine_was(tmp_path):
+def test_groups_of_a_file_know_its_machine(tmp_path):
     x, y = noisy(20)
     our_records(x, y).save(tmp_path / "x.parquet")
     (group,) = groups(read(tmp_path / "x.parquet")).values()
     assert fit_t0_wmax(group, leave_out_B="caches").left_out_B == 1e6
 
 
-# The house
+# Published fits and imports
 
 
 def test_published_fits_are_shipped():
@@ -652,8 +633,3 @@ def test_models_need_numpy_alone_to_be_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
-
-
-def test_the_example_in_the_docstring():
-    failed, tried = doctest.testmod(t0_wmax)
-    assert failed == 0 and tried > 0

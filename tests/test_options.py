@@ -1,4 +1,4 @@
-"""One row of the table of options is all that an option needs, and every row is whole."""
+"""An option needs one row of the table of options; every row is complete and enforced."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ ROWS = [*declared(Knobs), *declared(Stop)]
 
 
 @pytest.mark.parametrize("name, default, option", ROWS, ids=[row[0] for row in ROWS])
-def test_every_row_is_whole(name: str, default: object, option: Option) -> None:
+def test_every_row_is_complete(name: str, default: object, option: Option) -> None:
     assert option.help
     assert option.where in (EVERYWHERE, GPUS, PROCESSORS)
-    assert f"\n    {name}" in f"{Knobs.__doc__}{Stop.__doc__}" or f", {name} :" in (
-        f"{Knobs.__doc__}{Stop.__doc__}"
-    )
+    documented = f"{Knobs.__doc__}{Stop.__doc__}"
+    assert f"\n    {name}" in documented or f", {name} :" in documented
     if isinstance(default, int) and not isinstance(default, bool):
         assert option.least is not None
     if option.choices:
         assert default in option.choices
 
 
-def test_what_is_out_of_range_is_refused() -> None:
+def test_values_out_of_range_are_refused() -> None:
     for name, default, option in ROWS:
         table = Knobs if name in Knobs.__dataclass_fields__ else Stop
         on = {"device": "cuda"} if option.where == GPUS else {}
@@ -56,11 +55,11 @@ def test_options_of_other_devices_are_refused() -> None:
         Knobs(timer="events")
 
 
-def test_what_was_asked_has_a_column_of_its_own() -> None:
-    asked = Knobs().columns
-    assert set(asked) <= set(COLUMNS)
-    assert {name for name in asked if COLUMNS[name].kind != "asked"} == set()
-    assert len(asked) == len(list(declared(Knobs)))
+def test_every_knob_has_a_column() -> None:
+    columns = Knobs().columns
+    assert set(columns) <= set(COLUMNS)
+    assert {name for name in columns if COLUMNS[name].kind != "asked"} == set()
+    assert len(columns) == len(list(declared(Knobs)))
 
 
 DUMMY = """    flavour: int = _option(
@@ -88,7 +87,7 @@ try:
 except InputError as error:
     assert "flavour" in str(error)
 else:
-    raise AssertionError("10 was taken")
+    raise AssertionError("10 was accepted")
 open("sweep.toml", "w").write(
     "[[case]]\\nkernel='stream.copy'\\nelements=64\\nruns=2\\nflavour=[5, 6]"
 )
@@ -118,12 +117,12 @@ def test_a_new_option_is_one_row(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_command_line_takes_every_option_but_two() -> None:
+def test_the_command_line_has_every_option_but_two() -> None:
     (verbs,) = (a.choices for a in cli.build_parser()._actions if isinstance(a.choices, dict))
-    taken = {word for action in verbs["stream"]._actions for word in action.option_strings}
+    flags = {word for action in verbs["stream"]._actions for word in action.option_strings}
     missing = {
         name
         for name, _, option in ROWS
-        if f"--{(option.flag or name).replace('_', '-')}" not in taken
+        if f"--{(option.flag or name).replace('_', '-')}" not in flags
     }
     assert missing == {"max_samples", "invocations"}

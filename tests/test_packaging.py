@@ -1,4 +1,4 @@
-"""What is installed is what stands in the tree, and the stub says what the extension is."""
+"""The installed package has every file of the tree, and the stub matches the extension."""
 
 import ast
 import hashlib
@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from checking import ASKED
+from checking import REQUEST
 
 import memkern
 from memkern import _memkern
@@ -51,9 +51,9 @@ def test_the_stub_matches_the_extension() -> None:
         for name, node in declared.items():
             given = [a.arg for a in node.args.args + node.args.kwonlyargs if a.arg != "self"]
             if name == "__init__":
-                # Takes keywords, and refuses one that is missing or that it does not know.
-                assert given == list(ASKED)
-                _memkern.Prepared(**ASKED)
+                # It has keywords alone, and refuses a missing or an unknown one.
+                assert given == list(REQUEST)
+                _memkern.Prepared(**REQUEST)
             else:
                 assert given == arguments(getattr(owner, name).__doc__ or ""), name
 
@@ -69,17 +69,17 @@ def test_a_named_archive_must_be_the_pinned_one(tmp_path: Path, name: str) -> No
     archive.write_bytes(b"something else")
     script = tmp_path / "script.cmake"
 
-    def asked(sha256: str) -> "subprocess.CompletedProcess[str]":
+    def run(sha256: str) -> "subprocess.CompletedProcess[str]":
         call = f'memkern_source({name} "{archive}" https://its.home {sha256} out)'
         script.write_text(f'{function[0]}\n{call}\nmessage(STATUS "${{out}}")\n')
         return subprocess.run(["cmake", "-P", str(script)], capture_output=True, text=True)
 
     found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    refused = asked(pinned[1])
+    refused = run(pinned[1])
     assert refused.returncode != 0
-    said = " ".join(refused.stderr.split())
-    assert f"the {name} source archive {archive} must have the SHA-256 hash {pinned[1]}" in said
-    assert f"of https://its.home, not {found}" in said
-    taken = asked(found)
-    assert taken.returncode == 0
-    assert f"URL;{archive};URL_HASH;SHA256={found}" in taken.stdout
+    message = " ".join(refused.stderr.split())
+    assert f"the {name} source archive {archive} must have the SHA-256 hash {pinned[1]}" in message
+    assert f"of https://its.home, not {found}" in message
+    accepted = run(found)
+    assert accepted.returncode == 0
+    assert f"URL;{archive};URL_HASH;SHA256={found}" in accepted.stdout

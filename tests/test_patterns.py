@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from checking import PROPERTY, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,20 +12,8 @@ from memkern.errors import InputError
 from memkern.inputs import patterns
 from memkern.inputs.patterns import Pattern, as_pattern, custom, laplacian, ms1, parse, uniform
 
-PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
 INDICES = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=40)
 SMALL = st.lists(st.integers(0, 20_000), min_size=1, max_size=40)
-
-
-def refusal(call, *arguments):
-    """Return the one sentence with which a call refuses its arguments."""
-    with pytest.raises(InputError) as caught:
-        call(*arguments)
-    message = str(caught.value)
-    assert message
-    assert "\n" not in message
-    assert len(message) < 400
-    return message
 
 
 @pytest.mark.parametrize(
@@ -173,7 +162,7 @@ def test_truncated_keeps_the_first(indices, data):
     assert pattern.delta == 5
 
 
-def test_changed_patterns_do_not_keep_the_name_of_what_they_no_longer_are():
+def test_the_name_of_a_changed_pattern_tells_the_change():
     pattern = parse("UNIFORM:8:1000")
     assert pattern.truncated(4).name == "UNIFORM:8:1000[:4]"
     assert pattern.remapped(7).name == "UNIFORM:8:1000%7"
@@ -197,7 +186,7 @@ def test_indices_are_a_read_only_copy():
         pattern.name = "other"
 
 
-def test_text_names_the_pattern_and_tells_long_ones_apart():
+def test_texts_of_patterns_differ_where_patterns_differ():
     assert str(parse("uniform:8:4")) == "UNIFORM:8:4"
     assert str(custom([0, 4, 8])) == "0,4,8"
     assert str(custom([1, 2], "pair")) == "pair"
@@ -211,7 +200,7 @@ def test_text_names_the_pattern_and_tells_long_ones_apart():
     assert len(repr(custom(range(100_000)))) < 120
 
 
-def test_equality_and_hash_look_at_everything():
+def test_equality_and_hash_cover_indices_name_and_delta():
     assert custom([1, 2]) == custom(np.array([1, 2]))
     assert hash(custom([1, 2])) == hash(custom(np.array([1, 2])))
     assert custom([1, 2]) != custom([1, 3])
@@ -348,7 +337,7 @@ def test_other_wrong_arguments_are_refused():
         r"(UNIFORM|MS1|LAPLACIAN|RANDOM)(:-?[0-9]{0,4}(,[0-9]{1,3})?){0,4}", fullmatch=True
     )
 )
-def test_any_text_is_a_pattern_or_one_sentence(text):
+def test_any_text_is_a_pattern_or_refused_in_one_line(text):
     try:
         pattern = parse(text)
     except InputError as error:
@@ -374,7 +363,7 @@ ANYTHING = st.recursive(
 
 @settings(PROPERTY, max_examples=300)
 @given(ANYTHING)
-def test_any_object_is_a_pattern_or_one_sentence(obj):
+def test_any_object_is_a_pattern_or_refused_in_one_line(obj):
     try:
         pattern = custom(obj)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Cases and what becomes of them are plain data: they are compared, copied and sent elsewhere."""
+"""Cases, their parts and their results can be compared, copied and pickled."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from memkern.spec.case import Case
 from memkern.spec.registry import registry
 
 
-def again(thing: Any) -> Any:
-    """Return what another process makes of it."""
+def unpickled(thing: Any) -> Any:
+    """Return a copy by pickle, as another process would get it."""
     return pickle.loads(pickle.dumps(thing))
 
 
-# Besides those that are built for the samples of every kernel.
-OTHERS = {
+# Beside the samples of every kernel.
+MORE_CASES = {
     "dw.hop": [
         mk.dw.case((4, 4, 4, 4), ls=8, layout=layout, dtype=dtype, parity="odd")
         for layout in ("RRII", "RIRI")
@@ -47,22 +47,22 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("kernel", SAMPLES)
-def test_a_case_is_the_same_after_travelling(kernel: str) -> None:
-    for case in SAMPLES[kernel] + OTHERS.get(kernel, []):
-        asked = case.with_(name="a label")
-        for other in (again(asked), copy.deepcopy(asked), copy.copy(asked)):
-            assert other is not asked
-            assert (other, hash(other)) == (asked, hash(asked))
-            assert other.identity() == asked.identity()
-            assert (other.knobs, other.stop, other.spec) == (asked.knobs, asked.stop, asked.spec)
-            assert (other.columns, other.traffic) == (asked.columns, asked.traffic)
-            for mine, its in ((asked.indices, other.indices), (asked.data, other.data)):
-                assert {k: (v.dtype, v.tobytes()) for k, v in mine.items()} == {
-                    k: (v.dtype, v.tobytes()) for k, v in its.items()
+def test_pickled_and_copied_cases_are_equal(kernel: str) -> None:
+    for sample in SAMPLES[kernel] + MORE_CASES.get(kernel, []):
+        case = sample.with_(name="a label")
+        for other in (unpickled(case), copy.deepcopy(case), copy.copy(case)):
+            assert other is not case
+            assert (other, hash(other)) == (case, hash(case))
+            assert other.identity() == case.identity()
+            assert (other.knobs, other.stop, other.spec) == (case.knobs, case.stop, case.spec)
+            assert (other.columns, other.traffic) == (case.columns, case.traffic)
+            for before, after in ((case.indices, other.indices), (case.data, other.data)):
+                assert {k: (v.dtype, v.tobytes()) for k, v in before.items()} == {
+                    k: (v.dtype, v.tobytes()) for k, v in after.items()
                 }
 
 
-def test_cases_differ_by_what_is_asked_for_and_by_labels() -> None:
+def test_cases_differ_by_inputs_options_and_labels() -> None:
     def case(**changes: Any) -> Case:
         return mk.gather(**{"pattern": np.array([0, 3, 1]), "count": 8, **changes})
 
@@ -76,24 +76,24 @@ def test_cases_differ_by_what_is_asked_for_and_by_labels() -> None:
     assert len({case(), case(), case(count=9)}) == 2
 
 
-def test_what_a_pickle_knew_already_is_found_anew() -> None:
+def test_cached_values_are_not_pickled() -> None:
     case = mk.gather([0, 1], count=8)
     assert case.identity()
-    assert set(vars(again(case))) == {field.name for field in dataclasses.fields(Case)}
+    assert set(vars(unpickled(case))) == {field.name for field in dataclasses.fields(Case)}
 
 
-def test_what_spatters_files_and_suites_ask_for_travels(tmp_path: Path) -> None:
+def test_configurations_of_spatters_files_and_suites_are_pickled(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(
         '[{"kernel": "GS", "pattern-gather": [0, 2], "pattern-scatter": "UNIFORM:2:3", "count": 4},'
         ' {"kernel": "Gather", "pattern": "RANDOM:4:9:1", "delta": [1, 2], "wrap": 3}]'
     )
-    asked = spatter_input.read_json(path)
-    assert len(asked.configs) == 2
-    assert again(asked) == copy.deepcopy(asked) == asked
-    for config in (*asked.configs, *mk.suites.load("lulesh")[:2]):
+    read = spatter_input.read_json(path)
+    assert len(read.configs) == 2
+    assert unpickled(read) == copy.deepcopy(read) == read
+    for config in (*read.configs, *mk.suites.load("lulesh")[:2]):
         case = spatter.from_config(config)
-        assert again(case) == spatter.from_config(again(config)) == case
+        assert unpickled(case) == spatter.from_config(unpickled(config)) == case
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
@@ -122,45 +122,45 @@ def test_a_case_is_measured_in_another_process(method: str) -> None:
     ],
     ids=lambda thing: type(thing).__name__,
 )
-def test_what_cases_are_made_of_travels(thing: Any) -> None:
-    for other in (again(thing), copy.deepcopy(thing)):
+def test_parts_of_cases_are_pickled(thing: Any) -> None:
+    for other in (unpickled(thing), copy.deepcopy(thing)):
         if isinstance(thing, Exception):
             assert (type(other), str(other)) == (type(thing), str(thing))
         else:
             assert other == thing
 
 
-def test_arrays_stay_read_only() -> None:
+def test_copied_arrays_are_read_only() -> None:
     pattern, box = mk.patterns.uniform(8, 4), mesh.HexMesh(2, 3)
     assert len(box.ids) == box.local_nodes
-    for arrays in (again(pattern).indices, copy.deepcopy(pattern).indices, again(box).ids):
+    for arrays in (unpickled(pattern).indices, copy.deepcopy(pattern).indices, unpickled(box).ids):
         assert not arrays.flags.writeable
 
 
-def test_a_matrix_travels() -> None:
+def test_a_matrix_is_pickled() -> None:
     matrix = mk.matrices.five_point(4, 5)
-    other = again(matrix)
+    other = unpickled(matrix)
     assert type(other) is type(matrix)
     assert mk.spmv.case(other) == mk.spmv.case(matrix)
 
 
-def test_a_measurement_travels() -> None:
+def test_a_measurement_is_pickled() -> None:
     measurement = mk.stream("rotation", elements=64, threads=1, runs=2).measure()
     assert len(measurement.parts) == 4
-    assert again(measurement) == copy.deepcopy(measurement) == measurement
+    assert unpickled(measurement) == copy.deepcopy(measurement) == measurement
     changed = dataclasses.replace(measurement, samples=2 * measurement.samples)
     assert changed != measurement
-    assert again(measurement.results) == measurement.results != changed.results
+    assert unpickled(measurement.results) == measurement.results != changed.results
 
 
-def test_a_fit_travels() -> None:
+def test_a_fit_is_pickled() -> None:
     sizes = np.geomspace(1e3, 1e8, 12)
     records = {"bytes_B": sizes, "time_s": 1e-6 + sizes / 1e10}
     fit = mk.fit_t0_wmax(records)
-    np.testing.assert_array_equal(again(fit).predict(sizes), fit.predict(sizes))
+    np.testing.assert_array_equal(unpickled(fit).predict(sizes), fit.predict(sizes))
 
 
-def test_what_belongs_to_a_process_stays_there(tmp_path: Path) -> None:
+def test_prepared_cases_and_stores_can_not_be_pickled(tmp_path: Path) -> None:
     case = mk.gather([0, 1], count=8, threads=1, variant="scalar")
     with refused("a prepared case .* pickle its case"):
         pickle.dumps(case.prepare())
@@ -168,7 +168,7 @@ def test_what_belongs_to_a_process_stays_there(tmp_path: Path) -> None:
         pickle.dumps(store)
 
 
-def test_a_kernel_that_others_do_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unregistered_kernels_can_not_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     known = registry()["launch.empty"]
     changed = dataclasses.replace(mk.launch(), spec=dataclasses.replace(known, version=2))
     with refused("kernel 'launch.empty' can't be pickled: register it"):
@@ -177,4 +177,4 @@ def test_a_kernel_that_others_do_not_know_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.delitem(vars(sys.modules["memkern.spec.registry"])["_registry"], "launch.empty")
     with refused("kernel 'launch.empty' of a pickled case is unknown here"):
         pickle.loads(text)
-    assert spatter.registered("gather") is again(spatter.registered("gather"))
+    assert spatter.registered("gather") is unpickled(spatter.registered("gather"))

@@ -1,4 +1,4 @@
-"""Figures, tables and section of atomic operations: what is drawn is what the records say."""
+"""Figures, tables and section of atomic operations, against the records that they show."""
 
 import math
 import os
@@ -9,15 +9,16 @@ import pytest
 from checking import refused
 from plotting import (
     KIB,
+    LONG,
     MIB,
     Results,
     assert_legible,
-    beside,
-    dots,
+    disturbed_markers,
+    dot_values,
+    footnotes,
     frame,
-    hollow,
     line,
-    small_print,
+    panel_texts,
 )
 
 from memkern import report
@@ -30,8 +31,7 @@ from memkern.plots.frames import frame_of, percent
 
 FIGURES = ("amo-latency", "amo-price", "amo-rates", "amo-sharing", "amo-workers")
 TABLES = ("amo-circustent", "amo-rates")
-LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+"
-# Of one adding worker, in GAMS; below, how many times slower other primitives are.
+# Rates of adds by one worker in GAMS, and how many times slower other primitives are.
 RATES = dict(zip(PATTERNS, (0.2, 0.4, 0.5, 0.1, 0.6, 0.3, 0.25, 0.24), strict=True))
 PRICES = {"add": 1.0, "cas": 1.25, "plain": 0.2, "xor": 1.0}
 
@@ -67,12 +67,12 @@ def record(pattern, primitive, threads, rate, name="Own Machine 3000", **other):
 
 
 def scaled(pattern, threads):
-    """Return the rate of so many adding workers: fewer for all in CENTRAL, else as many times."""
+    """Return the rate of adds: inverse to the workers in CENTRAL, else proportional to them."""
     return RATES[pattern] / threads if pattern == "central" else RATES[pattern] * threads
 
 
 def patterns(counts=(1, 2, 4), primitives=("add", "cas", "plain"), **other):
-    """Return all patterns; three quarters of the swaps in CENTRAL fail, half the plain get lost."""
+    """Return all patterns; in CENTRAL 3 of 4 swaps fail and half the plain updates are lost."""
     rows = []
     for pattern in PATTERNS:
         for primitive in primitives:
@@ -97,7 +97,7 @@ def large(threads=4, words=8 * MIB, **other):
 
 
 def sharing(counts=(1, 2, 4), **other):
-    """Return words of one's own, 8 times slower as neighbours, and one for all."""
+    """Return CENTRAL with private words, 8 times slower if adjacent, and with one word for all."""
     rows = []
     for threads in counts:
         for gap in (0, 64, 128):
@@ -110,7 +110,7 @@ def sharing(counts=(1, 2, 4), **other):
 
 
 def chases(sizes=tuple(16 * KIB * 4**i for i in range(7)), **other):
-    """Return chains of one worker: 2 ns and 1 ns more for each four times the size."""
+    """Return chains of one worker: 2 ns in the first size, 1 ns more in each further one."""
     rows = []
     for primitive, slower in {"add": 1.0, "cas": 2.0, "plain": 0.5}.items():
         for i, size in enumerate(sizes):
@@ -174,7 +174,7 @@ def test_every_figure_is_legible(name, given):
 
 
 @pytest.mark.parametrize("name", ["amo-rates", "amo-price"])
-def test_any_primitives_may_stand_side_by_side(name):
+def test_any_primitives_can_be_compared(name):
     rows = frame(patterns(primitives=("add", "cas", "plain", "xor")))
     fig = figures[name](rows, primitives="xor, cas,add")
     assert_legible(fig)
@@ -208,7 +208,7 @@ def test_without_records_the_command_is_named(name, records):
     ],
 )
 @pytest.mark.parametrize("name", [*FIGURES, *TABLES])
-def test_wrong_records_are_refused_in_one_sentence(name, rows, culprit):
+def test_wrong_records_are_refused(name, rows, culprit):
     with refused(culprit):
         {**figures, **tables}[name](rows())
 
@@ -229,7 +229,7 @@ def test_wrong_records_are_refused_in_one_sentence(name, rows, culprit):
         ("amo-latency", chases(), {"threads": 2}, "2 workers, only 1"),
     ],
 )
-def test_what_records_lack_is_said(name, rows, options, culprit):
+def test_missing_records_are_named(name, rows, options, culprit):
     with refused(culprit):
         figures[name](frame(rows), **options)
 
@@ -240,7 +240,7 @@ def test_records_of_other_families_may_lack_the_columns():
     mixed = mixed.astype({"threads": "Int64", "words": "Int64", "hot": "Int64"})
     for name in FIGURES:
         figures[name](mixed)
-    assert dots(figures["amo-rates"](mixed).axes[0], "add")["SG"] == pytest.approx(1.2)
+    assert dot_values(figures["amo-rates"](mixed).axes[0], "add")["SG"] == pytest.approx(1.2)
 
 
 def test_records_of_another_setting_are_left_out():
@@ -249,8 +249,8 @@ def test_records_of_another_setting_are_left_out():
     kept, notes = one_setting(atomics(frame(rows), "")[0])
     assert set(kept["order"]) == {"relaxed"} and set(kept["dtype"]) == {"uint64"}
     assert "32 records under another setting" in notes[0]
-    # Those of the primitives that are drawn.
-    assert "24 records" in small_print(figures["amo-rates"](frame(rows)))
+    # Of these, 24 are of primitives that the figure draws.
+    assert "24 records" in footnotes(figures["amo-rates"](frame(rows)))
 
 
 def test_the_fastest_of_several_counts():
@@ -272,7 +272,7 @@ def test_small_and_large_arrays_have_rows_of_their_own():
     assert set(table["row"]) == {name.upper() for name in PATTERNS}
 
 
-def test_shares_are_said_in_percent():
+def test_fractions_are_written_in_percent():
     shares = (1.0, 0.4836, 0.0123, 3.7e-5, 1e-9)
     assert list(map(percent, shares)) == ["100 %", "48 %", "1.2 %", "0.0037 %", "< 0.001 %"]
 
@@ -280,35 +280,35 @@ def test_shares_are_said_in_percent():
 # ---------------------------------------------------------------------------------- the figures
 
 
-def test_rates_are_drawn_by_pattern_with_what_became_of_them(whole):
+def test_rates_are_drawn_by_pattern_with_their_outcomes(whole):
     fig = figures["amo-rates"](whole)
     (ax,) = fig.axes
     names = [text.get_text() for text in ax.get_yticklabels()]
     assert names[:2] == ["RAND, 2 MiB", "RAND, 64 MiB"] and names[-1] == "GATHER"
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # from top to bottom
-    added, swapped = dots(ax, "add"), dots(ax, "cas")
+    added, swapped = dot_values(ax, "add"), dot_values(ax, "cas")
     for pattern in PATTERNS[1:]:
         rate = scaled(pattern, 4)
         assert added[pattern.upper()] == pytest.approx(rate)
         assert swapped[pattern.upper()] == pytest.approx(rate / 1.25)
     assert added["RAND, 64 MiB"] == 0.4 and added["RAND, 2 MiB"] == pytest.approx(0.8)
-    assert "0.12 (25 % succeed)" in beside(ax)
+    assert "0.12 (25 % succeed)" in panel_texts(ax)
     assert ax.get_title() == "4 workers" and ax.get_xscale() == "log"
     lost = figures["amo-rates"](whole, primitives="plain", threads=2)
-    assert "1.5 (50 % lost)" in beside(lost.axes[0])
+    assert "1.5 (50 % lost)" in panel_texts(lost.axes[0])
     assert lost.axes[0].get_title() == "2 workers"
 
 
-def test_the_price_is_in_plain_loads_and_stores(whole):
+def test_the_price_is_relative_to_plain_loads_and_stores(whole):
     fig = figures["amo-price"](whole)
     assert [ax.get_title() for ax in fig.axes] == ["1 worker", "4 workers"]
     for ax in fig.axes:
-        assert dots(ax, "over add")["SCATTER"] == pytest.approx(5.0)
-        assert dots(ax, "over cas")["SCATTER"] == pytest.approx(6.25)
+        assert dot_values(ax, "over add")["SCATTER"] == pytest.approx(5.0)
+        assert dot_values(ax, "over cas")["SCATTER"] == pytest.approx(6.25)
         assert line(ax, "_as fast").get_xdata()[0] == 1
     one, four = fig.axes
-    assert "lost" not in beside(one) and {"lost", "50 %"} <= set(beside(four))
-    assert dots(four, "over add")["RAND, 64 MiB"] == 1.0
+    assert "lost" not in panel_texts(one) and {"lost", "50 %"} <= set(panel_texts(four))
+    assert dot_values(four, "over add")["RAND, 64 MiB"] == 1.0
     rows = [*everything(), *patterns(counts=(1, 8), name="Other")]
     titles = [ax.get_title() for ax in figures["amo-price"](frame(rows)).axes]
     assert titles == [
@@ -319,7 +319,7 @@ def test_the_price_is_in_plain_loads_and_stores(whole):
     assert [ax.get_title() for ax in only.axes] == ["2 workers"]
 
 
-def test_rates_against_workers_stand_beside_ideal_scaling(whole):
+def test_rates_against_workers_beside_ideal_scaling(whole):
     fig = figures["amo-workers"](whole)
     rate, scaling = fig.axes
     for pattern in PATTERNS:
@@ -342,14 +342,14 @@ def test_without_one_worker_there_is_no_scaling():
     assert_legible(fig)
 
 
-def test_false_sharing_is_between_words_apart_and_one_word(whole):
+def test_false_sharing_is_drawn_by_distance_of_words(whole):
     (ax,) = figures["amo-sharing"](whole).axes
     for label in ("own words, 128 B apart", "own words, 64 B apart"):
         np.testing.assert_allclose(line(ax, label).get_ydata(), [0.6, 1.2, 2.4])
     near = line(ax, "own words, neighbours")
     np.testing.assert_allclose(near.get_ydata(), [0.6, 0.15, 0.3])
     assert list(near.get_xdata()) == [1, 2, 4]
-    # CENTRAL as CircusTent has it is one word for all as well, and was faster.
+    # The original CENTRAL is one word for all as well, and was faster.
     np.testing.assert_allclose(line(ax, "one word for all").get_ydata(), [0.6, 0.3, 0.15])
     np.testing.assert_allclose(line(ax, "ideal").get_ydata(), [0.6, 2.4])
     several = sharing(counts=(2, 4), hot=2)  # words that workers share in pairs are no such case
@@ -367,7 +367,7 @@ def test_latency_is_each_workers_time_for_an_operation(whole):
         curve = line(ax, label)
         np.testing.assert_array_equal(curve.get_xdata(), sizes)
         np.testing.assert_allclose(curve.get_ydata(), slower * (np.arange(7) + 2))
-    assert beside(ax) == ["L1", "L2", "L3", "memory"]
+    assert panel_texts(ax) == ["L1", "L2", "L3", "memory"]
     ends = {curve.get_xdata()[0] for curve in ax.lines if len(set(curve.get_xdata())) == 1}
     assert ends == {32 * KIB, MIB, 16 * MIB}
     assert ax.get_title() == "1 worker"
@@ -385,8 +385,8 @@ def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
     rows["valid"] = ~count.eq(4)
     rows["disturbed"] = rows["primitive"].ne("cas")
     fig = figures[name](rows)
-    assert hollow(fig)
-    assert "failed validation left out" in small_print(fig) and "Hollow" in small_print(fig)
+    assert disturbed_markers(fig)
+    assert "failed validation left out" in footnotes(fig) and "Hollow" in footnotes(fig)
 
 
 # ----------------------------------------------------------------------------------- the tables
@@ -408,7 +408,7 @@ def test_table_of_rates_has_times_and_outcomes(whole):
         tables["amo-rates"](None)
 
 
-def test_published_runs_stand_below_own_ones(whole):
+def test_published_runs_are_listed_below_own_ones(whole):
     table = tables["amo-circustent"](whole)
     assert table["row"].tolist() == ["own"] * 4 + ["published"] * 5
     own, published = table[table["row"] == "own"], table[table["row"] == "published"]
@@ -430,30 +430,31 @@ def test_published_runs_stand_below_own_ones(whole):
 # ------------------------------------------------------------------------------------ the section
 
 
-def test_section_says_what_the_records_say(whole):
+def test_findings_follow_from_the_records(whole):
     section = sections["atomics"](frame_of(whole))
-    said = " ".join(section.findings)
-    assert "Atomic operations of 4 workers: at random places (RAND, 2 MiB) add 0.8 GAMS" in said
-    assert "at one word for all (CENTRAL) add 0.15 GAMS and cas 0.12 GAMS" in said
-    assert "25 % of the compare-and-swaps at one word for all succeed." in said
-    assert "in the time of one atomic add, with 4 workers: 5 at random places (RAND, 2 MiB)" in said
-    assert "5 at one word for all (CENTRAL), of which 50 % are lost." in said
-    assert "4 workers on words of their own reach 2.4 GAMS with the words 128 B apart" in said
-    assert "0.3 GAMS with the words in one cache line: false sharing costs a factor of 8.0" in said
-    assert "add takes 2 ns in 16 KiB and 8 ns in 64 MiB" in said
+    text = " ".join(section.findings)
+    assert "Atomic operations of 4 workers: at random places (RAND, 2 MiB) add 0.8 GAMS" in text
+    assert "at one word for all (CENTRAL) add 0.15 GAMS and cas 0.12 GAMS" in text
+    assert "25 % of the compare-and-swaps at one word for all succeed." in text
+    assert "in the time of one atomic add, with 4 workers: 5 at random places (RAND, 2 MiB)" in text
+    assert "5 at one word for all (CENTRAL), of which 50 % are lost." in text
+    assert "4 workers on words of their own reach 2.4 GAMS with the words 128 B apart" in text
+    assert "0.3 GAMS with the words in one cache line: false sharing costs a factor of 8.0" in text
+    assert "add takes 2 ns in 16 KiB and 8 ns in 64 MiB" in text
     assert len(section.exhibits) == 7 and section.remarks == ()
     assert "CircusTent" in section.citation
 
 
 def test_section_of_several_machines_names_them():
     rows = [*everything(), *everything(name="Other")]
-    said = sections["atomics"](frame(rows)).findings
-    assert len(said) == 8
-    assert said[0].startswith("Own Machine 3000: ") and said[-1].startswith("Other: ")
+    findings = sections["atomics"](frame(rows)).findings
+    assert len(findings) == 8
+    assert findings[0].startswith("Own Machine 3000: ")
+    assert findings[-1].startswith("Other: ")
 
 
 @pytest.mark.parametrize(
-    ("rows", "shown", "said"),
+    ("rows", "shown", "found"),
     [
         (patterns(counts=(1,)), 4, 2),
         (patterns(counts=(2,), primitives=("add",)), 3, 1),
@@ -463,10 +464,10 @@ def test_section_of_several_machines_names_them():
         ([row | {"valid": False} for row in patterns()], 1, 0),
     ],
 )
-def test_section_of_little(rows, shown, said):
+def test_section_of_few_records(rows, shown, found):
     section = sections["atomics"](frame(rows))
     assert section.title == "Atomics"
-    assert len(section.findings) == said
+    assert len(section.findings) == found
     assert (len(section.exhibits), len(section.remarks)) == (shown, 7 - shown)
     assert all("\n" not in remark for remark in section.remarks)
 
@@ -477,12 +478,12 @@ def test_section_of_other_records():
 
 
 def test_section_marks_disturbed_numbers():
-    said = " ".join(sections["atomics"](frame(everything(disturbed=True))).findings)
-    assert "add 0.8 GAMS (disturbed)" in said
-    assert "(disturbed) at random places" in said and "ns (disturbed) in" in said
+    text = " ".join(sections["atomics"](frame(everything(disturbed=True))).findings)
+    assert "add 0.8 GAMS (disturbed)" in text
+    assert "(disturbed) at random places" in text and "ns (disturbed) in" in text
 
 
-def test_section_stands_in_a_report(whole, tmp_path):
+def test_the_section_in_a_report(whole, tmp_path):
     path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
     text = path.read_text(encoding="utf-8")
     assert "<h2>Atomics</h2>" in text and text.count("data:image/svg+xml") == 5
@@ -502,7 +503,7 @@ def test_a_real_measurement_is_drawn():
     rows = together.to_frame()
     fig = figures["amo-rates"](together)
     added = rows[(rows["primitive"] == "add") & (rows["threads"] == 2)]["rate_GAMS"].iloc[0]
-    assert dots(fig.axes[0], "add") == {"CENTRAL": added}
+    assert dot_values(fig.axes[0], "add") == {"CENTRAL": added}
     assert len(figures["amo-price"](together).axes) == 2
     assert list(line(figures["amo-workers"](together).axes[0], "CENTRAL").get_xdata()) == [1, 2]
 

@@ -1,4 +1,4 @@
-"""Figures, table and section of sparse products: what is drawn is what the records say."""
+"""Figures, table and section of sparse products, against the records that they show."""
 
 import math
 import os
@@ -8,15 +8,16 @@ import pandas as pd
 import pytest
 from checking import refused
 from plotting import (
+    LONG,
     Results,
     assert_legible,
-    beside,
-    dots,
-    drawn,
+    curve_labels,
+    disturbed_markers,
+    dot_values,
+    footnotes,
     frame,
-    hollow,
     line,
-    small_print,
+    panel_texts,
 )
 
 from memkern import report
@@ -28,15 +29,14 @@ from memkern.plots.frames import frame_of
 
 FIGURES = ("spmv-fill-in", "spmv-matrices", "spmv-row-length", "spmv-saturation")
 TABLES = ("spmv-matrices",)
-LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+"
-# Label, rows and nonzeros; a nonzero has 12 bytes, and the last cache 16 MiB.
+# Rows and nonzeros by label. A nonzero has 12 bytes, the last cache 16 MiB.
 MATRICES = {
     "5pt:300:300": (90_000, 448_800),
     "hpcg:68": (314_432, 8_242_408),
     "rmat:18:16:0": (262_144, 3_939_202),
     "kkt:_a long$ name of one:20000:7:3": (300_000, 5_000_000),
 }
-# Of one worker in GFLOP/s, by kind of format.
+# Performance of one worker in GFLOP/s, by format.
 SPEEDS = {"crs": 1.0, "sell-8": 1.5, "sell-16": 1.25, "ell": 0.5, "csc": 0.25}
 
 
@@ -209,7 +209,7 @@ def test_without_records_the_command_is_named(name, records):
     ],
 )
 @pytest.mark.parametrize("name", [*FIGURES, *TABLES])
-def test_wrong_records_are_refused_in_one_sentence(name, rows, culprit):
+def test_wrong_records_are_refused(name, rows, culprit):
     with refused(culprit):
         {**tables, **figures}[name](rows())
 
@@ -231,7 +231,7 @@ def test_wrong_records_are_refused_in_one_sentence(name, rows, culprit):
         ("spmv-fill-in", blocks(), {"matrices": "hpcg"}, "two values of sigma"),
     ],
 )
-def test_what_records_lack_is_said(name, rows, options, culprit):
+def test_missing_records_are_named(name, rows, options, culprit):
     with refused(culprit):
         figures[name](frame(rows), **options)
 
@@ -243,7 +243,7 @@ def test_records_of_other_families_may_lack_the_columns():
     for name in FIGURES:
         figures[name](mixed)
     (ax,) = figures["spmv-matrices"](mixed).axes
-    assert dots(ax, "CRS")["hpcg:68"] == 4.0
+    assert dot_values(ax, "CRS")["hpcg:68"] == 4.0
 
 
 def test_records_of_another_setting_are_left_out():
@@ -252,7 +252,7 @@ def test_records_of_another_setting_are_left_out():
     kept, notes = products(frame(rows), "")
     assert set(kept["result"]) == {"add"} and set(kept["dtype"]) == {"float64"}
     assert "24 records under another setting" in notes[0]
-    assert "24 records" in small_print(figures["spmv-matrices"](frame(rows)))
+    assert "24 records" in footnotes(figures["spmv-matrices"](frame(rows)))
 
 
 def test_matrices_without_names_stay_apart():
@@ -268,7 +268,7 @@ def test_labels_that_are_shortened_alike_have_rows_of_their_own():
     shape = (100, 500)
     rows = [record("crs", word.join(ends), shape, speed=n) for n, word in ((1, "long"), (2, "big"))]
     fig = figures["spmv-matrices"](frame(rows))
-    assert sorted(dots(fig.axes[0], "CRS").values()) == [1, 2]
+    assert sorted(dot_values(fig.axes[0], "CRS").values()) == [1, 2]
     assert_legible(fig)
 
 
@@ -282,7 +282,7 @@ def test_order_of_formats():
 
 def test_performance_against_row_length(whole):
     (ax,) = figures["spmv-row-length"](whole).axes
-    assert drawn(ax)[1:] == [
+    assert curve_labels(ax)[1:] == [
         *("CRS, 1 accumulator", "CRS, 2 accumulators", "CRS, 3 accumulators"),
         *("SELL-8", "SELL-16"),
     ]
@@ -294,13 +294,13 @@ def test_performance_against_row_length(whole):
     np.testing.assert_allclose(line(ax, "roofline of memory").get_ydata(), 4.0)
     assert ax.get_ylim()[0] == 0 and ax.get_title() == "4 workers"
     two = figures["spmv-row-length"](whole, accumulators="2", formats="sell-16, crs").axes[0]
-    assert drawn(two)[1:] == ["CRS, 2 accumulators", "SELL-16"]
+    assert curve_labels(two)[1:] == ["CRS, 2 accumulators", "SELL-16"]
 
 
 def test_the_kernels_own_choice_of_accumulators_has_a_line():
     rows = [row | {"unroll": 0} for row in lengths() if row["unroll"] in (0, 1)]
     (ax,) = figures["spmv-row-length"](frame(rows)).axes
-    assert drawn(ax)[1:] == ["CRS", "SELL-8", "SELL-16"]
+    assert curve_labels(ax)[1:] == ["CRS", "SELL-8", "SELL-16"]
 
 
 def test_of_two_sizes_with_rows_of_one_length_the_larger_is_drawn():
@@ -325,32 +325,33 @@ def test_saturation_is_of_hpcg_beside_the_roofline(whole):
     assert ax.get_title().startswith("kkt")  # the largest
 
 
-def test_small_and_large_matrices_are_apart(whole):
+def test_small_and_large_matrices_have_panels_of_their_own(whole):
     small, large = figures["spmv-matrices"](whole).axes
     assert small.get_title() == "4 workers, within 16 MiB of cache"
     assert large.get_title() == "4 workers, beyond 16 MiB of cache"
-    assert list(dots(small, "CRS")) == ["5pt:300:300"]
+    assert list(dot_values(small, "CRS")) == ["5pt:300:300"]
     names = [text.get_text() for text in large.get_yticklabels()]
     assert names[0] == "rmat:18:16:0" and names[2] == "hpcg:68" and len(names) == 3
-    assert small.get_ylim() == large.get_ylim()  # rows are as high
-    assert dots(large, "CRS")["hpcg:68"] == 4.0 and dots(large, "SELL-8")["hpcg:68"] == 6.0
-    assert dots(large, "roofline of memory")["hpcg:68"] == 4.0
+    assert small.get_ylim() == large.get_ylim()  # rows have the same height
+    assert dot_values(large, "CRS")["hpcg:68"] == 4.0
+    assert dot_values(large, "SELL-8")["hpcg:68"] == 6.0
+    assert dot_values(large, "roofline of memory")["hpcg:68"] == 4.0
     assert line(large, "roofline of memory").get_marker() == "D"
-    # The best sigma, named where there were several.
-    assert dots(large, "SELL-8")["rmat:18:16:0"] == pytest.approx(4 * 0.96 - 0.04)
-    assert "3.8 (σ all)" in beside(large) and "6" in beside(large)
-    assert "Tall and skinny matrices left out." in small_print(large.figure)
+    # The best sigma is named if there are several.
+    assert dot_values(large, "SELL-8")["rmat:18:16:0"] == pytest.approx(4 * 0.96 - 0.04)
+    assert "3.8 (σ all)" in panel_texts(large) and "6" in panel_texts(large)
+    assert "Tall and skinny matrices left out." in footnotes(large.figure)
 
 
 def test_formats_and_matrices_are_a_choice():
     rows = frame(matrices(kinds=tuple(SPEEDS)))
     (ax,) = figures["spmv-matrices"](rows, formats="csc,crs, ELL,sell", matrices="hpcg,5pt").axes
-    assert drawn(ax) == ["CRS", "SELL-8", "SELL-16", "ELL", "CSC", "roofline of memory"]
+    assert curve_labels(ax) == ["CRS", "SELL-8", "SELL-16", "ELL", "CSC", "roofline of memory"]
     assert_legible(ax.figure)
-    assert list(dots(ax, "CSC")) == ["5pt:300:300", "hpcg:68"]
+    assert list(dot_values(ax, "CSC")) == ["5pt:300:300", "hpcg:68"]
     assert ax.get_title() == "4 workers"  # the caches are unknown
     only = figures["spmv-matrices"](frame(lengths()))  # without others, they are drawn
-    assert len(dots(only.axes[0], "CRS")) == 5
+    assert len(dot_values(only.axes[0], "CRS")) == 5
     one = figures["spmv-matrices"](rows, threads=1)
     assert one.axes[0].get_title() == "1 worker"
 
@@ -366,7 +367,7 @@ def test_fill_in_by_sigma(whole):
     fig = figures["spmv-fill-in"](whole)
     assert [ax.get_title() for ax in fig.axes] == ["C = 8", "C = 16"]
     for ax, chunk in zip(fig.axes, (8, 16), strict=True):
-        assert drawn(ax) == ["rmat:18:16:0"]
+        assert curve_labels(ax) == ["rmat:18:16:0"]
         curve = line(ax, "rmat:18:16:0")
         assert list(curve.get_xdata()) == [1, 32, 1024, 262_144]
         betas = np.array([0.25, 0.5, 0.75, 0.96]) * (8 / chunk) ** 0.1
@@ -374,15 +375,15 @@ def test_fill_in_by_sigma(whole):
         assert ax.get_ylim()[0] == 0
 
 
-def test_many_lines_of_fill_in_are_those_that_sigma_changes_most():
+def test_fill_in_has_the_lines_that_sigma_changes_most():
     rows = [
         row | {"name": f"m{i}", "beta": 1 - (1 - row["beta"]) / (i + 1)}
         for i in range(12)
         for row in blocks()
     ]
     fig = figures["spmv-fill-in"](frame(rows))
-    assert drawn(fig.axes[0]) == [f"m{i}" for i in range(8)]
-    assert "4 matrices" in small_print(fig)
+    assert curve_labels(fig.axes[0]) == [f"m{i}" for i in range(8)]
+    assert "4 matrices" in footnotes(fig)
     assert_legible(fig)
 
 
@@ -392,12 +393,12 @@ def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
     rows["valid"] = rows.index % 5 != 4
     rows["disturbed"] = rows["kernel"].eq("spmv.sell")
     fig = figures[name](rows)
-    assert "failed validation left out" in small_print(fig)
+    assert "failed validation left out" in footnotes(fig)
     if name == "spmv-fill-in":
-        assert not hollow(fig)  # what is stored is no question of noise
+        assert not disturbed_markers(fig)  # stored elements do not depend on noise
     else:
-        assert hollow(fig)
-        assert "Hollow" in small_print(fig)
+        assert disturbed_markers(fig)
+        assert "Hollow" in footnotes(fig)
 
 
 # ------------------------------------------------------------------------------------- the table
@@ -432,27 +433,28 @@ def test_no_alpha_is_implied_where_memory_was_not_the_limit(whole):
 # ------------------------------------------------------------------------------------ the section
 
 
-def test_section_says_what_the_records_say(whole):
+def test_findings_follow_from_the_records(whole):
     section = sections["spmv"](frame_of(whole))
-    said = " ".join(section.findings)
-    assert "4 workers on hpcg:68, which is larger than the caches: CRS 4 GFLOP/s, 90 % of" in said
-    assert "The roofline is 4 GFLOP/s, with the 24 GB/s that loads alone" in said
-    assert "5pt:300:300 in SELL-8 reaches 6 GFLOP/s, 1.5 times what memory" in said
-    assert "Its vector costs rmat:18:16:0 most: SELL-8 is at" in said
-    assert "of 4 nonzeros CRS with 1 accumulator 0.5 GFLOP/s and SELL-8 6 GFLOP/s" in said
-    assert "of 128 nonzeros CRS with 3 accumulators 7 GFLOP/s and SELL-8 6 GFLOP/s" in said
-    assert "Speed-up with 4 threads on hpcg:68: 4.00 in CRS" in said
-    assert "beta of rmat:18:16:0 in SELL-8 from 0.25 to 0.96; the fastest is by all rows," in said
-    assert "with 3.8 GFLOP/s after 3 GFLOP/s with sigma 1" in said
-    assert "To convert to SELL takes as long as 20 products" in said
+    text = " ".join(section.findings)
+    assert "4 workers on hpcg:68, which is larger than the caches: CRS 4 GFLOP/s, 90 % of" in text
+    assert "The roofline is 4 GFLOP/s, with the 24 GB/s that loads alone" in text
+    assert "5pt:300:300 in SELL-8 reaches 6 GFLOP/s, 1.5 times what memory" in text
+    assert "The loads of x cost most for rmat:18:16:0: SELL-8 is at" in text
+    assert "of 4 nonzeros CRS with 1 accumulator 0.5 GFLOP/s and SELL-8 6 GFLOP/s" in text
+    assert "of 128 nonzeros CRS with 3 accumulators 7 GFLOP/s and SELL-8 6 GFLOP/s" in text
+    assert "Speed-up with 4 threads on hpcg:68: 4.00 in CRS" in text
+    assert "beta of rmat:18:16:0 in SELL-8 from 0.25 to 0.96; the fastest is by all rows," in text
+    assert "with 3.8 GFLOP/s after 3 GFLOP/s with sigma 1" in text
+    assert "Conversion to SELL takes as long as 20 products" in text
     assert len(section.exhibits) == 5 and section.remarks == ()
 
 
 def test_section_of_several_machines_names_them():
     rows = [*everything(), *everything(machine="Other")]
-    said = sections["spmv"](frame(rows)).findings
-    assert said[0].startswith("Own Machine 3000: ") and said[-1].startswith("Other: ")
-    assert len(said) == 2 * len(sections["spmv"](frame(everything())).findings)
+    findings = sections["spmv"](frame(rows)).findings
+    assert findings[0].startswith("Own Machine 3000: ")
+    assert findings[-1].startswith("Other: ")
+    assert len(findings) == 2 * len(sections["spmv"](frame(everything())).findings)
 
 
 @pytest.mark.parametrize(
@@ -465,16 +467,16 @@ def test_section_of_several_machines_names_them():
         ([row | {"valid": False} for row in matrices()], 0),
     ],
 )
-def test_section_of_little(rows, shown):
+def test_section_of_few_records(rows, shown):
     section = sections["spmv"](frame(rows))
     assert section.title == "Sparse matrix-vector products"
     assert (len(section.exhibits), len(section.remarks)) == (shown, 5 - shown)
     assert all("\n" not in remark for remark in section.remarks)
 
 
-def test_where_caches_are_unknown_nothing_is_said_of_them():
-    said = " ".join(sections["spmv"](frame(everything())).findings)
-    assert "4 workers on hpcg:68: CRS" in said and "From the caches" not in said
+def test_unknown_caches_are_not_mentioned():
+    text = " ".join(sections["spmv"](frame(everything())).findings)
+    assert "4 workers on hpcg:68: CRS" in text and "From the caches" not in text
 
 
 def test_section_of_other_records():
@@ -483,11 +485,11 @@ def test_section_of_other_records():
 
 
 def test_section_marks_disturbed_numbers():
-    said = " ".join(sections["spmv"](frame(everything(disturbed=True))).findings)
-    assert "CRS 4 GFLOP/s (disturbed)" in said and "4.00 in CRS (disturbed)" in said
+    text = " ".join(sections["spmv"](frame(everything(disturbed=True))).findings)
+    assert "CRS 4 GFLOP/s (disturbed)" in text and "4.00 in CRS (disturbed)" in text
 
 
-def test_section_has_its_place_in_a_report(whole, tmp_path):
+def test_the_section_in_a_report(whole, tmp_path):
     assert list(sections)[:4] == ["spatter", "streaming", "atomics", "spmv"]
     path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
     text = path.read_text(encoding="utf-8")
@@ -498,6 +500,7 @@ def test_section_has_its_place_in_a_report(whole, tmp_path):
 # ------------------------------------------------------------------------------- real measurements
 
 
+@pytest.mark.usefixtures("ceilings")
 def test_a_real_measurement_is_drawn():
     several = [
         spmv("5pt:40:40", form, threads=n, runs=3, name="grid", **how).measure().results
@@ -508,12 +511,13 @@ def test_a_real_measurement_is_drawn():
     rows = together.to_frame()
     fig = figures["spmv-matrices"](together, formats="crs,csc")
     mine = rows[(rows["kernel"] == "spmv.crs") & (rows["threads"] == 2)]
-    assert dots(fig.axes[0], "CRS") == {"grid": mine["performance_GFLOPs"].iloc[0]}
+    assert dot_values(fig.axes[0], "CRS") == {"grid": mine["performance_GFLOPs"].iloc[0]}
     assert list(line(figures["spmv-saturation"](together).axes[0], "SELL-8").get_xdata()) == [1, 2]
     assert list(line(figures["spmv-fill-in"](together).axes[0], "grid").get_xdata()) == [1, 8]
     assert len(tables["spmv-matrices"](together)) == 4
 
 
+@pytest.mark.usefixtures("ceilings")
 @pytest.mark.parametrize("quick", [True, False])
 def test_a_report_measures_what_its_section_shows(quick):
     cases = [

@@ -1,4 +1,4 @@
-"""Streaming figures, tables and section: what is drawn is what the records say."""
+"""Figures, tables and section of streaming kernels, against the records that they show."""
 
 import math
 
@@ -8,13 +8,14 @@ import pytest
 from checking import refused
 from plotting import (
     KIB,
+    LONG,
     MIB,
     Results,
     assert_legible,
+    disturbed_markers,
+    footnotes,
     frame,
-    hollow,
     line,
-    small_print,
 )
 
 from memkern import reference, report
@@ -28,7 +29,7 @@ from memkern.plots.frames import frame_of, listed, three_figures, usable
 from memkern.plots.selection import cache_ends, machine, prevailing, select
 
 OWN = "Own Machine 3000, 4 threads"
-LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+, 112 threads"
+LONG_PLATFORM = f"{LONG}, 112 threads"
 STREAMS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 # Bandwidths of a machine with caches of 32 KiB and 1 MiB a core and 16 MiB for all.
 BANDWIDTHS = ((4 * 32 * KIB, 400.0), (4 * MIB, 200.0), (16 * MIB, 150.0), (math.inf, 30.0))
@@ -37,7 +38,7 @@ FIGURES = (
     *("raider-sizes", "saturation", "sizes"),
 )
 TABLES = ("bs-t0-wmax", "loops-cycles", "raider-table")
-ALONE = ("raider-kernels", "raider-sizes")  # figures that published data fill
+PUBLISHED = ("raider-kernels", "raider-sizes")  # figures that need no records
 
 
 def record(kernel, size, bandwidth, **other):
@@ -67,7 +68,7 @@ def record(kernel, size, bandwidth, **other):
 
 
 def held(size):
-    """Return the bandwidth of what is so large."""
+    """Return the bandwidth of data of a size."""
     return next(bandwidth for end, bandwidth in BANDWIDTHS if size <= end)
 
 
@@ -83,7 +84,7 @@ def stream(sizes=tuple(16 * KIB * 2**i for i in range(15)), nt=True, **other):
 
 
 def bs(numbers=range(1, 6), **other):
-    """Return BS1 to BS5: 2 us and 150 GB/s in caches; 30 GB/s beyond, of which they hold 16 MiB."""
+    """Return BS1 to BS5: 2 us, 150 GB/s for the first 16 MiB and 30 GB/s for the rest."""
     rows = []
     for number in numbers:
         for size in map(int, 64 * KIB * 2 ** np.arange(0, 13, 0.5)):
@@ -132,7 +133,7 @@ def raider(**other):
 
 
 def loops(names=("triad", "sum", "update"), unrolls=(0, 1, 4), **other):
-    """Return loops on one thread, which run faster the more they are unrolled."""
+    """Return loops on one thread, whose bandwidth grows with unrolling."""
     rows = []
     for name in names:
         for unroll in unrolls:
@@ -155,7 +156,7 @@ def threads(counts=(1, 2, 4), names=("stream.copy", "stream.triad", "bs.bs3"), n
 
 
 def barriers(counts=(1, 2, 4), name="Own", **other):
-    """Return three kinds of barrier, 100 ns and more."""
+    """Return three kinds of barrier: 100, 200 and 300 ns for each thread."""
     rows = []
     for i, kind in enumerate(("spin", "omp-active", "omp-passive")):
         for count in counts:
@@ -173,7 +174,7 @@ def barriers(counts=(1, 2, 4), name="Own", **other):
 
 
 def matvec(**other):
-    """Return products of matrices with ever more rows, with the hint at half the speed."""
+    """Return matrix-vector products, at half the speed with the non-temporal hint."""
     rows = []
     for count in (1000, 10_000, 100_000, 1_000_000, 10_000_000):
         for variant, speed in {"auto": 8.0, "nta": 4.0}.items():
@@ -212,11 +213,11 @@ INPUTS = {
             *everything(),
             *(
                 row | {"bandwidth_GBps": 3 * row["bandwidth_GBps"]}
-                for row in everything(platform=LONG, environment_id="e2")
+                for row in everything(platform=LONG_PLATFORM, environment_id="e2")
                 if row["kernel"] != "launch.barrier"
             ),
-            *barriers(counts=(1, 8, 112), name=LONG.rpartition(",")[0]),
-            *threads(counts=(1, 8, 112), name=LONG.rpartition(",")[0], environment_id="e2"),
+            *barriers(counts=(1, 8, 112), name=LONG),
+            *threads(counts=(1, 8, 112), name=LONG, environment_id="e2"),
         ]
     ),
     "faults": lambda: frame(everything()).assign(
@@ -248,11 +249,11 @@ def test_every_figure_is_legible(name, given):
     assert_legible(fig)
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_published_data_alone_are_legible(name):
     fig = figures[name](None)
     assert_legible(fig)
-    assert "Published clusters only." in small_print(fig)
+    assert "Published clusters only." in footnotes(fig)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -263,7 +264,7 @@ def test_every_figure_becomes_a_file(name, whole, tmp_path):
 # ---------------------------------------------------------------------------------- which records
 
 
-@pytest.mark.parametrize("name", [name for name in FIGURES if name not in ALONE])
+@pytest.mark.parametrize("name", [name for name in FIGURES if name not in PUBLISHED])
 @pytest.mark.parametrize("records", [None, [record("spatter.gather", 8, 1.0)]])
 def test_without_records_the_command_is_named(name, records):
     given = records if records is None else frame(records)
@@ -281,7 +282,7 @@ def test_without_records_the_command_is_named(name, records):
     ],
 )
 @pytest.mark.parametrize("name", [*FIGURES, *TABLES])
-def test_wrong_records_are_refused_in_one_sentence(name, rows, culprit):
+def test_wrong_records_are_refused(name, rows, culprit):
     with refused(culprit):
         {**figures, **tables}[name](rows())
 
@@ -337,7 +338,7 @@ def test_definition_and_pattern_choose_records():
     assert len(as_defined(frame(stream()), "paper", "permutation")) == len(stream())
 
 
-def test_caches_hold_what_their_cores_have_together():
+def test_the_caches_of_all_cores_count_together():
     rows = frame_of(Results(stream()))
     assert cache_ends(rows) == [("L1", 4 * 32 * KIB), ("L2", 4 * MIB), ("L3", 16 * MIB)]
     one = frame_of(Results(loops()))
@@ -347,7 +348,7 @@ def test_caches_hold_what_their_cores_have_together():
     assert cache_ends(frame(stream())) == []
 
 
-def test_levels_leave_out_what_is_between_caches():
+def test_levels_leave_out_sizes_near_the_end_of_a_cache():
     rows = [record("stream.copy", kib * KIB, 1.0) for kib in (96, 128, 256, 3072, 8192, 16384)]
     rows += [record("stream.copy", 64 * MIB, 1.0)]
     rows = frame_of(Results(rows))
@@ -358,10 +359,10 @@ def test_levels_leave_out_what_is_between_caches():
     assert unknown == ["L1", "", "", "", "", "", "memory"]
 
 
-def test_words_for_what_is_drawn():
+def test_words_of_labels():
     assert [short(name) for name in ("bs.bs3", "raider.sg_copy")] == ["BS3", "sg copy"]
     assert machine("AMD EPYC, 2 threads") == "AMD EPYC" and machine("nocona") == "nocona"
-    assert named(LONG, 20).endswith(", 112 threads") and named("nocona") == "nocona"
+    assert named(LONG_PLATFORM, 20).endswith(", 112 threads") and named("nocona") == "nocona"
     assert spaced(8.7e6).split() == ["8", "700", "000"]
     assert [in_bytes(size) for size in (512, 64 * KIB, 3 * MIB)] == ["512 B", "64 KiB", "3 MiB"]
     assert listed(["a", "b", "c"]) == "a, b and c"
@@ -383,32 +384,32 @@ def test_sizes_draw_every_point_and_both_kinds_of_stores(whole):
     dashed = [curve for curve in ax.lines if curve.get_label() == "_nt"]
     assert len(dashed) == 4 and all((curve.get_ydata() == 45).all() for curve in dashed)
     assert dashed[0].get_color() == line(ax, "copy").get_color()
-    assert "Dashed: non-temporal stores." in small_print(fig)
+    assert "Dashed: non-temporal stores." in footnotes(fig)
     assert [text.get_text() for text in ax.texts] == ["L1", "L2", "L3", "memory"]
     ends = {curve.get_xdata()[0] for curve in ax.lines if len(set(curve.get_xdata())) == 1}
     assert ends == {4 * 32 * KIB, 4 * MIB, 16 * MIB}
 
 
-def test_sizes_join_the_best_variant_where_it_changes():
+def test_a_line_of_sizes_joins_the_best_variants():
     rows = [row | {"variant": "nt" if row["bytes_B"] > MIB else "simd"} for row in stream(nt=False)]
     fig = figures["sizes"](frame(rows))
     assert len(line(fig.axes[0], "triad").get_xdata()) == 15
     rings = [curve for curve in fig.axes[0].lines if curve.get_label() == "_best is nt"]
     assert len(rings) == 4 and min(rings[0].get_xdata()) == 2 * MIB
-    assert "Ringed" in small_print(fig) and "Dashed" not in small_print(fig)
+    assert "Ringed" in footnotes(fig) and "Dashed" not in footnotes(fig)
 
 
-def test_sizes_keep_the_rotation_apart():
+def test_sizes_separate_records_of_the_rotation():
     rows = [row | {"rotation": False} for row in stream(nt=False)]
     rows += stream(sizes=[3 * MIB], nt=False, rotation=True)
     fig = figures["sizes"](frame(rows))
     assert 3 * MIB not in line(fig.axes[0], "copy").get_xdata()
-    assert "4 records under another setting (rotation) left out" in small_print(fig)
+    assert "4 records under another setting (rotation) left out" in footnotes(fig)
     only = figures["sizes"](frame(stream(nt=False, rotation=True)))
     assert len(line(only.axes[0], "copy").get_xdata()) == 15
 
 
-def test_sizes_take_families_and_kernels_and_split_what_is_too_much(whole):
+def test_sizes_select_families_and_kernels_and_split_large_panels(whole):
     titles = [ax.get_title() for ax in figures["sizes"](whole, kernels="bs.bs1, loops").axes]
     assert titles[0] == f"{OWN}\nBS" and "Own Machine 3000, 1 thread\nLoops" in titles
     assert not any("Raider" in ax.get_title() for ax in figures["sizes"](whole).axes)
@@ -434,12 +435,12 @@ def test_saturation_draws_ideal_scaling_from_one_thread():
         figures["saturation"](frame(threads(counts=(4,))))
 
 
-def test_fits_find_t0_in_the_caches_and_wmax_beyond():
+def test_t0_is_fitted_in_the_caches_and_wmax_beyond():
     chosen, _ = own_tests(Results(bs()), ["bs.bs1"])
     (one,), notes = fitted(chosen)
     assert one.t0_us[0] == pytest.approx(2.0) and one.wmax_GBps[0] == pytest.approx(30.0)
     assert notes == []
-    # Of 8 to 16 MiB neither line is.
+    # Neither line is fitted to 8 to 16 MiB.
     between = chosen["footprint_B"].between(8 * MIB, 16 * MIB, inclusive="right")
     assert one.used.equals(~between)
     (all_sizes,), _ = fitted(chosen, leave_out="none")
@@ -454,7 +455,7 @@ def test_fits_find_t0_in_the_caches_and_wmax_beyond():
         fitted(chosen, leave_out="cache")
 
 
-def test_a_t0_that_is_not_resolved_is_said_to_be_below_something():
+def test_an_unresolved_t0_is_shown_by_its_upper_bound():
     rng = np.random.default_rng(1)
     rows = [
         row | {"time_min_s": row["time_min_s"] * (1 + 0.03 * rng.standard_normal())}
@@ -468,14 +469,14 @@ def test_a_t0_that_is_not_resolved_is_said_to_be_below_something():
     (ax,) = figures["bs-fit"](Results(rows)).axes
     assert ax.texts[0].get_text().startswith(f"T₀ {words}   Wmax ")
     rows += stream(sizes=[64 * MIB])
-    said = " ".join(sections["streaming"](frame_of(Results(rows))).findings)
-    assert f"with T0 {words} from what the caches hold and Wmax" in said
+    text = " ".join(sections["streaming"](frame_of(Results(rows))).findings)
+    assert f"with T0 {words} from what the caches hold and Wmax" in text
     table = tables["bs-t0-wmax"](Results(rows)).set_index("test")
     assert math.isnan(table.loc["BS1", f"{OWN}: T0_us"])
     assert table.loc["BS1", f"{OWN}: T0_high_us"] == pytest.approx(1e6 * fit.t0_ci_s[1])
 
 
-def test_no_line_is_drawn_where_it_is_a_third_off():
+def test_no_line_is_drawn_where_it_misses_by_a_third():
     fig = figures["bs-fit"](frame(bs(numbers=[1])))
     (curve,) = (curve for curve in fig.axes[0].lines if curve.get_label() == "_fit")
     x, y = np.asarray(curve.get_xdata()), np.asarray(curve.get_ydata())
@@ -484,30 +485,30 @@ def test_no_line_is_drawn_where_it_is_a_third_off():
     assert not fit.holds.all() and np.isnan(y).any() and np.isfinite(y).any()
     for size in fit.points["bytes_B"][~fit.holds]:
         assert np.isnan(np.interp(size, x, y))
-    assert "No line is drawn at sizes that it misses by more than a third" in small_print(fig)
+    assert "No line is drawn at sizes that it misses by more than a third" in footnotes(fig)
 
 
-def test_pages_and_variants_make_lines_of_their_own():
+def test_records_of_other_pages_are_not_fitted_together():
     many, few = bs(numbers=[1], pages_asked="thp"), bs(numbers=[1], pages_asked="4k")[:8]
     rows = many + [row | {"time_min_s": row["time_min_s"] / 2} for row in few]
     (one,), _ = fitted(own_tests(Results(rows), ["bs.bs1"])[0])
     assert one.t0_us[0] == pytest.approx(2.0)
-    assert "8 records under another setting" in small_print(figures["bs-fit"](Results(rows)))
+    assert "8 records under another setting" in footnotes(figures["bs-fit"](Results(rows)))
 
 
 def test_fits_of_unknown_caches_are_of_all_sizes():
     chosen, _ = own_tests(frame(bs()), ["bs.bs1"])
     (one,), _ = fitted(chosen)
     assert len(one.fits) == 1
-    assert "more than 10 % off their line" in small_print(figures["bs-fit"](frame(bs())))
+    assert "more than 10 % off their line" in footnotes(figures["bs-fit"](frame(bs())))
 
 
-def test_too_few_sizes_beyond_the_caches_stay_out():
+def test_too_few_sizes_beyond_the_caches_are_not_fitted():
     rows = [row for row in bs(numbers=[1]) if row["bytes_B"] < 40 * MIB]
     (one,), _ = fitted(own_tests(Results(rows), ["bs.bs1"])[0])
     assert one.in_caches and one.wmax_GBps[0] == pytest.approx(150)
     assert max(one.fits[0].points["bytes_B"]) == 8 * MIB
-    assert "Wmax of BS1 is of the caches" in small_print(figures["bs-fit"](Results(rows)))
+    assert "Wmax of BS1 is of the caches" in footnotes(figures["bs-fit"](Results(rows)))
 
 
 def test_bs_fit_draws_points_lines_and_parameters(whole):
@@ -524,19 +525,19 @@ def test_bs_fit_draws_points_lines_and_parameters(whole):
     assert mark.get_xdata()[0] == pytest.approx(4 * 2e-6 * 150e9)
     assert mark.get_ydata()[0] == pytest.approx(120)
     pale = line(ax, "_left out")
-    assert len(pale.get_xdata()) > 0 and "Pale" in small_print(fig)
+    assert len(pale.get_xdata()) > 0 and "Pale" in footnotes(fig)
 
 
 def test_a_single_size_is_left_out_with_a_note():
     rows = [*bs(numbers=[1]), *bs(numbers=[2])[:1]]
     fig = figures["bs-fit"](frame(rows))
     assert len(fig.axes) == 1
-    assert f"BS2 on {OWN} not fitted: a fit needs at least 3 points" in small_print(fig)
+    assert f"BS2 on {OWN} not fitted: a fit needs at least 3 points" in footnotes(fig)
     with pytest.raises(InputError, match=r"memkern bs 1\.\.5 --sizes 64KiB:512MiB:60"):
         figures["bs-fit"](frame(rows[-1:]))
 
 
-def test_bs_mesh_draws_a_line_a_degree_and_the_fit_at_seven(whole):
+def test_bs_mesh_draws_a_line_for_each_degree_and_the_fit_at_seven(whole):
     fig = figures["bs-mesh"](whole)
     assert len(fig.axes) == 3
     for ax in fig.axes:
@@ -563,16 +564,16 @@ def test_raider_bars_are_own_and_published_values(whole):
         assert heights[platform] == rows["bandwidth_GBps"].tolist()
     limits = [ax.get_ylim()[1] for ax in fig.axes[:4]]
     assert len(set(limits)) == 1 and fig.axes[4].get_ylim()[1] > 500
-    assert "10 000 000" in small_print(fig).replace("\N{NO-BREAK SPACE}", " ")
+    assert "10 000 000" in footnotes(fig).replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_raider_says_what_is_not_there():
+def test_raider_notes_missing_records():
     fig = figures["raider-kernels"](frame(raider()), definition="other")
-    assert "No own record with definition other" not in small_print(fig)  # central kernels stay
+    assert "No own record with definition other" not in footnotes(fig)  # central kernels stay
     none = [row for row in raider() if "central" not in row["kernel"]]
-    note = small_print(figures["raider-kernels"](frame(none), definition="other"))
+    note = footnotes(figures["raider-kernels"](frame(none), definition="other"))
     assert "No own record with definition other and pattern permutation." in note
-    assert "`memkern raider" in small_print(figures["raider-sizes"](frame(stream())))
+    assert "`memkern raider" in footnotes(figures["raider-sizes"](frame(stream())))
 
 
 def test_raider_sizes_draw_three_triads(whole):
@@ -598,7 +599,7 @@ def test_loops_draw_each_unrolling_and_the_fewest_cycles(whole):
     assert labels(plain.axes[0]) - {"_disturbed"} == {"kernel's own unrolling"}
 
 
-def test_stencils_are_apart_by_where_their_rows_are_held():
+def test_stencils_have_panels_by_the_level_that_holds_their_rows():
     rows = [
         row
         for where, slower in {"L1": 1, "L2": 2, "memory": 3}.items()
@@ -632,7 +633,7 @@ def test_matrix_vector_draws_both_limits():
             figures["matvec"](frame(matvec()), memory_GBps=wrong)
 
 
-def test_hints_that_older_files_call_nt_are_no_stores():
+def test_nt_of_matvec_in_older_files_is_the_prefetch_hint():
     old = [row | {"variant": row["variant"].replace("nta", "nt")} for row in matvec()]
     (ax,) = figures["matvec"](Results([*old, *stream()])).axes
     assert list(line(ax, "non-temporal prefetch hint on A").get_ydata()) == [4.0] * 5
@@ -649,7 +650,7 @@ def test_barriers_are_drawn_in_nanoseconds_and_cycles():
     bars = time.collections[0].get_segments()
     np.testing.assert_allclose([bar[:, 1] for bar in bars], np.outer([100, 200, 400], [0.9, 1.5]))
     fig = figures["barrier-cost"](frame(barriers(clock_GHz=math.nan)))
-    assert len(fig.axes) == 1 and "do not know their clock" in small_print(fig)
+    assert len(fig.axes) == 1 and "no clock frequency" in footnotes(fig)
 
 
 @pytest.mark.parametrize("name", ["sizes", "bs-fit", "loops-cycles", "barrier-cost"])
@@ -659,8 +660,8 @@ def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
     rows["valid"] = ~count.eq(3)
     rows["disturbed"] = count.eq(5)
     fig = figures[name](rows)
-    assert hollow(fig)
-    assert "failed validation left out" in small_print(fig) and "Hollow" in small_print(fig)
+    assert disturbed_markers(fig)
+    assert "failed validation left out" in footnotes(fig) and "Hollow" in footnotes(fig)
 
 
 # ----------------------------------------------------------------------------------- the tables
@@ -716,7 +717,7 @@ def test_raider_table_has_definitions_and_patterns(whole):
 # ------------------------------------------------------------------------------------ the section
 
 
-def test_section_says_what_the_records_say(whole):
+def test_findings_follow_from_the_records(whole):
     rows = [
         row
         for row in everything(platform=OWN, threads=4)
@@ -724,16 +725,16 @@ def test_section_says_what_the_records_say(whole):
     ]
     empty = record("bs.bs0", 1, 1.0, bandwidth_GBps=0.0, time_min_s=1.5e-6)
     section = sections["streaming"](frame_of(Results([*rows, empty])))
-    said = " ".join(section.findings)
-    assert "From memory (90.5 MiB or more, from where on bandwidth no longer falls" in said
+    text = " ".join(section.findings)
+    assert "From memory (90.5 MiB or more, where bandwidth no longer falls" in text
     both = "45.0 GB/s with non-temporal stores and 30.0 GB/s with ordinary stores"
-    assert f": copy {both}; triad {both}." in said
-    assert "1.50 times as high in copy and 1.50 times as high in triad" in said
-    assert "triad reaches 400 GB/s in L1, 200 GB/s in L2, 150 GB/s in L3 and 30.0 GB/s in" in said
-    assert "T0 2 [2, 2] µs from what the caches hold and Wmax 30 [30, 30] GB/s beyond them" in said
-    assert "An empty launch, BS0, takes 1.5 µs." in said
-    assert "gather triad is 8.0 times slower (3.75 GB/s)" in said
-    assert "10.0 times slower" in said and "10 000 000" in said.replace("\N{NO-BREAK SPACE}", " ")
+    assert f": copy {both}; triad {both}." in text
+    assert "1.50 times as high in copy and 1.50 times as high in triad" in text
+    assert "triad reaches 400 GB/s in L1, 200 GB/s in L2, 150 GB/s in L3 and 30.0 GB/s in" in text
+    assert "T0 2 [2, 2] µs from what the caches hold and Wmax 30 [30, 30] GB/s beyond them" in text
+    assert "An empty launch, BS0, takes 1.5 µs." in text
+    assert "gather triad is 8.0 times slower (3.75 GB/s)" in text
+    assert "10.0 times slower" in text and "10 000 000" in text.replace("\N{NO-BREAK SPACE}", " ")
     titles = [exhibit.title for exhibit in section.exhibits]
     assert "Bandwidth from L1 to memory" in titles and "Cycles of loops" not in titles
     assert "Cycles of loops in each memory level" not in titles
@@ -742,7 +743,7 @@ def test_section_says_what_the_records_say(whole):
         assert reference.cite(name) in section.citation
 
 
-def test_section_shows_everything_there_is(whole):
+def test_the_section_shows_all_figures_and_tables(whole):
     section = sections["streaming"](frame_of(whole))
     assert len(section.exhibits) == 12 and section.remarks == ()
     assert any(line.startswith(f"{OWN}: ") for line in section.findings)
@@ -767,35 +768,36 @@ def test_section_of_little_or_nothing(rows, there):
 
 def test_section_marks_disturbed_numbers():
     rows = frame(stream(nt=False)).assign(disturbed=True)
-    said = " ".join(sections["streaming"](rows).findings)
-    assert "At the largest size (256 MiB): copy 30.0 GB/s (disturbed)" in said
+    text = " ".join(sections["streaming"](rows).findings)
+    assert "At the largest size (256 MiB): copy 30.0 GB/s (disturbed)" in text
 
 
-def test_disturbed_records_are_in_no_fit_and_set_no_record():
+def test_disturbed_records_are_neither_fitted_nor_the_best():
     rows = frame([*bs(numbers=[1]), *stream(nt=False)])
     first = rows.index == rows[rows["kernel"] == "bs.bs1"].index[2]
-    spoilt = rows.assign(
+    disturbed = rows.assign(
         disturbed=first | rows["bandwidth_GBps"].eq(150),
         time_min_s=rows["time_min_s"] * (1 + 50 * first),
     )
-    twice = pd.concat([spoilt, spoilt.assign(disturbed=False, bandwidth_GBps=20.0)[~first]])
-    said = " ".join(sections["streaming"](frame_of(Results(twice.to_dict("records")))).findings)
-    assert "T0 2 [2, 2] µs" in said
-    assert "20.0 GB/s in L3" in said and "disturbed" not in said
-    fig = figures["bs-fit"](Results(spoilt.to_dict("records")))
-    assert "1 disturbed record in no fit." in small_print(fig)
-    spoilt_size = rows[first]["bytes_B"].iloc[0]
-    assert [list(curve.get_xdata()) for curve in hollow(fig)] == [[spoilt_size]]
-    assert spoilt_size not in line(fig.axes[0], "_left out").get_xdata()
+    quiet = disturbed.assign(disturbed=False, bandwidth_GBps=20.0)[~first]
+    both = Results(pd.concat([disturbed, quiet]).to_dict("records"))
+    text = " ".join(sections["streaming"](frame_of(both)).findings)
+    assert "T0 2 [2, 2] µs" in text
+    assert "20.0 GB/s in L3" in text and "disturbed" not in text
+    fig = figures["bs-fit"](Results(disturbed.to_dict("records")))
+    assert "1 disturbed record in no fit." in footnotes(fig)
+    size = rows[first]["bytes_B"].iloc[0]
+    assert [list(curve.get_xdata()) for curve in disturbed_markers(fig)] == [[size]]
+    assert size not in line(fig.axes[0], "_left out").get_xdata()
 
 
-def test_section_stands_in_a_report(whole, tmp_path):
+def test_the_section_in_a_report(whole, tmp_path):
     path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
     text = path.read_text(encoding="utf-8")
     assert "<h2>Streaming</h2>" in text and text.count("data:image/svg+xml") == 9
 
 
-def test_usable_and_validated_agree():
+def test_usable_leaves_out_records_that_failed_validation():
     rows = frame(stream()).assign(valid=lambda rows: rows.index > 2)
     kept, notes = usable(rows, ["stream.copy"], [])
     assert len(kept) == 27 and notes == ["3 records that failed validation left out."]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,37 +28,37 @@ from memkern.spec.case import Case
 CASE = mk.stream("copy", elements=256, threads=2, variant="scalar", runs=2)
 REFUSED = "InputError: this process was forked after memkern had started threads"
 LIMIT_S = 60
-# A fork beside other threads is what is tested.
+# Python warns of forks beside other threads, which are tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 def limit() -> None:
-    """Have a process that hangs end by a signal."""
+    """End this process by a signal if it hangs."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(LIMIT_S)
 
 
 def in_child(work: Callable[[], Any]) -> str:
-    """Return what something returns or raises in a child made by os.fork()."""
+    """Return as text what a call returns or raises in a child made by os.fork()."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         limit()
         try:
-            said = str(work())
+            result = str(work())
         except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(write, said.encode())
+            result = f"{type(error).__name__}: {error}"
+        os.write(write, result.encode())
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as stream:
-        said = stream.read()
+        result = stream.read()
     assert os.waitpid(child, 0) == (child, 0)
-    return said
+    return result
 
 
 def script(text: str) -> list[str]:
-    """Return the lines that a process of its own prints."""
+    """Return the lines that a new Python process prints."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text],
         capture_output=True,
@@ -69,7 +69,7 @@ def script(text: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_forked_process_is_told_to_be_spawned(tmp_path: Path) -> None:
+def test_measuring_in_a_forked_process_is_refused(tmp_path: Path) -> None:
     prepared, product = CASE.prepare(), mk.spmv.convert(np.eye(3), threads=2, variant="scalar")
     run, output = prepared.run, tmp_path / "x.db"
     works: list[Callable[[], Any]] = [
@@ -88,17 +88,17 @@ def test_a_forked_process_is_told_to_be_spawned(tmp_path: Path) -> None:
     for work in works:
         assert in_child(work).startswith(REFUSED)
     assert not list(tmp_path.iterdir())
-    # What the parent has still works.
+    # The parent can still measure.
     assert prepared.run(1) > 0
     assert CASE.measure().valid
 
 
-def test_a_child_of_a_forked_process_is_told_too() -> None:
+def test_measuring_in_a_child_of_a_forked_process_is_refused() -> None:
     CASE.measure()
     assert in_child(lambda: in_child(CASE.measure)).startswith(REFUSED)
 
 
-def test_workers_of_pools_are_told() -> None:
+def test_measuring_in_forked_workers_of_pools_is_refused() -> None:
     CASE.measure()
     fork = multiprocessing.get_context("fork")
     executor = ProcessPoolExecutor(1, mp_context=fork, initializer=limit)
@@ -120,7 +120,7 @@ case = mk.stream("copy", elements=2**14, threads=2, variant="scalar", runs=9, bu
 """
 
 
-def test_processes_forked_before_anything_is_measured_measure() -> None:
+def test_processes_forked_before_anything_is_measured_can_measure() -> None:
     text = """
 children = []
 for _ in range(2):
@@ -135,14 +135,14 @@ print([os.waitpid(child, 0)[1] for child in children], flush=True)
 
 
 def test_processes_forked_while_another_thread_measures_end() -> None:
-    # They end as every interpreter does: what they free must not wait for that thread, and what
-    # the parent stores at its end is not for them to store.
+    # They end as every interpreter does: freeing memory must not wait for that thread, and only
+    # the parent stores the throughput of the cores.
     text = """
 prepared, other, over = case.prepare(), case.prepare(), threading.Event()
 case.measure()
 
 def measure():
-    # So long that the machine is taken at every fork.
+    # Long enough to hold the machine during every fork.
     while not over.is_set():
         other.run(20_000)
 
@@ -170,8 +170,8 @@ def test_a_forked_process_leaves_the_files_of_its_parent(tmp_path: Path) -> None
     record = {"case_id": "a", "repeat": 0}
     with Store.open(tmp_path / "x.db") as store:
         assert in_child(store.close) == "None"
-        said = in_child(lambda: store.add(record, [1.0], {}))
-        assert said.startswith(f"InputError: {store.path} was opened before this process was fork")
+        error = in_child(lambda: store.add(record, [1.0], {}))
+        assert error.startswith(f"InputError: {store.path} was opened before this process was fork")
         assert store.path.exists()
         store.add(record, [1.0], {})
     assert len(mk.load(store.path)) == 1
@@ -200,6 +200,15 @@ def test_a_sweep_that_is_forked_goes_on_in_the_parent_alone(tmp_path: Path) -> N
     assert len(results) == len(mk.load(tmp_path / "x.db")) == 2
 
 
+def in_threads(work: Callable[[Any], None], arguments: Iterable[Any]) -> None:
+    """Call a function with each argument in a thread of its own, and wait for all."""
+    threads = [threading.Thread(target=work, args=(argument,)) for argument in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_S)
+
+
 def test_threads_take_turns_at_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[int] = []
 
@@ -219,11 +228,7 @@ def test_threads_take_turns_at_measuring(monkeypatch: pytest.MonkeyPatch) -> Non
     def measure(case: Case) -> None:
         valid.append(mk.measure(case).valid)
 
-    threads = [threading.Thread(target=measure, args=(case,)) for case in cases]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT_S)
+    in_threads(measure, cases)
     assert valid == 4 * [True]
     assert turns[::2] == turns[1::2]
     assert len(turns) >= 2 * 2 * len(cases)
@@ -234,11 +239,7 @@ def test_threads_sweep_to_files_of_their_own(tmp_path: Path) -> None:
         cases = [CASE.with_(seed=seed) for seed in range(3)]
         mk.sweep(cases, output=tmp_path / f"{number}.db", progress=False)
 
-    threads = [threading.Thread(target=sweep, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT_S)
+    in_threads(sweep, range(3))
     assert [len(mk.load(tmp_path / f"{number}.db")) for number in range(3)] == [3, 3, 3]
 
 
@@ -252,9 +253,5 @@ def test_threads_share_a_product() -> None:
             if not np.array_equal(product @ np.full(n, factor), factor * np.arange(1.0, n + 1)):
                 wrong.append(factor)
 
-    threads = [threading.Thread(target=multiply, args=(float(k),)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT_S)
+    in_threads(multiply, map(float, range(4)))
     assert not wrong

@@ -1,4 +1,4 @@
-"""What is shown of how far something long has come."""
+"""Progress of long measurements."""
 
 import sys
 
@@ -7,7 +7,7 @@ import pytest
 from memkern import progress
 
 
-def test_progress_without_a_screen_is_a_line_now_and_then(
+def test_progress_without_a_terminal_is_printed_in_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [100.0]

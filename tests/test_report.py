@@ -1,4 +1,4 @@
-"""The report: one file that holds everything and says what the records say."""
+"""The report: one self-contained file whose findings follow from the records."""
 
 import base64
 import re
@@ -27,7 +27,7 @@ ENVIRONMENT = {
 
 
 class Page(HTMLParser):
-    """What a browser would load, show and run."""
+    """The tags, links, images, words, rows and scripts of an HTML text."""
 
     def __init__(self, text):
         super().__init__()
@@ -80,7 +80,7 @@ def page(tmp_path, records=None, **options):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Report of all that a run measures, as a page and as a file."""
+    """Return a report of all that a run measures, as a page and as a file."""
     folder = tmp_path_factory.mktemp("report")
     seen = page(folder, command="memkern report --quick", data=folder / "records.parquet")
     return seen, folder / "report.html"
@@ -96,7 +96,7 @@ def test_identifiers_in_citations_are_links():
     assert report._sources("Slides, 2022") == []
 
 
-def test_report_is_one_file_that_loads_nothing(whole):
+def test_a_report_is_one_file_that_loads_nothing(whole):
     seen, path = whole
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
     assert path.stat().st_size < 4e6
@@ -115,12 +115,12 @@ def test_report_is_one_file_that_loads_nothing(whole):
     assert "prefers-color-scheme: dark" in css and "@media print" in css
 
 
-def test_report_says_what_the_records_say(whole):
+def test_findings_follow_from_the_records(whole):
     text = whole[0].text
     assert "At stride 1: gather 82.5 GB/s, scatter 55.0 GB/s." in text
-    # 1/8 of stride 1 at stride 8; from stride 10 on the records stay at a tenth.
+    # The records have 1/8 of the bandwidth at stride 8, and a tenth from stride 10 on.
     assert "gather keeps 12 % at stride 8 and 10 % at stride 16" in text
-    assert "stride-1 gather takes place 6 of 7" in text
+    assert "stride-1 gather has rank 6 of 7" in text
     assert "behind Thunder X2 (104 GB/s) and ahead of Broadwell (66.2 GB/s)" in text
     assert "; for each of its 4 threads, with 20.6 GB/s, 1 of 7, ahead of Cascade Lake" in text
     assert "simd won 32" in text
@@ -130,7 +130,7 @@ def test_report_says_what_the_records_say(whole):
     assert "Lavin" in text and "Pearson" in text
 
 
-def test_report_shows_machine_settings_and_how_to_reproduce(whole):
+def test_a_report_shows_machine_settings_and_how_to_reproduce(whole):
     seen = whole[0]
     assert ["caches", "level 1, size_B 32 KiB"] in seen.rows
     assert ["memory_B", "24 GiB"] in seen.rows
@@ -139,20 +139,20 @@ def test_report_shows_machine_settings_and_how_to_reproduce(whole):
     assert "memkern report --quick" in seen.text and "memkern 0.1.0" in seen.text
 
 
-def test_all_results_stand_in_the_table(whole):
+def test_all_results_are_in_the_table(whole):
     records = own_records()
     shown = [row for row in whole[0].rows if len(row) > 10 and row[0] == GATHER]
     assert len(shown) == int((records["kernel"] == GATHER).sum())
     assert ["AMG-G0", "100.0"] in [[row[1], row[7]] for row in shown]
 
 
-def test_contents_lead_to_every_section(whole):
+def test_contents_link_to_every_section(whole):
     seen = whole[0]
     inside = [link.removeprefix("#") for link in seen.links if link.startswith("#")]
     assert inside == seen.ids and len(inside) == 5
 
 
-def test_findings_stand_below_the_title_of_their_section(tmp_path, monkeypatch):
+def test_findings_follow_the_title_of_their_section(tmp_path, monkeypatch):
     for name in ("One", "Two"):
         section = plots.Section(f"Title {name}", (f"Finding {name}.",), ())
         monkeypatch.setitem(plots.sections, name, lambda frame, section=section: section)
@@ -173,7 +173,7 @@ def test_figures_have_one_scale(tmp_path, monkeypatch):
     assert page(tmp_path, sections=["one"]).parts == [1.0, COLUMN_IN / DOUBLE_IN]
 
 
-def test_a_table_of_numbers_that_is_wider_than_long_is_turned_on_its_side():
+def test_a_table_of_numbers_that_is_wider_than_long_is_transposed():
     wide = pd.DataFrame({"test": ["BS1", "BS2"], "A: x": [1.5, 2.5], "B: x": [3.5, 4.5], "C": 5.5})
     turned = report._table(wide)
     assert turned.head == ["test", "BS1", "BS2"]
@@ -182,7 +182,7 @@ def test_a_table_of_numbers_that_is_wider_than_long_is_turned_on_its_side():
         assert report._table(other).head == list(other)
 
 
-def test_lines_of_tables_end_within_long_names_but_not_within_numbers(tmp_path):
+def test_lines_of_tables_break_within_long_names_but_not_within_numbers(tmp_path):
     assert report._parts("spatter.gather_triad UNIFORM:8:1") == [
         *("spatter.", "gather_", "triad", "UNIFORM:", "8:", "1")
     ]
@@ -216,29 +216,29 @@ def test_text_from_outside_is_escaped(tmp_path):
     assert seen.text.count("alert('x')") > 10
 
 
-def test_failed_and_disturbed_records_are_said(tmp_path):
+def test_failed_and_disturbed_records_are_reported(tmp_path):
     records = own_records()
     records.loc[[0, 5], ["valid", "error_max"]] = [False, 0.25]
     records.loc[7, "disturbed"] = True
-    seen = page(tmp_path, records)
+    seen = page(tmp_path, records, sections=[])
     assert f"2 of {len(records)} records failed validation" in seen.text
     assert "1 record is disturbed" in seen.text
     failed = [row for row in seen.rows if row[-2:] == ["whole", "0.2500"]]
     assert len(failed) == 2 and failed[0][:2] == [GATHER, "UNIFORM:8:1"]
 
 
-def test_a_machine_that_was_not_quiet_is_said_at_the_top(tmp_path):
+def test_many_disturbed_records_are_reported_at_the_top(tmp_path):
     records = own_records()
     few, many = len(records) // 20, len(records) // 20 + 1
     records.loc[records.index[:few], "disturbed"] = True
-    assert "was not quiet" not in page(tmp_path, records).text
+    assert "was not quiet" not in page(tmp_path, records, sections=[]).text
     records.loc[records.index[:many], "disturbed"] = True
     text = page(tmp_path, records).text
-    said = f"The machine was not quiet: {many} of {len(records)} records are disturbed"
-    assert said in text and text.index(said) < text.index("At stride 1")
+    warning = f"The machine was not quiet: {many} of {len(records)} records are disturbed"
+    assert warning in text and text.index(warning) < text.index("At stride 1")
 
 
-def test_validity_says_what_was_retaken_and_what_intervals_hold_for(tmp_path):
+def test_validity_reports_retaken_samples_and_the_scope_of_intervals(tmp_path):
     records = own_records(
         samples=20,
         samples_disturbed=lambda frame: (frame.index == 3) * 7,
@@ -249,7 +249,7 @@ def test_validity_says_what_was_retaken_and_what_intervals_hold_for(tmp_path):
         within_ci_relative=lambda frame: [0.5 if i == 4 else 0.01 for i in frame.index],
         disturbed=lambda frame: frame.index == 3,
     )
-    text = page(tmp_path, records).text
+    text = page(tmp_path, records, sections=[]).text
     assert "1 record is disturbed, drawn with hollow markers and left out of fits." in text
     assert f"7 samples were disturbed and retaken, beside {20 * len(records)} that count" in text
     assert "a worker had 75.0% of its processor (cpu_share) and 87.5% of its core" in text
@@ -265,13 +265,13 @@ def test_records_of_older_versions_are_read(tmp_path):
     assert "1 record is disturbed" in seen.text and "retaken" not in seen.text
 
 
-def test_report_without_any_valid_record_stands(tmp_path):
+def test_a_report_without_any_valid_record_is_written(tmp_path):
     seen = page(tmp_path, own_records(valid=False))
     assert "At stride 1" not in seen.text
     assert "records failed validation" in seen.text
 
 
-def test_what_cannot_be_shown_is_said(tmp_path):
+def test_missing_figures_are_explained(tmp_path):
     records = own_records()
     records = records[(records["variant"] == "simd") & (records["pages_asked"] == "thp")]
     seen = page(tmp_path, records)
@@ -287,7 +287,7 @@ def test_several_platforms_are_named_in_the_findings(tmp_path):
     assert f"{OWN}: At stride 1" in text and "Other, 1 thread: At stride 1" in text
 
 
-def test_records_of_a_gpu_bring_the_figures_of_gpus(tmp_path):
+def test_records_of_a_gpu_add_the_figures_of_gpus(tmp_path):
     gpu = own_records(backend="cuda", variant="cuda")
     seen = page(tmp_path, gpu)
     assert "Bandwidth against stride on GPUs" in seen.text
@@ -298,7 +298,6 @@ def test_a_new_family_adds_its_section_by_registering_it(tmp_path, monkeypatch):
     table = pd.DataFrame({"kernel": ["stream.add"], "bandwidth_GBps": [12.5]})
 
     def section(frame):
-        """Say something of another family."""
         rows = frame[frame["kernel"] == "stream.add"]
         exhibit = plots.Exhibit("Streams", table, "A caption.")
         return plots.Section("Streaming", ("Add runs.",), (exhibit,)) if len(rows) else None
@@ -312,10 +311,10 @@ def test_a_new_family_adds_its_section_by_registering_it(tmp_path, monkeypatch):
     assert "Add runs." in text and "A caption." in text and "At stride 1" in text
     only = page(tmp_path, frame, sections=["stream"])
     assert "Streaming" in only.text and "At stride 1" not in only.text and only.images == []
-    assert "Add runs." not in page(tmp_path, own_records()).text
+    assert "Add runs." not in page(tmp_path, own_records(), sections=["stream"]).text
 
 
-def test_report_of_kernels_without_a_section_has_the_results(tmp_path):
+def test_kernels_without_a_section_are_in_the_results(tmp_path):
     frame = pd.DataFrame([record("launch.empty", "", float("nan"))])
     seen = page(tmp_path, frame)
     assert seen.images == []
@@ -331,7 +330,7 @@ def test_report_of_kernels_without_a_section_has_the_results(tmp_path):
         ({"sections": ["nonsense"]}, "'nonsense'"),
     ],
 )
-def test_wrong_input_writes_nothing(change, culprit, tmp_path):
+def test_wrong_input_is_refused_and_nothing_is_written(change, culprit, tmp_path):
     with refused(culprit):
         page(tmp_path, **change)
     assert list(tmp_path.iterdir()) == []
@@ -342,6 +341,6 @@ def test_a_report_needs_records(tmp_path):
         report.write(None, tmp_path / "report.html", title="", environment={})
 
 
-def test_an_unwritable_place_is_said(tmp_path):
+def test_an_unwritable_folder_is_refused(tmp_path):
     with pytest.raises(InputError, match="can't be written"):
         page(tmp_path / "missing")

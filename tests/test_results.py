@@ -1,8 +1,7 @@
-"""Results come back as they were saved, in every format, and survive whatever cuts a run off."""
+"""Results are loaded as they were saved, in every format, and survive interrupted runs."""
 
 import csv
 import errno
-import io
 import json
 import math
 import os
@@ -75,7 +74,7 @@ def assert_same(a, b):
 # The central type
 
 
-def test_records_get_one_form():
+def test_columns_get_one_type():
     mixed = ResultSet(
         [
             {"a": np.float32(0.5), "n": np.int32(3), "late": None, "flag": np.True_, "zero": -0.0},
@@ -114,7 +113,7 @@ def test_records_get_one_form():
         ([{"a": 1}], "2 for 1"),
     ],
 )
-def test_what_is_no_record_is_refused(records, message):
+def test_bad_records_are_refused(records, message):
     with pytest.raises(InputError, match=message):
         ResultSet(records, [[1.0], [2.0]])
 
@@ -167,7 +166,7 @@ def test_samples_frame_is_long():
     assert len(ResultSet().samples_frame()) == 0
 
 
-def test_html_marks_what_is_not_to_be_trusted():
+def test_html_marks_disturbed_and_invalid_records():
     table = result_set(
         record("a", pattern="<b>&"),
         record("b", disturbed=True, time_min_s=2.5e-6),
@@ -213,7 +212,7 @@ def test_round_trip(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("records", [[], [record()]])
-def test_round_trip_of_little(tmp_path, suffix, records):
+def test_round_trip_of_at_most_one_record(tmp_path, suffix, records):
     before = ResultSet(records, [[] for _ in records])
     before.save(tmp_path / f"x{suffix}")
     assert_same(before, load(tmp_path / f"x{suffix}"))
@@ -247,13 +246,13 @@ def test_any_records_round_trip(tmp_path_factory, rows):
         path = tmp_path_factory.mktemp("any") / f"x{suffix}"
         before.save(path)
         after = load(path)
-        # A NaN's sign and payload mean nothing.
+        # The sign and payload of a NaN may change.
         for samples in (*before.samples, *after.samples):
             samples[np.isnan(samples)] = math.nan
         assert_same(before, after)
 
 
-def test_exports_are_what_others_expect(tmp_path):
+def test_exports_are_read_by_other_programs(tmp_path):
     data = result_set(record("a", x=math.nan, name=""), record("b", x=0.25, name='say "hi"'))
     for suffix in FORMATS:
         data.save(tmp_path / f"x{suffix}")
@@ -314,7 +313,7 @@ def test_another_schema_version_is_refused(tmp_path, suffix, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_damage_is_told_or_harmless(tmp_path, suffix):
+def test_damaged_files_are_refused_or_readable(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     result_set(*AWKWARD).save(path)
     whole = path.read_bytes()
@@ -372,7 +371,7 @@ HEAD = '"schema_version": 1, "environments": {}'
         "\0",
     ],
 )
-def test_hostile_json_gives_one_sentence(tmp_path, text):
+def test_hostile_json_is_refused_in_one_line(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)
     with pytest.raises(InputError, match=r"x\.json can't be read as a memkern result: .") as caught:
@@ -381,7 +380,7 @@ def test_hostile_json_gives_one_sentence(tmp_path, text):
     assert len(str(caught.value)) < 400
 
 
-def test_what_can_not_be_loaded(tmp_path):
+def test_files_that_can_not_be_loaded_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"x\.json does not exist$"):
         load(tmp_path / "x.json")
     with pytest.raises(InputError, match=r"must end in one of \.parquet, \.csv, \.json, \.db"):
@@ -428,16 +427,16 @@ def test_only_parquet_and_frames_need_more_than_numpy(tmp_path):
     assert not list(tmp_path.glob("z*"))
 
 
-def python(script, folder, **options):
+def python(script, folder, check=True):
+    """Run a script in a new Python process."""
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         capture_output=True,
         text=True,
-        check=options.pop("check", True),
+        check=check,
         timeout=60,
-        **options,
     )
 
 
@@ -503,11 +502,11 @@ def test_environment_id_is_set_where_it_is_missing(tmp_path):
         assert store.find("c0", 0)["environment_id"] == identity(HERE)
 
 
-def test_an_existing_file_is_continued_only_when_told_so(tmp_path):
+def test_an_existing_file_is_continued_only_by_resume(tmp_path):
     path = tmp_path / "x.db"
     with Store.open(path) as store:
         store.add(record("a"), [1.0], HERE)
-    with pytest.raises(InputError, match=r"x\.db exists already: go on with it by --resume, n"):
+    with pytest.raises(InputError, match=r"x\.db exists already: continue it with --resume, n"):
         Store.open(path)
     with Store.open(path, resume=True, environment=HERE | {"run": {"load": [9.0]}}) as store:
         assert store.find("a", 0) is not None
@@ -517,7 +516,7 @@ def test_an_existing_file_is_continued_only_when_told_so(tmp_path):
     assert [row["case_id"] for row in load(path)] == ["a", "b"]
 
 
-def test_another_machine_or_build_is_told_apart(tmp_path):
+def test_results_of_another_machine_or_build_are_not_continued(tmp_path):
     path = tmp_path / "x.db"
     with Store.open(path) as store:
         store.add(record(), [1.0], HERE)
@@ -534,9 +533,9 @@ def test_another_machine_or_build_is_told_apart(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_files_of_others_are_left_alone(tmp_path):
+def test_files_of_other_programs_are_unchanged(tmp_path):
     text = tmp_path / "text.db"
-    text.write_text("no database, but long enough to be taken for one" * 100)
+    text.write_text("no database, though as long as one" * 100)
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as db:
         db.execute("CREATE TABLE meta (key, value)")
@@ -553,7 +552,7 @@ def test_files_of_others_are_left_alone(tmp_path):
         assert path.read_bytes() == before
 
 
-def test_an_empty_file_is_a_run_that_had_not_begun(tmp_path):
+def test_an_empty_file_is_resumed_as_an_empty_store(tmp_path):
     path = tmp_path / "x.db"
     path.touch()
     with pytest.raises(InputError, match="can't be read"):
@@ -567,7 +566,7 @@ def test_an_empty_file_is_a_run_that_had_not_begun(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_places_that_can_not_be_written(tmp_path, suffix):
+def test_paths_that_can_not_be_written_are_refused(tmp_path, suffix):
     data = result_set(record())
     (tmp_path / f"folder{suffix}").mkdir()
     (tmp_path / f"link{suffix}").symlink_to(tmp_path / "aim")
@@ -582,7 +581,7 @@ def test_places_that_can_not_be_written(tmp_path, suffix):
         (tmp_path / "file" / f"x{suffix}", "can't be written: "),
         (tmp_path / f"{'x' * 300}{suffix}", "can't be written: File name too long"),
         (f"nul\0{suffix}", "can't be written: "),
-        # Not even root can create files here.
+        # Root can't create files here either.
         (f"/proc/x{suffix}", "can't be written: "),
     ]:
         for use in (data.save, open_output, lambda p: open_output(p, resume=True)):
@@ -629,7 +628,7 @@ def test_a_full_disk_leaves_the_finished_cases(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["x.db"]
 
 
-def test_no_space_is_said_so():
+def test_a_full_disk_is_named_in_the_error():
     with (
         pytest.raises(InputError, match=r"^x can't be written: the disk is full$"),
         writing("x"),
@@ -681,13 +680,13 @@ def test_a_killed_run_keeps_every_case_it_had_finished(tmp_path):
             stdout=subprocess.PIPE,
             text=True,
         )
-        told = [run.stdout.readline() for _ in range(lines)]
+        printed = [run.stdout.readline() for _ in range(lines)]
         run.send_signal(signal.SIGKILL)
-        told = len([*told, *run.stdout.read().splitlines()])
+        added = len([*printed, *run.stdout.read().splitlines()])
         run.stdout.close()
         assert run.wait() == -signal.SIGKILL
         kept = load(tmp_path / "x.db")
-        assert told <= len(kept) <= told + 1
+        assert added <= len(kept) <= added + 1
         assert [row["case_id"] for row in kept] == [f"c{i}" for i in range(len(kept))]
         assert all((x == i).all() and len(x) == 999 for i, x in enumerate(kept.samples))
         with Store.open(tmp_path / "x.db", resume=True) as store:
@@ -714,7 +713,7 @@ def test_a_half_written_transaction_is_undone(tmp_path, use):
     done = python(script, tmp_path, check=False)
     assert done.returncode == -signal.SIGKILL
     path = tmp_path / "x.db"
-    # The crash did hit in the middle: the file has parts of what was not committed.
+    # The crash was within the transaction: the file has parts of what was not committed.
     assert (tmp_path / "x.db-journal").stat().st_size > 0
     assert path.stat().st_size > 9_000_000
     if use == "overwrite":
@@ -745,7 +744,7 @@ def test_an_interrupted_add_is_undone(tmp_path, monkeypatch):
     assert [row["case_id"] for row in load(tmp_path / "x.db")] == ["a", "c"]
 
 
-def test_a_busy_file_is_said_so(tmp_path, monkeypatch):
+def test_a_file_in_use_is_named_in_the_error(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "BUSY_S", 0.05)
     path = tmp_path / "x.db"
     with Store.open(path) as store:
@@ -763,20 +762,20 @@ def test_a_busy_file_is_said_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("said", "means"),
+    ("message", "explanation"),
     [
         ("database or disk is full", "the disk is full"),
         ("attempt to write a readonly database", "it may not be written"),
         ("unable to open database file", "its folder may not be written"),
         ("database disk image is malformed", "it is damaged"),
-        ("file is not a database", "it is no database"),
+        ("file is not a database", "it is not a database"),
         ("disk I/O error", "its disk or file system failed"),
         ("no such table: meta", "no such table: meta"),
     ],
 )
-def test_sqlites_words_are_said_plainly(said, means):
-    with pytest.raises(InputError, match=f"^x can't be written: {means}$"), writing("x"):
-        raise sqlite3.OperationalError(said)
+def test_messages_of_sqlite_are_explained(message, explanation):
+    with pytest.raises(InputError, match=f"^x can't be written: {explanation}$"), writing("x"):
+        raise sqlite3.OperationalError(message)
 
 
 def test_a_file_that_may_not_be_written_is_refused_before_anything_is_measured(
@@ -785,12 +784,12 @@ def test_a_file_that_may_not_be_written_is_refused_before_anything_is_measured(
     path = tmp_path / "x.db"
     with Store.open(path) as store:
         store.add(record("a"), [1.0], HERE)
-    really = os.open
+    os_open = os.open
 
     def read_only(name, flags, *rest, **more):
         if flags & os.O_ACCMODE != os.O_RDONLY and os.fspath(name) == os.fspath(path):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), name)
-        return really(name, flags, *rest, **more)
+        return os_open(name, flags, *rest, **more)
 
     monkeypatch.setattr(os, "open", read_only)
     with pytest.raises(InputError, match=r"x\.db can't be written: Read-only file system$"):
@@ -801,7 +800,7 @@ def test_a_file_that_may_not_be_written_is_refused_before_anything_is_measured(
 # Output of a run
 
 
-def test_tables_that_take_next_to_nothing_in_their_file_are_refused(tmp_path, monkeypatch):
+def test_small_files_of_tables_too_large_for_the_memory_are_refused(tmp_path, monkeypatch):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -818,7 +817,9 @@ def test_output_is_a_store_until_it_is_exported(tmp_path, suffix):
     with open_output(path) as sink:
         sink.store.add(record("a"), [1.0, 2.0], HERE)
         assert [p.name for p in tmp_path.iterdir()] == [f"x{suffix}.db"]
-        with pytest.raises(InputError, match=rf"does not exist; .*x{suffix}\.db has what an unf"):
+        with pytest.raises(
+            InputError, match=rf"does not exist; .*x{suffix}\.db has the results of an unf"
+        ):
             load(path)
         assert len(load(f"{path}.db")) == 1
     assert not path.with_name(path.name + ".db").exists()
@@ -837,7 +838,7 @@ def test_output_to_a_store_is_that_store(tmp_path):
     assert len(load(tmp_path / "x.db")) == 2
 
 
-def test_no_cell_of_a_csv_is_run_by_a_spreadsheet(tmp_path):
+def test_no_cell_of_a_csv_is_a_formula_of_a_spreadsheet(tmp_path):
     texts = ["=1+1", "+2", "-3", "@sum(a1)", "\t=1", "\r=1", "'=1", "'", "plain", "", "a=b", "5-3"]
     path = tmp_path / "x.csv"
     result_set(*(record(f"c{i}", name=text) for i, text in enumerate(texts))).save(path)
@@ -850,9 +851,9 @@ def test_no_cell_of_a_csv_is_run_by_a_spreadsheet(tmp_path):
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("late", [False, True])
-def test_a_file_deleted_while_it_is_written_is_written_anew(tmp_path, suffix, late):
+def test_a_file_deleted_during_a_run_is_written_again(tmp_path, suffix, late):
     path = tmp_path / f"x{suffix}"
-    words = "was deleted while .*: what was measured is written anew"
+    words = "was deleted while .*: all results are written to a new file"
     with pytest.warns(UserWarning, match=words), open_output(path) as sink:
         sink.store.add(record("a"), [1.0], HERE)
         sink.store.add(record("b"), [2.0, 3.0], HERE)
@@ -864,13 +865,13 @@ def test_a_file_deleted_while_it_is_written_is_written_anew(tmp_path, suffix, la
     assert found.samples[1].tolist() == [2.0, 3.0]
 
 
-def test_a_file_that_took_the_place_of_results_stays(tmp_path):
+def test_a_file_that_replaced_results_is_not_overwritten(tmp_path):
     path = tmp_path / "x.db"
     store = Store.open(path)
     store.add(record("a"), [1.0], HERE)
     path.unlink()
     path.write_text("mine")
-    with pytest.raises(InputError, match=r"what was measured is in .*x\.db\.rescued\.db"):
+    with pytest.raises(InputError, match=r"the results are in .*x\.db\.rescued\.db"):
         store.add(record("b"), [2.0], HERE)
     store.close()
     assert path.read_text() == "mine"
@@ -878,7 +879,7 @@ def test_a_file_that_took_the_place_of_results_stays(tmp_path):
 
 
 @pytest.mark.parametrize("add", [False, True])
-def test_a_file_that_took_the_place_of_no_results_stays(tmp_path, add):
+def test_a_file_that_replaced_an_empty_store_is_not_overwritten(tmp_path, add):
     path = tmp_path / "x.db"
     store = Store.open(path)
     path.unlink()
@@ -909,7 +910,7 @@ def test_files_are_overwritten_only_by_force(tmp_path, suffix):
     with open_output(path, force=True) as sink:
         sink.store.add(record("b"), [2.0], HERE)
     assert [row["case_id"] for row in load(path)] == ["b"]
-    # What is resumed is kept, whatever else is said.
+    # Resuming keeps the records, also with force.
     with open_output(path, resume=True, environment=HERE, force=True) as sink:
         sink.store.add(record("c"), [3.0], HERE)
     assert [row["case_id"] for row in load(path)] == ["b", "c"]
@@ -953,7 +954,7 @@ def test_a_finished_export_is_resumed(tmp_path, suffix):
     assert len(load(path)) == 3
 
 
-def test_the_working_file_stays_until_the_export_stands(tmp_path):
+def test_the_working_file_is_kept_until_the_export_is_complete(tmp_path):
     sink = open_output(tmp_path / "x.csv")
     sink.store.add(record("a"), [1.0], HERE)
     (tmp_path / "x.csv").mkdir()
@@ -967,7 +968,6 @@ def test_the_working_file_stays_until_the_export_stands(tmp_path):
     assert not (tmp_path / "x.csv.db").exists()
 
 
-def test_json_text_is_written_as_one_stream():
-    stream = io.StringIO(result_set(record("a", e=math.inf), record("b", e=0.5)).to_json_text())
-    rows = json.load(stream)
+def test_infinity_is_text_in_json():
+    rows = json.loads(result_set(record("a", e=math.inf), record("b", e=0.5)).to_json_text())
     assert [row["e"] for row in rows] == ["Infinity", 0.5]

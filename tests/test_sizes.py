@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Sizes and lists of whole numbers, written as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memkern.errors import InputError
-from memkern.inputs.sizes import parse_bytes, parse_sizes, sizes, whole_numbers
+from memkern.inputs.sizes import integer_list_parser, parse_bytes, parse_sizes, sizes
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_wrong_sizes_are_refused(text: str, match: str) -> None:
 
 
 def test_lists_of_whole_numbers() -> None:
-    parse = whole_numbers(0, "tests")
+    parse = integer_list_parser(0, "tests")
     assert parse("0..3,7, 2") == [0, 1, 2, 3, 7]
     for wrong in ("", "a", "3..1", "-1", "1,,2", "0..9999999999", "1.5", "٣", "²"):
         with pytest.raises(InputError, match="tests"):
             parse(wrong)
     with pytest.raises(InputError, match="at least 2"):
-        whole_numbers(2, "tests")("1")
+        integer_list_parser(2, "tests")("1")

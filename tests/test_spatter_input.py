@@ -1,4 +1,4 @@
-"""Spatter's JSON files and command line: its meaning, our refusals."""
+"""Spatter's JSON files and command line: what they mean, and refusals."""
 
 import argparse
 import json
@@ -8,6 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from checking import PROPERTY, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,6 @@ from memkern.inputs.spatter_files import (
     read_json,
 )
 
-PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=150)
 DEFAULTS = {
     "kernel": "gather",
     "pattern": custom([0, 1]),
@@ -46,17 +46,6 @@ def read(*configs, **options):
 def one(**values):
     """Read a single configuration whose keys are written with underscores."""
     return read({key.replace("_", "-"): value for key, value in values.items()})
-
-
-def refusal(call, *arguments, **options):
-    """Return the one sentence with which a call refuses its arguments."""
-    with pytest.raises(InputError) as caught:
-        call(*arguments, **options)
-    message = str(caught.value)
-    assert message
-    assert "\n" not in message
-    assert len(message) < 400
-    return message
 
 
 def command(line):
@@ -150,7 +139,7 @@ def test_multi_kernels_take_an_outer_and_an_inner_pattern():
         ("MS1:8:4:20", -4, -4, False),
     ],
 )
-def test_the_delta_of_a_generator_comes_first(pattern, delta, expected, warned):
+def test_the_delta_of_a_generator_takes_precedence(pattern, delta, expected, warned):
     values = {"pattern": pattern} if delta is None else {"pattern": pattern, "delta": delta}
     result = one(**values)
     assert result.configs[0]["delta"] == expected
@@ -166,7 +155,7 @@ def test_patterns_are_truncated_then_remapped_then_compressed():
     assert compressed.indices.tolist() == [2000 % 512, 512 + 1000 % 512, 1024 + 9]
 
 
-def test_without_a_boundary_large_indices_stay():
+def test_without_a_boundary_large_indices_are_unchanged():
     for values in ({"pattern": [2**62]}, {"pattern": [2**62], "boundary": 0}):
         assert read(values).configs[0]["pattern"].maximum == 2**62
 
@@ -178,7 +167,7 @@ def test_runs_can_be_replaced():
     assert "runs must be at least 1" in refusal(read, values, runs=0)
 
 
-def test_what_has_no_effect_is_said_once_with_its_configurations():
+def test_keys_without_effect_are_warned_of_once_with_their_configurations():
     odd = {"pattern": [0], "ptrn": 1, "local-work-size": 64}
     result = read(*[odd] * 8, {"pattern": [0], "pattern-gather": [1], "delta-scatter": 3})
     assert result.warnings == [
@@ -360,7 +349,7 @@ SIZE = st.integers(1, 2**40)
 KERNEL = st.sampled_from(["gather", "Gather", "SCATTER", "gs", "MultiGather", "multiscatter"])
 
 
-@PROPERTY
+@settings(PROPERTY, max_examples=150)
 @given(st.data())
 def test_valid_configurations_are_read_as_they_stand(data):
     length = data.draw(st.integers(1, 12))
@@ -388,7 +377,7 @@ def test_valid_configurations_are_read_as_they_stand(data):
         assert (got.indices.tolist() if key.startswith("pattern") else got) == value
     assert (config["count"], config["runs"], config["seed"]) == (count, runs, seed)
     assert config["wrap"] == (1 if kernel == "gs" else wrap)
-    # The same through the options' door.
+    # The same as keywords of Python.
     named = {key.replace("-", "_").replace("nruns", "runs"): v for key, v in sizes.items()}
     named["runs"] = runs
     keywords = {key.replace("-", "_"): value for key, value in needs.items()}
@@ -433,8 +422,8 @@ VALUE = (
 HOSTILE = st.lists(st.dictionaries(st.sampled_from(KEYS), VALUE, max_size=5), max_size=3)
 
 
-def accepts(text):
-    """Read a text, allowing one sentence of refusal and nothing else."""
+def read_or_refuse(text):
+    """Read a text, which gives valid configurations or an error of one line."""
     try:
         result = read_json(text)
     except InputError as error:
@@ -451,23 +440,23 @@ def accepts(text):
 
 @settings(PROPERTY, max_examples=400)
 @given(HOSTILE | VALUE)
-def test_any_json_is_configurations_or_one_sentence(value):
-    accepts(json.dumps(value).encode())
+def test_any_json_is_configurations_or_refused_in_one_line(value):
+    read_or_refuse(json.dumps(value).encode())
 
 
 @settings(PROPERTY, max_examples=200)
 @given(st.binary(max_size=40) | st.text(alphabet='[]{}":,0-1e.naN pt', max_size=30))
-def test_any_bytes_are_configurations_or_one_sentence(data):
-    accepts(data if isinstance(data, bytes) else data.encode())
+def test_any_bytes_are_configurations_or_refused_in_one_line(data):
+    read_or_refuse(data if isinstance(data, bytes) else data.encode())
 
 
 @settings(PROPERTY, max_examples=200)
 @given(st.data())
-def test_damaged_files_are_configurations_or_one_sentence(data):
+def test_damaged_files_are_configurations_or_refused_in_one_line(data):
     text = bytearray(b'[{"kernel":"Gather","pattern":[0,1,2],"delta":-4,"count":1e3,"wrap":2}]')
     for _ in range(data.draw(st.integers(1, 3))):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
-    accepts(bytes(text))
+    read_or_refuse(bytes(text))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -529,7 +518,7 @@ def test_options_mean_what_they_do_in_spatter(line, expected):
     assert result.warnings == []
 
 
-def test_of_a_delta_and_a_generator_the_later_one_holds():
+def test_the_later_of_delta_and_generator_counts():
     assert command("-d4 -pUNIFORM:8:1:NR")[0].configs[0]["delta"] == 8
     assert command("-pUNIFORM:8:1:NR -d4")[0].configs[0]["delta"] == 4
     gs = "-kgs -uUNIFORM:8:1:NR -gUNIFORM:8:1:NR"
@@ -547,7 +536,7 @@ def test_a_seed_without_a_value_comes_from_the_clock():
         assert before <= command(line)[0].configs[0]["seed"] <= time.time()
 
 
-def test_options_without_an_effect_are_accepted_and_said():
+def test_options_without_an_effect_are_accepted_with_a_warning():
     result, namespace = command(
         "-p0,1 -a --atomic-thread-fence --atomic-writes --dense-buffers -m 0 -o 0 -z 64 -v 0"
     )

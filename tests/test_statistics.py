@@ -1,4 +1,4 @@
-"""The intervals cover what they say, also where sampling stops by them.
+"""Coverage of the intervals, also where sampling stops by them; means, ratios, stop rules.
 
 Coverage is simulated with fixed seeds on series whose true median is known. The tolerance is
 three binomial standard errors of the number of replications.
@@ -67,7 +67,7 @@ def autoregressive(phi, transform=lambda z: 1 + z):
 
 
 def bursts(share, length, height=3.0):
-    """Return noise to which a neighbour adds `height` deviations now and then, for a while."""
+    """Return noise with bursts of mean `length` that add `height` to a `share` of the samples."""
 
     def series(rng, shape, s):
         begin = share / (1 - share) / length
@@ -152,7 +152,7 @@ def test_interval_of_independent_samples_is_hardly_longer_than_the_binomial_one(
 def test_stopping_on_independent_samples_keeps_the_coverage(name, s):
     coverage, count = stopped(INDEPENDENT[name], s)
     assert coverage >= LEVEL - tolerance(1000)
-    # It does stop: a rule that ran to the end each time would cover as well.
+    # The rule must stop early: one that always takes the most samples would cover as well.
     assert count < 200
 
 
@@ -165,13 +165,14 @@ def test_stopping_on_correlated_samples_keeps_the_coverage(phi, s):
 
 
 def test_stopping_on_strongly_correlated_samples_loses_two_percent():
-    # Ten samples' worth of memory can hide in the first 23 samples: 0.93 is what remains.
+    # 23 samples are too few to show a correlation over ten: 0.93 remains.
     coverage, _ = stopped(autoregressive(0.9), 0.02)
     assert coverage >= 0.93 - tolerance(1000, 0.93)
 
 
-def naive(series, s, *, replications=2000, last=250, every=1, target=0.02, seed=5):
-    """Return the coverage of binomial ranks that are looked at every so many samples."""
+def naive(series, s, every=1):
+    """Return the coverage of binomial ranks that decide on stopping after `every` samples."""
+    replications, last, target, seed = 2000, 250, 0.02, 5
     x, median = series(np.random.default_rng(seed), (replications, last), s)
     covers, running = np.zeros(replications, dtype=bool), np.ones(replications, dtype=bool)
     for n in range(10, last + 1, every):
@@ -195,7 +196,7 @@ def test_the_simulation_would_notice_looking_after_every_sample():
 
 def test_the_simulation_would_notice_neglected_autocorrelation():
     assert naive(autoregressive(0.7), 0.05) < 0.7
-    # Looked at once, at the end:
+    # Examined once, at the end:
     assert naive(autoregressive(0.7), 0.05, every=240) < 0.8
 
 
@@ -217,7 +218,7 @@ def zigzag(n):
     ("n", "low", "high"),
     [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (20, 6, 15), (25, 8, 18), (100, 40, 61)],
 )
-def test_ranks_are_those_of_the_binomial_table(n, low, high):
+def test_ranks_are_those_of_binomial_tables(n, low, high):
     assert sorted(zigzag(n)) == list(range(1, n + 1))
     interval = median_interval(zigzag(n))
     assert (interval.low, interval.high) == (low, high)
@@ -227,7 +228,7 @@ def test_ranks_are_those_of_the_binomial_table(n, low, high):
 
 
 @pytest.mark.parametrize(("n", "level"), [(1, 0.0), (2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375)])
-def test_few_samples_give_their_range_and_what_it_covers(n, level):
+def test_few_samples_give_their_range_and_its_level(n, level):
     interval = median_interval(zigzag(n))
     assert (interval.low, interval.high, interval.level) == (1, n, level)
 
@@ -247,7 +248,7 @@ def test_autocorrelation_time_by_hand():
     assert (interval.low, interval.high, interval.level) == (1, 40, 0)
 
 
-def test_equal_samples_are_no_trend():
+def test_equal_samples_are_uncorrelated():
     interval = median_interval([2.0] * 50)
     assert (interval.low, interval.high, interval.level) == (2, 2, 0.95)
     assert (interval.batch, interval.autocorrelation) == (1, 0)
@@ -255,7 +256,7 @@ def test_equal_samples_are_no_trend():
     assert np.mean([median_interval(row).batch for row in coarse]) < 1.3
 
 
-def test_a_drift_is_no_interval_of_anything():
+def test_a_drift_does_not_reach_the_level():
     interval = median_interval(np.linspace(1, 2, 50))
     assert interval.level < 0.95
     assert (interval.low, interval.high) == (1, 2)
@@ -273,7 +274,7 @@ def test_interval_lies_inside_the_samples():
 
 
 @pytest.mark.parametrize("samples", [[], [[1.0, 2.0]], [1.0, math.nan], [math.inf]])
-def test_what_is_no_series_is_refused(samples):
+def test_bad_series_are_refused(samples):
     with pytest.raises(InputError, match="samples must be"):
         median_interval(samples)
     with pytest.raises(InputError, match="samples must be"):
@@ -297,7 +298,7 @@ def test_counts_grow_by_half():
     assert next_count(23) == 34
 
 
-def test_stop_rule_looks_at_growing_counts_only():
+def test_the_stop_rule_examines_growing_counts_only():
     quiet = zigzag(1000) * 1e-9 + 1
     rule = StopRule(max_samples=60)
     stops = [n for n in range(1, 60) if rule.done(quiet[:n], 0.0) == "ci"]
@@ -312,7 +313,7 @@ def test_stop_rule_looks_at_growing_counts_only():
     assert [rule.next_count(n) for n in (0, 22, 23, 51, 60)] == [23, 23, 34, 60, 60]
 
 
-def test_stop_rule_waits_for_precision_and_for_a_known_autocorrelation():
+def test_the_stop_rule_waits_for_precision_and_a_known_autocorrelation():
     rule = StopRule(target=0.1)
     assert rule.done(zigzag(51), 0.0) is None
     assert rule.done(zigzag(51) + 100, 0.0) == "ci"
@@ -320,7 +321,7 @@ def test_stop_rule_waits_for_precision_and_for_a_known_autocorrelation():
     assert median_interval(slow[:76]).level == 0.95
     assert rule.done(slow[:76], 0.0) is None
     assert rule.done(slow, 0.0) == "ci"
-    # The whole range is short, but covers less than it should.
+    # The whole range is short, but its level is too low.
     assert rule.done(np.linspace(1000, 1001, 114), 0.0) is None
 
 
@@ -387,7 +388,7 @@ def test_pearson_by_hand():
     assert pearson([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
     assert pearson([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
     assert math.isnan(pearson([1, 1], [1, 2]))
-    with pytest.raises(InputError, match="one length, not 2 and 3"):
+    with pytest.raises(InputError, match="same length, not 2 and 3"):
         pearson([1, 2], [1, 2, 3])
 
 
@@ -427,7 +428,7 @@ def test_ratio_intervals_are_covered():
     d = np.exp(rng.normal(0, 0.08, (2000, 9)))
     apart = [ratio_interval(x, y) for x, y in zip(c, d, strict=True)]
     assert np.mean([i.low <= true <= i.high for i in apart]) >= LEVEL - tolerance(2000)
-    # Pairs take out what both sides share.
+    # Pairs remove the variance that both sides share.
     assert np.mean([i.high - i.low for i in paired]) < 0.3
 
 
@@ -439,13 +440,13 @@ def test_a_ratio_of_single_measurements_has_no_interval():
         assert math.isnan(ratio.high)
     same = ratio_interval([2.0, 2.0], [1.0, 1.0])
     assert (same.ratio, same.low, same.high) == (pytest.approx(2),) * 3
-    with pytest.raises(InputError, match="one length, not 1 and 2"):
+    with pytest.raises(InputError, match="same length, not 1 and 2"):
         ratio_interval([1], [1, 2], paired=True)
     with pytest.raises(InputError, match=r"positive, not -1\.0"):
         ratio_interval([1, -1], [1, 2])
 
 
-def test_moderation_recovers_what_variances_have_in_common() -> None:
+def test_moderation_recovers_the_prior_of_variances() -> None:
     rng = np.random.default_rng(5)
     freedom, prior_freedom, prior_variance = 4, 8.0, 0.02**2
     true = prior_variance * prior_freedom / rng.chisquare(prior_freedom, 4000)
@@ -514,5 +515,5 @@ def test_moderated_intervals_cover_the_next_run(skew: bool) -> None:
             covered += interval.low <= math.exp(target) <= interval.high
             widths.append(math.log(interval.high / interval.low) / 2 / (spread / math.sqrt(5)))
     assert covered / (runs * 20) > (0.90 if skew else 0.93)
-    # And no wider than that takes.
+    # The intervals are not much wider than necessary.
     assert np.median(widths) < 1.5 * 1.96

@@ -1,6 +1,6 @@
-"""The stub of memkern, by which type checkers know every option: made of the signatures.
+"""The stub of memkern, which is generated from signatures and shows type checkers every option.
 
-PYTHONPATH=tests python tests/test_stubs.py      writes it anew
+PYTHONPATH=tests python tests/test_stubs.py      writes it again
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from memkern.inputs import indices
 
 
 def shows_options() -> list[str]:
-    """Return the functions whose signature has options of kernels that their code does not list."""
+    """Return the functions whose signature lists more options than their definition."""
     found = []
     for name in mk.__all__:
         value = getattr(mk, name)
@@ -41,23 +41,21 @@ def shows_options() -> list[str]:
 
 
 def imports() -> list[str]:
-    """Return the imports of what is public as the module itself has them for type checkers."""
-    source = (PACKAGE / "__init__.py").read_text()
-    (block,) = re.findall(r"(?s)if TYPE_CHECKING:\n(.*?)\n\n", source)
+    """Return the imports of public names, but for those that `function` defines."""
     own = shows_options()
     lines = []
-    for module, names in re.findall(r"from (\S+) import (\([^)]*\)|[^\n]*)", block):
-        kept = []
-        for word in re.sub(r"[()\s]+", " ", names).strip(" ,").split(","):
-            name, _, alias = (part.strip() for part in word.strip().partition(" as "))
-            if (alias or name) not in own:
-                kept.append(f"{name} as {alias or name}")
-        lines += [f"from {module} import {part}" for part in kept]
-    return lines
+    for name, module in mk._MODULES.items():
+        package, _, last = f"memkern.{module}".rpartition(".")
+        lines.append(f"from {package} import {last} as {name}")
+    for module, names in mk._NAMES.items():
+        lines += [
+            f"from memkern.{module} import {name} as {name}" for name in names if name not in own
+        ]
+    return sorted(lines)
 
 
 def function(name: str) -> str:
-    """Return the definition of a function as a stub has it."""
+    """Return the definition of a function in the stub."""
     signature = inspect.signature(getattr(mk, name))
     words, keyword = [], False
     for p in signature.parameters.values():
@@ -76,13 +74,13 @@ def stub() -> str:
     return f"{HEAD}{public}\n\n__version__: str\n__all__ = [\n    {names},\n]\n\n{functions}"
 
 
-def test_the_stub_is_that_of_the_signatures() -> None:
+def test_the_stub_matches_the_signatures() -> None:
     assert (PACKAGE / STUB).read_text() == stub()
 
 
 def test_every_family_shows_its_options() -> None:
-    names = {"amo", "bs", "gather", "gs", "launch", "loops", "multigather", "multiscatter"}
-    assert set(shows_options()) == names | {"raider", "scatter", "stream"}
+    names = {"amo", "bs", "gather", "gs", "latency", "launch", "loops", "multigather"}
+    assert set(shows_options()) == names | {"multiscatter", "raider", "scatter", "stream"}
     for name in shows_options():
         parameters = inspect.signature(getattr(mk, name)).parameters
         assert {"threads", "pages", "budget_s", "dtype"} <= set(parameters)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what memkern is built from, as far as the system lacks it: for building and measuring,
-# with --test for the C++ tests as well, with --dev for linters and sanitizers on top.
-# Where nothing is missing it does nothing and needs neither root nor a network.
+# Installs the packages that the system lacks for building memkern and measuring; with --test also
+# those for the C++ tests, with --dev also those for linters and sanitizers.
+# If nothing is missing, it does nothing and needs neither root nor a network.
 set -eu
 
 case "${1:-}" in
@@ -14,7 +14,7 @@ esac
 
 missing=
 packages=
-# want WHAT PACKAGE CHECK...: WHAT is missing, and PACKAGE has it, unless CHECK succeeds.
+# want WHAT PACKAGE CHECK...: if CHECK fails, WHAT is missing and PACKAGE contains it.
 want() {
   what=$1
   package=$2
@@ -76,7 +76,7 @@ if [ -n "$missing" ]; then
     --no-install-recommends $packages >/dev/null
   check
   if [ -n "$missing" ]; then
-    echo "memkern's build still lacks $missing: their packages were installed but do not serve" >&2
+    echo "memkern's build still lacks $missing: their packages were installed but do not provide it" >&2
     exit 1
   fi
 fi

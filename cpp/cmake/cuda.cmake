@@ -1,6 +1,6 @@
-# Whether there is a CUDA Toolkit to build the optional module _memkern_cuda with, and how.
+# Finds the CUDA Toolkit for the optional module _memkern_cuda, and sets its options.
 set(MEMKERN_CUDA_ARCHITECTURES "" CACHE STRING
-    "Architectures: numbers, or all; by default those of the cards here, else 80, 90 and PTX")
+    "Architectures: numbers, or all; by default those of the GPUs in this machine, else 80, 90 and PTX")
 set(MEMKERN_CUDA_FOUND OFF)
 if(MEMKERN_CUDA STREQUAL "OFF" OR MEMKERN_SANITIZE)
   return()
@@ -20,8 +20,8 @@ if(NOT MEMKERN_NVCC)
   memkern_without_cuda(STATUS "there is no nvcc in PATH or CUDA_PATH")
 endif()
 
-# Kernels are built by the compiler that builds the rest, or, where that is too new for the toolkit,
-# by the one that the toolkit chooses. Tried apart, since what fails here would end the whole build.
+# The host compiler is that of the other sources or, if the toolkit does not support it, the toolkit's
+# default. check_language tries both, because a failure of enable_language would end the whole build.
 if(NOT CMAKE_CUDA_COMPILER)
   include(CheckLanguage)
   set(ENV{CUDACXX} ${MEMKERN_NVCC})
@@ -56,7 +56,7 @@ if(NOT MEMKERN_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
   endif()
 elseif(MEMKERN_CUDA_ARCHITECTURES STREQUAL "all")
-  # As many as the toolkit knows, from 75 on; the last one also as PTX for what comes after it.
+  # All that the toolkit supports, from 75 on; the last one also as PTX for later architectures.
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE known)
   set(CMAKE_CUDA_ARCHITECTURES "")
   foreach(arch 75 80 86 89 90 100 120)

@@ -1,5 +1,5 @@
-# Highway and hwloc: as the system has them, or built from the source archive of a pinned release
-# (given, or downloaded). Either way the targets are memkern_highway and memkern_hwloc.
+# Highway and hwloc: those of the system, or built from the source archive of a pinned release
+# (given, or downloaded). In both cases the targets are memkern_highway and memkern_hwloc.
 include(ExternalProject)
 include(FetchContent)
 
@@ -8,7 +8,7 @@ set(highway_sha256 566fc77315878473d9a6bd815f7de78c73734acdcb745c3dde8579560ac54
 set(hwloc_url https://download.open-mpi.org/release/hwloc/v2.9/hwloc-2.9.0.tar.bz2)
 set(hwloc_sha256 2070e963596a2421b9af8eca43bdec113ee1107aaf7ccb475d4d3767a8856887)
 
-# Where a library's source comes from: an archive that was named, or else a download.
+# Sets `out` to the source of a library for FetchContent: the given archive, or else a download.
 function(memkern_source name archive url sha256 out)
   if(archive)
     if(NOT EXISTS "${archive}")
@@ -39,8 +39,8 @@ function(memkern_highway_version include out)
   set(${out} "${version}" PARENT_SCOPE)
 endfunction()
 
-# An archive that was named is taken whatever the system has, and so is the pinned release where
-# the system's is older than it.
+# A given archive takes precedence over the system's library, and the pinned release over an older one
+# of the system.
 if(MEMKERN_SYSTEM_LIBRARIES AND NOT MEMKERN_HIGHWAY_ARCHIVE)
   find_path(HIGHWAY_INCLUDE hwy/highway.h)
   find_library(HIGHWAY_LIBRARY hwy)
@@ -64,7 +64,8 @@ else()
   set(HWY_FORCE_STATIC_LIBS ON CACHE BOOL "" FORCE)
   set(BUILD_TESTING OFF CACHE BOOL "" FORCE)
   memkern_source(Highway "${MEMKERN_HIGHWAY_ARCHIVE}" ${highway_url} ${highway_sha256} source)
-  # Only what is used is built, and none of it is installed: hence the folder that does not exist.
+  # The folder does not exist, so that FetchContent adds no targets: only those in use are built below,
+  # and none are installed.
   FetchContent_Declare(highway ${source} SOURCE_SUBDIR none)
   FetchContent_MakeAvailable(highway)
   add_subdirectory(${highway_SOURCE_DIR} ${highway_BINARY_DIR} EXCLUDE_FROM_ALL)
@@ -87,10 +88,10 @@ if(HWLOC_INCLUDE AND HWLOC_LIBRARY)
 else()
   memkern_source(hwloc "${MEMKERN_HWLOC_ARCHIVE}" ${hwloc_url} ${hwloc_sha256} source)
   set(prefix ${CMAKE_BINARY_DIR}/hwloc)
-  # The topology of this machine's processors and memory is all that is needed.
+  # Only the topology of processors and memory is needed.
   ExternalProject_Add(hwloc_project
     ${source}
-    # Its makefiles take files that are newer than what was made of them for changed ones.
+    # With the dates of the archive, its makefiles do not regenerate files.
     DOWNLOAD_EXTRACT_TIMESTAMP ON
     PREFIX ${prefix}
     CONFIGURE_COMMAND <SOURCE_DIR>/configure --prefix=${prefix} --enable-static --disable-shared
@@ -105,6 +106,6 @@ else()
   add_dependencies(memkern_hwloc hwloc_project)
   target_include_directories(memkern_hwloc SYSTEM INTERFACE ${prefix}/include)
   target_link_libraries(memkern_hwloc INTERFACE ${prefix}/lib/libhwloc.a)
-  # Another hwloc in the same process, such as MPI's, must not be mixed with this one.
+  # Hidden, because another hwloc may be in the same process, such as MPI's.
   target_link_options(memkern_hwloc INTERFACE LINKER:--exclude-libs,ALL)
 endif()

@@ -1,8 +1,8 @@
 # scalar, auto and simd are one set of kernel sources compiled three times: with the compiler's
-# vectoriser off, with it on, and with explicit vectors. Flags make the difference, so that a
-# comparison never mixes technique with instruction set; Highway's target passes make the rest.
+# vectoriser off, with it on, and with explicit vectors. Each technique is compiled for the same
+# instruction sets by Highway, so that a comparison never mixes technique with instruction set.
 
-# Loops must stay loops: replaced by memcpy or memset they would measure the C library's kernels.
+# Loops must not be replaced by memcpy or memset, which would measure the C library.
 set(plain -fno-builtin)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND plain -fno-tree-loop-distribute-patterns)
@@ -12,7 +12,7 @@ set(flags_simd -O3 ${plain})
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   set(flags_scalar -O3 ${plain} -fno-vectorize -fno-slp-vectorize)
   list(APPEND flags_simd -fno-vectorize -fno-slp-vectorize)
-  # A loop that it could not vectorise is a variant like any other, not a mistake.
+  # A loop that could not be vectorised is a valid variant.
   list(APPEND flags_auto -Wno-pass-failed)
 else()
   set(flags_scalar -O3 ${plain} -fno-tree-loop-vectorize -fno-tree-slp-vectorize)
@@ -22,7 +22,7 @@ set(disabled 0)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND flags_auto -mprefer-vector-width=512)
   # Highway's bits: AVX-512 is 8, AVX2 9, SSE4 11, SSE2 14. The sub-variants of AVX-512 (0 to 7)
-  # bring nothing to kernels that move data. By number, since older releases lack some names.
+  # have no advantage for kernels that move data. Older releases lack some of the names.
   set(disabled_all 0x34FF)
   set(disabled_usual 0x3CFF)
   set(disabled_ends 0x3EFF)
@@ -48,7 +48,7 @@ function(memkern_add_technique name)
   target_compile_definitions(memkern_${name} PRIVATE
     ${define_${name}} HWY_DISABLED_TARGETS=${disabled})
   if(name STREQUAL "auto")
-    # Static analysis has seen its sources as scalar.
+    # Static analysis checks the same sources as scalar.
     set_target_properties(memkern_${name} PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
   endif()
 endfunction()

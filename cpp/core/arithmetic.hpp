@@ -1,4 +1,4 @@
-// Integer arithmetic on sizes that people hand in: every overflow is an InputError, never a wrap.
+// Integer arithmetic on sizes that users give: an overflow throws InputError.
 #pragma once
 
 #include <cstdint>

@@ -33,9 +33,9 @@ namespace {
 
 constexpr std::int64_t kHuge2m = std::int64_t{1} << 21;
 constexpr std::int64_t kHuge1g = std::int64_t{1} << 30;
-// Left to the rest of the process and the system.
+// Reserve for the rest of the process and the system.
 constexpr std::int64_t kReserve_B = std::int64_t{64} << 20;
-// The kernel may leave the odd page of a mapping small; less than this is not what was asked for.
+// Smallest share of huge pages that is reported as "thp": the kernel may leave a few pages small.
 constexpr double kThpShare = 0.95;
 
 std::int64_t base_page_B() {
@@ -80,8 +80,8 @@ void apply_numa(void* data, std::int64_t bytes, const NumaPolicy& policy) {
   }
 }
 
-// Unused buffers, waiting for a case that can use them. Guarded by the binding layer's lock: one
-// case is prepared or measured at a time.
+// Unused buffers, for reuse by later cases. Guarded by the lock of the Python module: one case is
+// prepared or measured at a time.
 std::vector<std::pair<std::string, std::unique_ptr<Buffer>>>& pool() {
   static std::vector<std::pair<std::string, std::unique_ptr<Buffer>>> buffers;
   return buffers;
@@ -136,7 +136,7 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) : device_(placeme
   }
   const bool hugetlb = is_hugetlb(placement.pages);
   if (placement.pages == Pages::Base4k && base_page_B() != 4096) {
-    throw InputError("pages '4k' cannot be had: this machine's base page has " +
+    throw InputError("pages '4k' are not available: this machine's base page has " +
                      std::to_string(base_page_B()) + " bytes");
   }
   page_B_ = placement.pages == Pages::Huge1g ? kHuge1g : hugetlb ? kHuge2m : base_page_B();
@@ -168,7 +168,7 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) : device_(placeme
     const int error = errno;
     munmap(reserved_, static_cast<std::size_t>(reserved_B_));
     if (hugetlb) {
-      throw MemoryError("pages '" + page_name(page_B_) + "' cannot be had for " +
+      throw MemoryError("pages '" + page_name(page_B_) + "' are not available for " +
                         gigabytes(capacity_) +
                         ": the system's pool of them is too small (sysctl vm.nr_hugepages)");
     }
@@ -176,8 +176,8 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) : device_(placeme
                       " was refused: " + std::strerror(error));
   }
   try {
-    // No huge page must form where 4k was named; where the advice is unknown to the kernel the
-    // account read back later tells.
+    // No huge page may form where 4k is required. The advice may be unknown to the kernel: the
+    // obtained pages are read back later.
     if (placement.pages == Pages::Base4k)
       madvise(data_, static_cast<std::size_t>(capacity_), MADV_NOHUGEPAGE);
     if (may_be_huge_) madvise(data_, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
@@ -206,7 +206,7 @@ bool Buffer::populate(std::int64_t begin, std::int64_t end) const {
     return true;
   }
   if (errno != EINVAL) return false;
-  // Kernels before 5.14 know no MADV_POPULATE_WRITE.
+  // Kernels before 5.14 do not know MADV_POPULATE_WRITE.
   for (std::int64_t at = first; at < last; at += page) {
     *reinterpret_cast<volatile char*>(data_ + at) = 0;
   }
@@ -215,7 +215,7 @@ bool Buffer::populate(std::int64_t begin, std::int64_t end) const {
 
 const std::string& Buffer::obtained_pages() const {
   if (device_ != nullptr) obtained_pages_ = device_->name();
-  // The kernel walks every page for its account; only transparent huge pages come and go.
+  // Reading smaps walks every page; only transparent huge pages can change later.
   if (obtained_pages_.empty() || may_be_huge_) obtained_pages_ = read_pages();
   return obtained_pages_;
 }
@@ -261,7 +261,7 @@ std::size_t Arena::request(std::int64_t bytes, std::int64_t rows,
 }
 
 void Arena::commit() {
-  // Where the parts of a buffer lie matters only where there is more than one node to lie on.
+  // The placement of the parts matters only on machines with more than one NUMA node.
   const bool partition_matters = Topology::instance().numa_nodes().size() > 1;
   for (Slot& slot : slots_) {
     slot.key = placement_.key() + "/" + team_.memory_key() + "/" + std::to_string(slot.rows);
@@ -282,7 +282,7 @@ void Arena::commit() {
 
   std::int64_t wanted = 0;
   for (const Slot& slot : slots_) {
-    // Pages of the system's huge page pool are set aside already and counted in no other limit.
+    // Pages of the system's hugetlb pool are already reserved and count towards no other limit.
     if (!slot.buffer && !is_hugetlb(placement_.pages))
       wanted = checked_add(wanted, slot.bytes, "the memory of this case");
   }
@@ -301,14 +301,14 @@ void Arena::commit() {
       throw MemoryError("this case needs " + gigabytes(wanted) + " but " + limit.source +
                         " leaves " +
                         gigabytes(std::max<std::int64_t>(0, limit.available_B - kReserve_B)) +
-                        ": use a smaller count");
+                        ": use smaller sizes");
     }
   }
 
   for (Slot& slot : slots_) {
     if (slot.buffer) continue;
-    // A kept buffer that is too small only holds memory that its successor needs.
-    std::erase_if(pool(), [&](const auto& kept) { return kept.first == slot.key; });
+    // Pooled buffers of this kind are too small: free their memory for the new one.
+    std::erase_if(pool(), [&](const auto& pooled) { return pooled.first == slot.key; });
     slot.buffer = std::make_unique<Buffer>(slot.bytes, placement_);
     std::atomic<int> failed{0};
     const Buffer& buffer = *slot.buffer;
@@ -324,12 +324,12 @@ void Arena::commit() {
       const std::string reason = std::strerror(failed.load());
       slot.buffer.reset();
       throw MemoryError("the system could not provide " + gigabytes(slot.bytes) +
-                        " in the pages asked for: " + reason);
+                        " in the requested pages: " + reason);
     }
     if (placement_.pages == Pages::Thp && buffer.obtained_pages() != "thp") {
-      const std::string got = buffer.obtained_pages();
+      const std::string obtained = buffer.obtained_pages();
       slot.buffer.reset();
-      throw MemoryError("pages 'thp' cannot be had: the kernel gave " + got +
+      throw MemoryError("pages 'thp' are not available: the kernel provided " + obtained +
                         " (see /sys/kernel/mm/transparent_hugepage/enabled)");
     }
   }
@@ -354,7 +354,7 @@ Arena::~Arena() {
 }
 
 void Arena::release_pool(std::int64_t below_B) {
-  std::erase_if(pool(), [&](const auto& kept) { return kept.second->capacity() < below_B; });
+  std::erase_if(pool(), [&](const auto& pooled) { return pooled.second->capacity() < below_B; });
 }
 
 }  // namespace memkern

@@ -1,5 +1,6 @@
-// Memory for measuring: aligned, with a page and a NUMA policy, first touched by the workers
-// that will use each part, refused before it is touched where it would not fit.
+// Memory for measurements: aligned, with a page size and a NUMA policy, first touched by the
+// workers that use each part. Requests beyond the memory limit are refused before any page is
+// touched.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@
 
 namespace memkern {
 
-// `Default` takes transparent huge pages where the system grants them and base pages elsewhere;
-// every other policy is a demand.
+// `Default` uses transparent huge pages where the system grants them and base pages elsewhere; any
+// other value is a requirement.
 enum class Pages { Default, Base4k, Thp, Huge2m, Huge1g };
 Pages parse_pages(const std::string& text);
 
@@ -29,16 +30,15 @@ class DeviceMemory;
 struct Placement {
   Pages pages = Pages::Default;
   NumaPolicy numa;
-  // Array k (from 0) of a case starts (k + 1) * offset_B past the begin of a page.
+  // Array k (from 0) of a case starts (k + 1) * offset_B after the start of a page.
   std::int64_t offset_B = 0;
-  // Whose memory it is, and for how many of its workers; the process's own without one.
-  DeviceMemory* device = nullptr;
-  int workers = 1;
+  DeviceMemory* device = nullptr;  // null: memory of this process
+  int workers = 1;                 // of the device
   std::string key() const;
 };
 
-// One mapping with inaccessible pages on both sides, so that an overrun faults and the kernel's
-// account of it is not merged with a neighbour's; or an allocation of a device.
+// One mapping with inaccessible pages on both sides, so that an overrun faults and the kernel does
+// not merge the mapping with a neighbour in smaps; or an allocation on a device.
 class Buffer {
  public:
   Buffer(std::int64_t bytes, const Placement& placement);
@@ -48,18 +48,17 @@ class Buffer {
 
   std::byte* data() const { return data_; }
   std::int64_t capacity() const { return capacity_; }
-  std::int64_t page_B() const { return page_B_; }
 
-  // First touch of [begin, end) by the calling thread. False with errno set where the kernel
-  // refuses; never a signal.
+  // First touch of [begin, end) by the calling thread. False, with errno set, if the kernel refuses
+  // (before Linux 5.14 a refusal is a signal).
   bool populate(std::int64_t begin, std::int64_t end) const;
 
-  // What the kernel says it gave: "4k", "thp", "hugetlb-2m", "hugetlb-1g" or a mixture such as
-  // "thp:0.42" (the share of bytes in huge pages); of a device's memory, its name.
+  // Page size reported by the kernel: "4k", "thp", "hugetlb-2m", "hugetlb-1g" or a mixture such as
+  // "thp:0.42" (the share of bytes in huge pages); for memory of a device, the device's name.
   const std::string& obtained_pages() const;
 
-  // What stands in the first `content_columns` elements, so that refilling can be saved; empty
-  // when unknown.
+  // Identifies the values in the first `content_columns` elements of each row, so that filling them
+  // again can be skipped; empty if unknown.
   std::string content;
   std::int64_t content_columns = 0;
 
@@ -76,9 +75,9 @@ class Buffer {
   std::int64_t page_B_ = 0;
 };
 
-// Buffers of one prepared case: sizes are asked for first, then granted or refused together.
-// Memory comes back to a process-wide pool and is handed on only where pages, policy, team and
-// partition agree.
+// Buffers of one prepared case: all sizes are requested first, then granted or refused as a whole.
+// Released memory goes to a process-wide pool and is reused only with the same pages, NUMA policy,
+// team and partition.
 class Arena {
  public:
   Arena(const Team& team, const Placement& placement) : team_(team), placement_(placement) {}
@@ -86,18 +85,18 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Of `bytes`, row r belongs to worker r (`rows` > 1) or all workers share one row in equal
-  // parts (`rows` == 1), or in parts that begin at boundaries[w]. Returns the slot's number.
+  // With `rows` > 1, row r belongs to worker r. A single row is divided among all workers, in equal
+  // parts or in parts that begin at boundaries_B[w]. Returns the number of the slot.
   std::size_t request(std::int64_t bytes, std::int64_t rows,
                       std::vector<std::int64_t> boundaries_B = {});
-  // Grants all requests or throws MemoryError before touching any; then first-touches.
+  // Allocates and first-touches all requests; throws MemoryError, before touching any page, if they
+  // exceed the memory limit.
   void commit();
   Buffer& operator[](std::size_t slot) const { return *slots_[slot].buffer; }
-  std::size_t size() const { return slots_.size(); }
   std::string obtained_pages() const;
   DeviceMemory* device() const { return placement_.device; }
 
-  // Gives back unused buffers smaller than so many bytes.
+  // Frees the unused buffers smaller than `below_B`.
   static void release_pool(std::int64_t below_B = INT64_MAX);
 
  private:

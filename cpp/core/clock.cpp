@@ -9,8 +9,8 @@
 namespace memkern {
 namespace {
 
-// Multiplying 64-bit integers takes three cycles on the x86 processors since 2008; additions do
-// not serve there, since recent ones fold them away. On Arm an addition takes one cycle.
+// A 64-bit integer multiplication takes three cycles on x86 processors since 2008; additions are
+// unsuitable there, as recent processors eliminate them. On Arm an addition takes one cycle.
 #if defined(__x86_64__)
 constexpr double kLatency = 3.0;
 #define MEMKERN_CHAIN_LINK "imul %0, %0\n\t"
@@ -38,7 +38,7 @@ double chain_s() {
   return now() - start;
 }
 
-// 4 KiB take so little of L1 that what a sample has there stays.
+// 4 KiB: a small part of L1, so that the data of a sample stays there.
 constexpr int kVectors = 256;
 constexpr int kAccumulators = 8;
 constexpr int kLoadRounds = 80;  // about 10 microseconds
@@ -55,7 +55,7 @@ double loads_s() {
       for (int k = 0; k < kAccumulators; ++k) sums[k] += from[i + k];
     }
   }
-  // Their addresses must not be taken: they would be kept in memory.
+  // Taking the address of an accumulator would keep it in memory instead of a register.
   Vector total = sums[0];
   for (int k = 1; k < kAccumulators; ++k) total += sums[k];
   do_not_optimize(&total);
@@ -65,7 +65,7 @@ double loads_s() {
 }  // namespace
 
 CoreState measure_core() {
-  // In turns, so that what disturbs one part is in the other as well.
+  // The two parts alternate, so that a disturbance affects both.
   double shortest_chain_s = chain_s();
   double shortest_loads_s = loads_s();
   for (int i = 1; i < kTries; ++i) {

@@ -1,21 +1,21 @@
-// The clock of a core, and how much of the core its worker has.
+// Clock frequency and throughput that the calling thread gets from its core.
 #pragma once
 
 namespace memkern {
 
-// What a short measurement of the core on which the calling thread runs has found.
+// Result of a short measurement on the core of the calling thread.
 struct CoreState {
-  // Cycles per second by a chain of dependent instructions of known latency: never the nominal
-  // frequency or the time-stamp counter's. 0 on processors for which no such instruction is known.
+  // Cycles per second, from a chain of dependent instructions of known latency: not the nominal
+  // frequency or that of the time-stamp counter. 0 where no such instruction is known.
   double clock_Hz = 0.0;
   // Vector loads with additions, in L1, per clock cycle; per second where the clock is unknown.
-  // They are limited by throughput: another thread on the same physical core takes its share of
-  // them, while it leaves a chain of dependent instructions as it is.
+  // Another thread on the same physical core reduces this throughput, but does not slow down a
+  // chain of dependent instructions.
   double throughput = 0.0;
 };
 
-// Takes about 50 microseconds. Each part is the shortest of several, so that an interrupt in one of
-// them does not count.
+// Takes about 50 microseconds. Each part is the shortest of several repetitions, so that an
+// interrupt during one of them has no effect.
 CoreState measure_core();
 
 }  // namespace memkern

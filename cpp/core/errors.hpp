@@ -12,13 +12,13 @@ class InputError : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// Becomes Python's MemoryError; thrown before anything is touched.
+// Becomes Python's MemoryError; thrown before any memory is touched.
 class MemoryError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Becomes Python's RuntimeError: a device failed at what it was asked to do.
+// Becomes Python's RuntimeError: an operation of a device failed.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

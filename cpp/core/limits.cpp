@@ -41,14 +41,14 @@ struct CgroupFiles {
   const char* reclaimable;
 };
 
-// Walks from `path` to the root of the hierarchy: a limit anywhere above binds as well.
+// Walks from `path` to the root of the hierarchy: the limits of all ancestors apply.
 void walk_upward(const CgroupFiles& files, std::string path, MemoryLimit& smallest) {
   while (true) {
     const std::string folder = files.mount + (path == "/" ? "" : path);
     const std::int64_t limit = read_number(folder + "/" + files.limit);
     const std::int64_t usage = read_number(folder + "/" + files.usage);
     if (limit >= 0 && usage >= 0) {
-      // Page cache counts as usage but gives way.
+      // Inactive page cache counts as usage but can be reclaimed.
       const std::int64_t cache =
           std::max<std::int64_t>(0, read_keyed(folder + "/memory.stat", files.reclaimable));
       const std::int64_t left =

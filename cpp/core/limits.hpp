@@ -1,4 +1,4 @@
-// How much more memory this process may take before something refuses or kills it.
+// How much more memory this process can use before the system refuses it or kills the process.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ struct MemoryLimit {
   std::string source;  // which limit is the smallest
 };
 
-// The smallest of MemAvailable, RLIMIT_AS and every cgroup upward (v1 and v2), limit less usage.
-// `root` is prepended to every path, for tests.
+// The smallest of MemAvailable, RLIMIT_AS and the limits of the process's cgroup and its ancestors
+// (v1 and v2), minus their usage. `root` is prepended to every path, for tests.
 MemoryLimit memory_limit(const std::string& root = "");
 
 }  // namespace memkern

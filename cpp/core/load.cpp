@@ -36,7 +36,7 @@ bool is_number(const std::string& text) {
                                       [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-// Of the fields of /proc/PID/stat, those after the command; the third of all is the first.
+// Fields of /proc/PID/stat behind the command, numbered as in proc(5): the first has number 3.
 struct Stat {
   std::string command;
   std::vector<std::string> fields;
@@ -78,7 +78,7 @@ void add_if_running(const fs::path& file, int process, std::vector<RunningThread
 std::vector<RunningThread> running_threads(const std::string& root) {
   const fs::path proc = root + "/proc";
   std::vector<RunningThread> found;
-  if (runnable_threads(proc) == 1) return found;  // it is the one that reads this
+  if (runnable_threads(proc) == 1) return found;  // the calling thread itself
   const std::string own = std::to_string(getpid());
   std::error_code error;
   for (fs::directory_iterator entry(proc, error), end; !error && entry != end;
@@ -105,7 +105,7 @@ std::shared_ptr<UnitReservation> UnitReservation::reserve(int unit) {
   // Cases of one process are measured one at a time and may share their units.
   static std::map<int, std::weak_ptr<UnitReservation>> ours;
   if (auto held = ours[unit].lock()) return held;
-  // A name in the abstract namespace is gone with the process that holds it.
+  // A name in the abstract namespace disappears with the process that holds it.
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return nullptr;
   sockaddr_un address{};
@@ -135,7 +135,7 @@ ChosenUnits least_busy_units(int workers, const std::vector<RunningThread>& othe
     ++on_unit[thread.unit];
     if (core.count(thread.unit) != 0) ++on_core[core[thread.unit]];
   }
-  // Of equals, the ones that lie far apart, as an idle system places threads itself.
+  // Among equally busy units, those that are far apart, as the scheduler of an idle system does.
   const int wanted = std::min(workers, static_cast<int>(units.size()));
   std::vector<int> free = machine.spread(wanted);
   for (const int unit : units) {

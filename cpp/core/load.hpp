@@ -1,4 +1,4 @@
-// What else runs on this machine, and which processing units are left for us.
+// Running threads of other processes, and the least busy processing units.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,18 @@ namespace memkern {
 struct RunningThread {
   int process;
   std::string command;
-  int unit;  // the processing unit that it is on
+  int unit;  // processing unit, index of the operating system
 };
 
-// Those that this process may see, without the kernel's own threads, which run for microseconds.
-// Takes microseconds where nothing else runs, else some for every thread on the machine. `root` is
-// where /proc is.
+// All such threads that this process can see, without kernel threads, which run for microseconds.
+// Takes microseconds if nothing else runs, else some microseconds per thread of the machine. `root`
+// is prepended to /proc, for tests.
 std::vector<RunningThread> running_threads(const std::string& root = "");
 
-// A processing unit that is ours as far as other memkern processes are concerned, for as long as
-// this lives. Null where another process has it.
+// Reserves a processing unit for this process, among all memkern processes, during its lifetime.
 class UnitReservation {
  public:
+  // Null if another process holds the unit.
   static std::shared_ptr<UnitReservation> reserve(int unit);
   ~UnitReservation();
   UnitReservation(const UnitReservation&) = delete;
@@ -33,13 +33,13 @@ class UnitReservation {
   int socket_;
 };
 
-// A unit for each worker: those on which least runs, no unit and, while there are others, no core
-// twice, none that another memkern process has reserved while there are others. `busy` holds the
-// units of other running threads. More workers than units take turns.
 struct ChosenUnits {
   std::vector<int> units;
   std::vector<std::shared_ptr<UnitReservation>> reservations;
 };
+// One unit per worker, those with the fewest running threads of `others` first. As long as there
+// are others, avoids units of a core that is already used, and units that another memkern process
+// has reserved. Workers share units only if there are more workers than units.
 ChosenUnits least_busy_units(int workers, const std::vector<RunningThread>& others);
 
 }  // namespace memkern

@@ -20,14 +20,15 @@ namespace memkern {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-// A look costs one to two microseconds a worker.
-constexpr double kLookEvery_s = 80e-6;
-// Shorter than any switch to another thread: the two clocks are not read at the same moment.
-constexpr double kLeastLost_s = 2e-6;
-// Measuring the cores takes one part in so many of the time, and more where they are shared.
-constexpr double kCoresOneIn = 50.0;
-constexpr double kSharedCoresOneIn = 10.0;
-constexpr double kPatience_s = 10e-3;
+// Per worker: reading its counters takes one to two microseconds.
+constexpr double kReadInterval_s = 80e-6;
+// Shorter losses are ignored, as the two clocks are not read at the same moment. A switch to
+// another thread takes longer.
+constexpr double kMinLost_s = 2e-6;
+// Time between two measurements of the cores, as a multiple of the time that one takes.
+constexpr double kCoreInterval = 50.0;
+constexpr double kSharedCoreInterval = 10.0;
+constexpr double kMaxWait_s = 10e-3;
 
 double seconds(clockid_t clock) {
   timespec t{};
@@ -74,25 +75,25 @@ bool Monitor::read(Worker& worker) {
   return true;
 }
 
-void Monitor::look(bool count) {
+void Monitor::read_workers(bool count) {
   double least = kUnknown;
   for (Worker& worker : workers_) {
     const Worker before = worker;
     if (!read(worker) || !count) continue;
     const double wall_s = worker.wall_s - before.wall_s;
     double lost_s = worker.delay_s - before.delay_s;
-    // One that was never switched out has not slept either: it ran, or the processor itself was
-    // not there.
+    // A worker that was never switched out has not slept: time without CPU time was taken from its
+    // processor.
     if (worker.switches == before.switches) {
       lost_s += std::max(0.0, wall_s - (worker.cpu_s - before.cpu_s));
     }
-    if (lost_s < kLeastLost_s) lost_s = 0.0;
+    if (lost_s < kMinLost_s) lost_s = 0.0;
     const double share = std::clamp(1.0 - lost_s / wall_s, 0.0, 1.0);
     least = std::isnan(least) ? share : std::min(least, share);
   }
-  for (Conditions* sample : since_look_) sample->cpu_share = least;
-  since_look_.clear();
-  looked_s_ = now();
+  for (Conditions* sample : since_read_) sample->cpu_share = least;
+  since_read_.clear();
+  read_s_ = now();
 }
 
 void Monitor::measure_cores(bool count) {
@@ -118,40 +119,40 @@ void Monitor::measure_cores(bool count) {
     }
   }
   since_cores_.clear();
-  stretch_ = throughput_ < least_throughput_ ? kSharedCoresOneIn : kCoresOneIn;
+  interval_ = throughput_ < least_throughput_ ? kSharedCoreInterval : kCoreInterval;
 }
 
 void Monitor::start() {
-  since_look_.clear();
+  since_read_.clear();
   measure_cores(false);
-  look(false);
+  read_workers(false);
 }
 
-void Monitor::await_cores(double end_s) {
+void Monitor::wait_for_cores(double end_s) {
   if (throughput_ >= least_throughput_) return;
-  // Once a stretch: its samples are taken, whatever was found.
+  // At most once per interval, so that samples are taken even if the cores stay shared.
   if (!since_cores_.empty()) return;
-  const double until_s = std::min(now() + kPatience_s, end_s);
+  const double until_s = std::min(now() + kMaxWait_s, end_s);
   while (throughput_ < least_throughput_ && now() < until_s) measure_cores(false);
-  stretch_ = kSharedCoresOneIn;
-  look(false);
+  interval_ = kSharedCoreInterval;
+  read_workers(false);
 }
 
-void Monitor::sampled(Conditions& conditions) {
+void Monitor::sample_ended(Conditions& conditions) {
   conditions = {kUnknown, kUnknown, kUnknown};
-  since_look_.push_back(&conditions);
+  since_read_.push_back(&conditions);
   since_cores_.push_back(&conditions);
   const double time_s = now();
-  const double every_s = kLookEvery_s * static_cast<double>(workers_.size());
-  if (time_s - looked_s_ >= every_s) look(true);
-  if (time_s - measured_s_ < stretch_ * core_cost_s_) return;
-  if (!since_look_.empty()) look(true);
+  const double interval_s = kReadInterval_s * static_cast<double>(workers_.size());
+  if (time_s - read_s_ >= interval_s) read_workers(true);
+  if (time_s - measured_s_ < interval_ * core_cost_s_) return;
+  if (!since_read_.empty()) read_workers(true);
   measure_cores(true);
-  look(false);
+  read_workers(false);
 }
 
 void Monitor::finish() {
-  if (!since_look_.empty()) look(true);
+  if (!since_read_.empty()) read_workers(true);
   if (!since_cores_.empty()) measure_cores(true);
 }
 

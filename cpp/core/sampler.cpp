@@ -17,7 +17,7 @@ void omp_wait() {
 #pragma omp barrier
 }
 
-// The last to arrive releases the others by counting rounds.
+// The last worker to arrive releases the others by incrementing the round.
 class SpinBarrier {
  public:
   explicit SpinBarrier(int workers) : workers_(workers) {}
@@ -28,10 +28,9 @@ class SpinBarrier {
       round_.store(round + 1, std::memory_order_release);
       return;
     }
-    // One whose mates have no processor gives up its own in the end, instead of keeping it from
-    // them for a slice of the scheduler's.
+    // After many spins, yield: another worker may be waiting for this processor.
     for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
-      if (spins < kMostSpins) {
+      if (spins < kMaxSpins) {
         pause();
       } else {
         sched_yield();
@@ -40,7 +39,7 @@ class SpinBarrier {
   }
 
  private:
-  static constexpr int kMostSpins = 10000;  // a fraction of a millisecond
+  static constexpr int kMaxSpins = 10000;  // a fraction of a millisecond
   static void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -48,7 +47,7 @@ class SpinBarrier {
     asm volatile("yield");
 #endif
   }
-  // In lines that no prefetcher pairs.
+  // 128 bytes, as prefetchers may fetch cache lines in pairs.
   alignas(128) std::atomic<int> arrived_{0};
   alignas(128) std::atomic<int> round_{0};
   int workers_;
@@ -231,7 +230,7 @@ double Sampler::sample_free(const Step& step, std::int64_t invocations) {
   {
     const int worker = omp_get_thread_num();
     const int team = omp_get_num_threads();
-    // An invocation may be shorter than finding out what it consists of.
+    // Computed here, as an invocation may take less time than this.
     const Range part = part_of(step, team, worker);
 #pragma omp barrier
     const double start = now();
@@ -278,7 +277,7 @@ void CacheFlusher::flush() {
   ++round_;
   buffer_.content.clear();
   parallel_parts(team_, 1, buffer_.capacity(), [this](Range part, int) {
-    constexpr std::int64_t kStep = 64;  // no line is shorter
+    constexpr std::int64_t kStep = 64;  // no cache line is shorter
     std::byte* data = buffer_.data();
     for (std::int64_t at = part.begin; at < part.end; at += kStep) {
       data[at] = static_cast<std::byte>(round_);

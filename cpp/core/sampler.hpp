@@ -1,5 +1,4 @@
-// The one timing loop. Parallel regions, chunking, barriers, the clock and repetition live here
-// and nowhere else.
+// The only timing loop: parallel regions, chunks, barriers, repetition and the clock are here.
 #pragma once
 
 #include <atomic>
@@ -16,17 +15,17 @@ namespace memkern {
 
 class Buffer;
 
-// Seconds on a clock that never runs backwards.
+// Seconds of a monotonic clock.
 double now();
-// The smallest step the clock was seen to make, in seconds.
+// Smallest observed step of that clock, in seconds.
 double clock_tick();
 
 // How invocations follow each other within a sample.
 enum class Repetition {
-  Fork,     // fork and join each: what a caller of a parallel loop pays
-  Barrier,  // one region, the team's barrier between invocations
-  Spin,     // the same with a barrier of our own, at which workers spin
-  Free      // one region, no barrier: only where no invocation reads what another worker writes
+  Fork,     // one parallel region each: the time includes fork and join
+  Barrier,  // one region, OpenMP's barrier between invocations
+  Spin,     // one region, a barrier at which workers spin between invocations
+  Free      // one region, no barrier: only if no worker reads what another one writes
 };
 Repetition parse_repetition(const std::string& text);
 
@@ -34,29 +33,29 @@ Repetition parse_repetition(const std::string& text);
 struct Schedule {
   enum class Kind { Static, Dynamic };
   Kind kind = Kind::Static;
-  std::int64_t chunk = 0;  // 0: one contiguous range a worker
+  std::int64_t chunk = 0;  // iterations; 0: one contiguous range per worker
 };
 Schedule parse_schedule(const std::string& kind, std::int64_t chunk);
 
-// One body of a sequence, with what it works on.
+// One body of a sequence and its arguments.
 struct Step {
   Body body = nullptr;
   Finish finish = nullptr;
   const void* args = nullptr;
   std::int64_t count = 0;
-  // Where not null: worker w's part begins at boundaries[w] and ends at boundaries[w + 1], in
-  // place of equal parts. (Of the static schedule with one range for each worker.)
+  // If not null, worker w's part is [boundaries[w], boundaries[w + 1]) instead of an equal one.
+  // Only for the static schedule with one range per worker.
   const std::int64_t* boundaries = nullptr;
 };
 
-// Worker w's part of [0, count), which `workers` contiguous ranges of equal length cover.
+// The worker's part of [0, count), which is divided into contiguous ranges of equal length.
 Range contiguous_part(std::int64_t count, int workers, int worker);
 
-// The part of a worker where each has one.
+// The worker's part of a step if each worker has one range.
 Range part_of(const Step& step, int workers, int worker);
 
-// Runs fn(part, worker) on every worker: on its row of `rows` > 1 equal rows of `size`, or on its
-// part of one row.
+// Runs fn(part, worker) on every worker. The part is the worker's row if `size` is divided into
+// `rows` > 1 equal rows, otherwise an equal part of the single row.
 void parallel_parts(const Team& team, std::int64_t rows, std::int64_t size,
                     const std::function<void(Range, int)>& fn);
 // The same on parts that begin at boundaries[w] and end at boundaries[w + 1].
@@ -67,13 +66,11 @@ class Sampler {
  public:
   Sampler(const Team& team, Schedule schedule, Repetition repetition);
 
-  // One sample of `invocations` invocations of the sequence: from the common release of all
-  // workers to the end of the last. Adds each step's seconds to `per_step` where that is not
-  // empty (barrier and fork only). The caller holds a Team::Session.
+  // Seconds of one sample of `invocations` invocations of the sequence, from the release of all
+  // workers to the end of the last one. Adds each step's seconds to `per_step` unless that is empty
+  // (not for Free). The caller holds a Team::Session.
   double sample(std::span<const Step> steps, std::int64_t invocations,
                 std::span<double> per_step = {});
-
-  Repetition repetition() const { return repetition_; }
 
  private:
   void work(const Step& step, int worker, int workers);
@@ -90,8 +87,8 @@ class Sampler {
   std::atomic<std::int64_t> next_{0};  // the dynamic schedule's next iteration
 };
 
-// Evicts what the caches hold by writing through a buffer larger than all of them, whose contents
-// are unknown from then on.
+// Flushes the caches by writing to a buffer that is larger than all of them. The contents of the
+// buffer are unknown afterwards.
 class CacheFlusher {
  public:
   CacheFlusher(const Team& team, Buffer& buffer) : team_(team), buffer_(buffer) {}

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
 #include <utility>
 
 #include "core/errors.hpp"
@@ -14,7 +13,7 @@
 namespace memkern {
 namespace {
 
-// A runtime that fails to create a thread ends the process, so absurd requests are refused here.
+// An OpenMP runtime that fails to create a thread ends the process: absurd requests are refused.
 constexpr int kMaxThreadsPerUnit = 8;
 
 class Bitmap {
@@ -29,7 +28,7 @@ class Bitmap {
   hwloc_bitmap_t set_;
 };
 
-// What a worker may use when it is not pinned: what the process was given at the start.
+// The binding of workers that are not pinned: that of the process at the start.
 hwloc_bitmap_t initial_binding() {
   static const hwloc_bitmap_t set = [] {
     hwloc_bitmap_t s = hwloc_bitmap_alloc();
@@ -64,7 +63,7 @@ std::vector<int> parse_list(const std::string& text) {
     const int first = parse_unit(part.substr(0, dash), text);
     const int last = dash == std::string::npos ? first : parse_unit(part.substr(dash + 1), text);
     if (last < first || last - first > 65535) {
-      throw InputError("pin '" + text + "' has the backward or endless range " + part);
+      throw InputError("pin '" + text + "' has a range that descends or is too long: " + part);
     }
     for (int u = first; u <= last; ++u) {
       if (std::find(allowed.begin(), allowed.end(), u) == allowed.end()) {
@@ -82,8 +81,8 @@ std::vector<int> parse_list(const std::string& text) {
   return units;
 }
 
-// The binding that the runtime's workers have now; they outlive a Session so that a sequence of
-// samples does not pay for binding them each time. Every calling thread has workers of its own.
+// Key of the current binding of the OpenMP workers. The binding outlives a Session, so that a
+// sequence of samples does not bind them again each time. Every calling thread has its own workers.
 std::string& applied_key() {
   thread_local std::string key;
   return key;
@@ -91,7 +90,7 @@ std::string& applied_key() {
 
 }  // namespace
 
-Team::Team(const TeamRequest& request) : pin_asked_(request.pin) {
+Team::Team(const TeamRequest& request) {
   const Topology& machine = Topology::instance();
   const int available = static_cast<int>(machine.allowed_units().size());
   std::vector<int> list;
@@ -158,7 +157,7 @@ Team::Team(const TeamRequest& request) : pin_asked_(request.pin) {
 }
 
 Team::Session::Session(const Team& team) {
-  initial_binding();
+  initial_binding();  // read before anything is bound
   // Threads of an unpinned team may still be bound by an earlier one.
   if (applied_key() != team.binding_key_) {
     const hwloc_bitmap_t all = initial_binding();
@@ -178,8 +177,8 @@ Team::Session::Session(const Team& team) {
     }
     applied_key() = team.binding_key_;
   }
-  // The calling thread is bound and freed around every sample, by the bare system calls: through
-  // hwloc it would cost more than a prepared run may.
+  // The calling thread is bound and released around every sample. System calls do this, because
+  // hwloc takes too long for short samples.
   if (team.units_.empty() || sched_getaffinity(0, sizeof own_, own_.data()) != 0) return;
   const auto unit = static_cast<std::size_t>(team.units_[0]);
   if (CPU_COUNT_S(sizeof own_, own_.data()) == 1 && CPU_ISSET_S(unit, sizeof own_, own_.data())) {

@@ -22,13 +22,12 @@ class Team {
   explicit Team(const TeamRequest& request);
 
   int size() const { return size_; }
-  const std::string& pin_asked() const { return pin_asked_; }
-  // Units the workers are bound to as read back from the system, "none" where they float.
+  // Units that the workers are bound to, as read back from the system; "none" if not bound.
   const std::string& pin_obtained() const { return pin_obtained_; }
-  // Distinguishes teams whose memory must not be shared: their workers touch it on other nodes.
+  // Teams with equal keys can reuse each other's memory: their workers touch it on the same nodes.
   const std::string& memory_key() const { return memory_key_; }
 
-  // Binds the workers while it lives, and gives the calling thread its own binding back.
+  // Binds the workers during its lifetime, then restores the binding of the calling thread.
   class Session {
    public:
     explicit Session(const Team& team);
@@ -37,7 +36,7 @@ class Team {
     Session& operator=(const Session&) = delete;
 
    private:
-    // Room for every processor that a kernel can have.
+    // 8192 processors, the most that Linux supports.
     using Mask = std::array<cpu_set_t, 8>;
     Mask own_;
     bool rebound_ = false;
@@ -45,7 +44,6 @@ class Team {
 
  private:
   int size_ = 1;
-  std::string pin_asked_;
   std::vector<int> units_;  // empty: not pinned
   std::vector<std::shared_ptr<UnitReservation>> reservations_;
   std::string pin_obtained_ = "none";

@@ -17,7 +17,7 @@ Topology::Topology() {
   if (hwloc_topology_init(&handle_) != 0 || hwloc_topology_load(handle_) != 0) {
     throw std::runtime_error("hwloc could not read this machine's topology");
   }
-  // Bound by taskset or a batch system, a process has that part of the machine and no more.
+  // Only the units that taskset or a batch system has left to this process.
   const hwloc_bitmap_t given = hwloc_bitmap_alloc();
   if (hwloc_get_cpubind(handle_, given, HWLOC_CPUBIND_PROCESS) == 0) {
     hwloc_topology_restrict(handle_, given, 0);

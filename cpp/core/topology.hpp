@@ -29,11 +29,11 @@ class Topology {
   // order (hardware threads of a core adjacent).
   const std::vector<int>& allowed_units() const { return units_; }
   const std::vector<Cache>& caches() const { return caches_; }
-  std::int64_t last_level_cache_B() const;  // all instances of the highest level together
+  std::int64_t last_level_cache_B() const;  // sum of all instances of the highest level
   int cores() const;
-  // Which core a processing unit belongs to, by its logical index; the unit itself if unknown.
+  // Logical index of the core that a processing unit belongs to; `unit` itself if unknown.
   int core_of(int unit) const;
-  // Which kind of core it is on, counted from the least powerful one; 0 where all are alike.
+  // Kind of that core on hybrid processors, counted from the least powerful; else 0.
   int kind_of(int unit) const;
   int packages() const;
   std::vector<int> numa_nodes() const;

@@ -1,5 +1,5 @@
-// An accelerator with its own memory, as a backend implements it: it runs kernels of its own.
-// C++17, for CUDA's sake; every backend is a module of its own.
+// Interface of an accelerator with its own memory and kernels, implemented by a backend. C++17, as
+// CUDA sources include it.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@
 
 namespace memkern {
 
-// Starts the iterations of `range` in blocks of so many threads on a queue of the device, and does
-// not wait for them.
+// Starts the iterations of `range` in blocks of `threads` threads on a queue of the device, without
+// waiting for them.
 using Launch = void (*)(const void* args, Range range, int threads, void* queue);
 
 struct DeviceEntry : Entry {
   Launch launch = nullptr;
-  int threads = 0;  // of a block, where no other number is asked for
+  int threads = 0;  // default threads per block
 };
 
-// One kernel of a sequence, with what it works on.
+// One kernel of a sequence, its arguments and its range.
 struct DeviceStep {
   Launch launch = nullptr;
   const void* args = nullptr;
@@ -30,23 +30,23 @@ struct DeviceStep {
   int threads = 0;
 };
 
-// What the time of an invocation is. Host: between two synchronisations, over their number.
-// Events: between two marks in the device's own queue. Graph: as Host, but all of a sample are
-// handed over at once, as a graph made before.
+// How a sample is timed. Host: wall-clock time between two synchronisations. Events: time between
+// two events in the device's queue. Graph: as Host, but the invocations are launched as graphs that
+// were built before.
 enum class Timer { Host, Events, Graph };
 
 class Device : public DeviceMemory {
  public:
   virtual const std::string& isa() const = 0;  // such as "sm_90"
-  virtual int units() const = 0;               // that run blocks side by side
-  virtual int most_threads() const = 0;        // of a block
+  virtual int units() const = 0;               // multiprocessors
+  virtual int max_threads() const = 0;         // per block
   virtual const std::vector<DeviceEntry>& entries() const = 0;
 
-  // Seconds of so many invocations of the sequence; each step's are added to `per_step` where that
-  // is not null.
+  // Seconds of `invocations` invocations of the sequence. Adds each step's seconds to `per_step`
+  // unless that is null.
   virtual double sample(const std::vector<DeviceStep>& steps, std::int64_t invocations, Timer timer,
                         double* per_step) = 0;
-  // Writes through memory larger than its caches.
+  // Flushes the caches by writing to memory larger than them.
   virtual void flush() = 0;
 };
 

@@ -12,13 +12,13 @@ void check_invocations(std::int64_t invocations) {
   if (invocations < 1) throw InputError("the number of invocations must be at least 1");
 }
 
-// Not every family prepares what a device can reach.
+// Not every family has kernels for the device.
 void check_runs_on(const Device& device, const std::string& kernel, const std::string& family) {
   const auto& known = device.entries();
-  const auto here = [&](const DeviceEntry& e) {
+  const auto of_family = [&](const DeviceEntry& e) {
     return std::string(e.kernel).starts_with(family + ".");
   };
-  if (std::none_of(known.begin(), known.end(), here)) {
+  if (std::none_of(known.begin(), known.end(), of_family)) {
     throw InputError("kernel '" + kernel + "' does not run on " + device.name());
   }
 }
@@ -68,17 +68,18 @@ Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, doubl
   watch_ = prepared.runner_->watch(least_throughput);
 }
 
-void Prepared::Sampling::take(double& seconds, std::span<double> per_step, Conditions& conditions) {
+void Prepared::Sampling::sample(double& seconds, std::span<double> per_step,
+                                Conditions& conditions) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   conditions = {kUnknown, kUnknown, kUnknown};
   Runner& runner = *prepared_.runner_;
-  if (watch_) watch_->monitor.await_cores(end_);
+  if (watch_) watch_->monitor.wait_for_cores(end_);
   runner.flush();
   prepared_.problem_->mark_written();
   std::fill(per_step.begin(), per_step.end(), 0.0);
   seconds = runner.sample(invocations_, per_step) / static_cast<double>(invocations_);
   for (double& step : per_step) step /= static_cast<double>(invocations_);
-  if (watch_) watch_->monitor.sampled(conditions);
+  if (watch_) watch_->monitor.sample_ended(conditions);
 }
 
 void Prepared::Sampling::finish() {

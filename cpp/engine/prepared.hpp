@@ -1,10 +1,9 @@
-// A case with everything resolved: memory placed and filled, variants found. One case is prepared
-// or measured at a time, since workers, pool and caches are the machine's: callers see to that.
+// A case that is ready to run: its memory is placed and filled, and its variants are known. Callers
+// prepare or measure one case at a time, because all cases share workers, pool and caches.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,23 +25,23 @@ class Prepared {
 
   Problem& problem() const { return *problem_; }
   const Runner& runner() const { return *runner_; }
-  // Throws InputError where there is no such candidate.
+  // Throws InputError if there is no such candidate.
   void select(const std::string& variant, const std::string& isa);
-  // Seconds of so many invocations, as one sample.
+  // Seconds of one sample of `invocations` invocations.
   double run(std::int64_t invocations);
   // Seconds of the iterations [begin, end), run once.
   double run_range(std::int64_t begin, std::int64_t end);
 
-  // Samples, one after the other, between binding the workers and letting them go.
+  // A series of samples. The workers are bound during its lifetime.
   class Sampling {
    public:
-    // Where the cores do less than `least_throughput`, a sample waits for a moment, but not beyond
-    // `end` on the monotonic clock.
+    // If the throughput of a core is below `least_throughput`, a sample first waits for a short
+    // time, but not beyond `end` on the clock of now().
     Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput, double end);
-    // Sets seconds per invocation, of all and of each kernel that an invocation runs in turn where
-    // `per_step` is not empty, and what the sample was taken under: NaN on a device, and known only
-    // after finish(), until which `conditions` has to live.
-    void take(double& seconds, std::span<double> per_step, Conditions& conditions);
+    // Sets the seconds per invocation and, unless `per_step` is empty, those of each kernel of an
+    // invocation. `conditions` are NaN on a device; otherwise they are written by finish() at the
+    // latest, and must live until then.
+    void sample(double& seconds, std::span<double> per_step, Conditions& conditions);
     void finish();
 
    private:

@@ -14,11 +14,11 @@
 namespace memkern {
 namespace {
 
-// Rows of different workers share no page, so that each lies on its worker's node and no line is
-// written by two.
+// Rows of different workers share no page, so that each lies on its worker's node and no cache line
+// is written by two workers.
 constexpr std::int64_t kRowAlign_B = 4096;
-constexpr std::int64_t kMostOffset_B = std::int64_t{1} << 20;
-// Indices that are on their way to a device at a time.
+constexpr std::int64_t kMaxOffset_B = std::int64_t{1} << 20;
+// Indices that are copied to a device at once.
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;
 
 template <class T>
@@ -43,7 +43,7 @@ auto with_type(DType type, const F& f) {
   return f(std::int64_t{});
 }
 
-// Rows that lie close together are one.
+// Rows without padding in between count as one.
 struct Shape {
   std::int64_t rows;
   std::int64_t row_B;
@@ -103,11 +103,11 @@ std::int64_t dtype_size(DType type) {
   return with_type(type, []<class T>(T) { return static_cast<std::int64_t>(sizeof(T)); });
 }
 
-std::int64_t Inputs::integer(const std::string& name, std::int64_t least) const {
+std::int64_t Inputs::integer(const std::string& name, std::int64_t minimum) const {
   const auto found = integers.find(name);
   if (found == integers.end()) throw InputError("the input '" + name + "' is missing");
-  if (found->second < least) {
-    throw InputError(name + " must be at least " + std::to_string(least) + ", not " +
+  if (found->second < minimum) {
+    throw InputError(name + " must be at least " + std::to_string(minimum) + ", not " +
                      std::to_string(found->second));
   }
   return found->second;
@@ -142,9 +142,9 @@ Problem::Problem(const Team& team, const Placement& placement)
       arena_(team, placement),
       offset_B_(placement.offset_B),
       workers_(placement.device == nullptr ? team.size() : placement.workers) {
-  if (offset_B_ < 0 || offset_B_ % 8 != 0 || offset_B_ > kMostOffset_B) {
+  if (offset_B_ < 0 || offset_B_ % 8 != 0 || offset_B_ > kMaxOffset_B) {
     throw InputError("offset must be a multiple of 8 bytes from 0 to " +
-                     std::to_string(kMostOffset_B) + ", not " + std::to_string(offset_B_));
+                     std::to_string(kMaxOffset_B) + ", not " + std::to_string(offset_B_));
   }
 }
 
@@ -190,8 +190,8 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
   const std::int64_t row_B = checked_mul(checked_add(columns, tail, what), size, what);
   a.offset_B = ++requests_ * offset_B_;
   const std::int64_t reach_B = checked_add(row_B, a.offset_B, what);
-  // Every row begins behind an offset of its own, or it would end in the next one's first page.
-  // A device has too many workers for that.
+  // Every row has its own offset, otherwise it would end in the first page of the next row. Rows on
+  // a device are contiguous, because there are too many workers for that.
   const bool apart = rows > 1 && device() == nullptr;
   const std::int64_t stride_B = apart ? round_up(reach_B, kRowAlign_B) : row_B;
   a.row_stride = stride_B / size;
@@ -207,13 +207,12 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
   return a;
 }
 
-std::size_t Problem::add_array(const std::string& name, DType type, std::int64_t columns,
-                               bool per_worker, bool written, const Boundaries& boundaries) {
+void Problem::add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
+                        bool written, const Boundaries& boundaries) {
   Array a = request(name, type, columns, per_worker ? workers() : 1, boundaries);
   a.written = written;
   a.salt = static_cast<std::uint32_t>(arrays_.size() + 1) * 0x9E3779B9U;
   arrays_.push_back(a);
-  return arrays_.size() - 1;
 }
 
 void Problem::add_indices(const std::string& name, const IndexView& values, DType type,
@@ -316,7 +315,7 @@ void Problem::copy_indices(const Indices& indices) {
     in_parts(indices.boundaries, indices.values.size,
              [&](Range part) { checked(indices.array.data + part.begin * size, part); });
   } else if (indices.values.data != nullptr) {
-    // What goes to a device is checked on its way, a piece at a time.
+    // Indices for a device are checked and copied piece by piece.
     std::vector<std::byte> piece(static_cast<std::size_t>(kPiece * size));
     for (std::int64_t i = 0; i < indices.values.size; i += kPiece) {
       const Range part{i, std::min(i + kPiece, indices.values.size)};
@@ -333,7 +332,7 @@ void Problem::copy_indices(const Indices& indices) {
   put_zeros(indices.array.data + indices.values.size * size, indices.tail * size);
 }
 
-const std::byte* Problem::at_hand(const Array& a, std::vector<std::byte>& copy) const {
+const std::byte* Problem::in_host_memory(const Array& a, std::vector<std::byte>& copy) const {
   if (device() == nullptr) return a.data;
   copy.resize(static_cast<std::size_t>(a.rows * a.row_stride * dtype_size(a.type)));
   get(copy.data(), a.data, std::ssize(copy));
@@ -345,7 +344,7 @@ void Problem::check_starts(const std::string& name, std::int64_t last) const {
                                   [&](const Indices& i) { return i.array.name == name; });
   const Array& a = found->array;
   std::vector<std::byte> copy;
-  const std::byte* begin = at_hand(a, copy);
+  const std::byte* begin = in_host_memory(a, copy);
   const auto check = [&]<class I>(const I* at) {
     if (at[0] != 0 || at[a.columns - 1] != last) {
       throw InputError(name + " must go from 0 to " + std::to_string(last));
@@ -493,7 +492,7 @@ std::pair<std::uint64_t, std::uint64_t> Problem::digest(const std::string& name)
   const Array& a = any_array(name);
   std::pair<std::uint64_t, std::uint64_t> all{0, 0};
   std::vector<std::byte> copy;
-  const std::byte* begin = at_hand(a, copy);
+  const std::byte* begin = in_host_memory(a, copy);
   const auto add = [&]<class W>(W) {
     for (std::int64_t row = 0; row < a.rows; ++row) {
       const W* words = reinterpret_cast<const W*>(begin) + row * a.row_stride;

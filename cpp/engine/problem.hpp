@@ -1,5 +1,5 @@
-// One case of a family, prepared: its arguments and its arrays. A family says what it needs in
-// its constructor; copying, filling, first touch and bounds are done here once for all of them.
+// A prepared case: its arguments and its arrays. The constructor of a family's class declares
+// arrays and inputs; first touch, copies, fills and checks of bounds are done here for all of them.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ std::int64_t dtype_size(DType type);
 struct IndexView {
   const void* data = nullptr;
   std::int64_t size = 0;
-  bool narrow = false;  // of 32 bits each, not 64
+  bool narrow = false;  // 32 bits each, not 64
   std::int64_t operator[](std::int64_t i) const {
     return narrow ? std::int64_t{static_cast<const std::int32_t*>(data)[i]}
                   : static_cast<const std::int64_t*>(data)[i];
@@ -39,23 +39,23 @@ struct DataView {
   DType type = DType::F64;
 };
 
-// Where the parts of an array begin that belong to each worker, and where the last one ends;
-// empty for equal parts.
+// Partition boundaries: worker w's part is [boundaries[w], boundaries[w + 1]). Empty for equal
+// parts.
 using Boundaries = std::vector<std::int64_t>;
 
-// What a caller passes to a family: named integers and named index arrays.
+// The inputs of a case, by name.
 class Inputs {
  public:
   std::map<std::string, std::int64_t> integers;
   std::map<std::string, double> numbers;
-  // The spec's arrays in its order, by name and whether the kernel writes them.
+  // Name of each array, in the order of the spec, and whether the kernel writes it.
   std::vector<std::pair<std::string, bool>> arrays;
   std::map<std::string, IndexView> indices;
   std::map<std::string, DataView> data;
 
-  std::int64_t integer(const std::string& name, std::int64_t least) const;
+  // These throw InputError if there is no such input, or it is not as large as required.
+  std::int64_t integer(const std::string& name, std::int64_t minimum) const;
   const IndexView& index(const std::string& name) const;
-  // One that must have so many entries.
   const IndexView& index(const std::string& name, std::int64_t length) const;
   std::vector<std::int64_t> copy(const std::string& name) const;
 };
@@ -95,38 +95,41 @@ class Problem {
   Problem& operator=(const Problem&) = delete;
 
   virtual const void* args() const = 0;
-  // Where one invocation is several kernels in turn; a single kernel runs on args().
+  // The kernels of an invocation that runs several in turn; a single kernel runs on args().
   virtual std::vector<Stage> stages() const { return {}; }
   virtual std::int64_t count() const = 0;
-  virtual DType dtype() const { return DType::F64; }
   virtual std::string index_dtype() const { return ""; }
-  // Boundaries of the static schedule's parts, where these shall not be equal.
+  // Partition of the static schedule.
   virtual Boundaries boundaries() const { return {}; }
-  // What preparing found out that belongs into the record.
+  // Results of the preparation for the record, such as the time of a conversion.
   virtual std::map<std::string, double> facts() const { return {}; }
-  // Whether this variant may be run on these inputs.
+  // Whether this entry can run on these inputs.
   virtual bool runs(const RegisteredEntry&) const { return true; }
+  // Whether its workers wait for each other: each has to run its own part at the same time.
+  virtual bool needs_every_worker() const { return false; }
+  // Whether it has to be finished between two invocations.
+  virtual bool needs_finish() const { return false; }
 
   const std::vector<Array>& arrays() const { return arrays_; }
   const Array& array(const std::string& name) const;
-  // Also one of the inputs that a case holds.
+  // Also finds index arrays and data.
   const Array& any_array(const std::string& name) const;
-  // Read back once, when first asked: the kernel walks the page tables for it.
+  // Read by the first call only, because the kernel walks the page tables for it.
   const std::string& obtained_pages();
   std::int64_t footprint_B() const;
 
-  // Other values for another seed; 0 leaves them as they are. Before anything is filled.
+  // Changes the values that fill() writes, unless the seed is 0. To be called before any fill().
   void set_seed(std::int64_t seed);
-  // Gives arrays that hold something else their values by position: those that kernels read,
-  // and on demand those that they write.
+  // Sets the arrays that kernels read, and with `outputs` those that they write, to the values by
+  // position, unless they are known to hold them.
   void fill(bool outputs);
-  // Says that written arrays hold results now.
+  // To be called before a run: written arrays will hold results, so that fill() sets them again.
   void mark_written();
   // Row-major copies of whole arrays, without the padding between rows.
   void copy_in(const std::string& name, const void* source);
   void copy_out(const Array& array, void* target) const;
-  // Sum modulo 2^64 and exclusive or of all elements of an array or index array, read as unsigned
-  // words.
+  // Sum modulo 2^64 and exclusive or of all elements of an array, index array or data, taken as
+  // unsigned integers.
   std::pair<std::uint64_t, std::uint64_t> digest(const std::string& name) const;
   // Single elements by row * columns + column; bounds are checked.
   double peek(const Array& array, std::int64_t position) const;
@@ -135,42 +138,42 @@ class Problem {
 
  protected:
   // Declared in the constructor, before commit().
-  std::size_t add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
-                        bool written, const Boundaries& boundaries = {});
+  void add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
+                 bool written, const Boundaries& boundaries = {});
   void commit();
-  // Indices as an array of their own in the type that the kernel reads, placed like all others.
-  // commit() copies them and checks the copy to lie in [low, bound).
-  // `tail` zeros follow, for vectors that read past the last. Without a source it is for the family
-  // to fill them, with indices that it has checked.
+  // Adds an index array of the type that the kernel reads, placed like any other array. commit()
+  // copies the values and checks that the copies lie in [low, bound). `tail` zeros follow, for
+  // vectors that read past the last index. If values.data is null, the family writes the indices
+  // itself, after checking them.
   void add_indices(const std::string& name, const IndexView& values, DType type, std::int64_t low,
                    std::int64_t bound, const Boundaries& boundaries = {}, std::int64_t tail = 0);
-  // Numbers that are an input, copied and placed like indices.
+  // Adds an array of input values, copied and placed like indices.
   void add_data(const std::string& name, const DataView& values, const Boundaries& boundaries = {},
                 std::int64_t tail = 0);
   std::byte* indices(const std::string& name) const;
-  // After commit(): that an index array ascends from 0 to `last`.
+  // Throws InputError unless an index array, after commit(), ascends from 0 to `last`.
   void check_starts(const std::string& name, std::int64_t last) const;
   std::byte* data(const std::string& name) const;
-  // A case-owned copy of few indices, which all workers read, checked to lie in [0, bound).
+  // Copy, owned by the case, of a few indices that all workers read, checked to lie in [0, bound).
   const void* own_indices(const std::string& name, const std::vector<std::int64_t>& values,
                           DType type, std::int64_t bound);
-  // A case-owned copy, where its kernels can read it.
+  // Copy, owned by the case, in memory that its kernels can read.
   template <class T>
   T* own(const std::vector<T>& values) {
     return static_cast<T*>(own_bytes(values.data(), std::ssize(values) * std::int64_t{sizeof(T)}));
   }
   const Team& team() const { return team_; }
-  // Null where the case is one of the process itself.
+  // Null if the case runs on the processor.
   DeviceMemory* device() const { return arena_.device(); }
-  // Of which an array has a row each, where it has rows.
+  // Number of rows of the arrays that have a row per worker.
   int workers() const { return workers_; }
 
  private:
   void put(std::byte* to, const void* from, std::int64_t bytes) const;
   void get(void* to, const std::byte* from, std::int64_t bytes) const;
   void put_zeros(std::byte* to, std::int64_t bytes) const;
-  // Where the processor can read an array: its own place, or `copy`, which then holds it.
-  const std::byte* at_hand(const Array& a, std::vector<std::byte>& copy) const;
+  // The array in memory of the process: the array itself, or `copy` if it is on a device.
+  const std::byte* in_host_memory(const Array& a, std::vector<std::byte>& copy) const;
   void* own_bytes(const void* from, std::int64_t bytes);
   std::byte* element(const Array& array, std::int64_t position) const;
 

@@ -23,8 +23,8 @@ struct IsaName {
   int vector_B;
 };
 
-// Widest first. The static target of a portable build is what every machine of the architecture
-// runs, so it goes by the name `baseline` whatever Highway calls it.
+// Widest first. The static target of a portable build runs on every machine of the architecture, so
+// it is called `baseline`, whatever its name in Highway.
 constexpr IsaName kIsaNames[] = {
 #if HWY_ARCH_X86
     {HWY_AVX3, "avx512", 64},
@@ -80,19 +80,7 @@ int vector_size(const std::string& isa) {
   for (const IsaName& known : kIsaNames) {
     if (isa == known.name) return known.vector_B;
   }
-  return 16;  // what every 64-bit processor known here has at the least
-}
-
-const RegisteredEntry* find_entry(const std::string& kernel, const std::string& variant,
-                                  const std::string& isa, const std::string& dtype,
-                                  const std::string& index, int unroll, const std::string& form) {
-  for (const RegisteredEntry& e : entries()) {
-    if (kernel == e.kernel && variant == e.variant && isa == e.isa && dtype == e.dtype &&
-        index == e.index && unroll == e.unroll && form == e.form) {
-      return &e;
-    }
-  }
-  return nullptr;
+  return 16;  // every 64-bit x86 and Arm processor has such vectors
 }
 
 }  // namespace memkern

@@ -1,4 +1,4 @@
-// Tables of bodies, one for each instruction set and technique, and how to find an entry in them.
+// Tables of compiled bodies, one for each instruction set and technique.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,25 @@ struct Entry {
   const char* kernel;
   const char* variant;
   const char* dtype;
-  const char* index;  // "" where a kernel has no index array
+  const char* index;  // type of the indices; "" if there are none
   Body body;
   Finish finish;
-  int arrays = 0;         // that the body takes as its spec declares them; 0 where the family knows
-  int unroll = 0;         // vectors or accumulators per step; 0 for the kernel's own choice
-  int indices = 0;        // index arrays that the body takes; 0 where the family knows
-  const char* form = "";  // which of the operations that the kernel is built with
+  int arrays = 0;   // number of arrays, as declared; 0 if only the family's case knows it
+  int unroll = 0;   // vectors or accumulators per step; 0 for the kernel's default
+  int indices = 0;  // number of index arrays; 0 if only the family's case knows it
+  const char* template_variant = "";  // template variant of the kernel, such as "add/relaxed/used"
 };
 
-// What a kernel is, whatever it is built for: declared once, beside its operation.
+// Properties of a kernel that are the same for all its entries, declared beside its operation.
 struct Declaration {
   const char* kernel;
-  const char* arrays;  // in the order in which its body takes them, such as "a:w b:r c:u": written,
-                       // read or updated
-  double flops;        // for each element
+  const char* arrays;   // in the order of the operation, such as "a:w b:r c:u": written, read or
+                        // updated
+  double flops;         // per element
   const char* scalars;  // with their defaults, such as "alpha=3 beta=-1"
 };
 
-// How many arrays a declaration names.
+// Number of arrays in a declaration.
 constexpr int arrays_in(const char* arrays) {
   int count = 0;
   for (; *arrays != '\0'; ++arrays) count += *arrays == ':' ? 1 : 0;
@@ -55,14 +55,9 @@ struct RegisteredEntry : Entry {
 
 // All entries of all targets in this binary, in order of registration.
 const std::vector<RegisteredEntry>& registered_entries();
-// The entry asked for, or nullptr.
-const RegisteredEntry* find_entry(const std::string& kernel, const std::string& variant,
-                                  const std::string& isa, const std::string& dtype,
-                                  const std::string& index, int unroll = 0,
-                                  const std::string& form = "");
-// Names of the instruction sets in this binary that this processor runs, widest first.
+// Names of the instruction sets in this binary that this processor supports, widest first.
 std::vector<std::string> supported_isas();
-// Bytes in a vector of an instruction set; 0 where that is for the processor to say.
+// Bytes in a vector of an instruction set; 0 if that depends on the processor (SVE).
 int vector_size(const std::string& isa);
 
 // Registers one target's table; `target` is Highway's bit for it.

@@ -1,4 +1,4 @@
-// All that is requested of a case, by the names that it has in Python.
+// What is requested of a case, with the names that Python uses.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ struct Request {
   std::string kernel;
   std::string dtype = "float64";
   std::string index_dtype;
-  std::string form;
+  std::string template_variant;
   Inputs inputs;
-  int threads = 0;  // as many as there are processing units
+  int threads = 0;  // 0: as many as there are processing units
   std::string pin = "auto";
   std::string pages = "default";
   std::string numa = "first-touch";
@@ -31,7 +31,7 @@ struct Request {
   int block_threads = 0;
 };
 
-// host, events or graph.
+// Parses host, events or graph.
 Timer parse_timer(const std::string& text);
 
 }  // namespace memkern

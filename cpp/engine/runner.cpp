@@ -12,7 +12,7 @@
 namespace memkern {
 namespace {
 
-// A variant for an instruction set, of every kernel that an invocation runs.
+// A variant for one instruction set, with a step for each kernel of an invocation.
 template <class S>
 struct Candidate {
   std::string variant;
@@ -21,7 +21,7 @@ struct Candidate {
 };
 
 // The entries of a table that a case can run. `isa_of` returns the instruction set of an entry,
-// empty where this machine does not run it; `step_of` joins an entry and its arguments.
+// empty if this machine does not support it; `step_of` makes a step of an entry and its arguments.
 template <class S, class E, class IsaOf, class StepOf>
 std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Problem& problem,
                                         const Request& request, const IsaOf& isa_of,
@@ -30,7 +30,7 @@ std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Probl
   if (stages.empty()) stages.push_back({request.kernel, problem.args()});
   std::vector<Candidate<S>> found;
   std::set<int> unrolls;
-  std::set<std::string> forms;
+  std::set<std::string> template_variants;
   for (const E& e : table) {
     if (stages.front().kernel != e.kernel || request.dtype != e.dtype ||
         problem.index_dtype() != e.index) {
@@ -38,8 +38,8 @@ std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Probl
     }
     const std::string isa = isa_of(e);
     if (isa.empty() || !problem.runs({static_cast<const Entry&>(e), isa})) continue;
-    forms.insert(e.form);
-    if (request.form != e.form) continue;
+    template_variants.insert(e.template_variant);
+    if (request.template_variant != e.template_variant) continue;
     unrolls.insert(e.unroll);
     if (e.unroll != request.unroll) continue;
     Candidate<S> candidate{e.variant, isa, {}};
@@ -48,7 +48,7 @@ std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Probl
         return stage.kernel == other.kernel && std::string(e.variant) == other.variant &&
                isa == isa_of(other) && std::string(e.dtype) == other.dtype &&
                std::string(e.index) == other.index && e.unroll == other.unroll &&
-               std::string(e.form) == other.form;
+               std::string(e.template_variant) == other.template_variant;
       };
       const auto entry = std::find_if(table.begin(), table.end(), same);
       if (entry != table.end()) candidate.steps.push_back(step_of(*entry, stage.args));
@@ -63,11 +63,13 @@ std::vector<Candidate<S>> candidates_of(const std::vector<E>& table, const Probl
     throw InputError(kernel + " is not built with unroll " + std::to_string(request.unroll) +
                      ": there are " + known);
   }
-  if (!forms.empty()) {
+  if (!template_variants.empty()) {
     std::string known;
-    for (const std::string& form : forms) known += (known.empty() ? "" : ", ") + form;
-    throw InputError(kernel + " is not built as '" + request.form + "' for " + request.dtype +
-                     " values: there are " + known);
+    for (const std::string& name : template_variants) {
+      known += (known.empty() ? "" : ", ") + name;
+    }
+    throw InputError(kernel + " is not built as '" + request.template_variant + "' for " +
+                     request.dtype + " values: there are " + known);
   }
   throw InputError(kernel + " has no variant for " + request.dtype + " values" +
                    (request.index_dtype.empty() ? "" : " and " + request.index_dtype + " indices") +
@@ -99,7 +101,7 @@ class RunnerOf : public Runner {
   }
 
  protected:
-  void choose_from(std::vector<Candidate<S>> candidates) {
+  void set_candidates(std::vector<Candidate<S>> candidates) {
     candidates_ = std::move(candidates);
     selected_ = &candidates_.front();
   }
@@ -118,6 +120,14 @@ class HostRunner : public RunnerOf<Step> {
                  parse_repetition(request.repetition)),
         boundaries_(problem.boundaries()),
         flush_arena_(team, Placement{}) {
+    if (problem.needs_every_worker() && (request.schedule != "static" || request.chunk != 0)) {
+      throw InputError("the workers of '" + request.kernel +
+                       "' wait for each other: use schedule 'static' without chunk");
+    }
+    if (problem.needs_finish() && request.repetition == "free") {
+      throw InputError("kernel '" + request.kernel +
+                       "' is finished after each invocation: use repetition 'barrier'");
+    }
     const std::int64_t* boundaries = boundaries_.empty() ? nullptr : boundaries_.data();
     const std::vector<std::string> isas = supported_isas();
     const auto isa_of = [&](const RegisteredEntry& e) {
@@ -133,7 +143,7 @@ class HostRunner : public RunnerOf<Step> {
     };
     std::stable_sort(found.begin(), found.end(),
                      [&](const auto& a, const auto& b) { return width(a) < width(b); });
-    choose_from(std::move(found));
+    set_candidates(std::move(found));
     if (!request.flush) return;
     const std::int64_t bytes =
         2 * std::max<std::int64_t>(Topology::instance().last_level_cache_B(), 1 << 20);
@@ -200,14 +210,14 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   DeviceRunner(const Problem& problem, const Request& request)
       : device_(*request.device),
         timer_(request.timer),
-        flushes_(request.flush),
-        asked_(request.threads) {
+        flush_requested_(request.flush),
+        threads_requested_(request.threads) {
     const auto isa_of = [&](const DeviceEntry&) { return device_.isa(); };
     const auto step_of = [&](const DeviceEntry& e, const void* args) {
       const int threads = request.block_threads == 0 ? e.threads : request.block_threads;
       return DeviceStep{e.launch, args, {0, problem.count()}, threads};
     };
-    choose_from(candidates_of<DeviceStep>(device_.entries(), problem, request, isa_of, step_of));
+    set_candidates(candidates_of<DeviceStep>(device_.entries(), problem, request, isa_of, step_of));
   }
 
   double sample(std::int64_t invocations, std::span<double> per_step) override {
@@ -220,12 +230,12 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
     return device_.sample(steps, 1, Timer::Host, nullptr);
   }
   void flush() override {
-    if (flushes_) device_.flush();
+    if (flush_requested_) device_.flush();
   }
   std::unique_ptr<Watch> watch(double) override { return nullptr; }
   Obtained obtained() const override {
     Obtained o = RunnerOf::obtained();
-    o.threads = asked_ > 0 ? asked_ : device_.units();
+    o.threads = threads_requested_ > 0 ? threads_requested_ : device_.units();
     o.block_threads = selected().front().threads;
     o.pin = "none";
     return o;
@@ -234,8 +244,8 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
  private:
   Device& device_;
   Timer timer_;
-  bool flushes_;
-  int asked_;
+  bool flush_requested_;
+  int threads_requested_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A kernel that does nothing: what starting one costs.
+// An empty kernel, for the cost of a launch.
 #pragma once
 
 #include "gpu/grid.hpp"

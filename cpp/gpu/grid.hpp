@@ -1,6 +1,6 @@
-// How kernels for a GPU are written: as types whose phases every thread of a block goes through
-// one after the other, with a barrier in between. A device runs a phase on all threads at once;
-// compiled without CUDA's compiler, the same code goes through them one by one, block by block.
+// How kernels for a GPU are written: as types with phases, which every thread of a block runs in
+// order, with a barrier in between. On a device, all threads run a phase at the same time; compiled
+// without CUDA, the same code runs one thread after the other, block by block.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,15 +17,15 @@
 
 namespace memkern::gpu {
 
-// Where a thread stands.
+// Position of a thread.
 struct Thread {
   std::int64_t block;
   std::int64_t blocks;
   int thread;
-  int threads;  // of a block
+  int threads;  // per block
 
   MEMKERN_ANYWHERE std::int64_t index() const { return block * threads + thread; }
-  MEMKERN_ANYWHERE std::int64_t all() const { return blocks * threads; }
+  MEMKERN_ANYWHERE std::int64_t total() const { return blocks * threads; }
 };
 
 inline void check(cudaError_t status, const char* what) {
@@ -34,36 +34,30 @@ inline void check(cudaError_t status, const char* what) {
 }
 
 // A kernel K has
-//   Args                 a POD, handed over by value
-//   Locals               what a thread keeps from phase to phase
-//   kPhases              how many phases it has
+//   Args                 a POD, passed by value
+//   Locals               variables of a thread that persist from phase to phase
+//   kPhases              the number of phases
 //   run<phase>(args, thread, locals, shared)
-// where `shared` is the block's own memory, of as many bytes as it was launched with.
+// where `shared` is the shared memory of the block, whose size is set by launch().
 struct Nothing {};
-
-template <class K, int kPhase>
-MEMKERN_ANYWHERE void run_phase(const typename K::Args& args, const Thread& thread,
-                                typename K::Locals& locals, unsigned char* shared) {
-  K::template run<kPhase>(args, thread, locals, shared);
-}
 
 #ifdef __CUDACC__
 
 template <class K, int kPhase>
 __device__ __forceinline__ void phases(const typename K::Args& args, const Thread& thread,
                                        typename K::Locals& locals, unsigned char* shared) {
-  run_phase<K, kPhase>(args, thread, locals, shared);
+  K::template run<kPhase>(args, thread, locals, shared);
   if constexpr (kPhase + 1 < K::kPhases) {
     __syncthreads();
     phases<K, kPhase + 1>(args, thread, locals, shared);
   }
 }
 
-// Of any block size: no thread gets more registers than a full block has for each.
-inline constexpr int kMostThreads = 1024;
+// Limits the registers of a thread, so that blocks of every size up to this one can be launched.
+inline constexpr int kMaxThreads = 1024;
 
 template <class K>
-__global__ void __launch_bounds__(kMostThreads) grid(const typename K::Args args) {
+__global__ void __launch_bounds__(kMaxThreads) grid(const typename K::Args args) {
   extern __shared__ __align__(16) unsigned char shared[];
   const Thread thread{blockIdx.x, gridDim.x, static_cast<int>(threadIdx.x),
                       static_cast<int>(blockDim.x)};
@@ -81,20 +75,21 @@ void launch(const typename K::Args& args, std::int64_t blocks, int threads, std:
 
 #else
 
-// Phase by phase, with what differs between kernels erased: there are hundreds of them.
+// A phase with type-erased arguments, because there are hundreds of kernels.
 using Phase = void (*)(const void* args, const Thread& thread, void* locals, unsigned char* shared);
 
 template <class K, int kPhase>
 void phase(const void* args, const Thread& thread, void* locals, unsigned char* shared) {
-  run_phase<K, kPhase>(*static_cast<const typename K::Args*>(args), thread,
-                       *static_cast<typename K::Locals*>(locals), shared);
+  K::template run<kPhase>(*static_cast<const typename K::Args*>(args), thread,
+                          *static_cast<typename K::Locals*>(locals), shared);
 }
 
 inline void run_blocks(const std::vector<Phase>& phases, const void* args, std::size_t locals_B,
                        std::int64_t blocks, int threads, std::size_t shared_B) {
   std::vector<std::byte> locals(locals_B * static_cast<std::size_t>(threads));
   for (std::int64_t block = 0; block < blocks; ++block) {
-    // Of the size asked for, so that a sanitizer sees who reaches beyond it; and of no value.
+    // Allocated for each block, so that a sanitizer detects accesses beyond the end. The pattern is
+    // arbitrary, because initial values are undefined.
     std::vector<std::uint64_t> shared(shared_B / 8 + 1, 0xA5A5A5A5A5A5A5A5U);
     for (const Phase phase : phases) {
       for (int t = 0; t < threads; ++t) {
@@ -130,22 +125,22 @@ void launch(const typename K::Args& args, std::int64_t blocks, int threads, std:
 
 #endif
 
-// Of a block's shared memory, what every device has without being asked.
-inline constexpr std::int64_t kMostShared_B = std::int64_t{48} * 1024;
+// Shared memory of a block that every device provides by default.
+inline constexpr std::int64_t kMaxShared_B = std::int64_t{48} * 1024;
 
-// Blocks that go over `work` things with `each` of them a block, at most as many as a grid has.
-inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
+// Number of blocks for `work` items with `each` items per block, at most the limit of a grid.
+inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;
 inline std::int64_t blocks_for(std::int64_t work, std::int64_t each) {
   const std::int64_t blocks = (work + each - 1) / each;
-  return blocks < 1 ? 1 : blocks < kMostBlocks ? blocks : kMostBlocks;
+  return blocks < 1 ? 1 : blocks < kMaxBlocks ? blocks : kMaxBlocks;
 }
 
-// Calls start(part) for parts of a range of at most so many iterations: what is longer than a grid
-// takes several.
+// Calls start(part) for parts of a range with at most `max_size` iterations each: a range can be
+// too long for one grid.
 template <class Start>
-void in_grids(Range range, std::int64_t most, const Start& start) {
-  for (std::int64_t begin = range.begin; begin < range.end; begin += most) {
-    start(Range{begin, range.end - begin < most ? range.end : begin + most});
+void in_grids(Range range, std::int64_t max_size, const Start& start) {
+  for (std::int64_t begin = range.begin; begin < range.end; begin += max_size) {
+    start(Range{begin, range.end - begin < max_size ? range.end : begin + max_size});
   }
 }
 

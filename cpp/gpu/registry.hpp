@@ -1,4 +1,4 @@
-// The table of kernels for GPUs that are built into this module.
+// The table of the GPU kernels in this module.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ inline std::vector<DeviceEntry>& entries() {
   return all;
 }
 
-// Registers the kernels of one file, which run in blocks of so many threads.
+// Registers the kernels of one file, with their default number of threads per block.
 class TableRegistrar {
  public:
   TableRegistrar(const DeviceEntry* table, std::size_t size, int threads) {

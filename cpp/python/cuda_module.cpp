@@ -1,5 +1,5 @@
-// The Python face of the CUDA backend: what devices there are, and each of them as a device that
-// cases can be prepared on. Needs a driver only when it is asked for one.
+// The Python module _memkern_cuda: the CUDA devices of this machine, for cases to run on. Importing
+// it needs no driver.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -41,7 +41,7 @@ PYBIND11_MODULE(_memkern_cuda, m) {
     using Row = std::tuple<std::string, std::string, std::string, std::string, int, std::string>;
     std::vector<Row> all;
     for (const DeviceEntry& e : gpu::entries()) {
-      all.emplace_back(e.kernel, e.variant, e.dtype, e.index, e.unroll, e.form);
+      all.emplace_back(e.kernel, e.variant, e.dtype, e.index, e.unroll, e.template_variant);
     }
     return all;
   });

@@ -1,4 +1,4 @@
-// How errors of the C++ side reach Python, from every module.
+// Translates C++ errors to Python exceptions, in every module.
 #pragma once
 
 #include <pybind11/pybind11.h>

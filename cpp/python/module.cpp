@@ -1,5 +1,5 @@
-// The Python face of every family: one class for a prepared case, and what the binary knows about
-// itself and the machine.
+// The Python module _memkern: a class for prepared cases, and functions that describe the build and
+// the machine.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -8,7 +8,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,14 +29,14 @@ namespace py = pybind11;
 namespace memkern {
 namespace {
 
-// Workers, pool and caches are the machine's: one case is prepared or measured at a time.
+// All cases share workers, buffer pool and caches: one case is prepared or measured at a time.
 std::mutex& machine_lock() {
   static std::mutex lock;
   return lock;
 }
 
-// Takes the machine without holding the interpreter, so that a thread that waits for it cannot
-// block the one that works.
+// Holds the machine lock. Releases Python's interpreter lock first, so that a waiting thread does
+// not block the one that holds the machine lock.
 class Exclusive {
  public:
   Exclusive() : lock_(machine_lock()) {}
@@ -48,10 +50,13 @@ py::dtype numpy_dtype(DType type) { return py::dtype(dtype_name(type)); }
 
 using IndexArray = py::array_t<std::int64_t, py::array::c_style>;
 
-// Reads a request from keyword arguments, whose arrays it holds: the request points into them.
+bool is_contiguous(const py::array& array) { return (array.flags() & py::array::c_style) != 0; }
+
+// A request parsed from keyword arguments. It holds their arrays, because the request has views of
+// them.
 struct Parsed : Request {
   explicit Parsed(const py::dict& d) {
-    std::size_t taken = 0;
+    std::set<std::string> known;
     const auto parse = [&]<class T>(const char* name, T& to) {
       if (!d.contains(name)) throw InputError(std::string("the argument ") + name + " is missing");
       try {
@@ -59,20 +64,20 @@ struct Parsed : Request {
       } catch (const py::cast_error&) {
         throw InputError(std::string("the argument ") + name + " has the wrong type");
       }
-      ++taken;
+      known.insert(name);
     };
     parse("kernel", kernel);
     parse("dtype", dtype);
     parse("index_dtype", index_dtype);
-    parse("form", form);
+    parse("template_variant", template_variant);
     parse("integers", inputs.integers);
     parse("numbers", inputs.numbers);
     parse("arrays", inputs.arrays);
     std::map<std::string, py::array> arrays;
     parse("indices", arrays);
-    for (const auto& [name, array] : arrays) take_indices(name, array);
+    for (const auto& [name, array] : arrays) add_indices(name, array);
     parse("data", arrays);
-    for (const auto& [name, array] : arrays) take_data(name, array);
+    for (const auto& [name, array] : arrays) add_data(name, array);
     parse("threads", threads);
     parse("pin", pin);
     parse("pages", pages);
@@ -85,17 +90,20 @@ struct Parsed : Request {
     parse("flush", flush);
     parse("seed", seed);
     parse("block_threads", block_threads);
-    std::string how;
-    parse("timer", how);
-    timer = parse_timer(how);
+    std::string timer_name;
+    parse("timer", timer_name);
+    timer = parse_timer(timer_name);
     py::object capsule;
     parse("device", capsule);
     if (!capsule.is_none()) device = device_of(capsule);
-    if (device != nullptr && (block_threads < 0 || block_threads > device->most_threads())) {
-      throw InputError("block_threads must be from 1 to " + std::to_string(device->most_threads()) +
+    if (device != nullptr && (block_threads < 0 || block_threads > device->max_threads())) {
+      throw InputError("block_threads must be from 1 to " + std::to_string(device->max_threads()) +
                        ", not " + std::to_string(block_threads));
     }
-    if (taken != d.size()) throw InputError("there is an argument that no case has");
+    for (const auto& [key, value] : d) {
+      const auto name = key.cast<std::string>();
+      if (known.count(name) == 0) throw InputError("the argument " + name + " is unknown");
+    }
   }
 
  private:
@@ -107,45 +115,40 @@ struct Parsed : Request {
     return static_cast<Device*>(PyCapsule_GetPointer(object.ptr(), kName));
   }
 
-  // Integers of 32 bits are taken as they are, all others as 64 bits.
-  void take_indices(const std::string& name, const py::array& array) {
+  // int32 arrays are used as they are, all others are converted to int64.
+  void add_indices(const std::string& name, const py::array& array) {
     if (array.ndim() != 1) throw InputError(name + " must have one dimension");
     const bool narrow = array.dtype().is(py::dtype::of<std::int32_t>()) && is_contiguous(array);
     if (narrow) {
-      kept_.push_back(array);
+      held_.push_back(array);
     } else {
       try {
-        kept_.push_back(array.cast<IndexArray>());
+        held_.push_back(array.cast<IndexArray>());
       } catch (const py::cast_error&) {
         throw InputError(name + " must hold whole numbers");
       }
     }
-    inputs.indices[name] = {kept_.back().data(), array.size(), narrow};
+    inputs.indices[name] = {held_.back().data(), array.size(), narrow};
   }
 
-  void take_data(const std::string& name, const py::array& array) {
+  void add_data(const std::string& name, const py::array& array) {
     if (array.ndim() != 1 || !is_contiguous(array)) {
       throw InputError(name + " must be contiguous and have one dimension");
     }
-    kept_.push_back(array);
+    held_.push_back(array);
     const DType type = parse_dtype(py::str(array.dtype()).cast<std::string>());
     inputs.data[name] = {array.data(), array.size(), type};
   }
 
-  static bool is_contiguous(const py::array& array) {
-    return (array.flags() & py::array::c_style) != 0;
-  }
-
-  std::vector<py::array> kept_;
+  std::vector<py::array> held_;
 };
 
-// A prepared case as Python sees it: arrays of NumPy, and the machine taken for each call.
+// A prepared case for Python: with NumPy arrays, and the machine lock held during each call.
 class Case {
  public:
   explicit Case(const Request& request) : prepared_(request) {}
 
-  // Workers are bound and memory goes to and from the pool at both ends of a case's life, so both
-  // take the machine.
+  // Construction and destruction bind workers and use the buffer pool: both hold the machine lock.
   struct Release {
     void operator()(Case* prepared) const {
       const Exclusive exclusive;
@@ -173,11 +176,12 @@ class Case {
     return prepared_.run(invocations);
   }
 
-  // Fills rows of `out`, sample by sample, and stops after the first that ends later than
-  // `deadline_s` from now; where the cores do less than `least_throughput` it waits for a moment.
-  // Columns: seconds per invocation; where there are more than four, those of the kernels that an
-  // invocation runs in turn; the three of Conditions, NaN on a device. What a signal interrupts
-  // keeps the samples done; the rest of `out` stays as it was.
+  // Writes one row of `out` per sample and returns the number of samples. Stops after the first one
+  // that ends later than `deadline_s` seconds from now; waits for a short time before a sample if
+  // the throughput of a core is below `least_throughput`. Columns: seconds per invocation; if there
+  // are more than four columns, the seconds of each kernel of an invocation; the three fields of
+  // Conditions, NaN on a device. After a signal, the rows of finished samples are valid and the
+  // others unchanged.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s, double least_throughput) {
     constexpr std::size_t kConditions = 3;
@@ -187,7 +191,7 @@ class Case {
       throw InputError("out must have four columns, or four more than there are kernels");
     }
     const auto columns = static_cast<std::size_t>(out.shape(1));
-    const std::size_t times = columns - kConditions;
+    const std::size_t time_columns = columns - kConditions;
     double* const rows = out.mutable_data();
     const double end = now() + deadline_s;
     std::vector<Conditions> conditions(static_cast<std::size_t>(out.shape(0)));
@@ -202,7 +206,7 @@ class Case {
       {
         const Exclusive exclusive;
         double* row = rows + done * columns;
-        sampling->take(row[0], {row + 1, times - 1}, conditions[done]);
+        sampling->sample(row[0], {row + 1, time_columns - 1}, conditions[done]);
       }
       ++done;
       interrupted = PyErr_CheckSignals() != 0;
@@ -213,7 +217,7 @@ class Case {
     }
     for (std::size_t i = 0; i < done; ++i) {
       const Conditions& c = conditions[i];
-      double* to = rows + i * columns + times;
+      double* to = rows + i * columns + time_columns;
       to[0] = c.cpu_share;
       to[1] = c.throughput;
       to[2] = c.clock_Hz;
@@ -237,8 +241,7 @@ class Case {
     const bool shape = a.rows == 1 ? values.ndim() == 1 && values.shape(0) == a.columns
                                    : values.ndim() == 2 && values.shape(0) == a.rows &&
                                          values.shape(1) == a.columns;
-    if (!shape || !values.dtype().is(numpy_dtype(a.type)) ||
-        (values.flags() & py::array::c_style) == 0) {
+    if (!shape || !values.dtype().is(numpy_dtype(a.type)) || !is_contiguous(values)) {
       throw InputError("array '" + name + "' must be C-contiguous " + dtype_name(a.type) +
                        " of shape " + shape_text(a));
     }
@@ -303,7 +306,7 @@ class Case {
     return all;
   }
 
-  // Apart from the rest: the kernel walks the page tables for it.
+  // Not part of obtained(), because the kernel walks the page tables for it.
   std::string pages() const { return prepared_.problem().obtained_pages(); }
 
   py::dict obtained() const {
@@ -398,7 +401,7 @@ PYBIND11_MODULE(_memkern, m) {
         }
         return all;
       },
-      py::arg("root") = "", "Threads of other processes that run: process, command, unit.");
+      py::arg("root") = "", "Running threads of other processes: process, command, unit.");
   m.def(
       "release_memory",
       [](std::int64_t below_B) {
@@ -411,7 +414,7 @@ PYBIND11_MODULE(_memkern, m) {
                            std::string>;
     std::vector<Row> all;
     for (const RegisteredEntry& e : registered_entries()) {
-      all.emplace_back(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.form);
+      all.emplace_back(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.template_variant);
     }
     return all;
   });

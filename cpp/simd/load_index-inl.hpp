@@ -16,8 +16,8 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Indices in the width of the values, as the hardware's gathers want them. Preparation has made
-// sure that what is narrowed here fits.
+// Indices with the width of the values, as hardware gathers need them. The preparation has checked
+// that narrowed indices fit.
 template <class T, class I>
 MEMKERN_INLINE hn::Vec<hn::RebindToSigned<hn::ScalableTag<T>>> load_index(const I* index) {
   const hn::RebindToSigned<hn::ScalableTag<T>> d;

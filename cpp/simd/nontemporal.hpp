@@ -1,4 +1,4 @@
-// Non-temporal stores of single values: no line is read to be overwritten.
+// Non-temporal stores of single values, which do not read the cache line first.
 #pragma once
 
 #include "core/body.hpp"
@@ -8,8 +8,8 @@
 
 namespace memkern {
 
-// The empty statement hides where the bits come from: clang would store them as a floating-point
-// number again, for which there is no such instruction.
+// The empty asm hides the origin of the bits: clang would otherwise store a floating-point number,
+// for which there is no non-temporal instruction.
 MEMKERN_INLINE void store_nontemporal(double* to, double value) {
   auto bits = __builtin_bit_cast(long long, value);
   asm("" : "+r"(bits));

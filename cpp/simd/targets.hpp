@@ -1,10 +1,9 @@
-// What bodies for the processor's instruction sets need to know of the target they are compiled
-// for.
+// Whether bodies are compiled for the current Highway target.
 #pragma once
 
 #include "engine/registry.hpp"
 
-// Highway has one-lane stand-ins for targets without vectors. The simd technique leaves those
-// out: explicit vectors of one lane would be the scalar technique by another name.
+// Highway emulates vectors on targets that have none. The simd technique is not built for these: it
+// would be the scalar technique under another name.
 #define MEMKERN_TARGET_EXISTS \
   (!MEMKERN_SIMD || (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128))

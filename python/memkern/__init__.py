@@ -14,44 +14,16 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from memkern.errors import InputError
+from memkern.errors import InputError as InputError
 
-if TYPE_CHECKING:
-    from memkern import models, plots, reference, report, results, statistics
-    from memkern.families.amo.kernels import amo
-    from memkern.families.bs.kernels import bs
-    from memkern.families.dw import operator as dw
-    from memkern.families.launch.kernels import launch
-    from memkern.families.loops.kernels import loops
-    from memkern.families.raider.kernels import raider
-    from memkern.families.spatter import suites
-    from memkern.families.spatter.kernels import gather, gs, multigather, multiscatter, scatter
-    from memkern.families.spmv import product as spmv
-    from memkern.families.stream.kernels import stream
-    from memkern.inputs import lattice, matrices, patterns
-    from memkern.inputs.sizes import sizes
-    from memkern.measuring.calibrate import calibrate
-    from memkern.measuring.describe import describe
-    from memkern.measuring.interleaved import compare_runs
-    from memkern.measuring.prepared import Prepared, apply, prepare
-    from memkern.measuring.record import Measurement, measure
-    from memkern.measuring.sweep import sweep, vary
-    from memkern.measuring.tune import tune
-    from memkern.models import fit_t0_wmax
-    from memkern.results import ResultSet, load
-    from memkern.results.comparison import compare
-    from memkern.spec.case import Case
-    from memkern.spec.options import Knobs, Stop
-    from memkern.spec.registry import case, registry
-
-# OpenMP's runtime reads this when it is loaded. Workers that wait longer than about a quarter of a
-# millisecond sleep, instead of taking whole slices of the scheduler from those that they wait for.
+# libgomp reads this when it is loaded. Threads sleep after waiting for about a quarter of a
+# millisecond: on a shared processor, longer spinning would delay the thread that they wait for.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
-# Where what people use stands: modules, and the functions and classes of modules.
+# Where the public names are defined: modules by name, then functions and classes by module.
 _MODULES = {
     "dw": "families.dw.operator",
     "lattice": "inputs.lattice",
@@ -69,6 +41,7 @@ _MODULES = {
 _NAMES = {
     "families.amo.kernels": ("amo",),
     "families.bs.kernels": ("bs",),
+    "families.latency.kernels": ("latency",),
     "families.launch.kernels": ("launch",),
     "families.loops.kernels": ("loops",),
     "families.raider.kernels": ("raider",),
@@ -91,53 +64,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "Case",
-    "InputError",
-    "Knobs",
-    "Measurement",
-    "Prepared",
-    "ResultSet",
-    "Stop",
-    "amo",
-    "apply",
-    "bs",
-    "calibrate",
-    "case",
-    "compare",
-    "compare_runs",
-    "describe",
-    "dw",
-    "fit_t0_wmax",
-    "gather",
-    "gs",
-    "lattice",
-    "launch",
-    "load",
-    "loops",
-    "matrices",
-    "measure",
-    "models",
-    "multigather",
-    "multiscatter",
-    "patterns",
-    "plots",
-    "prepare",
-    "raider",
-    "reference",
-    "registry",
-    "report",
-    "results",
-    "scatter",
-    "sizes",
-    "spmv",
-    "statistics",
-    "stream",
-    "suites",
-    "sweep",
-    "tune",
-    "vary",
-]
+__all__ = sorted(["InputError", *_MODULES, *_HOMES])
 
 
 def __getattr__(name: str) -> Any:

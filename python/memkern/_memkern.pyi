@@ -1,4 +1,4 @@
-"""The compiled part, as `machine` and `measuring` see it."""
+"""The extension module, as `machine` and `measuring` use it."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class Prepared:
         kernel: str,
         dtype: str,
         index_dtype: str,
-        form: str,
+        template_variant: str,
         integers: dict[str, int],
         numbers: dict[str, float],
         arrays: list[tuple[str, bool]],

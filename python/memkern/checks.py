@@ -1,7 +1,9 @@
-"""Checks of single values, and how messages quote them."""
+"""Checks of single values, and their quotation in messages."""
 
 from __future__ import annotations
 
+import math
+import numbers
 import re
 import reprlib
 from dataclasses import dataclass, fields
@@ -11,7 +13,7 @@ import numpy as np
 
 from memkern.errors import InputError
 
-__all__ = ["INT64_MAX", "FromFields", "integer", "read_integer", "read_number", "shown"]
+__all__ = ["INT64_MAX", "FromFields", "integer", "number", "read_integer", "read_number", "shown"]
 
 INT64_MAX = 2**63 - 1
 """The largest index."""
@@ -31,7 +33,7 @@ _shortener = _Shortener()
 
 
 def shown(value: object) -> str:
-    """Return a value as an error message quotes it: short, printable and on one line.
+    """Return a value quoted for an error message: short, printable and on one line.
 
     Parameters
     ----------
@@ -52,7 +54,7 @@ def integer(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> in
     Parameters
     ----------
     value : object
-        What was given; Python's and NumPy's integers pass, booleans and floats do not.
+        Python's and NumPy's integers are accepted, booleans and floats are not.
     what : str
         The name that an error message uses for the value.
     low, high : int
@@ -66,7 +68,7 @@ def integer(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> in
     Raises
     ------
     InputError
-        If the value is no integer or outside the range.
+        If the value is not an integer or is outside the range.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InputError(f"{what} must be an integer, not {shown(value)}")
@@ -76,6 +78,41 @@ def integer(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> in
     if number > high:
         raise InputError(f"{what} must be at most {high}, not {shown(number)}")
     return number
+
+
+def number(value: object, what: str, low: float = -math.inf, high: float = math.inf) -> float:
+    """Check a real number.
+
+    Parameters
+    ----------
+    value : object
+        Python's and NumPy's integers and floats are accepted, booleans are not.
+    what : str
+        The name that an error message uses for the value.
+    low, high : float
+        The range, both ends included.
+
+    Returns
+    -------
+    float
+        The value.
+
+    Raises
+    ------
+    InputError
+        If the value is not a number, not finite or outside the range.
+    """
+    real = value if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    try:
+        checked = float(real)
+    except OverflowError:  # an integer of hundreds of digits
+        checked = math.inf
+    if not (math.isfinite(checked) and low <= checked <= high):
+        right = "a finite number" + (f" of at least {low:g}" if math.isfinite(low) else "")
+        if math.isfinite(high):
+            right = f"a number from {low:g} to {high:g}"
+        raise InputError(f"{what} must be {right}, not {shown(value)}")
+    return checked
 
 
 def read_integer(text: str, what: str) -> int:
@@ -106,7 +143,7 @@ def read_integer(text: str, what: str) -> int:
 
 
 def read_number(text: str, what: str) -> float:
-    """Read a number written in ASCII, which `float` takes.
+    """Read a number written in ASCII.
 
     Parameters
     ----------
@@ -126,7 +163,7 @@ def read_number(text: str, what: str) -> float:
         If the text is anything else.
     """
     try:
-        # Python takes other scripts' digits and underscores between digits as well.
+        # float() also accepts digits of other scripts and underscores between digits.
         return float(text if text.isascii() and "_" not in text else "")
     except ValueError:
         raise InputError(f"{what} must be a number, not {shown(text)}") from None
@@ -136,7 +173,8 @@ def read_number(text: str, what: str) -> float:
 class FromFields:
     """A dataclass that is pickled and copied as its fields.
 
-    They are checked again then, and what follows from them, such as read-only arrays, is made anew.
+    The copy checks its fields again and rebuilds what is derived from them, such as read-only
+    arrays.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:

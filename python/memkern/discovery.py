@@ -1,7 +1,7 @@
 """The families of kernels, found in the folder `memkern/families`.
 
-Nothing names a family: what a family offers stands in modules of fixed names, which are looked for
-in every folder.
+No other code names a family: every family's folder has modules with fixed names, which are found
+and imported from here.
 """
 
 from __future__ import annotations

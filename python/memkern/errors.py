@@ -1,4 +1,4 @@
-"""The one exception that says a person's input is at fault."""
+"""The exception for wrong input."""
 
 
 class InputError(ValueError):

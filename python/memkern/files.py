@@ -1,4 +1,4 @@
-"""Reading and writing whole files, and saying in one sentence why it could not be done."""
+"""Read and write whole files, with an error of one sentence where that fails."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = [
     "writing",
 ]
 
-# What a pipe or a device may give at most, which says its size only at its end.
+# Limit of what is read from a pipe or device, whose size is unknown before its end.
 _MOST_STREAMED_B = 2**27
 
 
 def publish(files: Mapping[Path, bytes]) -> None:
-    """Write files so that each is there in full or as it was; the last one comes last.
+    """Write files, each atomically and in the given order.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def publish(files: Mapping[Path, bytes]) -> None:
     Raises
     ------
     InputError
-        If a file can't be written. None is touched unless all could be written beside their
-        places.
+        If a file can't be written. No file is replaced before the contents of all are written to
+        temporary files.
     """
     for path in files:
         writable(path)
@@ -93,22 +93,24 @@ def writable(path: str | Path) -> Path:
 
 
 def unused(path: str | Path, force: bool = False) -> Path:
-    """Return a path that may be written and at which nothing is yet.
+    """Return a path that may be written and at which no file exists.
 
     Parameters
     ----------
     path : path
     force : bool
-        Whether a file that is there may be overwritten.
+        Whether an existing file may be overwritten.
 
     Raises
     ------
     InputError
-        If it can't be written, or a file is there and `force` is not set.
+        If it can't be written, or a file exists and `force` is not set.
     """
     target = writable(path)
     if target.exists() and not force:
-        raise InputError(f"{target} exists already: name another file, or overwrite it by --force")
+        raise InputError(
+            f"{target} exists already: name another file, or overwrite it with --force"
+        )
     return target
 
 
@@ -118,7 +120,7 @@ def temporary(path: Path) -> Path:
 
 
 def rename(written: Path, path: Path) -> None:
-    """Give a written file its name, so that the renaming survives a power cut."""
+    """Rename a written file, so that the renaming survives a power failure."""
     os.replace(written, path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -133,7 +135,7 @@ def read(path: Path, size: int = -1, most_B: float = math.inf) -> bytes:
     Raises
     ------
     InputError
-        If the file is missing, can't be read, is too large or larger than the memory there is.
+        If the file is missing, can't be read, is too large or larger than the available memory.
     """
     with opened(path) as stream:
         status = os.fstat(stream.fileno())
@@ -154,7 +156,7 @@ def read(path: Path, size: int = -1, most_B: float = math.inf) -> bytes:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading, and say so if it is missing or what is read of it can't be."""
+    """Open a file for reading; raise InputError if it is missing or reading it fails."""
     try:
         with open(path, "rb") as stream:
             yield stream
@@ -168,7 +170,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Have what fails inside, by the system or by SQLite, say that this file can't be written."""
+    """Turn errors of the system and of SQLite into an InputError: the file can't be written."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
@@ -177,7 +179,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def parsing(path: Path, what: str) -> Iterator[None]:
-    """Have whatever content may bring about say that this file can't be read as such a thing."""
+    """Turn errors caused by wrong content into an InputError: the file can't be read as `what`."""
     try:
         yield
     except (
@@ -187,23 +189,23 @@ def parsing(path: Path, what: str) -> Iterator[None]:
         raise InputError(f"{path} can't be read as {what}: {reason(error)}") from error
 
 
-# SQLite's words, and what they mean to people.
-_OF_SQLITE = {
+# What parts of SQLite's messages mean.
+_SQLITE_REASONS = {
     "is full": "the disk is full",
     "is locked": "another program is using it",
     "readonly database": "it may not be written",
     "unable to open": "its folder may not be written",
     "malformed": "it is damaged",
-    "not a database": "it is no database",
+    "not a database": "it is not a database",
     "disk I/O error": "its disk or file system failed",
 }
 
 
 def reason(error: BaseException) -> str:
-    """Return why something failed, as a sentence ends."""
+    """Return why something failed, as the end of a sentence."""
     number = error.errno if isinstance(error, OSError) else None
     most_B, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # SQLite does not tell what the system said.
+    # SQLite does not pass on the system's error number.
     of_disk = isinstance(error, sqlite3.Error) and "disk I/O" in str(error)
     if number == errno.EFBIG or (of_disk and most_B != resource.RLIM_INFINITY):
         return f"a file may have at most {most_B} bytes here (ulimit -f)"
@@ -212,7 +214,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, sqlite3.Error):
-        known = (means for words, means in _OF_SQLITE.items() if words in str(error))
+        known = (means for words, means in _SQLITE_REASONS.items() if words in str(error))
         return next(known, _first_line(error))
     if isinstance(error, RecursionError):
         return "it is nested too deeply"

@@ -1,4 +1,4 @@
-"""How far something long has come, on standard error: a bar on a screen, else a line at times."""
+"""Progress on standard error: a bar on a terminal or in a notebook, else a line now and then."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _SILENCE_S = 10.0  # between two lines
 
 
 class Lines:
-    """Counts as tqdm does, in a plain line now and then and one at the end.
+    """Counts like tqdm, but prints plain lines: one every ten seconds and one at the end.
 
     Parameters
     ----------
     total : int, optional
-        How many there are, for the time left.
+        Final count, for the time left.
     unit : str
         What is counted, in the plural.
     time_s : float
-        Seconds after which it will be over, if not earlier.
+        Most seconds that it will take.
     """
 
     def __init__(
@@ -28,31 +28,31 @@ class Lines:
     ) -> None:
         self.total = total
         self.n = 0
-        self._unit, self._time_s, self._said = unit, time_s, False
+        self._unit, self._time_s, self._printed = unit, time_s, False
         self._start = self._last = time.monotonic()
 
     def update(self, n: int = 1) -> None:
-        """Count more of them; say so after a while without a line."""
+        """Add `n` to the count; print a line if the last one is ten seconds old."""
         self.n += n
         now = time.monotonic()
         if now - self._last >= _SILENCE_S:
-            self._last, self._said = now, True
+            self._last, self._printed = now, True
             passed = now - self._start
             left = ""
             if passed >= self._time_s:
-                # How many are left out for it is not known.
+                # How many will be left out is unknown.
                 left = ", longer than expected"
             elif self.total is not None and self.n:
                 left_s = passed / self.n * (self.total - self.n)
                 left = f", about {min(left_s, self._time_s - passed):.0f} s left"
-            self._say(f"after {passed:.0f} s{left}")
+            self._print(f"after {passed:.0f} s{left}")
 
     def close(self) -> None:
-        """Say how long all of it took, if it was long enough for a line."""
-        if self._said:
-            self._say(f"measured in {time.monotonic() - self._start:.0f} s")
+        """Print the total time, if a line was printed before."""
+        if self._printed:
+            self._print(f"measured in {time.monotonic() - self._start:.0f} s")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         of = "" if self.total is None else f" of {self.total}"
         print(f"memkern: {self.n}{of} {self._unit} {text}", file=sys.stderr, flush=True)
 
@@ -64,12 +64,12 @@ def bar(
     unit: str = "placements",
     time_s: float = math.inf,
 ) -> Any:
-    """Return what counts, and with a `total` shows the time left.
+    """Return a counter that shows progress and, with a `total`, the time left.
 
     Parameters
     ----------
     wanted : bool, optional
-        Whether anything is shown; by default only on a screen or in a notebook.
+        Whether anything is shown; by default only on a terminal or in a notebook.
     total, unit, time_s
         See `Lines`.
 

@@ -1,8 +1,8 @@
 """Published results to compare with, shipped with the package.
 
-`rows` gives a table as plain dictionaries, `load` as a data frame, `cite` says where it is from.
-Columns are named and scaled as in memkern's own records (``time_min_s``, ``bandwidth_GBps``), so
-that published and own results stand side by side; ``source`` is ``"published"``.
+`rows` returns a table as dictionaries, `load` as a data frame, and `cite` its source. Columns have
+the names and units of memkern's records (``time_min_s``, ``bandwidth_GBps``), so that published and
+measured results can be combined; ``source`` is ``"published"``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _bs(test: str) -> str:
 
 
 def _amo(benchmark: str) -> str:
-    """Return our name of what CircusTent calls RAND_ADD."""
+    """Return memkern's kernel of a benchmark such as RAND_ADD."""
     return f"amo.{benchmark.rpartition('_')[0].lower()}"
 
 
@@ -75,7 +75,7 @@ def _primitive(benchmark: str) -> str:
 
 
 def _loop(kernel: str) -> str:
-    """Return our name of a loop of the ECM studies; their stencil has three rows."""
+    """Return memkern's name of a loop; the three rows of the stencil have one name."""
     return "loops.stencil" if kernel.startswith("2d5pt") else f"loops.{kernel}"
 
 
@@ -91,7 +91,7 @@ def _suite(pattern: str) -> str:
 class _Table:
     file: str
     citation: str
-    # New column -> (column of the file, conversion).
+    # Column of the table -> (column of the file, conversion).
     columns: dict[str, tuple[str, Callable[[str], object]]]
 
 
@@ -223,7 +223,7 @@ def names() -> list[str]:
 
 
 def cite(name: str) -> str:
-    """Return where a table is from.
+    """Return the citation of a table's source.
 
     Parameters
     ----------
@@ -255,8 +255,8 @@ def rows(name: str) -> list[dict[str, Any]]:
             Loops on one core of an A64FX: kernel, statement, and for data in L1, in L2 and in
             memory the prediction of the ECM model (pred_l1, pred_l2, pred_mem), the measurement
             with the best unrolling (meas_l1, ...), both in cycles for one 512-bit vector of every
-            stream, and that unrolling (unroll_l1, ...).  The stencil has three rows, apart by
-            where the layer condition holds, which `statement` says.
+            stream, and that unrolling (unroll_l1, ...).  The stencil has three rows, one for each
+            place where the layer condition holds (see `statement`).
         ``beebe2022-circustent``
             Five runs of CircusTent's RAND_ADD: platform, kernel (``amo.rand``), primitive
             (``add``), memory_B (of VAL), threads (processing elements), iters (of each thread),

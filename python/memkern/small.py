@@ -1,7 +1,7 @@
 """Small cases, so that tests can run every command and example of the documentation as written.
 
-Where the environment variable ``MEMKERN_SMALL`` is set, what is built and sampled is cut to what
-takes milliseconds. Records hold the sizes that were measured; they say nothing about the machine.
+Where the environment variable ``MEMKERN_SMALL`` is set, sizes, samples and times are limited so
+that a case takes milliseconds. Records hold the sizes that were measured; their times mean nothing.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ def wanted() -> bool:
 
 
 def cut(value: T, most: T) -> T:
-    """Return `value`, where cases are to be small at most `most`."""
+    """Return `value`, limited to `most` where cases are to be small."""
     return min(value, most) if wanted() else value

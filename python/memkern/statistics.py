@@ -1,14 +1,14 @@
-"""Intervals that cover what they say, the stop rule, and means of rates.
+"""Confidence intervals of medians and ratios, the stop rule of sampling, and means of rates.
 
-Timing samples are skewed and follow one another, so nothing here assumes a normal distribution
-or independence. The interval of the median is a pair of order statistics whose ranks come from
-the binomial distribution; where samples are autocorrelated the ranks move outwards as if there
-were only ``n / batch`` of them, `batch` being the integrated autocorrelation time of the ranks.
+Timing samples are skewed and autocorrelated, so the interval of the median assumes neither a normal
+distribution nor independence. It is a pair of order statistics whose ranks come from the binomial
+distribution; where samples are autocorrelated the ranks move outwards as if there were only
+``n / batch`` samples, where `batch` is the integrated autocorrelation time of the ranks.
 
-Batch means, the usual cure for autocorrelation, were tried and fail here: the median of batch
-means tends to the mean, so on skewed samples the interval closes in on the wrong number (in
-simulation, down to 13 % coverage instead of 95 % at 1000 samples). Autocorrelation is measured on
-ranks because rare large outliers, which timings have, hide it from the values' own covariance.
+Batch means, the usual method for autocorrelated samples, fail here: the median of batch means tends
+to the mean, so on skewed samples the interval converges to the wrong value (in simulation, with
+13 % coverage instead of 95 % at 1000 samples). Autocorrelation is measured on ranks because rare
+large outliers, which timings have, hide it in the covariance of the values.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ __all__ = [
 
 _Floats = npt.NDArray[np.float64]
 
-# Below this many samples the autocorrelation time is known too badly to stop on, once there is any.
+# Below this many samples the autocorrelation time is too uncertain to stop on, unless it is short.
 _CORRELATED_SAMPLES = 100
-# Three in four independent series of 23 samples show a batch under this.
+# Three in four independent series of 23 samples have an estimated batch below this.
 _CORRELATED_BATCH = 1.5
 _P95_SAMPLES = 20
 
@@ -61,9 +61,9 @@ class Interval:
     median : float
         The samples' median, always inside.
     level : float
-        The level that was asked for, or what the samples' whole range covers where that is less.
+        The requested level, or that of the samples' whole range where that is less.
     batch : float
-        How many consecutive samples tell as much as one independent sample would; at least 1.
+        Consecutive samples that carry the information of one independent sample; at least 1.
     autocorrelation : float
         Lag-1 autocorrelation of the samples' ranks.
     relative_half_width : float
@@ -92,8 +92,8 @@ def median_interval(samples: npt.ArrayLike, level: float = 0.95) -> Interval:
     Returns
     -------
     Interval
-        On independent samples it covers at least `level`. Its `level` is smaller than asked for
-        where fewer than six (at 95 %) independent samples are there, and it then spans them all.
+        On independent samples it covers at least `level`. With fewer than six (at 95 %) independent
+        samples its `level` is smaller than requested, and it spans all samples.
 
     Raises
     ------
@@ -132,8 +132,8 @@ def median_interval(samples: npt.ArrayLike, level: float = 0.95) -> Interval:
 def next_count(n: int) -> int:
     """Return the next number of samples at which to look at the interval: 10, 15, 23, 34, 51, ...
 
-    The counts are ``ceil(10 * 1.5**k)``. An interval that is looked at after every sample is
-    stopped on when it happens to be short; at few, growing counts it keeps its coverage.
+    The counts are ``ceil(10 * 1.5**k)``. Testing the interval after every sample would stop when it
+    happens to be short; testing it at few, growing counts preserves its coverage.
     """
     numerator, denominator = 10, 1
     while (count := -(-numerator // denominator)) <= n:
@@ -148,10 +148,10 @@ class StopRule:
     Parameters
     ----------
     target : float
-        Half width of the interval of the median, relative to the median, that suffices.
+        Half width of the interval of the median, relative to the median, at which to stop.
     min_samples : int
-        Fewest samples to stop on for precision. With fewer than twenty, autocorrelation goes
-        unnoticed and there is no 95th percentile.
+        Fewest samples to stop on for precision. With fewer than twenty, autocorrelation is not
+        detected and there is no 95th percentile.
     max_samples : int
         Most samples.
     budget_s : float
@@ -172,7 +172,7 @@ class StopRule:
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        """Refuse what can't be met."""
+        """Check the ranges."""
         if not self.target > 0:
             raise InputError(f"target must be positive, not {self.target!r}")
         if self.min_samples < 1:
@@ -185,17 +185,17 @@ class StopRule:
             raise InputError(f"level must lie between 0 and 1, not {self.level!r}")
 
     def next_count(self, n: int) -> int:
-        """Return how many samples to have at the next look, when there are `n` now."""
+        """Return the number of samples at which to test again, when there are `n` now."""
         return min(next_count(max(n, self.min_samples - 1)), self.max_samples)
 
     def done(self, samples: npt.ArrayLike, elapsed_s: float) -> str | None:
-        """Say why to stop now, if there is a reason.
+        """Return why to stop now, or None.
 
         Parameters
         ----------
         samples : array_like of float, shape (n,)
-            All samples so far, in order. Precision is looked at only where n is one of the
-            growing counts (see `next_count`), so this may be called after every sample.
+            All samples so far, in order. Precision is tested only where n is one of the growing
+            counts (see `next_count`), so this may be called after every sample.
         elapsed_s : float
             Seconds spent on the case.
 
@@ -261,14 +261,14 @@ def summarise(samples: npt.ArrayLike) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Prior:
-    """What is known of a variance before its own measurements.
+    """Prior distribution of variances: scaled inverse chi-squared.
 
     Attributes
     ----------
     variance : float
-        Of logarithms.
+        Variance of logarithms.
     freedom : float
-        Degrees of freedom that this knowledge is worth; infinite where all variances are alike.
+        Degrees of freedom; infinite where all variances are equal.
     """
 
     variance: float
@@ -276,20 +276,19 @@ class Prior:
 
 
 def moderate(variances: npt.ArrayLike, freedom: npt.ArrayLike) -> Prior | None:
-    """Return what the variances of a class have in common.
+    """Estimate the common prior of variances (empirical Bayes).
 
     Parameters
     ----------
     variances : array_like of float, shape (n,)
-        Sample variances, of which each estimates its own true one.
+        Sample variances, each of another true variance.
     freedom : array_like of float, shape (n,)
         Degrees of freedom of each.
 
     Returns
     -------
     Prior or None
-        The scaled inverse chi-squared distribution of the true variances; None below three
-        variances that are not zero.
+        Distribution of the true variances; None for fewer than three nonzero variances.
 
     Notes
     -----
@@ -332,7 +331,7 @@ def _trigamma_inverse(y: float) -> float:
 
 @dataclass(frozen=True)
 class PlacementsInterval:
-    """An interval of the median time that sees how placements differ.
+    """Confidence interval of the median time that includes the variance between placements.
 
     Attributes
     ----------
@@ -479,7 +478,7 @@ def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
     """
     a, b = _finite(x, "x"), _finite(y, "y")
     if len(a) != len(b):
-        raise InputError(f"x and y must have one length, not {len(a)} and {len(b)}")
+        raise InputError(f"x and y must have the same length, not {len(a)} and {len(b)}")
     a, b = a - a.mean(), b - b.mean()
     scale = math.sqrt(float(a @ a)) * math.sqrt(float(b @ b))
     return max(-1.0, min(1.0, float(a @ b) / scale)) if scale > 0 else math.nan
@@ -494,9 +493,9 @@ class Ratio:
     ratio : float
         Geometric mean of the first over that of the second.
     low, high : float
-        The interval; NaN where there was only one measurement on a side.
+        The interval; NaN where a side has only one value.
     level : float
-        Its level; 0 where there was only one.
+        Its level; 0 where a side has only one value.
     """
 
     ratio: float
@@ -513,11 +512,11 @@ def ratio_interval(
     Parameters
     ----------
     a, b : array_like of float, shapes (m,) and (n,)
-        One value (a median, say) for each repeat, each of which allocated and measured anew.
+        One value, such as a median, for each repeat with new allocations.
     level : float
         Confidence level.
     paired : bool
-        Whether ``a[i]`` and ``b[i]`` were measured in turns, one right after the other.
+        Whether ``a[i]`` and ``b[i]`` were measured one right after the other.
 
     Returns
     -------
@@ -534,7 +533,7 @@ def ratio_interval(
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level!r}")
     if paired and len(x) != len(y):
-        raise InputError(f"pairs need sides of one length, not {len(x)} and {len(y)}")
+        raise InputError(f"paired values need the same length, not {len(x)} and {len(y)}")
     centre = float(x.mean() - y.mean())
     if min(len(x), len(y)) < 2:
         return Ratio(math.exp(centre), math.nan, math.nan, 0.0)
@@ -545,7 +544,7 @@ def ratio_interval(
         variance = float(parts.sum())
         weights = float((parts**2 / (len(x) - 1, len(y) - 1)).sum())
         least = min(len(x), len(y)) - 1
-        # Welch's figure lies between these two; rounding errors must not take it below.
+        # Welch's degrees of freedom are at least this; rounding errors must not reduce them.
         freedom = max(int(variance**2 / weights), least) if weights > 0 else least
     half_width = student_quantile((1 + level) / 2, freedom) * math.sqrt(variance)
     low, high = math.exp(centre - half_width), math.exp(centre + half_width)
@@ -572,7 +571,7 @@ def _autocorrelation(x: _Floats) -> tuple[float, float]:
     """Return the integrated autocorrelation time of the ranks, and their lag-1 autocorrelation."""
     n = len(x)
     _, group, size = np.unique(x, return_inverse=True, return_counts=True)
-    # Equal samples share their mean rank: any other order among them would look like a trend.
+    # Equal samples get their mean rank: any order among them would look like a trend.
     ranks = (np.cumsum(size) - (size - 1) / 2)[group] - (n + 1) / 2
     spectrum = np.fft.rfft(ranks, 2 * n)
     covariance = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:n]

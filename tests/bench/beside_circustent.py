@@ -1,50 +1,42 @@
-"""Measure memkern's atomics beside CircusTent's OpenMP build, in turns.
+"""Compare memkern's atomics with CircusTent's OpenMP build, in turns.
 
 CircusTent is built elsewhere with its own flags; this script only runs it::
 
     python tests/bench/beside_circustent.py --circustent /path/to/circustent
 
-The operation is the same in its eight ADD kernels. Its CAS kernels pass the target itself, or
-what the last round has left, as what is expected: most of their swaps fail, or none can, so that
-there is nothing to compare. Each turn runs every kernel on both sides in rotating order, with the
-same VAL, iterations, workers and rule of indices, in 4 KiB pages. CircusTent times one pass;
-memkern's median over several passes is set against the median of as many runs of CircusTent.
+Its eight ADD kernels perform the same operation. Its CAS kernels can't be compared: they expect the
+target itself or the value of the last round, so that most of their swaps fail or none can. Each
+turn runs every kernel on both sides in rotating order, with the same VAL, iterations, workers and
+rule of indices, in 4 KiB pages. CircusTent times one pass; memkern's median over several passes is
+compared with the median of as many runs of CircusTent.
 
-CircusTent's pointer chase soon runs in a short cycle, another one in each of its runs. Two workers
-may end in the same one, which makes their rate a matter of luck: the chase has one worker here,
-and in each turn other indices.
+CircusTent's pointer chase soon repeats a short cycle, another one in each run. The rate of two
+workers depends on whether they end in the same cycle, so that the chase has one worker here, and
+other indices in each turn.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import re
 import subprocess
 
 import numpy as np
+from peers import FLOOR, no_huge_pages, with_interval
 
 import memkern as mk
 from memkern.families.amo.kernels import PATTERNS
 from memkern.statistics import geometric_mean, ratio_interval
 
-PR_SET_THP_DISABLE = 41
-FLOOR = 0.97
-
-
-def no_huge_pages() -> None:
-    """Keep the peer on 4 KiB pages."""
-    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-
 
 def workers(args: argparse.Namespace, pattern: str) -> int:
-    """Workers that a pattern can be compared with."""
+    """Return the number of workers for a pattern."""
     return 1 if pattern == "ptrchase" else args.threads
 
 
 def circustent(args: argparse.Namespace, pattern: str) -> float:
-    """Seconds of one pass."""
+    """Return the seconds of one pass."""
     sizes = {"-m": args.memsize, "-p": workers(args, pattern), "-i": args.iters}
     words = [args.circustent, "-b", f"{pattern.upper()}_ADD"]
     for flag, value in sizes.items():
@@ -108,8 +100,7 @@ def main() -> None:
         amos = case.iterations * case.spec.amos / 1e9
         print(
             f"{name:<9} {amos / np.median(ours[name]):8.4f} GAMS, CircusTent "
-            f"{amos / np.median(theirs[name]):8.4f}, ratio {ratio.ratio:.3f} "
-            f"[{ratio.low:.3f}, {ratio.high:.3f}]"
+            f"{amos / np.median(theirs[name]):8.4f}, ratio {with_interval(ratio)}"
         )
     mean = geometric_mean([ratio.ratio for ratio in ratios])
     below = [name for name, ratio in zip(names, ratios, strict=True) if ratio.high < FLOOR]

@@ -1,8 +1,8 @@
-"""Measure forty cases beside 0, 1, 2 and 4 busy loops, pinned and free, in turns with quiet runs.
+"""Measure forty cases together with 0, 1, 2 and 4 busy loops, pinned and not pinned.
 
 A record that is not marked as disturbed must be right: within 10 % of the median of the quiet runs,
-or within their own 5th to 95th percentile where that is wider. Where neighbours disturb quiet runs
-as well, those are tried again: the reference of a case are its undisturbed ones::
+or within their own 5th to 95th percentile where that is wider. Quiet runs that are disturbed by
+neighbours are repeated; the reference of a case are its undisturbed quiet runs::
 
     python tests/bench/beside_competitors.py --rounds 7
 """
@@ -26,7 +26,7 @@ from memkern import _memkern
 from memkern.machine.topology import machine_environment
 from memkern.measuring.record import CaseRun
 
-# Fewer undisturbed quiet runs are no reference.
+# Cases with fewer undisturbed quiet runs are not judged.
 LEAST_QUIET = 7
 
 
@@ -56,7 +56,7 @@ def cases(budget_s: float) -> list[mk.Case]:
 
 @contextlib.contextmanager
 def competitors(count: int, pinned: bool) -> Iterator[None]:
-    """Run so many busy loops, each on a unit of its own while there are any, or free to move."""
+    """Run busy loops, pinned to one unit each (shared if there are too few) or not pinned."""
     units = sorted(os.sched_getaffinity(0))
 
     def bind(k: int) -> None:

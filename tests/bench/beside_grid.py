@@ -1,36 +1,33 @@
-"""Measure memkern's hopping term beside Grid's, in turns.
+"""Compare memkern's hopping term with Grid's, in turns.
 
 The peer is a program, built elsewhere with Grid's own flags, that is called as
-``PROGRAM LX LY LZ LT LS THREADS SECONDS``: it applies Grid's Dhop in double precision for so many
-seconds with each of its kernels and prints a line for each: ``Dhop_`` (full lattice), ``DhopEO_``
-(even results of odd sites) or ``DhopOE_`` and its name, shortest and median seconds of an
-application::
+``PROGRAM LX LY LZ LT LS THREADS SECONDS``: it applies Grid's Dhop in double precision for SECONDS
+with each of its kernels and prints a line for each: ``Dhop_`` (full lattice), ``DhopEO_`` (even
+results of odd sites) or ``DhopOE_`` and its name, shortest and median seconds of an application::
 
     python tests/bench/beside_grid.py --grid /path/to/dhop 8 16 24 [--parity even]
 
-Every turn runs all contestants in rotating order, in 4 KiB pages, on lattices of so many sites in
-each direction. The peer of a lattice is the kernel that is fastest by its median over all turns,
-and memkern's form likewise, of both layouts with vectors over s and over sites as Grid has them,
-with and without prefetch, and once in blocks of four z. Ratios are of times, the peer's over
-memkern's, with intervals from the turns.
+Every turn runs all contestants in rotating order, in 4 KiB pages, on lattices of equal extents. The
+peer of a lattice is the kernel that is fastest by its median over all turns. So is memkern's form,
+of both layouts with vectors over s and over sites as Grid has them, with and without prefetch, and
+one in blocks of four z. Ratios are of times, the peer's over memkern's, with intervals from the
+turns.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import itertools
 import os
 import subprocess
 from typing import Any
 
 import numpy as np
+from peers import FLOOR, no_huge_pages, with_interval
 
 import memkern as mk
 from memkern.statistics import geometric_mean, ratio_interval
 
-FLOOR = 0.97
-PR_SET_THP_DISABLE = 41
 PREFIXES = {"full": "Dhop_", "even": "DhopEO_", "odd": "DhopOE_"}
 FORMS: dict[str, dict[str, Any]] = {
     f"{layout} {cut} {prefetch}": {"layout": layout, "cut": cut, "prefetch": prefetch}
@@ -39,13 +36,8 @@ FORMS: dict[str, dict[str, Any]] = {
 FORMS["RIRI s 3 z4"] = {"layout": "RIRI", "cut": "s", "prefetch": 3, "block": (0, 0, 4, 0)}
 
 
-def no_huge_pages() -> None:
-    """Keep a peer on 4 KiB pages."""
-    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-
-
 def peer_seconds(program: str, extent: int, threads: int, args: Any) -> dict[str, float]:
-    """Median seconds of each of the peer's kernels."""
+    """Return the median seconds of each of the peer's kernels."""
     done = subprocess.run(
         [program, *[str(extent)] * 4, str(args.ls), str(threads), str(args.seconds)],
         capture_output=True,
@@ -99,8 +91,7 @@ def main() -> None:
         peer = min(theirs, key=lambda name: float(np.median(theirs[name])))
         ratio = ratio_interval(theirs[peer], ours[best], paired=True)
         ratios.append(ratio)
-        said = f"{ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
-        print(f"  {best} over {peer}: {said}", flush=True)
+        print(f"  {best} over {peer}: {with_interval(ratio)}", flush=True)
     mean = geometric_mean([ratio.ratio for ratio in ratios])
     below = sum(ratio.high < FLOOR for ratio in ratios)
     print(f"geometric mean {mean:.3f}, wholly below {FLOOR}: {below}")

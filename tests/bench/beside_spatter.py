@@ -1,4 +1,4 @@
-"""Measure memkern's gather/scatter beside Spatter 2, in turns, and judge by one rule.
+"""Compare memkern's gather and scatter with Spatter 2, in turns.
 
 Spatter is built elsewhere with its own Release flags; this script only runs it::
 
@@ -23,15 +23,15 @@ import time
 from pathlib import Path
 
 import numpy as np
+from peers import FLOOR, with_interval
 
 from memkern.statistics import geometric_mean, ratio_interval
 
-FLOOR = 0.97
 _ROW = re.compile(r"^(\d+)\s+(\d+)\s+([0-9.e+-]+)\s+([0-9.e+-]+)\s*$")
 
 
 def run(command: list[str], threads: int) -> tuple[str, float, float]:
-    """Output, wall seconds and peak resident bytes of a command."""
+    """Return the output, wall seconds and peak resident bytes of a command."""
     env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=env, text=True)
@@ -45,7 +45,7 @@ def run(command: list[str], threads: int) -> tuple[str, float, float]:
 
 
 def spatter_times(output: str) -> list[float]:
-    """Shortest time of each configuration, as Spatter prints it."""
+    """Return the shortest time of each configuration that Spatter prints."""
     rows = [match for line in output.splitlines() if (match := _ROW.match(line))]
     return [float(row[3]) for row in rows]
 
@@ -102,7 +102,7 @@ def main() -> int:
                 f"delta {record['delta']:<8} {record['variant']}/{record['isa']:<9} "
                 f"{np.median(record['bytes_B'] / ours[:, case]) / 1e9:7.2f} GB/s  "
                 f"peer {record['bytes_B'] / min(medians) / 1e9:7.2f}  "
-                f"ratio {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+                f"ratio {with_interval(ratio)}"
                 f"{'  BELOW' if below else ''}"
             )
         ratios_all += ratios

@@ -1,25 +1,24 @@
-"""Measure memkern's sparse products beside other libraries', in turns.
+"""Compare memkern's sparse products with those of other libraries, in turns.
 
 Each peer is a program, built elsewhere with its library's own flags, that is called as
 ``PROGRAM FILE THREADS SECONDS``: FILE holds int64 rows, columns and nonzeros, int32 row starts and
-columns, and float64 values; it repeats y = y + A x for so many seconds and prints a line for each
-of its forms: name, shortest and median seconds of a product. SciPy (one thread) runs here::
+columns, and float64 values; it repeats y = y + A x for SECONDS and prints a line for each of its
+forms: name, shortest and median seconds of a product. SciPy (one thread) runs in this process::
 
     python tests/bench/beside_spmv.py --peer eigen=/path/a --peer mkl=/path/b hpcg:128 rmat:20
 
-Every turn runs all contestants in rotating order, in 4 KiB pages, and a loop that only loads as
-much as the matrix needs. The peer of a matrix is the form that is fastest by its median over all
+Every turn runs all contestants in rotating order, in 4 KiB pages, and a loop that loads as many
+bytes as the matrix has. The peer of a matrix is the form that is fastest by its median over all
 turns; memkern's forms are CRS, SELL-C-1 with C of 4, 8 and 16, and for rows of uneven length CRS
 that prefetches x and, of square matrices, SELL-8 with all rows sorted by length and columns moved
-like them, both with as many nonzeros for each worker. Ratios are of times, the peer's or the
-roofline's over memkern's, with intervals from the turns; the roofline is the matrix's at what that
-loop was given in the same turn.
+like them, both balanced by nonzeros. Ratios are of times, the peer's or the roofline's over
+memkern's, with intervals from the turns; the roofline uses the bandwidth of the loads in the same
+turn.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import subprocess
 import tempfile
@@ -27,13 +26,12 @@ import time
 from typing import Any
 
 import numpy as np
+from peers import FLOOR, no_huge_pages, with_interval
 
 import memkern as mk
 from memkern.families.spmv.model import SpmvModel
 from memkern.statistics import geometric_mean, ratio_interval
 
-FLOOR = 0.97
-PR_SET_THP_DISABLE = 41
 FORMS: dict[str, dict[str, Any]] = {
     "crs": {"format": "crs"},
     "crs-nnz": {"format": "crs", "balance": "nnz", "prefetch": 128},
@@ -42,13 +40,8 @@ FORMS: dict[str, dict[str, Any]] = {
 MOVED = {"format": "sell", "C": 8, "balance": "nnz", "move_columns": True}
 
 
-def no_huge_pages() -> None:
-    """Keep a peer on 4 KiB pages."""
-    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-
-
 def write(matrix: Any, path: str) -> None:
-    """Write a matrix as peers read it."""
+    """Write a matrix in the format that peers read."""
     with open(path, "wb") as file:
         np.array([*matrix.shape, matrix.nnz], dtype=np.int64).tofile(file)
         matrix.indptr.astype(np.int32).tofile(file)
@@ -57,7 +50,7 @@ def write(matrix: Any, path: str) -> None:
 
 
 def peer_seconds(program: str, path: str, args: argparse.Namespace) -> dict[str, float]:
-    """Median seconds of each form of a peer."""
+    """Return the median seconds of each form of a peer."""
     environment = {**os.environ, "OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
     done = subprocess.run(
         [program, path, str(args.threads), str(args.seconds)],
@@ -72,7 +65,7 @@ def peer_seconds(program: str, path: str, args: argparse.Namespace) -> dict[str,
 
 
 def scipy_seconds(matrix: Any, seconds: float) -> float:
-    """Median seconds of SciPy's product, which has one thread."""
+    """Return the median seconds of SciPy's product, which has one thread."""
     x, y = np.ones(matrix.shape[1]), np.zeros(matrix.shape[0])
     times: list[float] = []
     end = time.perf_counter() + seconds
@@ -81,11 +74,6 @@ def scipy_seconds(matrix: Any, seconds: float) -> float:
         y += matrix @ x
         times.append(time.perf_counter() - begin)
     return float(np.median(times))
-
-
-def said(ratio: Any) -> str:
-    """Ratio and interval as text."""
-    return f"{ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
 
 
 def main() -> None:
@@ -132,13 +120,13 @@ def main() -> None:
         flops = 2 * matrix.nnz / 1e9
         print(f"{label}: {matrix.nnz} nonzeros, roofline {flops / np.median(limit):.2f} GFLOP/s")
         for name, times in (*ours.items(), *theirs.items()):
-            share = said(ratio_interval(limit, times, paired=True))
+            share = with_interval(ratio_interval(limit, times, paired=True))
             print(f"  {name:<14} {flops / np.median(times):7.3f} GFLOP/s, of the roofline {share}")
         best = min(ours, key=lambda name: float(np.median(ours[name])))
         peer = min(theirs, key=lambda name: float(np.median(theirs[name])))
         ratio = ratio_interval(theirs[peer], ours[best], paired=True)
         ratios.append(ratio)
-        print(f"  {best} over {peer}: {said(ratio)}", flush=True)
+        print(f"  {best} over {peer}: {with_interval(ratio)}", flush=True)
     mean = geometric_mean([ratio.ratio for ratio in ratios])
     below = sum(ratio.high < FLOOR for ratio in ratios)
     print(f"geometric mean {mean:.3f}, wholly below {FLOOR}: {below}")

@@ -1,4 +1,4 @@
-"""Measure memkern's streaming kernels beside STREAM, BabelStream and likwid-bench, in turns.
+"""Compare memkern's streaming kernels with STREAM, BabelStream and likwid-bench, in turns.
 
 The peers are built elsewhere with their own release flags; this script only runs them::
 
@@ -14,9 +14,9 @@ least 1.0 and no kernel whose 95 % interval lies wholly below 0.97.
 STREAM and BabelStream fork for every invocation and print the shortest and the mean of many
 times; beside them memkern forks, too, and takes as many samples, and the shortest times are
 compared. likwid-bench runs invocations back to back and prints one time for all of them: a mean,
-which no short quiet moment makes better. Beside it memkern runs freely on the same units, and
-its medians are compared with these means, the median of several runs on each side.
-``--statistic`` says otherwise; the ratio by the other statistic is printed, too.
+which a short quiet period does not improve. Beside it memkern runs without barriers on the same
+units, and its medians are compared with these means, the median of several runs on each side.
+``--statistic`` overrides this choice; the ratio by the other statistic is printed, too.
 
 With ``--self`` memkern is its own peer, which shows what noise alone does.
 """
@@ -37,10 +37,10 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from peers import FLOOR, PR_SET_THP_DISABLE, with_interval
 
 from memkern.statistics import Ratio, geometric_mean, ratio_interval
 
-FLOOR = 0.97
 STATISTICS = ("shortest", "typical")
 STREAM = ("stream.copy", "stream.scale", "stream.add", "stream.triad")
 BABELSTREAM = {
@@ -51,7 +51,7 @@ BABELSTREAM = {
     "Dot": "loops.dot",
     "Nstream": "loops.nstream",
 }
-# Ours: likwid-bench's name and its number of arrays.
+# memkern's kernels: likwid-bench's name and number of arrays.
 LIKWID = {
     "loops.load": ("load", 1),
     "loops.sum": ("sum", 1),
@@ -63,17 +63,16 @@ LIKWID = {
     "loops.triad": ("stream", 3),
     "loops.schoenauer": ("triad", 4),
 }
-# A worker's elements are a multiple of what any of likwid-bench's loops takes at a time (24 and
-# powers of two up to 64), else it would leave some out.
+# The elements of a worker are a multiple of those of a step of any loop of likwid-bench (24 and
+# powers of two up to 64), since its loops leave out a remainder.
 STRIDE = 192
 ELEMENT_B = 8
-KEPT = 2  # forms of one likwid-bench kernel that stay in the comparison
-PROBE_B = 4e9  # moved to find them
-PR_SET_THP_DISABLE = 41
+KEPT = 2  # fastest forms of a likwid-bench kernel, which are compared
+PROBE_B = 4e9  # moved by each form to find the fastest
 
 
 class Found(NamedTuple):
-    """Seconds an invocation took; of ours also how much was moved and how."""
+    """Seconds of an invocation; memkern's also have bytes, elements and variant/isa."""
 
     shortest: float
     typical: float
@@ -83,7 +82,7 @@ class Found(NamedTuple):
 
 
 class Contestant(NamedTuple):
-    """Somebody who measures kernels, by name."""
+    """A program that measures kernels: its label and a function that runs it."""
 
     label: str
     run: Callable[[], dict[str, Found]]
@@ -102,7 +101,7 @@ class Round(NamedTuple):
 def run(
     command: list[str], variables: Mapping[str, str] | None = None, *, huge: bool = False
 ) -> str:
-    """Output of a command that has transparent huge pages only if `huge`."""
+    """Return the output of a command, which has transparent huge pages only if `huge`."""
     ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 0 if huge else 1, 0, 0, 0)
     env = {**os.environ, **(variables or {})}
     done = subprocess.run(command, capture_output=True, env=env, text=True, check=False)
@@ -114,7 +113,7 @@ def run(
 
 
 def memkern(kernels: list[str], *options: str, pages: str, huge: bool = False) -> dict[str, Found]:
-    """Measure kernels with memkern; of several repeats the shortest and the median."""
+    """Measure kernels with memkern; return the shortest and the median time of all repeats."""
     records: list[dict[str, Any]] = []
     for family in dict.fromkeys(kernel.partition(".")[0] for kernel in kernels):
         names = [kernel.partition(".")[2] for kernel in kernels if kernel.startswith(f"{family}.")]
@@ -134,13 +133,13 @@ def memkern(kernels: list[str], *options: str, pages: str, huge: bool = False) -
 
 
 def stream_found(output: str) -> dict[str, Found]:
-    """Times that STREAM prints."""
+    """Return the times that STREAM prints."""
     rows = re.findall(r"^(?:Copy|Scale|Add|Triad): +\S+ +(\S+) +(\S+)", output, re.MULTILINE)
     return {k: Found(float(row[1]), float(row[0])) for k, row in zip(STREAM, rows, strict=True)}
 
 
 def stream_size(output: str) -> tuple[int, int]:
-    """Elements and times for which STREAM was built."""
+    """Return the numbers of elements and of repetitions for which STREAM was built."""
     elements = re.search(r"Array size = (\d+)", output)
     times = re.search(r"executed (\d+) times", output)
     assert elements is not None and times is not None, output
@@ -148,7 +147,7 @@ def stream_size(output: str) -> tuple[int, int]:
 
 
 def babelstream_found(output: str) -> dict[str, Found]:
-    """Times that BabelStream prints."""
+    """Return the times that BabelStream prints."""
     return {
         BABELSTREAM[row["function"]]: Found(float(row["min_runtime"]), float(row["avg_runtime"]))
         for row in csv.DictReader(output.splitlines())
@@ -156,7 +155,7 @@ def babelstream_found(output: str) -> dict[str, Found]:
 
 
 def likwid_seconds(output: str, bytes_B: int) -> float:
-    """Mean time of an invocation that likwid-bench prints."""
+    """Return the mean time of an invocation that likwid-bench prints."""
     fields = dict(re.findall(r"^([A-Za-z ()]+):\s+(\S+)", output, re.MULTILINE))
     seconds = float(fields["Time"])
     if not 0 < seconds < math.inf:
@@ -168,13 +167,13 @@ def likwid_seconds(output: str, bytes_B: int) -> float:
 
 @cache
 def topology() -> dict[str, Any]:
-    """Return what memkern knows of the caches."""
+    """Return memkern's description of the caches."""
     info = json.loads(run([sys.executable, "-m", "memkern", "info", "--json"]))
     return dict(info["topology"])
 
 
 def forking_round(args: argparse.Namespace) -> Round:
-    """STREAM's and BabelStream's kernels."""
+    """Return the round of the kernels of STREAM and BabelStream."""
     variables = {"OMP_NUM_THREADS": str(args.threads)}
     if args.pin != "none":
         places = ",".join(f"{{{unit}}}" for unit in args.pin.split(","))
@@ -205,7 +204,7 @@ def forking_round(args: argparse.Namespace) -> Round:
 
 
 def likwid_elements(args: argparse.Namespace, arrays: int) -> int:
-    """Length of each array: half of the cache level for all arrays, or four times the caches."""
+    """Return the length of an array: all fill half of a cache, or each four times the caches."""
     found = topology()
     if args.level == "memory":
         share = 4 * int(found["last_level_cache_B"]) // ELEMENT_B // int(args.threads)
@@ -261,7 +260,7 @@ def likwid_forms(args: argparse.Namespace, name: str, bytes_B: int) -> tuple[lis
 
 
 def likwid_rounds(args: argparse.Namespace) -> list[Round]:
-    """likwid-bench's kernels, each with its own length."""
+    """Return a round for each kernel of likwid-bench, with its own length."""
     rounds = []
     for kernel, (name, arrays) in LIKWID.items():
         elements = likwid_elements(args, arrays)
@@ -280,7 +279,7 @@ def make_round(
     options: list[str],
     peers: list[Contestant],
 ) -> Round:
-    """Add memkern to its peers."""
+    """Return a round of memkern and its peers."""
     ours = Contestant("memkern", lambda: memkern(kernels, *options, pages="4k"))
     best = Contestant(
         f"pages {args.best_pages}",
@@ -296,7 +295,7 @@ def make_round(
 
 
 def play(rounds: list[Round], turns: int) -> list[list[list[dict[str, Found]]]]:
-    """What each contestant of each round found in each turn."""
+    """Return the times of each contestant of each round in each turn."""
     contestants = [[r.ours, *r.peers, *([r.best] if r.best else [])] for r in rounds]
     found: list[list[list[dict[str, Found]]]] = [[[] for _ in group] for group in contestants]
     for turn in range(turns):
@@ -337,7 +336,7 @@ def judge(played: Round, found: list[list[dict[str, Found]]]) -> tuple[list[floa
         print(
             f"  {kernel:<16} {first.elements:>9} {first.how:<14} {speeds[0]} GB/s  "
             f"peer {played.peers[peer - 1].label:<24} {speeds[1]}  "
-            f"ratio {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+            f"ratio {with_interval(ratio)}"
             f"{'  BELOW' if slower else '       '}  {other} {versus(kernel, other)[1].ratio:.3f}"
             f"{f'  {played.best.label} {speeds[2]}' if played.best else ''}"
         )

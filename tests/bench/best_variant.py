@@ -1,4 +1,4 @@
-"""Measure what `best` chooses beside every named variant, in turns, from L1 to memory::
+"""Compare the variant that `best` chooses with every named variant, in turns, from L1 to memory.
 
 python tests/bench/best_variant.py --turns 7
 """

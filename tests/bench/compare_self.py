@@ -2,8 +2,8 @@
 
     python tests/bench/compare_self.py --comparisons 25
 
-Twenty cases from L1 to L3 with one and two threads, A against itself; ends with exit code 1 where
-more verdicts are false than one in 500 (and than one).
+Twenty cases from L1 to L3 with one and two threads, A against itself. The exit code is 1 if more
+than one verdict, and more than one in 500, is false.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ALLOWED = 500
 
 
 def main() -> int:
-    """Print one line a comparison and the rate of all."""
+    """Print one line for each comparison and the rate of all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--comparisons", type=int, default=25)
     parser.add_argument("--seed", type=int, default=0, help="of the first comparison")

@@ -2,9 +2,9 @@
 
     python tests/bench/compare_simulation.py --families 400
 
-The order of pairs, the looks and the verdicts are those of the package; only the times are drawn.
-All cases of a family see one series of noise, value after value, as those on a machine do. Then the
-rates at which two tests of pairs reject at levels that correcting for many cases asks for.
+The order of pairs, the looks and the verdicts are those of the package; only the times are random.
+All cases of a family see one series of noise, value after value, as on a machine. At the end it
+prints how often two paired tests reject at a level as low as corrections for many cases require.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def autocorrelated(rng: np.random.Generator, n: int) -> Floats:
 
 
 def drifting(rng: np.random.Generator, n: int) -> Floats:
-    """A third slower at the end than at the begin, on top of 2 %."""
+    """A third slower at the end than at the start, on top of 2 %."""
     return independent(rng, n) + np.linspace(0, 0.3, n)
 
 
@@ -58,7 +58,7 @@ class SimulatedSide:
     def __init__(self, series: Iterator[float], effects: Floats) -> None:
         self.series, self.effects = series, effects
 
-    def ask(self, verb: str, case: int) -> dict[str, Any]:
+    def request(self, verb: str, case: int) -> dict[str, Any]:
         """Return the next value."""
         return {"seconds": float(np.exp(next(self.series) + self.effects[case]))}
 
@@ -66,7 +66,7 @@ class SimulatedSide:
 def simulated(
     noise: Callable[[np.random.Generator, int], Floats], effects: Floats, seed: int
 ) -> Family:
-    """Return a family of cases of which side B is slower by so much (in logarithms)."""
+    """Return a family of cases of which side B is slower by `effects` (logarithms of ratios)."""
     rng = np.random.default_rng(seed)
     family = Family(len(effects))
     series = iter(noise(rng, 2 * len(effects) * family.looks[-1]))
@@ -106,7 +106,7 @@ def yuen_p(a: Floats, b: Floats) -> Floats:
 
 
 def main() -> None:
-    """Print false verdicts, found differences, and the two tests beside each other."""
+    """Print false verdicts, found differences, and the rates of the two tests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--families", type=int, default=400)
     parser.add_argument("--cases", type=int, default=30)

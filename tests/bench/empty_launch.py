@@ -1,4 +1,4 @@
-"""Measure BS0, our empty launch, beside an empty OpenMP parallel region, in turns.
+"""Compare BS0, the empty launch, with an empty OpenMP parallel region, in turns.
 
 The region is compiled by the system's compiler and lives in the same process, so that runtime,
 workers and wait policy are the same. Set OMP_WAIT_POLICY to choose the policy::
@@ -44,7 +44,7 @@ def main() -> None:
         source.write_text(SOURCE)
         flags = ["-O2", "-fopenmp", "-shared", "-fPIC"]
         subprocess.run(["c++", *flags, str(source), "-o", str(library)], check=True)
-        # First ours: the runtime of OpenMP that is loaded then serves both.
+        # memkern starts first, so that both use its OpenMP runtime.
         prepared = {t: mk.bs(0, threads=t).prepare() for t in range(1, (os.cpu_count() or 1) + 1)}
         regions = ctypes.CDLL(str(library)).regions
         regions.restype = ctypes.c_double

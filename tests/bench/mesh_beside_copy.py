@@ -1,4 +1,4 @@
-"""Measure BS6, BS7 and BS8 at degree 7 as parts of BS1's bandwidth, in turns.
+"""Compare the bandwidths of BS6, BS7 and BS8 at degree 7 with that of BS1, in turns.
 
 Bytes are those of the paper's formulas. Memory that is shared with neighbours changes its
 bandwidth from minute to minute, so that every ratio is one of neighbouring measurements::

@@ -1,4 +1,4 @@
-"""Measure kernels on a GPU beside the driver's own copy, and launches beside bare ones, in turns.
+"""Compare kernels on a GPU with the driver's copy, and launches with bare ones, in turns.
 
 The ceiling of a turn is a copy by the driver within the device's memory, read and written. A bare
 launch is an empty kernel's, compiled here by nvcc into a program of its own::
@@ -45,13 +45,13 @@ BABELSTREAM = {"Copy": "stream.copy", "Triad": "stream.triad", "Dot": "bs.bs4"}
 
 
 def bare_launch_s(program: Path) -> float:
-    """Median seconds of a bare empty launch."""
+    """Return the median seconds of a bare empty launch."""
     lines = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
     return float(np.median([float(line) for line in lines.split()]))
 
 
 def babelstream_GBps(program: str, elements: int) -> dict[str, float]:
-    """Bandwidths that BabelStream prints, by our names."""
+    """Return the bandwidths that BabelStream prints, by memkern's names."""
     command = [program, "-s", str(elements), "-n", "50"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = (line.split() for line in text.splitlines())
@@ -63,7 +63,7 @@ def babelstream_GBps(program: str, elements: int) -> dict[str, float]:
 
 
 def spatter_GBps(program: str, kernel: str, count: int) -> float:
-    """Bandwidth that Spatter prints for UNIFORM:256:1."""
+    """Return the bandwidth that Spatter prints for UNIFORM:256:1."""
     options = ["-pUNIFORM:256:1", "-d256", f"-l{count}", f"-k{kernel}", "-r20"]
     text = subprocess.run([program, *options], capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in text.splitlines() if re.match(r"\s*\d+\s", line)]

@@ -18,7 +18,7 @@ CALLS = 5000
 
 
 def overhead_us(**knobs: object) -> tuple[float, float]:
-    """Median overhead and median C++ time of a call, in microseconds."""
+    """Return the median overhead and the median C++ time of a call, in microseconds."""
     run = mk.gather([0], count=1, variant="scalar", **knobs).prepare().run
     overheads, inside = [], []
     for _ in range(CALLS):

@@ -1,8 +1,8 @@
-"""Find where the spread from run to run comes from: neighbours in time, new memory, its pages.
+"""Find the causes of the spread between runs: time, placement in memory, and kind of pages.
 
-Each case is sampled in turns in three ways: again in the memory of its first placement, in new
-memory of 4 KiB pages, and in new memory of transparent huge pages. What differs in the same memory
-comes from time alone; what new memory adds comes from where it lies::
+Each case is sampled in turns in four ways: in the memory of its first placement and in new memory,
+both in 4 KiB pages and in transparent huge pages. Differences in the same memory come from time
+alone; new memory adds those of its placement::
 
     python tests/bench/run_spread.py --turns 40
 """

@@ -1,5 +1,6 @@
-// Atomic memory operations: every body on arrays that end at a page that faults, and by several
-// workers that meet on the same words, where the thread sanitizer sees what is not atomic.
+// Atomic memory operations: every body on arrays that end at an inaccessible page, and with several
+// workers that update the same words, where the thread sanitizer detects accesses that are not
+// atomic.
 #include "families/amo/patterns.hpp"
 
 #include <gtest/gtest.h>
@@ -18,10 +19,10 @@
 namespace memkern {
 namespace {
 
+using testing::contains;
 using testing::entries_of;
 using testing::Fenced;
 using testing::refusal;
-using testing::says;
 using testing::scattered;
 using testing::scattered_values;
 
@@ -37,7 +38,7 @@ struct Shape {
 
 std::int64_t count_of(const Shape& s) { return s.workers * s.iters; }
 
-// Words that a kernel may reach.
+// Number of words that a kernel accesses.
 std::int64_t words_of(const std::string& kernel, const Shape& s) {
   const std::int64_t places = kernel == "amo.central" ? s.hot
                               : s.shared              ? s.iters
@@ -45,7 +46,7 @@ std::int64_t words_of(const std::string& kernel, const Shape& s) {
   return (places - 1) * s.stride + 1;
 }
 
-// One entry more than there are iterations, as the kernels need it.
+// Indices: one more than there are iterations, as kernels access IDX[i + 1].
 std::vector<std::int64_t> index_of(const std::string& kernel, const Shape& s) {
   const bool chases = kernel == "amo.ptrchase";
   const std::int64_t bound = chases ? count_of(s) + 1 : words_of(kernel, s);
@@ -54,7 +55,7 @@ std::vector<std::int64_t> index_of(const std::string& kernel, const Shape& s) {
   return all;
 }
 
-// Operations of one iteration that go to VAL.
+// Operations on VAL per iteration.
 std::int64_t on_values(const std::string& kernel) {
   if (kernel == "amo.ptrchase") return 0;
   return kernel == "amo.scatter" || kernel == "amo.gather" || kernel == "amo.sg" ? 2 : 1;
@@ -73,7 +74,7 @@ void run_fenced(const RegisteredEntry& e, const Shape& s) {
   for (int w = 0; w < s.workers; ++w) e.body(&args, {w * s.iters, (w + 1) * s.iters}, w);
   // Indices are only read, whatever the primitive.
   EXPECT_EQ(index.values(), std::vector<W>(wanted.begin(), wanted.end()));
-  const std::string form = e.form;
+  const std::string form = e.template_variant;
   V grown = 0;
   const std::vector<V> after = values.values();
   for (std::size_t i = 0; i < after.size(); ++i) {
@@ -129,32 +130,46 @@ std::unique_ptr<Problem> prepare(const std::string& kernel, const std::string& d
   return find_family("amo")(kernel, dtype, index_dtype, inputs, team, Placement{});
 }
 
-TEST(Workers, LoseNothingThatIsAtomic) {
+// Fills all arrays and clears the tallies.
+void restore(Problem& problem) {
+  problem.fill(true);
+  const Array& tally = problem.array("tally");
+  for (std::int64_t i = 0; i < tally.rows * tally.columns; ++i) problem.poke(tally, i, 0.0);
+}
+
+void run_once(const Team& team, const RegisteredEntry& e, const Problem& problem) {
+  const Step step{e.body, e.finish, problem.args(), problem.count()};
+  const Team::Session session(team);
+  Sampler(team, {}, Repetition::Fork).sample({&step, 1}, 1);
+}
+
+// Sum of a tally over all workers.
+std::uint64_t sum_of(const Problem& problem, Tally which) {
+  const Array& tally = problem.array("tally");
+  std::uint64_t sum = 0;
+  for (std::int64_t w = 0; w < tally.rows; ++w) {
+    std::uint64_t value = 0;
+    problem.peek(tally, w * kTallies + which, &value);
+    sum += value;
+  }
+  return sum;
+}
+
+TEST(Workers, LoseNoAtomicUpdate) {
   const Team team({3, "none"});
   const Shape s{3, 200, 1, 1, true};
   for (const RegisteredEntry& e : entries_of(is_amo)) {
-    const std::string form = e.form;
+    const std::string form = e.template_variant;
     const std::vector<std::int64_t> index = index_of(e.kernel, s);
     const std::int64_t words = words_of(e.kernel, s);
     const auto problem = prepare(e.kernel, e.dtype, e.index, team, s, index, words);
-    problem->fill(true);
-    const Array& tally = problem->array("tally");
-    for (std::int64_t i = 0; i < tally.rows * tally.columns; ++i) problem->poke(tally, i, 0.0);
+    restore(*problem);
     const bool has_values = on_values(e.kernel) > 0;
     const auto before =
         has_values ? problem->digest("VAL") : std::pair<std::uint64_t, std::uint64_t>{};
-    const Step step{e.body, e.finish, problem->args(), problem->count()};
-    {
-      const Team::Session session(team);
-      Sampler(team, {}, Repetition::Fork).sample({&step, 1}, 1);
-    }
+    run_once(team, e, *problem);
     const std::uint64_t mask = std::string(e.dtype) == "uint32" ? 0xFFFFFFFFU : ~std::uint64_t{0};
-    std::uint64_t applied = 0;
-    for (std::int64_t w = 0; w < s.workers; ++w) {
-      std::uint64_t one = 0;
-      problem->peek(tally, w * kTallies + kApplied, &one);
-      applied += one;
-    }
+    const std::uint64_t applied = sum_of(*problem, kApplied);
     const bool adds = form.starts_with("add") || form.starts_with("cas");
     if (has_values && adds && std::string(e.dtype).starts_with("uint")) {
       EXPECT_EQ((problem->digest("VAL").first - before.first) & mask, applied & mask)
@@ -168,37 +183,26 @@ TEST(Workers, LoseNothingThatIsAtomic) {
   }
 }
 
-// Long enough that two workers on two cores meet.
-TEST(Workers, LoseNothingOnAWordThatAllUpdate) {
+// Long enough for two workers on two cores to run at the same time.
+TEST(Workers, LoseNoUpdateOfASharedWord) {
   const Team team({2, "auto"});
   const Shape s{2, 200'000, 1, 1, true};
   for (const RegisteredEntry& e : entries_of(is_amo)) {
     if (std::string(e.kernel) != "amo.central" || std::string(e.dtype) != "uint64") continue;
-    const std::string form = e.form;
+    const std::string form = e.template_variant;
     if (!form.starts_with("cas-retry") && !form.starts_with("add")) continue;
     const auto problem = prepare(e.kernel, e.dtype, e.index, team, s, {}, 1);
-    problem->fill(true);
-    const Array& tally = problem->array("tally");
-    for (std::int64_t i = 0; i < tally.rows * tally.columns; ++i) problem->poke(tally, i, 0.0);
+    restore(*problem);
     const auto before = problem->digest("VAL");
-    const Step step{e.body, e.finish, problem->args(), problem->count()};
-    {
-      const Team::Session session(team);
-      Sampler(team, {}, Repetition::Fork).sample({&step, 1}, 1);
-    }
-    std::uint64_t successes = 0;
-    for (std::int64_t w = 0; w < s.workers; ++w) {
-      std::uint64_t one = 0;
-      problem->peek(tally, w * kTallies + kSuccesses, &one);
-      successes += one;
-    }
+    run_once(team, e, *problem);
     const auto all = static_cast<std::uint64_t>(count_of(s));
-    EXPECT_EQ(successes, form.starts_with("add") ? 0 : all) << ::testing::PrintToString(e);
+    EXPECT_EQ(sum_of(*problem, kSuccesses), form.starts_with("add") ? 0 : all)
+        << ::testing::PrintToString(e);
     EXPECT_EQ(problem->digest("VAL").first - before.first, all) << ::testing::PrintToString(e);
   }
 }
 
-TEST(Prepare, RefusesWhatWouldReachTooFar) {
+TEST(Prepare, RefusesAccessesOutOfBounds) {
   const Team team({2, "none"});
   const Shape s{2, 10, 1, 1, false};
   const auto index = index_of("amo.rand", s);
@@ -208,20 +212,20 @@ TEST(Prepare, RefusesWhatWouldReachTooFar) {
     return refusal<InputError>(
         [&] { prepare(kernel, "uint64", index_dtype, team, shape, idx, words); });
   };
-  EXPECT_TRUE(says(refused("amo.stride1", "", s, {}, 19), "need an array of 20 words, not 19"));
-  EXPECT_TRUE(says(refused("amo.striden", "", {2, 10, 3, 1, false}, {}, 57), "58 words"));
-  EXPECT_TRUE(says(refused("amo.central", "", {2, 10, 8, 3, true}, {}, 16), "17 words"));
-  EXPECT_TRUE(says(refused("amo.rand", "int64", s, index, 5), "outside 0 to 4"));
-  EXPECT_TRUE(says(refused("amo.sg", "int64", s, {index.begin(), index.end() - 1}, 20),
-                   "at least 21 entries, not 20"));
-  EXPECT_TRUE(says(refused("amo.ptrchase", "int64", s, std::vector<std::int64_t>(21, 21), 1),
-                   "outside 0 to 20"));
-  EXPECT_TRUE(says(refused("amo.stride1", "", {3, 10, 1, 1, false}, {}, 99), "3 workers"));
-  EXPECT_TRUE(says(refused("amo.stride1", "", {2, 0, 1, 1, false}, {}, 99), "iters"));
-  EXPECT_TRUE(
-      says(refused("amo.stride1", "", {2, std::int64_t{1} << 62, 1, 1, false}, {}, 99), "64 bits"));
-  EXPECT_TRUE(says(refused("amo.striden", "", {2, 10, std::int64_t{1} << 62, 1, false}, {}, 99),
-                   "64 bits"));
+  EXPECT_TRUE(contains(refused("amo.stride1", "", s, {}, 19), "need an array of 20 words, not 19"));
+  EXPECT_TRUE(contains(refused("amo.striden", "", {2, 10, 3, 1, false}, {}, 57), "58 words"));
+  EXPECT_TRUE(contains(refused("amo.central", "", {2, 10, 8, 3, true}, {}, 16), "17 words"));
+  EXPECT_TRUE(contains(refused("amo.rand", "int64", s, index, 5), "outside 0 to 4"));
+  EXPECT_TRUE(contains(refused("amo.sg", "int64", s, {index.begin(), index.end() - 1}, 20),
+                       "at least 21 entries, not 20"));
+  EXPECT_TRUE(contains(refused("amo.ptrchase", "int64", s, std::vector<std::int64_t>(21, 21), 1),
+                       "outside 0 to 20"));
+  EXPECT_TRUE(contains(refused("amo.stride1", "", {3, 10, 1, 1, false}, {}, 99), "3 workers"));
+  EXPECT_TRUE(contains(refused("amo.stride1", "", {2, 0, 1, 1, false}, {}, 99), "iters"));
+  EXPECT_TRUE(contains(refused("amo.stride1", "", {2, std::int64_t{1} << 62, 1, 1, false}, {}, 99),
+                       "64 bits"));
+  EXPECT_TRUE(contains(refused("amo.striden", "", {2, 10, std::int64_t{1} << 62, 1, false}, {}, 99),
+                       "64 bits"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Memory as it was asked for, or a refusal before anything was touched.
+// Memory is allocated as requested, or refused before any of it is touched.
 #include "core/buffer.hpp"
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@
 namespace memkern {
 namespace {
 
+using testing::contains;
 using testing::refusal;
-using testing::says;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
@@ -34,7 +34,7 @@ std::int64_t number_in(const std::string& path) {
   return file ? value : 0;
 }
 
-// Bytes of address space or of resident memory that this process has.
+// Bytes of address space (VmSize) or of resident memory (VmRSS) of this process.
 std::int64_t status_B(const std::string& key) {
   std::ifstream file("/proc/self/status");
   std::string line;
@@ -108,7 +108,7 @@ TEST_F(BufferTest, IsAlignedAndZero) {
   }
 }
 
-TEST_F(BufferTest, PopulateTouchesThePartAskedFor) {
+TEST_F(BufferTest, PopulateTouchesOnlyTheGivenRange) {
   const Buffer buffer(64 * kMiB, {Pages::Base4k, {}});
   const std::int64_t before = status_B("VmRSS");
   EXPECT_TRUE(buffer.populate(8 * kMiB, 40 * kMiB));
@@ -122,15 +122,16 @@ TEST_F(BufferTest, PopulateTouchesThePartAskedFor) {
 
 TEST_F(BufferTest, RefusesASizeThatOverflows) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  EXPECT_TRUE(says(refusal<InputError>([] { Buffer(kMax - 5, Placement{}); }), "a buffer size"));
   EXPECT_TRUE(
-      says(refusal<MemoryError>([] { Buffer(kMax / 2, Placement{}); }), "no address space"));
+      contains(refusal<InputError>([] { Buffer(kMax - 5, Placement{}); }), "a buffer size"));
+  EXPECT_TRUE(
+      contains(refusal<MemoryError>([] { Buffer(kMax / 2, Placement{}); }), "no address space"));
 }
 
 TEST_F(BufferTest, SmallPagesStaySmall) {
   const Team team({2, "none"});
   if (page_B() != 4096) {
-    EXPECT_TRUE(says(refusal<InputError>([] { Buffer(1, {Pages::Base4k, {}}); }), "base page"));
+    EXPECT_TRUE(contains(refusal<InputError>([] { Buffer(1, {Pages::Base4k, {}}); }), "base page"));
     return;
   }
   Arena arena(team, {Pages::Base4k, {}});
@@ -139,7 +140,7 @@ TEST_F(BufferTest, SmallPagesStaySmall) {
   EXPECT_EQ(arena.obtained_pages(), "4k");
 }
 
-TEST_F(BufferTest, DefaultSaysWhatItGot) {
+TEST_F(BufferTest, ReportsTheDefaultPages) {
   const Team team({2, "none"});
   Arena arena(team, Placement{});
   arena.request(8 * kMiB, 1);
@@ -148,14 +149,14 @@ TEST_F(BufferTest, DefaultSaysWhatItGot) {
       << arena.obtained_pages();
 }
 
-TEST_F(BufferTest, TransparentHugePagesAreHadOrRefused) {
+TEST_F(BufferTest, TransparentHugePagesAreObtainedOrRefused) {
   const Team team({2, "none"});
   Arena arena(team, {Pages::Thp, {}});
   const std::size_t slot = arena.request(7 * kMiB, 1);
   try {
     arena.commit();
   } catch (const MemoryError& error) {
-    EXPECT_TRUE(says(error.what(), "pages 'thp' cannot be had: the kernel gave "));
+    EXPECT_TRUE(contains(error.what(), "pages 'thp' are not available: the kernel provided "));
     return;
   }
   EXPECT_EQ(arena.obtained_pages(), "thp");
@@ -168,19 +169,19 @@ class HugetlbTest : public BufferTest, public ::testing::WithParamInterface<Page
   std::string pool() const {
     return "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(size_B() / 1024) + "kB/";
   }
-  std::int64_t pages_to_be_had() const {
+  std::int64_t available_pages() const {
     return number_in(pool() + "free_hugepages") - number_in(pool() + "resv_hugepages") +
            number_in(pool() + "nr_overcommit_hugepages");
   }
   const char* name() const { return GetParam() == Pages::Huge2m ? "hugetlb-2m" : "hugetlb-1g"; }
 };
 
-TEST_P(HugetlbTest, IsHadWhileThePoolLasts) {
+TEST_P(HugetlbTest, IsObtainedWhileThePoolLasts) {
   const Team team({2, "none"});
   Arena arena(team, {GetParam(), {}});
   arena.request(size_B(), 1);
-  if (pages_to_be_had() < 1) {
-    EXPECT_TRUE(says(refusal<MemoryError>([&] { arena.commit(); }), "cannot be had"));
+  if (available_pages() < 1) {
+    EXPECT_TRUE(contains(refusal<MemoryError>([&] { arena.commit(); }), "are not available"));
     EXPECT_EQ(arena.obtained_pages(), "none");
     return;
   }
@@ -193,10 +194,10 @@ TEST_P(HugetlbTest, IsHadWhileThePoolLasts) {
 TEST_P(HugetlbTest, IsRefusedBeyondThePool) {
   const Team team({1, "none"});
   Arena arena(team, {GetParam(), {}});
-  arena.request((pages_to_be_had() + 1) * size_B(), 1);
+  arena.request((available_pages() + 1) * size_B(), 1);
   const std::string message = refusal<MemoryError>([&] { arena.commit(); });
-  EXPECT_TRUE(says(message, std::string("pages '") + name() + "' cannot be had"));
-  EXPECT_TRUE(says(message, "vm.nr_hugepages"));
+  EXPECT_TRUE(contains(message, std::string("pages '") + name() + "' are not available"));
+  EXPECT_TRUE(contains(message, "vm.nr_hugepages"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HugetlbTest, ::testing::Values(Pages::Huge2m, Pages::Huge1g),
@@ -216,21 +217,21 @@ TEST_F(BufferTest, NumaPoliciesAreApplied) {
   }
 }
 
-TEST_F(BufferTest, ReadsWords) {
+TEST_F(BufferTest, ParsesOptions) {
   EXPECT_EQ(parse_pages("default"), Pages::Default);
   EXPECT_EQ(parse_pages("4k"), Pages::Base4k);
   EXPECT_EQ(parse_pages("thp"), Pages::Thp);
   EXPECT_EQ(parse_pages("hugetlb-2m"), Pages::Huge2m);
   EXPECT_EQ(parse_pages("hugetlb-1g"), Pages::Huge1g);
-  EXPECT_TRUE(says(refusal<InputError>([] { parse_pages("2m"); }), "'2m'"));
+  EXPECT_TRUE(contains(refusal<InputError>([] { parse_pages("2m"); }), "'2m'"));
   EXPECT_EQ(parse_numa("first-touch").kind, NumaPolicy::Kind::FirstTouch);
   EXPECT_EQ(parse_numa("interleave").kind, NumaPolicy::Kind::Interleave);
   for (const char* bad : {"", "node", "node:", "node:x", "node:-1", "node:9999", "node:0x"}) {
-    EXPECT_TRUE(says(refusal<InputError>([&] { parse_numa(bad); }), std::string(bad)));
+    EXPECT_TRUE(contains(refusal<InputError>([&] { parse_numa(bad); }), std::string(bad)));
   }
 }
 
-TEST_F(BufferTest, IsRefusedTogetherBeforeAnythingIsTouched) {
+TEST_F(BufferTest, RefusesAllRequestsBeforeAnyIsTouched) {
   const Team team({2, "none"});
   const std::int64_t space = status_B("VmSize");
   const std::int64_t resident = status_B("VmRSS");
@@ -238,8 +239,8 @@ TEST_F(BufferTest, IsRefusedTogetherBeforeAnythingIsTouched) {
   arena.request(256 * kMiB, 1);
   arena.request(std::int64_t{1} << 50, 1);
   const std::string message = refusal<MemoryError>([&] { arena.commit(); });
-  EXPECT_TRUE(says(message, "this case needs 1125900.175 GB but "));
-  EXPECT_TRUE(says(message, "use a smaller count"));
+  EXPECT_TRUE(contains(message, "this case needs 1125900.175 GB but "));
+  EXPECT_TRUE(contains(message, "use smaller sizes"));
   EXPECT_LT(status_B("VmSize") - space, 64 * kMiB);
   EXPECT_LT(status_B("VmRSS") - resident, 64 * kMiB);
 }
@@ -249,14 +250,14 @@ TEST_F(BufferTest, TheSumOfRequestsMustFit64Bits) {
   Arena arena(team, Placement{});
   arena.request(std::numeric_limits<std::int64_t>::max(), 1);
   arena.request(std::numeric_limits<std::int64_t>::max(), 1);
-  EXPECT_TRUE(says(refusal<InputError>([&] { arena.commit(); }), "the memory of this case"));
+  EXPECT_TRUE(contains(refusal<InputError>([&] { arena.commit(); }), "the memory of this case"));
 }
 
 class PoolTest : public BufferTest {
  protected:
-  // The memory that a case of this kind is given, handed back at once.
-  static const std::byte* given(const Team& team, const Placement& placement, std::int64_t bytes,
-                                std::int64_t rows = 1) {
+  // Address of the memory that a case of this kind gets; released at once.
+  static const std::byte* address_of(const Team& team, const Placement& placement,
+                                     std::int64_t bytes, std::int64_t rows = 1) {
     Arena arena(team, placement);
     const std::size_t slot = arena.request(bytes, rows);
     arena.commit();
@@ -264,7 +265,7 @@ class PoolTest : public BufferTest {
   }
 };
 
-TEST_F(BufferTest, CutsTouchEverythingOnce) {
+TEST_F(BufferTest, TouchesAllPartsOfAPartition) {
   const Team team({3, "none"});
   const std::int64_t bytes = 32 * kMiB;
   const std::int64_t odd = 5 * kMiB + 123;
@@ -282,10 +283,11 @@ TEST_F(BufferTest, CutsTouchEverythingOnce) {
   }
 }
 
-TEST_F(PoolTest, HandsMemoryOnWhateverItsCuts) {
-  if (Topology::instance().numa_nodes().size() > 1) GTEST_SKIP() << "where it lies matters here";
+TEST_F(PoolTest, ReusesMemoryForAnyPartition) {
+  if (Topology::instance().numa_nodes().size() > 1)
+    GTEST_SKIP() << "the placement matters with several NUMA nodes";
   const Team team({2, "none"});
-  const std::byte* first = given(team, Placement{}, 4 * kMiB);
+  const std::byte* first = address_of(team, Placement{}, 4 * kMiB);
   for (const std::int64_t cut : {std::int64_t{0}, kMiB, 4 * kMiB}) {
     Arena arena(team, Placement{});
     const std::size_t slot = arena.request(4 * kMiB, 1, {0, cut, 4 * kMiB});
@@ -294,37 +296,37 @@ TEST_F(PoolTest, HandsMemoryOnWhateverItsCuts) {
   }
 }
 
-TEST_F(PoolTest, HandsMemoryOnToTheSameKindOfCase) {
+TEST_F(PoolTest, ReusesMemoryForTheSameKindOfCase) {
   const Team team({2, "none"});
-  const std::byte* first = given(team, Placement{}, 4 * kMiB);
-  EXPECT_EQ(given(team, Placement{}, 4 * kMiB), first);
+  const std::byte* first = address_of(team, Placement{}, 4 * kMiB);
+  EXPECT_EQ(address_of(team, Placement{}, 4 * kMiB), first);
   if (Topology::instance().numa_nodes().size() == 1) {
-    EXPECT_EQ(given(team, Placement{}, 3 * kMiB), first);
+    EXPECT_EQ(address_of(team, Placement{}, 3 * kMiB), first);
   }
 }
 
-TEST_F(PoolTest, PlacesMemoryAnewForAnyOther) {
+TEST_F(PoolTest, AllocatesMemoryForOtherKindsOfCases) {
   const Team team({2, "none"});
   const Team other({1, "none"});
-  const std::byte* first = given(team, Placement{}, 4 * kMiB);
-  EXPECT_NE(given(other, Placement{}, 4 * kMiB), first);
-  EXPECT_NE(given(team, Placement{}, 4 * kMiB, 2), first);
-  EXPECT_NE(given(team, {Pages::Default, parse_numa("interleave")}, 4 * kMiB), first);
+  const std::byte* first = address_of(team, Placement{}, 4 * kMiB);
+  EXPECT_NE(address_of(other, Placement{}, 4 * kMiB), first);
+  EXPECT_NE(address_of(team, Placement{}, 4 * kMiB, 2), first);
+  EXPECT_NE(address_of(team, {Pages::Default, parse_numa("interleave")}, 4 * kMiB), first);
   if (page_B() == 4096) {
-    EXPECT_NE(given(team, {Pages::Base4k, {}}, 4 * kMiB), first);
+    EXPECT_NE(address_of(team, {Pages::Base4k, {}}, 4 * kMiB), first);
   }
-  EXPECT_EQ(given(team, Placement{}, 4 * kMiB), first);
+  EXPECT_EQ(address_of(team, Placement{}, 4 * kMiB), first);
 }
 
-TEST_F(PoolTest, GivesWayToALargerSuccessor) {
+TEST_F(PoolTest, FreesABufferThatIsTooSmall) {
   const Team team({1, "none"});
-  given(team, Placement{}, 64 * kMiB);
+  address_of(team, Placement{}, 64 * kMiB);
   const std::int64_t before = status_B("VmSize");
-  given(team, Placement{}, 80 * kMiB);
+  address_of(team, Placement{}, 80 * kMiB);
   EXPECT_LT(status_B("VmSize") - before, 32 * kMiB);
 }
 
-TEST_F(PoolTest, KeepsTwoLiveCasesApart) {
+TEST_F(PoolTest, GivesLiveCasesDifferentMemory) {
   const Team team({1, "none"});
   Arena one(team, Placement{});
   Arena two(team, Placement{});
@@ -338,7 +340,7 @@ TEST_F(PoolTest, KeepsTwoLiveCasesApart) {
 TEST_F(PoolTest, CanBeEmptied) {
   const Team team({1, "none"});
   const std::int64_t before = status_B("VmSize");
-  given(team, Placement{}, 64 * kMiB);
+  address_of(team, Placement{}, 64 * kMiB);
   EXPECT_GE(status_B("VmSize") - before, 64 * kMiB);
   Arena::release_pool();
   EXPECT_LT(status_B("VmSize") - before, 32 * kMiB);

@@ -1,5 +1,5 @@
-// Streaming cases as they are prepared, and run by several workers through the sampler. Under the
-// thread sanitizer this is where a race would show: every access here belongs to one worker.
+// Streaming cases: their preparation, and runs by several workers through the sampler, in which the
+// thread sanitizer detects races: no two workers access the same element.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -22,9 +22,9 @@
 namespace memkern {
 namespace {
 
+using testing::contains;
 using testing::entries_of;
 using testing::refusal;
-using testing::says;
 
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kElements = 60;
@@ -38,7 +38,7 @@ int index_arrays(const std::string& kernel) {
   return kernel.starts_with("raider.scatter_") ? 1 : 0;
 }
 
-// What a caller would pass for a kernel; every kernel looks up its own part.
+// What a caller passes for a kernel; a kernel uses only some of the integers.
 struct Request {
   explicit Request(const std::string& name) : kernel(name) {
     for (const RegisteredEntry& e : registered_entries()) {
@@ -92,7 +92,7 @@ struct Request {
 
 const StreamingArgs& args_of(const void* args) { return *static_cast<const StreamingArgs*>(args); }
 
-TEST(Prepare, SizesArraysAsFarAsTheKernelReaches) {
+TEST(Prepare, SizesArraysByTheAccessesOfTheKernel) {
   struct Sizes {
     const char* kernel;
     std::int64_t count;
@@ -119,7 +119,7 @@ TEST(Prepare, SizesArraysAsFarAsTheKernelReaches) {
   }
 }
 
-TEST(Prepare, HandsOverWhatBodiesTake) {
+TEST(Prepare, PassesArgumentsToBodies) {
   const Team team({2, "none"});
   Request r("raider.sg_triad");
   r.index_dtype = "int64";
@@ -156,7 +156,7 @@ TEST(Prepare, RefusesWrongInputByName) {
   struct Wrong {
     const char* kernel;
     std::function<void(Request&)> spoil;
-    const char* says;
+    const char* contains;
   };
   const auto set = [](const char* name, std::int64_t value) {
     return [=](Request& r) { r.integers[name] = value; };
@@ -205,16 +205,16 @@ TEST(Prepare, RefusesWrongInputByName) {
   for (const Wrong& w : wrong) {
     Request r(w.kernel);
     w.spoil(r);
-    EXPECT_TRUE(says(refusal<InputError>([&] { r.prepare(team); }), w.says)) << w.kernel;
+    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), w.contains)) << w.kernel;
   }
 }
 
-TEST(Prepare, RefusesIndicesThatAreNoIntegers) {
+TEST(Prepare, RefusesIndexTypesOtherThanIntegers) {
   const Team team({1, "none"});
   Request r("raider.gather_copy");
   for (const char* dtype : {"float32", "float64"}) {
     r.index_dtype = dtype;
-    EXPECT_TRUE(says(refusal<InputError>([&] { r.prepare(team); }), dtype));
+    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), dtype));
   }
 }
 
@@ -222,10 +222,10 @@ TEST(Prepare, CountsTheIndexArrays) {
   const Team team({1, "none"});
   Request few("raider.sg_copy");
   few.indices.erase("IDX2");
-  EXPECT_TRUE(says(refusal<InputError>([&] { few.prepare(team); }), "2 index arrays, not 1"));
+  EXPECT_TRUE(contains(refusal<InputError>([&] { few.prepare(team); }), "2 index arrays, not 1"));
   Request many("raider.sg_triad");
   many.indices["IDX4"] = many.indices["IDX1"];
-  EXPECT_TRUE(says(refusal<InputError>([&] { many.prepare(team); }), "3 index arrays, not 4"));
+  EXPECT_TRUE(contains(refusal<InputError>([&] { many.prepare(team); }), "3 index arrays, not 4"));
 }
 
 TEST(Rotation, RunsItsFourKernelsInTurn) {
@@ -303,19 +303,19 @@ std::vector<double> results(const Request& r, const RegisteredEntry& e, const Wa
 }
 
 // With values below 2^23 nothing is rounded, so that the order of adding does not matter.
-TEST(Workers, LeaveWhatOneWorkerWould) {
+TEST(Workers, MatchASingleWorker) {
   const Way alone = {Repetition::Fork, {Schedule::Kind::Static, 0}, 1};
   const Way ways[] = {{Repetition::Fork, {Schedule::Kind::Dynamic, 3}, 4},
                       {Repetition::Barrier, {Schedule::Kind::Static, 7}, 4},
                       {Repetition::Spin, {Schedule::Kind::Dynamic, 1}, 2},
                       {Repetition::Free, {Schedule::Kind::Static, 0}, 3}};
-  const auto meets_nobody = [](const std::string& kernel) {
-    // In central and atomics workers write the same elements; others have tests of their own.
+  const auto has_separate_elements = [](const std::string& kernel) {
+    // Workers write the same elements in central and atomics; other families have their own tests.
     return !kernel.starts_with("spatter.") && !kernel.starts_with("raider.central") &&
            !kernel.starts_with("amo.") && !kernel.starts_with("spmv.") &&
            !kernel.starts_with("dw.");
   };
-  for (const RegisteredEntry& e : entries_of(meets_nobody)) {
+  for (const RegisteredEntry& e : entries_of(has_separate_elements)) {
     if (std::string(e.dtype) != "float64" || e.unroll > 1) continue;
     Request r(e.kernel);
     r.index_dtype = e.index;

@@ -1,5 +1,5 @@
-// Atomic memory operations on a GPU that is emulated: it runs one thread after the other, so that
-// what every variant leaves behind follows from the definition of the patterns.
+// Atomic memory operations on an emulated GPU: it runs one thread after the other, so that the
+// results of every variant follow from the definition of the patterns.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,8 @@ using testing::scattered;
 
 constexpr std::array<int, 4> kWorkers{1, 3, 64, 300};
 constexpr std::array<int, 5> kBlocks{1, 32, 100, 256, 1024};
-// Of values, which have 23 bits, it sets some and clears others, and it lies among them.
+// Values have 23 bits: this operand sets some bits, clears others, and is neither the smallest nor
+// the largest value.
 constexpr std::int64_t kOperand = 0x2AAAAB;
 
 struct Shape {
@@ -52,13 +53,13 @@ std::vector<DeviceEntry> device_entries() {
 }
 
 std::string named(const Entry& e) {
-  return std::string(e.kernel) + " " + e.dtype + " " + e.index + " " + e.form;
+  return std::string(e.kernel) + " " + e.dtype + " " + e.index + " " + e.template_variant;
 }
 
-// The parts of an entry's form, and what its name says.
+// The parts of an entry's form, and properties that follow from its kernel.
 struct Form {
   explicit Form(const Entry& e) : pattern(std::string(e.kernel).substr(4)) {
-    const std::string form = e.form;
+    const std::string form = e.template_variant;
     const std::size_t slash = form.find('/');
     primitive = form.substr(0, slash);
     order = form.substr(slash + 1, form.rfind('/') - slash - 1);
@@ -66,7 +67,7 @@ struct Form {
     swaps = primitive.starts_with("cas");
     integer = std::string(e.dtype).starts_with("uint");
     indexed = *e.index != '\0';
-    // Where every operation has the case's operand.
+    // Every operation has the case's operand.
     constant =
         pattern != "ptrchase" && pattern != "scatter" && pattern != "gather" && pattern != "sg";
   }
@@ -83,8 +84,8 @@ struct Form {
   bool constant;
 };
 
-// Whether a variant has this one of the processor's forms.
-bool belongs(const std::string& variant, const Form& f) {
+// Whether a variant supports this form of the processor's.
+bool supports(const std::string& variant, const Form& f) {
   if (variant == "device") {
     return f.order == "relaxed" || f.is_one_of({"add", "cas", "cas-retry"});
   }
@@ -99,11 +100,11 @@ bool belongs(const std::string& variant, const Form& f) {
          f.is_one_of({"add", "and", "or", "xor", "min", "max"});
 }
 
-TEST(Table, HasOfTheProcessorsFormsWhatItsVariantsAreFor) {
+TEST(Table, HasTheFormsThatItsVariantsSupport) {
   for (const std::string variant : {"device", "system", "coalesced", "shared", "warp"}) {
     std::multiset<std::string> wanted;
     for (const RegisteredEntry& e : entries_of(is_amo)) {
-      if (belongs(variant, Form(e))) wanted.insert(named(e));
+      if (supports(variant, Form(e))) wanted.insert(named(e));
     }
     std::multiset<std::string> found;
     for (const DeviceEntry& e : device_entries()) {
@@ -114,7 +115,7 @@ TEST(Table, HasOfTheProcessorsFormsWhatItsVariantsAreFor) {
   }
 }
 
-// What the definition says, one operation after the other.
+// The definition, carried out one operation after the other.
 template <class V>
 class Oracle {
  public:
@@ -151,7 +152,7 @@ class Oracle {
   Row& row(int worker) { return rows_[static_cast<std::size_t>(worker)]; }
   V& value(std::int64_t at) { return values_.at(static_cast<std::size_t>(at)); }
 
-  // `own` is which of the words that belong to iterations is this one's.
+  // `own` is the word of this iteration, without the stride.
   void iterate(int worker, std::int64_t i, std::int64_t step, std::int64_t own) {
     Row& t = row(worker);
     const V operand = static_cast<V>(kOperand);
@@ -232,7 +233,7 @@ class Oracle {
   std::int64_t walk_ = 0;
 };
 
-// A case as the device has it.
+// A case on the device.
 template <class V>
 class Tried {
  public:
@@ -258,7 +259,7 @@ class Tried {
 
   const Problem& problem() const { return *problem_; }
 
-  // What it has to leave behind.
+  // The expected results.
   Oracle<V> expected(const std::string& variant, Range range, int invocations) {
     restore();
     Oracle<V> oracle(form_, shape_, values(), index_);
@@ -291,7 +292,7 @@ class Tried {
     problem_->copy_out(problem_->array("tally"), all.data());
     return all;
   }
-  bool keeps_index() const {
+  bool index_is_unchanged() const {
     if (!form_.indexed) return true;
     std::pair<std::uint64_t, std::uint64_t> wanted{0, 0};
     for (const std::int64_t i : index_) {
@@ -330,7 +331,7 @@ void expect_the_same(Tried<V>& tried, const DeviceEntry& e, Range range, int blo
   tried.run(e, range, block, invocations);
   EXPECT_EQ(tried.values(), oracle.values()) << "VAL in blocks of " << block;
   EXPECT_EQ(tried.rows(), oracle.rows()) << "tallies in blocks of " << block;
-  EXPECT_TRUE(tried.keeps_index());
+  EXPECT_TRUE(tried.index_is_unchanged());
 }
 
 template <class V>
@@ -352,7 +353,7 @@ void try_all(const DeviceEntry& e, const Shape& s) {
   }
 }
 
-TEST(Kernels, DoWhatTheirDefinitionSays) {
+TEST(Kernels, FollowTheirDefinition) {
   for (const DeviceEntry& e : device_entries()) {
     for (Shape s : {Shape{5, 1, 1, false}, Shape{3, 3, 7, true}, Shape{2, 2, 300, false}}) {
       for (const int workers : kWorkers) {
@@ -363,8 +364,8 @@ TEST(Kernels, DoWhatTheirDefinitionSays) {
   }
 }
 
-TEST(Shared, HotWordsThatHaveNoRoomAreUpdatedWhereTheyAre) {
-  // More than 48 KiB of either type, of which each worker goes once around.
+TEST(Shared, HotWordsWithoutSpaceAreUpdatedInPlace) {
+  // More than 48 KiB for either type; each worker updates every word once.
   const Shape s{12400, 2, 12400, true, 3};
   for (const DeviceEntry& e : device_entries()) {
     if (std::string(e.variant) != "shared") continue;
@@ -379,7 +380,7 @@ TEST(Shared, HotWordsThatHaveNoRoomAreUpdatedWhereTheyAre) {
   }
 }
 
-// Where the order of updates does not matter, nor does who makes them.
+// Kernels whose result depends neither on the order of updates nor on the threads that make them.
 TEST(Variants, LeaveTheSameValues) {
   const std::vector<DeviceEntry> all = device_entries();
   int compared = 0;
@@ -403,8 +404,8 @@ TEST(Variants, LeaveTheSameValues) {
   EXPECT_GT(compared, 80);
 }
 
-TEST(Chase, EndsWhereItsStepsLead) {
-  // Each goes three places on, around all of them; the last entry is never reached.
+TEST(Chase, EndsAtTheExpectedIndex) {
+  // Each index leads three entries ahead, cyclically; the last entry is never reached.
   const Shape s{4, 1, 1, false, 64};
   std::vector<std::int64_t> index;
   for (std::int64_t i = 0; i < s.count(); ++i) index.push_back((i + 3) % s.count());
@@ -421,7 +422,7 @@ TEST(Chase, EndsWhereItsStepsLead) {
         EXPECT_EQ(row[kEnd], (first + 12) % 256);
         first += 4;
       }
-      // A worker that has no steps to go ends where it would have begun.
+      // A worker without iterations ends where it would have begun.
       tried.run(e, {10, 12}, 32, 1);
       rows = tried.rows();
       EXPECT_EQ(rows[0][kEnd], 13U);

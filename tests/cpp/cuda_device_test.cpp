@@ -1,5 +1,5 @@
-// What every family gets from a device, tried on an emulated one: memory, values, bounds, launches,
-// timers; and gather and scatter, whose kernels run here block by block, beside the processor's.
+// Memory, values, checks of bounds, launches and timers of an emulated device; and gather and
+// scatter, whose kernels run here block by block, compared with those of the processor.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 namespace memkern {
 namespace {
 
+using testing::contains;
 using testing::refusal;
-using testing::says;
 
 Device& device() { return cuda::device(0); }
 
@@ -44,7 +44,7 @@ class Declared : public Problem {
   using Problem::own_indices;
 };
 
-TEST(DeviceMemory, HoldsWhatTheProcessWould) {
+TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
   const Team team({1, "none"});
   for (const DType type :
        {DType::F32, DType::F64, DType::I32, DType::I64, DType::U32, DType::U64}) {
@@ -74,8 +74,8 @@ TEST(DeviceMemory, HoldsWhatTheProcessWould) {
       EXPECT_EQ(copy, wanted);
       there.poke(there.array("read"), 1000, 5.0);
       EXPECT_EQ(there.peek(there.array("read"), 1000), 5.0);
-      EXPECT_TRUE(says(refusal<InputError>([&] { there.peek(there.array("read"), 1001); }),
-                       "lies outside array 'read'"));
+      EXPECT_TRUE(contains(refusal<InputError>([&] { there.peek(there.array("read"), 1001); }),
+                           "lies outside array 'read'"));
       there.copy_in("read", copy.data());
       EXPECT_EQ(there.digest("read"), here.digest("read"));
       EXPECT_EQ(there.footprint_B(), (1001 + 5 * 37) * dtype_size(type));
@@ -84,9 +84,9 @@ TEST(DeviceMemory, HoldsWhatTheProcessWould) {
   }
 }
 
-TEST(DeviceMemory, TakesIndicesThatItHasChecked) {
+TEST(DeviceMemory, ReceivesCheckedIndices) {
   const Team team({1, "none"});
-  // Longer than the pieces in which they travel.
+  // Longer than the pieces in which they are copied.
   std::vector<std::int64_t> values((std::size_t{1} << 20) + 5);
   std::iota(values.begin(), values.end(), 0);
   const std::int64_t bound = std::ssize(values);
@@ -95,7 +95,8 @@ TEST(DeviceMemory, TakesIndicesThatItHasChecked) {
     p.add_indices("starts", {values.data(), bound}, type, 0, bound, {}, 3);
     p.commit();
     p.check_starts("starts", bound - 1);
-    EXPECT_TRUE(says(refusal<InputError>([&] { p.check_starts("starts", bound); }), "go from 0"));
+    EXPECT_TRUE(
+        contains(refusal<InputError>([&] { p.check_starts("starts", bound); }), "go from 0"));
     std::vector<std::byte> copy(static_cast<std::size_t>(bound * dtype_size(type)));
     device().read(copy.data(), p.indices("starts"), std::ssize(copy));
     std::int64_t last = 0;
@@ -106,10 +107,11 @@ TEST(DeviceMemory, TakesIndicesThatItHasChecked) {
   values.back() = -1;
   Declared p(team, on_device());
   p.add_indices("starts", {values.data(), bound}, DType::I64, 0, bound);
-  EXPECT_TRUE(says(refusal<InputError>([&] { p.commit(); }), "starts[1048580] is -1, outside 0"));
+  EXPECT_TRUE(
+      contains(refusal<InputError>([&] { p.commit(); }), "starts[1048580] is -1, outside 0"));
 }
 
-TEST(DeviceMemory, HoldsACasesOwnLists) {
+TEST(DeviceMemory, HoldsListsOwnedByACase) {
   const Team team({1, "none"});
   Declared p(team, on_device());
   const std::vector<std::int64_t> list{3, 1, 4};
@@ -120,25 +122,26 @@ TEST(DeviceMemory, HoldsACasesOwnLists) {
   const void* at = p.own_indices("list", list, DType::I32, 5);
   device().read(narrow.data(), static_cast<const std::byte*>(at), 12);
   EXPECT_EQ(narrow, (std::vector<std::int32_t>{3, 1, 4}));
-  EXPECT_TRUE(says(refusal<InputError>([&] { p.own_indices("list", list, DType::I32, 4); }),
-                   "list[2] is 4, outside 0 to 3"));
+  EXPECT_TRUE(contains(refusal<InputError>([&] { p.own_indices("list", list, DType::I32, 4); }),
+                       "list[2] is 4, outside 0 to 3"));
 }
 
-TEST(DeviceMemory, IsRefusedBeforeItIsTouched) {
+TEST(DeviceMemory, IsRefusedBeforeAllocation) {
   const Team team({1, "none"});
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
   {
     Declared p(team, on_device());
     p.add_array("huge", DType::F64, free_B / 8, false, false);
-    EXPECT_TRUE(says(refusal<MemoryError>([&] { p.commit(); }), "cuda:0 leaves"));
+    EXPECT_TRUE(contains(refusal<MemoryError>([&] { p.commit(); }), "cuda:0 leaves"));
   }
   Arena::release_pool();
   EXPECT_EQ(device().free_B(), free_B);
-  EXPECT_TRUE(says(refusal<MemoryError>([&] { device().allocate(free_B * 2); }), "cuda:0 refused"));
+  EXPECT_TRUE(
+      contains(refusal<MemoryError>([&] { device().allocate(free_B * 2); }), "cuda:0 refused"));
 }
 
-TEST(DeviceMemory, GoesFromCaseToCase) {
+TEST(DeviceMemory, IsReusedByLaterCases) {
   const Team team({1, "none"});
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
@@ -152,18 +155,19 @@ TEST(DeviceMemory, GoesFromCaseToCase) {
   EXPECT_EQ(device().free_B(), free_B);
 }
 
-TEST(Devices, AreKnownByNumber) {
+TEST(Devices, AreFoundByNumber) {
   EXPECT_EQ(&cuda::device(0), &cuda::device(0));
   EXPECT_EQ(device().name(), "cuda:0");
   EXPECT_GT(device().units(), 0);
   for (const int wrong : {-1, 1}) {
-    EXPECT_TRUE(says(refusal<InputError>([&] { cuda::device(wrong); }), "is not one of cuda:0"));
+    EXPECT_TRUE(
+        contains(refusal<InputError>([&] { cuda::device(wrong); }), "is not one of cuda:0"));
   }
   for (const DeviceEntry& e : device().entries()) {
-    EXPECT_TRUE(e.threads > 0 && e.threads <= device().most_threads()) << e.kernel;
+    EXPECT_TRUE(e.threads > 0 && e.threads <= device().max_threads()) << e.kernel;
   }
   EXPECT_GT(cuda::copy_s(0, 1 << 20, 3), 0.0);
-  EXPECT_TRUE(says(refusal<InputError>([] { cuda::copy_s(0, 0, 3); }), "at least 1"));
+  EXPECT_TRUE(contains(refusal<InputError>([] { cuda::copy_s(0, 0, 3); }), "at least 1"));
 }
 
 struct Case {
@@ -198,7 +202,7 @@ std::vector<std::byte> bytes_of(const Problem& p, const Array& a) {
   return all;
 }
 
-// No two instances write one element, so that no order of theirs can be seen.
+// No two instances write the same element, so that their order does not matter.
 std::vector<Case> apart(const std::string& kernel) {
   std::vector<std::int64_t> is_long(7000);
   std::iota(is_long.begin(), is_long.end(), 0);
@@ -206,11 +210,11 @@ std::vector<Case> apart(const std::string& kernel) {
           {kernel, {5, 0, 3}, {-8}, 41, 3},
           {kernel, {2, 0, 1}, {3, 9, 4}, 33, 4},
           {kernel, {0}, {1}, 2500, 1},
-          // Longer than a block, and than what shared memory holds of it.
+          // Longer than a block, and too long for shared memory.
           {kernel, is_long, {7000}, 5, 2}};
 }
 
-TEST(Spatter, DoesWhatTheProcessorDoes) {
+TEST(Spatter, MatchesTheProcessor) {
   const Team team({1, "none"});
   int tried = 0;
   for (const DeviceEntry& e : device().entries()) {
@@ -241,7 +245,7 @@ TEST(Spatter, DoesWhatTheProcessorDoes) {
   EXPECT_GT(tried, 1000);
 }
 
-TEST(Timers, RunAsOftenAsTheyAreAsked) {
+TEST(Timers, RunAsOftenAsRequested) {
   const Team team({1, "none"});
   const auto count_calls = [](const void* args, Range range, int threads, void* queue) {
     EXPECT_EQ(range.end, 7);

@@ -1,5 +1,5 @@
-// Streaming kernels on a GPU that is emulated, beside the processor's scalar bodies: all entries,
-// parts of ranges, sizes of blocks and places of arrays; timers, graphs and repeated reductions.
+// Streaming kernels on an emulated GPU, compared with the processor's scalar bodies: all entries,
+// parts of ranges, block sizes and alignments of arrays; timers, graphs and repeated reductions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <ostream>
 #include <set>
 #include <string>
@@ -32,9 +31,10 @@ inline void PrintTo(const DeviceEntry& e, std::ostream* out) {
 
 namespace {
 
+using testing::permutation;
 using testing::scattered;
 
-constexpr double kUlps = 128.0;  // by which results of reductions may differ, as their specs say
+constexpr double kUlps = 128.0;  // tolerance of reductions, as in their specs
 
 Device& device() { return cuda::device(0); }
 
@@ -68,7 +68,7 @@ const RegisteredEntry& host_entry(const Entry& e) {
 
 bool reduces(const Entry& e) { return host_entry(e).finish != nullptr; }
 
-// Every kernel looks up its own part.
+// Sizes of a case; a kernel uses only some of them.
 struct Size {
   std::int64_t elements;
   std::int64_t rows;
@@ -76,17 +76,6 @@ struct Size {
   std::int64_t nodes;          // global ones
   std::int64_t most_of_a_row;  // local nodes
 };
-
-// Some index arrays: for each iteration its own element, in no order.
-std::vector<std::int64_t> permutation(std::int64_t n, std::int64_t salt) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(n));
-  std::iota(all.begin(), all.end(), 0);
-  for (std::int64_t i = n - 1; i > 0; --i) {
-    std::swap(all[static_cast<std::size_t>(i)],
-              all[static_cast<std::size_t>(scattered(i, salt, i + 1))]);
-  }
-  return all;
-}
 
 class Case {
  public:
@@ -118,7 +107,7 @@ class Case {
   }
   std::unique_ptr<Problem> prepare_here() const { return prepare({}); }
   std::unique_ptr<Problem> prepare_there(std::int64_t offset_B = 0) const {
-    // Memory that nobody had before: a pooled one could be larger.
+    // New memory: a buffer from the pool could be larger.
     Arena::release_pool();
     return prepare({Pages::Default, {}, offset_B, &device(), 1});
   }
@@ -174,7 +163,7 @@ double run(Problem& problem, const DeviceEntry& e, Range range, int block,
 
 double result_of(const Problem& problem) { return problem.peek(problem.array("result"), 0); }
 
-// What all arrays hold, as bytes; and the result of a reduction.
+// The bytes of all arrays, and the result of a reduction.
 struct Content {
   explicit Content(const Problem& problem) {
     for (const Array& a : problem.arrays()) {
@@ -207,12 +196,12 @@ std::string name_of(const ::testing::TestParamInfo<DeviceEntry>& tried) {
       ::testing::TestParamInfo<RegisteredEntry>({tried.param, "device"}, tried.index));
 }
 
-// Every operation is the same as on the processor, and so is the order of those on one element:
-// only what a reduction adds up may differ.
-TEST_P(Streaming, LeavesWhatTheProcessorWould) {
+// Operations and their order on an element are the same as on the processor: only results of
+// reductions may differ.
+TEST_P(Streaming, MatchesTheProcessor) {
   const DeviceEntry& e = GetParam();
-  // Arrays of so many elements as fill their memory, and of others; blocks with some work and
-  // without; more than all blocks of a reduction take at once, even by eight vectors.
+  // Arrays that fill their memory, and others; blocks with and without work; more elements than all
+  // blocks of a reduction process at once, even with eight vectors per thread.
   constexpr Size kSizes[] = {{1, 3, 3, 1, 1},          {2, 3, 4, 2, 8},
                              {3, 4, 3, 5, 2},          {7, 5, 9, 33, 8},
                              {64, 12, 17, 100, 1},     {257, 13, 70, 257, 8},
@@ -239,7 +228,7 @@ TEST_P(Streaming, LeavesWhatTheProcessorWould) {
           const Content found(*there);
           ASSERT_EQ(found.arrays.size(), content.arrays.size());
           for (std::size_t k = 0; k < found.arrays.size(); ++k) {
-            // Values of no type: a mistake would print thousands of bytes.
+            // Not ASSERT_EQ, which would print thousands of bytes.
             ASSERT_TRUE(found.arrays[k] == content.arrays[k])
                 << "array " << k << " of " << size.elements << ", " << range.begin << " to "
                 << range.end << " of " << n << ", block " << block << ", offset " << offset_B;
@@ -290,7 +279,7 @@ TEST(Table, HasWhatTheProcessorHas) {
 
 constexpr Size kSome = {5003, 12, 9, 40, 3};
 
-TEST(Timers, ChangeNoResult) {
+TEST(Timers, DoNotChangeResults) {
   for (const DeviceEntry& e : device_entries()) {
     if (e.unroll > 0) continue;
     const Case c(e, kSome);
@@ -309,7 +298,7 @@ TEST(Timers, ChangeNoResult) {
   }
 }
 
-TEST(Timers, RunAsManyInvocationsAsAreAskedFor) {
+TEST(Timers, RunAsManyInvocationsAsRequested) {
   const DeviceEntry e = entry_of("loops.daxpy", "simt");
   const Case c(e, kSome);
   const auto here = c.prepare_here();
@@ -327,8 +316,8 @@ TEST(Timers, RunAsManyInvocationsAsAreAskedFor) {
   }
 }
 
-// In whatever blocks the invocation before came.
-TEST(Reductions, FindTheSameAgainAndAgain) {
+// Whatever the block size of the previous invocation was.
+TEST(Reductions, AreReproducible) {
   for (const DeviceEntry& e : device_entries()) {
     if (!reduces(e) || std::string(e.variant) != "one-kernel") continue;
     const DeviceEntry other = entry_of(e.kernel, "two-kernel", e.unroll, e.dtype);
@@ -349,7 +338,7 @@ TEST(Reductions, FindTheSameAgainAndAgain) {
   }
 }
 
-TEST(Reductions, FindTheLargestWhereverItStands) {
+TEST(Reductions, FindTheLargestAtEveryPosition) {
   constexpr std::int64_t kFew = 150;
   for (const DeviceEntry& e : device_entries()) {
     const std::string kernel = e.kernel;
@@ -374,12 +363,12 @@ TEST(Reductions, FindTheLargestWhereverItStands) {
   }
 }
 
-// A sum of so many of these in their own type would lose what exceeds one of half of them.
-TEST(Reductions, LoseNoPrecisionToLength) {
+// A float32 sum of this many values would lose their part beyond 1 for half of the additions.
+TEST(Reductions, StayAccurateForManyElements) {
   const float value = 1.0F + std::ldexp(1.0F, -13) - std::ldexp(1.0F, -20);
   for (const char* variant : {"two-kernel", "one-kernel"}) {
     const DeviceEntry e = entry_of("loops.sum", variant, 1, "float32");
-    // By 512 threads, which take four at a time.
+    // For 512 threads, which load four values at once.
     constexpr std::int64_t kMany = std::int64_t{4096} * 512 * 4;
     const auto problem = Case(e, {kMany, 3, 3, 1, 1}).prepare_there();
     const std::vector<float> values(static_cast<std::size_t>(kMany), value);
@@ -392,7 +381,7 @@ TEST(Reductions, LoseNoPrecisionToLength) {
 TEST(Reductions, CountIterationsWithoutArrays) {
   for (const DeviceEntry& e : device_entries()) {
     if (std::string(e.kernel) != "loops.peakflops") continue;
-    // More than a thread of 512 adds up before it goes on with another sum.
+    // More than each of 512 threads adds up before it starts another sum.
     constexpr std::int64_t kMany = 9'000'001;
     const auto problem = Case(e, {kMany, 3, 3, 1, 1}).prepare_there();
     run(*problem, e, {1, kMany}, 1);

@@ -1,5 +1,5 @@
-// The hopping term: every body on fields that end at a page that faults, against 4 x 4 matrices of
-// spins, and whole cases with several workers, where the thread sanitizer sees who writes what.
+// The hopping term: every body on fields that end at an inaccessible page, compared with 4 x 4 spin
+// matrices, and whole cases with several workers, in which the thread sanitizer detects races.
 #include "families/dw/args.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -26,10 +25,11 @@
 namespace memkern {
 namespace {
 
+using testing::contains;
 using testing::entries_of;
 using testing::Fenced;
+using testing::permutation;
 using testing::refusal;
-using testing::says;
 using testing::scattered;
 
 using Complex = std::complex<double>;
@@ -39,7 +39,7 @@ constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr int kDirections = 8;
 constexpr int kSpinor = 12;  // complex numbers
 constexpr int kMatrix = 9;
-constexpr double kBefore = -777;  // in results that nothing was written to
+constexpr double kBefore = -777;  // in results before anything is written
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -52,10 +52,10 @@ const Complex kGamma[4][4][4] = {
     {{0, 0, 1, 0}, {0, 0, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, 0}},
 };
 
-// How an entry has its fields, by the words of its form.
+// The layout of an entry's fields, parsed from its form.
 struct Form {
   explicit Form(const RegisteredEntry& e) : real_B(std::string(e.dtype) == "float64" ? 8 : 4) {
-    std::istringstream words(e.form);
+    std::istringstream words(e.template_variant);
     std::string layout, lanes, bits;
     std::getline(words, layout, '/');
     if (layout == "lexicographic") return;
@@ -67,7 +67,7 @@ struct Form {
   }
   std::int64_t lanes() const { return split ? reals : reals / 2; }
   std::int64_t link_lanes() const { return shared ? 1 : lanes(); }
-  // Where part 0 (real) or 1 of complex number `k` of so many lanes stands.
+  // Position of part 0 (real) or 1 (imaginary) of complex number `k` of a lane, with `of` lanes.
   std::int64_t place(std::int64_t k, std::int64_t of, std::int64_t lane, int part) const {
     return split ? (2 * k + part) * of + lane : 2 * (k * of + lane) + part;
   }
@@ -82,23 +82,11 @@ struct Form {
 // fields, so that no sum is rounded.
 struct Fields {
   Fields(const Form& its_form, std::int64_t site_count, std::int64_t vectors)
-      : form(its_form), sites(site_count), inner(vectors) {
-    order.resize(at(site_count));
-    std::iota(order.begin(), order.end(), std::int64_t{0});
-    for (std::int64_t i = site_count - 1; i > 0; --i) {
-      std::swap(order[at(i)], order[at(scattered(i, 1, i + 1))]);
-    }
+      : form(its_form), sites(site_count), inner(vectors), order(permutation(site_count, 1)) {
     for (std::int64_t i = 0; i < site_count * kDirections; ++i) {
       neighbours.push_back(scattered(i, 2, 2 * site_count));
     }
-    for (int k = 0; k < kDirections; ++k) {
-      Integers row(at(its_form.lanes()));
-      std::iota(row.begin(), row.end(), std::int64_t{0});
-      for (std::int64_t i = its_form.lanes() - 1; i > 0; --i) {
-        std::swap(row[at(i)], row[at(scattered(i, 30 + k, i + 1))]);
-      }
-      lanes.push_back(row);
-    }
+    for (int k = 0; k < kDirections; ++k) lanes.push_back(permutation(its_form.lanes(), 30 + k));
     links.resize(at(site_count * kDirections * kMatrix * its_form.link_lanes() * 2));
     for (std::int64_t i = 0; i < std::ssize(links); ++i) {
       links[at(i)] = static_cast<double>(scattered(i, 4, 9) - 4);
@@ -109,7 +97,7 @@ struct Fields {
     }
   }
 
-  // Of real numbers, as the bodies take them.
+  // Permutations of real numbers, as bodies need them.
   Integers permutations() const {
     Integers all;
     for (const Integers& row : lanes) {
@@ -251,14 +239,14 @@ class Bodies : public ::testing::TestWithParam<RegisteredEntry> {
   }
 };
 
-TEST_P(Bodies, GiveWhatTheFormulaGives) {
+TEST_P(Bodies, MatchTheFormula) {
   const Form form(GetParam());
   for (const std::int64_t sites : {1, 2, 5, 12}) {
     for (const std::int64_t inner : {1, 2, 3}) run({form, sites, inner}, {0, sites});
   }
 }
 
-TEST_P(Bodies, LeaveOtherSitesAlone) {
+TEST_P(Bodies, ChangeNoOtherSites) {
   const Fields f(Form(GetParam()), 11, 2);
   for (const auto& [begin, end] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {0, 1}, {3, 7}, {10, 11}, {5, 5}, {11, 11}}) {
@@ -267,8 +255,8 @@ TEST_P(Bodies, LeaveOtherSitesAlone) {
   }
 }
 
-// Tables and fields end where memory does, so that looking up what is to be fetched must end too.
-TEST_P(Bodies, FetchNothingBeyondTheEnd) {
+// Tables end at an inaccessible page: looking up addresses to prefetch must not go beyond.
+TEST_P(Bodies, ReadNoTablesBeyondTheirEnd) {
   const Fields f(Form(GetParam()), 7, 2);
   for (const std::int64_t distance : {1, 3, 6, 7, 8, 1000}) {
     for (const bool into_l1 : {false, true}) {
@@ -279,7 +267,7 @@ TEST_P(Bodies, FetchNothingBeyondTheEnd) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Bodies, ::testing::ValuesIn(all_entries()), [](const auto& tried) {
-  std::string form = tried.param.form;
+  std::string form = tried.param.template_variant;
   std::replace(form.begin(), form.end(), '/', '_');
   return testing::name_of(tried) + "_" + form;
 });
@@ -296,7 +284,7 @@ TEST(Entries, AreThereInEveryFormThatTheVectorsAllow) {
     const int most = has_vectors(isa) ? 8 * vector_size(isa) : 0;
     std::map<std::string, int> found;
     for (const RegisteredEntry& e : all_entries()) {
-      if (e.isa == isa) ++found[std::string(e.variant) + " " + e.dtype + " " + e.form];
+      if (e.isa == isa) ++found[std::string(e.variant) + " " + e.dtype + " " + e.template_variant];
     }
     std::map<std::string, int> wanted;
     for (const std::string dtype : {"float32", "float64"}) {
@@ -315,7 +303,7 @@ TEST(Entries, AreThereInEveryFormThatTheVectorsAllow) {
   }
 }
 
-// What a case is prepared from: the tables of `fields`, of which the views must live on.
+// The inputs of a case. It must outlive the views of its tables.
 struct Request {
   explicit Request(const RegisteredEntry& e, std::int64_t sites = 12, std::int64_t inner = 2)
       : dtype(e.dtype), fields(Form(e), sites, inner) {
@@ -352,7 +340,7 @@ struct Request {
 std::vector<RegisteredEntry> one_of_each() {
   std::map<std::string, RegisteredEntry> kinds;
   for (const RegisteredEntry& e : all_entries()) {
-    const std::string form = e.form;
+    const std::string form = e.template_variant;
     kinds.insert({std::string(e.variant) + e.dtype + form.substr(0, form.rfind('/')), e});
   }
   std::vector<RegisteredEntry> all;
@@ -363,7 +351,7 @@ std::vector<RegisteredEntry> one_of_each() {
 TEST(Prepare, RefusesWrongInputInASentence) {
   struct Wrong {
     std::function<void(Request&)> spoil;
-    std::string says;
+    std::string contains;
   };
   const auto set = [](const char* name, std::int64_t value) {
     return [=](Request& r) { r.integers[name] = value; };
@@ -420,38 +408,38 @@ TEST(Prepare, RefusesWrongInputInASentence) {
         Request r(e);
         w.spoil(r);
         const std::string message = refusal<InputError>([&] { r.prepare(*team); });
-        EXPECT_TRUE(says(message, w.says));
+        EXPECT_TRUE(contains(message, w.contains));
         EXPECT_EQ(message.find('\n'), std::string::npos);
       }
     }
   }
 }
 
-// Of one site, the links are what is too large first.
+// With one site, the links are the first array that is too large.
 TEST(Prepare, RefusesLinksThatDoNotFit64Bits) {
   const Team team({1, "none"});
   for (const RegisteredEntry& e : one_of_each()) {
     Request r(e, 1, 1);
     r.integers["shared"] = 0;
     r.integers["reals"] = std::int64_t{1} << 56;
-    EXPECT_TRUE(says(refusal<InputError>([&] { r.prepare(team); }), "64 bits"));
+    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), "64 bits"));
   }
 }
 
-TEST(Prepare, KnowsOneRealInOneFormAlone) {
+TEST(Prepare, RequiresTheLexicographicFormForOneReal) {
   const Team team({1, "none"});
   for (const RegisteredEntry& e : one_of_each()) {
     if (Form(e).reals > 1) continue;
     for (const char* name : {"split", "shared"}) {
       Request r(e);
       r.integers[name] = 0;
-      EXPECT_TRUE(says(refusal<InputError>([&] { r.prepare(team); }), "a vector of one real"));
+      EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), "a vector of one real"));
     }
   }
 }
 
-// What a body reads beyond the fields of another form is nobody's.
-TEST(Prepare, LeavesFieldsToTheBodiesOfTheirForm) {
+// Fields of another form can be smaller than what a body reads.
+TEST(Prepare, RunsOnlyEntriesOfTheFormOfTheFields) {
   const Team team({1, "none"});
   for (const RegisteredEntry& e : one_of_each()) {
     Request r(e);
@@ -463,8 +451,8 @@ TEST(Prepare, LeavesFieldsToTheBodiesOfTheirForm) {
     EXPECT_EQ(problem->index_dtype(), "");
     for (const RegisteredEntry& other : all_entries()) {
       if (std::string(other.dtype) != e.dtype) continue;
-      EXPECT_EQ(problem->runs(other), std::string(other.form) == e.form)
-          << e.form << " by " << other.form;
+      EXPECT_EQ(problem->runs(other), std::string(other.template_variant) == e.template_variant)
+          << e.template_variant << " by " << other.template_variant;
     }
   }
 }
@@ -516,7 +504,7 @@ void run_by(const Team& team, const RegisteredEntry& e, std::int64_t distance) {
   run(Repetition::Fork, {Schedule::Kind::Dynamic, 2});
 }
 
-TEST(Workers, GiveTheSameInEveryWay) {
+TEST(Workers, GiveTheSameResultInEveryWay) {
   for (const int workers : {1, 2, 3}) {
     const Team team({workers, "none"});
     for (const RegisteredEntry& e : one_of_each()) {
@@ -530,8 +518,8 @@ TEST(Workers, GiveTheSameInEveryWay) {
   }
 }
 
-// Vectors are loaded and stored where they are aligned.
-TEST(Workers, ReachFieldsAtAnyOffset) {
+// Bodies use aligned loads and stores of vectors.
+TEST(Workers, RunAtEveryAlignedOffset) {
   const Team team({1, "none"});
   for (const RegisteredEntry& e : all_entries()) {
     SCOPED_TRACE(::testing::PrintToString(e));
@@ -541,7 +529,7 @@ TEST(Workers, ReachFieldsAtAnyOffset) {
       try {
         problem = r.prepare(team, offset_B);
       } catch (const InputError& error) {
-        EXPECT_TRUE(says(error.what(), "offset"));
+        EXPECT_TRUE(contains(error.what(), "offset"));
         continue;
       }
       if (Form(e).real_B == 8) {

@@ -1,5 +1,5 @@
-// Every compiled body of the gather/scatter and launch families against loops that follow the
-// definition, run serially; and the registry of all bodies.
+// Every compiled body of the spatter and launch families, run serially, is compared with loops that
+// follow the definition; and the registry of all bodies is checked.
 #include "engine/registry.hpp"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ std::vector<Shape> shapes() {
   return all;
 }
 
-// The bases of all instances, and how far a walk has to be shifted to stay above 0.
+// The bases of all instances, shifted by `origin` so that none is negative.
 struct Walk {
   std::vector<std::int64_t> delta;
   std::vector<std::int64_t> prefix;
@@ -80,7 +80,7 @@ struct Walk {
   std::int64_t highest() const { return *std::max_element(bases.begin(), bases.end()); }
 };
 
-// Scrambled, with a repetition here and there: the last store to a place must win.
+// Indices in no order, with some repetitions: the last store to an element must remain.
 template <class I>
 std::vector<I> scrambled(std::int64_t size, std::int64_t bound, std::int64_t seed) {
   std::vector<I> out;
@@ -149,7 +149,7 @@ void check(const RegisteredEntry& entry, const Shape& shape) {
     args.dense = fenced_dense.data();
     args.dense_stride = stride;
   }
-  // Walks that a body does not use still have to be walkable.
+  // Walks that a body does not use must still be valid.
   const std::int64_t zero = 0;
   if (!gathers) args.gather_walk = {0, 1, &zero, &zero, 0};
   if (!scatters) args.scatter_walk = {0, 1, &zero, &zero, 0};
@@ -202,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(AllEntries, Spatter, ::testing::ValuesIn(entries_from("
 
 class Launch : public ::testing::TestWithParam<RegisteredEntry> {};
 
-TEST_P(Launch, TouchesNothing) {
+TEST_P(Launch, ChangesNothing) {
   const std::vector<std::uint64_t> before = {1, 2, 3};
   const std::vector<std::uint64_t> args = before;
   GetParam().body(args.data(), {0, 3}, 0);
@@ -219,7 +219,8 @@ TEST(Registry, HasEveryCombinationOnce) {
   std::set<std::string> isas;
   for (const RegisteredEntry& e : registered_entries()) {
     EXPECT_NE(e.body, nullptr);
-    const int times = ++seen[{e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.form}];
+    const int times =
+        ++seen[{e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.template_variant}];
     EXPECT_EQ(times, 1) << ::testing::PrintToString(e);
     isas.insert(e.isa);
   }
@@ -242,9 +243,8 @@ TEST(Registry, HasEveryCombinationOnce) {
   }
 }
 
-// Loop kernels come with every number of vectors per step where there are explicit vectors,
-// products by rows with every number of accumulators but where the compiler chooses, and nothing
-// else does.
+// Loop kernels are built with several numbers of vectors per step in the variant simd, products by
+// rows with several numbers of accumulators in all variants but auto, and other kernels with one.
 TEST(Registry, UnrollsTheLoopKernels) {
   using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
   std::map<Key, std::set<int>> unrolls;
@@ -263,9 +263,9 @@ TEST(Registry, UnrollsTheLoopKernels) {
 }
 
 #if defined(__x86_64__)
-// What only writes an array in its order has non-temporal stores, with every instruction set;
-// what jumps about in it or is reached by an index, with the baseline's single stores.
-TEST(Registry, WritesPastTheCachesWhereAKernelOnlyWrites) {
+// Kernels that only write their output have non-temporal stores: those with contiguous outputs for
+// every instruction set, those with indexed accesses as single stores for the baseline.
+TEST(Registry, HasNonTemporalStoresWhereAKernelOnlyWrites) {
   std::map<std::string, std::set<std::string>> isas;
   for (const RegisteredEntry& e : registered_entries()) {
     if (std::string(e.variant) == "nt") isas[e.kernel].insert(e.isa);
@@ -287,8 +287,8 @@ TEST(Registry, WritesPastTheCachesWhereAKernelOnlyWrites) {
   }
 }
 
-// A hint for loads has a name of its own: `nt` says of stores that no line is read for them.
-TEST(Registry, NamesHintsForLoadsApartFromStoresPastTheCaches) {
+// `nta` is a hint for loads; `nt` are stores that do not read the cache line first.
+TEST(Registry, NamesHintsForLoadsUnlikeNonTemporalStores) {
   std::map<std::string, std::set<std::string>> kernels;
   std::set<std::string> isas;
   for (const RegisteredEntry& e : registered_entries()) {
@@ -305,14 +305,14 @@ TEST(Registry, NamesHintsForLoadsApartFromStoresPastTheCaches) {
 }
 #endif
 
-TEST(Registry, FindsTheEntryAskedForAndNoOther) {
+TEST(Registry, FindsOnlyTheGivenEntry) {
   for (const RegisteredEntry& e : registered_entries()) {
     const RegisteredEntry* found =
-        find_entry(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.form);
+        find_entry(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.template_variant);
     ASSERT_NE(found, nullptr);
     EXPECT_EQ(found->body, e.body);
     EXPECT_EQ(found->unroll, e.unroll);
-    EXPECT_EQ(std::string(found->form), e.form);
+    EXPECT_EQ(std::string(found->template_variant), e.template_variant);
   }
   EXPECT_EQ(find_entry("spatter.gather", "auto", "baseline", "float16", "int64"), nullptr);
   EXPECT_EQ(find_entry("loops.sum", "auto", "baseline", "float64", "int64"), nullptr);
@@ -322,7 +322,7 @@ TEST(Registry, FindsTheEntryAskedForAndNoOther) {
   EXPECT_EQ(find_entry("spatter.nothing", "auto", "baseline", "float64", "int64"), nullptr);
 }
 
-TEST(Registry, KnowsTheVectorsOfInstructionSets) {
+TEST(Registry, HasTheVectorSizeOfEachInstructionSet) {
   const std::map<std::string, int> known = {
 #if defined(__x86_64__)
     {"avx512", 64},
@@ -339,7 +339,7 @@ TEST(Registry, KnowsTheVectorsOfInstructionSets) {
   for (const RegisteredEntry& e : registered_entries()) EXPECT_EQ(known.count(e.isa), 1U) << e.isa;
 }
 
-TEST(Registry, EveryMachineRunsTheBaseline) {
+TEST(Registry, SupportsTheBaselineOnEveryMachine) {
   const std::vector<std::string> isas = supported_isas();
   EXPECT_EQ(isas.back(), "baseline");
   EXPECT_EQ(std::set<std::string>(isas.begin(), isas.end()).size(), isas.size());

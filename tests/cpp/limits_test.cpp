@@ -17,8 +17,8 @@
 namespace memkern {
 namespace {
 
+using testing::contains;
 using testing::refusal;
-using testing::says;
 
 class FakeRoot : public ::testing::Test {
  protected:
@@ -59,13 +59,13 @@ TEST_F(FakeRoot, SecondVersionCountsUsage) {
   EXPECT_EQ(limit().source, "cgroup limit of /a");
 }
 
-TEST_F(FakeRoot, PageCacheGivesWay) {
+TEST_F(FakeRoot, InactivePageCacheIsAvailable) {
   write("/proc/self/cgroup", "0::/a\n");
   group("/sys/fs/cgroup/a", "5000", "1200", "anon 200\ninactive_file 700\nactive_file 300\n");
   EXPECT_EQ(limit().available_B, 4500);
 }
 
-TEST_F(FakeRoot, ALimitAboveBindsAsWell) {
+TEST_F(FakeRoot, LimitsOfAncestorsApply) {
   write("/proc/self/cgroup", "0::/a/b/c\n");
   group("/sys/fs/cgroup/a/b/c", "max", "10");
   group("/sys/fs/cgroup/a/b", "9000", "10");
@@ -119,7 +119,7 @@ TEST_F(FakeRoot, BothVersionsSideBySide) {
   EXPECT_EQ(limit().available_B, 500);
 }
 
-TEST_F(FakeRoot, NonsenseIsNoLimit) {
+TEST_F(FakeRoot, MalformedFilesAreNoLimit) {
   write("/proc/meminfo", "MemAvailable: much kB\n");
   write("/proc/self/cgroup", "nonsense\n0::\n::\n1:memory\n");
   group("/sys/fs/cgroup", "99999999999999999999999", "some");
@@ -131,18 +131,19 @@ TEST(MemoryLimit, IsKnownOnThisMachine) {
   EXPECT_NE(memory_limit().source, "");
 }
 
-TEST(Arithmetic, RefusesWhatDoesNotFit) {
+TEST(Arithmetic, RefusesOverflows) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(checked_add(kMax - 1, 1, "a sum"), kMax);
   EXPECT_EQ(checked_mul(kMax / 2, 2, "a product"), kMax - 1);
   EXPECT_EQ(checked_mul(-3, 5, "a product"), -15);
-  EXPECT_TRUE(says(refusal<InputError>([] { checked_add(kMax, 1, "a sum"); }), "a sum does not"));
-  EXPECT_TRUE(says(refusal<InputError>([] { checked_add(-kMax, -2, "a sum"); }), "a sum"));
-  EXPECT_TRUE(says(refusal<InputError>([] { checked_mul(kMax, 2, "it"); }), "it does not fit"));
+  EXPECT_TRUE(
+      contains(refusal<InputError>([] { checked_add(kMax, 1, "a sum"); }), "a sum does not"));
+  EXPECT_TRUE(contains(refusal<InputError>([] { checked_add(-kMax, -2, "a sum"); }), "a sum"));
+  EXPECT_TRUE(contains(refusal<InputError>([] { checked_mul(kMax, 2, "it"); }), "it does not fit"));
   EXPECT_EQ(round_up(1, 4096), 4096);
   EXPECT_EQ(round_up(4096, 4096), 4096);
   EXPECT_EQ(round_up(0, 4096), 0);
-  EXPECT_TRUE(says(refusal<InputError>([] { round_up(kMax - 4094, 4096); }), "a buffer size"));
+  EXPECT_TRUE(contains(refusal<InputError>([] { round_up(kMax - 4094, 4096); }), "a buffer size"));
 }
 
 }  // namespace

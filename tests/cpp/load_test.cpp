@@ -1,4 +1,5 @@
-// What else runs on the machine, and which units are left: from trees like /proc, and for real.
+// Running threads of other processes and the choice of units, from fake /proc trees and the real
+// one.
 #include "core/load.hpp"
 
 #include <gtest/gtest.h>
@@ -37,7 +38,7 @@ class Proc : public ::testing::Test {
     fs::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  // Fields 3 (state), 9 (flags), 20 (threads) and 39 (processor) count.
+  // Fields 3 (state), 9 (flags), 20 (threads) and 39 (processor) are used.
   static std::string stat(int pid, const std::string& command, char state, int threads, int unit,
                           int flags = 0) {
     std::string text = std::to_string(pid) + " (" + command + ") " + state;
@@ -52,7 +53,7 @@ class Proc : public ::testing::Test {
   fs::path root_;
 };
 
-TEST_F(Proc, FindsThreadsThatRun) {
+TEST_F(Proc, FindsRunningThreads) {
   write("10/stat", stat(10, "sleeper", 'S', 1, 0));
   write("11/stat", stat(11, "a (strange) name", 'R', 1, 3));
   write("12/stat", stat(12, "team", 'S', 2, 0));
@@ -70,13 +71,13 @@ TEST_F(Proc, FindsThreadsThatRun) {
   EXPECT_EQ(threads[1].unit, 5);
 }
 
-TEST_F(Proc, LooksNoFurtherWhereNothingElseRuns) {
+TEST_F(Proc, StopsIfNothingElseRuns) {
   write("11/stat", stat(11, "busy", 'R', 1, 3));
   write("loadavg", "0.10 0.20 0.30 1/200 4711\n");
   EXPECT_TRUE(found().empty());
 }
 
-TEST_F(Proc, ReadsNothingOutOfGarbage) {
+TEST_F(Proc, IgnoresMalformedFiles) {
   for (const char* text : {"", "12", "12 (x", "12 (x) R", ")(", "12 (x) R 1 2 3"}) {
     write("12/stat", text);
     EXPECT_TRUE(found().empty()) << text;
@@ -99,7 +100,7 @@ TEST_F(Proc, LeavesItselfOut) {
   EXPECT_TRUE(found().empty());
 }
 
-TEST(UnitReservation, KeepsOtherProcessesAway) {
+TEST(UnitReservation, ExcludesOtherProcesses) {
   constexpr int kUnit = 100000;  // that no machine has
   int ready[2];
   int done[2];
@@ -118,14 +119,14 @@ TEST(UnitReservation, KeepsOtherProcessesAway) {
   EXPECT_EQ(UnitReservation::reserve(kUnit), nullptr);
   ASSERT_EQ(write(done[1], &c, 1), 1);
   waitpid(other, nullptr, 0);
-  // Gone with the process that held it.
+  // Released at the end of the process that held it.
   const auto mine = UnitReservation::reserve(kUnit);
   ASSERT_NE(mine, nullptr);
   EXPECT_EQ(UnitReservation::reserve(kUnit), mine);  // cases of one process share it
   for (const int end : {ready[0], ready[1], done[0], done[1]}) close(end);
 }
 
-TEST(LeastBusyUnits, AvoidsWhereOthersRun) {
+TEST(LeastBusyUnits, AvoidsBusyUnits) {
   const std::vector<int>& units = Topology::instance().allowed_units();
   if (units.size() < 2) GTEST_SKIP() << "one unit leaves no choice";
   for (const int busy : units) {
@@ -141,7 +142,7 @@ TEST(LeastBusyUnits, AvoidsWhereOthersRun) {
   }
 }
 
-TEST(LeastBusyUnits, SharesNoneWhileAnotherIsFree) {
+TEST(LeastBusyUnits, SharesNoUnitWhileAnotherIsFree) {
   const std::vector<int>& units = Topology::instance().allowed_units();
   const int all = static_cast<int>(units.size());
   const std::vector<RunningThread> others(3, {1, "busy", units.front()});

@@ -1,5 +1,5 @@
-// Gather, scatter and both between local and global nodes (BS6 to BS8) against their definitions:
-// run serially on arrays that end at an inaccessible page, divided among two workers.
+// Gather, scatter and both between local and global nodes (BS6 to BS8) are compared with their
+// definitions: run serially on arrays that end at an inaccessible page, divided among two workers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,13 +22,13 @@ using testing::scattered;
 using testing::scattered_values;
 using testing::with_types;
 
-// Which local nodes belong to a global one: Z as lists. Those that belong to none are masked.
+// The local nodes of each global node: Z as lists. Local nodes in no list are masked.
 struct Mesh {
   std::vector<std::vector<std::int64_t>> nodes;  // by global node
   std::int64_t local = 0;
 };
 
-// Global nodes with no, one and up to eight local nodes, whose numbers are scrambled.
+// Global nodes with zero to eight local nodes each, in pseudo-random order.
 Mesh mesh(std::int64_t global, std::int64_t masked) {
   Mesh m;
   std::int64_t taken = 0;
@@ -119,11 +119,11 @@ class OnMeshes : public ::testing::TestWithParam<RegisteredEntry> {};
 
 TEST_P(OnMeshes, FollowsItsDefinition) {
   for (const std::int64_t global : {2, 3, 5, 9, 17, 40, 150}) {
-    // No node masked, here and there one, and so many that whole vectors are.
+    // No node masked, a few, and so many that whole vectors are masked.
     for (const std::int64_t masked : {std::int64_t{0}, std::int64_t{1}, global / 5, 20 * global}) {
       const Mesh m = mesh(global, masked);
       for (const Shares& parts : {Shares{0, 1, 1}, {0, 0.4, 1}, {0.3, 0.6, 0.9}, {1, 1, 1}}) {
-        // Nothing may be read behind the end of an index array to find what to prefetch.
+        // Index arrays must not be read beyond their end to find what to prefetch.
         for (const std::int64_t distance : {0, 5, 100'000}) {
           with_types(GetParam(),
                      [&]<class T, class I>() { check<T, I>(GetParam(), m, parts, distance); });
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(AllEntries, OnMeshes,
                          })),
                          name_of);
 
-// What the tests above lean on.
+// An assumption of the tests above.
 TEST(Meshes, HaveRowsOfEveryLength) {
   std::vector<int> seen(9);
   for (const auto& row : mesh(150, 0).nodes) ++seen[row.size()];

@@ -1,4 +1,4 @@
-// What is known of samples besides their times, on whatever machine this is.
+// Conditions of samples, on any machine.
 #include "core/monitor.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::vector<Conditions> conditions_of(const Team& team, int samples, double seco
   monitor.start();
   for (Conditions& conditions : all) {
     parallel_parts(team, team.size(), team.size(), [&](Range, int) { compute(seconds); });
-    monitor.sampled(conditions);
+    monitor.sample_ended(conditions);
   }
   monitor.finish();
   return all;
@@ -51,20 +51,20 @@ TEST(Monitor, KnowsTheConditionsOfEverySample) {
   }
 }
 
-TEST(Monitor, WaitsForCoresOnceAStretchAndNotForever) {
+TEST(Monitor, WaitsForCoresOncePerIntervalForALimitedTime) {
   const Team team({1, "auto"});
   const Team::Session session(team);
   Monitor monitor(team, 1e9);
   monitor.start();
   const double start = now();
-  monitor.await_cores(start + 60.0);
+  monitor.wait_for_cores(start + 60.0);
   const double waited_s = now() - start;
   EXPECT_GE(waited_s, 9e-3);
   EXPECT_LT(waited_s, 30.0);
-  // The samples after it are taken, and know how little the cores did.
+  // Later samples are taken, with the throughput measured.
   Conditions conditions{};
-  monitor.sampled(conditions);
-  monitor.await_cores(now() + 60.0);
+  monitor.sample_ended(conditions);
+  monitor.wait_for_cores(now() + 60.0);
   monitor.finish();
   EXPECT_GT(conditions.throughput, 0.0);
   EXPECT_LT(conditions.throughput, 1e9);
@@ -81,7 +81,7 @@ TEST(Monitor, SeesAnotherThreadOnTheSameUnit) {
     for (;;) compute(1.0);
   }
   const Team team({1, std::to_string(unit)});
-  // Longer than any slice of the scheduler's: each of these samples loses its processor.
+  // Longer than a time slice of the scheduler: each of these samples loses its processor.
   double least = 1.0;
   for (const Conditions& c : conditions_of(team, 5, 0.1)) least = std::min(least, c.cpu_share);
   kill(competitor, SIGKILL);

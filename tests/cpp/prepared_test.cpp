@@ -1,4 +1,4 @@
-// Cases as a binding requests them: variants, samples and refusals, without Python.
+// Cases as the Python module requests them: variants, samples and errors.
 #include "engine/prepared.hpp"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@
 namespace memkern {
 namespace {
 
+using testing::contains;
 using testing::refusal;
-using testing::says;
 
 Request copy(std::int64_t elements) {
   Request request;
@@ -46,7 +46,7 @@ TEST(Prepared, HasTheCandidatesOfThisMachineWidestFirst) {
   }
 }
 
-TEST(Prepared, RunsEveryCandidateAndSaysWhichOne) {
+TEST(Prepared, RunsEveryCandidateAndReportsIt) {
   constexpr std::int64_t kElements = 1001;
   Prepared prepared(copy(kElements));
   for (const auto& [variant, isa] : prepared.runner().candidates()) {
@@ -64,7 +64,7 @@ TEST(Prepared, RunsEveryCandidateAndSaysWhichOne) {
   }
 }
 
-TEST(Prepared, RunsARangeAndNothingBeside) {
+TEST(Prepared, RunsOnlyTheRange) {
   Prepared prepared(copy(100));
   prepared.problem().fill(true);
   const double before = at(prepared, "c", 39);
@@ -74,7 +74,7 @@ TEST(Prepared, RunsARangeAndNothingBeside) {
   EXPECT_NE(at(prepared, "c", 60), at(prepared, "a", 60));
 }
 
-TEST(Prepared, FillsAnewWhatARunHasWritten) {
+TEST(Prepared, FillsAgainWhatARunHasWritten) {
   Prepared prepared(copy(100));
   prepared.problem().fill(true);
   const double fresh = at(prepared, "c", 7);
@@ -90,7 +90,7 @@ TEST(Prepared, SamplesWithTheirConditions) {
   std::array<Conditions, 5> conditions{};
   Prepared::Sampling sampling(prepared, 10, 0.0, now() + 60.0);
   for (std::size_t k = 0; k < seconds.size(); ++k) {
-    sampling.take(seconds.at(k), {}, conditions.at(k));
+    sampling.sample(seconds.at(k), {}, conditions.at(k));
   }
   sampling.finish();
   for (std::size_t k = 0; k < seconds.size(); ++k) {
@@ -100,7 +100,7 @@ TEST(Prepared, SamplesWithTheirConditions) {
   }
 }
 
-TEST(Prepared, TimesTheKernelsOfARotationApart) {
+TEST(Prepared, TimesEachKernelOfARotation) {
   Request request = copy(1000);
   request.kernel = "stream.rotation";
   request.inputs.arrays = {{"a", true}, {"b", true}, {"c", true}};
@@ -110,7 +110,7 @@ TEST(Prepared, TimesTheKernelsOfARotationApart) {
   std::array<double, 4> steps{};
   Conditions conditions{};
   Prepared::Sampling sampling(prepared, 3, 0.0, now() + 60.0);
-  sampling.take(seconds, steps, conditions);
+  sampling.sample(seconds, steps, conditions);
   sampling.finish();
   double sum = 0.0;
   for (const double step : steps) {
@@ -120,7 +120,7 @@ TEST(Prepared, TimesTheKernelsOfARotationApart) {
   EXPECT_LE(sum, 1.01 * seconds);
 }
 
-TEST(Prepared, ReadsWhatAFlushWouldLeaveInPlace) {
+TEST(Prepared, GivesTheSameResultWithFlushes) {
   Request request = copy(100);
   request.flush = true;
   Prepared prepared(request);
@@ -128,31 +128,34 @@ TEST(Prepared, ReadsWhatAFlushWouldLeaveInPlace) {
   double seconds = 0.0;
   Conditions conditions{};
   Prepared::Sampling sampling(prepared, 1, 0.0, now() + 60.0);
-  sampling.take(seconds, {}, conditions);
+  sampling.sample(seconds, {}, conditions);
   sampling.finish();
   for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(at(prepared, "c", i), at(prepared, "a", i));
 }
 
-TEST(Prepared, RefusesWhatIsNotThere) {
+TEST(Prepared, RefusesUnknownValues) {
   const auto refused = [](const auto& change) {
     Request request = copy(100);
     change(request);
     return refusal<InputError>([&] { const Prepared prepared(request); });
   };
-  EXPECT_TRUE(says(refused([](Request& r) { r.unroll = 5; }), "is not built with unroll 5"));
-  EXPECT_TRUE(says(refused([](Request& r) { r.form = "odd"; }), "is not built as 'odd'"));
-  EXPECT_TRUE(says(refused([](Request& r) { r.kernel = "stream.dance"; }), "stream.dance"));
-  EXPECT_TRUE(says(refused([](Request& r) { r.kernel = "dance.copy"; }), "dance"));
-  EXPECT_TRUE(says(refused([](Request& r) { r.schedule = "odd"; }), "odd"));
-  EXPECT_TRUE(says(refused([](Request& r) { r.repetition = "odd"; }), "odd"));
-  EXPECT_TRUE(says(refused([](Request& r) { r.inputs.arrays.pop_back(); }), "takes 2 arrays"));
+  EXPECT_TRUE(contains(refused([](Request& r) { r.unroll = 5; }), "is not built with unroll 5"));
+  EXPECT_TRUE(
+      contains(refused([](Request& r) { r.template_variant = "odd"; }), "is not built as 'odd'"));
+  EXPECT_TRUE(contains(refused([](Request& r) { r.kernel = "stream.dance"; }), "stream.dance"));
+  EXPECT_TRUE(contains(refused([](Request& r) { r.kernel = "dance.copy"; }), "dance"));
+  EXPECT_TRUE(contains(refused([](Request& r) { r.schedule = "odd"; }), "odd"));
+  EXPECT_TRUE(contains(refused([](Request& r) { r.repetition = "odd"; }), "odd"));
+  EXPECT_TRUE(contains(refused([](Request& r) { r.inputs.arrays.pop_back(); }), "takes 2 arrays"));
 
   Prepared prepared(copy(100));
-  EXPECT_TRUE(says(refusal<InputError>([&] { prepared.select("odd", "avx2"); }), "variant 'odd'"));
-  EXPECT_TRUE(says(refusal<InputError>([&] { prepared.run(0); }), "at least 1"));
-  EXPECT_TRUE(says(refusal<InputError>([&] { prepared.run_range(0, 101); }), "outside 0 to 100"));
-  EXPECT_TRUE(says(refusal<InputError>([&] { prepared.run_range(5, 5); }), "is empty"));
-  EXPECT_TRUE(says(refusal<InputError>([] { parse_timer("odd"); }), "timer 'odd'"));
+  EXPECT_TRUE(
+      contains(refusal<InputError>([&] { prepared.select("odd", "avx2"); }), "variant 'odd'"));
+  EXPECT_TRUE(contains(refusal<InputError>([&] { prepared.run(0); }), "at least 1"));
+  EXPECT_TRUE(
+      contains(refusal<InputError>([&] { prepared.run_range(0, 101); }), "outside 0 to 100"));
+  EXPECT_TRUE(contains(refusal<InputError>([&] { prepared.run_range(5, 5); }), "is empty"));
+  EXPECT_TRUE(contains(refusal<InputError>([] { parse_timer("odd"); }), "timer 'odd'"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The sampler: every iteration once an invocation, whatever the schedule.
+// The sampler: every iteration runs once per invocation, for all schedules.
 #include "core/sampler.hpp"
 
 #include <gtest/gtest.h>
@@ -21,10 +21,10 @@
 namespace memkern {
 namespace {
 
+using testing::contains;
 using testing::refusal;
-using testing::says;
 
-// Counts how often each iteration ran, and what order things came in.
+// Counts how often each iteration ran, and checks the order of steps.
 struct Counter {
   explicit Counter(std::int64_t count) : size(count), ran_(static_cast<std::size_t>(count)) {}
   std::atomic<int>& ran(std::int64_t i) { return ran_[static_cast<std::size_t>(i)]; }
@@ -32,7 +32,7 @@ struct Counter {
   std::atomic<std::int64_t> total{0};
   std::atomic<int> highest_worker{-1};
   std::atomic<int> outside{0};
-  // Another step of the same invocation that has to be over when this one begins.
+  // A step of the same invocation that must be complete before this one begins.
   const Counter* after = nullptr;
   std::atomic<int> too_early{0};
   int finished = 0;
@@ -139,7 +139,7 @@ TEST_P(Ways, FinishOnceAllIsDone) {
   }
 }
 
-TEST_P(Ways, KeepTheStepsOfASequenceApart) {
+TEST_P(Ways, RunTheStepsOfASequenceInOrder) {
   const Team team({3, "none"});
   const Team::Session session(team);
   const Counter first(13);
@@ -150,7 +150,7 @@ TEST_P(Ways, KeepTheStepsOfASequenceApart) {
   Sampler s = sampler(team);
   if (GetParam().repetition == Repetition::Free) {
     const std::string message = refusal<InputError>([&] { s.sample(steps, 1, per_step); });
-    EXPECT_TRUE(says(message, "use 'barrier'"));
+    EXPECT_TRUE(contains(message, "use 'barrier'"));
     return;
   }
   const double seconds = s.sample(steps, 5, per_step);
@@ -158,24 +158,24 @@ TEST_P(Ways, KeepTheStepsOfASequenceApart) {
   EXPECT_EQ(first.total, 5 * 13);
   EXPECT_EQ(second.total, 5 * 29);
   EXPECT_EQ(second.finished, 5);
-  // The steps share out the sample between them.
+  // The times of the steps add up to the time of the sample.
   EXPECT_GT(per_step[0], 0.0);
   EXPECT_GT(per_step[1], 0.0);
   EXPECT_LE(per_step[0] + per_step[1], seconds + 1e-6);
 }
 
-// What parts each worker was given, each invocation.
+// The parts that each worker got, invocation by invocation.
 struct Ledger {
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> parts;
 };
 
-void enter_body(const void* args, Range range, int worker) {
+void record_body(const void* args, Range range, int worker) {
   auto& ledger = *const_cast<Ledger*>(static_cast<const Ledger*>(args));
   ledger.parts[static_cast<std::size_t>(worker)].emplace_back(range.begin, range.end);
 }
 
-TEST_P(Ways, DealByCutsWhereAWorkerHasOneRange) {
-  // Empty parts, at the begin, in between and at the end.
+TEST_P(Ways, FollowBoundariesIfAWorkerHasOneRange) {
+  // Empty parts at the start, in between and at the end.
   for (const std::vector<std::int64_t>& boundaries :
        {std::vector<std::int64_t>{0, 1, 9, 20}, {0, 0, 20, 20}, {0, 20, 20, 20}, {0, 7, 7, 20}}) {
     const Team team({3, "none"});
@@ -188,8 +188,8 @@ TEST_P(Ways, DealByCutsWhereAWorkerHasOneRange) {
     for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(counter.ran(i), 2) << i;
     if (GetParam().kind != Schedule::Kind::Static || GetParam().chunk != 0) continue;
     Ledger ledger{std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>(3)};
-    const Step entered{enter_body, nullptr, &ledger, 20, boundaries.data()};
-    sampler(team).sample({&entered, 1}, 2);
+    const Step recorded{record_body, nullptr, &ledger, 20, boundaries.data()};
+    sampler(team).sample({&recorded, 1}, 2);
     for (std::size_t w = 0; w < 3; ++w) {
       const std::pair<std::int64_t, std::int64_t> part{boundaries[w], boundaries[w + 1]};
       EXPECT_EQ(ledger.parts[w], (std::vector<std::pair<std::int64_t, std::int64_t>>{part, part}));
@@ -203,7 +203,7 @@ void wait_body(const void* args, Range, int) {
   }
 }
 
-TEST_P(Ways, AddToTheTimeOfTheStepThatTookIt) {
+TEST_P(Ways, AddTimeToTheStepThatTookIt) {
   if (GetParam().repetition == Repetition::Free) return;
   const Team team({2, "none"});
   const Team::Session session(team);
@@ -239,10 +239,10 @@ TEST(Sampler, RefusesAFreeRunningDynamicSchedule) {
   const std::string message = refusal<InputError>([&] {
     Sampler(team, {Schedule::Kind::Dynamic, 1}, Repetition::Free);
   });
-  EXPECT_TRUE(says(message, "use schedule 'static'"));
+  EXPECT_TRUE(contains(message, "use schedule 'static'"));
 }
 
-TEST(Sampler, ReadsWords) {
+TEST(Sampler, ParsesOptions) {
   EXPECT_EQ(parse_repetition("fork"), Repetition::Fork);
   EXPECT_EQ(parse_repetition("barrier"), Repetition::Barrier);
   EXPECT_EQ(parse_repetition("spin"), Repetition::Spin);
@@ -252,8 +252,8 @@ TEST(Sampler, ReadsWords) {
   EXPECT_EQ(parse_schedule("static", 0).chunk, 0);
   EXPECT_EQ(parse_schedule("dynamic", 0).chunk, 1);
   EXPECT_EQ(parse_schedule("dynamic", 9).kind, Schedule::Kind::Dynamic);
-  EXPECT_TRUE(says(refusal<InputError>([] { parse_schedule("guided", 1); }), "'guided'"));
-  EXPECT_TRUE(says(refusal<InputError>([] { parse_schedule("static", -1); }), "negative"));
+  EXPECT_TRUE(contains(refusal<InputError>([] { parse_schedule("guided", 1); }), "'guided'"));
+  EXPECT_TRUE(contains(refusal<InputError>([] { parse_schedule("static", -1); }), "negative"));
 }
 
 TEST(ContiguousPart, CoversWithoutOverlap) {
@@ -272,7 +272,7 @@ TEST(ContiguousPart, CoversWithoutOverlap) {
   }
 }
 
-TEST(ContiguousPart, StandsTheLargestCount) {
+TEST(ContiguousPart, AcceptsTheLargestCount) {
   constexpr std::int64_t kCount = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(contiguous_part(kCount, 3, 2).end, kCount);
   EXPECT_EQ(contiguous_part(kCount, 3, 0).begin, 0);
@@ -299,7 +299,7 @@ TEST(ParallelParts, GiveEachWorkerItsRow) {
   }
 }
 
-TEST(ParallelParts, GoByCuts) {
+TEST(ParallelParts, FollowBoundaries) {
   const Team team({3, "none"});
   // As many parts as workers, fewer and more.
   for (const std::vector<std::int64_t>& boundaries :
@@ -323,16 +323,16 @@ TEST(ParallelParts, GoByCuts) {
   }
 }
 
-TEST(PartOf, IsEqualUnlessThereAreCuts) {
+TEST(PartOf, IsEqualWithoutBoundaries) {
   const Step equal{nullptr, nullptr, nullptr, 10};
   EXPECT_EQ(part_of(equal, 3, 0).end, 4);
   EXPECT_EQ(part_of(equal, 3, 2).begin, 7);
   const std::int64_t boundaries[] = {0, 9, 9, 10};
-  const Step cut{nullptr, nullptr, nullptr, 10, boundaries};
-  EXPECT_EQ(part_of(cut, 3, 0).end, 9);
-  EXPECT_EQ(part_of(cut, 3, 1).begin, part_of(cut, 3, 1).end);
-  EXPECT_EQ(part_of(cut, 3, 2).begin, 9);
-  EXPECT_EQ(part_of(cut, 3, 2).end, 10);
+  const Step bounded{nullptr, nullptr, nullptr, 10, boundaries};
+  EXPECT_EQ(part_of(bounded, 3, 0).end, 9);
+  EXPECT_EQ(part_of(bounded, 3, 1).begin, part_of(bounded, 3, 1).end);
+  EXPECT_EQ(part_of(bounded, 3, 2).begin, 9);
+  EXPECT_EQ(part_of(bounded, 3, 2).end, 10);
 }
 
 TEST(CacheFlusher, WritesEveryLineAndForgetsTheContents) {
@@ -354,8 +354,8 @@ TEST(CacheFlusher, WritesEveryLineAndForgetsTheContents) {
   }
 }
 
-TEST(SpinBarrier, EndsWhereWorkersShareAUnit) {
-  // Four workers of a floating team on what may be one unit: each must give way to the others.
+TEST(SpinBarrier, EndsIfWorkersShareAUnit) {
+  // Four unpinned workers, possibly on one unit: a spinning worker must yield to the others.
   const Team team({4, "none"});
   Sampler sampler(team, {}, Repetition::Spin);
   std::atomic<int> calls{0};
@@ -368,7 +368,7 @@ TEST(SpinBarrier, EndsWhereWorkersShareAUnit) {
   EXPECT_EQ(calls.load(), 20);
 }
 
-TEST(CoreState, IsOneThatAProcessorCanHave) {
+TEST(CoreState, IsPlausible) {
   const CoreState core = measure_core();
 #if defined(__x86_64__) || defined(__aarch64__)
   EXPECT_GT(core.clock_Hz, 0.1e9);
@@ -379,7 +379,7 @@ TEST(CoreState, IsOneThatAProcessorCanHave) {
   EXPECT_GT(core.throughput, 0.0);
 }
 
-TEST(Clock, NeverRunsBackwards) {
+TEST(Clock, IsMonotonic) {
   EXPECT_GT(clock_tick(), 0.0);
   double last = now();
   for (int i = 0; i < 1000; ++i) {

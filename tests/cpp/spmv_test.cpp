@@ -1,5 +1,5 @@
-// Sparse matrix-vector products: every body on arrays that end at a page that faults, the layout in
-// chunks, and whole cases with several workers, where the thread sanitizer sees who writes what.
+// Sparse matrix-vector products: every body on arrays that end at an inaccessible page, the layout
+// in chunks, and whole cases with several workers, in which the thread sanitizer detects races.
 #include "families/spmv/args.hpp"
 
 #include <gtest/gtest.h>
@@ -28,10 +28,10 @@
 namespace memkern {
 namespace {
 
+using testing::contains;
 using testing::entries_of;
 using testing::Fenced;
 using testing::refusal;
-using testing::says;
 using testing::scattered;
 using testing::with_types;
 
@@ -44,7 +44,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Compressed rows, of whole numbers so small that no sum is rounded.
+// Compressed rows, with whole numbers small enough that no sum is rounded.
 struct Matrix {
   std::int64_t columns = 0;
   Integers starts{0};
@@ -125,7 +125,7 @@ std::vector<Matrix> matrices() {
           dense_row};
 }
 
-// The arrays of a kernel's format, found without the code that is tested.
+// The arrays of a kernel's format, made without the code under test.
 struct Stored {
   Numbers values;
   Integers columns;
@@ -228,7 +228,7 @@ struct Way {
 template <class T, class I>
 void run_fenced(const RegisteredEntry& e, const Matrix& m, const Numbers& x, const Way& way) {
   const Stored s = stored(e.kernel, m, way.chunk, way.sigma);
-  const bool adds = std::string(e.form) == "add";
+  const bool adds = std::string(e.template_variant) == "add";
   Fenced<T> values(as<T>(s.values, SpmvArgs::kTail));
   Fenced<I> columns(as<I>(s.columns, SpmvArgs::kTail));
   Fenced<I> starts(as<I>(s.starts));
@@ -288,7 +288,7 @@ class Bodies : public ::testing::TestWithParam<RegisteredEntry> {
   static Integers chunks() { return chunked() ? Integers{1, 3, 8, 16, 32, 128} : Integers{1}; }
 };
 
-TEST_P(Bodies, GiveWhatPlainLoopsGive) {
+TEST_P(Bodies, MatchPlainLoops) {
   for (const Matrix& m : matrices()) {
     const Numbers x = x_of(m.columns);
     for (const std::int64_t chunk : chunks()) {
@@ -299,8 +299,8 @@ TEST_P(Bodies, GiveWhatPlainLoopsGive) {
   }
 }
 
-// One row alone has what is not finite; beside it, what it leaves in vectors must not count.
-TEST_P(Bodies, KeepWhatIsNotFiniteToItsRows) {
+// Only one row has values that are not finite; they must not affect other rows in the same vectors.
+TEST_P(Bodies, ConfineNonFiniteValuesToTheirRows) {
   constexpr std::int64_t kColumns = 60;
   const Integers odd = {0, 1, kColumns - 1};
   for (const std::int64_t the_row : {0, 13, 29}) {
@@ -330,7 +330,7 @@ TEST_P(Bodies, KeepWhatIsNotFiniteToItsRows) {
   }
 }
 
-// The first column is what the zeros past the last entry point to.
+// The zeros after the last entry refer to the first column, which has no entry here.
 TEST_P(Bodies, LeaveOutColumnsWithoutEntries) {
   for (const Integers& lengths : {Integers{1}, Integers{0, 3, 0}, scattered_lengths(40, 7)}) {
     Matrix m = of_lengths(lengths, 20);
@@ -344,12 +344,13 @@ TEST_P(Bodies, LeaveOutColumnsWithoutEntries) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Bodies, ::testing::ValuesIn(all_entries()), [](const auto& tried) {
-  return testing::name_of(tried) + "_" + tried.param.form;
+  return testing::name_of(tried) + "_" + tried.param.template_variant;
 });
 
 TEST(Entries, AreThereInBothForms) {
   std::map<std::string, int> found;
-  for (const RegisteredEntry& e : all_entries()) ++found[std::string(e.kernel) + "/" + e.form];
+  for (const RegisteredEntry& e : all_entries())
+    ++found[std::string(e.kernel) + "/" + e.template_variant];
   for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"}) {
     EXPECT_GE(found[kernel + "/write"], 4) << kernel;
     EXPECT_EQ(found[kernel + "/write"], found[kernel + "/add"]) << kernel;
@@ -374,7 +375,7 @@ TEST_F(Layout, SortsWithinBlocksAndKeepsTheOrderOfEqualRows) {
           EXPECT_EQ(layout.chunk, chunk);
           EXPECT_EQ(layout.order, wanted.order);
           EXPECT_EQ(layout.starts, wanted.starts);
-          EXPECT_EQ(layout.entries(), std::ssize(wanted.values));
+          EXPECT_EQ(layout.starts.back(), std::ssize(wanted.values));
           for (const std::int64_t start : layout.starts) EXPECT_EQ(start % chunk, 0);
         }
       }
@@ -399,7 +400,7 @@ TEST_F(Layout, MustFit64Bits) {
   const auto refused = [&](std::int64_t length, std::int64_t chunk) {
     return refusal<InputError>([&] { sell_layout(one_, {0, length}, chunk, 1); });
   };
-  EXPECT_TRUE(says(refused(std::int64_t{1} << 40, std::int64_t{1} << 40), "the padded matrix"));
+  EXPECT_TRUE(contains(refused(std::int64_t{1} << 40, std::int64_t{1} << 40), "the padded matrix"));
 }
 
 template <class T, class I, class J>
@@ -414,9 +415,9 @@ void fill_and_compare(const Team& team, const Matrix& m, std::int64_t chunk, std
   }
   const std::vector<I> columns_in = as<I>(m.index);
   const std::vector<T> values_in = as<T>(m.values);
-  // What was there before must not shine through.
-  std::vector<T> values(at(layout.entries()), T{77});
-  std::vector<J> columns(at(layout.entries()), J{-7});
+  // All earlier values must be overwritten.
+  std::vector<T> values(at(layout.starts.back()), T{77});
+  std::vector<J> columns(at(layout.starts.back()), J{-7});
   sell_fill(team, layout, m.starts, columns_in.data(), values_in.data(), m.columns,
             moves ? moved.data() : nullptr, values.data(), columns.data());
   EXPECT_EQ(as<double>(values), wanted.values);
@@ -439,17 +440,17 @@ TEST_F(Layout, IsFilledInAnyTypes) {
   }
 }
 
-TEST_F(Layout, RefusesColumnsThatAreNone) {
+TEST_F(Layout, RefusesInvalidColumns) {
   Matrix m = of_lengths(scattered_lengths(50, 6), 9);
   const SellLayout layout = sell_layout(three_, m.starts, 4, 8);
-  std::vector<double> values(at(layout.entries()));
-  std::vector<std::int32_t> columns(at(layout.entries()));
+  std::vector<double> values(at(layout.starts.back()));
+  std::vector<std::int32_t> columns(at(layout.starts.back()));
   const auto fill = [&] {
     sell_fill(three_, layout, m.starts, m.index.data(), m.values.data(), m.columns, nullptr,
               values.data(), columns.data());
   };
   fill();
-  // Also what would be in bounds if it were cut to 32 bits.
+  // Also a value that would be in bounds if it were truncated to 32 bits.
   for (const std::int64_t bad : {std::int64_t{9}, std::int64_t{-1}, std::int64_t{1} << 32, kMax}) {
     for (const std::int64_t place : {std::int64_t{0}, std::ssize(m.index) - 1}) {
       const std::int64_t good = std::exchange(m.index[at(place)], bad);
@@ -513,7 +514,7 @@ TEST(Prepare, RefusesWrongInputInASentence) {
   struct Wrong {
     std::vector<std::string> kernels;
     std::function<void(Request&)> spoil;
-    std::string says;
+    std::string contains;
   };
   const auto set = [](const char* name, std::int64_t value) {
     return [=](Request& r) { r.integers[name] = value; };
@@ -557,7 +558,7 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {{"spmv.sell"}, set("chunk", kMax), "64 bits"},
       {{"spmv.sell"}, set("sigma", 0), "sigma must be at least 1, not 0"},
       {{"spmv.sell"}, [](Request& r) { r.integers.erase("sigma"); }, "'sigma' is missing"},
-      // Too far for 32 bits, which has to be said before any memory is asked for.
+      // Too large for 32 bits, which must be reported before any memory is allocated.
       {{"spmv.crs"}, set("columns", large + 1), "columns reaches up to 2147483648, too far"},
       {{"spmv.sell", "spmv.ell"}, set("columns", large), "columns reaches up to 2147483648"},
       {{"spmv.csc"}, set("rows", large + 1), "columns reaches up to 2147483648, too far"},
@@ -572,18 +573,19 @@ TEST(Prepare, RefusesWrongInputInASentence) {
         Request r(kernel, m);
         w.spoil(r);
         const std::string message = refusal<InputError>([&] { r.prepare(*team); });
-        EXPECT_TRUE(says(message, w.says)) << kernel;
+        EXPECT_TRUE(contains(message, w.contains)) << kernel;
         EXPECT_EQ(message.find('\n'), std::string::npos);
       }
     }
   }
 }
 
-TEST(Prepare, MovesColumnsOfSquareMatricesAlone) {
+TEST(Prepare, MovesOnlyColumnsOfSquareMatrices) {
   const Team team({2, "none"});
   Request r("spmv.sell", of_lengths({1, 2, 3}, 4));
   r.integers["move_columns"] = 1;
-  EXPECT_TRUE(says(refusal<InputError>([&] { r.prepare(team); }), "3 rows and 4 columns can't be"));
+  EXPECT_TRUE(
+      contains(refusal<InputError>([&] { r.prepare(team); }), "not one of 3 rows and 4 columns"));
   Request square("spmv.sell", of_lengths({1, 2, 3}, 3));
   square.integers["move_columns"] = 1;
   EXPECT_NE(square.prepare(team), nullptr);
@@ -597,7 +599,7 @@ std::vector<T> input(const Problem& problem, const std::string& name) {
   return all;
 }
 
-TEST(Prepare, StoresWhatTheFormatSays) {
+TEST(Prepare, StoresTheMatrixInItsFormat) {
   for (const Matrix& m : matrices()) {
     for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"}) {
       for (const int workers : {1, 3}) {
@@ -617,7 +619,8 @@ TEST(Prepare, StoresWhatTheFormatSays) {
         EXPECT_EQ(problem->count(), s.units);
         EXPECT_EQ(problem->array("x").columns, s.x_size);
         EXPECT_EQ(problem->array("y").columns, s.y_size);
-        EXPECT_EQ(problem->dtype(), DType::F64);
+        EXPECT_EQ(problem->array("x").type, DType::F64);
+        EXPECT_EQ(problem->array("y").type, DType::F64);
         EXPECT_EQ(problem->index_dtype(), "int32");
         EXPECT_EQ(problem->facts().at("entries_stored"), static_cast<double>(s.values.size()));
         EXPECT_GE(problem->facts().at("convert_s"), 0.0);
@@ -640,7 +643,7 @@ TEST(Prepare, LimitsThePrefetchToTheEntries) {
 }
 
 // Hardware gathers of 4-byte values take 4-byte indices, which reach this far.
-TEST(Prepare, LeavesNarrowGathersToTheColumnsThatTheyReach) {
+TEST(Prepare, RunsNarrowGathersWithinTheirReach) {
   const Team team({1, "none"});
   for (const std::string index : {"int32", "int64"}) {
     for (const std::string dtype : {"float32", "float64"}) {
@@ -671,7 +674,7 @@ TEST(Boundaries, AreNoneForOneWorkerAndForEllpack) {
   }
 }
 
-TEST(Boundaries, DealAsManyRowsOrAsManyEntries) {
+TEST(Boundaries, DivideRowsOrEntriesEqually) {
   for (const int workers : {2, 3, 5}) {
     const Team team({workers, "none"});
     for (const Matrix& m : matrices()) {
@@ -690,7 +693,7 @@ TEST(Boundaries, DealAsManyRowsOrAsManyEntries) {
               EXPECT_EQ(boundaries[at(w)], contiguous_part(s.units, workers, w).begin);
               continue;
             }
-            // Of all ends of rows, none is nearer to the equal share.
+            // No end of a row is nearer to the equal share.
             const std::int64_t share = contiguous_part(std::ssize(s.values), workers, w).begin;
             const auto off = [&](std::int64_t start) { return std::abs(start - share); };
             for (const std::int64_t start : s.starts) {
@@ -703,12 +706,12 @@ TEST(Boundaries, DealAsManyRowsOrAsManyEntries) {
   }
 }
 
-// One entry of each kernel, variant and form, of all types and instruction sets in turn.
+// One entry of each kernel, variant and form, with types and instruction sets that vary.
 std::vector<RegisteredEntry> one_of_each() {
   std::map<std::string, std::vector<RegisteredEntry>> kinds;
   for (const RegisteredEntry& e : all_entries()) {
     if (e.unroll > 1) continue;
-    kinds[std::string(e.kernel) + "/" + e.variant + "/" + e.form].push_back(e);
+    kinds[std::string(e.kernel) + "/" + e.variant + "/" + e.template_variant].push_back(e);
   }
   std::vector<RegisteredEntry> all;
   for (const auto& [kind, entries] : kinds) all.push_back(entries[all.size() * 3 % entries.size()]);
@@ -729,7 +732,7 @@ class Prepared {
     if (r.kernel == "spmv.sell") order_ = input<std::int64_t>(*problem_, "order");
   }
 
-  // y in the order of A after so many invocations.
+  // y in the order of A after `invocations` invocations.
   Numbers result(const Numbers& x, Repetition repetition, Schedule schedule, int invocations) {
     const Array& to_x = problem_->array("x");
     const Array& y = problem_->array("y");
@@ -764,7 +767,7 @@ class Prepared {
 
 constexpr Schedule kWhole{Schedule::Kind::Static, 0};
 
-TEST(Workers, GiveTheSameInEveryWay) {
+TEST(Workers, GiveTheSameResultInEveryWay) {
   Integers lengths = scattered_lengths(53, 7);
   lengths[30] = 80;
   const Matrix m = of_lengths(lengths, 53);
@@ -785,11 +788,11 @@ TEST(Workers, GiveTheSameInEveryWay) {
           r.integers["sigma"] = 12;
           r.integers["move_columns"] = by_entries;
         }
-        const Numbers& wanted = std::string(e.form) == "add" ? thrice : once;
+        const Numbers& wanted = std::string(e.template_variant) == "add" ? thrice : once;
         Prepared run(r, e, m, team);
         EXPECT_EQ(run.result(x, Repetition::Fork, kWhole, 3), wanted);
         EXPECT_EQ(run.result(x, Repetition::Barrier, kWhole, 3), wanted);
-        // Running freely, partial results are added up once, at the end.
+        // Without barriers, partial results are added up once, at the end.
         EXPECT_EQ(run.result(x, Repetition::Free, kWhole, 3),
                   e.finish != nullptr ? thrice : wanted);
         EXPECT_EQ(run.result(x, Repetition::Fork, {Schedule::Kind::Dynamic, 2}, 3), wanted);

@@ -1,5 +1,6 @@
-// The bodies over two-dimensional arrays, the five-point stencil and y += A x, against their
-// definitions: run serially on arrays that end at an inaccessible page, divided among two workers.
+// The bodies over two-dimensional arrays, the five-point stencil and y += A x, are compared with
+// their definitions: run serially on arrays that end at an inaccessible page, divided among two
+// workers.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -42,8 +43,8 @@ std::vector<Trial> trials() {
   return all;
 }
 
-// Ranges of two workers over `count` rows: all, a cut between them, an odd part of them, nothing.
-std::vector<std::vector<Range>> dealings(std::int64_t count) {
+// Ranges of two workers over `count` rows: all rows, two parts, a part of the rows, no row.
+std::vector<std::vector<Range>> partitions(std::int64_t count) {
   return {{{0, count}},
           {{0, count / 3}, {count / 3, count}},
           {{count / 4, count / 2}, {count / 2, count - 1}},
@@ -112,7 +113,7 @@ class Planar : public ::testing::TestWithParam<RegisteredEntry> {};
 TEST_P(Planar, FollowsItsDefinition) {
   const bool stencil = std::string(GetParam().kernel) == "loops.stencil";
   for (const Trial& t : trials()) {
-    for (const std::vector<Range>& parts : dealings(stencil ? t.rows - 2 : t.rows)) {
+    for (const std::vector<Range>& parts : partitions(stencil ? t.rows - 2 : t.rows)) {
       with_types(GetParam(), [&]<class T, class>() { check<T>(GetParam(), t, parts); });
       if (HasFailure()) {
         FAIL() << t.rows << " x " << t.columns << ", distance " << t.distance << ", shift "

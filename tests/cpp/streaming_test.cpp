@@ -1,6 +1,6 @@
-// Every compiled body that works element by element, with indices or without, against its
-// definition: run serially on arrays that end at an inaccessible page, begin at odd places and are
-// divided among two workers.
+// Every compiled body that works element by element, with indices or without, is compared with its
+// definition: run serially on arrays that end at an inaccessible page, have various alignments and
+// are divided among two workers.
 #include "families/streaming/args.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 #include <deque>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,6 +24,7 @@ namespace {
 using testing::entries_of;
 using testing::Fenced;
 using testing::name_of;
+using testing::permutation;
 using testing::scattered;
 using testing::scattered_values;
 using testing::with_types;
@@ -33,13 +33,13 @@ constexpr double kAlpha = 3.0;
 constexpr double kBeta = -2.0;
 constexpr int kWorkers = 2;
 
-// Where an iteration finds its element of an array: at its own number, at the first element, or
-// where one of the index arrays (from 0) says.
+// Which element of an array an iteration accesses: that of its own number, the first one, or one
+// given by one of the index arrays (from 0).
 constexpr int kHere = -1;
 constexpr int kFirst = -2;
 
 struct Kernel {
-  // What the operation makes of an iteration's elements; a reduction returns its term.
+  // Applies the operation to the elements of an iteration; a reduction returns its term.
   double (*definition)(double* x);
   std::vector<int> places;  // by array
   bool largest = false;     // reduces to the largest term, not to the sum
@@ -141,16 +141,11 @@ struct Trial {
 
 template <class I>
 std::vector<I> index_array(const Trial& t, std::int64_t salt) {
-  std::vector<I> all(static_cast<std::size_t>(t.n));
-  std::iota(all.begin(), all.end(), I{0});
-  if (t.pattern == Pattern::Permutation) {
-    for (std::int64_t i = t.n - 1; i > 0; --i) {
-      std::swap(all[static_cast<std::size_t>(i)],
-                all[static_cast<std::size_t>(scattered(i, salt, i + 1))]);
-    }
-  } else {
-    const std::int64_t places = t.pattern == Pattern::Repeats ? t.n / 3 + 1 : 1;
-    for (I& i : all) i = static_cast<I>(t.n - 1 - scattered(i, salt, places));
+  if (t.pattern == Pattern::Permutation) return permutation<I>(t.n, salt);
+  const std::int64_t places = t.pattern == Pattern::Repeats ? t.n / 3 + 1 : 1;
+  std::vector<I> all;
+  for (std::int64_t i = 0; i < t.n; ++i) {
+    all.push_back(static_cast<I>(t.n - 1 - scattered(i, salt, places)));
   }
   return all;
 }
@@ -162,7 +157,7 @@ void compare(const RegisteredEntry& entry, const Trial& t) {
   // Small enough that every sum and product is exact in either precision, in any order.
   const std::int64_t bound = entry.finish == nullptr ? 2048 : t.n < 1000 ? 32 : 4;
   std::vector<std::vector<T>> values;
-  std::deque<Fenced<T>> arrays;  // which can't be moved
+  std::deque<Fenced<T>> arrays;  // a deque, as its elements cannot be moved
   StreamingArgs args;
   for (std::size_t k = 0; k < streams; ++k) {
     const auto more = static_cast<std::int64_t>(k) * t.shift_B / std::int64_t{sizeof(T)};
@@ -199,7 +194,7 @@ void compare(const RegisteredEntry& entry, const Trial& t) {
                  ? 0
                  : static_cast<std::size_t>(indices[static_cast<std::size_t>(place)][i]);
     };
-    double x[StreamingArgs::kMost] = {};
+    double x[StreamingArgs::kMaxStreams] = {};
     for (std::size_t k = 0; k < streams; ++k) x[k] = static_cast<double>(values[k][at(k)]);
     const double term = kernel.definition(x);
     wanted = kernel.largest ? std::max(wanted, term) : wanted + term;
@@ -231,7 +226,7 @@ TEST_P(Streaming, FollowsItsDefinition) {
   // Around the vectors of every instruction set, and beyond sixteen of the longest.
   for (const std::int64_t n : {1, 2, 5, 8, 15, 17, 33, 64, 67, 129, 263, 700}) {
     for (const Pattern pattern : patterns) {
-      // Prefetches go past the ends of the arrays; of the index arrays nothing may be read there.
+      // Prefetches may go past the ends of arrays; index arrays must not be read there.
       for (const auto& [distance, shift_B] : {std::pair<std::int64_t, std::int64_t>{0, 0},
                                               {0, 16},
                                               {5, 8},
@@ -271,7 +266,7 @@ double reduce(const RegisteredEntry& e, std::deque<Fenced<T>>& arrays, std::int6
   args.alpha = kernel_of(e).alpha;
   args.partial = partial.data();
   args.result = &result;
-  e.finish(&args, kWorkers);  // leaves the partial results as a first invocation needs them
+  e.finish(&args, kWorkers);  // initialises the partial results
   e.body(&args, {0, n / 2}, 0);
   e.body(&args, {n / 2, n}, 1);
   e.finish(&args, kWorkers);
@@ -283,9 +278,9 @@ constexpr std::int64_t kBlock = 140'001;
 
 class Largest : public Streaming {};
 
-TEST_P(Largest, JoinsItsBlocks) { follows({kBlock, 1, kBlock, kBlock}); }
+TEST_P(Largest, CombinesItsBlocks) { follows({kBlock, 1, kBlock, kBlock}); }
 
-TEST_P(Largest, IsFoundWhereverItStands) {
+TEST_P(Largest, IsFoundAtEveryPosition) {
   constexpr std::int64_t kFew = 300;  // more than sixteen of the longest vectors
   with_types(GetParam(), [&]<class T, class>() {
     std::deque<Fenced<T>> arrays;
@@ -302,7 +297,7 @@ TEST_P(Largest, IsFoundWhereverItStands) {
 
 INSTANTIATE_TEST_SUITE_P(AllEntries, Largest, ::testing::ValuesIn(reductions(true)), name_of);
 
-TEST(LargestOf, NegativeValuesIsOneOfThem) {
+TEST(LargestValue, OfNegativeValuesIsNegative) {
   for (const RegisteredEntry& e : reductions(true)) {
     with_types(e, [&]<class T, class>() {
       std::deque<Fenced<T>> arrays;
@@ -314,18 +309,18 @@ TEST(LargestOf, NegativeValuesIsOneOfThem) {
 
 class Sums : public Streaming {};
 
-TEST_P(Sums, JoinTheirBlocks) { follows({kBlock, 1, kBlock, kBlock}); }
+TEST_P(Sums, CombineTheirBlocks) { follows({kBlock, 1, kBlock, kBlock}); }
 
-TEST_P(Sums, LoseNoPrecisionToLength) {
+TEST_P(Sums, StayAccurateForManyElements) {
   constexpr std::int64_t kMany = 300'001;
   const RegisteredEntry& e = GetParam();
   with_types(e, [&]<class T, class>() {
     std::deque<Fenced<T>> arrays;
-    double x[StreamingArgs::kMost];
-    std::fill_n(x, StreamingArgs::kMost, double{T(0.1)});
+    double x[StreamingArgs::kMaxStreams];
+    std::fill_n(x, StreamingArgs::kMaxStreams, double{T(0.1)});
     for (int k = 0; k < e.arrays; ++k) arrays.emplace_back(std::vector<T>(kMany, T(0.1)));
     const double wanted = kMany * kernel_of(e).definition(x);
-    // A rounding for every value that an accumulator takes: a block has 2^13 for each lane.
+    // One rounding for each value that an accumulator adds: a block has 2^13 values per lane.
     const int accumulators = e.unroll != 0 ? e.unroll : std::string(e.variant) == "auto" ? 2 : 8;
     const double roundings = std::ldexp(1.0, 13) / accumulators;
     const double rounding = std::numeric_limits<T>::epsilon() / 2;
@@ -335,7 +330,7 @@ TEST_P(Sums, LoseNoPrecisionToLength) {
 
 INSTANTIATE_TEST_SUITE_P(AllEntries, Sums, ::testing::ValuesIn(reductions(false)), name_of);
 
-// What a table here or in another test says of a kernel is what its entries say.
+// The tables of this and other tests agree with the entries.
 TEST(Registry, HasNoStreamingKernelWithoutADefinition) {
   const std::set<std::string> elsewhere = {"bs.bs0", "bs.bs6",        "bs.bs7",
                                            "bs.bs8", "loops.stencil", "loops.matvec"};
@@ -356,7 +351,7 @@ TEST(Registry, HasEveryDefinedKernelInEveryType) {
     std::vector<const char*> indices = {"int32", "int64"};
     if (indices_of(what) == 0) indices = {""};
     std::vector<const char*> variants = {"scalar", "auto"};
-    // Which lets no access be left out, and so has no wider form.
+    // No access may be optimised away, so that there is no vector variant.
     if (kernel.find("central") != std::string::npos) variants = {"scalar"};
     for (const std::string& isa : supported_isas()) {
       for (const char* variant : variants) {

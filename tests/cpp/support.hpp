@@ -1,5 +1,5 @@
-// What several tests need: memory that ends at an inaccessible page, the compiled bodies that this
-// machine runs, and refusals with a message.
+// Shared by several tests: memory that ends at an inaccessible page, the compiled bodies that this
+// machine supports, and error messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -20,10 +21,24 @@
 
 namespace memkern {
 
-// How a test names the entry that it is tried on.
+// The entry with these properties, or nullptr.
+inline const RegisteredEntry* find_entry(const std::string& kernel, const std::string& variant,
+                                         const std::string& isa, const std::string& dtype,
+                                         const std::string& index, int unroll = 0,
+                                         const std::string& template_variant = "") {
+  for (const RegisteredEntry& e : registered_entries()) {
+    if (kernel == e.kernel && variant == e.variant && isa == e.isa && dtype == e.dtype &&
+        index == e.index && unroll == e.unroll && template_variant == e.template_variant) {
+      return &e;
+    }
+  }
+  return nullptr;
+}
+
+// Printed by GoogleTest for a parameter of a test.
 inline void PrintTo(const RegisteredEntry& e, std::ostream* out) {
   *out << e.kernel << ' ' << e.variant << ' ' << e.isa << ' ' << e.dtype << ' ' << e.index
-       << " unroll " << e.unroll << ' ' << e.form;
+       << " unroll " << e.unroll << ' ' << e.template_variant;
 }
 
 namespace testing {
@@ -34,7 +49,7 @@ class Fenced {
  public:
   explicit Fenced(const std::vector<T>& values)
       : size_(static_cast<std::int64_t>(values.size())),
-        buffer_(take(size_ * static_cast<std::int64_t>(sizeof(T)))) {
+        buffer_(get_buffer(size_ * static_cast<std::int64_t>(sizeof(T)))) {
     data_ = reinterpret_cast<T*>(buffer_->data() + buffer_->capacity()) - size_;
     std::copy(values.begin(), values.end(), data_);
   }
@@ -46,18 +61,18 @@ class Fenced {
   std::vector<T> values() const { return {data_, data_ + size_}; }
 
  private:
-  // Mappings are used again: tests make some hundred thousand of these.
+  // Mappings are reused, because tests create some hundred thousand arrays.
   static std::vector<std::unique_ptr<Buffer>>& spare() {
     static std::vector<std::unique_ptr<Buffer>> buffers;
     return buffers;
   }
-  static std::unique_ptr<Buffer> take(std::int64_t bytes) {
-    constexpr std::int64_t kLeast_B = 1 << 16;
+  static std::unique_ptr<Buffer> get_buffer(std::int64_t bytes) {
+    constexpr std::int64_t kMin_B = 1 << 16;
     auto& all = spare();
     const auto fits = [&](const auto& buffer) { return buffer->capacity() >= bytes; };
     const auto found = std::find_if(all.rbegin(), all.rend(), fits);
     if (found == all.rend()) {
-      return std::make_unique<Buffer>(std::max(bytes, kLeast_B), Placement{});
+      return std::make_unique<Buffer>(std::max(bytes, kMin_B), Placement{});
     }
     std::swap(*found, all.back());
     auto buffer = std::move(all.back());
@@ -70,7 +85,7 @@ class Fenced {
   T* data_;
 };
 
-// Whole numbers from 0 below `bound` that follow no pattern that a vector's width could hide.
+// Pseudo-random whole number in [0, bound), without a period that a vector's width could hide.
 inline std::int64_t scattered(std::int64_t i, std::int64_t salt, std::int64_t bound) {
   std::uint64_t x = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 29)) + static_cast<std::uint64_t>(salt) * 0xBF58476D1CE4E5B9U;
@@ -85,7 +100,19 @@ std::vector<T> scattered_values(std::int64_t size, std::int64_t salt, std::int64
   return all;
 }
 
-// The entries that this machine runs, of the kernels that `wanted` picks by name.
+// 0 to size - 1 in pseudo-random order.
+template <class I = std::int64_t>
+std::vector<I> permutation(std::int64_t size, std::int64_t salt) {
+  std::vector<I> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), I{0});
+  for (std::int64_t i = size - 1; i > 0; --i) {
+    std::swap(all[static_cast<std::size_t>(i)],
+              all[static_cast<std::size_t>(scattered(i, salt, i + 1))]);
+  }
+  return all;
+}
+
+// The entries that this machine supports, of the kernels whose names `wanted` accepts.
 template <class Wanted>
 std::vector<RegisteredEntry> entries_of(const Wanted& wanted) {
   const std::vector<std::string> isas = supported_isas();
@@ -119,7 +146,7 @@ void with_types(const RegisteredEntry& e, const Fn& fn) {
   if (!wide && !narrow_index) fn.template operator()<float, std::int64_t>();
 }
 
-// The message with which `action` is refused; fails the test where it is not.
+// The message of the error that `action` throws; fails the test if it throws none.
 template <class Error, class Action>
 std::string refusal(Action action) {
   try {
@@ -127,11 +154,11 @@ std::string refusal(Action action) {
   } catch (const Error& error) {
     return error.what();
   }
-  ADD_FAILURE() << "nothing was refused";
+  ADD_FAILURE() << "no error was thrown";
   return {};
 }
 
-inline ::testing::AssertionResult says(const std::string& message, const std::string& words) {
+inline ::testing::AssertionResult contains(const std::string& message, const std::string& words) {
   if (message.find(words) != std::string::npos) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "'" << message << "' lacks '" << words << "'";
 }

@@ -1,4 +1,4 @@
-// Threads and binding on whatever machine this is: one unit is enough.
+// Threads and their binding, on any machine: one unit is enough.
 #include "core/team.hpp"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@
 namespace memkern {
 namespace {
 
+using testing::contains;
 using testing::refusal;
-using testing::says;
 
 std::vector<int> units() { return Topology::instance().allowed_units(); }
 std::string first_unit() { return std::to_string(units().front()); }
@@ -79,13 +79,13 @@ TEST(Topology, PlacesWorkersOnAllowedUnits) {
   }
 }
 
-TEST(Team, TakesEveryUnitByDefault) {
+TEST(Team, UsesEveryUnitByDefault) {
   const Team team({0, "none"});
   EXPECT_EQ(team.size(), static_cast<int>(units().size()));
   EXPECT_EQ(team.pin_obtained(), "none");
 }
 
-TEST(Team, BindsWhereItWasTold) {
+TEST(Team, BindsToTheListedUnits) {
   std::string list;
   std::vector<std::set<int>> wanted;
   std::vector<int> backwards = units();
@@ -111,7 +111,7 @@ TEST(Team, BindsEachWorkerToItsUnit) {
   }
 }
 
-TEST(Team, PlacesWorkersByItself) {
+TEST(Team, ChoosesUnitsForPinAuto) {
   const int available = static_cast<int>(units().size());
   const Team team({0, "auto"});
   EXPECT_EQ(team.size(), available);
@@ -125,21 +125,21 @@ TEST(Team, PlacesWorkersByItself) {
   EXPECT_EQ(Team({available + 1, "auto"}).size(), available + 1);
 }
 
-TEST(Team, TakesARangeOfUnits) {
+TEST(Team, AcceptsARangeOfUnits) {
   const std::vector<int> allowed = units();
   const std::string range = first_unit() + "-" + first_unit();
   EXPECT_EQ(Team({0, range}).size(), 1);
   EXPECT_EQ(Team({1, range}).pin_obtained(), first_unit());
 }
 
-TEST(Team, LetsWorkersGoAgain) {
+TEST(Team, ReleasesWorkers) {
   const std::set<int> before = binding();
   { const Team pinned({0, "compact"}); }
   const Team floating({0, "none"});
   for (const std::set<int>& where : workers_bindings(floating)) EXPECT_EQ(where, before);
 }
 
-TEST(Team, GivesTheCallerItsBindingBack) {
+TEST(Team, RestoresTheBindingOfTheCaller) {
   const std::set<int> before = binding();
   const Team team({1, first_unit()});
   EXPECT_EQ(binding(), before);
@@ -152,9 +152,8 @@ TEST(Team, GivesTheCallerItsBindingBack) {
   EXPECT_EQ(binding(), before);
 }
 
-TEST(Team, KnowsTheWorkersOfEveryCaller) {
-  // Threads that call have workers of their own: what one has done with its own says nothing of
-  // another's.
+TEST(Team, BindsTheWorkersOfEachCallingThread) {
+  // Each calling thread has its own workers, whose binding does not depend on that of others.
   const std::set<int> before = binding();
   const Team pinned({0, "compact"});
   const Team floating({0, "none"});
@@ -172,7 +171,7 @@ class BadPin : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BadPin, IsRefusedByName) {
   const std::string message = refusal<InputError>([] { Team({1, GetParam()}); });
-  EXPECT_TRUE(says(message, "pin"));
+  EXPECT_TRUE(contains(message, "pin"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BadPin,
@@ -182,26 +181,26 @@ INSTANTIATE_TEST_SUITE_P(All, BadPin,
 
 TEST(Team, RefusesListsTooShort) {
   const std::string message = refusal<InputError>([] { Team({2, first_unit()}); });
-  EXPECT_TRUE(says(message, "list one for each"));
+  EXPECT_TRUE(contains(message, "list one for each"));
 }
 
 TEST(Team, RefusesAUnitForTwoWorkers) {
   const std::string range = first_unit() + "-" + first_unit();
   for (const std::string& list : {first_unit() + "," + first_unit(), range + "," + first_unit()}) {
     const std::string message = refusal<InputError>([&] { Team({0, list}); });
-    EXPECT_TRUE(says(message, "unit " + first_unit() + " twice"));
+    EXPECT_TRUE(contains(message, "unit " + first_unit() + " twice"));
   }
 }
 
 TEST(Team, RefusesAbsurdNumbersOfThreads) {
   for (const int threads : {-1, 1 << 20}) {
     const std::string message = refusal<InputError>([&] { Team({threads, "none"}); });
-    EXPECT_TRUE(says(message, "threads must lie between 1 and"));
-    EXPECT_TRUE(says(message, std::to_string(threads)));
+    EXPECT_TRUE(contains(message, "threads must lie between 1 and"));
+    EXPECT_TRUE(contains(message, std::to_string(threads)));
   }
 }
 
-TEST(Team, TellsTeamsApart) {
+TEST(Team, HasAMemoryKeyForItsPlacement) {
   EXPECT_NE(Team({1, "none"}).memory_key(), Team({2, "none"}).memory_key());
   // Where the workers are matters to memory only where there is more than one node.
   const bool nodes = Topology::instance().numa_nodes().size() > 1;

@@ -1,5 +1,5 @@
-// Stands in for CUDA's header where its compiler is not: memory is the process's own, what is
-// started has ended when the call returns, and a graph is a list of functions. For tests alone.
+// Replaces CUDA's header in tests without CUDA: device memory is memory of the process, launches
+// are complete when the call returns, and a graph is a list of functions.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ inline double now_ms() {
   using namespace std::chrono;
   return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
 }
-// What is allocated, with its size: only that may be freed, read and written.
+// All allocations with their sizes: only these may be freed, read and written.
 inline std::map<std::byte*, std::size_t>& allocations() {
   static auto* all = new std::map<std::byte*, std::size_t>;
   return *all;

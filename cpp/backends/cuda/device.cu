@@ -21,7 +21,7 @@ using gpu::Nothing;
 using gpu::Thread;
 
 constexpr int kThreads = 256;
-// Invocations in a graph: enough that handing it over costs each next to nothing.
+// Invocations per graph: enough that the launch of the graph costs each of them almost nothing.
 constexpr std::int64_t kGraph = 64;
 
 struct FillArgs {
@@ -40,7 +40,7 @@ struct Fill {
   MEMKERN_ANYWHERE static void run(const Args& args, const Thread& thread, Locals&,
                                    unsigned char*) {
     T* to = static_cast<T*>(args.data);
-    for (std::int64_t i = thread.index(); i < args.rows * args.columns; i += thread.all()) {
+    for (std::int64_t i = thread.index(); i < args.rows * args.columns; i += thread.total()) {
       const auto column = static_cast<std::uint32_t>(i % args.columns);
       to[i] = static_cast<T>((column * 2654435761U + args.salt) >> 9);
     }
@@ -54,12 +54,12 @@ double now_s() {
 
 class Event {
  public:
-  Event() { check(cudaEventCreate(&event_), "making an event"); }
+  Event() { check(cudaEventCreate(&event_), "creating an event"); }
   ~Event() { cudaEventDestroy(event_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   void record(cudaStream_t queue) { check(cudaEventRecord(event_, queue), "recording an event"); }
-  // From another one to this one.
+  // Seconds from another event to this one.
   double seconds_since(const Event& from) const {
     check(cudaEventSynchronize(event_), "waiting for an event");
     float milliseconds = 0.0F;
@@ -71,7 +71,7 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// So many invocations of a sequence, ready to be handed over at once.
+// The launches that `start` makes, captured to be launched at once.
 class Graph {
  public:
   template <class Start>
@@ -82,7 +82,7 @@ class Graph {
     check(cudaStreamEndCapture(queue, &graph), "ending a graph");
     const cudaError_t made = cudaGraphInstantiateWithFlags(&ready_, graph, 0);
     cudaGraphDestroy(graph);
-    check(made, "making a graph");
+    check(made, "instantiating a graph");
   }
   ~Graph() { cudaGraphExecDestroy(ready_); }
   Graph(const Graph&) = delete;
@@ -99,22 +99,22 @@ class CudaDevice : public Device {
       : number_(number), name_("cuda:" + std::to_string(number)), about_(describe(number)) {
     use();
     cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, number), "asking for a device's properties");
-    most_threads_ = properties.maxThreadsPerBlock;
-    check(cudaStreamCreateWithFlags(&queue_, cudaStreamNonBlocking), "making a queue");
+    check(cudaGetDeviceProperties(&properties, number), "querying the properties of a device");
+    max_threads_ = properties.maxThreadsPerBlock;
+    check(cudaStreamCreateWithFlags(&queue_, cudaStreamNonBlocking), "creating a stream");
   }
 
   const std::string& name() const override { return name_; }
   const std::string& isa() const override { return about_.isa; }
   int units() const override { return about_.units; }
-  int most_threads() const override { return most_threads_; }
+  int max_threads() const override { return max_threads_; }
   const std::vector<DeviceEntry>& entries() const override { return gpu::entries(); }
 
   std::int64_t free_B() const override {
     use();
     std::size_t free = 0;
     std::size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), "asking for free memory");
+    check(cudaMemGetInfo(&free, &total), "querying free memory");
     return static_cast<std::int64_t>(free);
   }
 
@@ -129,7 +129,7 @@ class CudaDevice : public Device {
   }
 
   void release(std::byte* data) noexcept override {
-    // At the process's end the runtime may have gone before.
+    // At the end of the process the CUDA runtime may already have been unloaded.
     if (cudaSetDevice(number_) == cudaSuccess) cudaFree(data);
   }
 
@@ -145,7 +145,7 @@ class CudaDevice : public Device {
     use();
     const std::string type = dtype;
     const FillArgs args{data, rows, columns, salt};
-    const std::int64_t blocks = std::min(blocks_for(rows * columns, kThreads), kMostFilling);
+    const std::int64_t blocks = std::min(blocks_for(rows * columns, kThreads), kMaxFillBlocks);
     if (type == "float64") launch<Fill<double>>(args, blocks, kThreads, 0, queue_);
     if (type == "float32") launch<Fill<float>>(args, blocks, kThreads, 0, queue_);
     if (type == "int64") launch<Fill<std::int64_t>>(args, blocks, kThreads, 0, queue_);
@@ -182,7 +182,7 @@ class CudaDevice : public Device {
     Buffer from(*this, bytes);
     Buffer to(*this, bytes);
     double shortest = 0.0;
-    // The first one wakes the device up.
+    // The first copy warms up the device and does not count.
     for (int k = 0; k <= times; ++k) {
       Event begin;
       Event end;
@@ -206,7 +206,7 @@ class CudaDevice : public Device {
   }
 
  private:
-  static constexpr std::int64_t kMostFilling = 65536;
+  static constexpr std::int64_t kMaxFillBlocks = 65536;
 
   struct Buffer {
     Buffer(CudaDevice& owner, std::int64_t bytes) : device(owner), data(owner.allocate(bytes)) {}
@@ -217,13 +217,13 @@ class CudaDevice : public Device {
     std::byte* data;
   };
 
-  void use() const { check(cudaSetDevice(number_), "choosing a device"); }
+  void use() const { check(cudaSetDevice(number_), "selecting a device"); }
   void wait() const { check(cudaStreamSynchronize(queue_), "waiting for a device"); }
 
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind way) const {
     if (bytes == 0) return;
     use();
-    // In the kernels' own queue: a copy from ordinary memory may return before it has arrived.
+    // In the queue of the kernels: a copy from pageable memory may return before it is complete.
     check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), way, queue_), "copying");
     wait();
   }
@@ -278,7 +278,7 @@ class CudaDevice : public Device {
   int number_;
   std::string name_;
   Description about_;
-  int most_threads_ = 0;
+  int max_threads_ = 0;
   cudaStream_t queue_ = nullptr;
   std::byte* flushed_ = nullptr;
   int flushes_ = 0;
@@ -303,30 +303,30 @@ static CudaDevice& cuda_device(int number) {
     throw InputError("device cuda:" + std::to_string(number) +
                      " is not one of cuda:0 to cuda:" + std::to_string(count - 1));
   }
-  // Never destroyed: memory goes back to them until the process ends.
+  // Never destroyed: buffers are released to the devices until the process ends.
   static auto* all = new std::vector<std::unique_ptr<CudaDevice>>;
   all->resize(static_cast<std::size_t>(count));
-  auto& found = (*all)[static_cast<std::size_t>(number)];
-  if (found == nullptr) found = std::make_unique<CudaDevice>(number);
-  return *found;
+  auto& slot = (*all)[static_cast<std::size_t>(number)];
+  if (slot == nullptr) slot = std::make_unique<CudaDevice>(number);
+  return *slot;
 }
 
 Device& device(int number) { return cuda_device(number); }
 
 Description describe(int number) {
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, number), "asking for a device's properties");
+  check(cudaGetDeviceProperties(&properties, number), "querying the properties of a device");
   Description d{};
   d.name = properties.name;
   char bus[32] = "";
-  check(cudaDeviceGetPCIBusId(bus, sizeof bus, number), "asking for a device's place");
+  check(cudaDeviceGetPCIBusId(bus, sizeof bus, number), "querying the PCI bus id of a device");
   d.bus = bus;
   d.isa = "sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
   d.memory_B = static_cast<std::int64_t>(properties.totalGlobalMem);
   d.l2_B = properties.l2CacheSize;
   d.units = properties.multiProcessorCount;
-  check(cudaDriverGetVersion(&d.driver), "asking for the driver's version");
-  check(cudaRuntimeGetVersion(&d.runtime), "asking for the runtime's version");
+  check(cudaDriverGetVersion(&d.driver), "querying the driver version");
+  check(cudaRuntimeGetVersion(&d.runtime), "querying the runtime version");
   return d;
 }
 

@@ -1,4 +1,4 @@
-// The GPUs of this machine as devices, and the table of kernels that are built for them.
+// The CUDA devices of this machine.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace memkern::cuda {
 
-// How many there are; throws DeviceError with the reason where there is none.
+// Number of devices; throws DeviceError with the reason if there is none.
 int device_count();
-// Made when it is first asked for, and never again.
+// Created by the first call; later calls return the same object.
 Device& device(int number);
 
 struct Description {
   std::string name;
   std::string isa;
-  std::string bus;  // its place on the PCI bus, by which the driver's other tools know it
+  std::string bus;  // PCI bus id, as nvidia-smi shows it
   std::int64_t memory_B;
   std::int64_t l2_B;
   int units;
@@ -26,8 +26,8 @@ struct Description {
 };
 Description describe(int number);
 
-// Shortest seconds of `times` copies of so many bytes by the driver, from one buffer to another:
-// what the device's memory can move.
+// Shortest time, in seconds, of `times` copies of `bytes` bytes from one buffer of the device to
+// another by the driver.
 double copy_s(int number, std::int64_t bytes, int times);
 
 }  // namespace memkern::cuda

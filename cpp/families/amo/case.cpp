@@ -1,5 +1,4 @@
-// What a case of atomics needs before its bodies may run: words that every access reaches, and
-// indices that stay among them.
+// Prepares cases of atomics: an array with all words that are accessed, and indices within it.
 #include "families/amo/patterns.hpp"
 
 #include <limits>
@@ -15,12 +14,12 @@ class AmoProblem : public Problem {
  public:
   AmoProblem(const std::string& kernel, DType dtype, const std::string& index_dtype,
              const Inputs& inputs, const Team& team, const Placement& placement)
-      : Problem(team, placement), dtype_(dtype), index_dtype_(index_dtype) {
+      : Problem(team, placement), index_dtype_(index_dtype) {
     const std::int64_t workers = inputs.integer("workers", 1);
     if (workers != this->workers()) {
-      throw InputError("the case is one for " + std::to_string(workers) +
-                       " workers and can't be run by " + std::to_string(this->workers()) +
-                       ": build it with the threads it shall have");
+      throw InputError("the case was made for " + std::to_string(workers) +
+                       " workers but would run with " + std::to_string(this->workers()) +
+                       ": make it with the number of threads that it will run with");
     }
     const std::int64_t iters = inputs.integer("iters", 1);
     count_ = checked_mul(workers, iters, "iters times workers");
@@ -65,16 +64,15 @@ class AmoProblem : public Problem {
 
   const void* args() const override { return &args_; }
   std::int64_t count() const override { return count_; }
-  DType dtype() const override { return dtype_; }
   std::string index_dtype() const override { return index_dtype_; }
-  // An iteration that is assigned by itself can't tell which of its worker's it is.
+  // With shared words, the word depends on the number of the iteration within its worker's part,
+  // which the variant "coalesced" does not have.
   bool runs(const RegisteredEntry& entry) const override {
     return !args_.shared || std::string(entry.variant) != "coalesced";
   }
 
  private:
   AmoArgs args_;
-  DType dtype_;
   std::string index_dtype_;
   std::int64_t count_;
 };

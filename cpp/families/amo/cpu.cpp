@@ -1,5 +1,5 @@
-// Atomic memory operations by the processor's own instructions. A locked instruction has no wider
-// form, so that there is one technique, built once, for every processor.
+// Atomic memory operations by the processor's instructions. Atomic instructions have no vector
+// form, so that there is one technique, built once, for the baseline.
 #include "families/amo/patterns.hpp"
 
 #include <type_traits>
@@ -48,8 +48,8 @@ struct Atomics {
       __atomic_store(at, &now, __ATOMIC_RELAXED);
       return old;
     } else {
-      // Most processors have no such instruction: compare and swap until no other
-      // worker interferes.
+      // Most processors have no such instruction: compare and swap until no other worker
+      // interferes.
       T old = load(at);
       T now;
       do {
@@ -78,38 +78,38 @@ void body(const void* p, Range range, int worker) {
 }
 
 // clang-format off
-#define MEMKERN_FORM(name, Pattern, V, W, dtype, index, P, order, used, form)                     \
+#define MEMKERN_ENTRY(name, Pattern, V, W, dtype, index, P, order, used, template_variant)                     \
   {name, MEMKERN_VARIANT, dtype, index, body<amo::Pattern, V, W, Primitive::P, order, used>,      \
-   nullptr, 0, 0, 0, form},
+   nullptr, 0, 0, 0, template_variant},
 #define MEMKERN_USED(primitive, P, ...)                                                           \
-  MEMKERN_FORM(__VA_ARGS__, P, __ATOMIC_RELAXED, true, primitive "/relaxed/used")                 \
-  MEMKERN_FORM(__VA_ARGS__, P, __ATOMIC_ACQ_REL, true, primitive "/acq_rel/used")                 \
-  MEMKERN_FORM(__VA_ARGS__, P, __ATOMIC_SEQ_CST, true, primitive "/seq_cst/used")
+  MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_RELAXED, true, primitive "/relaxed/used")                 \
+  MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_ACQ_REL, true, primitive "/acq_rel/used")                 \
+  MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_SEQ_CST, true, primitive "/seq_cst/used")
 #define MEMKERN_ORDERS(primitive, P, ...)                                                         \
   MEMKERN_USED(primitive, P, __VA_ARGS__)                                                         \
-  MEMKERN_FORM(__VA_ARGS__, P, __ATOMIC_RELAXED, false, primitive "/relaxed/unused")              \
-  MEMKERN_FORM(__VA_ARGS__, P, __ATOMIC_ACQ_REL, false, primitive "/acq_rel/unused")              \
-  MEMKERN_FORM(__VA_ARGS__, P, __ATOMIC_SEQ_CST, false, primitive "/seq_cst/unused")
-// All primitives that leave an index as it is with some operand.
+  MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_RELAXED, false, primitive "/relaxed/unused")              \
+  MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_ACQ_REL, false, primitive "/acq_rel/unused")              \
+  MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_SEQ_CST, false, primitive "/seq_cst/unused")
+// All primitives that have an operand that does not change an index.
 #define MEMKERN_EVERY(X, ...)                                                                     \
   X("add", Add, __VA_ARGS__) X("and", And, __VA_ARGS__) X("or", Or, __VA_ARGS__)                  \
   X("xor", Xor, __VA_ARGS__) X("min", Min, __VA_ARGS__) X("max", Max, __VA_ARGS__)                \
   MEMKERN_USED("cas", Cas, __VA_ARGS__) MEMKERN_USED("cas-retry", CasRetry, __VA_ARGS__)          \
-  MEMKERN_FORM(__VA_ARGS__, Plain, __ATOMIC_RELAXED, true, "plain/relaxed/used")
+  MEMKERN_ENTRY(__VA_ARGS__, Plain, __ATOMIC_RELAXED, true, "plain/relaxed/used")
 #define MEMKERN_CHASE(name, Pattern, V, W, dtype, index)                                          \
   MEMKERN_EVERY(MEMKERN_USED, name, Pattern, V, W, dtype, index)
 #define MEMKERN_BOTH(name, Pattern, V, W, dtype, index)                                           \
   MEMKERN_EVERY(MEMKERN_ORDERS, name, Pattern, V, W, dtype, index)                                \
-  MEMKERN_FORM(name, Pattern, V, W, dtype, index, Plain, __ATOMIC_RELAXED, false,                 \
+  MEMKERN_ENTRY(name, Pattern, V, W, dtype, index, Plain, __ATOMIC_RELAXED, false,                 \
                "plain/relaxed/unused")
 #define MEMKERN_VALUES(name, Pattern, V, W, dtype, index)                                         \
   MEMKERN_BOTH(name, Pattern, V, W, dtype, index)                                                 \
   MEMKERN_ORDERS("exchange", Exchange, name, Pattern, V, W, dtype, index)
 #define MEMKERN_FLOAT(name, Pattern, V, W, dtype, index)                                          \
   MEMKERN_ORDERS("add", Add, name, Pattern, V, W, dtype, index)                                   \
-  MEMKERN_FORM(name, Pattern, V, W, dtype, index, Plain, __ATOMIC_RELAXED, true,                  \
+  MEMKERN_ENTRY(name, Pattern, V, W, dtype, index, Plain, __ATOMIC_RELAXED, true,                  \
                "plain/relaxed/used")                                                              \
-  MEMKERN_FORM(name, Pattern, V, W, dtype, index, Plain, __ATOMIC_RELAXED, false,                 \
+  MEMKERN_ENTRY(name, Pattern, V, W, dtype, index, Plain, __ATOMIC_RELAXED, false,                 \
                "plain/relaxed/unused")
 #define MEMKERN_WORDS(X, name, Pattern, index64, index32)                                         \
   X(name, Pattern, std::uint64_t, std::uint64_t, "uint64", index64)                               \

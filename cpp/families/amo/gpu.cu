@@ -10,22 +10,22 @@ namespace memkern::gpu {
 namespace {
 
 enum class Order { Relaxed, AcqRel, SeqCst };
-enum class Scope { Device, System };  // who agrees on the order of updates of a word
+enum class Scope { Device, System };  // of the threads that agree on the order of updates
 
 constexpr int kThreads = 256;
 
-// The operations themselves. Without a GPU one thread runs at a time, so that they are plain ones,
-// and each thread is a warp of its own.
+// The operations. Without a GPU, one thread runs at a time, so that they need not be atomic, and
+// each thread is a warp.
 
 #ifdef __CUDACC__
 
-// As CUDA's own functions name the types.
+// The type that CUDA's atomic functions take.
 template <class T>
 using Word = std::conditional_t<std::is_same_v<T, std::uint64_t>, unsigned long long, T>;
 
-// C++'s orders as PTX's memory model has them. CUDA's library has the same, but for pointers that
-// may be ones to shared memory, and looks at each time. A fence in front of a relaxed operation
-// and one behind it would order more than was asked for, and take longer.
+// C++'s memory orders in PTX. CUDA's library has them as well, but its pointers may point to shared
+// memory, which it checks at run time. Relaxed operations between two fences would order more than
+// required and take longer.
 #define MEMKERN_ATOM(order, operation, r, ...) \
   asm volatile(order ".gpu.global." operation : "=" r(old) : "l"(at), __VA_ARGS__ : "memory")
 #define MEMKERN_IN_ORDER(...)                                \
@@ -69,7 +69,7 @@ template <Primitive primitive, Order kOrder, Scope kScope>
 struct Atomics {
   static constexpr Primitive kPrimitive = primitive;
 
-  // Volatile accesses are relaxed ones that the compiler keeps.
+  // Volatile accesses are relaxed and not optimised away.
   template <class T>
   MEMKERN_ANYWHERE static T load(const T* at) {
     return *static_cast<const volatile T*>(at);
@@ -77,9 +77,9 @@ struct Atomics {
 
   template <class T>
   MEMKERN_ANYWHERE static bool swap(T* at, T& expected, T now) {
-    const T asked = expected;
-    expected = found(at, asked, now);
-    return expected == asked;
+    const T wanted = expected;
+    expected = compare_and_swap(at, wanted, now);
+    return expected == wanted;
   }
 
   template <class T>
@@ -125,7 +125,7 @@ struct Atomics {
 
  private:
   template <class T>
-  MEMKERN_ANYWHERE static T found(T* at, T expected, T now) {
+  MEMKERN_ANYWHERE static T compare_and_swap(T* at, T expected, T now) {
 #ifdef __CUDA_ARCH__
     auto* word = reinterpret_cast<Word<T>*>(at);
     if constexpr (kOrder != Order::Relaxed) {
@@ -146,7 +146,7 @@ struct Atomics {
 template <Primitive kPrimitive>
 using Simple = Atomics<kPrimitive, Order::Relaxed, Scope::Device>;
 
-// Those lanes of a warp that are at the same word, and which of them a thread is.
+// The lanes of a warp that access the same word, and the rank of the thread among them.
 struct Lanes {
   unsigned mask;
   unsigned count;
@@ -162,7 +162,7 @@ MEMKERN_ANYWHERE Lanes lanes_at(std::int64_t word) {
   return {1, 1, 0};
 #endif
 }
-// What the first of them has.
+// The value of the first of them.
 template <class T>
 MEMKERN_ANYWHERE T of_first(const Lanes& lanes, T v) {
 #ifdef __CUDA_ARCH__
@@ -176,11 +176,11 @@ MEMKERN_ANYWHERE T of_first(const Lanes& lanes, T v) {
 struct AmoGridArgs {
   AmoArgs a;
   Range range;
-  // Workers have consecutive parts of so many iterations, the first `longer` of them one more.
+  // Workers have consecutive parts of `share` iterations, the first `longer` workers one more.
   std::int64_t share;
   std::int64_t longer;
-  // The operand that leaves a word as it is. The compiler must not know it, or it makes one
-  // primitive out of another (or no update at all).
+  // The operand that does not change a word. It must be unknown to the compiler, which could
+  // otherwise replace one primitive by another or remove the update.
   std::uint64_t neutral;
 };
 
@@ -190,7 +190,7 @@ MEMKERN_ANYWHERE Range part_of(const AmoGridArgs& g, std::int64_t worker) {
   return {begin, begin + g.share + (worker < g.longer ? 1 : 0)};
 }
 
-// Lanes of a warp that are at the same word add up first: one of them goes there for all.
+// Lanes of a warp that update the same word combine their operands: one lane updates it for all.
 template <class V, bool kUsed>
 class WarpWords : public Words<Simple<Primitive::Add>, V, V, kUsed> {
  public:
@@ -209,9 +209,9 @@ class WarpWords : public Words<Simple<Primitive::Add>, V, V, kUsed> {
   }
 };
 
-// What a thread's worker does: its part of the range, or iterations that are assigned in turn, so
-// that neighbours go to neighbouring words.
-enum class Assignment { Parts, Turns };
+// Assignment of iterations to workers: one contiguous part each, or cyclic, so that neighbouring
+// threads access neighbouring words.
+enum class Assignment { Blocked, Cyclic };
 template <class Pattern, Assignment kAssignment, class Carrier>
 MEMKERN_ANYWHERE void work(const AmoGridArgs& g, const AmoArgs& a, const Thread& thread,
                            Carrier words) {
@@ -219,9 +219,9 @@ MEMKERN_ANYWHERE void work(const AmoGridArgs& g, const AmoArgs& a, const Thread&
   if (worker >= a.workers) return;
   const Range part = part_of(g, worker);
   std::uint64_t* tally = a.tally + worker * a.tally_stride;
-  // As many either way. Counted first, since a loop of many registers can't spare these.
+  // The same for both assignments. Counted before the loop, to save registers during it.
   tally[kIterations] += static_cast<std::uint64_t>(part.end - part.begin);
-  if constexpr (kAssignment == Assignment::Parts) {
+  if constexpr (kAssignment == Assignment::Blocked) {
     Pattern::run(words, a, part, static_cast<int>(worker));
   } else {
     for (std::int64_t i = g.range.begin + worker; i < g.range.end; i += a.workers) {
@@ -245,11 +245,11 @@ struct Direct {
   static std::int64_t shared_B(const AmoArgs&) { return 0; }
 };
 
-// Hot words of which a block gathers the updates in shared memory: as many as have room there.
+// Number of hot words whose updates a block collects in shared memory: as many as fit there.
 template <class V>
-MEMKERN_ANYWHERE std::int64_t staged(const AmoArgs& a) {
-  constexpr std::int64_t kMost = kMostShared_B / std::int64_t{sizeof(V)};
-  return a.hot < kMost ? a.hot : kMost;
+MEMKERN_ANYWHERE std::int64_t staged_words(const AmoArgs& a) {
+  constexpr std::int64_t kMaxWords = kMaxShared_B / std::int64_t{sizeof(V)};
+  return a.hot < kMaxWords ? a.hot : kMaxWords;
 }
 
 template <class V, Primitive kPrimitive>
@@ -258,14 +258,14 @@ class StagedWords : public Words<Simple<kPrimitive>, V, V, false> {
   MEMKERN_ANYWHERE StagedWords(const AmoGridArgs& g, V* stage)
       : Words<Simple<kPrimitive>, V, V, false>(g.a, g.neutral),
         stage_(stage),
-        staged_(staged<V>(g.a)),
+        staged_(staged_words<V>(g.a)),
         stride_(g.a.stride) {}
 
   MEMKERN_ANYWHERE void update(std::int64_t word) {
     if (word < staged_) {
-      this->sum(stage_ + word, this->operand_);
+      this->combine(stage_ + word, this->operand_);
     } else {
-      this->sum(this->values_ + word * stride_, this->operand_);
+      this->combine(this->values_ + word * stride_, this->operand_);
     }
   }
 
@@ -287,23 +287,25 @@ struct Gathered {
                                    unsigned char* shared) {
     V* stage = reinterpret_cast<V*>(shared);
     if constexpr (kPhase == 1) {
-      AmoArgs by_number = g.a;
-      by_number.stride = 1;
-      work<amo::Central, Assignment::Parts>(g, by_number, thread,
-                                            StagedWords<V, primitive>(g, stage));
+      AmoArgs contiguous = g.a;
+      contiguous.stride = 1;
+      work<amo::Central, Assignment::Blocked>(g, contiguous, thread,
+                                              StagedWords<V, primitive>(g, stage));
     } else {
-      const auto none = static_cast<V>(g.neutral);
-      for (std::int64_t word = thread.thread; word < staged<V>(g.a); word += thread.threads) {
+      const auto neutral = static_cast<V>(g.neutral);
+      for (std::int64_t word = thread.thread; word < staged_words<V>(g.a); word += thread.threads) {
         if constexpr (kPhase == 0) {
-          stage[word] = none;
-        } else if (stage[word] != none) {
+          stage[word] = neutral;
+        } else if (stage[word] != neutral) {
           V* values = static_cast<V*>(g.a.values);
           Simple<primitive>::fetch(values + word * g.a.stride, stage[word]);
         }
       }
     }
   }
-  static std::int64_t shared_B(const AmoArgs& a) { return staged<V>(a) * std::int64_t{sizeof(V)}; }
+  static std::int64_t shared_B(const AmoArgs& a) {
+    return staged_words<V>(a) * std::int64_t{sizeof(V)};
+  }
 };
 
 template <class K>
@@ -316,59 +318,59 @@ void start(const void* p, Range range, int threads, void* queue) {
 }
 
 // clang-format off
-#define MEMKERN_ROW(variant, form, name, dtype, index, ...)                                       \
-  {{name, variant, dtype, index, nullptr, nullptr, 0, 0, 0, form}, start<__VA_ARGS__>},
+#define MEMKERN_ROW(variant, template_variant, name, dtype, index, ...)                                       \
+  {{name, variant, dtype, index, nullptr, nullptr, 0, 0, 0, template_variant}, start<__VA_ARGS__>},
 
-// A primitive of a variant on a target: what the kernel is called, its pattern and its types.
-#define MEMKERN_FORM(used, returns, variant, How, Where, primitive, P, order, O, name, Pattern,   \
+// A primitive of a variant, for one kernel: its name, pattern and types.
+#define MEMKERN_ENTRY(used, returns, variant, How, Where, primitive, P, order, O, name, Pattern,   \
                      V, W, dtype, index)                                                          \
   MEMKERN_ROW(variant, primitive "/" order "/" returns, name, dtype, index,                       \
               Direct<amo::Pattern, Assignment::How,                                                     \
                      Words<Atomics<Primitive::P, Order::O, Scope::Where>, V, W, used>>)
-#define MEMKERN_USED(...) MEMKERN_FORM(true, "used", __VA_ARGS__)
-#define MEMKERN_BOTH(...) MEMKERN_USED(__VA_ARGS__) MEMKERN_FORM(false, "unused", __VA_ARGS__)
+#define MEMKERN_USED(...) MEMKERN_ENTRY(true, "used", __VA_ARGS__)
+#define MEMKERN_BOTH(...) MEMKERN_USED(__VA_ARGS__) MEMKERN_ENTRY(false, "unused", __VA_ARGS__)
 #define MEMKERN_ORDERS(X, primitive, P, ...)                                                      \
-  X("device", Parts, Device, primitive, P, "relaxed", Relaxed, __VA_ARGS__)                       \
-  X("device", Parts, Device, primitive, P, "acq_rel", AcqRel, __VA_ARGS__)                        \
-  X("device", Parts, Device, primitive, P, "seq_cst", SeqCst, __VA_ARGS__)
+  X("device", Blocked, Device, primitive, P, "relaxed", Relaxed, __VA_ARGS__)                       \
+  X("device", Blocked, Device, primitive, P, "acq_rel", AcqRel, __VA_ARGS__)                        \
+  X("device", Blocked, Device, primitive, P, "seq_cst", SeqCst, __VA_ARGS__)
 
-// All primitives that leave an index as it is with some operand.
+// All primitives that have an operand that does not change an index.
 #define MEMKERN_EVERY(X, ...)                                                                     \
   MEMKERN_ORDERS(X, "add", Add, __VA_ARGS__)                                                      \
-  X("device", Parts, Device, "and", And, "relaxed", Relaxed, __VA_ARGS__)                         \
-  X("device", Parts, Device, "or", Or, "relaxed", Relaxed, __VA_ARGS__)                           \
-  X("device", Parts, Device, "xor", Xor, "relaxed", Relaxed, __VA_ARGS__)                         \
-  X("device", Parts, Device, "min", Min, "relaxed", Relaxed, __VA_ARGS__)                         \
-  X("device", Parts, Device, "max", Max, "relaxed", Relaxed, __VA_ARGS__)                         \
-  X("device", Parts, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)                     \
+  X("device", Blocked, Device, "and", And, "relaxed", Relaxed, __VA_ARGS__)                         \
+  X("device", Blocked, Device, "or", Or, "relaxed", Relaxed, __VA_ARGS__)                           \
+  X("device", Blocked, Device, "xor", Xor, "relaxed", Relaxed, __VA_ARGS__)                         \
+  X("device", Blocked, Device, "min", Min, "relaxed", Relaxed, __VA_ARGS__)                         \
+  X("device", Blocked, Device, "max", Max, "relaxed", Relaxed, __VA_ARGS__)                         \
+  X("device", Blocked, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)                     \
   MEMKERN_ORDERS(MEMKERN_USED, "cas", Cas, __VA_ARGS__)                                           \
   MEMKERN_ORDERS(MEMKERN_USED, "cas-retry", CasRetry, __VA_ARGS__)                                \
-  X("system", Parts, System, "add", Add, "relaxed", Relaxed, __VA_ARGS__)                         \
-  MEMKERN_USED("system", Parts, System, "cas", Cas, "relaxed", Relaxed, __VA_ARGS__)
+  X("system", Blocked, System, "add", Add, "relaxed", Relaxed, __VA_ARGS__)                         \
+  MEMKERN_USED("system", Blocked, System, "cas", Cas, "relaxed", Relaxed, __VA_ARGS__)
 #define MEMKERN_CHASE(...) MEMKERN_EVERY(MEMKERN_USED, __VA_ARGS__)
 #define MEMKERN_WORDS(...) MEMKERN_EVERY(MEMKERN_BOTH, __VA_ARGS__)
 #define MEMKERN_VALUES(...)                                                                       \
   MEMKERN_WORDS(__VA_ARGS__)                                                                      \
-  MEMKERN_BOTH("device", Parts, Device, "exchange", Exchange, "relaxed", Relaxed, __VA_ARGS__)    \
-  MEMKERN_BOTH("system", Parts, System, "exchange", Exchange, "relaxed", Relaxed, __VA_ARGS__)
+  MEMKERN_BOTH("device", Blocked, Device, "exchange", Exchange, "relaxed", Relaxed, __VA_ARGS__)    \
+  MEMKERN_BOTH("system", Blocked, System, "exchange", Exchange, "relaxed", Relaxed, __VA_ARGS__)
 #define MEMKERN_FLOAT(...)                                                                        \
   MEMKERN_ORDERS(MEMKERN_BOTH, "add", Add, __VA_ARGS__)                                           \
-  MEMKERN_BOTH("device", Parts, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)          \
-  MEMKERN_BOTH("system", Parts, System, "add", Add, "relaxed", Relaxed, __VA_ARGS__)
+  MEMKERN_BOTH("device", Blocked, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)          \
+  MEMKERN_BOTH("system", Blocked, System, "add", Add, "relaxed", Relaxed, __VA_ARGS__)
 
 // Patterns in which iterations do not depend on each other.
-#define MEMKERN_TURNS(...)                                                                        \
-  MEMKERN_BOTH("coalesced", Turns, Device, "add", Add, "relaxed", Relaxed, __VA_ARGS__)           \
-  MEMKERN_BOTH("coalesced", Turns, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)
-#define MEMKERN_WORD_TURNS(...)                                                                   \
-  MEMKERN_TURNS(__VA_ARGS__)                                                                      \
-  MEMKERN_USED("coalesced", Turns, Device, "cas", Cas, "relaxed", Relaxed, __VA_ARGS__)
+#define MEMKERN_CYCLIC(...)                                                                        \
+  MEMKERN_BOTH("coalesced", Cyclic, Device, "add", Add, "relaxed", Relaxed, __VA_ARGS__)           \
+  MEMKERN_BOTH("coalesced", Cyclic, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)
+#define MEMKERN_WORD_CYCLIC(...)                                                                   \
+  MEMKERN_CYCLIC(__VA_ARGS__)                                                                      \
+  MEMKERN_USED("coalesced", Cyclic, Device, "cas", Cas, "relaxed", Relaxed, __VA_ARGS__)
 
 #define MEMKERN_WARP(name, Pattern, V, W, dtype, index)                                           \
   MEMKERN_ROW("warp", "add/relaxed/used", name, dtype, index,                                     \
-              Direct<amo::Pattern, Assignment::Parts, WarpWords<V, true>>)                              \
+              Direct<amo::Pattern, Assignment::Blocked, WarpWords<V, true>>)                              \
   MEMKERN_ROW("warp", "add/relaxed/unused", name, dtype, index,                                   \
-              Direct<amo::Pattern, Assignment::Parts, WarpWords<V, false>>)
+              Direct<amo::Pattern, Assignment::Blocked, WarpWords<V, false>>)
 
 #define MEMKERN_GATHERED(V, dtype, primitive, P)                                                  \
   MEMKERN_ROW("shared", primitive "/relaxed/unused", "amo.central", dtype, "",                    \
@@ -387,18 +389,18 @@ void start(const void* p, Range range, int threads, void* queue) {
 #define MEMKERN_NUMBERS(...)                                                                      \
   MEMKERN_INTEGERS(MEMKERN_VALUES, __VA_ARGS__) MEMKERN_INTEGERS(MEMKERN_WARP, __VA_ARGS__)       \
   MEMKERN_FLOATS(MEMKERN_FLOAT, __VA_ARGS__)
-#define MEMKERN_NUMBERS_IN_TURNS(...)                                                             \
-  MEMKERN_INTEGERS(MEMKERN_WORD_TURNS, __VA_ARGS__) MEMKERN_FLOATS(MEMKERN_TURNS, __VA_ARGS__)
+#define MEMKERN_NUMBERS_CYCLIC(...)                                                             \
+  MEMKERN_INTEGERS(MEMKERN_WORD_CYCLIC, __VA_ARGS__) MEMKERN_FLOATS(MEMKERN_CYCLIC, __VA_ARGS__)
 #define MEMKERN_MOVES(...)                                                                        \
-  MEMKERN_INTEGERS(MEMKERN_WORDS, __VA_ARGS__) MEMKERN_INTEGERS(MEMKERN_WORD_TURNS, __VA_ARGS__)
+  MEMKERN_INTEGERS(MEMKERN_WORDS, __VA_ARGS__) MEMKERN_INTEGERS(MEMKERN_WORD_CYCLIC, __VA_ARGS__)
 
 constexpr DeviceEntry kEntries[] = {
     MEMKERN_NUMBERS("amo.rand", Rand, "int64", "int32")
-    MEMKERN_NUMBERS_IN_TURNS("amo.rand", Rand, "int64", "int32")
+    MEMKERN_NUMBERS_CYCLIC("amo.rand", Rand, "int64", "int32")
     MEMKERN_NUMBERS("amo.stride1", Strided, "", "")
-    MEMKERN_NUMBERS_IN_TURNS("amo.stride1", Strided, "", "")
+    MEMKERN_NUMBERS_CYCLIC("amo.stride1", Strided, "", "")
     MEMKERN_NUMBERS("amo.striden", Strided, "", "")
-    MEMKERN_NUMBERS_IN_TURNS("amo.striden", Strided, "", "")
+    MEMKERN_NUMBERS_CYCLIC("amo.striden", Strided, "", "")
     MEMKERN_NUMBERS("amo.central", Central, "", "")
     MEMKERN_SHARED(std::uint64_t, "uint64")
     MEMKERN_SHARED(std::uint32_t, "uint32")

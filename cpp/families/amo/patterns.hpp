@@ -1,5 +1,6 @@
-// CircusTent's access patterns (Williams et al. 2020) over any carrier of atomic operations:
-// threads, those of a GPU, ranks that reach each other's memory. C++17, for CUDA's sake.
+// CircusTent's access patterns (Williams et al. 2020), as templates over the class that carries out
+// the atomic operations: by threads of the processor or of a GPU. C++17, as CUDA sources include
+// it.
 #pragma once
 
 #include <cstdint>
@@ -8,39 +9,40 @@
 
 namespace memkern {
 
-// What a worker has added up since its row was last cleared, modulo 2^64.
+// Sums of a worker since its row was last cleared, modulo 2^64.
 enum Tally : int {
-  kApplied,    // operands that went into VAL (of xor, their exclusive or)
-  kReturned,   // values that came back from it, where they are used, and places of a walk
-  kAttempts,   // compare-and-swaps tried
-  kSuccesses,  // and done
-  kEnd,        // where its last walk ended
+  kApplied,    // of the operands applied to VAL (for xor, their exclusive or)
+  kReturned,   // of the values returned by VAL, if they are used, and of the indices of a chase
+  kAttempts,   // number of compare-and-swaps
+  kSuccesses,  // number of successful ones
+  kEnd,        // the index at which its last chase ended
   kIterations,
   kTallies
 };
 
 struct AmoArgs {
-  void* values = nullptr;    // VAL
-  void* index = nullptr;     // IDX
-  std::int64_t stride = 1;   // words from VAL[i] to VAL[i + 1]
-  std::int64_t hot = 1;      // words that CENTRAL goes to
-  bool shared = false;       // whether workers go over the same words where each could have its own
-  std::int64_t operand = 1;  // of what reads or updates a value
+  void* values = nullptr;          // VAL
+  void* index = nullptr;           // IDX
+  std::int64_t stride = 1;         // words from VAL[i] to VAL[i + 1]
+  std::int64_t hot = 1;            // number of words that CENTRAL updates
+  bool shared = false;             // whether all workers access the same words, or each its own
+  std::int64_t operand = 1;        // of operations that read or update a value
   std::uint64_t* tally = nullptr;  // worker w's row begins at w * tally_stride
   std::int64_t tally_stride = 0;
   std::int64_t workers = 0;
 };
 
-// A carrier offers, for words of IDX: `place(i)` reads one, `look(i)` and `follow(i)` do so by an
-// operation that leaves it as it is; for words of VAL: `update(at)` applies the case's operand,
-// `read(at)` the same and returns what was there, `put(at, v)` applies v; and `end(at)`.
+// A carrier C has these functions for words of IDX: `load_index(i)` reads one; `fetch_index(i)` and
+// `follow(i)` read one by an atomic operation that does not change it. For words of VAL:
+// `update(at)` applies the case's operand, `read(at)` also returns the old value, `apply(at, v)`
+// applies v. `end(at)` records the end of a chase.
 namespace amo {
 
 struct Rand {  // AMO(VAL[IDX[i]])
   template <class C>
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
     MEMKERN_ROLLED
-    for (std::int64_t i = r.begin; i < r.end; ++i) c.update(c.place(i));
+    for (std::int64_t i = r.begin; i < r.end; ++i) c.update(c.load_index(i));
   }
 };
 
@@ -68,8 +70,8 @@ struct Chase {  // start = AMO(IDX[start])
   }
 };
 
-// AMO(VAL[0]); of several hot words, shared ones are gone to in turn, else each worker keeps to
-// one.
+// AMO(VAL[0]). If there are several hot words, a worker updates them in turn if they are shared,
+// else always the same one.
 struct Central {
   template <class C>
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int worker) {
@@ -90,8 +92,8 @@ struct Scatter {  // dest = AMO(IDX[i+1]); val = AMO(VAL[i]); AMO(VAL[dest], val
     std::int64_t at = first_word(args, r);
     MEMKERN_ROLLED
     for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) {
-      const std::int64_t dest = c.look(i + 1);
-      c.put(dest, c.read(at));
+      const std::int64_t dest = c.fetch_index(i + 1);
+      c.apply(dest, c.read(at));
     }
   }
 };
@@ -102,8 +104,8 @@ struct Gather {  // src = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[i], val)
     std::int64_t at = first_word(args, r);
     MEMKERN_ROLLED
     for (std::int64_t i = r.begin; i < r.end; ++i, at += args.stride) {
-      const std::int64_t src = c.look(i + 1);
-      c.put(at, c.read(src));
+      const std::int64_t src = c.fetch_index(i + 1);
+      c.apply(at, c.read(src));
     }
   }
 };
@@ -113,58 +115,61 @@ struct ScatterGather {  // src = AMO(IDX[i]); dest = AMO(IDX[i+1]); then as abov
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs&, Range r, int) {
     MEMKERN_ROLLED
     for (std::int64_t i = r.begin; i < r.end; ++i) {
-      const std::int64_t src = c.look(i);
-      const std::int64_t dest = c.look(i + 1);
-      c.put(dest, c.read(src));
+      const std::int64_t src = c.fetch_index(i);
+      const std::int64_t dest = c.fetch_index(i + 1);
+      c.apply(dest, c.read(src));
     }
   }
 };
 
 }  // namespace amo
 
-// Plain is a load and a store, relaxed both: what the same accesses cost without being atomic.
+// Plain is a relaxed load and a relaxed store: the cost of the same accesses if they are not
+// atomic.
 enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Plain };
 
-// A carrier for words V of VAL and W of IDX in memory that the operations O reach. What one returns
-// is used where its place in the pattern needs it, and with kUsed everywhere. O has kPrimitive and
+// A carrier for words V of VAL and W of IDX. The values that operations return are used if the
+// pattern needs them, and with kUsed always. The class O of operations has kPrimitive and
 //   load(at)                    a relaxed load
-//   fetch(at, v)                combines v with what is there by the primitive, unless that is a
-//                               compare-and-swap, and returns what was there
-//   swap(at, expected, now)     puts `now` where `expected` is; returns whether it was, and leaves
-//                               in `expected` what was found
+//   fetch(at, v)                combines v with the word by the primitive, unless that is a
+//                               compare-and-swap, and returns the old value
+//   swap(at, expected, now)     stores `now` if the word is `expected`; returns whether it was, and
+//                               sets `expected` to the old value
 template <class O, class V, class W, bool kUsed>
 class Words {
  public:
   static constexpr Primitive kPrimitive = O::kPrimitive;
 
-  // `neutral` is an operand that leaves a word as it is.
+  // `neutral` is an operand that does not change a word.
   MEMKERN_ANYWHERE Words(const AmoArgs& args, std::uint64_t neutral)
       : values_(static_cast<V*>(args.values)),
         index_(static_cast<W*>(args.index)),
         operand_(static_cast<V>(args.operand)),
         neutral_(static_cast<W>(neutral)) {}
 
-  MEMKERN_ANYWHERE std::int64_t place(std::int64_t i) {
+  MEMKERN_ANYWHERE std::int64_t load_index(std::int64_t i) {
     return static_cast<std::int64_t>(index_[i]);
   }
-  MEMKERN_ANYWHERE std::int64_t look(std::int64_t i) { return static_cast<std::int64_t>(same(i)); }
+  MEMKERN_ANYWHERE std::int64_t fetch_index(std::int64_t i) {
+    return static_cast<std::int64_t>(fetch_unchanged(i));
+  }
   MEMKERN_ANYWHERE std::int64_t follow(std::int64_t i) {
-    const W next = same(i);
+    const W next = fetch_unchanged(i);
     returned_ += next;
     return static_cast<std::int64_t>(next);
   }
   MEMKERN_ANYWHERE void end(std::int64_t at) { end_ = static_cast<std::uint64_t>(at); }
 
-  MEMKERN_ANYWHERE void update(std::int64_t at) { use(sum(values_ + at, operand_)); }
+  MEMKERN_ANYWHERE void update(std::int64_t at) { use(combine(values_ + at, operand_)); }
   MEMKERN_ANYWHERE V read(std::int64_t at) {
     if constexpr (kSwaps) return swap(values_ + at, [](V old) { return old; });
-    return sum(values_ + at, operand_);
+    return combine(values_ + at, operand_);
   }
-  MEMKERN_ANYWHERE void put(std::int64_t at, V v) {
+  MEMKERN_ANYWHERE void apply(std::int64_t at, V v) {
     if constexpr (kSwaps) {
       use(swap(values_ + at, [v](V) { return v; }));
     } else {
-      use(sum(values_ + at, v));
+      use(combine(values_ + at, v));
     }
   }
 
@@ -177,7 +182,7 @@ class Words {
   }
 
  protected:
-  // Operands are added up by exclusive or where that is what they do to a value.
+  // Adds up an operand: by exclusive or if that is the primitive.
   MEMKERN_ANYWHERE static void count(std::uint64_t v, std::uint64_t& all) {
     all = kPrimitive == Primitive::Xor ? all ^ v : all + v;
   }
@@ -186,8 +191,8 @@ class Words {
     if constexpr (kUsed) returned_ += static_cast<std::uint64_t>(old);
   }
 
-  // Combines v with what is there, by the primitive, and returns what was there.
-  MEMKERN_ANYWHERE V sum(V* at, V v) {
+  // Combines v with a word by the primitive and returns the old value.
+  MEMKERN_ANYWHERE V combine(V* at, V v) {
     if constexpr (kSwaps) {
       return swap(at, [v](V old) { return static_cast<V>(old + v); });
     } else {
@@ -206,8 +211,8 @@ class Words {
  private:
   static constexpr bool kSwaps = kPrimitive == Primitive::Cas || kPrimitive == Primitive::CasRetry;
 
-  // One of IDX, left as it is: indices are only ever read.
-  MEMKERN_ANYWHERE W same(std::int64_t i) {
+  // Reads a word of IDX by an atomic operation that does not change it.
+  MEMKERN_ANYWHERE W fetch_unchanged(std::int64_t i) {
     if constexpr (kSwaps) {
       return swap(index_ + i, [](W old) { return old; });
     } else {
@@ -215,7 +220,7 @@ class Words {
     }
   }
 
-  // Swaps in `next(expected)`; what is expected was loaded just before. Returns what was found.
+  // Replaces the word, loaded just before, by next(word). Returns the old value.
   template <class T, class Next>
   MEMKERN_ANYWHERE T swap(T* at, const Next& next) {
     T old = O::load(at);
@@ -226,7 +231,7 @@ class Words {
       ++attempts_;
       if (done) {
         ++successes_;
-        // Of IDX and of what is swapped for itself this is nothing.
+        // Zero for IDX, and wherever a word is replaced by itself.
         applied_ += static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(expected);
       }
       if (done || kPrimitive == Primitive::Cas) return old;
@@ -238,7 +243,7 @@ class Words {
   std::uint64_t end_ = 0;
 };
 
-// The operand of a primitive that leaves every word as it is.
+// The operand of a primitive that does not change any word.
 constexpr std::uint64_t neutral_of(Primitive primitive) {
   const bool ones = primitive == Primitive::And || primitive == Primitive::Min;
   return ones ? ~std::uint64_t{0} : 0;

@@ -6,7 +6,7 @@ namespace {
 #include "families/streaming/declare.inc"
 constexpr Declaration kDeclared[] = {
 #include "families/bs/entries.inc"
-    // Local and unique nodes of a mesh.
+    // xl: local nodes of a mesh, xg: its unique nodes.
     {"bs.bs6", "xg:w xl:r", 0, ""},
     {"bs.bs7", "xl:w xg:r", 0, ""},
     {"bs.bs8", "xl:u", 0, ""},

@@ -1,5 +1,5 @@
-// The finite-element streaming tests BS0 to BS5 (Chalmers and Warburton 2020): nothing, and
-// operations on the elements of up to four arrays of one length.
+// The finite-element streaming tests BS0 to BS5 (Chalmers and Warburton 2020): an empty kernel, and
+// operations on the elements of up to four arrays of equal length.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/bs/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

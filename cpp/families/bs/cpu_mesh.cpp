@@ -1,7 +1,7 @@
 // The finite-element streaming tests BS6 to BS8 (Chalmers and Warburton 2020): gather, scatter and
-// both between the nodes of elements and the unique nodes of their mesh. Z has at most one one in
-// a row; a gather knows Z^T by row starts and columns, a scatter knows Z by one id a row, negative
-// where the row is empty.
+// both between the nodes of elements and the unique nodes of their mesh. A row of Z has at most one
+// entry, which is 1. A gather has Z^T as row starts and columns, a scatter has Z as one id per row,
+// which is negative if the row is empty.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/bs/cpu_mesh.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -16,12 +16,13 @@ HWY_BEFORE_NAMESPACE();
 namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE {
 namespace {
 
-// Rows between two bursts of prefetches, and which entries are asked for: neighbours share lines,
-// and an odd step meets every copy of nodes that several elements share.
+// Rows between two bursts of prefetches.
 constexpr std::int64_t kRows = 16;
+// Every fifth entry is prefetched, because neighbouring entries share cache lines. An odd step
+// covers all copies of nodes that several elements share.
 constexpr std::int64_t kStep = 5;
 
-// With software prefetch, asks for the values `distance` entries ahead of rows [r, stop).
+// With software prefetch, prefetches the values `distance` entries ahead of rows [r, stop).
 template <class T, class I>
 MEMKERN_INLINE void prefetch_rows(const StreamingArgs& args, const void* values, std::int64_t r,
                                   std::int64_t stop) {
@@ -35,7 +36,8 @@ MEMKERN_INLINE void prefetch_rows(const StreamingArgs& args, const void* values,
   }
 }
 
-// Row [j, end) of Z^T x; most nodes lie inside an element, most others between two.
+// Entries [j, end) of a row of Z^T x. Most rows have one entry (a node inside an element), most
+// others two (a node between two elements).
 template <class T, class I>
 MEMKERN_INLINE T row_sum(const I* HWY_RESTRICT column, const T* HWY_RESTRICT local, std::int64_t j,
                          std::int64_t end) {
@@ -46,9 +48,9 @@ MEMKERN_INLINE T row_sum(const I* HWY_RESTRICT column, const T* HWY_RESTRICT loc
   return sum;
 }
 
-// Non-temporal stores write whole bursts through a line of their own, by vectors: of single
-// elements they cost more than the sums. A burst is stored after the next one has been summed,
-// when it has reached the cache that its vectors are read from.
+// Non-temporal stores of single elements cost more than the sums. Therefore a burst of rows is
+// collected in a buffer and stored as vectors, after the sums of the next burst: by then the
+// buffered values are in the cache.
 template <class T>
 struct Staged {
   alignas(64) T burst[2][kRows];
@@ -56,7 +58,7 @@ struct Staged {
   int at = 0;
 
   MEMKERN_INLINE T* next() { return burst[at]; }
-  MEMKERN_INLINE void pass([[maybe_unused]] T* to) {
+  MEMKERN_INLINE void store_later([[maybe_unused]] T* to) {
     flush();
     pending = to;
     at ^= 1;
@@ -99,8 +101,9 @@ void gather(const void* p, Range range, int) {
   [[maybe_unused]] Staged<T> staged;
   std::int64_t r = range.begin;
   if constexpr (kStages) {
-    const std::int64_t past = reinterpret_cast<std::uintptr_t>(global + r) / sizeof(T) % kRows;
-    const std::int64_t aligned = r + (past == 0 ? 0 : kRows - past);
+    const std::int64_t misaligned =
+        reinterpret_cast<std::uintptr_t>(global + r) / sizeof(T) % kRows;
+    const std::int64_t aligned = r + (misaligned == 0 ? 0 : kRows - misaligned);
     r = gather_rows<T, I>(args, out, r, aligned < range.end ? aligned : range.end);
   }
   std::int64_t j = starts[r];
@@ -108,7 +111,7 @@ void gather(const void* p, Range range, int) {
     prefetch_rows<T, I>(*static_cast<const StreamingArgs*>(p), local, r, r + kRows);
     T* to = global + r;
     if constexpr (kStages) to = staged.next();
-    // Unrolled: what a loop costs is as much as what a row of one entry does.
+    // Unrolled, because the loop overhead is as large as the cost of a row with one entry.
     HWY_UNROLL(16)
     for (std::int64_t k = 0; k < kRows; ++k) {
       const std::int64_t end = starts[r + k + 1];
@@ -120,7 +123,7 @@ void gather(const void* p, Range range, int) {
       }
       j = end;
     }
-    if constexpr (kStages) staged.pass(global + r);
+    if constexpr (kStages) staged.store_later(global + r);
   }
   if constexpr (kStages) staged.flush();
   gather_rows<T, I>(args, out, r, range.end);
@@ -140,7 +143,7 @@ MEMKERN_INLINE void scatter_range(const StreamingArgs& args, std::int64_t i, std
   T* HWY_RESTRICT local = static_cast<T*>(args.stream[0]);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   if constexpr (kNonTemporal) {
-    // Non-temporal stores want aligned vectors.
+    // Non-temporal stores need aligned vectors.
     const auto vector_B = static_cast<std::uintptr_t>(lanes) * sizeof(T);
     for (; i < end && reinterpret_cast<std::uintptr_t>(local + i) % vector_B != 0; ++i) {
       if (id[i] >= 0) out.store(0, i, global[id[i]]);
@@ -167,7 +170,7 @@ MEMKERN_INLINE void scatter_range(const StreamingArgs& args, std::int64_t i, std
   }
 }
 
-// x0 = Z x1, elements of empty rows left as they are
+// x0 = Z x1; elements of empty rows are not changed
 template <class T, class I, bool kNonTemporal>
 void scatter(const void* p, Range range, int) {
   const StreamingArgs args = *static_cast<const StreamingArgs*>(p);
@@ -178,11 +181,11 @@ void scatter(const void* p, Range range, int) {
     std::int64_t stop = range.end;
     if (args.distance > 0) {
       if (stop - i > kBurst) stop = i + kBurst;
-      // Neighbours share lines: one id in the middle of each is enough.
+      // Neighbours share lines: one id in the middle of each line is enough.
       const std::int64_t until =
           stop + args.distance < args.rows ? stop + args.distance : args.rows;
       for (std::int64_t k = i + args.distance + kLine / 2; k < until; k += kLine) {
-        // A masked id leads to the line before the first, which may be asked for all the same.
+        // A masked id refers to the element before the first, which may be prefetched.
         __builtin_prefetch(static_cast<const T*>(args.stream[1]) + id[k]);
       }
     }
@@ -207,7 +210,7 @@ void gather_scatter(const void* p, Range range, int) {
     for (; r < stop; ++r) {
       const std::int64_t end = starts[r + 1];
       if (HWY_LIKELY(end == begin + 1)) {
-        // Read and written all the same, as the definition has it.
+        // Read and written nevertheless, as in the definition.
         T* node = local + column[begin];
         const T sum = *node;
         do_not_optimize(node);
@@ -225,11 +228,11 @@ void gather_scatter(const void* p, Range range, int) {
 
 // clang-format off
 #undef MEMKERN_MESH  // may differ from target to target
-#define MEMKERN_TYPES(name, streams, indices, body, variant, past)                                     \
-  {name, variant, "float64", "int32", body<double, std::int32_t, past>, nullptr, streams, 0, indices},    \
-  {name, variant, "float64", "int64", body<double, std::int64_t, past>, nullptr, streams, 0, indices},    \
-  {name, variant, "float32", "int32", body<float, std::int32_t, past>, nullptr, streams, 0, indices},     \
-  {name, variant, "float32", "int64", body<float, std::int64_t, past>, nullptr, streams, 0, indices},
+#define MEMKERN_TYPES(name, streams, indices, body, variant, nontemporal)                              \
+  {name, variant, "float64", "int32", body<double, std::int32_t, nontemporal>, nullptr, streams, 0, indices}, \
+  {name, variant, "float64", "int64", body<double, std::int64_t, nontemporal>, nullptr, streams, 0, indices}, \
+  {name, variant, "float32", "int32", body<float, std::int32_t, nontemporal>, nullptr, streams, 0, indices},  \
+  {name, variant, "float32", "int64", body<float, std::int64_t, nontemporal>, nullptr, streams, 0, indices},
 #if MEMKERN_NT_VARIANT
 #define MEMKERN_MESH(name, streams, indices, body)                                                     \
   MEMKERN_TYPES(name, streams, indices, body, MEMKERN_VARIANT, false)                                  \

@@ -1,6 +1,6 @@
-// The finite-element streaming tests BS6 to BS8 on a GPU (Chalmers and Warburton 2020): a thread
-// for each row of Z or Z^T. A gather's entries lie one after the other, whatever row they belong
-// to: a block looks up its rows' values side by side and sums them from its own memory.
+// The finite-element streaming tests BS6 to BS8 on a GPU (Chalmers and Warburton 2020), with a
+// thread for each row of Z or Z^T. In a gather, the entries of a block's rows are contiguous: the
+// threads load their values into shared memory and then sum each row from there.
 #include <algorithm>
 
 #include "families/streaming/args.hpp"
@@ -12,7 +12,7 @@ namespace memkern::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-// Entries of a row that are staged, on average: a block of 256 rows has room for 512 of them.
+// Staged entries per row, on average: a block of 256 rows has space for 512 entries.
 constexpr int kStaged = 2;
 
 struct MeshArgs {
@@ -25,7 +25,7 @@ template <class T, class I>
 struct Gather {
   using Args = MeshArgs;
   struct Locals {
-    std::int64_t begin = 0;  // of the thread's row, in the block's memory
+    std::int64_t begin = 0;  // of the thread's row, in shared memory
     std::int64_t end = 0;
   };
   static constexpr int kPhases = 2;
@@ -45,7 +45,7 @@ struct Gather {
       const std::int64_t last = first + thread.threads;
       const std::int64_t entries = starts[last < g.range.end ? last : g.range.end] - begin;
       if (r < g.range.end) row = {starts[r] - begin, starts[r + 1] - begin};
-      // All loads are on their way before the first value is needed.
+      // All loads are issued before the first value is needed.
       T values[kStaged] = {};
       for (int u = 0; u < kStaged; ++u) {
         const std::int64_t j = thread.thread + u * thread.threads;
@@ -56,14 +56,14 @@ struct Gather {
       T sum = 0;
       std::int64_t j = row.begin;
       for (; j < row.end && j < room; ++j) sum += stage[j];
-      // Entries that found no room.
+      // Entries for which there was no space.
       for (; j < row.end; ++j) sum += local[column[begin + j]];
       static_cast<T*>(g.a.stream[0])[r] = sum;
     }
   }
 };
 
-// x0 = Z x1, elements of empty rows left as they are
+// x0 = Z x1; elements of empty rows are not changed
 template <class T, class I>
 struct Scatter {
   using Args = MeshArgs;
@@ -80,8 +80,9 @@ struct Scatter {
   }
 };
 
-// x0 = Z Z^T x0, a row of Z^T to a thread. A row of one entry is read and written like any other: a
-// compiler can't leave it out, as the sum of zero and a value need not be that value.
+// x0 = Z Z^T x0, one row of Z^T per thread. A row with one entry is read and written like any
+// other: the compiler cannot remove this, because the sum of zero and a value can differ from the
+// value.
 template <class T, class I>
 struct GatherScatter {
   using Args = MeshArgs;
@@ -107,7 +108,7 @@ template <class T, class K>
 void start(const void* p, Range range, int threads, void* queue) {
   const std::size_t stage_B =
       K::kPhases > 1 ? kStaged * static_cast<std::size_t>(threads) * sizeof(T) : 0;
-  in_grids(range, kMostBlocks * threads, [&](Range part) {
+  in_grids(range, kMaxBlocks * threads, [&](Range part) {
     launch<K>({*static_cast<const StreamingArgs*>(p), part},
               blocks_for(part.end - part.begin, threads), threads, stage_B, queue);
   });

@@ -1,5 +1,5 @@
-// The hopping term of the domain-wall operator: arguments shared by all techniques and by the code
-// that prepares them.
+// Arguments of the hopping term of the domain-wall operator, for all techniques and the code that
+// prepares them.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@ namespace memkern {
 
 struct DwArgs {
   static constexpr int kDirections = 8;  // forward in x, y, z, t, backward in x, y, z, t
-  static constexpr int kSpinor = 24;     // real numbers of 4 spins and 3 colours
-  static constexpr int kLinks = 8 * 18;  // of the eight matrices of a site
+  static constexpr int kSpinor = 24;     // real numbers: 4 spins, 3 colours, complex
+  static constexpr int kLinks = 8 * 18;  // real numbers of the eight matrices of a site
 
   const void* links = nullptr;
   const void* psi = nullptr;
   void* result = nullptr;
-  const void* order = nullptr;  // sites, in turn
-  // For each direction of those twice the neighbour, plus one where its lanes are to be permuted.
+  const void* order = nullptr;  // sites in the order in which they are visited
+  // For each visited site and direction twice the neighbour, plus one if its lanes are permuted.
   const void* neighbours = nullptr;
   const void* permutations = nullptr;  // of lanes, for each direction
   std::int64_t sites = 0;
-  std::int64_t inner = 0;     // vectors that Ls takes
+  std::int64_t inner = 0;     // vectors per site in the direction s
   std::int64_t distance = 0;  // of the software prefetch, in sites
-  bool into_l1 = false;       // in place of L2
+  bool into_l1 = false;       // prefetch into L1 instead of L2
 };
 
 }  // namespace memkern

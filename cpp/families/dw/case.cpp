@@ -1,5 +1,5 @@
-// What the hopping term needs before its bodies may run: fields as long as the table of sites says,
-// and a table that stays among them.
+// Prepares the hopping term: fields with the lengths that the tables of sites require, and tables
+// whose entries stay within the fields.
 #include "families/dw/args.hpp"
 
 #include <limits>
@@ -15,25 +15,24 @@ class DwProblem : public Problem {
  public:
   DwProblem(DType dtype, const Inputs& inputs, const Team& team, const Placement& placement)
       : Problem(team, placement),
-        dtype_(dtype),
         count_(inputs.integer("sites", 1)),
-        form_("lexicographic") {
+        template_variant_("lexicographic") {
     const std::int64_t reals = inputs.integer("reals", 1);
     const bool split = inputs.integer("split", 0) != 0;
     const bool shared = inputs.integer("shared", 0) != 0;
     if (reals > 1) {
       const std::int64_t bits = checked_mul(reals, 8 * dtype_size(dtype), "reals");
-      form_ = std::string(split ? "RRII/" : "RIRI/") + (shared ? "s/" : "sites/") +
-              std::to_string(bits);
+      template_variant_ = std::string(split ? "RRII/" : "RIRI/") + (shared ? "s/" : "sites/") +
+                          std::to_string(bits);
     } else if (!split || !shared) {
-      throw InputError("numbers of a vector of one real can only be split and share their links");
+      throw InputError("a vector of one real needs split=1 and shared=1");
     }
     const std::int64_t vector_B = reals * dtype_size(dtype);
     if (placement.offset_B % vector_B != 0) {
       throw InputError("offset must be a multiple of the " + std::to_string(vector_B) +
                        " bytes of a vector, not " + std::to_string(placement.offset_B));
     }
-    const std::int64_t numbers = split ? reals : reals / 2;  // complex ones, of a vector
+    const std::int64_t numbers = split ? reals : reals / 2;  // complex numbers per vector
     args_.inner = inputs.integer("inner", 1);
     args_.distance = inputs.integer("prefetch", 0);
     if (args_.distance > count_) args_.distance = count_;
@@ -42,7 +41,8 @@ class DwProblem : public Problem {
     if (count_ > std::numeric_limits<std::int32_t>::max() / 2) {
       throw InputError("a table of " + std::to_string(count_) + " sites is too long for int32");
     }
-    const auto take = [&](const char* name, std::int64_t length, std::int64_t bound, DType type) {
+    const auto add_table = [&](const char* name, std::int64_t length, std::int64_t bound,
+                               DType type) {
       add_indices(name, inputs.index(name, length), type, 0, bound);
     };
     const char* what = "the lattice";
@@ -52,10 +52,10 @@ class DwProblem : public Problem {
     add_array("links", dtype, checked_mul(count_, links, what), false, false);
     add_array("psi", dtype, checked_mul(count_, spinors, what), false, false);
     add_array("result", dtype, checked_mul(count_, spinors, what), false, true);
-    take("order", count_, count_, DType::I32);
-    take("neighbours", DwArgs::kDirections * count_, 2 * count_, DType::I32);
-    take("permutations", DwArgs::kDirections * reals, reals,
-         dtype == DType::F32 ? DType::I32 : DType::I64);
+    add_table("order", count_, count_, DType::I32);
+    add_table("neighbours", DwArgs::kDirections * count_, 2 * count_, DType::I32);
+    add_table("permutations", DwArgs::kDirections * reals, reals,
+              dtype == DType::F32 ? DType::I32 : DType::I64);
     commit();
     args_.links = array("links").data;
     args_.psi = array("psi").data;
@@ -67,15 +67,15 @@ class DwProblem : public Problem {
 
   const void* args() const override { return &args_; }
   std::int64_t count() const override { return count_; }
-  DType dtype() const override { return dtype_; }
-  // Only what reads the fields as they are laid out.
-  bool runs(const RegisteredEntry& entry) const override { return form_ == entry.form; }
+  // Only entries that have the same layout of the fields.
+  bool runs(const RegisteredEntry& entry) const override {
+    return template_variant_ == entry.template_variant;
+  }
 
  private:
   DwArgs args_;
-  DType dtype_;
   std::int64_t count_;
-  std::string form_;
+  std::string template_variant_;
 };
 
 std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,

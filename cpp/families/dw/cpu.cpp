@@ -1,9 +1,9 @@
-// The hopping term of the domain-wall operator: for every site and direction a spinor is projected
-// to half of it, which is multiplied with a link and reconstructed (Alappat et al. 2021; basis and
-// signs are those of Grid, see python/memkern/lattice.py).
+// The hopping term of the domain-wall operator: for every site and direction, a spinor is projected
+// to a half-spinor, which is multiplied by a link and reconstructed (Alappat et al. 2021; basis and
+// signs are those of Grid, see python/memkern/inputs/lattice.py).
 //
-// A vector holds the same number of several sites, or of several s, which share their links.
-// Complex numbers are interleaved in a vector (RIRI) or are two vectors (RRII).
+// A vector holds the same component of several sites, or of several s, which share their links. The
+// parts of complex numbers are interleaved in one vector (RIRI) or in two vectors (RRII).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/dw/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -13,7 +13,7 @@
 #include "simd/nontemporal.hpp"
 #include "simd/targets.hpp"
 
-// There is nothing in the scalar loops that compilers make vectors of.
+// Compilers cannot vectorise the scalar loops, so that there is no variant "auto".
 #if MEMKERN_TARGET_EXISTS && !MEMKERN_AUTO
 HWY_BEFORE_NAMESPACE();
 namespace memkern::MEMKERN_TECHNIQUE::HWY_NAMESPACE {
@@ -23,14 +23,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::int64_t kLine_B = 64;
 
-#undef MEMKERN_OUT_OF_LINE  // what two entries share, where there are two
+#undef MEMKERN_OUT_OF_LINE  // the variants simd and nt share one function
 #if MEMKERN_SIMD
 #define MEMKERN_OUT_OF_LINE __attribute__((noinline))
 #else
 #define MEMKERN_OUT_OF_LINE MEMKERN_INLINE
 #endif
 
-// How numbers are reached and computed with: `kReals` at a time.
+// Loads, stores and arithmetic on `kReals` real numbers at a time.
 #if MEMKERN_SIMD
 template <class T, int kWidth>
 struct Packed {
@@ -48,7 +48,8 @@ struct Packed {
   MEMKERN_INLINE static V mul(V x, V y) { return hn::Mul(x, y); }
   MEMKERN_INLINE static V mul_add(V x, V y, V z) { return hn::MulAdd(x, y, z); }
   MEMKERN_INLINE static V mul_sub_from(V x, V y, V z) { return hn::NegMulAdd(x, y, z); }
-  // Of interleaved numbers: real parts twice, imaginary parts twice, both exchanged.
+  // Of interleaved complex numbers: real parts duplicated, imaginary parts duplicated, both
+  // exchanged.
   MEMKERN_INLINE static V real_parts(V x) { return hn::DupEven(x); }
   MEMKERN_INLINE static V imaginary_parts(V x) { return hn::DupOdd(x); }
   MEMKERN_INLINE static V exchanged(V x) { return hn::Reverse2(D(), x); }
@@ -81,8 +82,9 @@ struct Single {
 };
 #endif
 
-// 1 +- gamma_mu adds to spin h of the upper two another one, times a power of i; what comes of
-// spin h is added there again, times the conjugate.
+// 1 +- gamma_mu adds to each upper spin h (0 or 1) its partner, a lower spin, times a power of i.
+// The product of link and projected spin is added to spin h and, times the conjugate power, to the
+// partner.
 constexpr int partner(int mu, int h) { return mu < 2 ? 3 - h : 2 + h; }
 constexpr int power(int direction, int h) {
   constexpr int kForward[4][2] = {{1, 1}, {2, 0}, {1, 3}, {0, 0}};
@@ -90,20 +92,20 @@ constexpr int power(int direction, int h) {
 }
 constexpr int conjugate(int power_of_i) { return (4 - power_of_i) % 4; }
 
-// Where a direction reads, for one vector of s.
+// What one direction reads, for one vector of s.
 template <class T>
 struct Reach {
   const T* psi;
   const T* links;
-  const void* lanes;  // null where they stay as they are
-  const T* ahead;     // what the same direction reads later; null without prefetch
+  const void* lanes;  // permutations of lanes; null if there is none
+  const T* ahead;     // spinor to prefetch; null without prefetch
   bool into_l1;
 };
 
-// Asks for one of `kParts` parts of a later spinor, between computing with the present one: all
-// at once would wait for each other.
+// Prefetches one of `kParts` parts of a later spinor. Prefetches are spread over the computation,
+// because all at once would exceed the loads that can be in flight.
 template <int kParts, std::int64_t kElements, class T>
-MEMKERN_INLINE void ask(const Reach<T>& at, int part) {
+MEMKERN_INLINE void prefetch(const Reach<T>& at, int part) {
   if (at.ahead == nullptr) return;
   constexpr auto kBytes = static_cast<std::int64_t>(kElements * sizeof(T) / kParts);
   const char* from = reinterpret_cast<const char*>(at.ahead) + part * kBytes;
@@ -114,7 +116,7 @@ MEMKERN_INLINE void ask(const Reach<T>& at, int part) {
   }
 }
 
-// x + i^kPower y, in two vectors each.
+// x += i^kPower y, with real and imaginary parts in two vectors.
 template <class A, int kPower, class V = typename A::V>
 MEMKERN_INLINE void add_turned(V& xr, V& xi, V yr, V yi) {
   if constexpr (kPower == 0) {
@@ -132,7 +134,7 @@ MEMKERN_INLINE void add_turned(V& xr, V& xi, V yr, V yi) {
   }
 }
 
-// Number k of a site's links for all lanes.
+// Real number k of a site's links, for all lanes.
 template <class A, bool kShared, class T = typename A::Real>
 MEMKERN_INLINE typename A::V link(const T* links, int k) {
   if constexpr (kShared) {
@@ -149,13 +151,13 @@ MEMKERN_INLINE typename A::V link(const T* links, int k) {
        x##r2 = A::zero(), x##i2 = A::zero()
 #define MEMKERN_ALL_DIRECTIONS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
-// What one direction adds, of spin h, to spins h (upper) and its partner (lower).
+// Adds the contribution of one direction and of spin h to spin h (upper) and its partner (lower).
 template <class A, bool kShared, int kDirection, int kH, class V = typename A::V>
 MEMKERN_INLINE void add_split(const Reach<typename A::Real>& at, MEMKERN_REFERENCES(upper),
                               MEMKERN_REFERENCES(lower)) {
   constexpr int kN = A::kReals;
   constexpr int kTurn = power(kDirection, kH);
-  ask<2, DwArgs::kSpinor * kN>(at, kH);
+  prefetch<2, DwArgs::kSpinor * kN>(at, kH);
   const auto* x = at.psi + 6 * kN * kH;
   const auto* y = at.psi + 6 * kN * partner(kDirection % 4, kH);
 #define MEMKERN_PROJECT(j)                                                                \
@@ -194,10 +196,10 @@ MEMKERN_INLINE void add_split(const Reach<typename A::Real>& at, MEMKERN_REFEREN
 #undef MEMKERN_ROW
 }
 
-// One site and vector of s. The upper spins come one after the other: all accumulators of both
-// would not stay in registers.
+// One site and vector of s. The upper spins are computed one after the other, because the
+// accumulators of both would not fit into registers.
 template <class A, bool kShared, class T = typename A::Real>
-MEMKERN_INLINE void split_site(const Reach<T>* at, T* result, bool past) {
+MEMKERN_INLINE void split_site(const Reach<T>* at, T* result, bool nontemporal) {
   constexpr int kN = A::kReals;
   MEMKERN_ZEROS(two);
   MEMKERN_ZEROS(three);
@@ -206,7 +208,7 @@ MEMKERN_INLINE void split_site(const Reach<T>* at, T* result, bool past) {
   A::store(to + 2 * kN, x##r1), A::store(to + 3 * kN, x##i1); \
   A::store(to + 4 * kN, x##r2), A::store(to + 5 * kN, x##i2);
 #define MEMKERN_STORE(spin, x)                                  \
-  if (past) {                                                   \
+  if (nontemporal) {                                            \
     MEMKERN_SIX(store_nontemporal, (result + 6 * (spin)*kN), x) \
   } else {                                                      \
     MEMKERN_SIX(store, (result + 6 * (spin)*kN), x)             \
@@ -237,7 +239,7 @@ MEMKERN_INLINE void split_site(const Reach<T>* at, T* result, bool past) {
 }
 
 #if MEMKERN_SIMD
-// x + i^kPower y, interleaved.
+// x + i^kPower y, with interleaved real and imaginary parts.
 template <class A, int kPower, class V = typename A::V>
 MEMKERN_INLINE V plus_turned(V x, V y) {
   if constexpr (kPower == 0) return A::add(x, y);
@@ -246,14 +248,14 @@ MEMKERN_INLINE V plus_turned(V x, V y) {
   if constexpr (kPower == 3) return A::mul_sub_from(A::exchanged(y), A::minus_plus(), x);
 }
 
-// What one direction adds to spins 0, 1 and to the partners of 0 and 1.
+// Adds the contribution of one direction to spins 0 (a) and 1 (b) and to their partners (c, d).
 template <class A, bool kShared, int kDirection, class V = typename A::V>
 MEMKERN_INLINE void add_mixed(const Reach<typename A::Real>& at, V& a0, V& a1, V& a2, V& b0, V& b1,
                               V& b2, V& c0, V& c1, V& c2, V& d0, V& d1, V& d2) {
   constexpr int kN = A::kReals;
   constexpr int kTurn0 = power(kDirection, 0);
   constexpr int kTurn1 = power(kDirection, 1);
-  ask<1, DwArgs::kSpinor / 2 * kN>(at, 0);
+  prefetch<1, DwArgs::kSpinor / 2 * kN>(at, 0);
 #define MEMKERN_PROJECT(h, j)                                          \
   V chi##h##j =                                                        \
       plus_turned<A, kTurn##h>(A::load(at.psi + (3 * (h) + (j)) * kN), \
@@ -304,7 +306,7 @@ MEMKERN_INLINE void add_mixed(const Reach<typename A::Real>& at, V& a0, V& a1, V
 }
 
 template <class A, bool kShared, class T = typename A::Real>
-MEMKERN_INLINE void mixed_site(const Reach<T>* at, T* result, bool past) {
+MEMKERN_INLINE void mixed_site(const Reach<T>* at, T* result, bool nontemporal) {
   constexpr int kN = A::kReals;
   auto s00 = A::zero(), s01 = A::zero(), s02 = A::zero();
   auto s10 = A::zero(), s11 = A::zero(), s12 = A::zero();
@@ -325,7 +327,7 @@ MEMKERN_INLINE void mixed_site(const Reach<T>* at, T* result, bool past) {
   MEMKERN_SPIN(store, 0, s00, s01, s02) \
   MEMKERN_SPIN(store, 1, s10, s11, s12) \
   MEMKERN_SPIN(store, 2, s20, s21, s22) MEMKERN_SPIN(store, 3, s30, s31, s32)
-  if (past) {
+  if (nontemporal) {
     MEMKERN_STORE(store_nontemporal)
   } else {
     MEMKERN_STORE(store)
@@ -335,10 +337,10 @@ MEMKERN_INLINE void mixed_site(const Reach<T>* at, T* result, bool past) {
 }
 #endif
 
-// Sites [begin, end) in their order. Where results go is asked at run time: twice as much of this
-// code would take twice as long to compile.
+// Visits sites [begin, end) of `order`. The kind of store is chosen at run time: a template
+// parameter would double the compile time.
 template <class A, bool kSplit, bool kShared, class T = typename A::Real>
-MEMKERN_OUT_OF_LINE void update(const DwArgs& args, Range range, bool past) {
+MEMKERN_OUT_OF_LINE void update(const DwArgs& args, Range range, bool nontemporal) {
   const T* psi = static_cast<const T*>(args.psi);
   const T* links = static_cast<const T*>(args.links);
   // Elements of a spinor, and of the links of a site, for all lanes.
@@ -352,8 +354,8 @@ MEMKERN_OUT_OF_LINE void update(const DwArgs& args, Range range, bool past) {
   for (std::int64_t i = range.begin; i < range.end; ++i) {
     const std::int32_t* around = neighbours + i * DwArgs::kDirections;
     const std::int64_t later = i + args.distance;
-    const bool asks = args.distance > 0 && later < args.sites;
-    if (asks) {
+    const bool prefetches = args.distance > 0 && later < args.sites;
+    if (prefetches) {
       const T* from = links + order[later] * kLinks;
       for (std::int64_t k = 0; k < kLinks; k += kLine_B / std::int64_t{sizeof(T)}) {
         __builtin_prefetch(from + k, 0, 2);
@@ -364,38 +366,38 @@ MEMKERN_OUT_OF_LINE void update(const DwArgs& args, Range range, bool past) {
     for (int k = 0; k < DwArgs::kDirections; ++k) {
       at[k] = {psi + (around[k] >> 1) * row, links + order[i] * kLinks,
                (around[k] & 1) != 0 ? args.permutations : nullptr, nullptr, args.into_l1};
-      if (asks) at[k].ahead = psi + (neighbours[later * DwArgs::kDirections + k] >> 1) * row;
+      if (prefetches) at[k].ahead = psi + (neighbours[later * DwArgs::kDirections + k] >> 1) * row;
     }
     for (std::int64_t s = 0; s < args.inner; ++s) {
       if constexpr (kSplit) {
-        split_site<A, kShared>(at, result, past);
+        split_site<A, kShared>(at, result, nontemporal);
       } else {
-        mixed_site<A, kShared>(at, result, past);
+        mixed_site<A, kShared>(at, result, nontemporal);
       }
       result += kSpinor;
       for (Reach<T>& reach : at) {
         reach.psi += kSpinor;
-        if (asks) reach.ahead += kSpinor;
+        if (prefetches) reach.ahead += kSpinor;
       }
     }
   }
 }
 
-template <class A, bool kSplit, bool kShared, bool kPast>
+template <class A, bool kSplit, bool kShared, bool kNonTemporal>
 void hop(const void* p, Range range, int) {
   const DwArgs args = *static_cast<const DwArgs*>(p);
-  update<A, kSplit, kShared>(args, range, kPast);
+  update<A, kSplit, kShared>(args, range, kNonTemporal);
 #if HWY_ARCH_X86_64
-  if constexpr (kPast) store_fence();
+  if constexpr (kNonTemporal) store_fence();
 #endif
   do_not_optimize(args.result);
 }
 
 // clang-format off
 #if MEMKERN_SIMD
-#define MEMKERN_STORES(T, dtype, reals, split, shared, form)                                      \
-  {"dw.hop", "simd", dtype, "", hop<Packed<T, reals>, split, shared, false>, nullptr, 3, 0, 2, form}, \
-  {"dw.hop", "nt", dtype, "", hop<Packed<T, reals>, split, shared, true>, nullptr, 3, 0, 2, form},
+#define MEMKERN_STORES(T, dtype, reals, split, shared, template_variant)                                      \
+  {"dw.hop", "simd", dtype, "", hop<Packed<T, reals>, split, shared, false>, nullptr, 3, 0, 2, template_variant}, \
+  {"dw.hop", "nt", dtype, "", hop<Packed<T, reals>, split, shared, true>, nullptr, 3, 0, 2, template_variant},
 #define MEMKERN_WIDTH(bits)                                                                       \
   MEMKERN_STORES(double, "float64", bits / 64, true, false, "RRII/sites/" #bits)                  \
   MEMKERN_STORES(double, "float64", bits / 64, true, true, "RRII/s/" #bits)                       \

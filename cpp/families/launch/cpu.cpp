@@ -1,5 +1,5 @@
-// Nothing, done by every worker: what a parallel region costs on its own. And work that needs no
-// memory, beside which a barrier's cost can be seen.
+// An empty kernel, for the cost of a parallel region, and work without memory accesses, against
+// which the cost of a barrier is measured.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/launch/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -14,7 +14,7 @@ namespace {
 
 void empty(const void* args, Range, int) { do_not_optimize(args); }
 
-// A thousand dependent multiplications a worker.
+// A thousand dependent multiplications per worker.
 void compute(const void* args, Range range, int) {
   std::uint64_t x = 1;
   for (std::int64_t i = range.begin; i < range.end; ++i) {

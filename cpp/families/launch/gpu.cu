@@ -1,4 +1,4 @@
-// Nothing, and work that needs no memory, on a GPU: what starting a kernel costs on its own.
+// An empty kernel, for the cost of a launch, and work without memory accesses, on a GPU.
 #include <cstdint>
 
 #include "gpu/empty.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A thousand dependent multiplications an iteration.
+// A thousand dependent multiplications per iteration.
 struct Compute {
   using Args = Range;
   using Locals = Nothing;
@@ -19,7 +19,7 @@ struct Compute {
   MEMKERN_ANYWHERE static void run(const Args& range, const Thread& thread, Locals&,
                                    unsigned char*) {
     std::uint64_t x = 1;
-    for (std::int64_t i = range.begin + thread.index(); i < range.end; i += thread.all()) {
+    for (std::int64_t i = range.begin + thread.index(); i < range.end; i += thread.total()) {
       for (int k = 0; k < 1000; ++k) {
         x *= 3;
 #ifdef __CUDA_ARCH__

@@ -1,5 +1,5 @@
-// The loop kernels of the ECM studies (Alappat et al. 2021), each also with the number of vectors
-// or accumulators per step as a knob.
+// The loop kernels of the ECM studies (Alappat et al. 2021), each also built with several numbers
+// of vectors or accumulators per step (option `unroll`).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/loops/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -33,8 +33,8 @@ void stencil(const void* p, Range range, int) {
   do_not_optimize(args.stream[0]);
 }
 
-// x0 += A x2, column by column: a column of A is a stream of its own, so that each is a daxpy.
-// Software prefetch asks for A alone; with the hint its lines are told not to stay.
+// x0 += A x2, column by column: each column of A is a contiguous stream, so that each is a daxpy.
+// Software prefetch loads A only; with the hint, as lines that are not to stay in the caches.
 template <class T, bool kHint, int kUnroll = kMapUnroll>
 void matvec(const void* p, Range range, int) {
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));

@@ -1,5 +1,5 @@
-// RaiderSTREAM (Beebe et al. 2022): STREAM's operations with their elements reached by index
-// arrays. In which array an operand is looked up is a parameter of the accessor, so that the
+// RaiderSTREAM (Beebe et al. 2022): STREAM's operations on elements that are accessed by index
+// arrays. The index array of an operand is a template parameter of the accessor, so that the
 // operations are those of regular streaming.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/raider/cpu.cpp"
@@ -51,7 +51,8 @@ struct IndexedPacked : Packed<T, false> {
 };
 #endif
 
-// Asks for the elements that the iterations [i, end) + distance will use of streams with an index.
+// With software prefetch, prefetches the elements that a burst of iterations will access by index
+// `distance` iterations later, and returns the end of the burst; otherwise returns `end`.
 template <class T, class By>
 MEMKERN_INLINE std::int64_t indexed_burst(const StreamingArgs& args, std::int64_t i,
                                           std::int64_t end) {
@@ -88,7 +89,8 @@ void indexed(const void* p, Range range, int) {
 }
 
 #if !MEMKERN_SIMD && !MEMKERN_AUTO
-// Every access goes to element 0, and none may be left out: this one has no wider form.
+// Every access goes to element 0 and none may be optimised away, so that there is no vector
+// variant.
 template <class T, class Op>
 void central(const void* p, Range range, int) {
   const StreamingArgs args = *static_cast<const StreamingArgs*>(p);

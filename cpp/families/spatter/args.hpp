@@ -1,5 +1,5 @@
-// Gather and scatter at moving bases (Lavin et al., MEMSYS 2020): arguments shared by all
-// techniques and by the code that prepares them.
+// Arguments of gather and scatter at moving bases (Lavin et al., MEMSYS 2020), for all techniques
+// and the code that prepares them.
 #pragma once
 
 #include <cstdint>
@@ -9,33 +9,44 @@
 namespace memkern {
 
 struct SpatterArgs {
-  const void* source = nullptr;  // the sparse side that is read
-  void* target = nullptr;        // the sparse side that is written
+  const void* source = nullptr;  // sparse array that is read
+  void* target = nullptr;        // sparse array that is written
   void* dense = nullptr;         // worker w's copy starts at w * dense_stride elements
   std::int64_t dense_stride = 0;
-  const void* gather_index = nullptr;   // `length` indices: gather, gs; inner ones of multigather
-  const void* scatter_index = nullptr;  // likewise for stores
-  const void* outer_index = nullptr;    // what the inner indices of multi-kernels point into
+  const void* gather_index = nullptr;   // `length` indices of loads; inner ones of multigather
+  const void* scatter_index = nullptr;  // `length` indices of stores; inner ones of multiscatter
+  const void* outer_index = nullptr;    // multigather and multiscatter access outer[inner[j]]
   std::int64_t length = 0;
-  std::int64_t wrap = 1;
+  std::int64_t wrap = 1;  // rows of the dense buffer, used in turn
   // base(n) = origin + the sum of the first n deltas, which repeat after `cycle` instances.
   struct Walk {
     std::int64_t origin = 0;
     std::int64_t cycle = 1;
     const std::int64_t* delta = nullptr;
     const std::int64_t* prefix = nullptr;  // sums of the first 0..cycle-1 deltas
-    std::int64_t period = 0;               // sum of all of them
+    std::int64_t period = 0;               // sum of all deltas of a cycle
   };
   Walk gather_walk;
   Walk scatter_walk;
-  // Software prefetch: bases `distance` instances ahead, one index for each line touched.
+  // Software prefetch: base `distance` instances ahead, with one index for each line that is
+  // touched.
   std::int64_t distance = 0;
   const std::int64_t* line_index = nullptr;
   std::int64_t lines = 0;
 };
 
-// Follows a Walk from instance to instance without multiplying; `kSingle` says that there is but
-// one delta.
+// The kernels of the family.
+enum class SpatterOp { Gather, Scatter, GatherScatter, MultiGather, MultiScatter };
+MEMKERN_ANYWHERE constexpr bool gathers(SpatterOp op) {
+  return op == SpatterOp::Gather || op == SpatterOp::GatherScatter || op == SpatterOp::MultiGather;
+}
+MEMKERN_ANYWHERE constexpr bool scatters(SpatterOp op) {
+  return op == SpatterOp::Scatter || op == SpatterOp::GatherScatter ||
+         op == SpatterOp::MultiScatter;
+}
+
+// The base of one instance after the other, computed without multiplications. kSingle: there is
+// only one delta.
 template <bool kSingle>
 class SpatterBase {
  public:

@@ -1,4 +1,4 @@
-// What a gather/scatter case needs before its bodies may run: extents, bounds, placement.
+// Prepares gather and scatter cases: sizes of arrays, checks of indices, placement.
 #include "families/spatter/args.hpp"
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::int64_t kLine_B = 64;
 
-// The deltas of one side, their running sums, and where the bases they lead to begin and end.
+// The deltas of gathers or scatters, their prefix sums, and the range of the bases.
 class Walk {
  public:
   Walk(const std::string& name, std::vector<std::int64_t> deltas, std::int64_t count)
       : deltas_(std::move(deltas)) {
     const auto cycle = static_cast<std::int64_t>(deltas_.size());
     const std::string what =
-        "the way that " + name + " makes in " + std::to_string(count) + " instances";
+        "the base that " + name + " reaches in " + std::to_string(count) + " instances";
     for (const std::int64_t delta : deltas_) {
       prefix_.push_back(period_);
       period_ = checked_add(period_, delta, what.c_str());
@@ -39,14 +39,14 @@ class Walk {
     }
   }
 
-  // Elements that instances need whose largest index is `top`. A walk to negative bases is
-  // shifted so that its lowest one is 0.
+  // Size of the sparse array for patterns with the largest index `top`. Bases are shifted so that
+  // the lowest one is 0 instead of negative.
   std::int64_t extent(std::int64_t top) const {
     const char* what = "the sparse array's size";
     return checked_add(checked_add(high_, -low_, what), checked_add(top, 1, what), what);
   }
 
-  // Without the lists.
+  // Without the arrays of deltas and prefix sums.
   SpatterArgs::Walk args() const {
     return {-low_, static_cast<std::int64_t>(deltas_.size()), nullptr, nullptr, period_};
   }
@@ -89,7 +89,6 @@ class SpatterProblem : public Problem {
     args_.distance = inputs.integer("prefetch", 0);
     if (args_.distance > count_) args_.distance = count_;
 
-    // The indices that reach into a sparse array, and the list that walks over it.
     std::vector<std::int64_t> gather;
     std::vector<std::int64_t> scatter;
     std::vector<std::int64_t> outer;
@@ -151,7 +150,6 @@ class SpatterProblem : public Problem {
 
   const void* args() const override { return &args_; }
   std::int64_t count() const override { return count_; }
-  DType dtype() const override { return dtype_; }
   std::string index_dtype() const override { return dtype_name(index_dtype_); }
 
   bool runs(const RegisteredEntry& entry) const override {

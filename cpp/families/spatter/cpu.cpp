@@ -1,6 +1,6 @@
 // Gather, scatter, gather-scatter and their two-level forms (Lavin et al., "Evaluating Gather and
-// Scatter Performance on CPUs and GPUs", MEMSYS 2020). An instance n moves `length` values
-// between a sparse array at base(n) and the worker's own dense buffer.
+// Scatter Performance on CPUs and GPUs", MEMSYS 2020). Instance n moves `length` values between a
+// sparse array, from base(n) on, and the private dense buffer of the worker.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/spatter/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -18,15 +18,9 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-enum class Op { Gather, Scatter, GatherScatter, MultiGather, MultiScatter };
-constexpr bool gathers(Op op) {
-  return op == Op::Gather || op == Op::GatherScatter || op == Op::MultiGather;
-}
-constexpr bool scatters(Op op) {
-  return op == Op::Scatter || op == Op::GatherScatter || op == Op::MultiScatter;
-}
+using Op = SpatterOp;
 
-// The pointers of one instance.
+// Where one instance loads and stores.
 template <class T>
 struct Places {
   const T* HWY_RESTRICT from;
@@ -52,7 +46,7 @@ HWY_INLINE void move_vector(const SpatterArgs& a, Places<T> at, std::int64_t j) 
     hn::ScatterIndex(hn::GatherIndex(d, at.from, load_index<T>(gather + j)), d, at.to,
                      load_index<T>(scatter + j));
   } else {
-    // The outer indices are gathered in their own width, a vector of inner ones at a time.
+    // Outer indices are gathered with their own width, for one vector of inner indices at a time.
     const hn::ScalableTag<I> di;
     HWY_ALIGN I middle[hn::MaxLanes(di) > hn::MaxLanes(d) ? hn::MaxLanes(di) : hn::MaxLanes(d)];
     const I* inner = kOp == Op::MultiGather ? gather : scatter;
@@ -88,7 +82,7 @@ MEMKERN_INLINE void move_element(const SpatterArgs& a, Places<T> at, std::int64_
   if constexpr (kOp == Op::MultiScatter) at.to[outer[scatter[j]]] = at.from[j];
 }
 
-// `kLength` is the pattern's length where it is a constant, else 0.
+// kLength is the length of the pattern if it is a compile-time constant, else 0.
 template <class T, class I, Op kOp, std::int64_t kLength>
 MEMKERN_INLINE void instance(const SpatterArgs& a, Places<T> at, std::int64_t length) {
   if constexpr (kLength != 0) length = kLength;
@@ -101,7 +95,7 @@ MEMKERN_INLINE void instance(const SpatterArgs& a, Places<T> at, std::int64_t le
   for (std::int64_t i = j; i < length; ++i) move_element<T, I, kOp>(a, at, i);
 }
 
-// `kSimple`: one delta and one row of the dense buffer, as in most patterns.
+// kSimple: one delta and one row of the dense buffer, as in most patterns.
 template <class T, class I, Op kOp, std::int64_t kLength, bool kSimple, bool kPrefetch>
 MEMKERN_INLINE void instances(const SpatterArgs& args, Range range, int worker) {
   T* dense = static_cast<T*>(args.dense) + worker * args.dense_stride;
@@ -139,7 +133,7 @@ MEMKERN_INLINE void instances(const SpatterArgs& args, Range range, int worker) 
 
 template <class T, class I, Op kOp>
 void body(const void* p, Range range, int worker) {
-  // A copy of its own, which nothing else can point to, stays in registers.
+  // A local copy, which no pointer can alias, stays in registers.
   const SpatterArgs a = *static_cast<const SpatterArgs*>(p);
   const bool simple = a.wrap == 1 && a.gather_walk.cycle == 1 && a.scatter_walk.cycle == 1;
   if (a.distance > 0) {
@@ -157,7 +151,7 @@ void body(const void* p, Range range, int worker) {
 
 #if HWY_ARCH_X86_64 && MEMKERN_NONTEMPORAL
 
-// Non-temporal stores: no line is read to be overwritten.
+// Variant with non-temporal stores.
 template <class T, class I, Op kOp>
 void nontemporal(const void* p, Range range, int worker) {
   const SpatterArgs a = *static_cast<const SpatterArgs*>(p);

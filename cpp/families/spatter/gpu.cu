@@ -1,6 +1,6 @@
-// Gather, scatter, gather-scatter and their two-level forms on a GPU (Lavin et al., MEMSYS 2020):
-// the index buffer lies in the block's shared memory, and a block moves instances side by side,
-// each thread one element of `kUnroll` of them.
+// Gather, scatter, gather-scatter and their two-level forms on a GPU (Lavin et al., MEMSYS 2020).
+// The indices are in the shared memory of the block, which moves several instances at once: each
+// thread moves one element of `kUnroll` instances.
 #include "families/spatter/args.hpp"
 
 #include <algorithm>
@@ -11,13 +11,7 @@
 namespace memkern::gpu {
 namespace {
 
-enum class Op { Gather, Scatter, GatherScatter, MultiGather, MultiScatter };
-MEMKERN_ANYWHERE constexpr bool gathers(Op op) {
-  return op == Op::Gather || op == Op::GatherScatter || op == Op::MultiGather;
-}
-MEMKERN_ANYWHERE constexpr bool scatters(Op op) {
-  return op == Op::Scatter || op == Op::GatherScatter || op == Op::MultiScatter;
-}
+using Op = SpatterOp;
 
 constexpr int kThreads = 1024;
 constexpr int kUnrolled = 4;
@@ -27,8 +21,8 @@ struct SpatterGridArgs {
   Range range;
 };
 
-// Whether a value has the bits of one NaN that no array holds. Its outcome can't be known before
-// the value has been loaded.
+// Whether a value is one certain NaN, which no array contains. The compiler cannot know the result,
+// so that it cannot remove the load of the value.
 MEMKERN_ANYWHERE bool is_rare(double value) {
   std::uint64_t bits = 0;
   memcpy(&bits, &value, sizeof bits);
@@ -40,7 +34,7 @@ MEMKERN_ANYWHERE bool is_rare(float value) {
   return bits == 0x7FA56D6BU;
 }
 
-// Where an element of the inner lists leads to, in the sparse array or the dense buffer.
+// The index of element j of an instance in the sparse array or the dense buffer.
 template <class I, Op kOp>
 MEMKERN_ANYWHERE std::int64_t from_of(const SpatterArgs& a, const I* gather, std::int64_t j) {
   if constexpr (kOp == Op::MultiGather) return static_cast<const I*>(a.outer_index)[gather[j]];
@@ -52,7 +46,7 @@ MEMKERN_ANYWHERE std::int64_t to_of(const SpatterArgs& a, const I* scatter, std:
   return scatters(kOp) ? static_cast<std::int64_t>(scatter[j]) : j;
 }
 
-// One delta and one row of the dense buffer, as in most patterns.
+// For one delta and one row of the dense buffer, as in most patterns.
 template <class T, class I, Op kOp, int kUnroll>
 struct Move {
   using Args = SpatterGridArgs;
@@ -76,7 +70,7 @@ struct Move {
       const int row = thread.thread / length;
       if (row >= rows) return;
       const std::int64_t first = g.range.begin + thread.block * rows * kUnroll + row;
-      // A pattern longer than the block takes several turns.
+      // A thread moves several elements if the pattern is longer than the block.
       MEMKERN_ROLLED
       for (std::int64_t j = thread.thread % length; j < a.length; j += length) {
         elements(g, first, rows, from_of<I, kOp>(a, gather, j), to_of<I, kOp>(a, scatter, j));
@@ -84,7 +78,7 @@ struct Move {
     }
   }
 
-  // An element of instances `first`, `first` + `rows` and so on.
+  // One element of the instances first, first + rows, first + 2 rows, ...
   MEMKERN_ANYWHERE static void elements(const Args& g, std::int64_t first, int rows,
                                         std::int64_t from, std::int64_t to) {
     const SpatterArgs& a = g.a;
@@ -97,13 +91,14 @@ struct Move {
     source += first * gathered + from;
     target += first * scattered + to;
     const std::int64_t left = g.range.end - first;
-    // All loads are on their way before the first value is needed.
+    // All loads are issued before the first value is needed.
     T values[kUnroll] = {};
     for (int u = 0; u < kUnroll; ++u) {
       if (u * rows < left) values[u] = source[u * rows * gathered];
     }
     for (int u = 0; u < kUnroll; ++u) {
-      // The dense buffer shows the last instance. All others are loaded, and looked at.
+      // The dense buffer keeps the last instance. The values of others are loaded and compared
+      // only.
       const bool stores = scatters(kOp)
                               ? u * rows < left
                               : u * rows == left - 1 || (u * rows < left && is_rare(values[u]));
@@ -116,7 +111,7 @@ MEMKERN_ANYWHERE std::int64_t base(const SpatterArgs::Walk& walk, std::int64_t n
   return walk.origin + n / walk.cycle * walk.period + walk.prefix[n % walk.cycle];
 }
 
-// Any walk, any buffer and any length: an element of an instance to a thread.
+// For any deltas, dense buffer and length: one element of one instance per thread.
 template <class T, class I, Op kOp>
 struct MoveAny {
   using Args = SpatterGridArgs;
@@ -146,14 +141,14 @@ void start(const void* p, Range range, int threads, void* queue) {
   const std::int64_t lists = gathers(kOp) && scatters(kOp) ? 2 : 1;
   const std::int64_t shared_B = lists * a.length * std::int64_t{sizeof(I)};
   const bool simple = a.wrap == 1 && a.gather_walk.cycle == 1 && a.scatter_walk.cycle == 1;
-  if (simple && shared_B <= kMostShared_B) {
+  if (simple && shared_B <= kMaxShared_B) {
     const std::int64_t rows = a.length < threads ? threads / a.length : 1;
-    in_grids(range, kMostBlocks * rows * kUnroll, [&](Range part) {
+    in_grids(range, kMaxBlocks * rows * kUnroll, [&](Range part) {
       launch<Move<T, I, kOp, kUnroll>>({a, part}, blocks_for(part.end - part.begin, rows * kUnroll),
                                        threads, static_cast<std::size_t>(shared_B), queue);
     });
   } else {
-    in_grids(range, std::max<std::int64_t>(kMostBlocks * threads / a.length, 1), [&](Range part) {
+    in_grids(range, std::max<std::int64_t>(kMaxBlocks * threads / a.length, 1), [&](Range part) {
       launch<MoveAny<T, I, kOp>>({a, part}, blocks_for((part.end - part.begin) * a.length, threads),
                                  threads, 0, queue);
     });

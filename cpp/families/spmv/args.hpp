@@ -1,5 +1,4 @@
-// Sparse matrix-vector products: arguments shared by all techniques and by the code that prepares
-// them.
+// Arguments of sparse matrix-vector products, for all techniques and the code that prepares them.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +10,15 @@ struct SpmvArgs {
   static constexpr std::int64_t kTail = 64;
 
   const void* values = nullptr;
-  const void* columns = nullptr;  // in CSC the rows
-  const void* starts = nullptr;   // of rows, chunks or columns, and the end of the last
+  const void* columns = nullptr;  // row indices in CSC
+  const void* starts = nullptr;   // of rows, chunks (SELL) or columns (CSC), and end of the last
   const void* x = nullptr;
   void* y = nullptr;
-  std::int64_t chunk = 1;     // C: rows of a chunk
+  std::int64_t chunk = 1;     // C: rows per chunk
   std::int64_t step = 1;      // elements from an entry of a row to the next one
-  std::int64_t width = 0;     // of ELLPACK, entries of every row
+  std::int64_t width = 0;     // entries per row in ELLPACK
   std::int64_t rows = 0;      // of y
-  std::int64_t entries = 0;   // stored, padding among them
+  std::int64_t entries = 0;   // stored, including padding
   std::int64_t distance = 0;  // of the software prefetch of x, in entries
   void* partial = nullptr;    // worker w's y at w * partial_stride
   std::int64_t partial_stride = 0;

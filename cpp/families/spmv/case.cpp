@@ -1,6 +1,5 @@
-// What a sparse matrix-vector product needs before its bodies may run: the matrix in its format,
-// laid out from compressed rows where the workers will read it, divided among them by rows or by
-// entries.
+// Prepares sparse matrix-vector products: converts compressed rows to the format of the kernel, in
+// memory placed where the workers read it, divided among them by rows or by entries.
 #include "families/spmv/args.hpp"
 
 #include <algorithm>
@@ -65,7 +64,6 @@ class SpmvProblem : public Problem {
 
   const void* args() const override { return &args_; }
   std::int64_t count() const override { return count_; }
-  DType dtype() const override { return dtype_; }
   std::string index_dtype() const override { return dtype_name(index_); }
   Boundaries boundaries() const override { return boundaries_; }
   std::map<std::string, double> facts() const override { return facts_; }
@@ -79,7 +77,7 @@ class SpmvProblem : public Problem {
   }
 
  private:
-  // The matrix as it was given: compressed rows, or in CSC compressed columns.
+  // The matrix as given: compressed rows, or for CSC compressed columns.
   struct Source {
     Source(const std::string& kernel, DType dtype, const Inputs& inputs)
         : rows(inputs.integer("rows", 1)),
@@ -113,14 +111,15 @@ class SpmvProblem : public Problem {
 
     std::int64_t rows;
     std::int64_t columns;
-    std::int64_t lines;  // that are compressed
+    std::int64_t lines;  // number of compressed rows or columns
     std::int64_t bound;  // of the indices
     std::vector<std::int64_t> starts;
     IndexView index;
     DataView values;
   };
 
-  // Asks for all arrays. The entries of a unit (row, chunk, column) are stored from starts[u] on.
+  // Adds all arrays and commits them. The entries of unit u (row, chunk or column) begin at
+  // starts[u].
   void place(Format format, const Source& source, const std::vector<std::int64_t>& starts,
              std::int64_t x_size, bool by_entries) {
     const std::int64_t units = std::ssize(starts) - 1;
@@ -134,18 +133,18 @@ class SpmvProblem : public Problem {
     Boundaries in_matrix;
     Boundaries in_y;
     if (format != Format::Ell && team().size() > 1) {
-      boundaries_ = deal(starts, team().size(), by_entries);
+      boundaries_ = partition(starts, team().size(), by_entries);
       for (const std::int64_t unit : boundaries_) {
         in_matrix.push_back(starts[static_cast<std::size_t>(unit)]);
         if (format != Format::Csc) in_y.push_back(unit * layout_.chunk);
       }
     }
-    const bool laid_out = format == Format::Sell || format == Format::Ell;
+    const bool chunked = format == Format::Sell || format == Format::Ell;
     const std::int64_t padded = checked_mul(units, layout_.chunk, "rows");
     add_array("x", dtype_, x_size, false, false);
     add_array("y", dtype_, format == Format::Sell ? padded : source.rows, false, true, in_y);
     add_indices("starts", {starts.data(), units + 1}, index_, 0, stored + 1);
-    if (laid_out) {
+    if (chunked) {
       add_indices("columns", {nullptr, stored}, index_, 0, x_size, in_matrix, SpmvArgs::kTail);
       add_data("values", {nullptr, stored, dtype_}, in_matrix, SpmvArgs::kTail);
       add_indices("order", {layout_.order.data(), source.rows}, DType::I64, 0, source.rows);
@@ -158,8 +157,9 @@ class SpmvProblem : public Problem {
 
   void move_columns(const Source& source) {
     if (source.rows != source.columns) {
-      throw InputError("the columns of a matrix of " + std::to_string(source.rows) + " rows and " +
-                       std::to_string(source.columns) + " columns can't be moved like its rows");
+      throw InputError("move_columns needs a square matrix, not one of " +
+                       std::to_string(source.rows) + " rows and " + std::to_string(source.columns) +
+                       " columns");
     }
     moved_.resize(layout_.order.size());
     for (std::size_t i = 0; i < moved_.size(); ++i) {
@@ -167,7 +167,7 @@ class SpmvProblem : public Problem {
     }
   }
 
-  // Calls f with values of the types of the matrix's numbers, given indices and own indices.
+  // Calls f with values of the types of the matrix's values, given indices and stored indices.
   template <class F>
   void with_types(bool narrow_in, const F& f) const {
     const auto by_out = [&]<class T, class I>(T t, I i) {
@@ -191,8 +191,9 @@ class SpmvProblem : public Problem {
     }
   }
 
-  // Where each worker's units begin: as many for each, or as many entries.
-  static Boundaries deal(const std::vector<std::int64_t>& starts, int workers, bool by_entries) {
+  // Partition of the units with equal numbers of units or, as nearly as possible, of entries.
+  static Boundaries partition(const std::vector<std::int64_t>& starts, int workers,
+                              bool by_entries) {
     const std::int64_t units = std::ssize(starts) - 1;
     Boundaries boundaries{0};
     for (int w = 1; w < workers; ++w) {
@@ -202,7 +203,7 @@ class SpmvProblem : public Problem {
       }
       const std::int64_t wanted = contiguous_part(starts.back(), workers, w).begin;
       auto at = std::lower_bound(starts.begin() + boundaries.back(), starts.end() - 1, wanted);
-      // Whichever end of the row is nearer.
+      // The nearer end of the row.
       if (at > starts.begin() + boundaries.back() && wanted - *(at - 1) < *at - wanted) --at;
       boundaries.push_back(at - starts.begin());
     }

@@ -1,6 +1,6 @@
-// y = A x and y = y + A x for a sparse A: by rows (CRS), by chunks of C rows stored column by
-// column (SELL-C-sigma, Kreutzer et al. 2014; ELLPACK is one chunk of all rows), and by columns
-// (CSC).
+// y = A x and y = y + A x for a sparse matrix A: by rows (CRS), by chunks of C rows stored column
+// by column (SELL-C-sigma, Kreutzer et al. 2014; ELLPACK is one chunk with all rows), and by
+// columns (CSC).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/spmv/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -38,10 +38,10 @@ MEMKERN_INLINE void store(T* y, T sum) {
 
 constexpr std::int64_t kLine_B = 64;
 
-// Asks for the elements of x that entries [k, end) will need `distance` entries later, and with
-// the hint for the matrix that far ahead, in lines that are not to stay.
+// Prefetches the elements of x that are needed `distance` entries after entries [k, end), and with
+// kHint also the matrix, 1 KiB ahead, as lines that are not to stay in the caches.
 template <class T, class I, bool kHint>
-MEMKERN_INLINE void ask(const SpmvArgs& a, std::int64_t k, std::int64_t end) {
+MEMKERN_INLINE void prefetch(const SpmvArgs& a, std::int64_t k, std::int64_t end) {
   const I* columns = static_cast<const I*>(a.columns);
   if (a.distance > 0) {
     const std::int64_t last = end + a.distance < a.entries ? end + a.distance : a.entries;
@@ -64,7 +64,7 @@ MEMKERN_INLINE void ask(const SpmvArgs& a, std::int64_t k, std::int64_t end) {
 
 #define MEMKERN_EIGHT(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
-// The sum of one row with kUnroll accumulators, which hide the latency of adding.
+// The sum of one row with kUnroll accumulators, which hide the latency of additions.
 template <class T, class I, int kUnroll>
 MEMKERN_INLINE T row_sum(const Matrix<T, I>& m, std::int64_t k, std::int64_t end) {
 #if MEMKERN_SIMD
@@ -84,7 +84,7 @@ MEMKERN_INLINE T row_sum(const Matrix<T, I>& m, std::int64_t k, std::int64_t end
   }
   MEMKERN_EIGHT(MEMKERN_JOIN)
   for (; k < end; k += lanes) {
-    // What follows the row belongs to the next one, or is zeros: gathered, but not counted.
+    // Elements after the row belong to the next one, or are zeros: they are loaded, but not added.
     const auto mine = hn::FirstN(d, static_cast<std::size_t>(end - k < lanes ? end - k : lanes));
     const auto x = hn::GatherIndex(d, m.x, load_index<T>(m.columns + k));
     sum0 = hn::MulAdd(hn::IfThenElseZero(mine, hn::LoadU(d, m.values + k)),
@@ -120,17 +120,17 @@ void crs(const void* p, Range range, int) {
   const SpmvArgs args = *static_cast<const SpmvArgs*>(p);
   const Matrix<T, I> m(args);
   T* HWY_RESTRICT y = static_cast<T*>(args.y);
-  const bool asks = kHint || args.distance > 0;
+  const bool prefetches = kHint || args.distance > 0;
   for (std::int64_t r = range.begin; r < range.end; ++r) {
     const std::int64_t begin = m.starts[r];
     const std::int64_t end = m.starts[r + 1];
-    if (asks) ask<T, I, kHint>(args, begin, end);
+    if (prefetches) prefetch<T, I, kHint>(args, begin, end);
     store<kAdd>(y + r, row_sum<T, I, kUnroll>(m, begin, end));
   }
   do_not_optimize(args.y);
 }
 
-// Rows [row, row + rows) whose first entries lie side by side at `first`.
+// `rows` rows, whose first entries are contiguous from `first` on.
 template <class T, class I, bool kAdd>
 MEMKERN_INLINE void lanes_one_by_one(const Matrix<T, I>& m, T* y, std::int64_t rows,
                                      std::int64_t first, std::int64_t step, std::int64_t width) {
@@ -174,7 +174,7 @@ MEMKERN_INLINE void lanes_at_once(const Matrix<T, I>& m, T* y, std::int64_t firs
 }
 #endif
 
-// A block of rows side by side, in the largest pieces that have code of their own.
+// `rows` rows whose first entries are contiguous, in the largest pieces for which there is code.
 template <class T, class I, bool kAdd>
 MEMKERN_INLINE void block(const Matrix<T, I>& m, T* y, std::int64_t rows, std::int64_t first,
                           std::int64_t step, std::int64_t width) {
@@ -192,7 +192,7 @@ MEMKERN_INLINE void block(const Matrix<T, I>& m, T* y, std::int64_t rows, std::i
     lanes_at_once<T, I, kAdd, 1>(m, y + r, first + r, step, width);
   }
 #else
-  // In pieces whose sums the compiler keeps in registers.
+  // In pieces small enough for the compiler to keep the sums in registers.
   constexpr std::int64_t kPiece = MEMKERN_AUTO ? 16 : 8;
   for (; r + kPiece <= rows; r += kPiece) {
     T sum[kPiece] = {};
@@ -218,11 +218,11 @@ void sell(const void* p, Range range, int) {
   const SpmvArgs args = *static_cast<const SpmvArgs*>(p);
   const Matrix<T, I> m(args);
   T* HWY_RESTRICT y = static_cast<T*>(args.y);
-  const bool asks = kHint || args.distance > 0;
+  const bool prefetches = kHint || args.distance > 0;
   for (std::int64_t c = range.begin; c < range.end; ++c) {
     const std::int64_t first = m.starts[c];
     const std::int64_t end = m.starts[c + 1];
-    if (asks) ask<T, I, kHint>(args, first, end);
+    if (prefetches) prefetch<T, I, kHint>(args, first, end);
     block<T, I, kAdd>(m, y + c * args.chunk, args.chunk, first, args.chunk,
                       (end - first) / args.chunk);
   }
@@ -240,8 +240,8 @@ void ell(const void* p, Range range, int) {
 }
 
 #if !MEMKERN_SIMD && !MEMKERN_AUTO
-// Columns [begin, end) into the worker's own y, since columns meet in rows.
-template <class T, class I, bool, bool>
+// Columns [begin, end), into the worker's private y, because several columns add to a row.
+template <class T, class I>
 void csc(const void* p, Range range, int worker) {
   const SpmvArgs args = *static_cast<const SpmvArgs*>(p);
   const Matrix<T, I> m(args);
@@ -253,7 +253,7 @@ void csc(const void* p, Range range, int worker) {
   do_not_optimize(args.partial);
 }
 
-// Adds the workers' y up, in their order, and leaves them at zero for the next invocation.
+// Adds up the workers' y, in their order, and resets them to zero for the next invocation.
 template <class T, bool kAdd>
 void csc_finish(const void* p, int workers) {
   const SpmvArgs& args = *static_cast<const SpmvArgs*>(p);
@@ -268,19 +268,11 @@ void csc_finish(const void* p, int workers) {
     store<kAdd>(y + r, sum);
   }
 }
-#define MEMKERN_CSC_TYPE(T, I, dtype, index)                                                       \
-  {"spmv.csc", MEMKERN_VARIANT, dtype, index, csc<T, I, false, false>, csc_finish<T, false>, 0, 0, \
-   0,          "write"},                                                                           \
-      {"spmv.csc",                                                                                 \
-       MEMKERN_VARIANT,                                                                            \
-       dtype,                                                                                      \
-       index,                                                                                      \
-       csc<T, I, true, false>,                                                                     \
-       csc_finish<T, true>,                                                                        \
-       0,                                                                                          \
-       0,                                                                                          \
-       0,                                                                                          \
-       "add"},
+// clang-format off
+#define MEMKERN_CSC_TYPE(T, I, dtype, index)                                                      \
+  {"spmv.csc", MEMKERN_VARIANT, dtype, index, csc<T, I>, csc_finish<T, false>, 0, 0, 0, "write"}, \
+  {"spmv.csc", MEMKERN_VARIANT, dtype, index, csc<T, I>, csc_finish<T, true>, 0, 0, 0, "add"},
+// clang-format on
 #else
 #define MEMKERN_CSC_TYPE(T, I, dtype, index)
 #endif
@@ -289,10 +281,9 @@ void csc_finish(const void* p, int workers) {
 #define MEMKERN_FORMS(name, variant, unroll, dtype, index, write, add)                            \
   {name, variant, dtype, index, write, nullptr, 0, unroll, 0, "write"},                           \
   {name, variant, dtype, index, add, nullptr, 0, unroll, 0, "add"},
-#define MEMKERN_CRS(T, I, dtype, index, variant, hint, unroll, own)                               \
+#define MEMKERN_CRS(T, I, dtype, index, variant, hint, unroll, accumulators)                      \
   MEMKERN_FORMS("spmv.crs", variant, unroll, dtype, index,                                        \
-                MEMKERN_ONE_CRS(T, I, false, hint, own), MEMKERN_ONE_CRS(T, I, true, hint, own))
-#define MEMKERN_ONE_CRS(T, I, add, hint, own) (crs<T, I, add, hint, own>)
+                (crs<T, I, false, hint, accumulators>), (crs<T, I, true, hint, accumulators>))
 #define MEMKERN_CHUNKED(name, body, T, I, dtype, index, variant, hint)                            \
   MEMKERN_FORMS(name, variant, 0, dtype, index, (body<T, I, false, hint>), (body<T, I, true, hint>))
 #define MEMKERN_BY(T, I, dtype, index, u) MEMKERN_CRS(T, I, dtype, index, MEMKERN_VARIANT, false, u, u)
@@ -306,21 +297,21 @@ void csc_finish(const void* p, int workers) {
 #endif
 #if MEMKERN_SIMD
 #define MEMKERN_HINTED(T, I, dtype, index)                                                        \
-  MEMKERN_CRS(T, I, dtype, index, "nta", true, 0, kOwn)                                            \
+  MEMKERN_CRS(T, I, dtype, index, "nta", true, 0, kDefaultAccumulators)                                            \
   MEMKERN_CHUNKED("spmv.sell", sell, T, I, dtype, index, "nta", true)
 #else
 #define MEMKERN_HINTED(T, I, dtype, index)
 #endif
 #define MEMKERN_TYPE(T, I, dtype, index)                                                          \
-  MEMKERN_CRS(T, I, dtype, index, MEMKERN_VARIANT, false, 0, kOwn)                                \
+  MEMKERN_CRS(T, I, dtype, index, MEMKERN_VARIANT, false, 0, kDefaultAccumulators)                                \
   MEMKERN_UNROLLED(T, I, dtype, index)                                                            \
   MEMKERN_CHUNKED("spmv.sell", sell, T, I, dtype, index, MEMKERN_VARIANT, false)                  \
   MEMKERN_CHUNKED("spmv.ell", ell, T, I, dtype, index, MEMKERN_VARIANT, false)                    \
   MEMKERN_HINTED(T, I, dtype, index)                                                              \
   MEMKERN_CSC_TYPE(T, I, dtype, index)
 
-// Accumulators of a row where nothing else is asked for.
-constexpr int kOwn = MEMKERN_SIMD ? 1 : 2;
+// Accumulators per row unless `unroll` is given.
+constexpr int kDefaultAccumulators = MEMKERN_SIMD ? 1 : 2;
 
 constexpr Entry kEntries[] = {
     MEMKERN_TYPE(double, std::int64_t, "float64", "int64")

@@ -9,22 +9,22 @@
 
 namespace memkern {
 
-// How a matrix is laid out in chunks, found from the lengths of its rows.
+// Layout of a matrix in chunks, from the lengths of its rows.
 struct SellLayout {
   std::int64_t rows = 0;
   std::int64_t chunk = 1;
   std::vector<std::int64_t> order;   // row order[i] of the matrix is row i of the chunks
   std::vector<std::int64_t> starts;  // of chunks, and the end of the last
-  std::int64_t entries() const { return starts.back(); }
 };
 
-// Sorts rows by falling length within blocks of sigma rows; equal rows keep their order.
+// Sorts rows by descending length within blocks of sigma rows; rows of equal length keep their
+// order.
 SellLayout sell_layout(const Team& team, const std::vector<std::int64_t>& row_starts,
                        std::int64_t chunk, std::int64_t sigma);
 
-// Fills values and columns of layout.entries() elements. What pads a row is zero and points to
-// column `columns`, one past the last. With `moved`, the columns are moved to where it says.
-// Throws an InputError where a column is none of these.
+// Fills values_out and columns_out, of layout.starts.back() elements. Padding has the value zero
+// and the column `columns`, one past the last. If `moved` is not null, column c becomes moved[c].
+// Throws InputError if a column is outside [0, columns).
 template <class T, class I, class J>
 void sell_fill(const Team& team, const SellLayout& layout,
                const std::vector<std::int64_t>& row_starts, const I* columns_in, const T* values_in,

@@ -11,7 +11,7 @@ namespace {
 class RotationProblem : public Problem {
  public:
   RotationProblem(DType dtype, const Inputs& inputs, const Team& team, const Placement& placement)
-      : Problem(team, placement), dtype_(dtype), count_(inputs.integer("elements", 1)) {
+      : Problem(team, placement), count_(inputs.integer("elements", 1)) {
     for (const auto& [name, written] : inputs.arrays)
       add_array(name, dtype, count_, false, written);
     commit();
@@ -28,7 +28,6 @@ class RotationProblem : public Problem {
 
   const void* args() const override { return &args_; }
   std::int64_t count() const override { return count_; }
-  DType dtype() const override { return dtype_; }
   std::vector<Stage> stages() const override {
     std::vector<Stage> all;
     for (std::size_t k = 0; k < kKernels.size(); ++k) {
@@ -47,7 +46,6 @@ class RotationProblem : public Problem {
                                                    {"stream.add", "cab"},
                                                    {"stream.triad", "abc"}}};
   std::array<StreamingArgs, 4> args_;
-  DType dtype_;
   std::int64_t count_;
 };
 

@@ -1,4 +1,4 @@
-// STREAM (McCalpin): operations on the elements of up to three arrays of one length.
+// STREAM (McCalpin): operations on the elements of up to three arrays of equal length.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/stream/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

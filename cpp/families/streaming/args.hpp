@@ -1,4 +1,4 @@
-// Loops over arrays: arguments shared by all techniques and by the code that prepares them.
+// Arguments of loops over arrays, for all techniques and the code that prepares them.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 namespace memkern {
 
 struct StreamingArgs {
-  static constexpr int kMost = 4;
+  static constexpr int kMaxStreams = 4;
   static constexpr int kIndices = 3;
-  // Partial results of neighbouring workers lie in lines that no prefetcher pairs.
+  // 256 bytes, so that no two workers write to the same line or to lines prefetched as a pair.
   static constexpr std::int64_t kPartialStride = 32;
-  // On a device: one for each block of a reduction, and behind them a count of those done.
+  // On a device: one partial result per block of a reduction, then a count of finished blocks.
   static constexpr int kReducingBlocks = 512;
   static constexpr int kDevicePartials = kReducingBlocks + 1;
 
-  void* stream[kMost] = {};  // in the order in which the spec declares them
+  void* stream[kMaxStreams] = {};  // in the order in which the spec declares them
   int streams = 0;
   const void* index[kIndices] = {};
-  std::int64_t rows = 0;      // of two-dimensional arrays, or of what is indexed
+  std::int64_t rows = 0;      // of two-dimensional arrays, or length of the index arrays
   std::int64_t columns = 0;   // of two-dimensional arrays
   std::int64_t distance = 0;  // of the software prefetch, in elements
   double alpha = 1.0;

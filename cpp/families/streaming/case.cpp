@@ -1,5 +1,5 @@
-// What a streaming case needs before its bodies may run: its arrays as its spec declares them, with
-// the lengths that its kernel reaches, and index arrays that stay within them.
+// Prepares streaming cases: arrays as the spec declares them, with the lengths that the kernel
+// accesses, and index arrays that stay within these lengths.
 #include "families/streaming/case.hpp"
 
 #include <algorithm>
@@ -19,10 +19,10 @@ struct Index {
   std::int64_t bound;
 };
 
-// How far a kernel reaches: `count` iterations over arrays of these lengths.
+// The iterations of a kernel and the arrays that it accesses.
 struct Extent {
-  std::int64_t count = 0;
-  std::vector<std::int64_t> lengths;  // empty: all as long as there are iterations
+  std::int64_t count = 0;             // iterations
+  std::vector<std::int64_t> lengths;  // of the arrays; empty: `count` elements each
   std::vector<Index> indices;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -70,9 +70,9 @@ class StreamingProblem : public Problem {
       : Problem(team, placement), dtype_(dtype), index_dtype_(index_dtype) {
     Extent extent = extent_of(kernel, inputs, workers());
     count_ = extent.count;
-    const RegisteredEntry& bodies = find_bodies(kernel, inputs.arrays.size(), extent);
-    const auto streams = static_cast<std::size_t>(bodies.arrays);
-    const bool reduces = bodies.finish != nullptr;
+    const RegisteredEntry& entry = baseline_entry(kernel, inputs.arrays.size(), extent);
+    const auto streams = static_cast<std::size_t>(entry.arrays);
+    const bool reduces = entry.finish != nullptr;
     if (extent.lengths.empty()) extent.lengths.assign(streams, extent.count);
     for (std::size_t k = 0; k < streams; ++k) {
       const auto& [name, written] = inputs.arrays[k];
@@ -93,7 +93,7 @@ class StreamingProblem : public Problem {
     for (std::size_t k = 0; k < extent.indices.size(); ++k) {
       args_.index[k] = indices(extent.indices[k].name);
       if (extent.indices[k].name == "row_starts") {
-        // A body runs through the entries by row, from the first entry to the last.
+        // Bodies rely on rows that cover all entries in order.
         check_starts("row_starts", extent.indices[k].bound - 1);
       }
     }
@@ -103,10 +103,10 @@ class StreamingProblem : public Problem {
     } else if (reduces) {
       partials_.resize(static_cast<std::size_t>(workers() * StreamingArgs::kPartialStride));
       args_.partial = partials_.data();
-      // It leaves the partial results as a first invocation needs them, and a result of no use.
-      double none = 0.0;
-      args_.result = &none;
-      bodies.finish(&args_, workers());
+      // Initialises the partial results for the first invocation; its result is not used.
+      double unused = 0.0;
+      args_.result = &unused;
+      entry.finish(&args_, workers());
       args_.result = reinterpret_cast<double*>(arrays()[streams].data);
     }
     const auto number = [&](const char* name) {
@@ -123,7 +123,6 @@ class StreamingProblem : public Problem {
 
   const void* args() const override { return &args_; }
   std::int64_t count() const override { return count_; }
-  DType dtype() const override { return dtype_; }
   std::string index_dtype() const override { return index_dtype_; }
 
   bool runs(const RegisteredEntry& entry) const override {
@@ -135,10 +134,10 @@ class StreamingProblem : public Problem {
   }
 
  private:
-  // The kernel's bodies that run on every machine, where they take as many arrays and indices as
-  // there are.
-  static const RegisteredEntry& find_bodies(const std::string& kernel, std::size_t arrays,
-                                            const Extent& extent) {
+  // The kernel's entry for the baseline. Throws InputError if it takes another number of arrays or
+  // index arrays.
+  static const RegisteredEntry& baseline_entry(const std::string& kernel, std::size_t arrays,
+                                               const Extent& extent) {
     for (const RegisteredEntry& e : registered_entries()) {
       if (kernel != e.kernel || std::string(e.isa) != "baseline") continue;
       if (extent.indices.size() != static_cast<std::size_t>(e.indices)) {

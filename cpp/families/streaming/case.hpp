@@ -1,4 +1,4 @@
-// Cases of streaming kernels: what they need before their bodies may run.
+// Preparation of the cases of streaming kernels.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace memkern {
 
-// The factory of the families that have no case of their own.
+// The factory of the families without a class of their own.
 std::unique_ptr<Problem> make_streaming(const std::string& kernel, const std::string& dtype,
                                         const std::string& index_dtype, const Inputs& inputs,
                                         const Team& team, const Placement& placement);

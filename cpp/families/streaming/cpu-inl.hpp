@@ -1,5 +1,5 @@
-// The loops that all streaming kernels are made of: an operation on elements, reached one at a
-// time or a vector at a time, directly or by an index. Included once per target.
+// The loops of all streaming kernels: an operation on elements that are accessed one by one or as
+// vectors, directly or by index. Included once per target.
 #if defined(MEMKERN_STREAMING_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEMKERN_STREAMING_INL
 #undef MEMKERN_STREAMING_INL
@@ -23,19 +23,19 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Non-temporal stores write whole vectors; where there are none, single elements.
+// The simd technique stores whole vectors non-temporally, the scalar one single elements.
 #undef MEMKERN_NT_VARIANT  // may differ from target to target
 #define MEMKERN_NT_VARIANT \
   (HWY_ARCH_X86_64 && (MEMKERN_SIMD || (MEMKERN_NONTEMPORAL && HWY_TARGET == HWY_STATIC_TARGET)))
 
-// Values that a reduction sums in their own type, a thousand to an accumulator; the blocks' sums
-// are added in double, so that no precision loses what many elements add up to.
+// Vectors that a reduction sums in the type of the values, a thousand per accumulator. The sums of
+// the blocks are added in double, to limit the rounding error of long sums.
 inline constexpr std::int64_t kBlock = std::int64_t{1} << 13;
-// Elements between two bursts of prefetches: a few lines of every stream.
+// Bytes of each stream between two bursts of prefetches.
 inline constexpr std::int64_t kBurst_B = 512;
 inline constexpr std::int64_t kLine_B = 64;
 
-// How an operation reaches its elements: one at a time, or a vector of them.
+// Accessors, by which an operation loads and stores: single elements, or vectors of them.
 template <class T, bool kNonTemporal>
 struct Single {
   using Element = T;
@@ -93,8 +93,8 @@ struct Packed {
 
 #include "families/streaming/operations.inc"
 
-// Elements [i, end) in steps of kUnroll of A's values; returns where the next whole step would
-// begin.
+// Applies the operation to elements [i, end) in steps of kUnroll values of A. Returns the first
+// element that is not part of a whole step.
 template <class Op, int kUnroll, class A>
 MEMKERN_INLINE std::int64_t map_steps(const A& a, std::int64_t i, std::int64_t end, double alpha,
                                       double beta) {
@@ -102,7 +102,7 @@ MEMKERN_INLINE std::int64_t map_steps(const A& a, std::int64_t i, std::int64_t e
   const auto va = A::set(alpha);
   const auto vb = A::set(beta);
   for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) {
-    // Whole steps are asked for: a compiler that rolled them up again would undo the knob.
+    // Unrolled explicitly: a compiler that rolled the loop again would undo the option `unroll`.
     HWY_UNROLL(16)
     for (int u = 0; u < kUnroll; ++u) Op::step(a, i + u * lanes, va, vb);
   }
@@ -125,9 +125,9 @@ MEMKERN_INLINE void map_elements(const SingleA& single, [[maybe_unused]] const P
 #endif
 }
 
-// Where to stop and come here again: the end, or with software prefetch the end of a burst, whose
-// lines `distance` elements ahead are asked for. (Takes the arguments where they lie: a copy that
-// it could index would have to be in memory.)
+// With software prefetch, prefetches the lines `distance` elements ahead of a burst and returns the
+// end of the burst; otherwise returns `end`. (`args` must not be the caller's local copy: an array
+// that is indexed by a variable would keep the copy in memory instead of registers.)
 template <class T>
 MEMKERN_INLINE std::int64_t burst(const StreamingArgs& args, std::int64_t i, std::int64_t end) {
   if (args.distance == 0) return end;
@@ -147,13 +147,13 @@ MEMKERN_INLINE void map_range(const StreamingArgs& args, std::int64_t begin, std
 #if MEMKERN_SIMD
   const Packed<T, kNonTemporal> packed{args};
   if constexpr (kNonTemporal) {
-    // Non-temporal stores want aligned vectors.
+    // Non-temporal stores need aligned vectors.
     const auto vector_B = static_cast<std::uintptr_t>(packed.lanes()) * sizeof(T);
     const T* to = static_cast<const T*>(args.stream[0]);
     while (begin < end && reinterpret_cast<std::uintptr_t>(to + begin) % vector_B != 0) {
       begin = map_steps<Op, 1>(single, begin, begin + 1, args.alpha, args.beta);
     }
-    // Several outputs that are not aligned alike can only be written element by element.
+    // Outputs with different alignments can only be written element by element.
     for (int k = 1; k < (std::is_same_v<Op, Init4> ? args.streams : 1); ++k) {
       const T* other = static_cast<const T*>(args.stream[k]);
       if (reinterpret_cast<std::uintptr_t>(other + begin) % vector_B != 0) {
@@ -172,7 +172,7 @@ inline constexpr int kReduceUnroll = 8;
 
 template <class T, class Op, bool kNonTemporal, int kUnroll = kMapUnroll>
 void map(const void* p, Range range, int) {
-  // A copy of its own, which nothing else can point to, stays in registers.
+  // A local copy, which no pointer can alias, stays in registers.
   const StreamingArgs args = *static_cast<const StreamingArgs*>(p);
   for (std::int64_t i = range.begin; i < range.end;) {
     const std::int64_t stop = burst<T>(*static_cast<const StreamingArgs*>(p), i, range.end);
@@ -186,16 +186,16 @@ void map(const void* p, Range range, int) {
 #define MEMKERN_SIXTEEN(X) \
   X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 
-// One block with kUnroll accumulators, which hide the latency of adding.
+// One block with kUnroll accumulators, which hide the latency of additions.
 template <class Op, int kUnroll, class A>
 MEMKERN_INLINE typename A::Value reduce_steps(const A& a, std::int64_t& i, std::int64_t end,
                                               double alpha, double start) {
   using V = typename A::Value;
   const std::int64_t lanes = A::lanes();
   const V va = A::set(alpha);
-  // Accumulators that see no memory must differ, or the compiler finds that one will do.
-  constexpr bool kApart = std::is_same_v<Op, Peak>;
-#define MEMKERN_DECLARE(u) [[maybe_unused]] V sum##u = A::set(kApart ? start + (u) : start);
+  // Without loads, accumulators must start with different values, or the compiler merges them.
+  constexpr bool kDistinct = std::is_same_v<Op, Peak>;
+#define MEMKERN_DECLARE(u) [[maybe_unused]] V sum##u = A::set(kDistinct ? start + (u) : start);
 #define MEMKERN_STEP(u) \
   if constexpr ((u) < kUnroll) sum##u = Op::step(a, i + (u)*lanes, va, sum##u);
 #define MEMKERN_JOIN(u)                   \
@@ -207,8 +207,8 @@ MEMKERN_INLINE typename A::Value reduce_steps(const A& a, std::int64_t& i, std::
   }
   for (; i + lanes <= end; i += lanes) sum0 = Op::step(a, i, va, sum0);
   MEMKERN_SIXTEEN(MEMKERN_JOIN)
-  constexpr int kTooMuch = kUnroll * (kUnroll - 1) / 2;
-  if constexpr (kApart) sum0 = A::add(sum0, A::set(-static_cast<double>(kTooMuch)));
+  constexpr int kSurplus = kUnroll * (kUnroll - 1) / 2;
+  if constexpr (kDistinct) sum0 = A::add(sum0, A::set(-static_cast<double>(kSurplus)));
 #undef MEMKERN_JOIN
 #undef MEMKERN_STEP
 #undef MEMKERN_DECLARE
@@ -268,8 +268,8 @@ void reduce(const void* p, Range range, int worker) {
   do_not_optimize(args.partial);
 }
 
-// In the order of the workers, so that a team always finds the same result, and ready for the
-// next invocation.
+// Combines the partial results in the order of the workers, so that the result does not vary, and
+// resets them for the next invocation.
 template <class Op>
 void finish(const void* p, int workers) {
   const StreamingArgs& args = *static_cast<const StreamingArgs*>(p);
@@ -282,7 +282,7 @@ void finish(const void* p, int workers) {
   *args.result = all;
 }
 
-// Rows of a table of entries: a map, a map that may use non-temporal stores, a reduction.
+// Rows of a table of entries: a map, a map that can use non-temporal stores, a reduction.
 #undef MEMKERN_MAP
 #undef MEMKERN_STORE
 #undef MEMKERN_REDUCE

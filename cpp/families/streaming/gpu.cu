@@ -1,6 +1,6 @@
 // The streaming kernels on a GPU: STREAM (McCalpin), RaiderSTREAM (Beebe et al. 2022), the loops of
 // the ECM studies (Alappat et al. 2021) and the finite-element streaming tests BS1 to BS5 (Chalmers
-// and Warburton 2020). Threads take 16 bytes at a time where the arrays are aligned alike.
+// and Warburton 2020). A thread accesses 16 bytes at a time if all arrays have the same alignment.
 #include "families/streaming/args.hpp"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace {
 #include "families/loops/entries.inc"
 #undef MEMKERN_OPERATIONS
 
-// How often a compiler may repeat a loop's body: left to itself, it takes the registers for that
-// from other threads.
+// Limits the unrolling of the next loop: by default the compiler unrolls more, which takes
+// registers and so leaves room for fewer threads.
 #ifdef __CUDA_ARCH__
 #define MEMKERN_PRAGMA(text) _Pragma(#text)
 #define MEMKERN_UNROLL(most) MEMKERN_PRAGMA(unroll(most))
@@ -30,14 +30,14 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kMapUnroll = 2;
-// Four vectors of a thread are on their way.
+// Four loads of vectors per thread are in flight.
 template <int kStreams>
 inline constexpr int kReduceUnroll = 4 / kStreams;
 constexpr int kPeakUnroll = 8;
 constexpr int kStencilUnroll = 4;
 constexpr int kMatvecUnroll = 8;
 
-// How an operation reaches its elements: one at a time, or 16 bytes of them.
+// Accessors, by which an operation loads and stores: single elements, or 16 bytes of them.
 template <class T>
 struct Single {
   using Element = T;
@@ -109,7 +109,7 @@ struct Indexed : Single<T> {
   }
 };
 
-// Every access goes to element 0, and none may be left out.
+// Every access goes to element 0; volatile, so that none is optimised away.
 template <class T>
 struct Central : Single<T> {
   MEMKERN_ANYWHERE T load(int k, std::int64_t) const {
@@ -120,13 +120,13 @@ struct Central : Single<T> {
   }
 };
 
-// An operation that is done on several values side by side runs twice: at first it does nothing but
-// load, so that all values are on their way before the first is needed (a compiler can't know that
-// no store changes what is loaded behind it), and then it finds them loaded.
+// An operation on several values at once runs twice: the first pass only loads, so that all loads
+// are issued before the first value is needed; the second one uses the loaded values and stores.
+// (The compiler cannot reorder loads and stores itself, because they may alias.)
 template <class A, bool kLoaded>
 struct Staged : A {
   using typename A::Value;
-  Value* values;  // by array
+  Value* values;  // one per array
   MEMKERN_ANYWHERE Staged(const A& a, Value* at) : A(a), values(at) {}
   MEMKERN_ANYWHERE Value load(int k, std::int64_t i) const {
     if constexpr (!kLoaded) values[k] = A::load(k, i);
@@ -142,55 +142,56 @@ inline constexpr bool kIsLoading = false;
 template <class A>
 inline constexpr bool kIsLoading<const Staged<A, false>&> = true;
 
-// How many of a thread's values are side by side: they and the sums have to fit into the registers
-// that a thread of a full block has.
+// Number of values that a thread loads at once: they and the sums must fit into the registers that
+// a thread of a full block has.
 template <int kStreams, int kUnroll>
-inline constexpr int kSideBySide = std::min(kUnroll, kStreams > 2 ? 2 : 4);
+inline constexpr int kBatchSize = std::min(kUnroll, kStreams > 2 ? 2 : 4);
 
 struct StreamingGridArgs {
   StreamingArgs a;
   Range range;
-  Range whole;  // the elements in it that lie in whole values of the accessor
-  bool one;     // kernel does a reduction, whose last block combines what all have found
+  Range whole;      // the part of it that consists of whole values of the accessor
+  bool one_kernel;  // the last block of a reduction combines the results of all blocks
 };
 
-// Hides from a compiler where an index comes from: it would keep a pointer for each array and step,
-// more than there are registers, and take the stores of vectors apart.
+// Hides the origin of an index from the compiler, which would otherwise keep a pointer for each
+// array and step, more than there are registers, and split the stores of vectors.
 MEMKERN_ANYWHERE void make_opaque([[maybe_unused]] std::int64_t& i) {
 #ifdef __CUDA_ARCH__
   asm("" : "+l"(i));
 #endif
 }
 
-// Calls step(accessor, element, u) for kUnroll values from element i on, in front of `end` where
-// that is to be looked at.
-template <int kStreams, int kUnroll, bool kMayEnd, class A, class Step>
+// Calls step(accessor, element, u) for kUnroll values from element i on; with kBounded, only for
+// elements before `end`.
+template <int kStreams, int kUnroll, bool kBounded, class A, class Step>
 MEMKERN_ANYWHERE void steps(const A& accessor, std::int64_t i, std::int64_t stride,
                             std::int64_t end, const Step& step) {
-  constexpr int kSide = kSideBySide<kStreams, kUnroll>;
-  for (int done = 0; done < kUnroll; done += kSide, i += kSide * stride) {
-    std::int64_t at[kSide];
-    typename A::Value values[kSide][StreamingArgs::kMost];
-    for (int u = 0; u < kSide; ++u) {
+  constexpr int kBatch = kBatchSize<kStreams, kUnroll>;
+  for (int done = 0; done < kUnroll; done += kBatch, i += kBatch * stride) {
+    std::int64_t at[kBatch];
+    typename A::Value values[kBatch][StreamingArgs::kMaxStreams];
+    for (int u = 0; u < kBatch; ++u) {
       at[u] = i + u * stride;
       make_opaque(at[u]);
-      if (!kMayEnd || at[u] < end) step(Staged<A, false>(accessor, values[u]), at[u], u);
+      if (!kBounded || at[u] < end) step(Staged<A, false>(accessor, values[u]), at[u], u);
     }
-    for (int u = 0; u < kSide; ++u) {
-      if (!kMayEnd || at[u] < end) step(Staged<A, true>(accessor, values[u]), at[u], u);
+    for (int u = 0; u < kBatch; ++u) {
+      if (!kBounded || at[u] < end) step(Staged<A, true>(accessor, values[u]), at[u], u);
     }
   }
 }
 
-// Calls one(element) for what of the range lies in front of whole values and behind them.
-template <class A, class One>
-MEMKERN_ANYWHERE void ends(const StreamingGridArgs& g, const Thread& thread, const One& one) {
+// Calls fn(element) for the elements of the range before and after the whole values.
+template <class A, class Fn>
+MEMKERN_ANYWHERE void for_remainder(const StreamingGridArgs& g, const Thread& thread,
+                                    const Fn& fn) {
   if (A::kLanes == 1) return;
   const std::int64_t skipped = g.whole.end - g.whole.begin;
   MEMKERN_UNROLL(1)
   for (std::int64_t i = g.range.begin + thread.index(); i < g.range.end - skipped;
-       i += thread.all()) {
-    one(i < g.whole.begin ? i : i + skipped);
+       i += thread.total()) {
+    fn(i < g.whole.begin ? i : i + skipped);
   }
 }
 
@@ -207,7 +208,7 @@ struct Map {
     steps<kStreams, kUnroll, true>(
         A{g.a}, g.whole.begin + first * A::kLanes, thread.threads * A::kLanes, g.whole.end,
         [&](const auto& a, std::int64_t i, int) { Op::step(a, i, alpha, beta); });
-    ends<A>(g, thread, [&](std::int64_t i) {
+    for_remainder<A>(g, thread, [&](std::int64_t i) {
       using One = Single<typename A::Element>;
       Op::step(One{g.a}, i, One::set(g.a.alpha), One::set(g.a.beta));
     });
@@ -221,7 +222,7 @@ MEMKERN_ANYWHERE V join(V x, V y) {
 
 using Double = Single<double>;
 
-// What a block's threads found becomes one number in three phases, always in the same order.
+// Combines the values of a block's threads in two phases, always in the same order.
 template <bool kAdds>
 struct Tree {
   static constexpr bool kSums = kAdds;
@@ -239,7 +240,7 @@ struct Tree {
   }
 };
 
-// The result from the partial ones of so many blocks.
+// Combines the partial results of `blocks` blocks.
 struct CombineArgs {
   const double* partial;
   double* result;
@@ -255,7 +256,7 @@ struct Combine {
                                    unsigned char* shared) {
     double* found = reinterpret_cast<double*>(shared);
     if constexpr (kPhase == 0) {
-      // Other blocks of the same grid may have written them: no older copy will do.
+      // Volatile, because other blocks of the same grid may have written them.
       const volatile double* partial = c.partial;
       double sum = kStart<Tree<kSums>>;
       for (std::int64_t k = thread.thread; k < c.blocks; k += thread.threads) {
@@ -270,9 +271,9 @@ struct Combine {
   }
 };
 
-// Whether this is the last of `blocks` that come here: it then sees what the others have written,
-// and the count is ready for the next invocation.
-MEMKERN_ANYWHERE bool comes_last(unsigned* count, std::int64_t blocks) {
+// Whether this is the last of `blocks` blocks to call it. That one sees what the others have
+// written, and resets the count for the next invocation.
+MEMKERN_ANYWHERE bool is_last_block(unsigned* count, std::int64_t blocks) {
 #ifdef __CUDA_ARCH__
   __threadfence();
   const bool last = atomicAdd(count, 1U) + 1 == blocks;
@@ -284,12 +285,12 @@ MEMKERN_ANYWHERE bool comes_last(unsigned* count, std::int64_t blocks) {
   return last;
 }
 
-// Values that a thread sums in their own type, to an accumulator; these sums are added in double,
-// so that no precision loses what many elements add up to.
+// Values per accumulator that a thread sums in the type of the values. These sums are added in
+// double, to limit the rounding error of long sums.
 constexpr int kBlock = 1024;
 
-// A reduction leaves a partial result for each block; the last one may combine them. What a thread
-// finds is for R::reduced to say.
+// A reduction writes a partial result for each block; the last block may combine them. R::reduced
+// returns the result of a thread.
 template <class R, class Op>
 struct Reducing {
   using Args = StreamingGridArgs;
@@ -309,7 +310,7 @@ struct Reducing {
       if (thread.thread != 0) return;
       g.a.partial[thread.block] = Tree<Op::kSums>::all(thread, found);
       auto* count = reinterpret_cast<unsigned*>(g.a.partial + StreamingArgs::kReducingBlocks);
-      *last = g.one && comes_last(count, thread.blocks);
+      *last = g.one_kernel && is_last_block(count, thread.blocks);
     } else if (*last) {
       Combine<Op::kSums>::template run<kPhase - 3>({g.a.partial, g.a.result, thread.blocks}, thread,
                                                    locals, shared);
@@ -320,34 +321,34 @@ struct Reducing {
 template <class A, class Op, int kStreams, int kUnroll>
 struct Reduce : Reducing<Reduce<A, Op, kStreams, kUnroll>, Op> {
   using V = typename A::Value;
-  static constexpr int kSide = kSideBySide<kStreams, kUnroll>;
+  static constexpr int kBatch = kBatchSize<kStreams, kUnroll>;
 
   MEMKERN_ANYWHERE static double reduced(const StreamingGridArgs& g, const Thread& thread) {
     const A accessor{g.a};
     const V alpha = A::set(g.a.alpha);
-    const std::int64_t stride = thread.all() * A::kLanes;
+    const std::int64_t stride = thread.total() * A::kLanes;
     double all = kStart<Op>;
-    ends<A>(g, thread, [&](std::int64_t at) {
+    for_remainder<A>(g, thread, [&](std::int64_t at) {
       using One = Single<typename A::Element>;
       const auto one = Op::step(One{g.a}, at, One::set(g.a.alpha), One::set(kStart<Op>));
       all = join<Op::kSums, Double>(all, static_cast<double>(one));
     });
-    V sums[kSide];
+    V sums[kBatch];
     const auto step = [&](const auto& a, std::int64_t at, int u) {
       const V sum = Op::step(a, at, alpha, sums[u]);
       if constexpr (!kIsLoading<decltype(a)>) sums[u] = sum;
     };
-    // As long as every step of a turn finds something; then what is left.
-    const std::int64_t behind = (kUnroll - 1) * stride;
+    // Full steps without checks of the bound, then the rest.
+    const std::int64_t last_offset = (kUnroll - 1) * stride;
     std::int64_t i = g.whole.begin + thread.index() * A::kLanes;
-    while (i + behind < g.whole.end) {
-      for (int u = 0; u < kSide; ++u) sums[u] = A::set(kStart<Op>);
+    while (i + last_offset < g.whole.end) {
+      for (int u = 0; u < kBatch; ++u) sums[u] = A::set(kStart<Op>);
       MEMKERN_UNROLL(1)
-      for (int k = 0; k < kBlock * kSide && i + behind < g.whole.end;
+      for (int k = 0; k < kBlock * kBatch && i + last_offset < g.whole.end;
            k += kUnroll, i += kUnroll * stride) {
         steps<kStreams, kUnroll, false>(accessor, i, stride, 0, step);
       }
-      for (int u = 1; u < kSide; ++u) sums[0] = join<Op::kSums, A>(sums[0], sums[u]);
+      for (int u = 1; u < kBatch; ++u) sums[0] = join<Op::kSums, A>(sums[0], sums[u]);
       add(all, sums[0]);
     }
     if constexpr (kUnroll > 1) {
@@ -366,8 +367,8 @@ struct Reduce : Reducing<Reduce<A, Op, kStreams, kUnroll>, Op> {
   }
 };
 
-// Without arrays: a thread's iterations are so many additions to accumulators. They must differ, or
-// the compiler finds that one will do.
+// Without arrays: every iteration adds to an accumulator. Accumulators start with different values,
+// or the compiler merges them.
 template <class A, class Op, int kUnroll>
 struct Reduce<A, Op, 0, kUnroll> : Reducing<Reduce<A, Op, 0, kUnroll>, Op> {
   MEMKERN_ANYWHERE static double reduced(const StreamingGridArgs& g, const Thread& thread) {
@@ -375,7 +376,7 @@ struct Reduce<A, Op, 0, kUnroll> : Reducing<Reduce<A, Op, 0, kUnroll>, Op> {
     const auto alpha = A::set(g.a.alpha);
     double all = 0.0;
     const std::int64_t count = g.range.end - g.range.begin;
-    std::int64_t left = (count - thread.index() + thread.all() - 1) / thread.all();
+    std::int64_t left = (count - thread.index() + thread.total() - 1) / thread.total();
     while (left > 0) {
       const int most = kBlock * kUnroll;
       const int steps = left < most ? static_cast<int>(left) : most;
@@ -395,14 +396,14 @@ struct Reduce<A, Op, 0, kUnroll> : Reducing<Reduce<A, Op, 0, kUnroll>, Op> {
   }
 };
 
-// Inner points, kUnroll rows of one column to a thread.
+// Inner points: kUnroll rows of one column per thread.
 struct StencilArgs {
   StreamingArgs a;
   Range range;          // of rows, without the first
-  std::int64_t chunks;  // of columns, as many in each as a block has threads
+  std::int64_t chunks;  // of columns, with as many columns as a block has threads
 };
 
-// A point and its neighbours in registers: the operation tells them apart by where they lie.
+// Accessor to a point and its neighbours in registers, by the index relative to the point.
 template <class T>
 struct Around {
   using Value = T;
@@ -424,34 +425,34 @@ struct StencilGrid {
   using Args = StencilArgs;
   using Locals = Nothing;
   static constexpr int kPhases = 1;
-  static constexpr int kSide = kUnroll < 4 ? kUnroll : 4;
+  static constexpr int kBatch = kUnroll < 4 ? kUnroll : 4;
 
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
     const std::int64_t column = thread.block % g.chunks * thread.threads + thread.thread + 1;
     if (column > g.a.columns - 2) return;
     const std::int64_t first = g.range.begin + thread.block / g.chunks * kUnroll + 1;
-    for (int u = 0; u < kUnroll; u += kSide) rows(g, first + u, column);
+    for (int u = 0; u < kUnroll; u += kBatch) rows(g, first + u, column);
   }
 
-  // Of kSide rows, those that there are: all loads are on their way before the first is needed, and
-  // a column is loaded once.
+  // Up to kBatch rows of the range: all loads are issued before the first value is needed, and each
+  // element of the column is loaded once.
   MEMKERN_ANYWHERE static void rows(const Args& g, std::int64_t row, std::int64_t column) {
     if (row > g.range.end) return;
     const std::int64_t stride = g.a.columns;
     const T* from = static_cast<const T*>(g.a.stream[1]) + row * stride + column;
     T* to = static_cast<T*>(g.a.stream[0]) + row * stride + column;
-    T middle[kSide + 2] = {from[-stride], from[0]};
-    T left[kSide] = {};
-    T right[kSide] = {};
-    for (int u = 0; u < kSide; ++u) {
+    T middle[kBatch + 2] = {from[-stride], from[0]};
+    T left[kBatch] = {};
+    T right[kBatch] = {};
+    for (int u = 0; u < kBatch; ++u) {
       if (row + u > g.range.end) break;
       left[u] = from[u * stride - 1];
       right[u] = from[u * stride + 1];
       middle[u + 2] = from[(u + 1) * stride];
     }
     const T alpha = static_cast<T>(g.a.alpha);
-    for (int u = 0; u < kSide; ++u) {
+    for (int u = 0; u < kBatch; ++u) {
       if (row + u > g.range.end) break;
       const Around<T> around{{},        middle[u + 1], left[u],        right[u],
                              middle[u], middle[u + 2], to + u * stride};
@@ -460,7 +461,7 @@ struct StencilGrid {
   }
 };
 
-// x0 += A x2, a row to a thread; kUnroll columns of A are on their way together.
+// x0 += A x2, one row per thread; loads of kUnroll columns of A are in flight.
 struct MatvecArgs {
   StreamingArgs a;
   Range range;
@@ -494,8 +495,8 @@ struct Matvec {
 
 constexpr std::int64_t kVector_B = 16;
 
-// Whether vectors can be loaded and stored anywhere in the range.
-bool aligned_alike(const StreamingArgs& a, int streams) {
+// Whether all arrays have the same alignment, so that vectors of all of them can be aligned.
+bool equally_aligned(const StreamingArgs& a, int streams) {
   for (int k = 1; k < streams; ++k) {
     const std::uintptr_t apart = reinterpret_cast<std::uintptr_t>(a.stream[k]) -
                                  reinterpret_cast<std::uintptr_t>(a.stream[0]);
@@ -509,8 +510,9 @@ StreamingGridArgs grid_args(const StreamingArgs& a, Range range) {
   Range whole = range;
   if (A::kLanes > 1) {
     using T = typename A::Element;
-    const auto past = reinterpret_cast<std::uintptr_t>(static_cast<T*>(a.stream[0]) + range.begin);
-    const auto front = static_cast<std::int64_t>(-past % kVector_B / sizeof(T));
+    const auto address =
+        reinterpret_cast<std::uintptr_t>(static_cast<T*>(a.stream[0]) + range.begin);
+    const auto front = static_cast<std::int64_t>(-address % kVector_B / sizeof(T));
     whole.begin = std::min(range.begin + front, range.end);
     whole.end = range.end - (range.end - whole.begin) % A::kLanes;
   }
@@ -520,18 +522,18 @@ StreamingGridArgs grid_args(const StreamingArgs& a, Range range) {
 template <class A, class Op, int kStreams, int kUnroll>
 void map_by(const StreamingArgs& a, Range range, int threads, void* queue) {
   const std::int64_t each = std::int64_t{threads} * kUnroll * A::kLanes;
-  in_grids(range, kMostBlocks * each, [&](Range part) {
+  in_grids(range, kMaxBlocks * each, [&](Range part) {
     const StreamingGridArgs g = grid_args<A>(a, part);
     launch<Map<A, Op, kStreams, kUnroll>>(g, blocks_for(part.end - part.begin, each), threads, 0,
                                           queue);
   });
 }
 
-template <class T, class Op, int kStreams, int kAsked>
+template <class T, class Op, int kStreams, int kRequested>
 void map(const void* p, Range range, int threads, void* queue) {
   const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
-  if (aligned_alike(a, kStreams)) {
-    constexpr int kUnroll = kAsked == 0 ? kMapUnroll : kAsked;
+  if (equally_aligned(a, kStreams)) {
+    constexpr int kUnroll = kRequested == 0 ? kMapUnroll : kRequested;
     map_by<Packed<T>, Op, kStreams, kUnroll>(a, range, threads, queue);
   } else {
     map_by<Single<T>, Op, kStreams, kMapUnroll>(a, range, threads, queue);
@@ -544,49 +546,50 @@ void one_each(const void* p, Range range, int threads, void* queue) {
 }
 
 template <class A, class Op, int kStreams, int kUnroll>
-void reduce_by(const StreamingArgs& a, Range range, bool one, int threads, void* queue) {
+void reduce_by(const StreamingArgs& a, Range range, bool one_kernel, int threads, void* queue) {
   StreamingGridArgs g = grid_args<A>(a, range);
-  g.one = one;
+  g.one_kernel = one_kernel;
   const std::int64_t blocks =
       std::min<std::int64_t>(blocks_for(range.end - range.begin, std::int64_t{threads} * A::kLanes),
                              StreamingArgs::kReducingBlocks);
-  // A number for each thread, and whether this is the last block.
+  // A value for each thread, and whether this is the last block.
   const std::size_t shared_B = (static_cast<std::size_t>(threads) + 1) * sizeof(double);
   launch<Reduce<A, Op, kStreams, kUnroll>>(g, blocks, threads, shared_B, queue);
-  if (one) return;
+  if (one_kernel) return;
   launch<Combine<Op::kSums>>({a.partial, a.result, blocks}, 1, threads, shared_B, queue);
 }
 
-template <class T, class Op, int kStreams, int kAsked, bool kOne>
+template <class T, class Op, int kStreams, int kRequested, bool kOneKernel>
 void reduce(const void* p, Range range, int threads, void* queue) {
   const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
   if constexpr (kStreams == 0) {
-    constexpr int kUnroll = kAsked == 0 ? kPeakUnroll : kAsked;
-    reduce_by<Single<T>, Op, kStreams, kUnroll>(a, range, kOne, threads, queue);
-  } else if (aligned_alike(a, kStreams)) {
-    constexpr int kUnroll = kAsked == 0 ? kReduceUnroll<kStreams> : kAsked;
-    reduce_by<Packed<T>, Op, kStreams, kUnroll>(a, range, kOne, threads, queue);
+    constexpr int kUnroll = kRequested == 0 ? kPeakUnroll : kRequested;
+    reduce_by<Single<T>, Op, kStreams, kUnroll>(a, range, kOneKernel, threads, queue);
+  } else if (equally_aligned(a, kStreams)) {
+    constexpr int kUnroll = kRequested == 0 ? kReduceUnroll<kStreams> : kRequested;
+    reduce_by<Packed<T>, Op, kStreams, kUnroll>(a, range, kOneKernel, threads, queue);
   } else {
-    reduce_by<Single<T>, Op, kStreams, kReduceUnroll<kStreams>>(a, range, kOne, threads, queue);
+    reduce_by<Single<T>, Op, kStreams, kReduceUnroll<kStreams>>(a, range, kOneKernel, threads,
+                                                                queue);
   }
 }
 
-template <class T, int kAsked>
+template <class T, int kRequested>
 void stencil(const void* p, Range range, int threads, void* queue) {
-  constexpr int kUnroll = kAsked == 0 ? kStencilUnroll : kAsked;
+  constexpr int kUnroll = kRequested == 0 ? kStencilUnroll : kRequested;
   const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
   const std::int64_t chunks = blocks_for(a.columns - 2, threads);
-  in_grids(range, std::max<std::int64_t>(kMostBlocks / chunks, 1) * kUnroll, [&](Range part) {
+  in_grids(range, std::max<std::int64_t>(kMaxBlocks / chunks, 1) * kUnroll, [&](Range part) {
     const std::int64_t blocks = chunks * blocks_for(part.end - part.begin, kUnroll);
     launch<StencilGrid<T, kUnroll>>({a, part, chunks}, blocks, threads, 0, queue);
   });
 }
 
-template <class T, int kAsked>
+template <class T, int kRequested>
 void matvec(const void* p, Range range, int threads, void* queue) {
-  constexpr int kUnroll = kAsked == 0 ? kMatvecUnroll : kAsked;
+  constexpr int kUnroll = kRequested == 0 ? kMatvecUnroll : kRequested;
   const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
-  in_grids(range, kMostBlocks * threads, [&](Range part) {
+  in_grids(range, kMaxBlocks * threads, [&](Range part) {
     launch<Matvec<T, kUnroll>>({a, part}, blocks_for(part.end - part.begin, threads), threads, 0,
                                queue);
   });

@@ -1,6 +1,6 @@
-"""The command line: one contract for every verb.
+"""The command line, whose verbs all follow these conventions.
 
-A table for people goes to standard output, progress and warnings to standard error. Exit codes:
+Tables go to standard output, progress and warnings to standard error. Exit codes:
 0 good, 1 a result failed its validation, 2 wrong input, 3 a gate (``--fail-on``) failed, 130
 interrupted, 143 terminated.
 """
@@ -71,10 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with standard_streams() as output:
         target = None
         try:
-            args = _parsed(argv)
+            args = _parse(argv)
             target = getattr(args, "output", None)
-            # A run with an output file goes on when the reader of standard output has gone.
-            output.ends_run = target is None
+            # A run with an output file continues when the reader of standard output has gone.
+            output.raises = target is None
             code = _main(args, argv)
         except SystemExit as end:  # by the parser
             code = end.code if isinstance(end.code, int) else GOOD
@@ -82,22 +82,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             if error is not output.error:
                 raise
             code = GOOD
-        output.ends_run = False
+        output.raises = False
         output.flush()  # while an error can still be reported
-        # A closed pipe is no error: its reader has what it wanted.
+        # A closed pipe is no error: its reader needs no more.
         if output.error is None or isinstance(output.error, BrokenPipeError):
             return code
-        kept = f"; {target} is complete" if target and os.path.exists(target) else ""
-        warn(f"standard output can't be written: {reason(output.error)}{kept}")
+        saved = f"; {target} is complete" if target and os.path.exists(target) else ""
+        warn(f"standard output can't be written: {reason(output.error)}{saved}")
         return code or WRONG_INPUT
 
 
-def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the options of the command line."""
     parser = build_parser()
     args, extra = parser.parse_known_args(argv)
     if extra and hasattr(args, "files") and not any(word.startswith("-") for word in extra):
-        # argparse takes files only in one place; people put them after options as well.
+        # argparse accepts the files in one place only; people also put them after options.
         args.files += extra
     elif extra:
         getattr(args, "parser", parser).error(f"unrecognized arguments: {' '.join(extra)}")
@@ -108,7 +108,7 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _main(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
-    """Run what the options ask for and return its exit code."""
+    """Run the parsed command line and return its exit code."""
     if args.version:
         import memkern
 
@@ -116,49 +116,49 @@ def _main(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
         return GOOD
     warnings.showwarning = lambda message, *rest, **more: warn(str(message))
     if small.wanted() and not getattr(args, "quiet", False):
-        warn(f"{small.VARIABLE} is set: cases are cut, and their results say nothing")
+        warn(f"{small.VARIABLE} is set: cases are small, and their results are meaningless")
     with _terminated_as_interrupted() as terminated:
         code, resumable = _run(args)
     if resumable:
-        _say_how_to_resume(args, sys.argv[1:] if argv is None else argv)
+        _print_resume_command(args, sys.argv[1:] if argv is None else argv)
     return TERMINATED if terminated and code == INTERRUPTED else code
 
 
 @contextlib.contextmanager
 def _terminated_as_interrupted() -> Iterator[list[int]]:
-    """Have SIGTERM end what is measured as Ctrl-C does; what is yielded holds it if it came."""
-    came: list[int] = []
+    """Let SIGTERM interrupt as Ctrl-C does; the list that is yielded gets the signal received."""
+    received: list[int] = []
 
     def interrupt(number: int, _: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield came
+        yield received
         return
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        yield came
+        yield received
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _say_how_to_resume(args: argparse.Namespace, words: Sequence[str]) -> None:
-    """Say which command goes on, if there is something to go on with."""
+def _print_resume_command(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Print the command that resumes the run, if there are results to resume from."""
     if not hasattr(args, "resume") or not args.output:
         return
     from memkern.results.resultset import working_file
 
     output = Path(args.output)
-    # The report's records stand beside it.
+    # The records of a report are in a file beside it.
     results = output.with_suffix(".parquet") if output.suffix == ".html" else output
     if (results if results.suffix == ".db" else working_file(results)).exists():
-        kept = [word for word in words if word not in ("--force", "--resume")]
-        warn(f"go on with: memkern {shlex.join([*kept, '--resume'])}")
+        others = [word for word in words if word not in ("--force", "--resume")]
+        warn(f"resume with: memkern {shlex.join([*others, '--resume'])}")
 
 
 def _run(args: argparse.Namespace) -> tuple[int, bool]:
-    """Run a verb; what goes wrong becomes one sentence, an exit code and whether it may go on."""
+    """Run a verb, print its error if any, and return its exit code and whether it can resume."""
     try:
         code = int(args.run(args))
         return code, code == INTERRUPTED

@@ -1,4 +1,4 @@
-"""The verbs that say what records mean: fit, figure, table and report."""
+"""The verbs that analyse records: fit, figure, table and report."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memkern.checks import shown
 from memkern.cli.measuring import (
     exit_code,
-    tell_disturbed,
-    tell_unquiet,
     wait_until_quiet,
     warn,
+    warn_if_disturbed,
+    warn_if_not_quiet,
 )
 from memkern.cli.options import (
     GOOD,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memkern.results import ResultSet
 
 T = TypeVar("T")
-# A report measures for so many seconds, unless placing every case once takes longer.
+# Seconds for which a report measures, unless placing every case once takes longer.
 _QUICK_S, _WHOLE_S = 30.0, 165.0
 
 
@@ -53,7 +53,7 @@ def _fit(args: argparse.Namespace) -> int:
     for name, group in split.items():
         empty = all(record.get("bytes_B") == 0 for record in group)
         if args.by is None and len(split) > 1 and empty:
-            # Launches among our records that move nothing are no points of a line.
+            # Records of launches move no bytes and are no points of the fit.
             continue
         try:
             sides = _sides(group, args)
@@ -63,7 +63,7 @@ def _fit(args: argparse.Namespace) -> int:
             continue
         fits += [(name, side) for side in sides]
         if [side.name for side in sides] == ["caches"]:
-            warn(f"{name}: too few sizes beyond the caches for a line of their own")
+            warn(f"{name}: too few sizes beyond the caches for a separate fit")
     if not (fits or code):
         raise InputError(f"no record of {args.file} moves any bytes")
     if not fits:
@@ -97,7 +97,7 @@ def _fit(args: argparse.Namespace) -> int:
 
 
 def _sides(group: ResultSet, args: argparse.Namespace) -> list[Side]:
-    """Fit both sides of the caches apart, or all sizes but those to be left out."""
+    """Fit the sizes within and beyond the caches separately, or all but those left out."""
     from memkern.models import Side, fit_both_sides, fit_t0_wmax
 
     how: dict[str, Any] = {"weighting": args.weighting, "level": args.level / 100}
@@ -108,7 +108,7 @@ def _sides(group: ResultSet, args: argparse.Namespace) -> list[Side]:
 
 
 def _t0(fit: T0WmaxFit) -> tuple[str, str, str]:
-    """T0 in microseconds, its interval, and the bytes of 80 % of Wmax, as far as T0 is resolved."""
+    """Return T0 in microseconds, its interval and B0.8, as far as T0 is resolved."""
     low, high = (f"{1e6 * x:.4g}" for x in fit.t0_ci_s)
     if fit.t0_resolved:
         return f"{1e6 * fit.t0_s:.4g}", f"[{low}, {high}]", f"{fit.b80_B:.4g}"
@@ -128,25 +128,25 @@ def _loaded(paths: Sequence[str]) -> ResultSet | None:
 
 
 def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any]:
-    """Options of a figure or table from NAME=VALUE; numbers become numbers."""
+    """Return the options of a figure or table from words NAME=VALUE."""
     known = list(inspect.signature(exhibit).parameters)[1:]
     options = named_values(pairs)
     for name in options:
         if name not in known:
-            choices = ", ".join(f"{option}=..." for option in known) or "none here"
-            raise InputError(f"--option {shown(name)} is not one of those there are: {choices}")
+            choices = ", ".join(f"{option}=..." for option in known) or "no options"
+            raise InputError(f"--option {shown(name)} is unknown: there are {choices}")
     return options
 
 
-def _named(args: argparse.Namespace, there: Mapping[str, Callable[..., T]]) -> T | None:
-    """Return the figure or table that was asked for, or list what there is."""
+def _named(args: argparse.Namespace, available: Mapping[str, Callable[..., T]]) -> T | None:
+    """Return the requested figure or table, or print those available and return None."""
     from memkern.plots import describe
 
     if args.list or args.name is None:
-        for name, function in there.items():
+        for name, function in available.items():
             print(f"{name:<16} {describe(function)}")
         return None
-    make = there[args.name]
+    make = available[args.name]
     return make(_loaded(args.files), **_options(make, args.option))
 
 
@@ -203,7 +203,7 @@ def _report(args: argparse.Namespace) -> int:
     cases = report_cases(
         args.quick, machine["topology"]["last_level_cache_B"], machine["memory_available_B"]
     )
-    # A case that is built for its workers keeps them.
+    # Cases that are built for a number of workers keep it.
     cases = [
         case.with_(threads=case.knobs.threads or args.threads or 0, pin=args.pin) for case in cases
     ]
@@ -214,7 +214,7 @@ def _report(args: argparse.Namespace) -> int:
     time_s = min(expected_s(cases), enough_s)
     if not args.quiet:
         warn(f"measuring {len(cases)} cases, about {time_s:.0f} s")
-    tell_unquiet(wait_until_quiet(args), args)
+    warn_if_not_quiet(wait_until_quiet(args), args)
     begin = time.monotonic()
     results = sweep(
         cases,
@@ -226,7 +226,7 @@ def _report(args: argparse.Namespace) -> int:
     )
     if not args.quiet:
         warn(f"measured {len(results)} records in {time.monotonic() - begin:.0f} s")
-        tell_disturbed(results)
+        warn_if_disturbed(results)
     if results.interrupted:
         return INTERRUPTED
     if not args.quiet:
@@ -252,7 +252,7 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument(
         "--by",
         metavar="COLUMN",
-        help="fit groups apart; several columns as A,B (our records: kernel and what else differs)",
+        help="fit groups separately; several columns as A,B (our records: kernel and what varies)",
     )
     sub.add_argument(
         "--weighting",
@@ -264,8 +264,8 @@ def add_verbs(verb: Verb) -> None:
         "--leave-out",
         type=_leave_out,
         metavar="WHAT",
-        help="one fit without sizes up to so many bytes, what fits the caches, what is before the "
-        "changepoint, or none (two fits, of what the caches hold and of what is beyond)",
+        help="one fit without the sizes up to a number of bytes, those that fit the caches, those "
+        "before the changepoint, or none (two fits: sizes within the caches, and beyond)",
     )
     sub.add_argument("--level", type=positive, default=95.0, metavar="PERCENT")
     sub.add_argument("--json", action="store_true", help="as JSON")
@@ -281,7 +281,7 @@ def add_verbs(verb: Verb) -> None:
             action="append",
             default=[],
             metavar="NAME=VALUE",
-            help="an option of the named one, such as patterns=AMG-G0,LULESH-G2",
+            help=f"an option of the {what}, such as patterns=AMG-G0,LULESH-G2",
         )
         force_option(sub)
         if name == "table":
@@ -293,6 +293,6 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("-t", "--threads", type=count(1), metavar="N")
     sub.add_argument("--pin", default="auto", metavar="HOW")
     wait_option(sub)
-    sub.add_argument("--resume", action="store_true", help="go on with a report that was cut off")
+    sub.add_argument("--resume", action="store_true", help="resume an interrupted report")
     force_option(sub)
     sub.add_argument("-q", "--quiet", action="store_true")

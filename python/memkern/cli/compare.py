@@ -26,20 +26,19 @@ from memkern.files import unused
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Of `memkern sweep`, what a comparison decides by itself or has for both sides.
+# Options of `memkern sweep` that a comparison chooses, or that hold for both sides.
 _OF_COMPARISON = (
-    *("runs", "ci", "budget", "repeats"),
-    *("output", "json", "resume", "force", "quiet"),
-)
+    "runs", "ci", "budget", "repeats", "output", "json", "resume", "force", "quiet"
+)  # fmt: skip
 _OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seed")
 
 
-def _compared(args: argparse.Namespace) -> int:
+def _compare(args: argparse.Namespace) -> int:
     from memkern.results import comparison_output as output
 
     if args.junit:
         unused(args.junit, args.force)
-    frame = _measured(args) if args.run_file else _loaded(args)
+    frame = _measure(args) if args.run_file else _load(args)
     percent = args.fail_on or 0.0
     failing = output.slower(frame, percent)
     if args.junit:
@@ -65,7 +64,7 @@ def _compared(args: argparse.Namespace) -> int:
     return FAILED
 
 
-def _loaded(args: argparse.Namespace) -> DataFrame:
+def _load(args: argparse.Namespace) -> DataFrame:
     from memkern.results import load
     from memkern.results.comparison import compare
 
@@ -78,7 +77,7 @@ def _loaded(args: argparse.Namespace) -> DataFrame:
     return compare(*map(load, args.files))
 
 
-def _measured(args: argparse.Namespace) -> DataFrame:
+def _measure(args: argparse.Namespace) -> DataFrame:
     from memkern.measuring.interleaved import compare_runs
 
     if args.files:
@@ -99,14 +98,14 @@ def _measured(args: argparse.Namespace) -> DataFrame:
 
 
 def _changes(side: str, text: str) -> dict[str, Any]:
-    """Return the knobs that a side's options ask for."""
+    """Return the knobs that are set by a side's options."""
     parser = Parser(prog=f"memkern compare --{side}", add_help=False)
     measuring_options(parser)
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise InputError(f"--{side} {shown(text)} can't be split into words: {error}") from None
-    # What is not given stays None: what is given wins over the file, even if it is the default.
+    # Options not given stay None: those given override the file, even if they equal the default.
     unset = argparse.Namespace(**{action.dest: None for action in parser._actions})
     given = vars(parser.parse_args(words, unset))
     for name, value in given.items():
@@ -118,24 +117,24 @@ def _changes(side: str, text: str) -> dict[str, Any]:
 
 
 def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
-    """Say how many cases were found to differ from themselves."""
+    """Print the share of cases that were found to differ from themselves."""
     from scipy.stats import binomtest
 
     from memkern.results.comparison_output import false_verdicts
 
     false, judged = false_verdicts(frame)
     if not judged:
-        say = "no case has a verdict or enough pairs for one"
+        text = "no case has a verdict or enough pairs for one"
     else:
         high = binomtest(false, judged).proportion_ci(0.95, method="exact").high
-        say = (
+        text = (
             f"false verdicts: {false} of {judged} cases, {100 * false / judged:.2g} %; with 95 % "
             f"confidence the rate here is below {100 * high:.2g} %"
         )
     if args.json:
-        warn(say)
+        warn(text)
     else:
-        print(say)
+        print(text)
 
 
 def _gate(text: str) -> float:
@@ -147,7 +146,7 @@ def _gate(text: str) -> float:
 
 def add_verbs(verb: Verb) -> None:
     """Add the verb compare."""
-    sub = verb("compare", _compared, "B beside A: two files, or two sides measured in turns")
+    sub = verb("compare", _compare, "compare B with A: two files, or two sides measured in turns")
     sub.add_argument("files", nargs="*", metavar="FILE", help="A and B, files with records")
 
     group = sub.add_argument_group("measuring both sides in turns")
@@ -159,34 +158,34 @@ def add_verbs(verb: Verb) -> None:
             f"--{side}",
             metavar="OPTIONS",
             help=f'options of side {side.upper()}, such as "--variant simd --pages thp"; '
-            f"one word alone as --{side}=--flush",
+            f"a single option as --{side}=--flush",
         )
     for side in "ab":
         group.add_argument(
             f"--{side}-python",
             metavar="PATH",
-            help=f"interpreter of side {side.upper()}, where it is another build",
+            help=f"Python interpreter of side {side.upper()}, if it is another build",
         )
     group.add_argument("--self", action="store_true", help="A against itself: false verdicts here")
     group.add_argument(
         "--pairs",
         type=count(30),
         metavar="N",
-        help="most pairs of a case (30); looks at half, two thirds and all",
+        help="most pairs of a case (30); tested after half, two thirds and all",
     )
     group.add_argument("--seed", type=count(0), metavar="N", help="seed of the random order (0)")
 
     group = sub.add_argument_group("results")
     group.add_argument("--json", action="store_true", help="as JSON")
     group.add_argument("--markdown", action="store_true", help="as a table in Markdown")
-    group.add_argument("--junit", metavar="PATH", help="write JUnit's XML, one test a case")
-    group.add_argument("--history", metavar="PATH.csv", help="append a line a case")
+    group.add_argument("--junit", metavar="PATH", help="write JUnit XML, one test per case")
+    group.add_argument("--history", metavar="PATH.csv", help="append one line per case")
     force_option(group)
     group.add_argument("--label", default="", metavar="TEXT", help="commit, for the history")
     group.add_argument(
         "--fail-on",
         type=_gate,
         metavar="slower[:PERCENT]",
-        help="exit code 3 if a case is slower, and by more than so much",
+        help="exit code 3 if a case is slower, by more than PERCENT if given",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="no progress")

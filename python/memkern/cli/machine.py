@@ -1,4 +1,4 @@
-"""The verbs on the machine and on records as such: info, columns and calibrate."""
+"""The verbs info, columns and calibrate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memkern.spec import columns
 
 
 def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows on GPUs, or one that says what is missing."""
+    """Return the rows of the GPUs, or one row with the reason why there are none."""
     rows = []
     for name, about in facts["devices"].items():
         costs = (about[f"launch{way}_s"] * 1e6 for way in ("", "_single", "_graph"))
@@ -29,7 +29,7 @@ def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
                 f"{about['memory_B'] / 1e9:.0f} GB, L2 {about['l2_B'] / 2**20:.0f} MiB; the "
                 f"driver's copy moves {about['copy_GBps']:.0f} GB/s",
             ),
-            ("", f"an empty kernel takes {row} in a row, {alone} on its own, {graph} in a graph"),
+            ("", f"an empty kernel takes {row} back to back, {alone} alone, {graph} in a graph"),
         ]
     return rows or [("devices", facts["no_devices"])]
 
@@ -98,12 +98,12 @@ def _ranges(units: Sequence[int]) -> str:
 
 
 def _calibrate(args: argparse.Namespace) -> int:
-    from memkern.cli.measuring import share_shown, tell_unquiet, wait_until_quiet
+    from memkern.cli.measuring import show_progress, wait_until_quiet, warn_if_not_quiet
     from memkern.measuring import calibration
     from memkern.measuring.calibrate import calibrate
 
-    tell_unquiet(wait_until_quiet(args), args)
-    with share_shown(args) as progress:
+    warn_if_not_quiet(wait_until_quiet(args), args)
+    with show_progress(args) as progress:
         found = calibrate(seconds=args.seconds, progress=progress)
     print(f"{'class':<20} {'placements ±%':>14} {'runs ±%':>9}")
     for name, prior in found.placements.items():

@@ -1,4 +1,4 @@
-"""Measure cases with the options of the command line, and print what people want to see."""
+"""Measure cases with the options of the command line, and print a table of the results."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from memkern.spec.options import Knobs, declared
 from memkern.spec.sequences import Cases, joined, product, sample
 
 if TYPE_CHECKING:
-    from memkern.measuring.disturbance import Quiet
+    from memkern.measuring.disturbance import Activity
     from memkern.measuring.record import Measurement
     from memkern.results import ResultSet
     from memkern.spec.case import Case
 
-# Of these the command line takes lists, of which every combination is measured.
+# Options of which the command line takes lists; every combination is measured.
 _LISTED = [name for name, _, option in declared(Knobs) if option.several]
 
-# Up to so many cases are built before the first is measured, so that what is wrong with them is
-# said at once; of more, so many show what the table is about.
+# Up to _AT_ONCE cases are built before the first is measured, so that their errors are reported at
+# once; of more, a sample of _LOOK decides which options the table shows.
 _AT_ONCE = 500
 _LOOK = 100
 
 
 def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
-    """Return every case with every combination of the knobs of which there is a list."""
+    """Return every case with every combination of the knobs that were given as lists."""
     values = {name: getattr(args, name) for name in _LISTED}
     lists = {name: value for name, value in values.items() if isinstance(value, list)}
 
@@ -58,8 +58,8 @@ HEADER = (
 )
 
 
-def _what(record: dict[str, Any]) -> str:
-    """Say what a record of a streaming kernel is about."""
+def _input_of(record: dict[str, Any]) -> str:
+    """Describe the input of a record of a streaming kernel."""
     if "degree" in record:
         return f"K {record['mesh_elements']}, N {record['degree']}"
     if "elements" not in record:
@@ -88,29 +88,29 @@ def _stream_table(measurement: Measurement) -> None:
     )
 
 
+def marks(record: dict[str, Any]) -> list[str]:
+    """Return the words that mark the row of an invalid or disturbed record."""
+    words: list[str] = [] if record["valid"] else ["INVALID"]
+    return [*words, "disturbed"] if record["disturbed"] else words
+
+
 def row_of(number: int, record: dict[str, Any]) -> str:
     """Return the row of a record under `HEADER`."""
-    label = record["name"] or record.get("pattern") or _what(record)
+    label = record["name"] or record.get("pattern") or _input_of(record)
     label = label if len(label) <= 22 else label[:21] + "…"
-    marks = [
-        text
-        for text, present in (
-            ("INVALID", not record["valid"]),
-            ("disturbed", record["disturbed"]),
-            (f"x{record['invocations']}", record["stop"] == "runs" and record["invocations"] > 1),
-        )
-        if present
-    ]
+    words = marks(record)
+    if record["stop"] == "runs" and record["invocations"] > 1:
+        words.append(f"x{record['invocations']}")
     return (
         f"{number:<4} {record['kernel'].partition('.')[2]:<13} {label:<22} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
         f"{record['pages']:<9} {record['bytes_B']:>13} {record['time_min_s']:>11.4g} "
-        f"{record['bandwidth_GBps']:>8.2f} {plus_minus(record):>5} {' '.join(marks)}"
+        f"{record['bandwidth_GBps']:>8.2f} {plus_minus(record):>5} {' '.join(words)}"
     ).rstrip()
 
 
 def _summary(results: ResultSet) -> str:
-    """Distribution of the bandwidths of a list of cases, as Spatter's users expect it."""
+    """Return the distribution of the bandwidths of several cases, as Spatter prints it."""
     rates = [r["bandwidth_GBps"] for r in results if r["bytes_B"] > 0 and not r["rotation"]]
     if len(rates) < 2:
         return ""
@@ -122,7 +122,7 @@ def _summary(results: ResultSet) -> str:
     )
 
 
-# Options of cases that a table shows where they vary, whatever else it shows.
+# Options that get a column of the table if they vary among the cases.
 _VARIABLE = (
     "dtype", "index_dtype", "pin", "numa", "pages", "offset", "schedule", "chunk", "prefetch",
     "unroll", "repetition", "flush", "seed", "device", "timer", "block_threads", "delta", "count",
@@ -132,21 +132,21 @@ _VARIABLE = (
 
 
 def _varying(cases: Sequence[Case], shown: Collection[str]) -> dict[str, int]:
-    """Return the options without a column that differ among a kernel's cases, with widths."""
-    asked = [
+    """Return the options, except those `shown`, that vary among a kernel's cases, with widths."""
+    requested = [
         {
             "kernel": case.spec.name,
             **dataclasses.asdict(case.knobs),
             "dtype": case.dtype,
             "index_dtype": case.index_dtype,
             **case.columns,
-            **dict(zip(case.spec.form, case.form.split("/"), strict=False)),
+            **dict(zip(case.spec.template_columns, case.template_variant.split("/"), strict=False)),
         }
         for case in cases
     ]
     widths = {}
     for name in _VARIABLE:
-        pairs = {(one["kernel"], str(one[name])) for one in asked if name in one}
+        pairs = {(one["kernel"], str(one[name])) for one in requested if name in one}
         if len(pairs) > len({kernel for kernel, _ in pairs}) and name not in shown:
             widths[name] = min(max(len(name), *(len(value) for _, value in pairs)), _WIDEST)
     return widths
@@ -156,7 +156,7 @@ _WIDEST = 16
 
 
 def _value(record: dict[str, Any], name: str, width: int) -> str:
-    """Return what was asked of an option, in a column so wide; nothing where there is none."""
+    """Return the requested value of an option in `width` characters; blank if it has none."""
     value = record.get(f"{name}_asked", record.get(name))
     text = "" if value is None or value != value else str(value)
     return f"{text if len(text) <= width else text[: width - 1] + '…':>{width}}"
@@ -169,10 +169,10 @@ def measure(
     row: Callable[[int, dict[str, Any]], str] = row_of,
     shown: Collection[str] = ("pages", "index_pattern"),
 ) -> ResultSet:
-    """Measure with the options of the command line, and print what people want to see.
+    """Measure with the options of the command line, and print a table of the results.
 
-    `row` makes the lines of the table from the number and the record of each case; before them
-    stand the options that vary and are not among those `shown` in a line.
+    `row` makes a line of the table from the number and the record of a case. Options that vary
+    and are not among those `shown` in the line are put before it.
     """
     from memkern.measuring.sweep import sweep
 
@@ -208,9 +208,9 @@ def measure(
         progress=not args.quiet,
         on_result=show,
         order=args.case_order,
-        on_begin=lambda: tell_unquiet(found, args),
+        on_begin=lambda: warn_if_not_quiet(found, args),
     )
-    tell_disturbed(results)
+    warn_if_disturbed(results)
     if args.json:
         print(results.to_json_text())
     elif table and row is row_of and (summary := _summary(results)):
@@ -218,27 +218,27 @@ def measure(
     return results
 
 
-def wait_until_quiet(args: argparse.Namespace) -> Quiet:
-    """Return what else runs here, after waiting for it to end if that was asked for."""
-    from memkern.measuring.cores import look_around
+def wait_until_quiet(args: argparse.Namespace) -> Activity:
+    """Return the activity of other processes, after waiting for it to end if requested."""
+    from memkern.measuring.cores import observe_activity
 
-    found = look_around()
+    found = observe_activity()
     deadline = time.monotonic() + (args.wait_quiet or 0.0)
     while not found.quiet and time.monotonic() < deadline:
         time.sleep(0.5)
-        found = look_around()
+        found = observe_activity()
     return found
 
 
-def tell_unquiet(found: Quiet, args: argparse.Namespace) -> None:
-    """Say what else runs on the machine."""
+def warn_if_not_quiet(found: Activity, args: argparse.Namespace) -> None:
+    """Warn if other processes run on the machine."""
     if not (found.quiet or args.quiet):
         warn(f"the machine is not quiet: {found} runs on it too")
 
 
 @contextlib.contextmanager
-def share_shown(args: argparse.Namespace) -> Iterator[Callable[[float], object]]:
-    """Show the share that is done, which is passed to what this yields."""
+def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object]]:
+    """Show a progress bar, and yield the function that sets it to a share of 0 to 1."""
     bar = progress.bar(not args.quiet, total=100, unit="%")
     try:
         yield lambda share: bar.update(int(100 * share) - bar.n)
@@ -246,23 +246,23 @@ def share_shown(args: argparse.Namespace) -> Iterator[Callable[[float], object]]
         bar.close()
 
 
-def tell_disturbed(results: ResultSet) -> None:
-    """Say which share of the records is disturbed, and by what."""
+def warn_if_disturbed(results: ResultSet) -> None:
+    """Warn if records are disturbed: how many, and by what."""
     disturbed = [record for record in results if record.get("disturbed")]
     if not disturbed:
         return
     by = dict.fromkeys(record.get("disturbed_by") or "" for record in disturbed)
     named = "; ".join(text for text in list(by)[:3] if text)
-    what = named or "something that can't be named, such as another virtual machine on these cores,"
+    what = named or "something unknown, such as another virtual machine on these cores"
     warn(
-        f"{len(disturbed)} of {len(results)} records are disturbed, so that they have no interval "
-        f"and decide nothing: {what} ran beside them; measure again on a quiet machine "
-        "(--wait-quiet) or with shorter cases"
+        f"{len(disturbed)} of {len(results)} records are disturbed by {what}; they have no "
+        "interval and are left out of verdicts: measure again on a quiet machine (--wait-quiet) "
+        "or with shorter cases"
     )
 
 
 def plus_minus(record: dict[str, Any]) -> str:
-    """Return the half width of the record's interval in percent; nothing where it has none."""
+    """Return the half width of the record's interval in percent; empty if it has none."""
     width = record["ci_relative"]
     return f"{100 * width:.1f}" if width == width else ""
 
@@ -278,12 +278,12 @@ def line(text: str) -> None:
 
 
 def exit_code(results: ResultSet) -> int:
-    """Return the exit code that says whether all results are there and valid."""
+    """Return the exit code: interrupted, invalid or good."""
     if results.interrupted or any(record["stop"] == "interrupted" for record in results):
         return INTERRUPTED
     return GOOD if results.valid else INVALID
 
 
 def warn(message: str) -> None:
-    """Say something on standard error, under the command's name."""
+    """Print a message on standard error, after the command's name."""
     print(f"memkern: {message}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the verbs share: the parser, converters of its values, and the options of measuring."""
+"""Shared by the verbs: the parser, converters of its values, and the options of measuring."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ GOOD, INVALID, WRONG_INPUT, FAILED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 1
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one sentence."""
+    """Argument parser whose errors are one sentence, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one sentence; the usage is a --help away."""
+        """Exit with the message."""
         self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-# How a module adds a verb: its name, what runs it and its help; what comes back takes its options.
+# Adds a verb, given its name, the function that runs it and its help, and returns its parser.
 Verb = Callable[[str, Callable[[argparse.Namespace], int], str], Parser]
 
 
@@ -40,7 +40,7 @@ def positive(text: str) -> float:
 
 
 def checked(read: Callable[[str, str], T]) -> Callable[[str], T]:
-    """Return a converter that lets argparse say what is wrong with a number."""
+    """Return a converter for argparse that reads a number by a function of `memkern.checks`."""
 
     def convert(text: str) -> T:
         try:
@@ -65,22 +65,22 @@ def count(least: int) -> Callable[[str], int]:
 
 
 def each(values: Any) -> list[Any]:
-    """Return what `words` or `numbers` made as a list, be it of one."""
+    """Return a value of `words` or `numbers` as a list, even if it is one."""
     return values if isinstance(values, list) else [values]
 
 
 def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Return those options that were given, by their names."""
+    """Return the options that were given, by name."""
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 
 def named_values(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return values by name from words NAME=VALUE; numbers become numbers, true and false truth.
+    """Return values by name from words NAME=VALUE, as int, float, bool or else str.
 
     Raises
     ------
     InputError
-        One of them is no such word.
+        A word is not of this kind.
     """
     values: dict[str, Any] = {}
     for pair in pairs:
@@ -106,9 +106,9 @@ def words(text: str) -> str | list[str]:
 
 def numbers(least: int, name: str) -> Callable[[str], int | list[int]]:
     """Return a converter of one whole number or a list of them, which errors call `name`."""
-    from memkern.inputs.sizes import whole_numbers
+    from memkern.inputs.sizes import integer_list_parser
 
-    parse = whole_numbers(least, name)
+    parse = integer_list_parser(least, name)
 
     def convert(text: str) -> int | list[int]:
         try:
@@ -129,15 +129,13 @@ def _output_options(parser: argparse.ArgumentParser, short: bool) -> None:
         help="results file: .db, .parquet, .csv or .json",
     )
     group.add_argument("--json", action="store_true", help="records as JSON on standard output")
-    group.add_argument(
-        "--resume", action="store_true", help="go on with an unfinished results file"
-    )
+    group.add_argument("--resume", action="store_true", help="resume an unfinished results file")
     force_option(group)
     group.add_argument("-q", "--quiet", action="store_true", help="no table, progress or warnings")
 
 
 def force_option(parser: Any) -> None:
-    """Add the option without which no file is overwritten."""
+    """Add the option that allows files to be overwritten."""
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
 
 
@@ -147,7 +145,7 @@ def wait_option(parser: Any) -> None:
         "--wait-quiet",
         type=positive,
         metavar="SECONDS",
-        help="wait for up to so long until nothing else runs on the machine",
+        help="wait at most this long until nothing else runs on the machine",
     )
 
 
@@ -158,11 +156,11 @@ def measuring_options(
     runs: bool = True,
     dtypes: tuple[str, ...] = DTYPES,
 ) -> None:
-    """Add our options.
+    """Add the options of a verb that measures.
 
-    `short` is off where a peer's short options win, `runs` where that option is the peer's own;
-    the first of `dtypes` is what cases have by default. Options of a case have no default here:
-    what is not given is None, and the case's own default holds.
+    `short` is False where a peer's short options win, `runs` where that option is the peer's own;
+    the first of `dtypes` is the default of cases. Options of a case have no default here: those
+    not given are None, and the case's own default holds.
     """
     _output_options(parser, short)
     group = parser.add_argument_group("how to measure")
@@ -189,24 +187,24 @@ def _flags(name: str, option: Option, short: bool) -> list[str]:
 
 
 def _arguments(name: str, default: Any, option: Option) -> dict[str, Any]:
-    """Return what argparse is told of an option."""
+    """Return the arguments of `add_argument` for an option."""
     if isinstance(default, bool):
         return {"action": "store_true", "default": None, "help": option.help}
     several = option.several
     if option.choices and not several:
         return {"choices": option.choices, "help": option.help}
     help = f"{option.help}: {', '.join(option.choices)}" if option.choices else option.help
-    told = {"metavar": option.metavar, "help": help}
+    common = {"metavar": option.metavar, "help": help}
     if option.below is not None:
-        return {**told, "type": positive}
+        return {**common, "type": positive}
     if option.least is not None:
         least = max(option.least, option.least_given)
-        return {**told, "type": numbers(least, name) if several else count(least)}
-    return {**told, "type": words} if several else told
+        return {**common, "type": numbers(least, name) if several else count(least)}
+    return {**common, "type": words} if several else common
 
 
 def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what of `measuring_options` was given and belongs to a case; of lists, the first."""
+    """Return the options of a case that were given, with the first value of each list."""
     knobs = {name: each(value)[0] for name, value in given(args, "dtype", "index_dtype").items()}
     for name, _, option in (*declared(Knobs), *declared(Stop)):
         value = getattr(args, option.flag or name, None)

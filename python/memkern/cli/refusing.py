@@ -1,7 +1,6 @@
-"""Options that mean nothing for what is measured are refused, not ignored.
+"""Options without effect on what is measured are refused, not ignored.
 
-An option may be given where at least one of the kernels takes it; the others are measured without
-it.
+An option is accepted if at least one of the kernels takes it; the others are measured without it.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from memkern.errors import InputError
 if TYPE_CHECKING:
     from memkern.spec.case import Case
 
-# Knobs that do nothing to some kernels, by kernel or family, and why.
+# Knobs without effect on some kernels, by kernel or family, and why.
 _FORK = ("bs.bs0", "launch")
 _IDLE: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "prefetch": ((*_FORK, "loops.peakflops", "amo"), "which ask for no data ahead"),
+    "prefetch": ((*_FORK, "loops.peakflops", "amo"), "which do not prefetch"),
     "offset": ((*_FORK, "loops.peakflops"), "which have no arrays"),
     "schedule": (_FORK, "which have no iterations"),
     "chunk": (_FORK, "which have no iterations"),
@@ -27,7 +26,7 @@ _IDLE: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 
 def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
-    """Refuse knobs of the command line that do nothing to any of the cases.
+    """Refuse knobs of the command line that have no effect on any of the cases.
 
     Raises
     ------
@@ -41,8 +40,8 @@ def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
             raise InputError(f"--{option} does nothing for {', '.join(kernels)}, {why}")
 
 
-def taken(
-    options: Mapping[str, Any], takers: Mapping[str, Collection[str]], kernels: Collection[str]
+def options_by_kernel(
+    options: Mapping[str, Any], owners: Mapping[str, Collection[str]], kernels: Collection[str]
 ) -> dict[str, dict[str, Any]]:
     """Return which options each of the kernels takes.
 
@@ -50,10 +49,10 @@ def taken(
     ----------
     options : mapping
         Options that were given, by their names in Python.
-    takers : mapping
-        By option, the kernels (or formats, layouts) that take it.
+    owners : mapping
+        By option, the kernels that take it.
     kernels : collection of str
-        Those that are to be measured.
+        The kernels to be measured.
 
     Returns
     -------
@@ -63,30 +62,30 @@ def taken(
     Raises
     ------
     InputError
-        An option is taken by none of the kernels.
+        None of the kernels takes an option.
     """
     for option in options:
-        if not {*takers[option]} & {*kernels}:
-            owners = ", ".join(takers[option]) or "other kernels"
+        if not {*owners[option]} & {*kernels}:
+            known = ", ".join(owners[option]) or "other kernels"
             raise InputError(
-                f"--{option.replace('_', '-')} is for {owners}, not for {', '.join(kernels)}"
+                f"--{option.replace('_', '-')} is for {known}, not for {', '.join(kernels)}"
             )
     return {
-        kernel: {name: value for name, value in options.items() if kernel in takers[name]}
+        kernel: {name: value for name, value in options.items() if kernel in owners[name]}
         for kernel in kernels
     }
 
 
-def refuse(args: argparse.Namespace, beside: str, **defaults: Any) -> None:
-    """Refuse options that mean nothing beside another one.
+def refuse(args: argparse.Namespace, reason: str, **defaults: Any) -> None:
+    """Refuse options that mean nothing together with another one.
 
     Parameters
     ----------
     args : Namespace
-    beside : str
-        Why, as a sentence goes on: ``with --tune, which searches by itself``.
+    reason : str
+        End of the sentence: ``in a search, which stops by --budget``.
     **defaults
-        The options and what each is where it was not given.
+        The options, each with its value if it is not given.
 
     Raises
     ------
@@ -95,4 +94,4 @@ def refuse(args: argparse.Namespace, beside: str, **defaults: Any) -> None:
     """
     for option, default in defaults.items():
         if getattr(args, option) != default:
-            raise InputError(f"--{option.replace('_', '-')} means nothing {beside}: leave it out")
+            raise InputError(f"--{option.replace('_', '-')} means nothing {reason}: leave it out")

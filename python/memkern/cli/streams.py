@@ -12,55 +12,55 @@ __all__ = ["Stream", "standard_streams"]
 
 
 class Stream:
-    """A standard stream that remembers why it can't be written, and writes nothing from then on.
+    """Standard stream that records its first error and discards all later output.
 
     Attributes
     ----------
     error : OSError or None
         The first failure.
-    ends_run : bool
-        Whether that failure is raised where it happens, too.
+    raises : bool
+        Whether an error is also raised.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        """Take the place of a stream."""
+        """Wrap a stream."""
         self._stream = stream
         self.error: OSError | None = None
-        self.ends_run = False
+        self.raises = False
 
     def write(self, text: str) -> int:
         """Write a text."""
-        with self._remembered():
+        with self._recording_error():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what has been kept back."""
-        with self._remembered():
+        """Write the buffered text."""
+        with self._recording_error():
             self._stream.flush()
 
     @contextlib.contextmanager
-    def _remembered(self) -> Iterator[None]:
+    def _recording_error(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            # What the stream keeps back would fail again when the interpreter ends.
+            # Buffered text would fail again when the interpreter exits.
             with contextlib.suppress(OSError):
                 nothing = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nothing, self._stream.fileno())
                 os.close(nothing)
             self.error = self.error or error
-            if self.ends_run:
+            if self.raises:
                 raise
 
     def __getattr__(self, name: str) -> Any:
-        """Return whatever else the stream has."""
+        """Return any other attribute of the stream."""
         return getattr(self._stream, name)
 
 
 @contextlib.contextmanager
 def standard_streams() -> Iterator[Stream]:
-    """Have no failure of a standard stream, and no character that it lacks, end what is going on.
+    """Keep errors of the standard streams, and characters they can't encode, from ending the run.
 
     Yields
     ------
@@ -70,7 +70,7 @@ def standard_streams() -> Iterator[Stream]:
     before = sys.stdout, sys.stderr
     streams = []
     for stream in before:
-        if stream is None:  # it was closed when the interpreter began
+        if stream is None:  # closed before the interpreter started
             stream = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

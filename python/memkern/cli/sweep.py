@@ -1,11 +1,11 @@
-"""The verbs that vary the knobs: a declared sweep, and the search for the best ones."""
+"""The verbs sweep, over declared cases, and tune, a search for the best options."""
 
 from __future__ import annotations
 
 import argparse
 
 from memkern.checks import read_integer
-from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of, share_shown
+from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of, show_progress
 from memkern.cli.options import (
     Verb,
     checked,
@@ -19,7 +19,7 @@ from memkern.cli.refusing import refuse
 from memkern.spec import registry
 
 
-def _swept(args: argparse.Namespace) -> int:
+def _sweep(args: argparse.Namespace) -> int:
     from memkern.measuring.sweepfile import read_sweep
 
     cases, repeats = read_sweep(args.file, knobs_of(args))
@@ -28,7 +28,7 @@ def _swept(args: argparse.Namespace) -> int:
     return exit_code(measure(cases, args))
 
 
-def _tuned(args: argparse.Namespace) -> int:
+def _tune(args: argparse.Namespace) -> int:
     from memkern.measuring.tune import TUNED, TUNED_ON_DEVICE, tune
     from memkern.results import check_output
 
@@ -39,7 +39,7 @@ def _tuned(args: argparse.Namespace) -> int:
     own = given(args, "pattern", "delta", "count") | named_values(args.set)
     case = registry.case(args.kernel, **own, **knobs)
     budget = {} if args.budget is None else {"budget_s": args.budget}
-    with share_shown(args) as progress:
+    with show_progress(args) as progress:
         best, search = tune(case, progress=progress, **budget)
     if args.output:
         search.save(args.output)
@@ -63,13 +63,13 @@ def _tuned(args: argparse.Namespace) -> int:
 
 def add_verbs(verb: Verb) -> None:
     """Add the verbs sweep and tune."""
-    sub = verb("sweep", _swept, "a sweep declared in a TOML file")
+    sub = verb("sweep", _sweep, "a sweep declared in a TOML file")
     sub.add_argument("file", metavar="FILE.toml")
     measuring_options(sub)
-    # What is given wins over the file, even if it is the default elsewhere.
+    # An option that is given overrides the file, even if it equals the default.
     sub.set_defaults(repeats=None)
 
-    sub = verb("tune", _tuned, "search variant, pages, prefetch distance and chunk in a budget")
+    sub = verb("tune", _tune, "search variant, pages, prefetch distance and chunk in a budget")
     sub.add_argument(
         "-k", "--kernel", default="gather", metavar="NAME", help="such as stream.triad (gather)"
     )

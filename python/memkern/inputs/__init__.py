@@ -1,1 +1,1 @@
-"""What kernels work on: patterns, indices, matrices, meshes, lattices, and their files."""
+"""Inputs of the kernels: patterns, indices, sizes, matrices, meshes, lattices, and their files."""

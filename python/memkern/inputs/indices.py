@@ -1,8 +1,8 @@
-"""Index arrays of irregular streaming: in which order a kernel visits the elements of its arrays.
+"""Index arrays for irregular streaming: the order in which a kernel accesses array elements.
 
-An index array has one index for each of n elements, each from 0 to n - 1.  Some visit every
-element once (`permutation`, `stride`, `chase`), others come back to some and leave others out
-(`central`, `zipf`, `hot`).  `build` makes one from a word, a file or an array.
+An index array has one index for each of n elements, each from 0 to n - 1.  Some access every
+element once (`permutation`, `stride`, `chase`), others repeat some elements and omit others
+(`central`, `zipf`, `hot`).  `build` makes one from a generator's name, a file or an array.
 
 Source: Beebe et al., "RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems", HPEC
 2022; Williams et al., "CircusTent: A Benchmark Suite for Atomic Memory Operations", MEMSYS 2020.
@@ -11,10 +11,7 @@ Source: Beebe et al., "RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC
 from __future__ import annotations
 
 import io
-import math
-import numbers
 import os
-import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import files
-from memkern.checks import INT64_MAX, integer, read_integer, read_number, shown
+from memkern.checks import INT64_MAX, integer, number, read_integer, read_number, shown
 from memkern.errors import InputError
 from memkern.machine.limits import check_memory
 
@@ -57,14 +54,14 @@ WORDS = (
     "zipf:EXPONENT",
     "hot:ACCESSES:ELEMENTS",
 )
-"""What `build` takes besides files and arrays."""
+"""The generators that `build` accepts by name, with their parameters."""
 
 IndicesLike: TypeAlias = "str | os.PathLike[str] | npt.ArrayLike"
-"""What `build` takes."""
+"""Types that `build` accepts."""
 
 
 def _length(n: int, arrays: int = 0) -> int:
-    """Check how many elements there are, and that there is memory for so many arrays of them."""
+    """Check the number of elements, and that `arrays` arrays of that length fit in memory."""
     length = integer(n, "n", 1, MAX_LENGTH)
     check_memory(8 * length * arrays, f"an index array of {length} elements")
     return length
@@ -74,27 +71,8 @@ def _generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(integer(seed, "seed"))
 
 
-def _number(value: float, what: str, high: float, right: str) -> float:
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    try:
-        number = float(value) if is_number else math.nan
-    except OverflowError:  # an integer of hundreds of digits
-        number = math.inf
-    if not 0 <= number <= high:  # NaN fails both comparisons
-        raise InputError(f"{what} must be {right}, not {shown(value)}")
-    return number
-
-
-def _exponent(value: float) -> float:
-    return _number(value, "exponent", sys.float_info.max, "a finite number of at least 0")
-
-
-def _fraction(value: float, what: str) -> float:
-    return _number(value, what, 1, "a fraction from 0 to 1")
-
-
 def permutation(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Visit every element once, at random.
+    """Access every element once, in random order.
 
     Parameters
     ----------
@@ -111,13 +89,13 @@ def permutation(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
     Raises
     ------
     InputError
-        If `n` is not positive or absurdly large, or `seed` is negative.
+        If `n` is not positive or too large for memory, or `seed` is negative.
     """
     return _generator(seed).permutation(_length(n, 1))
 
 
 def stride(n: int, step: int) -> npt.NDArray[np.int64]:
-    """Visit every element once, in rounds of equal steps.
+    """Access every element once, in rounds of equal steps.
 
     Parameters
     ----------
@@ -134,7 +112,7 @@ def stride(n: int, step: int) -> npt.NDArray[np.int64]:
     Raises
     ------
     InputError
-        If a number is not positive, or `n` is absurdly large.
+        If a number is not positive, or `n` is too large for memory.
 
     Examples
     --------
@@ -149,7 +127,7 @@ def stride(n: int, step: int) -> npt.NDArray[np.int64]:
 
 
 def chase(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Visit every element once, in the order of a pointer chase from element 0.
+    """Access every element once, in the order of a pointer chase from element 0.
 
     Parameters
     ----------
@@ -161,22 +139,22 @@ def chase(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
     Returns
     -------
     numpy.ndarray of int64, shape (n,)
-        The elements on the way along a random single cycle (Sattolo's).
+        The elements in the order of a random single cycle, distributed as Sattolo's.
 
     Raises
     ------
     InputError
-        If `n` is not positive or absurdly large, or `seed` is negative.
+        If `n` is not positive or too large for memory, or `seed` is negative.
     """
     order = np.arange(_length(n, 1), dtype=np.int64)
-    # Each single cycle, begun at 0, is one order with 0 first, and each such order is one cycle:
-    # a cycle drawn evenly among all of them is visited in an order drawn evenly among these.
+    # Single cycles and orders that begin with 0 correspond one to one, so that a uniformly random
+    # order gives a uniformly random cycle.
     _generator(seed).shuffle(order[1:])
     return order
 
 
 def central(n: int) -> npt.NDArray[np.int64]:
-    """Visit element 0 all the time.
+    """Access only element 0, n times.
 
     Parameters
     ----------
@@ -191,7 +169,7 @@ def central(n: int) -> npt.NDArray[np.int64]:
     Raises
     ------
     InputError
-        If `n` is not positive or absurdly large.
+        If `n` is not positive or too large for memory.
     """
     return np.zeros(_length(n, 1), dtype=np.int64)
 
@@ -211,23 +189,23 @@ def zipf(n: int, exponent: float, seed: int = 0) -> npt.NDArray[np.int64]:
     Returns
     -------
     numpy.ndarray of int64, shape (n,)
-        Independent draws.  Which element has which rank is random, so that the most visited ones
-        are not neighbours.
+        Independent draws.  Ranks are assigned to elements at random, so that the most accessed
+        ones are not neighbours.
 
     Raises
     ------
     InputError
-        If `n` is not positive or absurdly large, `exponent` negative or not finite, or `seed`
+        If `n` is not positive or too large for memory, `exponent` negative or not finite, or `seed`
         negative.
     """
-    n, exponent, generator = _length(n, 5), _exponent(exponent), _generator(seed)
+    n, exponent, generator = _length(n, 5), number(exponent, "exponent", 0), _generator(seed)
     elements = generator.permutation(n)
-    up_to_rank = np.cumsum(np.arange(1, n + 1, dtype=np.float64) ** -exponent)
-    up_to_rank /= up_to_rank[-1]
-    # Sorted draws walk through the sums instead of missing the cache at every step of a binary
-    # search.  Sums of exponential variates over their total are uniform variates in order.
+    cumulative = np.cumsum(np.arange(1, n + 1, dtype=np.float64) ** -exponent)
+    cumulative /= cumulative[-1]
+    # With sorted uniform variates the binary searches access the array in order and rarely miss
+    # the cache.  Partial sums of exponential variates over their total are such variates.
     sums = np.cumsum(generator.standard_exponential(n + 1))
-    ranks = np.searchsorted(up_to_rank, sums[:-1] / sums[-1])
+    ranks = np.searchsorted(cumulative, sums[:-1] / sums[-1])
     draws: npt.NDArray[np.int64] = elements[ranks]
     generator.shuffle(draws)
     return draws
@@ -241,26 +219,27 @@ def hot(n: int, accesses: float, elements: float, seed: int = 0) -> npt.NDArray[
     n : int
         Number of elements, and of draws.
     accesses : float
-        The fraction of the draws that goes to hot elements, rounded to a whole number of draws.
+        Fraction of the draws that go to hot elements, rounded to a whole number of draws.
     elements : float
-        The fraction of the elements that is hot, rounded to a whole number of at least one.
+        Fraction of the elements that are hot, rounded to a whole number of at least one.
     seed : int
         At least 0.
 
     Returns
     -------
     numpy.ndarray of int64, shape (n,)
-        In random order; even among the hot elements, which are chosen at random, and even among
-        the others.  If all elements are hot, all draws go to them.
+        In random order; uniform among the hot elements, which are chosen at random, and uniform
+        among the others.  If all elements are hot, all draws go to them.
 
     Raises
     ------
     InputError
-        If `n` is not positive or absurdly large, a fraction not from 0 to 1, or `seed` negative.
+        If `n` is not positive or too large for memory, a fraction not from 0 to 1, or `seed`
+        negative.
     """
     n, generator = _length(n, 3), _generator(seed)
-    among_hot = round(_fraction(accesses, "accesses") * n)
-    hot_elements = max(1, round(_fraction(elements, "elements") * n))
+    among_hot = round(number(accesses, "accesses", 0, 1) * n)
+    hot_elements = max(1, round(number(elements, "elements", 0, 1) * n))
     ranks = generator.integers(hot_elements, size=n)
     if hot_elements < n:
         ranks[among_hot:] = generator.integers(hot_elements, n, size=n - among_hot)
@@ -270,7 +249,7 @@ def hot(n: int, accesses: float, elements: float, seed: int = 0) -> npt.NDArray[
 
 
 def whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
-    """Copy what a caller gave into an array of int64, or say what is wrong with it.
+    """Copy integers into an int64 array, and refuse other values.
 
     Parameters
     ----------
@@ -290,7 +269,7 @@ def whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
         If the values are not one-dimensional, not integers or do not fit int64.
     """
     if isinstance(values, (list, tuple)):
-        # Looked at value by value: NumPy turns [0, True] into integers without a word.
+        # Check a list value by value: NumPy silently converts [0, True] to integers.
         checked = [
             integer(value, f"{name}[{position}]", -INT64_MAX - 1)
             for position, value in enumerate(values)
@@ -315,7 +294,7 @@ def whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
 def check(
     values: npt.ArrayLike, n: int, repeats: bool = False, name: str = "IDX"
 ) -> npt.NDArray[np.int64]:
-    """Copy an index array, or say what is wrong with it.
+    """Copy an index array, and refuse one that is not valid.
 
     Parameters
     ----------
@@ -352,13 +331,13 @@ def check(
         position = int(np.argmax(again))
         raise InputError(
             f"{name}[{position}] repeats {indices[position]}: a permutation of 0 to {n - 1} has "
-            "every index once; say repeats=True to allow it"
+            "every index once; set repeats=True to allow it"
         )
     return indices
 
 
 def distinct(values: npt.NDArray[np.int64]) -> bool:
-    """Say whether an index array visits every element once.
+    """Return whether an index array accesses every element once.
 
     Parameters
     ----------
@@ -406,9 +385,9 @@ def _read_npy(path: Path) -> npt.NDArray[np.generic]:
     files.read(path, 1)
     with files.parsing(path, "a NumPy array"):
         try:
-            # Mapped, since what is read is allocated before it is known to be there.
+            # Mapped: np.load allocates the array before it finds that the file is too short.
             array = np.lib.format.open_memmap(path, mode="r")
-        except (tokenize.TokenError, MemoryError):  # what NumPy makes of some damaged headers
+        except (tokenize.TokenError, MemoryError):  # NumPy's errors for some damaged headers
             raise ValueError("its header is damaged") from None
     check_memory(8 * array.size, str(path))
     return array
@@ -455,7 +434,7 @@ def _from_words(text: str, n: int, seed: int) -> tuple[str, npt.NDArray[np.int64
 def build(
     pattern: IndicesLike, n: int, seed: int = 0, repeats: bool = False
 ) -> tuple[str, npt.NDArray[np.int64]]:
-    """Make an index array, whatever it is given as.
+    """Make an index array from a generator's name, a file or an array.
 
     Parameters
     ----------
@@ -466,15 +445,15 @@ def build(
     n : int
         Number of elements.
     seed : int
-        At least 0.  Arrays of one kernel that are to differ need seeds that differ.
+        At least 0.  Different arrays of one kernel need different seeds.
     repeats : bool
-        Whether an index may occur more than once in a file or an array.  Words say themselves
-        whether it does.
+        Whether an index may occur more than once in a file or an array.  Ignored for generators.
 
     Returns
     -------
     label : str
-        What records call the pattern: the word with its numbers, ``file NAME`` or ``array``.
+        The name of the pattern in records: the generator with its numbers, ``file NAME`` or
+        ``array``.
     indices : numpy.ndarray of int64, shape (n,)
         Owned by the caller.
 

@@ -1,9 +1,9 @@
-"""Lattices: what the domain-wall kernel works on, and its reference.
+"""Lattice fields of the domain-wall kernel, and its reference in NumPy.
 
-Links and spinors are plain NumPy arrays whose axes are t, z, y, x from outermost to innermost;
-numbers for the four extents come the other way round, as (Lx, Ly, Lz, Lt), and directions count
-mu = 0, 1, 2, 3 for x, y, z, t.  The gamma matrices are those of Grid's chiral basis, and a forward
-hop carries 1 + gamma_mu; other codes carry 1 - gamma_mu there, which is what `dagger` gives.
+Links and spinors are NumPy arrays whose axes are t, z, y, x from outermost to innermost.  The four
+extents have the opposite order, (Lx, Ly, Lz, Lt), and directions are mu = 0, 1, 2, 3 for x, y, z,
+t.  The gamma matrices are those of Grid's chiral basis, and a forward hop has the factor
+1 + gamma_mu; other codes have 1 - gamma_mu there, as `hop` with `dagger` does.
 
 Source: Alappat et al., "ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX",
 2021, section on lattice QCD; basis and conventions from Grid (Boyle et al.).
@@ -54,7 +54,7 @@ GAMMA: Complex = np.array(
 GAMMA.setflags(write=False)
 
 GAMMA5: Complex = np.diag([1, 1, -1, -1]).astype(np.complex128)
-"""gamma_x gamma_y gamma_z gamma_t, shape (4, 4): diagonal, which makes the basis chiral."""
+"""gamma_x gamma_y gamma_z gamma_t, shape (4, 4): diagonal, because the basis is chiral."""
 GAMMA5.setflags(write=False)
 
 _AXES = (3, 2, 1, 0)  # of x, y, z, t
@@ -110,7 +110,7 @@ def check_extents(extents: Sequence[int]) -> Extents:
 
 
 def check_parity(parity: str, extents: Extents) -> Parity:
-    """Check which sites are to get a result.
+    """Check the parity of the sites that get a result.
 
     Parameters
     ----------
@@ -141,12 +141,12 @@ def check_parity(parity: str, extents: Extents) -> Parity:
 
 
 def check_fields(links: npt.NDArray[Any], psi: npt.NDArray[Any]) -> tuple[Extents, int]:
-    """Check that links and a spinor field are complex and of one lattice.
+    """Check that links and a spinor field are complex and on the same lattice.
 
     Parameters
     ----------
     links : numpy.ndarray of complex64 or complex128, shape (Lt, Lz, Ly, Lx, 4, 3, 3)
-        U_mu(n), mu = x, y, z, t; their values are not looked at.
+        U_mu(n), mu = x, y, z, t; their values are not checked.
     psi : numpy.ndarray of complex64 or complex128, shape (Lt, Lz, Ly, Lx, Ls, 4, 3)
         Spins before colours.
 
@@ -160,7 +160,7 @@ def check_fields(links: npt.NDArray[Any], psi: npt.NDArray[Any]) -> tuple[Extent
     Raises
     ------
     InputError
-        If a shape or a type is another, an extent or Ls is 0, or the extents of the two differ.
+        If a shape or dtype is wrong, an extent or Ls is 0, or the extents of the two differ.
     """
     for name, field, ending, shape in (
         ("links", links, (4, 3, 3), "(Lt, Lz, Ly, Lx, 4, 3, 3)"),
@@ -192,8 +192,7 @@ def random_links(
     Parameters
     ----------
     extents : sequence of int
-        (Lx, Ly, Lz, Lt): x first, as in ``--lattice X Y Z T``, and so against the order of the
-        result's axes.
+        (Lx, Ly, Lz, Lt): x first, as in ``--lattice X Y Z T``, in contrast to the result's axes.
     seed : int
         At least 0.
     dtype : dtype
@@ -207,7 +206,7 @@ def random_links(
     Raises
     ------
     InputError
-        If the extents are not four integers of at least 1, or the type is another.
+        If the extents are not four integers of at least 1, or the dtype is another.
     """
     kind = _check_dtype(dtype, "links")
     shape = (*check_extents(extents)[::-1], 4, 3, 3)
@@ -227,8 +226,7 @@ def random_field(
     Parameters
     ----------
     extents : sequence of int
-        (Lx, Ly, Lz, Lt): x first, as in ``--lattice X Y Z T``, and so against the order of the
-        result's axes.
+        (Lx, Ly, Lz, Lt): x first, as in ``--lattice X Y Z T``, in contrast to the result's axes.
     ls : int
         Extent of the fifth dimension, at least 1.
     seed : int
@@ -244,7 +242,7 @@ def random_field(
     Raises
     ------
     InputError
-        If the extents are not four integers of at least 1, Ls is below 1, or the type is another.
+        If the extents are not four integers of at least 1, Ls is below 1, or the dtype is another.
     """
     kind = _check_dtype(dtype, "psi")
     shape = (*check_extents(extents)[::-1], _check_ls(ls), 4, 3)
@@ -262,8 +260,8 @@ def hop(
     """Apply the hopping term of the Wilson and domain-wall operators.
 
     psi'(n, s) is the sum over mu = x, y, z, t of U_mu(n) (1 + gamma_mu) psi(n + mu, s) and
-    U_mu(n - mu)^dagger (1 - gamma_mu) psi(n - mu, s), with periodic boundaries.  This is the
-    formula as it stands, in double precision, for kernels to be compared with.
+    U_mu(n - mu)^dagger (1 - gamma_mu) psi(n - mu, s), with periodic boundaries.  This direct
+    evaluation in double precision is the reference of the kernels.
 
     Parameters
     ----------
@@ -274,7 +272,7 @@ def hop(
     dagger : bool
         Apply the Hermitian conjugate: both signs of gamma change.
     antiperiodic_t : bool
-        What crosses the boundary in t, either way, changes its sign.
+        Change the sign of terms across the boundary in t, in both directions.
     parity : {"full", "even", "odd"}
         Which sites get a result; the others are 0.  The sites of one parity read psi at those of
         the other.

@@ -1,8 +1,8 @@
 """The gather and scatter of finite elements: which local nodes share a global node.
 
-Every element of a mesh has its own copy of the nodes on its surface.  Z takes values of the
-global nodes to these copies (scatter), its transpose adds the copies up (gather).  Z has one 1 in
-each row, so that one global id for each local node describes it.
+Every element of a mesh has its own copy of the nodes on its surface.  The matrix Z copies the
+values of the global nodes to these local nodes (scatter), and its transpose sums the copies
+(gather).  Z has a single 1 in each row, so one global id for each local node describes it.
 
 Source: Chalmers and Warburton, "Portable high-order finite element kernels I: Streaming
 Operations", 2020, tests BS6 to BS8.
@@ -44,8 +44,8 @@ class HexMesh(FromFields):
         ``boundary`` masks the nodes on the surface of the box, as a Dirichlet condition does:
         scatter leaves their copies untouched and gather ignores them.
     numbering : {"elements", "lexicographic"}
-        Of the global nodes: in the order in which the elements meet them, as the released code
-        numbers them, or ``x + (K N + 1) (y + (K N + 1) z)``.
+        Of the global nodes: in the order of their first appearance in the elements, as in the
+        released code, or ``x + (K N + 1) (y + (K N + 1) z)``.
 
     Raises
     ------
@@ -59,7 +59,7 @@ class HexMesh(FromFields):
     numbering: str = "elements"
 
     def __post_init__(self) -> None:
-        """Check everything."""
+        """Validate the fields."""
         object.__setattr__(self, "elements", integer(self.elements, "elements", 1))
         object.__setattr__(self, "degree", integer(self.degree, "degree", 1))
         if self.local_nodes > MAX_NODES:
@@ -87,7 +87,7 @@ class HexMesh(FromFields):
     @cached_property
     def ids(self) -> npt.NDArray[np.int64]:
         """Global id of each local node, -1 if masked: int64, shape (N_L,), read-only."""
-        # Of ids, masks and the transpose, while they are made.
+        # For ids, masks and the transpose, with temporaries.
         check_memory(40 * self.local_nodes, f"a mesh of {self.local_nodes} local nodes")
         first = self.degree * np.arange(self.elements, dtype=np.int64)
         axis = first[:, None] + np.arange(self.degree + 1, dtype=np.int64)
@@ -129,7 +129,7 @@ class HexMesh(FromFields):
 def _by_appearance(ids: npt.NDArray[np.int64], global_nodes: int) -> npt.NDArray[np.int64]:
     """Return ids renumbered in the order in which they first appear."""
     first = np.empty(global_nodes, dtype=np.int64)
-    # Written backwards, so that the first one stays.
+    # In reverse, so that the first position of each id is written last.
     first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
     appears = np.zeros(len(ids), dtype=np.int64)
     appears[first] = 1
@@ -140,9 +140,9 @@ def _by_appearance(ids: npt.NDArray[np.int64], global_nodes: int) -> npt.NDArray
 def rows_of(
     ids: npt.ArrayLike, global_nodes: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return which local nodes each global node gathers: the transpose of Z in compressed rows.
+    """Return the transpose of Z in compressed rows: the local nodes that each global node gathers.
 
-    Its values are all one and not stored.
+    All values are 1 and are not stored.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Index patterns: what one gather or scatter touches, relative to its base.
+"""Index patterns: the elements that one gather or scatter accesses, relative to its base.
 
-A pattern is a short list of offsets, counted in values (not bytes), which a kernel applies at
-bases that move by a delta.  Patterns come from the generators `uniform`, `ms1`, `laplacian` and
-`random`, from indices (`custom`), or from the texts that Spatter uses (`parse`).
+A pattern is a short list of offsets in values (not bytes).  A kernel applies it at bases that
+advance by a delta.  Patterns come from the generators `uniform`, `ms1`, `laplacian` and `random`,
+from indices (`custom`), or from strings in Spatter's notation (`parse`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_LENGTH = 2**28
 
 
 def _check_length(length: int, arrays: int = 0) -> None:
-    """Check how many indices there are, and that there is memory for so many arrays of them."""
+    """Check the length of a pattern, and that `arrays` arrays of that length fit in memory."""
     if length < 1:
         raise InputError("a pattern needs at least one index, and this one is empty")
     if length > MAX_LENGTH:
@@ -54,7 +54,7 @@ def _check_largest(largest: int) -> None:
 
 
 def _as_indices(values: Any) -> npt.NDArray[np.int64]:
-    """Copy what a caller gave into an array of non-negative int64, or say what is wrong with it."""
+    """Copy indices into an int64 array, and refuse anything but integers in one dimension."""
     try:
         length = len(values)
     except TypeError:
@@ -79,8 +79,8 @@ def _as_indices(values: Any) -> npt.NDArray[np.int64]:
         if array.dtype != object:
             raise InputError(f"indices must be integers, not {array.dtype} values")
         values = array.tolist()
-    # A list is looked at value by value: NumPy turns [0, True] into integers and
-    # [-1, 2**63] into floats without a word.
+    # Check a list value by value: NumPy silently converts [0, True] to integers and
+    # [-1, 2**63] to floats.
     for position, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
             raise InputError(f"indices must be integers, and index {position} is {shown(value)}")
@@ -92,14 +92,14 @@ def _as_indices(values: Any) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pattern(FromFields):
-    """The indices that one gather or scatter touches, relative to its base.
+    """The indices that one gather or scatter accesses, relative to its base.
 
     Parameters
     ----------
     indices : array_like of int, shape (length,)
         Offsets in values, each from 0 to 2**63 - 1, at most 2**28 of them.  Copied.
     name : str, optional
-        What the pattern is called in records, such as ``"UNIFORM:8:4"``.
+        The name of the pattern in records, such as ``"UNIFORM:8:4"``.
     delta : int, optional
         The distance between consecutive bases that the generator implies, in values.
 
@@ -119,7 +119,7 @@ class Pattern(FromFields):
     delta: int | None = None
 
     def __post_init__(self) -> None:
-        """Check everything and take a copy of the indices."""
+        """Validate the fields and copy the indices."""
         indices = self.indices
         owned = (
             type(indices) is np.ndarray
@@ -147,7 +147,7 @@ class Pattern(FromFields):
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]:
-        """Return the indices as NumPy asks for them."""
+        """Convert the indices to an array for NumPy."""
         return np.array(self.indices, dtype=dtype, copy=copy)
 
     def __eq__(self, other: object) -> bool:
@@ -194,12 +194,12 @@ class Pattern(FromFields):
         return _owned(indices, f"{self.name}{suffix}" if self.name else "", self.delta)
 
     def truncated(self, n: int) -> Pattern:
-        """Keep the first indices.
+        """Return the pattern of the first `n` indices.
 
         Parameters
         ----------
         n : int
-            How many, from 1 to the pattern's length.
+            From 1 to the pattern's length.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Pattern(FromFields):
         Raises
         ------
         InputError
-            If the pattern is shorter than that.
+            If `n` is not positive or the pattern is shorter than that.
         """
         n = integer(n, "the size to truncate a pattern to", 1)
         if n > len(self):
@@ -238,10 +238,10 @@ class Pattern(FromFields):
         return self._derived(self.indices % np.int64(boundary), f"%{boundary}")
 
     def compressed(self, value_size: int = 8, page: int = 4096) -> Pattern:
-        """Move the touched pages together.
+        """Renumber the accessed pages consecutively.
 
-        Pages are renumbered 0, 1, 2, ... in the order in which the pattern first touches them;
-        the offset within a page stays.  This is what Spatter's ``--compress`` does.
+        Pages are renumbered 0, 1, 2, ... in the order in which the pattern first accesses them;
+        the offset within a page is unchanged.  This is what Spatter's ``--compress`` does.
 
         Parameters
         ----------
@@ -272,11 +272,11 @@ class Pattern(FromFields):
 
 
 PatternLike: TypeAlias = "Pattern | str | npt.ArrayLike"
-"""What `as_pattern` takes."""
+"""Types that `as_pattern` accepts."""
 
 
 def _owned(indices: npt.NDArray[np.int64], name: str, delta: int | None = None) -> Pattern:
-    """Make a pattern of a fresh array without a copy."""
+    """Make a pattern that takes ownership of an array instead of copying it."""
     indices.setflags(write=False)
     return Pattern(indices, name, delta)
 
@@ -327,11 +327,11 @@ def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Patte
     n : int
         Number of indices.
     breaks : int or iterable of int
-        Positions at which a gap is stepped instead of 1.  They are looked for in the order
-        given: as in Spatter, a break that does not lie beyond the one before it hides itself
-        and all later ones, and breaks beyond the pattern do nothing.
+        Positions whose step is a gap instead of 1, in ascending order.  As in Spatter, a break
+        that is not greater than the one before it, or lies beyond the pattern, is ignored
+        together with all later ones.
     gaps : int or iterable of int
-        The step at each break in values; a single one serves all breaks.
+        The step at each break in values; a single gap applies to all breaks.
 
     Returns
     -------
@@ -350,8 +350,8 @@ def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Patte
     """
     n = integer(n, "length", 1)
     _check_length(n, 2)
-    at = _integers(breaks, "break")
-    by = _integers(gaps, "gap")
+    at = _check_integers(breaks, "break")
+    by = _check_integers(gaps, "gap")
     name = f"MS1:{n}:{','.join(map(str, at))}:{','.join(map(str, by))}"
     if len(by) not in (1, len(at)):
         raise InputError(
@@ -371,7 +371,7 @@ def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Patte
     return _owned(np.cumsum(steps) - 1, name)
 
 
-def _integers(values: object, what: str) -> list[int]:
+def _check_integers(values: object, what: str) -> list[int]:
     if isinstance(values, (int, np.integer, float, str, bytes)) or values is None:
         values = [values]
     if not isinstance(values, Iterable):
@@ -462,7 +462,7 @@ def custom(indices: npt.ArrayLike, name: str = "") -> Pattern:
     indices : array_like of int, shape (length,)
         Offsets in values.  Copied.
     name : str, optional
-        What the pattern is called in records.
+        The name of the pattern in records.
 
     Returns
     -------
@@ -474,22 +474,24 @@ def custom(indices: npt.ArrayLike, name: str = "") -> Pattern:
     InputError
         If the indices are empty, too many, negative, not integers or not one-dimensional.
     """
-    return Pattern(_as_indices(indices), name)
+    return _owned(_as_indices(indices), name)
 
 
-def _numbers(text: str, what: str) -> list[int]:
+def _read_integers(text: str, what: str) -> list[int]:
     return [read_integer(part, f"{what} {place}") for place, part in enumerate(text.split(","))]
 
 
 def _parse_uniform(n: str, stride: str, delta: str | None = None) -> Pattern:
-    asked: int | Literal["NR"] | None = None
+    given: int | Literal["NR"] | None = None
     if delta is not None:
-        asked = "NR" if delta.strip(" ").upper() == "NR" else read_integer(delta, "delta")
-    return uniform(read_integer(n, "length"), read_integer(stride, "stride"), asked)
+        given = "NR" if delta.strip(" ").upper() == "NR" else read_integer(delta, "delta")
+    return uniform(read_integer(n, "length"), read_integer(stride, "stride"), given)
 
 
 def _parse_ms1(n: str, breaks: str, gaps: str) -> Pattern:
-    return ms1(read_integer(n, "length"), _numbers(breaks, "break"), _numbers(gaps, "gap"))
+    return ms1(
+        read_integer(n, "length"), _read_integers(breaks, "break"), _read_integers(gaps, "gap")
+    )
 
 
 def _parse_laplacian(dim: str, order: str, size: str) -> Pattern:
@@ -511,7 +513,7 @@ _GENERATORS: dict[str, tuple[Callable[..., Pattern], tuple[int, ...], str]] = {
 
 
 def parse(text: str) -> Pattern:
-    """Read a pattern from its text.
+    """Parse the notation of a pattern.
 
     Parameters
     ----------
@@ -540,7 +542,7 @@ def parse(text: str) -> Pattern:
     kind, *parts = text.split(":")
     try:
         if not parts and not re.search("[A-Za-z]", kind):
-            return custom(_numbers(kind, "index"))
+            return custom(_read_integers(kind, "index"))
         if kind.strip(" ").upper() not in _GENERATORS:
             known = ", ".join(form for _, _, form in _GENERATORS.values())
             raise InputError(f"a pattern is one of {known} or indices such as 0,4,8")
@@ -553,12 +555,12 @@ def parse(text: str) -> Pattern:
 
 
 def as_pattern(obj: PatternLike) -> Pattern:
-    """Return a pattern, whatever it is given as.
+    """Convert a pattern, its notation or indices to a pattern.
 
     Parameters
     ----------
     obj : Pattern, str or array_like of int
-        A pattern, a text for `parse`, or indices for `custom`.
+        A pattern, a string for `parse`, or indices for `custom`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Sizes as people write them, and lists of them."""
+"""Parsers of sizes in bytes, and of lists of sizes and integers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _UNITS = {
     "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
 }  # fmt: skip
-_MOST_SIZES = 10**6
-_SMALL_B = 2**18  # where cases are to be small
+_MAX_SIZES = 10**6
+_SMALL_B = 2**18  # the largest size where MEMKERN_SMALL is set
 
 
 def parse_bytes(size: str | float) -> float:
@@ -31,7 +31,7 @@ def parse_bytes(size: str | float) -> float:
     Raises
     ------
     InputError
-        It is none of these, or not positive.
+        If it is none of these, or not positive.
     """
     match = re.fullmatch(r"\s*([0-9.]+(?:[eE][0-9]+)?)\s*([a-zA-Z]*)\s*", str(size))
     try:
@@ -44,14 +44,14 @@ def parse_bytes(size: str | float) -> float:
 
 
 def sizes(low: str | float, high: str | float, count: int) -> list[int]:
-    """Return sizes in bytes that lie evenly on a logarithmic scale, each once.
+    """Return distinct sizes in bytes, evenly spaced on a logarithmic scale.
 
     Parameters
     ----------
     low, high : str or float
-        The ends, as `parse_bytes` takes them.
+        The smallest and the largest size, as `parse_bytes` reads them.
     count : int
-        How many.
+        Number of sizes before those that round to the same byte are merged.
 
     Returns
     -------
@@ -60,10 +60,10 @@ def sizes(low: str | float, high: str | float, count: int) -> list[int]:
     Raises
     ------
     InputError
-        An end is no size, they are in the wrong order, or `count` is out of range.
+        If an end is no size, they are in the wrong order, or `count` is out of range.
     """
     first, last = parse_bytes(low), parse_bytes(high)
-    count = integer(count, "the number of sizes", 1, _MOST_SIZES)
+    count = integer(count, "the number of sizes", 1, _MAX_SIZES)
     if first > last:
         raise InputError(f"sizes go from {shown(low)} to {shown(high)}, which is smaller")
     if small.wanted():
@@ -74,12 +74,12 @@ def sizes(low: str | float, high: str | float, count: int) -> list[int]:
 
 
 def parse_sizes(text: str) -> list[int]:
-    """Return the sizes that ``LOW:HIGH:COUNT`` or a list such as ``64KiB,1MiB`` says.
+    """Parse sizes given as ``LOW:HIGH:COUNT`` or as a list such as ``64KiB,1MiB``.
 
     Raises
     ------
     InputError
-        The text is none of these.
+        If the text is none of these.
     """
     if ":" not in text:
         return [int(parse_bytes(part)) for part in text.split(",")]
@@ -89,15 +89,15 @@ def parse_sizes(text: str) -> list[int]:
     return sizes(parts[0], parts[1], int(parts[2]))
 
 
-def whole_numbers(least: int, name: str) -> Callable[[str], list[int]]:
-    """Return a parser of lists of whole numbers such as ``1,2,4`` or ``0..8``."""
+def integer_list_parser(least: int, name: str) -> Callable[[str], list[int]]:
+    """Return a parser of lists of integers such as ``1,2,4`` or ``0..8``, each at least `least`."""
 
     def parse(text: str) -> list[int]:
         numbers: list[int] = []
         for part in text.split(","):
             match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:\.\.\s*([0-9]{1,18})\s*)?", part)
             first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
-            if last < first or first < least or last - first >= _MOST_SIZES:
+            if last < first or first < least or last - first >= _MAX_SIZES:
                 raise InputError(
                     f"{name} {shown(text)} is no list of whole numbers of at least {least}, such "
                     f"as {least + 1},{least + 3} or {least + 1}..{least + 8}"

@@ -1,13 +1,13 @@
-"""Spatter 2's JSON files and command line, read into keyword arguments of memkern's own cases.
+"""Parsers of Spatter 2's JSON files and command line, which return arguments of memkern's cases.
 
 The meaning of every key and option is Spatter 2's, defaults included, with these differences:
 
-- deltas may be negative (old public files walk backwards) or lists, which are applied cyclically;
-- without a boundary (or with 0) indices stay as they are.  Spatter then takes them modulo an
-  implicit boundary, which only bites patterns that span more than 32 GB divided by the number of
+- deltas may be negative (as in old public files) or lists, which are applied cyclically;
+- without a boundary (or with 0) indices are unchanged.  Spatter then takes them modulo an implicit
+  boundary, which only affects patterns that span more than 32 GB divided by the number of
   configurations;
-- what Spatter silently ignores or leaves undefined (unknown and repeated keys, numbers with
-  trailing letters, patterns that the kernel does not use) is warned about or refused.
+- input that Spatter silently ignores or leaves undefined (unknown and repeated keys, numbers with
+  trailing letters, patterns that the kernel does not use) gives a warning or an error.
 
 Configurations are numbered from 0, as in Spatter's output.
 """
@@ -45,8 +45,8 @@ __all__ = [
 MAX_FILE_B = 2**30
 """The largest JSON file that is read, in bytes."""
 
-_PARSED_B = 20  # of a byte of JSON, as Python's lists and numbers
-_MANY_B = 2**24
+_PARSED_B = 20  # bytes of Python's lists and numbers per byte of JSON
+_MAX_UNCHECKED_B = 2**24
 
 
 class Config(TypedDict):
@@ -69,16 +69,16 @@ class Config(TypedDict):
 
 @dataclass
 class SpatterFile:
-    """What a JSON file or a command line asks for.
+    """The configurations of a JSON file or a command line.
 
     Attributes
     ----------
     configs : list of Config
         Keyword arguments, one dictionary for each configuration.
     warnings : list of str
-        What was asked for and has no effect, a sentence each.
+        One sentence for each key or option that has no effect.
     threads : int or None
-        The number of threads asked for; None leaves it to the machine.
+        The requested number of threads; None if it was not given.
     """
 
     configs: list[Config]
@@ -86,7 +86,7 @@ class SpatterFile:
     threads: int | None = None
 
 
-# What each kernel reads; all of its patterns must be given.
+# Keys that each kernel uses; its patterns are required.
 _USED = {
     "gather": {"pattern", "delta", "wrap"},
     "scatter": {"pattern", "delta", "wrap"},
@@ -105,7 +105,7 @@ _DEFAULT_DELTA = 8
 
 
 class _Warnings:
-    """Warnings, each said once with the configurations that it concerns."""
+    """Warnings, each listed once with the configurations that it concerns."""
 
     def __init__(self) -> None:
         self._places: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ class _Warnings:
 
 
 def _whole(value: object) -> object:
-    """Turn whole floats such as 1e6, which Spatter takes, into integers; leave the rest."""
+    """Convert integral floats such as 1e6, which Spatter accepts, to integers."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -164,7 +164,7 @@ def _pattern(key: str, value: Any) -> Pattern:
         # Spatter drops quotation marks within a text.
         return as_pattern(value.replace('"', "") if isinstance(value, str) else value)
     except InputError as error:
-        # About a text, the message begins with "pattern" already.
+        # The message about a string already begins with "pattern".
         about = f"{key} " if isinstance(value, str) else f"{key}: "
         raise InputError(f"{about}{str(error).removeprefix('pattern ')}") from None
 
@@ -225,7 +225,7 @@ def _config(values: Mapping[str, Any], compress: bool, warn: Callable[[str], Non
 def _shaped(
     key: str, pattern: Pattern, size: int | None, boundary: int | None, compress: bool
 ) -> Pattern:
-    """Apply what changes a pattern, in Spatter's order."""
+    """Truncate, remap and compress a pattern, in Spatter's order."""
     if size is not None:
         if size > len(pattern):
             raise InputError(
@@ -256,7 +256,7 @@ def _check_together(kernel: str, patterns: Mapping[str, Pattern]) -> None:
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that remembers which of its keys were given twice."""
+    """A JSON object that records a repeated key."""
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -266,7 +266,7 @@ class _Object(dict[str, Any]):
 
 
 def _json_int(text: str) -> int:
-    # Python refuses to convert thousands of digits; the first hundred already fit nowhere.
+    # Python refuses to convert thousands of digits; the first hundred exceed every limit already.
     return int(text[:100])
 
 
@@ -289,14 +289,11 @@ def _parse_json(data: bytes, label: str) -> list[Any]:
     except RecursionError:
         raise InputError(f"{label} is nested too deeply to be a list of configurations") from None
     if not isinstance(top, list):
-        raise InputError(f"{label} must hold a list of configurations, not {_kind(top)}")
+        found = "an object" if isinstance(top, dict) else shown(top)
+        raise InputError(f"{label} must hold a list of configurations, not {found}")
     if not top:
         raise InputError(f"{label} holds an empty list, and at least one configuration is needed")
     return top
-
-
-def _kind(value: object) -> str:
-    return "an object" if isinstance(value, dict) else shown(value)
 
 
 def read_json(
@@ -308,15 +305,15 @@ def read_json(
     pattern-gather, pattern-scatter (texts as for `memkern.patterns.parse`, or lists of indices),
     pattern-size, delta, delta-gather, delta-scatter, boundary, seed, wrap, count,
     local-work-size and nruns.  Patterns are truncated to pattern-size, then taken modulo
-    boundary, then compressed; the delta that a generator implies comes before the key's.  Numbers
-    may be written as whole floats.
+    boundary, then compressed; the delta that a generator implies overrides the key's.  Numbers
+    may be written as integral floats.
 
     Parameters
     ----------
     source : str, pathlib.Path or bytes
-        The path of the file, or (bytes) what it holds.
+        The path of the file, or its content as bytes.
     compress : bool
-        Move the pages that each pattern touches together.
+        Renumber the pages that each pattern accesses consecutively.
     runs : int, optional
         Replaces nruns in every configuration.
 
@@ -328,7 +325,7 @@ def read_json(
     Raises
     ------
     InputError
-        If the file cannot be read, is not such a list, or a value is wrong: one sentence with the
+        If the file cannot be read, is not such a list, or a value is wrong.  The message has the
         number of the configuration (from 0), the key and the value.
 
     Notes
@@ -367,11 +364,11 @@ def read_json(
         if runs is not None:
             config["runs"] = runs
         configs.append(config)
-        # One that is small is not checked by itself, and there may be many.
+        # A small pattern is not checked on its own, but there may be many.
         unchecked_B += sum(
             8 * len(value) for value in config.values() if isinstance(value, Pattern)
         )
-        if unchecked_B > _MANY_B:
+        if unchecked_B > _MAX_UNCHECKED_B:
             check_memory(unchecked_B, f"{label} with all of its patterns")
             unchecked_B = 0
     return SpatterFile(configs, warnings.sentences())
@@ -403,15 +400,15 @@ def configs_from_options(
     kernel : str
         gather, scatter, gs, multigather or multiscatter, in any case.
     pattern, pattern_gather, pattern_scatter : Pattern, str or array_like of int, optional
-        What the kernel needs: ``pattern`` for all but gs, ``pattern_gather`` for gs and (inner)
-        multigather, ``pattern_scatter`` for gs and (inner) multiscatter.
+        ``pattern`` for all kernels but gs, ``pattern_gather`` for gs and (inner) multigather,
+        ``pattern_scatter`` for gs and (inner) multiscatter.
     pattern_size : int, optional
         Truncates the patterns.
     delta, delta_gather, delta_scatter : int or sequence of int, optional
-        Distances between consecutive bases in values; 8 if neither given nor implied by the
-        pattern, which comes first.
+        Distances between consecutive bases in values.  A delta that the pattern implies overrides
+        this one; the default is 8.
     boundary : int, optional
-        Indices are taken modulo this; None and 0 leave them.
+        Indices are taken modulo this, unless it is None or 0.
     seed : int, optional
         Seed of the data.
     wrap, count, runs, local_work_size : int, optional
@@ -419,7 +416,7 @@ def configs_from_options(
     name : str
         Label.
     compress : bool
-        Move the pages that each pattern touches together.
+        Renumber the pages that each pattern accesses consecutively.
 
     Returns
     -------
@@ -456,10 +453,10 @@ def configs_from_options(
 
 
 class _DeltaAction(argparse.Action):
-    """Store a delta, which overrides the one that a pattern before it implied.
+    """Store a delta, which overrides the delta of a pattern that was given before it.
 
-    Spatter reads its command line from left to right, so that of ``-d`` and a generator's delta
-    the later one holds.
+    Spatter reads its command line from left to right: the later one of ``-d`` and a generator's
+    delta applies.
     """
 
     def __call__(
@@ -477,7 +474,7 @@ class _DeltaAction(argparse.Action):
 
 
 def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Let argparse print the sentence of an InputError."""
+    """Convert an InputError to an error that argparse prints."""
 
     def convert(text: str) -> Any:
         try:
@@ -525,7 +522,7 @@ _OPTIONS = (
     _Option(("--atomic-thread-fence",), "no effect", idle="the kernels have no fence"),
     _Option(("--atomic-writes",), "no effect", idle="it concerns Spatter's CUDA backend only"),
     _Option(("-b", "--backend"), "serial or openmp (default)", _checked(_read_backend), "NAME"),
-    _Option(("-c", "--compress"), "move the pages that a pattern touches together"),
+    _Option(("-c", "--compress"), "renumber the pages that a pattern accesses consecutively"),
     _Option(
         ("-d", "--delta"),
         "distance between bases, or a list such as 8,0 (default 8)",
@@ -584,7 +581,7 @@ _OPTIONS = (
     _Option(("-r", "--runs"), "timed runs (default 10, or the file's)", _at_least(1), "N", "runs"),
     _Option(
         ("-s", "--random"),
-        "seed of the data; without a value, taken from the clock",
+        "seed of the data; without a value, the time",
         _at_least(0, _INT32_MAX),
         "SEED",
         "seed",
@@ -600,7 +597,7 @@ _OPTIONS = (
     _Option(("-v", "--verbosity"), "0 is quiet (default 1)", _at_least(0), "N"),
     _Option(
         ("-w", "--wrap"),
-        "dense blocks that are used in turn (default 1)",
+        "number of dense blocks, used in turn (default 1)",
         _at_least(1),
         "N",
         "wrap",
@@ -628,15 +625,15 @@ def add_options(
 ) -> None:
     """Add every option of Spatter 2, short and long, to a parser.
 
-    ``-h/--help`` is left to the parser.  What is not given is None (or False) in the namespace;
-    only the verbosity has a default, 1.
+    ``-h/--help`` is left to the parser.  An option that is not given is None (or False for a
+    switch) in the namespace; only the verbosity has a default, 1.
 
     Parameters
     ----------
     parser : argparse.ArgumentParser
-        Gains the options; wrong values give its usual error with a sentence that says why.
+        The parser to extend; it reports wrong values as its usual errors.
     readers : mapping, optional
-        By long option (``op``), converters that take more than Spatter does.
+        Converters by long option (``op``) that replace those for Spatter's values.
     """
     readers = readers or {}
     group = parser.add_argument_group("Spatter's options")
@@ -672,8 +669,8 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
     -------
     SpatterFile
         The configurations of ``--file``, or the single one that the other options describe;
-        the threads asked for (1 for the serial backend); a warning for each option that has no
-        effect.  ``--runs`` holds for a file, too, which it does not in Spatter.
+        the requested threads (1 for the serial backend); a warning for each option that has no
+        effect.  Unlike in Spatter, ``--runs`` also applies to a file.
 
     Raises
     ------
@@ -698,13 +695,13 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
             )
         threads = 1
     if given["file"] is not None:
-        asked = read_json(given["file"], compress=given["compress"], runs=given["runs"])
+        parsed = read_json(given["file"], compress=given["compress"], runs=given["runs"])
     else:
         arguments = {o.argument: given[o.dest] for o in _OPTIONS if o.argument is not None}
         if arguments["seed"] == _SEED_OF_CLOCK:
             arguments["seed"] = int(time.time())
-        asked = configs_from_options(
+        parsed = configs_from_options(
             **{key: value for key, value in arguments.items() if value is not None},
             compress=given["compress"],
         )
-    return SpatterFile(asked.configs, warnings + asked.warnings, threads)
+    return SpatterFile(parsed.configs, warnings + parsed.warnings, threads)

@@ -1,1 +1,1 @@
-"""The machine: what the system and the extension say of it."""
+"""The machine, as described by the system and the extension."""

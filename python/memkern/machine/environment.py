@@ -1,9 +1,8 @@
-"""What a measurement ran on, and what disturbed it.
+"""The environment of a measurement: machine, operating system, settings and build.
 
-`collect` reads the machine, the operating system and the settings that bear on memory out of
-``/proc`` and ``/sys``. What a system does not tell is None: a container or an old kernel that
-hides a file must not stop a measurement. `root` stands for ``/`` so that tests, and snapshots of
-other machines, can be read the same way.
+`collect` reads what affects memory performance from ``/proc`` and ``/sys``. What a system does not
+tell is None: a container or an old kernel without some file must not stop a measurement. `root`
+replaces ``/`` to read snapshots of other machines.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = [
 
 Environment = dict[str, Any]
 
-# Mitigations that change how loads, gathers, page tables or store forwarding perform.
+# Mitigations that change the performance of loads, gathers, page tables or store forwarding.
 _MITIGATIONS = (
     "gather_data_sampling",
     "itlb_multihit",
@@ -47,7 +46,7 @@ _MITIGATIONS = (
     "tsx_async_abort",
 )
 
-# Arm processors name themselves by numbers only (implementer, part).
+# Arm processors identify themselves by numbers only (implementer, part).
 _ARM_PARTS = {
     (0x41, 0xD08): "Arm Cortex-A72",
     (0x41, 0xD0B): "Arm Cortex-A76",
@@ -59,9 +58,6 @@ _ARM_PARTS = {
     (0x46, 0x001): "Fujitsu A64FX",
     (0x48, 0xD01): "HiSilicon Kunpeng 920",
 }
-
-# Total memory as the kernel counts it changes by a few pages from boot to boot.
-_VOLATILE = "memory_B"
 
 # A version 1 cgroup without a limit shows the largest page-aligned 63-bit number.
 _UNLIMITED = 1 << 60
@@ -75,17 +71,17 @@ def collect(
     Parameters
     ----------
     native : mapping, optional
-        What the compiled part knows of itself: compiler, flags, versions, commit.
+        The extension's description of its build: compiler, flags, versions, commit.
     root : path
-        Where ``/proc``, ``/sys`` and ``/etc`` are.
+        Folder that contains ``proc``, ``sys`` and ``etc``.
     hostname : bool
-        Whether to note the host's name, which is left out otherwise to keep results publishable.
+        Whether to include the host's name; without it results can be published.
 
     Returns
     -------
     dict
         Sections ``machine``, ``os``, ``settings``, ``build``, ``python`` and ``run``; sizes in
-        bytes; None for what can't be found out.
+        bytes; None for what is unknown.
     """
     base = Path(root)
     environment: Environment = {
@@ -102,7 +98,7 @@ def collect(
 
 
 def identity(environment: Environment) -> str:
-    """Return a hash that is equal where `differences` finds nothing.
+    """Return a hash that is equal for environments without `differences`.
 
     Parameters
     ----------
@@ -119,10 +115,10 @@ def identity(environment: Environment) -> str:
 
 
 def differences(a: Environment, b: Environment) -> list[str]:
-    """List what differs between two environments, of what bears on a measurement.
+    """List the differences of two environments that may affect a measurement.
 
-    Compared are the machine, the kernel, the settings, the build and the version of memkern; the
-    load, the time and the versions of Python and its other packages are not.
+    These are in the machine, the kernel, the settings, the build and the version of memkern, not in
+    the load, the time and the versions of Python and its other packages.
 
     Parameters
     ----------
@@ -150,7 +146,7 @@ def platform_label(environment: Environment, threads: int) -> str:
     environment : dict
         As `collect` returns it.
     threads : int
-        Threads that were used.
+        Number of threads that were used.
     """
     machine = environment.get("machine", {})
     model = machine.get("model") or machine.get("architecture") or ""
@@ -160,17 +156,17 @@ def platform_label(environment: Environment, threads: int) -> str:
 
 
 def read_steal_s(*, root: str | Path = "/") -> float:
-    """Return the seconds that the hypervisor gave to others while this machine wanted to run.
+    """Return the steal time: seconds in which the hypervisor ran others instead of this machine.
 
     Parameters
     ----------
     root : path
-        Where ``/proc`` is.
+        Folder that contains ``proc``.
 
     Returns
     -------
     float
-        Summed over its processors since it started; NaN if the kernel does not tell.
+        Sum over the processors since boot; NaN if unknown.
     """
     fields = (read_text(Path(root), "proc/stat") or "").partition("\n")[0].split()
     if len(fields) > 8 and fields[0] == "cpu" and fields[8].isdigit():
@@ -200,7 +196,7 @@ def _machine(root: Path) -> dict[str, Any]:
         "cores": len(cores) or None,
         "threads": len(cpus) or None,
         "caches": _caches(root, cpus),
-        _VOLATILE: _kibibytes(meminfo.get("MemTotal")),
+        "memory_B": _parse_bytes(meminfo.get("MemTotal")),
         "numa_nodes": _numa_nodes(root),
         "hypervisor": _hypervisor(root, cpuinfo),
     }
@@ -227,7 +223,7 @@ def _caches(root: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
                 (
                     read_number(folder, "level"),
                     (read_text(folder, "type") or "").lower() or None,
-                    _kibibytes(read_text(folder, "size")),
+                    _parse_bytes(read_text(folder, "size")),
                     read_number(folder, "coherency_line_size"),
                     read_number(folder, "ways_of_associativity"),
                     len(_cpu_list(shared)) or None,
@@ -236,7 +232,7 @@ def _caches(root: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
             )
     if not seen:
         return None
-    # Processors with two kinds of cores have two kinds of caches on a level.
+    # Hybrid processors have two kinds of caches on a level.
     kinds = Counter(cache[:-1] for cache in seen)
     names = ("level", "type", "size_B", "line_B", "ways", "shared_by", "instances")
     return [dict(zip(names, (*kind, kinds[kind]), strict=True)) for kind in sorted(kinds, key=repr)]
@@ -251,7 +247,7 @@ def _numa_nodes(root: Path) -> list[dict[str, Any]] | None:
             {
                 "node": int(folder.name[len("node") :]),
                 "cpus": read_text(folder, "cpulist"),
-                _VOLATILE: _kibibytes(total[1]) if total else None,
+                "memory_B": _parse_bytes(total[1]) if total else None,
             }
         )
     return nodes or None
@@ -288,8 +284,8 @@ def _settings(root: Path) -> dict[str, Any]:
     }
     return {
         "thp": {
-            "enabled": _chosen(read_text(root, f"{thp}/enabled")),
-            "defrag": _chosen(read_text(root, f"{thp}/defrag")),
+            "enabled": _bracketed(read_text(root, f"{thp}/enabled")),
+            "defrag": _bracketed(read_text(root, f"{thp}/defrag")),
         },
         "hugepages": pools or None,
         "governor": _each_cpu(root, "scaling_governor"),
@@ -306,7 +302,7 @@ def _settings(root: Path) -> dict[str, Any]:
 
 
 def _cgroup_limits(root: Path) -> dict[str, Any]:
-    """Return the smallest limits of this process's control groups and all above them."""
+    """Return the smallest limits of this process's control groups and their parents."""
     memory: list[int] = []
     cpus: list[float] = []
     for folder in cgroup_folders(root):
@@ -345,8 +341,8 @@ def _run(root: Path) -> dict[str, Any]:
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "load": load or None,
-        "memory_available_B": _kibibytes(meminfo.get("MemAvailable")),
-        # Not a setting: pinning narrows it, and records have threads and pinning as obtained.
+        "memory_available_B": _parse_bytes(meminfo.get("MemAvailable")),
+        # Not a setting: pinning changes it, and records have the pinning that was obtained.
         "cpus_allowed": _fields(read_text(root, "proc/self/status")).get("Cpus_allowed_list"),
     }
 
@@ -370,7 +366,8 @@ def _comparable(environment: Environment) -> dict[str, Any]:
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            if key != _VOLATILE:
+            # The kernel's count of total memory changes by a few pages from boot to boot.
+            if key != "memory_B":
                 yield from _leaves(f"{name}.{key}", inner)
     elif isinstance(value, (list, tuple)):
         for i, inner in enumerate(value):
@@ -384,7 +381,7 @@ def _shown(value: Any) -> str:
 
 
 def _glob(root: Path, pattern: str) -> list[Path]:
-    """Return the matches that end in a number or a unit, in the order of their first number."""
+    """Return the matches whose name contains a number, in the order of their first number."""
 
     def first_number(path: Path) -> int:
         digits = re.search(r"\d+", path.name)
@@ -398,13 +395,13 @@ def _glob(root: Path, pattern: str) -> list[Path]:
 
 
 def _each_cpu(root: Path, name: str) -> str | None:
-    """Return what all processors' frequency policies say, by commas where they disagree."""
+    """Return a value of all processors' frequency policies, comma-separated where they differ."""
     folders = _glob(root, "sys/devices/system/cpu/cpu[0-9]*")
     return ", ".join(sorted({read_text(f / "cpufreq", name) or "" for f in folders} - {""})) or None
 
 
 def _fields(text: str | None) -> dict[str, str]:
-    """Parse lines of the form ``key : value``; of a key that repeats, the first."""
+    """Parse lines of the form ``key : value``; a repeated key has its first value."""
     fields: dict[str, str] = {}
     for line in (text or "").splitlines():
         key, colon, value = line.partition(":")
@@ -413,14 +410,14 @@ def _fields(text: str | None) -> dict[str, str]:
     return fields
 
 
-def _chosen(text: str | None) -> str | None:
+def _bracketed(text: str | None) -> str | None:
     """Return the word in brackets of ``always [madvise] never``."""
     found = re.search(r"\[(.*?)\]", text or "")
     return found[1] if found else text
 
 
-def _kibibytes(text: str | None) -> int | None:
-    """Parse ``24684084 kB`` or ``32768K``, which the kernel writes meaning 1024 bytes."""
+def _parse_bytes(text: str | None) -> int | None:
+    """Return the bytes of ``24684084 kB``, ``32768K`` or ``1M``; the kernel's kB is 1024 bytes."""
     found = re.fullmatch(r"(\d+)\s*([KM])B?", (text or "").strip(), flags=re.I)
     return int(found[1]) * (1024 if found[2] in "kK" else 1024**2) if found else None
 

@@ -1,7 +1,7 @@
-"""The GPUs of this machine: what there are, and what their driver says while one works.
+"""The GPUs of this machine, and their clocks and energy.
 
-The compiled part for them is a module of its own, which is built where there is a CUDA Toolkit;
-clocks and energy come from ``nvidia-ml-py``, where that is installed.
+Devices come from the extension module ``_memkern_cuda``, which is built where there is a CUDA
+Toolkit; clocks and energy come from ``nvidia-ml-py``, where that is installed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,22 @@ from typing import Any
 
 from memkern.errors import InputError
 
-__all__ = ["built", "copy_GBps", "describe", "devices", "handle", "read", "since", "why_none"]
+__all__ = [
+    "built",
+    "columns_since",
+    "copy_GBps",
+    "describe",
+    "devices",
+    "energy_J",
+    "handle",
+    "why_no_devices",
+]
 
 _NOT_BUILT = (
     "memkern was built without its CUDA part: install a CUDA Toolkit, so that nvcc is on PATH, and "
     "install memkern again"
 )
-# Bits of NVML's reasons for a clock below the highest, by the names that a record has.
+# NVML's reasons for clocks below the maximum: bit to name in a record.
 _REASONS = {
     0x0001: "idle",
     0x0002: "application clocks",
@@ -45,7 +54,7 @@ def _number(name: str) -> int:
 
 
 def handle(name: str) -> Any:
-    """Return a device as the compiled part takes it: None for ``cpu``.
+    """Return the extension's object for a device, None for ``cpu``.
 
     Raises
     ------
@@ -75,9 +84,9 @@ def describe(name: str) -> dict[str, Any]:
 
 @functools.cache
 def copy_GBps(name: str) -> float:
-    """Return what the driver's own copy moves within a device, read and written, in decimal GB/s.
+    """Return the bandwidth of the driver's copy within a device, read plus written, in 1e9 B/s.
 
-    Of buffers eight times as large as the last cache: what kernels can be compared with.
+    The buffers are eight times as large as the L2 cache.
     """
     size_B = max(8 * describe(name)["l2_B"], 2**24)
     seconds = float(_module().copy_s(_number(name), size_B, 10))
@@ -85,7 +94,7 @@ def copy_GBps(name: str) -> float:
 
 
 def devices() -> list[str]:
-    """Return the devices of this machine, none where there is none."""
+    """Return the names of the usable GPUs, such as ``cuda:0``."""
     try:
         return [f"cuda:{k}" for k in range(_module().device_count())]
     except (InputError, RuntimeError):
@@ -93,7 +102,7 @@ def devices() -> list[str]:
 
 
 def built() -> bool:
-    """Say whether this build has the part for GPUs, whether or not there is one here."""
+    """Return whether this build has the CUDA module, with or without a GPU here."""
     try:
         _module()
     except InputError:
@@ -101,8 +110,8 @@ def built() -> bool:
     return True
 
 
-def why_none() -> str:
-    """Say why there is no device; empty where there is one."""
+def why_no_devices() -> str:
+    """Return why there is no GPU; empty where there is one."""
     try:
         _module().device_count()
     except (InputError, RuntimeError) as error:
@@ -112,57 +121,57 @@ def why_none() -> str:
 
 @functools.cache
 def _nvml(name: str) -> Any:
-    """Return NVML and its handle of a device; None where there is no NVML."""
+    """Return the NVML module and its handle of a device; None without NVML."""
     try:
         pynvml: Any = importlib.import_module("pynvml")
     except ImportError:
         return None
     try:
         pynvml.nvmlInit()
-        # By the bus, since CUDA numbers its devices in its own way.
+        # By PCI bus address, since CUDA and NVML number devices differently.
         return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(describe(name)["bus"].encode())
     except (pynvml.NVMLError, KeyError):
         return None
 
 
-def _asked(name: str, question: str, *arguments: Any) -> float:
-    """Return a number that NVML knows of a device, NaN where it does not."""
+def _query(name: str, function: str, *arguments: Any) -> float:
+    """Return the result of an NVML function for a device, NaN where it is not available."""
     known = _nvml(name)
     if known is None:
         return math.nan
     nvml, device = known
     try:
-        return float(getattr(nvml, question)(device, *arguments))
+        return float(getattr(nvml, function)(device, *arguments))
     except (nvml.NVMLError, AttributeError):
         return math.nan
 
 
-def read(name: str) -> float:
-    """Return the energy in joules that a device has used so far, NaN where it is not known."""
-    return _asked(name, "nvmlDeviceGetTotalEnergyConsumption") / 1e3
+def energy_J(name: str) -> float:
+    """Return the energy in joules that a device has used so far, NaN if unknown."""
+    return _query(name, "nvmlDeviceGetTotalEnergyConsumption") / 1e3
 
 
-def since(name: str, energy_J: float) -> dict[str, Any]:
-    """Return the columns of a record on what a device did since `read`.
+def columns_since(name: str, before_J: float) -> dict[str, Any]:
+    """Return the columns of a record on a device's clocks now and its energy since `before_J`.
 
     Parameters
     ----------
     name : str
         Such as ``cuda:0``.
-    energy_J : float
-        What `read` returned.
+    before_J : float
+        Earlier result of `energy_J`.
 
     Returns
     -------
     dict
         ``gpu_clock_GHz``, ``gpu_memory_clock_GHz``, ``gpu_throttle`` (reasons for clocks below the
-        highest, with commas between) and ``gpu_energy_J``; NaN and '' where they are not known.
+        maximum, separated by commas) and ``gpu_energy_J``; NaN and '' where they are unknown.
     """
-    reasons = _asked(name, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    reasons = _query(name, "nvmlDeviceGetCurrentClocksThrottleReasons")
     words = [] if math.isnan(reasons) else [w for bit, w in _REASONS.items() if int(reasons) & bit]
     return {
-        "gpu_clock_GHz": _asked(name, "nvmlDeviceGetClockInfo", 1) / 1e3,
-        "gpu_memory_clock_GHz": _asked(name, "nvmlDeviceGetClockInfo", 2) / 1e3,
+        "gpu_clock_GHz": _query(name, "nvmlDeviceGetClockInfo", 1) / 1e3,
+        "gpu_memory_clock_GHz": _query(name, "nvmlDeviceGetClockInfo", 2) / 1e3,
         "gpu_throttle": ", ".join(words),
-        "gpu_energy_J": read(name) - energy_J,
+        "gpu_energy_J": energy_J(name) - before_J,
     }

@@ -1,4 +1,4 @@
-"""How much memory this process may still take, and refusing what needs more before it is taken."""
+"""The memory that this process may still allocate, and a check before allocations."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from memkern.errors import InputError
 
 __all__ = ["cgroup_folders", "check_memory", "memory_left", "read_number", "read_text"]
 
-# Looking takes longer than taking so little.
+# Below this size the check takes longer than the allocation.
 _UNCHECKED_B = 2**20
 
 
 def memory_left(root: Path = Path("/")) -> tuple[float, str]:
-    """Return what the compiled part calls the memory limit, where there may be no such part.
+    """Return the memory that this process may still allocate, without needing the extension.
 
     Parameters
     ----------
     root : Path
-        Where ``/proc`` and ``/sys`` are.
+        Folder that contains ``proc`` and ``sys``.
 
     Returns
     -------
     available_B : float
-        The smallest of MemAvailable, RLIMIT_AS and the control groups' limits, less what is used;
-        infinite where nothing is known.
+        The smallest of MemAvailable, RLIMIT_AS and the control groups' limits, minus what is used;
+        infinite if none is known.
     source : str
-        Which of them it is.
+        Name of the smallest limit.
     """
     limits: list[tuple[float, str]] = [(float("inf"), "nothing")]
-    available = _bytes_behind(root, "proc/meminfo", "MemAvailable:")
+    available = _bytes_of(root, "proc/meminfo", "MemAvailable:")
     if available is not None:
         limits.append((available, "available memory"))
     address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if address_space != resource.RLIM_INFINITY:
-        used = _bytes_behind(root, "proc/self/status", "VmSize:") or 0
+        used = _bytes_of(root, "proc/self/status", "VmSize:") or 0
         limits.append((address_space - used, "address space limit (ulimit -v)"))
     for folder in cgroup_folders(root):
         for limit, usage, cache in (
@@ -45,27 +45,27 @@ def memory_left(root: Path = Path("/")) -> tuple[float, str]:
         ):
             most, used_B = read_number(folder, limit), read_number(folder, usage)
             if most is not None and used_B is not None:
-                # Page cache counts as usage but gives way.
-                gives_way = _bytes_behind(folder, "memory.stat", cache) or 0
-                limits.append((most - max(0, used_B - gives_way), f"cgroup limit of {folder}"))
+                # The page cache counts as usage but can be reclaimed.
+                reclaimable = _bytes_of(folder, "memory.stat", cache) or 0
+                limits.append((most - max(0, used_B - reclaimable), f"cgroup limit of {folder}"))
     left, source = min(limits)
     return max(left, 0), source
 
 
 def check_memory(size_B: float, what: str) -> None:
-    """Refuse what needs more memory than there is, before it is allocated.
+    """Raise InputError if an allocation needs more memory than there is.
 
     Parameters
     ----------
     size_B : float
-        Bytes that will be taken besides those that are taken already.
+        Bytes that will be allocated.
     what : str
-        What needs them, as a sentence begins.
+        What needs them, as the subject of the message.
 
     Raises
     ------
     InputError
-        There is less.
+        Less memory is left.
     """
     if size_B <= _UNCHECKED_B:
         return
@@ -78,7 +78,7 @@ def check_memory(size_B: float, what: str) -> None:
 
 
 def cgroup_folders(root: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control groups, each followed by all above it."""
+    """Yield the folders of this process's control groups, each followed by its parents."""
     mounts = [line.split() for line in (read_text(root, "proc/self/mounts") or "").splitlines()]
     for line in (read_text(root, "proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
@@ -100,7 +100,7 @@ def cgroup_folders(root: Path) -> Iterator[Path]:
 
 
 def read_text(root: Path, path: str) -> str | None:
-    """Return the text of a file, None where it is empty or can't be read."""
+    """Return the text of a file, None if it is empty or can't be read."""
     try:
         return (root / path).read_text(encoding="utf-8", errors="replace").strip() or None
     except (OSError, ValueError):
@@ -108,15 +108,15 @@ def read_text(root: Path, path: str) -> str | None:
 
 
 def read_number(root: Path, path: str) -> int | None:
-    """Return the number that a file says, None where it says none."""
+    """Return the integer in a file, None if there is none."""
     try:
         return int(read_text(root, path) or "")
     except ValueError:
         return None
 
 
-def _bytes_behind(root: Path, path: str, key: str) -> int | None:
-    """Return the bytes behind a key in lines of ``key value`` or ``key value kB``."""
+def _bytes_of(root: Path, path: str, key: str) -> int | None:
+    """Return the value of a key in bytes, from lines of ``key value`` or ``key value kB``."""
     for line in (read_text(root, path) or "").splitlines():
         words = line.split()
         if words[:1] == [key] and len(words) > 1 and words[1].isdecimal():

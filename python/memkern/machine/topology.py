@@ -1,4 +1,4 @@
-"""The machine, as the extension and the system show it: cores, caches, instruction sets, load."""
+"""The machine and the kernels, as the extension describes them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from memkern.machine import environment, gpu
 
 
 def machine_environment() -> dict[str, Any]:
-    """Describe this machine and build, as stored beside every run's records."""
+    """Return the environment of this machine and build, as stored with every run's records."""
     found = environment.collect(_memkern.build())
     if gpu.devices():
         found["devices"] = {name: gpu.describe(name) for name in gpu.devices()}
     return found
 
 
-def forms(kernel: str, isa: str = "best") -> set[str]:
-    """Return the forms that a kernel is built with for what this machine, or one `isa`, runs."""
+def template_variants(kernel: str, isa: str = "best") -> set[str]:
+    """Return a kernel's template variants for this machine's instruction sets, or for `isa`."""
     isas = [name for name in _memkern.supported_isas() if isa in ("best", name)]
     return {entry[6] for entry in _memkern.entries() if entry[0] == kernel and entry[2] in isas}
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What the extension declares of a kernel beside its operation.
+    """The extension's declaration of a kernel.
 
-    `roles` are ``write``, ``read`` or ``update`` by array, in the order in which the body takes
-    them; `flops` are those of an element; `scalars` have their defaults.
+    `roles` are ``write``, ``read`` or ``update`` by array, in the order of the body's arguments;
+    `flops` are per element; `scalars` have their defaults.
     """
 
     roles: Mapping[str, str]
@@ -55,7 +55,7 @@ def _declarations() -> dict[str, Declaration]:
 
 
 def declared(kernel: str) -> Declaration:
-    """Return what the extension declares of a kernel.
+    """Return the extension's declaration of a kernel.
 
     Raises
     ------
@@ -71,12 +71,18 @@ def declared(kernel: str) -> Declaration:
 
 
 def last_level_cache_B() -> int:
-    """Return the size of the last-level caches together."""
+    """Return the total size of all last-level caches in bytes."""
     return int(_memkern.topology()["last_level_cache_B"])
 
 
+def line_B() -> int:
+    """Return the size of a cache line, the largest where they differ; 64 where it is unknown."""
+    caches: list[dict[str, Any]] = _memkern.topology()["caches"]
+    return max((int(cache["line_B"]) for cache in caches), default=0) or 64
+
+
 def copy_GBps(device: str) -> float:
-    """Return what the driver's copy moves, NaN where the device has no room for it."""
+    """Return `gpu.copy_GBps`, NaN if the device has too little free memory for its buffers."""
     try:
         return gpu.copy_GBps(device)
     except MemoryError:
@@ -84,7 +90,7 @@ def copy_GBps(device: str) -> float:
 
 
 def workers_of(device: str) -> int:
-    """Return how many threads keep a device busy: 1024 on each multiprocessor of a GPU."""
+    """Return the default number of workers: processing units, or 1024 per GPU multiprocessor."""
     if device == "cpu":
         return len(os.sched_getaffinity(0))
     return 1024 * int(gpu.describe(device)["units"])

@@ -1,1 +1,1 @@
-"""Preparing, choosing variants, sampling, records and sweeps: what reaches the extension."""
+"""Preparing, choosing variants, sampling, records and sweeps: all use of the extension."""

@@ -1,4 +1,4 @@
-"""Measure how much times differ between placements and runs, for the intervals of later records."""
+"""Measurement of the variance between placements and runs, for the intervals of later records."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _BUDGET_S = 0.1  # of a placement's samples
 def calibrate(
     *, seconds: float = 120.0, progress: Callable[[float], object] | None = None
 ) -> Calibration:
-    """Measure how times differ from placement to placement and from run to run, and store it.
+    """Measure and store how much times vary between placements and between runs.
 
-    Copies and gathers that lie in each cache and in memory, with one worker and with all, are
-    placed several times in a row, each such run again and again until the time is over.
+    The cases are copies and gathers in each cache and in memory, with one worker and with all. A
+    run places each case three times in a row; runs are repeated until the time is over.
 
     Parameters
     ----------
     seconds : float
-        How long to measure; at least four runs are measured in any case.
+        Seconds to measure; at least four runs are measured.
     progress : callable, optional
-        Called with the share of the time that is over.
+        Called with the share of the time that is over, from 0 to 1.
 
     Returns
     -------
     Calibration
-        It is stored for this user until the system is booted again.
+        It is stored for this user and valid until the system is booted again.
 
     Raises
     ------
     InputError
-        If every run of a class was disturbed, or the result can't be stored.
+        If no case had enough undisturbed runs, or the result can't be stored.
     """
     seconds = small.cut(seconds, 0.1)
     machine = machine_environment()
@@ -85,7 +85,7 @@ def calibrate(
 
 
 def _cases(caches: Any) -> list[Case]:
-    """Return cases of every class: half of each level, for one worker and for all."""
+    """Return cases of every class, with footprints of half of each cache, and from memory."""
     data = [c for c in caches if c.get("type") != "instruction" and c.get("size_B")]
     how: dict[str, Any] = {"placements": _PLACEMENTS, "budget_s": _BUDGET_S * _PLACEMENTS}
     cases = []

@@ -1,8 +1,8 @@
-"""What this machine has shown since it was booted, stored for later runs.
+"""Properties of this machine that are measured and stored until it is booted again.
 
-How much times differ from placement to placement and from run to run: `memkern.calibrate` measures
-it for classes of cases (cache level by threads); the intervals of single measurements include it
-from then on. And the throughput of the cores, to which every process that measures adds.
+The first is how much times differ between placements and between runs. `memkern.calibrate` measures
+it for classes of cases (cache level and threads), and the intervals of later measurements include
+it. The second is the throughput of the cores, to which every measuring process contributes.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ Counts = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What one calibration has found.
+    """Result of a calibration.
 
     Attributes
     ----------
     boot : str
-        Identity of the boot of the system; a calibration does not hold for another one.
+        Identity of the boot of the system; a calibration is not valid for another one.
     created : str
-        When, in UTC.
+        Date and time in UTC.
     placements : mapping of str to Prior
-        By class, the variance of logarithms of medians between placements within one run.
+        By class, the variance of the logarithms of medians between the placements of a run.
     runs : mapping of str to Prior
-        By class, their variance between runs beyond that.
+        By class, their additional variance between runs.
     """
 
     boot: str
@@ -70,14 +70,14 @@ class Calibration:
 
 
 def level_of(footprint_B: float, threads: int, caches: Sequence[Mapping[str, Any]]) -> str:
-    """Return the smallest level that holds what a case touches: ``L1``, ``L2``, ..., ``memory``.
+    """Return the smallest level that holds a case's footprint: ``L1``, ``L2``, ..., ``memory``.
 
     Parameters
     ----------
     footprint_B : float
-        Bytes that all workers touch together.
+        Bytes that all workers touch in total.
     threads : int
-        Workers, each of which touches an equal part.
+        Number of workers, each of which touches an equal part.
     caches : sequence of mapping
         As in an environment: ``level``, ``type``, ``size_B``, ``shared_by``, ``instances``.
     """
@@ -106,8 +106,8 @@ def estimate(medians: Mapping[str, npt.ArrayLike]) -> tuple[dict[str, Prior], di
     Returns
     -------
     placements, runs : dict of Prior
-        Variances of logarithms. That between runs is what the variance of their means exceeds the
-        share of the placements' own by, or zero.
+        Variances of logarithms. The variance between runs is that of the runs' means minus the part
+        that the variance between placements explains, but at least zero.
     """
     between_placements: dict[str, Prior] = {}
     between_runs: dict[str, Prior] = {}
@@ -178,7 +178,7 @@ def _store(target: Path, document: Mapping[str, Any]) -> Path:
 
 
 def save_cores(counts: Counts, target: Path) -> None:
-    """Add what a process has counted to what is stored; do nothing where that can't be had.
+    """Add a process's counts to those in the file; do nothing where it can't be written.
 
     Parameters
     ----------
@@ -197,12 +197,12 @@ def save_cores(counts: Counts, target: Path) -> None:
 
 
 def _stored(target: Path) -> dict[str, Any]:
-    """Return what was stored since the system was booted.
+    """Return a document that was stored since the system was booted.
 
     Raises
     ------
     InputError, KeyError, TypeError, ValueError
-        There is nothing, or nothing that can be read.
+        There is none, or it can't be read.
     """
     document: dict[str, Any] = json.loads(read(target))
     if document["version"] != _VERSION or document["boot"] != boot_id():
@@ -211,7 +211,7 @@ def _stored(target: Path) -> dict[str, Any]:
 
 
 def load_cores(target: Path) -> dict[str, dict[int, int]]:
-    """Return what was counted since the system was booted; empty if unknown."""
+    """Return the counts since the system was booted (see `save_cores`); empty if unknown."""
     try:
         return {
             str(which): {int(number): int(times) for number, times in counts.items()}
@@ -239,4 +239,4 @@ def load() -> Calibration | None:
             priors(document["runs"]),
         )
     except (InputError, KeyError, TypeError, ValueError):
-        return None  # what can't be read is as good as none
+        return None

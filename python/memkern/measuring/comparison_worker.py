@@ -1,9 +1,9 @@
 """The process that measures one side of an interleaved comparison.
 
-It reads one request a line from its standard input and answers each with one line on its standard
-output, in JSON. The first line it writes says what it is. ``{"measure": 3}`` asks for the record of
-case 3 and ``{"sample": 3}`` for one value, ``{"seconds": 1.2e-6}``, or null where it was disturbed.
-``{"error": "..."}`` says why a case can't be measured.
+It reads requests from its standard input and answers on its standard output, each in one line of
+JSON. Its first line describes its build and the number of cases. ``{"measure": 3}`` requests the
+record of case 3 and ``{"sample": 3}`` one value, ``{"seconds": 1.2e-6}``, or null where it was
+disturbed. The answer ``{"error": "..."}`` is why a case can't be measured.
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ from memkern.measuring.sweepfile import read_sweep
 from memkern.results.values import dumps, plain_record
 from memkern.spec.case import Case
 
-# Of one placement: pairs and placements that are many say more than samples that are many.
+# Stop rule of one placement: many pairs and placements are more informative than many samples.
 _STOP: dict[str, Any] = {"runs": None, "ci": 0.005, "budget_s": 0.01, "max_samples": 100}
 _RUNS = 5
-# Placements of one value, unless so many seconds are over before.
-_PLACEMENTS = 5
+_PLACEMENTS = 5  # of one value, unless _VALUE_S are over before
 _VALUE_S = 0.04
 
 
 def short(case: Case) -> Case:
-    """Return the case with so few samples as one value takes."""
+    """Return the case with the few samples of one value."""
     if case.spec.most_runs.get(case.dtype) is not None:
-        # Values that grow with every invocation allow few of them.
+        # Its arrays' values grow with every invocation.
         return case.with_(runs=min(case.stop.runs or 1, _RUNS))
     return case.with_(**_STOP)
 
 
 def seconds_of(case: Case) -> float | None:
-    """Place a case anew and return its median time of one invocation; None if disturbed."""
+    """Return the median time of one invocation in a new placement; None if disturbed."""
     prepared = prepare(case)
     prepared.set_steady_inputs()
     samples = prepared.sample()
@@ -51,14 +50,14 @@ def seconds_of(case: Case) -> float | None:
 
 
 def value_of(case: Case) -> float | None:
-    """Return the median over a few placements of a case's time; None if all were disturbed."""
+    """Return the median of a case's times in a few placements; None if all were disturbed."""
     start = time.perf_counter()
     values: list[float] = []
     for _ in range(small.cut(_PLACEMENTS, 1)):
         seconds = seconds_of(case)
         if seconds is not None:
             values.append(seconds)
-        # Else the next placement would be this one.
+        # Otherwise the next placement would get the same memory.
         _memkern.release_memory()
         if time.perf_counter() - start > _VALUE_S:
             break
@@ -68,8 +67,8 @@ def value_of(case: Case) -> float | None:
 def serve(sweep: str, changes: Mapping[str, Any], requests: IO[str], answers: IO[str]) -> None:
     """Answer requests until there are no more."""
 
-    def answer(**said: Any) -> None:
-        print(dumps(said), file=answers, flush=True)
+    def answer(**content: Any) -> None:
+        print(dumps(content), file=answers, flush=True)
 
     cases = [short(case) for case in read_sweep(sweep, changes)[0]]
     answer(cases=len(cases), build=_memkern.build(), package=os.path.dirname(memkern.__file__))
@@ -89,7 +88,7 @@ def serve(sweep: str, changes: Mapping[str, Any], requests: IO[str], answers: IO
 def main(words: Sequence[str]) -> int:
     """Serve a sweep file with changes (JSON) on standard input and output."""
     sweep, changes = words
-    # Whatever else is printed in this process goes to standard error.
+    # Other output of this process goes to standard error.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:

@@ -1,4 +1,4 @@
-"""What the cores of this machine have shown, and which of them a case runs on."""
+"""The known throughput of this machine's cores, the cores of a case, and other activity."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from memkern.measuring import calibration, disturbance
 
 @functools.cache
 def cores() -> disturbance.Cores:
-    """Return what the cores have shown in this process and in others since the last boot."""
+    """Return the throughputs that this process and others have measured since the last boot."""
     target = calibration.cores_path()
     known = disturbance.Cores(calibration.load_cores(target))
     process = os.getpid()
 
     def save() -> None:
-        # A forked process has measured nothing that its parent does not know.
+        # In a forked process these are its parent's measurements, which the parent saves.
         if os.getpid() == process:
             calibration.save_cores(known.counts, target)
 
@@ -30,14 +30,14 @@ def cores() -> disturbance.Cores:
 
 
 def cores_at_work(obtained: Mapping[str, Any]) -> str:
-    """Return which cores a case's workers are on (see `disturbance.cores_at_work`)."""
+    """Return the class of cores that a case's workers run on (see `disturbance.cores_at_work`)."""
     topology = _memkern.topology()
     kinds = dict(zip(topology["units"], topology["core_kinds"], strict=True))
     units = obtained["pin"].split(",") if obtained["pin"] not in ("", "none") else kinds
     return disturbance.cores_at_work(int(obtained["threads"]), [kinds[int(u)] for u in units])
 
 
-def look_around() -> disturbance.Quiet:
-    """Look for what else runs on this machine, for a quarter of a second."""
+def observe_activity() -> disturbance.Activity:
+    """Observe for a quarter of a second what else runs on this machine."""
     units = len(_memkern.topology()["units"])
-    return disturbance.look_around(_memkern.running_threads, environment.read_steal_s, units)
+    return disturbance.observe_activity(_memkern.running_threads, environment.read_steal_s, units)

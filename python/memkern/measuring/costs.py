@@ -1,4 +1,4 @@
-"""What every record is held against: the cost of a launch, and what memory gives."""
+"""Costs and limits that results are compared with: launch times and memory bandwidths."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
 
 @functools.cache
 def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float:
-    """Shortest time of an empty kernel on a device, in seconds; by default of 20 in a row."""
+    """Shortest time of an empty kernel on a device, in seconds; by default 20 launches a sample."""
     empty = case("launch.empty", runs=50, device=device, timer=timer, invocations=invocations)
     return float(prepare(empty).sample().seconds.min())
 
 
 @functools.cache
 def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
-    """Return what memory gives to loads alone and to a triad: medians of their best variants."""
+    """Return the memory bandwidths of loads and of a triad: medians of their best variants."""
     cache_B = last_level_cache_B()
     knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages}
     knobs |= {"budget_s": 0.5, "placements": 1}

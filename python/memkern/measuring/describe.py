@@ -1,4 +1,4 @@
-"""What `memkern info` shows."""
+"""The description of this machine and build that ``memkern info`` shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memkern.measuring.costs import device_launch_cost_s, launch_cost_s
 
 
 def _device(name: str) -> dict[str, Any]:
-    """Return what `memkern info` says of a device."""
+    """Return the facts of a device: its description, bandwidth of copies and launch times."""
     return {
         **gpu.describe(name),
         "copy_GBps": copy_GBps(name),
@@ -22,7 +22,7 @@ def _device(name: str) -> dict[str, Any]:
 
 
 def describe() -> dict[str, Any]:
-    """Return what `memkern info` shows: machine, caches, instruction sets, launch cost."""
+    """Return what ``memkern info`` shows: machine, caches, instruction sets, launch cost."""
     available, limit = _memkern.memory_limit()
     return {
         "topology": _memkern.topology(),
@@ -33,6 +33,6 @@ def describe() -> dict[str, Any]:
         "launch_s": launch_cost_s(0, "none", "fork"),
         "backends": ["openmp", *(["cuda"] if gpu.built() else [])],
         "devices": {name: _device(name) for name in gpu.devices()},
-        "no_devices": gpu.why_none(),
+        "no_devices": gpu.why_no_devices(),
         "environment": machine_environment(),
     }

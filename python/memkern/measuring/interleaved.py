@@ -1,12 +1,11 @@
-"""Two sides measured in turns, so that what drifts or comes and goes meets both alike.
+"""Comparison of two sides that are measured in turns, so that drift affects both equally.
 
-All cases are measured in rounds, one pair of each, so that the pairs of a case are spread over the
-whole run. Each side of each round is a process of its own, and every value has memory placed
-anew: what varies from run to run is inside the comparison, and a fixed pair of placements, which
-may well differ by several percent, is not taken for a difference of the sides.
+All cases are measured in rounds, one pair of each case per round, so that the pairs of a case are
+spread over the whole run. Each side of each round is a new process, and every value has new
+placements in memory, so that the comparison includes the variance between runs. A fixed pair of
+placements may differ by several percent even where the sides do not.
 
-The order inside a pair is random, in blocks of two: either side is first in one of them. A drift
-is then the same for both sides, whatever its shape.
+The order within a pair is random, in blocks of two pairs: each side is first in one of them.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ _SIDES = ("A", "B")
 
 
 class Side(Protocol):
-    """What measures one side in one round."""
+    """The interface of what measures one side in one round."""
 
-    def ask(self, verb: str, case: int) -> dict[str, Any]:
-        """Return what the worker answers."""
+    def request(self, verb: str, case: int) -> dict[str, Any]:
+        """Return the answer to a request of `memkern.measuring.comparison_worker`."""
         ...
 
 
@@ -88,14 +87,14 @@ class Worker:
 
     @functools.cached_property
     def about(self) -> dict[str, Any]:
-        """What the worker says of itself once it is ready: ``cases``, ``build``, ``package``."""
+        """Description by the worker, once it is ready: ``cases``, ``build``, ``package``."""
         about = self._answer()
         if "error" in about:
             raise InputError(f"side {self._side}: {about['error']}")
         return about
 
-    def ask(self, verb: str, case: int) -> dict[str, Any]:
-        """Return the worker's answer.
+    def request(self, verb: str, case: int) -> dict[str, Any]:
+        """Return the answer to a request (see `memkern.measuring.comparison_worker`).
 
         Raises
         ------
@@ -104,7 +103,7 @@ class Worker:
         """
         stdin = self._process.stdin
         assert stdin is not None
-        # If it has ended, what it said last is read below.
+        # If the process has ended, `_answer` reads its last output.
         with suppress(BrokenPipeError):
             stdin.write(json.dumps({verb: case}) + "\n")
             stdin.flush()
@@ -129,13 +128,13 @@ class Worker:
                 return dict(json.loads(line))
             except (ValueError, TypeError):
                 raise InputError(
-                    f"the process that measures side {self._side} said {shown(line.strip())}: is "
-                    "its interpreter Python with memkern?"
+                    f"the process that measures side {self._side} printed {shown(line.strip())}: "
+                    "its interpreter must be Python with memkern"
                 ) from None
         code = self._process.wait()
         self._errors.seek(0)
-        said = [text.strip() for text in self._errors if text.strip()]
-        why = said[-1] if said else f"exit code {code}"
+        lines = [text.strip() for text in self._errors if text.strip()]
+        why = lines[-1] if lines else f"exit code {code}"
         raise InputError(f"the process that measures side {self._side} ended: {why}")
 
 
@@ -155,26 +154,27 @@ def compare_runs(
     Parameters
     ----------
     sweep : path
-        See `memkern.measuring.sweepfile`; its numbers of samples and repeats do not count.
+        See `memkern.measuring.sweepfile`; its numbers of samples and repeats are ignored.
     a, b : mapping, optional
-        Knobs of each side, which win over the file's, such as ``{"variant": "simd"}``.
+        Knobs of each side, which replace those of the file, such as ``{"variant": "simd"}``.
     a_python, b_python : str, optional
         Interpreters, where the sides are different builds of memkern; by default this one.
     pairs : int
-        Most pairs of a case, at least 30. A case is looked at after half, two thirds and all of
-        them, and not measured further once it is decided.
+        Most pairs of a case, at least 30. A case is tested after half, two thirds and all of them,
+        and not measured further once it has a verdict.
     seed : int
         Of the random order.
     progress : bool, optional
-        Whether to say on standard error how far it is; by default where that is a terminal.
+        Whether to show progress on standard error; by default where that is a terminal.
 
     Returns
     -------
     DataFrame
         As `memkern.compare` returns it, with ``pairs`` instead of ``placements``: pairs in which
         neither side was disturbed. ``ratio`` is that of the 20 % trimmed means of the logarithms,
-        ``p`` by Yuen's test of pairs, corrected for looks and cases. A case that can't be had on
-        a side has the verdict ``not measured``, and a sentence in ``attrs["remarks"]``.
+        ``p`` by Yuen's test of pairs, corrected for the number of tests and cases. A case that
+        can't be measured on a side has the verdict ``not measured``, and a sentence in
+        ``attrs["remarks"]``.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def compare_runs(
             for k in rng.sample((0, 1), 2):
                 started[k] = Worker(_SIDES[k], pythons[k], sweep, changes[k])
                 stack.callback(started[k].close)
-            # They get ready side by side.
+            # Both start at the same time; wait until they are ready.
             for worker in started.values():
                 _ = worker.about
             yield started[0], started[1]
@@ -206,7 +206,7 @@ def compare_runs(
                 f"{sweep} has {about[0]['cases']} cases on side A and {about[1]['cases']} on side "
                 "B: an option that the file has a list of must be given on both sides or neither"
             )
-        cases, remarks = _described(sides, about[0]["cases"])
+        cases, remarks = _describe_cases(sides, about[0]["cases"])
     if all(case.verdict == NOT_MEASURED for case in cases):
         raise InputError(remarks[0])
     family = Family(len(cases), small.cut(pairs, 4))
@@ -217,14 +217,14 @@ def compare_runs(
 
     def show(family: Family) -> None:
         measured = sum(family.count(k) for k in range(len(cases)))
-        bar.total = measured + sum(family.looks[-1] - family.count(k) for k in family.open())
+        bar.total = measured + sum(family.looks[-1] - family.count(k) for k in family.undecided())
         bar.update(measured - bar.n)
 
     try:
         tried, errors = measure_pairs(family, cases, workers, rng, show)
     finally:
         bar.close()
-    remarks += _judged(family, cases, tried, errors)
+    remarks += _assign_verdicts(family, cases, tried, errors)
     compared = sorted(
         k for k in {*changes[0], *changes[1]} if changes[0].get(k) != changes[1].get(k)
     )
@@ -250,21 +250,21 @@ def measure_pairs(
     Parameters
     ----------
     family : Family
-        Gets the pairs.
+        The pairs are added to it.
     cases : sequence of Compared
-        Their `work` on both sides.
+        Their `work` on both sides is used.
     sides : callable
-        Returns a context with both `Side` for a round.
+        Returns a context manager that provides both `Side` of a round.
     rng : random.Random
     progress : callable
-        Called after every case.
+        Called with the family after every case.
 
     Returns
     -------
     tried : list of int
         Pairs of each case, disturbed ones included; at most twice as many as a case may have.
     errors : dict
-        By case why it could not be measured on.
+        By case, why it could not be measured further.
     """
     tried = [0] * len(cases)
     leads = [0] * len(cases)
@@ -276,7 +276,7 @@ def measure_pairs(
         tried[case] += 1
         values = [math.nan, math.nan]
         for k in (leads[case], 1 - leads[case]):
-            answer = two[k].ask("sample", case)
+            answer = two[k].request("sample", case)
             if "error" in answer:
                 errors[case] = f"not measured on side {_SIDES[k]}: {answer['error']}"
                 family.drop(case)
@@ -287,21 +287,21 @@ def measure_pairs(
             values[k] = math.log(answer["seconds"] / work)
         family.add(case, *values)
 
-    while todo := [k for k in family.open() if tried[k] < 2 * family.looks[-1]]:
+    while todo := [k for k in family.undecided() if tried[k] < 2 * family.looks[-1]]:
         rng.shuffle(todo)
         with sides() as two:
             for case in todo:
-                # Its neighbours' looks may have decided it.
-                if case in family.open():
+                # The test of another case may have decided it.
+                if case in family.undecided():
                     pair(case, two)
                 progress(family)
     return tried, errors
 
 
-def _judged(
+def _assign_verdicts(
     family: Family, cases: Sequence[Compared], tried: Sequence[int], errors: Mapping[int, str]
 ) -> list[str]:
-    """Give the cases what was found, and return what is to be said of those without a verdict."""
+    """Set the cases' estimates and verdicts, and return remarks on those without a verdict."""
     corrected = holm(family.p)
     members = int(np.count_nonzero(~np.isnan(corrected)))
     remarks = []
@@ -323,9 +323,9 @@ def _judged(
     return remarks
 
 
-def _described(sides: tuple[Worker, Worker], count: int) -> tuple[list[Compared], list[str]]:
-    """Measure each case once on both sides: what it is, and whether its results are right."""
-    answers = [[side.ask("measure", k) for side in sides] for k in range(count)]
+def _describe_cases(sides: tuple[Worker, Worker], count: int) -> tuple[list[Compared], list[str]]:
+    """Measure each case once on both sides, to identify it and to validate its results."""
+    answers = [[side.request("measure", k) for side in sides] for k in range(count)]
     records = [[answer.get("record", {}) for answer in two] for two in answers]
     compared = {column for a, b in records if a and b for column in differing(a, b)}
     several = varying([two[0] or two[1] for two in records], compared)

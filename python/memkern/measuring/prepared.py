@@ -16,13 +16,13 @@ from memkern import _memkern
 from memkern.errors import InputError
 from memkern.machine import gpu
 from memkern.measuring import process, sampling, variants
-from memkern.measuring.process import alone, as_input_error
+from memkern.measuring.process import as_input_error, exclusive
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, Invoke
 
-# A sample this many clock ticks long is read to better than a tenth of a percent.
+# The clock measures a sample of this many ticks to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
-# In fixed-count mode a sample is one invocation unless that is shorter than this.
+# With a given number of runs, a sample is one invocation unless that is shorter than this.
 _TICKS_PER_RUN = 100
 # Launches between two synchronisations with a GPU (Chalmers and Warburton 2020).
 _LAUNCHES = 20
@@ -38,35 +38,35 @@ class Choice:
 
 
 class Prepared:
-    """A case with everything resolved: memory placed and filled, variant chosen.
+    """A case that is ready to run: memory placed and filled, variant chosen.
 
     Attributes
     ----------
     obtained : dict
-        Threads, pinning, pages, variant and instruction set as they came to be.
+        Threads, pinning, pages, variant and instruction set that are actually used.
     variant_choice : str
-        How the variant was chosen: ``asked``, ``trial``, or ``default`` where ``best`` was asked
-        for and the trials of a candidate were disturbed as long as there was time.
+        How the variant was chosen: ``asked`` (it was requested), ``trial``, or ``default`` where
+        ``best`` was requested and all trials of a candidate were disturbed.
     choosing_s : float
-        Seconds that took.
+        Seconds that the choice took.
     """
 
     def __init__(
         self, case: Case, chosen: Choice | None = None, deadline: float = math.inf
     ) -> None:
-        with alone():
+        with exclusive():
             self._prepare(case, chosen, deadline)
 
     def _prepare(self, case: Case, chosen: Choice | None, deadline: float) -> None:
         knobs = case.knobs
         self.case = case
-        # On the clock of `time.perf_counter`: after it nothing is tried or sampled once more.
+        # On the clock of `time.perf_counter`; no trial or sample starts after it.
         self._deadline = deadline
         self.stages: list[str] = []
         self.device = None if knobs.device == "cpu" else knobs.device
         if self.device and knobs.threads and "workers" not in case.integers:
             raise InputError(
-                f"{case.spec.name} on {self.device} has as many threads as it has work: leave "
+                f"{case.spec.name} on {self.device} sets the number of threads itself: leave "
                 "threads out"
             )
         with as_input_error():
@@ -74,7 +74,7 @@ class Prepared:
                 kernel=case.spec.name,
                 dtype=case.dtype,
                 index_dtype=case.index_dtype,
-                form=case.form,
+                template_variant=case.template_variant,
                 integers={**case.integers, "prefetch": knobs.prefetch},
                 numbers=dict(case.numbers),
                 arrays=[(array.name, array.role != "read") for array in case.spec.arrays],
@@ -110,20 +110,19 @@ class Prepared:
         raise InputError("a prepared case can't be pickled or copied: pickle its case")
 
     def run(self, invocations: int) -> float:
-        """Invoke the kernel so many times; return the seconds that took.
+        """Run one sample of `invocations` invocations, and return its seconds.
 
-        As one sample in the case's way to repeat. Nothing is allocated, parsed or checked on the
-        way.
+        Nothing is allocated, parsed or checked in it.
         """
         return self.native.run(invocations)
 
     @property
     def obtained(self) -> dict[str, Any]:
-        """What was obtained of what was asked."""
+        """Threads, pinning, pages, variant and instruction set that are actually used."""
         return {**self.native.obtained(), "pages": self.native.pages()}
 
     def _choose(self, chosen: Choice | None) -> None:
-        """Select the variant and instruction set asked for, by trial where it is `best`."""
+        """Select the requested variant and instruction set, for ``best`` by trials."""
         if chosen is not None:
             self.native.select(chosen.variant, chosen.isa)
             self.variant_choice = chosen.how
@@ -137,7 +136,7 @@ class Prepared:
                 f"kernel {self.case.spec.name!r} has no variant {variant!r} for instruction set "
                 f"{isa!r} here: there are {choices}"
             )
-        # A named variant runs on the widest instruction set; candidates come widest first.
+        # A requested variant runs on the widest instruction set; candidates come widest first.
         self.variant_choice = "asked"
         best = fitting[0]
         if variant == "best":
@@ -146,21 +145,21 @@ class Prepared:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the deadline, none after it."""
+        """Seconds until the deadline, 0 after it."""
         return max(self._deadline - time.perf_counter(), 0.0)
 
     @functools.cached_property
     def core_share(self) -> float:
-        """Which share of their best its cores must do for a sample to count."""
+        """Share of their best throughput that the cores need for a sample to be used."""
         return sampling.core_share(self)
 
     def check(self, invoke: Invoke | None = None) -> Check:
-        """Validate what the kernel makes of freshly filled buffers against the reference.
+        """Fill the buffers, run the kernel and compare its results with the reference.
 
         Parameters
         ----------
         invoke : callable, optional
-            Invokes the kernel and returns how often; once by default.
+            Invokes the kernel and returns the number of invocations; by default one.
         """
 
         def once() -> int:
@@ -170,28 +169,28 @@ class Prepared:
         return self.case.spec.check(self.case, self.native, invoke or once)
 
     def set_steady_inputs(self) -> None:
-        """Give arrays that would grow from invocation to invocation values that keep them."""
+        """Fill arrays with values that do not grow from invocation to invocation."""
         for name, value in self.case.spec.steady_inputs.items():
             array = self.native.arrays()[name]
             values = np.full(array["columns"], value, dtype=array["dtype"])
             self.native.copy_in(name, values)
 
     def sample(self, placement: int = 0, placements: int = 1) -> sampling.Samples:
-        """Take samples until the case's stop rule is met by those that were not disturbed.
+        """Take samples until the undisturbed ones meet the case's stop rule.
 
-        Disturbed samples are taken again, for up to as long again as the budget.
+        Disturbed samples are repeated, for at most the time of the budget once more.
 
         Parameters
         ----------
         placement, placements : int
-            Which of how many placements this is: they share the case's samples and budget.
+            Number of this placement, from 0, and of all; samples and budget are divided among them.
         """
-        with alone():
-            return sampling.take(self, placement, placements)
+        with exclusive():
+            return sampling.take_samples(self, placement, placements)
 
     @functools.cached_property
     def invocations(self) -> int:
-        """How many invocations make a sample: those asked for, or what the clock needs."""
+        """Invocations per sample: as requested, or as many as the clock's resolution requires."""
         if self.case.stop.invocations:
             return self.case.stop.invocations
         if self.case.knobs.flush or self.stages:
@@ -201,17 +200,17 @@ class Prepared:
         ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
         goal = ticks * _memkern.clock_tick()
         invocations = 1
-        # Where a small part is long enough, the whole need not be tried.
+        # Where a small part takes long enough, whole invocations need not be tried.
         if self.native.run_range(0, -(-self.case.iterations // 128)) >= 20 * goal:
             return invocations
         while True:
             seconds = self.run(invocations)
             if seconds < 20 * goal:
-                # So short a time may be mostly disturbance.
+                # A single short time may be mostly disturbance.
                 seconds = min(seconds, self.run(invocations), self.run(invocations))
             if seconds >= goal:
                 return invocations
-            # What is itself too short to be read is no basis for a large step.
+            # A time near the clock's resolution does not justify a large step.
             grow = goal / seconds if seconds > goal / 100 else 10.0
             invocations = math.ceil(invocations * min(max(grow * 1.1, 1.5), 10.0))
 
@@ -222,7 +221,7 @@ def prepare(case: Case) -> Prepared:
     Raises
     ------
     InputError, MemoryError
-        Something asked for is wrong or can't be had; nothing was touched then.
+        Something requested is wrong or not available; nothing was written then.
     """
     return Prepared(case)
 
@@ -234,8 +233,8 @@ def apply(case: Case, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]
     ----------
     case : Case
     **arrays : ndarray
-        Values for arrays of the kernel (see its spec) in the case's dtype; the others keep what
-        a measurement fills them with. An array that every worker has to itself has shape
+        Values for arrays of the kernel (see its spec) in the case's dtype; the others have the
+        values with which measurements fill them. An array with one row per worker has shape
         (workers, n), or (n,) with one worker.
 
     Returns

@@ -1,4 +1,4 @@
-"""One measurement at a time in a process, and none in a forked one."""
+"""One measurement at a time in a process, and none in a process forked from one that measured."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FORKED = (
     "this process was forked after memkern had started threads, which only its parent has: start "
     "processes by spawn (multiprocessing.get_context('spawn')), or before anything is measured"
 )
-# Whether this process, or one that it was forked from, has prepared a case; whether the latter.
-_started = _forked = False
-# Samples of two cases in turns would find each other's data in the caches.
-_turn = threading.RLock()
+_started = False  # whether this process has prepared a case
+_forked = False  # whether it was forked from one that had
+# Two cases that are sampled at the same time would evict each other's data from the caches.
+_lock = threading.RLock()
 prepared: weakref.WeakSet[Prepared] = weakref.WeakSet()
 
 
@@ -33,29 +33,32 @@ def refuse_forked() -> None:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Keep other threads of this process from measuring, which wait for their turn."""
+def exclusive() -> Iterator[None]:
+    """Hold the lock that lets only one thread of this process measure at a time."""
     global _started
     refuse_forked()
     _started = True
-    with _turn:
+    with _lock:
         yield
 
 
-class _Left:
-    """What a forked process has in place of what its parent had prepared."""
+class _Unusable:
+    """Replacement, in a forked process, of what its parent had prepared."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise InputError(_FORKED)
 
 
 def _after_fork() -> None:
-    """Give up, in a child, what its parent had prepared: even freeing it could wait for ever."""
+    """Make the parent's prepared cases unusable in the child, without freeing them.
+
+    Even freeing them could wait forever for threads that only the parent has.
+    """
     global _forked
     _forked = _started
     for each in prepared:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each.native))
-        vars(each)["native"] = _Left()
+        vars(each)["native"] = _Unusable()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -63,7 +66,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 @contextmanager
 def as_input_error() -> Iterator[None]:
-    """Turn the extension's ValueErrors into what they are: about what a person asked for."""
+    """Turn the extension's ValueErrors into InputErrors."""
     try:
         yield
     except ValueError as error:
@@ -73,5 +76,5 @@ def as_input_error() -> Iterator[None]:
 
 
 def forked() -> bool:
-    """Return whether this process was forked from one that had started threads."""
+    """Return whether this process was forked from one that had prepared a case."""
     return _forked

@@ -1,4 +1,4 @@
-"""Records: a case is placed and sampled several times, then summarised."""
+"""Records: a case is placed in memory and sampled several times, then summarised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memkern.measuring import calibration, disturbance
 from memkern.measuring.cores import cores, cores_at_work
 from memkern.measuring.costs import ceilings_GBps, device_launch_cost_s, launch_cost_s
 from memkern.measuring.prepared import Choice, Prepared
-from memkern.measuring.process import alone, refuse_forked
+from memkern.measuring.process import exclusive, refuse_forked
 from memkern.measuring.sampling import Samples, median
 from memkern.results import ResultSet
 from memkern.spec.case import Case
@@ -28,28 +28,29 @@ from memkern.spec.columns import in_order
 from memkern.spec.kernel import Ceilings, Check
 from memkern.spec.registry import registry
 
-_SHORT_LAUNCHES = 10  # below so many launches an invocation is mostly launching
-# Buffers of this size and more are not allocated anew for a placement: where the pages of so many
-# bytes lie averages out, and getting them takes longer than measuring.
+# An invocation shorter than this many empty ones has a time without the launch.
+_SHORT_LAUNCHES = 10
+# Buffers of this size and more are reused for the next placement: the placement of so many pages
+# averages out, and allocating them takes longer than measuring.
 LARGE_B = 2**26
-# Placements spread over at least so long hold what varies from run to run.
+# Placements that are spread over at least this time include the variance between runs.
 SPREAD_S = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """One case, measured; equal to another whose results are.
+    """One measured case; measurements with equal results are equal.
 
     Attributes
     ----------
     record : dict
-        The flat row of the results table.
+        The row of the results table.
     samples : ndarray of float64, shape (n,)
         Seconds per invocation, in the order in which they were taken.
     environment : dict
         The machine and build.
     parts : tuple of Measurement
-        Where an invocation runs several kernels in turn, these on their own.
+        The single kernels, where an invocation runs several in turn.
     """
 
     record: dict[str, Any]
@@ -70,12 +71,12 @@ class Measurement:
 
     @property
     def disturbed(self) -> bool:
-        """Whether too few samples were undisturbed: the times mean little then."""
+        """Whether too few samples were undisturbed, so that the times mean little."""
         return bool(self.record["disturbed"])
 
     @property
     def bandwidth_GBps(self) -> float:
-        """By the paper's formula on the shortest time."""
+        """Bytes by the paper's formula divided by the shortest time, in 1e9 B/s."""
         return float(self.record["bandwidth_GBps"])
 
     def cut_off(self) -> Measurement:
@@ -94,10 +95,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Placement:
-    """What one placement of a case has given, and the seconds it took.
+    """Results of one placement of a case.
 
-    `again_s` are those of them that another placement would take as well: not those of choosing
-    the variant and validating.
+    Of the `wall_s` seconds that it took, `again_s` are those that another placement would take as
+    well, without the choice of the variant and the validation.
     """
 
     samples: Samples
@@ -111,12 +112,8 @@ class Placement:
     again_s: float
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
 class CaseRun:
-    """A case on its way to its record: placed and sampled several times, then summarised.
+    """The measurement of a case: it is placed and sampled several times, then summarised.
 
     Parameters
     ----------
@@ -129,24 +126,24 @@ class CaseRun:
         refuse_forked()
         self.case = case
         self.repeat = repeat
-        self.started = _now()
+        self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self.placements: list[Placement] = []
-        # Of the next placement, on the clock of `time.perf_counter`.
+        # Deadline of the next placement, on the clock of `time.perf_counter`.
         self.deadline = math.inf
         self.out_of_time = False
         self._models_B: dict[str, float] = {}
-        # Before the case takes the device's memory.
+        # Measured before the case allocates the device's memory.
         on_device = case.knobs.device != "cpu"
-        self._known = {"gpu_copy_GBps": copy_GBps(case.knobs.device)} if on_device else {}
+        self._copy = {"gpu_copy_GBps": copy_GBps(case.knobs.device)} if on_device else {}
 
     @property
     def interrupted(self) -> bool:
-        """Whether sampling was cut off."""
+        """Whether sampling was interrupted."""
         return any(p.samples.stop == "interrupted" for p in self.placements)
 
     @property
-    def whole(self) -> bool:
-        """Whether it was placed as often as it asks for, or as time allowed."""
+    def complete(self) -> bool:
+        """Whether it was placed as often as requested, or as time allowed."""
         return self.out_of_time or len(self.placements) == self.case.placements
 
     @property
@@ -161,20 +158,20 @@ class CaseRun:
         return self.placements[-1].started_s - self.placements[0].started_s
 
     def class_of(self, machine: dict[str, Any]) -> str:
-        """Return the class of cases whose placements differ alike (see `calibration`)."""
+        """Return the class of cases with similar variances (see `calibration.class_name`)."""
         obtained = self.placements[-1].obtained
         caches = machine["machine"]["caches"] or ()
         return calibration.class_name(obtained["footprint_B"], obtained["threads"], caches)
 
     def place(self) -> Placement:
-        """Allocate, fill, sample and validate once more.
+        """Allocate, fill, sample and validate in a new placement.
 
         Raises
         ------
         InputError, MemoryError
             See `prepare`.
         """
-        with alone():
+        with exclusive():
             return self._place()
 
     def _place(self) -> Placement:
@@ -185,23 +182,24 @@ class CaseRun:
         again_s = time.perf_counter() - start - prepared.choosing_s
         taken: list[tuple[Samples, dict[str, float]]] = []
         if spec.repeatable_check:
-            # Found by trying, which must be over before anything counts.
+            # Their number is found by trial runs, which the check must not count.
             _ = prepared.invocations
 
         def sample() -> int:
             nonlocal again_s
             begin = time.perf_counter()
-            energy_J = gpu.read(knobs.device) if prepared.device else math.nan
+            before_J = gpu.energy_J(knobs.device) if prepared.device else math.nan
             found = prepared.sample(len(self.placements), case.placements)
             again_s += time.perf_counter() - begin
-            taken.append((found, gpu.since(knobs.device, energy_J) if prepared.device else {}))
+            device = gpu.columns_since(knobs.device, before_J) if prepared.device else {}
+            taken.append((found, device))
             return found.taken * found.invocations
 
-        # Those in between are of the same bodies and inputs.
+        # Placements in between run the same code on the same inputs.
         validated = len(self.placements) in (0, case.placements - 1)
         check = self.placements[0].check if self.placements else None
         if validated and (spec.idempotent or spec.repeatable_check):
-            # What is timed is what is validated, and all that has an effect is counted.
+            # The timed invocations themselves are validated.
             check = prepared.check(sample)
         else:
             if validated:
@@ -212,7 +210,7 @@ class CaseRun:
             sample()
         assert check is not None
         samples, device = taken[0]
-        # The kernel walks the page tables for its account of pages.
+        # Read only once, since the operating system walks the page tables for it.
         known = self.placements[0].obtained["pages"] if self.placements else None
         obtained = {**prepared.native.obtained(), "pages": known or prepared.native.pages()}
         others = tuple(_memkern.running_threads()) if samples.rejected else ()
@@ -239,7 +237,7 @@ class CaseRun:
         machine : dict
             The environment.
         prior, drift : Prior, optional
-            Variances of this case's class, between placements and between runs.
+            Variances of this case's class between placements and between runs.
         extra : mapping, optional
             Further columns of the record.
         """
@@ -248,22 +246,24 @@ class CaseRun:
         clean = [p for p in self.placements if not p.samples.disturbed]
         disturbed = 2 * len(clean) < len(self.placements)
         counted = self.placements if disturbed else clean
-        # STREAM's rule: the first turn of a rotation does not count.
-        turns = 1 if last.samples.seconds.shape[1] > 1 else 0
-        series = [p.samples.seconds[turns if len(p.samples.seconds) > 1 else 0 :] for p in counted]
+        # As in STREAM, the first sample of kernels that run in turn is left out.
+        skipped = 1 if last.samples.seconds.shape[1] > 1 else 0
+        series = [
+            p.samples.seconds[skipped if len(p.samples.seconds) > 1 else 0 :] for p in counted
+        ]
         as_run = case.with_(variant=obtained["variant"])
         launch_s = math.nan
         if case.bytes_B and case.knobs.device != "cpu":
             launch_s = device_launch_cost_s(case.knobs.device, case.knobs.timer)
         elif case.bytes_B:
             launch_s = launch_cost_s(obtained["threads"], case.knobs.pin, case.knobs.repetition)
-        limits: dict[str, float] = {}
+        roofline: dict[str, float] = {}
         if spec.roofline_columns is not None:
             rates = ceilings_GBps(obtained["threads"], case.knobs.pin, case.knobs.pages)
             ceilings = Ceilings(rates["load"], rates["triad"], machine["machine"]["caches"] or ())
             median_s = float(np.median([np.median(s[:, 0]) for s in series]))
-            limits = spec.roofline_columns(as_run, last.check.columns, ceilings, median_s)
-        columns = {**last.check.columns, **limits}
+            roofline = spec.roofline_columns(as_run, last.check.columns, ceilings, median_s)
+        columns = {**last.check.columns, **roofline}
 
         def row(case: Case, column: int, case_id: str) -> dict[str, Any]:
             model_B = self._model_B(dataclasses.replace(as_run, spec=case.spec))
@@ -275,7 +275,7 @@ class CaseRun:
                     **_sample_columns(self, counted, series, disturbed),
                     **times,
                     **_rates(case, model_B, last, times, launch_s),
-                    **self._known,
+                    **self._copy,
                     **last.device,
                     **(extra or {}),
                 }
@@ -284,22 +284,18 @@ class CaseRun:
         names = last.samples.seconds.shape[1] - 1
         whole = row(case, 0, case.identity())
         parts = []
-        for column, kernel in enumerate(self._stages[:names], start=1):
+        for column, kernel in enumerate(obtained["stages"][:names], start=1):
             part = dataclasses.replace(case, spec=registry()[kernel])
             record = row(part, column, f"{case.identity()}-{kernel}")
             parts.append(Measurement(record, np.concatenate(series)[:, column], machine))
         return Measurement(whole, np.concatenate(series)[:, 0], machine, tuple(parts))
 
     def _model_B(self, as_run: Case) -> float:
-        """Return the bytes that memory moves in one invocation, counted once for each kernel."""
+        """Return the model's bytes of one invocation, computed once for each kernel."""
         name = as_run.spec.name
         if name not in self._models_B:
             self._models_B[name] = as_run.spec.model_bytes(as_run)
         return self._models_B[name]
-
-    @property
-    def _stages(self) -> list[str]:
-        return list(self.placements[-1].obtained["stages"])
 
 
 def _times(
@@ -309,7 +305,7 @@ def _times(
     drift: statistics.Prior | None,
     spread_s: float,
 ) -> dict[str, Any]:
-    """Return the columns about times and their intervals; a disturbed record has no interval."""
+    """Return the columns on times and their intervals; a disturbed record has no interval."""
     summary: dict[str, Any] = statistics.summarise(np.concatenate(series))
     medians = [float(np.median(seconds)) for seconds in series]
     summary["time_median_s"] = float(np.median(medians))
@@ -317,7 +313,7 @@ def _times(
     scope = "next run" if drift is not None or spread_s >= SPREAD_S else "within this run"
     low, high, level = (summary[f"within_ci_{name}"] for name in ("low_s", "high_s", "level"))
     if interval is not None and len(medians) == 1:
-        # A single placement's own samples say less than those of the calibration.
+        # The interval of one placement includes that of its samples and the calibrated one.
         low, high, level = min(low, interval.low), max(high, interval.high), interval.level
     elif interval is not None:
         low, high, level = interval.low, interval.high, interval.level
@@ -340,10 +336,11 @@ def _times(
 def _identity_columns(
     case: Case, case_id: str, run: CaseRun, columns: Mapping[str, Any], machine: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the columns that say which case this is, where and when."""
+    """Return the columns that identify the case, the machine and the time."""
     knobs, last = case.knobs, run.placements[-1]
     on_device = knobs.device != "cpu"
-    which = {**case.columns, **dict(zip(case.spec.form, case.form.split("/"), strict=False))}
+    words = zip(case.spec.template_columns, case.template_variant.split("/"), strict=False)
+    which = {**case.columns, **dict(words)}
     return {
         "case_id": case_id,
         "repeat": run.repeat,
@@ -363,7 +360,7 @@ def _identity_columns(
 
 
 def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
-    """Return the columns that say what was asked and what was obtained."""
+    """Return the columns of the requested and of the obtained options."""
     knobs, obtained = case.knobs, placement.obtained
     return {
         "backend": "openmp" if knobs.device == "cpu" else "cuda",
@@ -384,7 +381,7 @@ def _sample_columns(
     series: Sequence[npt.NDArray[np.float64]],
     disturbed: bool,
 ) -> dict[str, Any]:
-    """Return the columns about how samples were taken, and what disturbed them."""
+    """Return the columns on how samples were taken, and what disturbed them."""
     every = run.placements
     stops = [p.samples.stop for p in every]
     checks = [p.check for p in every]
@@ -409,19 +406,21 @@ def _sample_columns(
     }
 
 
-# Of several placements the record names the reason furthest from being precise.
+# The record of several placements has the first of these reasons that one of them has.
 _STOPS = ("interrupted", "budget", "samples", "ci", "runs")
 
 
 def _rates(
     case: Case, model_B: float, placement: Placement, times: Mapping[str, float], launch_s: float
 ) -> dict[str, Any]:
-    """Return the columns about bytes and rates."""
+    """Return the columns on bytes and rates."""
     obtained = placement.obtained
     shortest, median = times["time_min_s"], times["time_median_s"]
     elements = case.iterations * case.spec.width(case)
     vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
     cycles = shortest * placement.samples.clock_Hz * obtained["threads"]
+    access_s = median / case.spec.accesses(case) if case.spec.accesses else math.nan
+    traffic_B = placement.check.columns.get("traffic_per_access_B", math.nan)
     amos = case.spec.amos * placement.check.columns.get("attempts_per_amo", 1.0)
     return {
         "launch_s": launch_s,
@@ -435,6 +434,9 @@ def _rates(
         "rate_GAMS": case.iterations / shortest / 1e9 * amos or math.nan,
         "performance_GFLOPs": elements / shortest / 1e9 * case.spec.flops or math.nan,
         "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
+        "ns_per_access": access_s * 1e9,
+        "cycles_per_access": access_s * placement.samples.clock_Hz,
+        **({} if math.isnan(traffic_B) else {"traffic_GBps": traffic_B / access_s / 1e9}),
     }
 
 
@@ -445,7 +447,7 @@ def measure(
     extra: Mapping[str, Any] | None = None,
     machine: dict[str, Any] | None = None,
 ) -> Measurement:
-    """Measure one case: place, sample and validate it as often as it asks for.
+    """Measure one case: place, sample and validate it as often as requested.
 
     Parameters
     ----------
@@ -455,7 +457,7 @@ def measure(
     extra : mapping, optional
         Further columns of the record.
     machine : dict, optional
-        The environment, where the caller has it already.
+        The environment, if the caller has it already.
 
     Returns
     -------
@@ -480,7 +482,7 @@ def measure(
 
 
 def to_result_set(done: Sequence[Measurement]) -> ResultSet:
-    """Return measurements as one result set, the parts of each before it."""
+    """Return measurements as one result set, each after its parts."""
     rows = [row for m in done for row in (*m.parts, m)]
     return ResultSet(
         [row.record for row in rows],

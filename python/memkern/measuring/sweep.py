@@ -1,4 +1,4 @@
-"""Sweeps: many cases, whose placements are spread over the run."""
+"""Sweeps: measurements of many cases, whose placements are spread over the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from memkern.results import ResultSet, open_output
 from memkern.spec.case import Case
 from memkern.spec.sequences import Cases, permuted, product
 
-_BLOCK = 500  # cases of a sweep among which placements go round
+_BLOCK = 500  # cases of a sweep that are placed in the same rounds
 
 
 def sweep(
@@ -44,55 +44,55 @@ def sweep(
     on_begin: Callable[[], None] | None = None,
     time_s: float = math.inf,
 ) -> ResultSet:
-    """Measure cases, each of whose placements is spread over the run.
+    """Measure cases, with the placements of each case spread over the run.
 
-    Of up to 500 cases at a time, every one is placed and sampled once, then every one once more,
-    until each has been placed as often as it asks for; each round has an order of its own. Memory
-    goes from case to case within a round and back to the system after it. No more cases than that
-    are held at a time, however many are to come.
+    Blocks of up to 500 cases are measured in rounds. Each round places and samples every case once,
+    in a new random order, until each has been placed as often as requested. Cases of a round reuse
+    each other's memory, which is returned to the system after it. Only one block of cases is in
+    memory at a time.
 
     Parameters
     ----------
     cases : iterable of Case
-        Taken as they are needed: of a sequence, such as `vary` returns, by a random permutation of
-        its places, of any other iterable the next 500 at a time.
+        Built as they are needed: of a sequence, such as `vary` returns, in the order of a random
+        permutation, of any other iterable the next 500 at a time.
     repeats : int
-        How often all of it is measured, one time after the other, for records of their own; of an
-        iterable that is no sequence, as often as that the 500 cases at a time.
+        How often the sequence is measured, one time after the other, with separate records; of any
+        other iterable, how often each block is.
     output : path, optional
-        Results file: .db, .parquet, .csv or .json. Until the end they stand in one SQLite file,
-        each case after its first placement and after its last.
+        Results file: .db, .parquet, .csv or .json. During the run, results are in one SQLite file,
+        to which each case is written after its first placement and after its last.
     resume : bool
-        Go on with an earlier, unfinished run of the same cases on the same machine and build.
+        Continue an earlier, unfinished run of the same cases on the same machine and build.
     force : bool
-        Overwrite what stands at `output`, unless it is resumed.
+        Overwrite an existing `output`, unless it is resumed.
     progress : bool, optional
         Show progress on standard error: a bar where that is a terminal or a notebook, else a line
         every ten seconds. By default only the bar.
     on_result : callable, optional
-        Called with every `Measurement` when its last round is over; of those that go round
-        together, in the order of the cases.
+        Called with every `Measurement` when the last round of its block is over, in the order of
+        the cases in the block.
     order : str
         ``random``, or ``declared`` for the order of the cases in every round.
     order_seed : int, optional
-        Seed of the random order, which the record holds; by default another one each time.
+        Seed of the random order, which is in the record; by default a new one each time.
     on_begin : callable, optional
-        Called when the first case has been placed: what was asked for can be had.
+        Called after the first placement of the first case, when the options are known to work.
     time_s : float
-        Seconds for all of it, of which each placement has its part of what is left. Where they are
-        too few, cases are sampled more briefly and have fewer placements; what has not been placed
-        when they are over is left out, and `ResultSet.left_out` says how many cases these are.
+        Seconds for the whole sweep; each placement gets its share of what is left. Where they are
+        too few, cases have fewer samples and placements. Cases that have not been placed at the end
+        are left out, and `ResultSet.left_out` is their number.
 
     Returns
     -------
     ResultSet
-        All records, those reused from an earlier run included. After Ctrl-C those that were
-        done, with a warning, and marked as `interrupted`; the results file can be resumed then.
+        All records, including those reused from an earlier run. After Ctrl-C, the records so far,
+        with a warning and marked as `interrupted`; the results file can then be resumed.
 
     Raises
     ------
     InputError, MemoryError
-        A case is wrong or the results file can't be used; what was done stands in the file.
+        A case is wrong or the results file can't be used; finished cases are in the file.
     """
     refuse_forked()
     if order not in ("random", "declared"):
@@ -111,18 +111,18 @@ def sweep(
     sink = open_output(output, resume, machine, force=force) if output is not None else None
     done: list[Measurement] = []
     interrupted = begun = False
-    finished = planned = placements = gone = duplicates = left_out = 0
+    finished = planned = placements = drawn = duplicates = left_out = 0
 
-    def placed(run: CaseRun) -> None:
+    def on_placed(run: CaseRun) -> None:
         nonlocal begun
         if not begun and on_begin is not None:
             on_begin()
         begun = True
-        # One that is cut off later is measured again, but not without a trace.
+        # If the case is interrupted later, the file has its first placement, marked as such.
         if sink is not None and len(run.placements) == 1 < run.case.placements:
-            keep(run.measurement(machine), last=False)
+            add(run.measurement(machine), last=False)
 
-    def keep(measurement: Measurement, *, last: bool) -> None:
+    def add(measurement: Measurement, *, last: bool) -> None:
         if sink is not None:
             for part in (*measurement.parts, measurement):
                 record = part.record if last else {**part.record, "stop": "interrupted"}
@@ -130,8 +130,8 @@ def sweep(
         elif last:
             done.append(measurement)
 
-    def leave(error: BaseException) -> None:
-        """Close the file after an error, and say what is in it and the error that it may go on."""
+    def close_after(error: BaseException) -> None:
+        """Close the file after an error, warn of what it has, and mark the error as resumable."""
         if sink is None:
             return
         sink.store.close()
@@ -149,13 +149,13 @@ def sweep(
             runs = block.runs
             planned += len(runs)
             placements += sum(run.case.placements for run in runs)
-            gone += block.asked
+            drawn += block.drawn
             duplicates += block.duplicates
             if size is not None:
-                # Cases that are still to be built are taken to be placed as often as these.
-                bar.total = placements + (size - gone) * placements // max(planned, 1)
+                # The remaining cases are assumed to have as many placements on average.
+                bar.total = placements + (size - drawn) * placements // max(planned, 1)
             try:
-                _go_round(runs, generator, placed, bar, end)
+                _measure_rounds(runs, generator, on_placed, bar, end)
             except KeyboardInterrupt:
                 interrupted = True
             interrupted = interrupted or any(run.interrupted for run in runs)
@@ -169,22 +169,22 @@ def sweep(
                 measurement = run.measurement(
                     machine, prior=prior, drift=drift if short else None, extra=columns
                 )
-                whole = run.whole and not run.interrupted
-                if not whole:
+                complete = run.complete and not run.interrupted
+                if not complete:
                     measurement = measurement.cut_off()
-                keep(measurement, last=True)
-                finished += whole
+                add(measurement, last=True)
+                finished += complete
                 if on_result is not None:
                     on_result(measurement)
             if interrupted:
                 break
             if time.perf_counter() > end:
-                left_out += 0 if size is None else size - gone
+                left_out += 0 if size is None else size - drawn
                 break
     except KeyboardInterrupt:
         interrupted = True
     except BaseException as error:
-        leave(error)
+        close_after(error)
         raise
     finally:
         bar.close()
@@ -199,13 +199,12 @@ def sweep(
         try:
             results = sink.finish()
         except BaseException as error:
-            leave(error)
+            close_after(error)
             raise
     if duplicates:
         warnings.warn(
-            f"{duplicates} of the cases ask{'s' * (duplicates == 1)} for the same as an earlier "
-            "one, whatever their names: what is asked for twice is measured once (--repeats gives "
-            "several records of a case)",
+            f"{duplicates} of the cases repeat{'s' * (duplicates == 1)} an earlier one, apart from "
+            "its name: equal cases are measured once (--repeats gives several records of a case)",
             stacklevel=2,
         )
     results.interrupted = interrupted
@@ -226,28 +225,29 @@ def sweep(
 
 @dataclass(frozen=True)
 class _Block:
-    """Cases that go round together, and how many were asked for to find them.
+    """Cases that are measured in the same rounds.
 
-    `duplicates` of these ask for the same as an earlier one.
+    They were found among `drawn` pairs of case and repeat, `duplicates` of which equal an earlier
+    one; others have been measured already.
     """
 
     runs: list[CaseRun]
-    asked: int
+    drawn: int
     duplicates: int
 
 
 def _blocks(cases: Iterable[Case], repeats: int, seed: int | None, sink: Any) -> Iterator[_Block]:
-    """Yield the cases that are still to be measured, as many at a time as go round together.
+    """Yield the cases that are still to be measured, in blocks.
 
-    They are taken from all over a sequence by `seed`, and in their order without one.
+    Cases of a sequence are drawn in a random order by `seed`, or in their order without one.
     """
     runs: list[CaseRun] = []
-    asked = duplicates = 0
+    drawn = duplicates = 0
     seen: set[tuple[str, int]] = set()
     for some in [cases] if isinstance(cases, Sequence) else _portions(cases):
         places = _places(len(some), repeats, seed)
         while chosen := sorted(itertools.islice(places, _BLOCK - len(runs))):
-            asked += len(chosen)
+            drawn += len(chosen)
             for place, times in itertools.groupby(chosen, key=lambda pair: pair[0]):
                 case = some[place]
                 for _, repeat in times:
@@ -264,49 +264,49 @@ def _blocks(cases: Iterable[Case], repeats: int, seed: int | None, sink: Any) ->
                     if kept is None or kept["stop"] == "interrupted":
                         runs.append(CaseRun(case, repeat))
             if len(runs) == _BLOCK:
-                yield _Block(runs, asked, duplicates)
-                runs, asked, duplicates = [], 0, 0
-    yield _Block(runs, asked, duplicates)
+                yield _Block(runs, drawn, duplicates)
+                runs, drawn, duplicates = [], 0, 0
+    yield _Block(runs, drawn, duplicates)
 
 
 def _portions(cases: Iterable[Case]) -> Iterator[list[Case]]:
-    """Yield as many of the cases at a time as go round together."""
+    """Yield lists of as many cases as a block has."""
     rest = iter(cases)
     while portion := list(itertools.islice(rest, _BLOCK)):
         yield portion
 
 
 def _places(size: int, repeats: int, seed: int | None) -> Iterator[tuple[int, int]]:
-    """Yield the place of every case with every repeat, one repeat after the other."""
+    """Yield (place, repeat) of every case, one repeat after the other."""
     for repeat in range(repeats if size else 0):
         for place in range(size):
             yield (place if seed is None else permuted(place, size, f"{seed}/{repeat}")), repeat
 
 
-def _go_round(
+def _measure_rounds(
     runs: Sequence[CaseRun],
     generator: random.Random | None,
-    placed: Callable[[CaseRun], None],
+    on_placed: Callable[[CaseRun], None],
     bar: Any,
-    end: float = math.inf,
+    end: float,
 ) -> None:
-    """Place every case once in each round, until each was placed as often as it asks for.
+    """Place every case once in each round, until each was placed as often as requested.
 
-    Each placement may take its part of the time that is left until `end`, on the clock of
+    Each placement gets its share of the time that is left until `end`, on the clock of
     `time.perf_counter`; one that would take longer than all of it is left out. A quarter of the
-    time is kept for placements that take no more than an equal part of it: those of small cases,
-    which cost little and differ most. Of these the first one is only left out where there is no
-    time at all.
+    time is reserved for placements that need at most an equal share of that quarter: those of small
+    cases, which cost little and vary most. The first placement of a small case is left out only if
+    the time is over before the first round.
     """
     part_s = {id(run): expected_s([run.case]) / run.case.placements for run in runs}
     remaining_s = sum(part_s[id(run)] * run.case.placements for run in runs)
     every = sum(run.case.placements for run in runs)
-    kept_s = max(end - time.perf_counter(), 0.0) / 4
+    reserved_s = max(end - time.perf_counter(), 0.0) / 4
     for number in range(max((run.case.placements for run in runs), default=0)):
         if number:
             _memkern.release_memory(LARGE_B)
         todo = [run for run in runs if number < run.case.placements and not run.out_of_time]
-        equal_s = kept_s / max(every if number else len(runs), 1)
+        equal_s = reserved_s / max(every if number else len(runs), 1)
         takes_s = {
             id(run): run.placements[-1].again_s if number else least_s(run.case) for run in todo
         }
@@ -324,7 +324,7 @@ def _go_round(
                 share_s = left_s * part / max(remaining_s, part)
                 run.deadline = time.perf_counter() + max(share_s, min(part, equal_s))
                 run.place()
-                placed(run)
+                on_placed(run)
                 bar.update()
             else:
                 run.out_of_time = True
@@ -339,7 +339,10 @@ def _go_round(
 def _priors(
     runs: Sequence[CaseRun], machine: dict[str, Any]
 ) -> dict[str, tuple[statistics.Prior | None, statistics.Prior | None]]:
-    """Return what the cases of each class have in common, and what calibration knows of it."""
+    """Return for each class of cases the variances between placements and between runs.
+
+    The former is estimated from these cases where possible, otherwise both are calibrated ones.
+    """
     known = calibration.load()
     classes: dict[str, list[list[float]]] = {}
     for run in runs:
@@ -357,7 +360,7 @@ def _priors(
 
 
 def vary(case: Case, **knobs: Iterable[Any]) -> Cases:
-    """All combinations of knob values, as cases.
+    """Return the cases of all combinations of knob values.
 
     Parameters
     ----------
@@ -369,7 +372,7 @@ def vary(case: Case, **knobs: Iterable[Any]) -> Cases:
     Returns
     -------
     Cases
-        A sequence whose cases are built when they are asked for. The last knob varies fastest.
+        A sequence whose cases are built on access. The last knob varies fastest.
     """
     axes = {
         name: values if isinstance(values, Sequence) else list(values)
@@ -378,16 +381,16 @@ def vary(case: Case, **knobs: Iterable[Any]) -> Cases:
     return product(case.with_, axes)
 
 
-# What fills and bodies from memory move at least in a second, of how much a case takes a second to
-# be placed for the first time and validated (1.3 in the median over a report's cases beyond the
-# caches), and what a placement costs besides.
-_MOVED_B_PER_S = 1e10
+# Assumptions for estimates of the time of a case.
+_MOVED_B_PER_S = 1e10  # least bandwidth of fills and kernels from memory
+# Bytes of a case by the seconds of its first placement with validation; the median over a report's
+# cases in memory is 1.3e9.
 _VALIDATED_B_PER_S = 1e9
-_PLACEMENT_S = 0.01
+_PLACEMENT_S = 0.01  # of a placement besides these
 
 
 def expected_s(cases: Iterable[Case]) -> float:
-    """Return about how many seconds cases take: trials, fills, samples and checks."""
+    """Estimate the seconds that cases take, including trials, fills and checks."""
     total_s = 0.0
     for case in cases:
         stop, once_s = case.stop, case.bytes_B / _MOVED_B_PER_S
@@ -399,6 +402,6 @@ def expected_s(cases: Iterable[Case]) -> float:
 
 
 def least_s(case: Case) -> float:
-    """Return about how many seconds one placement takes, however briefly it is sampled."""
+    """Estimate the seconds that the first placement takes with the fewest samples."""
     trials_s = TRIAL_S / 8 if case.knobs.variant == "best" else 0.0
     return trials_s + _PLACEMENT_S + case.bytes_B / _VALIDATED_B_PER_S

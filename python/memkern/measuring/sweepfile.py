@@ -1,9 +1,9 @@
 """Sweeps declared in a TOML file.
 
-Every ``[[case]]`` holds a kernel and its options (see `memkern.case`), knobs and stop rule
-among them; a list stands for all its values, combined with every other list. A cyclic delta is a
-list in a list. ``suite`` instead of ``kernel`` takes a published suite. ``[defaults]`` holds for
-every case that does not say otherwise, ``repeats`` at the top for the sweep::
+Every ``[[case]]`` has a kernel and its options (see `memkern.case`), including knobs and stop rule.
+Lists of values are combined with each other; a cyclic delta is a list in a list. ``suite`` instead
+of ``kernel`` names a published suite. ``[defaults]`` has options for cases that do not set them,
+and ``repeats`` is the number of repeats of the sweep::
 
     repeats = 3
 
@@ -41,19 +41,19 @@ def read_sweep(path: str | Path, changes: Mapping[str, Any]) -> tuple[Cases, int
     ----------
     path : path
     changes : mapping
-        Options that win over the file's.
+        Options that replace those of the file.
 
     Returns
     -------
     cases : Cases
-        A sequence whose cases are built when they are asked for; what is wrong with a value raises
-        `InputError` then. The first one of each table has been built, to try it.
+        A sequence whose cases are built on access; a wrong value raises `InputError` then. The
+        first case of each table has been built as a check.
     repeats : int
 
     Raises
     ------
     InputError
-        The file can't be read or says something that is not understood.
+        The file can't be read or has a wrong key or value.
     """
     document = _parse(Path(path))
     for key in document:
@@ -87,7 +87,7 @@ def _parse(path: Path) -> dict[str, Any]:
 
 
 def _declare(table: Mapping[str, Any], where: str) -> Cases:
-    """Return the cases of a table, whose errors name it as `where`."""
+    """Return the cases of a table; errors name the table as `where`."""
     axes: dict[str, Sequence[Any]] = {
         key: value if isinstance(value, list) else [value] for key, value in table.items()
     }
@@ -114,7 +114,7 @@ def _declare(table: Mapping[str, Any], where: str) -> Cases:
 
 
 def _case(options: dict[str, Any]) -> Case:
-    """Return the case of one combination; of a suite, one of its cases."""
+    """Return the case of one combination of options."""
     if "suite" in options and "kernel" not in options:
         name, number = options.pop("suite")
         return registry.suite(name).case(number, **options)

@@ -1,4 +1,4 @@
-"""Searching the options of a case."""
+"""Search of the fastest options of a case."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def tune(
 ) -> tuple[Case, ResultSet]:
     """Search the knobs of a case, one after another, within a time budget.
 
-    The variant and instruction set come first, then each knob in turn with the best so far kept.
+    The variant and instruction set are searched first, then each knob with the best values so far.
 
     Parameters
     ----------
     case : Case
     budget_s : float
-        Seconds for the search; what has not been tried by then is left as it is.
+        Seconds for the search; knobs that have not been tried by then keep their values.
     knobs : mapping, optional
         Values to try by knob; the default is `TUNED`, on a GPU `TUNED_ON_DEVICE`.
     progress : callable, optional
-        Called with the share of the trials that is over.
+        Called with the share of trials done, from 0 to 1.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def tune(
     Raises
     ------
     InputError
-        If the budget is no positive number.
+        If the budget is not a positive number.
     """
     check_budget(budget_s)
     usual = TUNED if case.knobs.device == "cpu" else TUNED_ON_DEVICE
@@ -71,7 +71,7 @@ def tune(
 
 
 def check_budget(budget_s: float) -> None:
-    """Raise InputError if the seconds of a search are no positive, finite number."""
+    """Raise InputError if the seconds of a search are not positive and finite."""
     if not 0 < budget_s < math.inf:
         raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
 
@@ -85,30 +85,30 @@ def search(
     extra: Callable[[Choice], Mapping[str, Any]] | None = None,
     progress: Callable[[float], object] | None = None,
 ) -> tuple[Case, ResultSet]:
-    """Vary one choice after another with the best so far kept, within a time budget.
+    """Vary one option after another, with the best values so far for the others.
 
     Parameters
     ----------
     build : callable
-        Choices by keyword to the case. What is not available raises `InputError` or `MemoryError`
-        here or when it is measured, and is left out; so is a case that was tried before.
+        Options by keyword to case. Choices for which it or the measurement raises `InputError` or
+        `MemoryError` are not available here and are left out; so are cases that were tried before.
     chosen : mapping
-        What to begin with.
+        Initial values of the options.
     steps : mapping
-        By name, the choices that are tried in place of those before.
+        By the name of a step, the values of options that are tried in it.
     budget_s : float
-        Seconds for the search, from the end of the first trial on: what is found out once about
-        the machine is not its own.
+        Seconds for the search from the end of its first trial on, since the first trial may include
+        one-time measurements of the machine.
     extra : callable, optional
-        Choices to further columns of the record.
+        Options to further columns of the record.
     progress : callable, optional
-        Called with the share of the trials that is over.
+        Called with the share of trials done, from 0 to 1.
 
     Returns
     -------
     best : Case
     search : ResultSet
-        As of `tune`.
+        As returned by `tune`.
     """
     trials = sum(len(choices) for choices in steps.values())
     brief = {"budget_s": budget_s / trials / 2, "max_samples": 200, "placements": 1}
@@ -118,8 +118,7 @@ def search(
     tried: set[str] = set()
 
     def trial(choice: Choice, step: str, how: Mapping[str, Any]) -> Measurement | None:
-        case = build(**choice)
-        case = case.with_(**how)
+        case = build(**choice).with_(**how)
         if how and case.identity() in tried:
             return None
         tried.add(case.identity())

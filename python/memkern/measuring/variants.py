@@ -21,19 +21,19 @@ Candidate: TypeAlias = tuple[str, str]
 """A variant and an instruction set."""
 
 _TRIALS_ON_DEVICE = 5
-# Trials of variants: how many go on to the next round, and the samples of each in a round. A
-# candidate's first sample in a turn is not counted: caches still hold what another one left there.
+# For each round of trials, the candidates that are kept after it and the samples of each candidate.
+# A candidate's first sample is not used: the caches still hold the data of another one.
 _TRIALS = ((4, 2), (2, 4), (1, 8))
 _TRIAL_TRIES = 4  # where all samples of a candidate are disturbed
-# All candidates are tried whole where that takes no longer than this (and a quarter of the budget);
-# else the best instruction set of each variant, by parts that move so much.
+# Whole invocations of all candidates are tried where that takes no longer than this (and a quarter
+# of the budget); otherwise the best instruction set of each variant is found by trying parts of an
+# invocation that move _TRIAL_PART_B.
 TRIAL_S = 0.25
 _TRIAL_PART_B = 2**20
-_GOLDEN = (math.sqrt(5) - 1) / 2  # step of a golden-ratio sequence of offsets
 
 
 def _default_of(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the first candidate of the variant that serves most kernels well."""
+    """Return the first candidate of the variant that is fast for most kernels."""
     for variant in ("simd", "auto"):
         for candidate in candidates:
             if candidate[0] == variant:
@@ -42,18 +42,18 @@ def _default_of(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate, str]:
-    """Try each in the state in which it will be measured, the better ones longer, in turns.
+    """Try the candidates in rounds, with more samples for the faster ones.
 
     Returns
     -------
     candidate : tuple of str
     how : str
-        ``trial``, or ``default`` where those of a candidate were disturbed each time.
+        ``trial``, or ``default`` if all samples of a candidate were disturbed.
     """
     if len(candidates) == 1:
         return candidates[0], "trial"
     if prepared.device:
-        # A part would say more about launching it.
+        # The time of a part would mostly be that of its launch.
         shortest = dict.fromkeys(candidates, math.inf)
         for _, candidate in itertools.product(range(_TRIALS_ON_DEVICE), candidates):
             prepared.native.select(*candidate)
@@ -66,13 +66,13 @@ def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate,
     if sample_s * len(candidates) * 4 > allowed_s:
         rounds = ((1, 1),)
         if prepared.stages:
-            # What one kernel leaves of a part in the caches would serve the next one.
+            # Parts are unfit: one kernel would find the data of another in the caches.
             first = {variant: (variant, isa) for variant, isa in reversed(candidates)}
             candidates = list(first.values())
         else:
             candidates = _fastest_parts(prepared, candidates)
-            if _from_memory(prepared) or sample_s * len(candidates) * 2 > 4 * allowed_s:
-                return candidates[0], "trial"
+            if sample_s * len(candidates) * 2 > 4 * allowed_s:
+                return _fastest_in_steady_state(prepared, candidates), "trial"
     for finalists, samples in rounds:
         times: dict[Candidate, float] = {}
         for candidate in candidates if len(candidates) > 1 else ():
@@ -80,45 +80,74 @@ def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate,
             taken = _trial(prepared, 1 + samples)
             times[candidate] = float(np.quantile(taken, 0.25)) if len(taken) else math.inf
         if any(math.isinf(t) for t in times.values()):
-            # One of which nothing is known may be the fastest.
+            # A candidate without undisturbed samples may be the fastest.
             return _default_of(candidates), "default"
         candidates = sorted(candidates, key=lambda c: times.get(c, 0.0))[:finalists]
     return candidates[0], "trial"
 
 
-def _from_memory(prepared: Prepared) -> bool:
-    """Whether so much is touched that parts find nothing of each other in the caches."""
-    return bool(prepared.native.obtained()["footprint_B"] > 2 * last_level_cache_B())
-
-
 def _trial(prepared: Prepared, samples: int) -> npt.NDArray[np.float64]:
-    """Return the seconds of the samples after the first that were not disturbed."""
+    """Return the seconds of the undisturbed samples after the first."""
     for _ in range(_TRIAL_TRIES):
         rows = np.full((samples, 1 + sampling.CONDITIONS), np.nan)
-        # Waiting for quiet cores takes most of it where there are neighbours.
         prepared.native.sample(
             rows, prepared.invocations, prepared.left_s, sampling.least_throughput(prepared)
         )
-        kept = rows[1:, 0][~(sampling.marks(prepared, rows[:, 1:]) | np.isnan(rows[:, 0]))[1:]]
+        unusable = sampling.mark_disturbed(prepared, rows[:, 1:]) | np.isnan(rows[:, 0])
+        kept = rows[1:, 0][~unusable[1:]]
         if len(kept) or not prepared.left_s:
             break
     return np.asarray(kept)
 
 
+class _Parts:
+    """Consecutive parts of an invocation, each of which moves `bytes_B`.
+
+    The first part follows the last one, so that a part is not in the caches if all parts are larger
+    than these.
+    """
+
+    def __init__(self, prepared: Prepared, bytes_B: float) -> None:
+        case = prepared.case
+        self._prepared = prepared
+        self._count = case.iterations
+        share = bytes_B / max(1, case.bytes_B)
+        self._size = min(self._count, max(1, math.ceil(share * self._count)))
+        self._work = None if case.spec.work is None else case.spec.work(case, prepared.native)
+        self._begin = 0
+
+    def run(self) -> float:
+        """Run the next part; return the seconds per iteration, or per unit of the spec's `work`."""
+        begin = self._begin
+        end = begin + self._size
+        self._begin = end if end + self._size <= self._count else 0
+        seconds = self._prepared.native.run_range(begin, end)
+        done = self._size if self._work is None else int(self._work[end] - self._work[begin])
+        return seconds / max(done, 1)
+
+
+def _fastest_in_steady_state(prepared: Prepared, candidates: list[Candidate]) -> Candidate:
+    """Return the fastest candidate by parts as large as the last-level caches.
+
+    An untimed part runs before each timed one, so that the modified lines which the timed part
+    writes back are the candidate's own.
+    """
+    parts = _Parts(prepared, last_level_cache_B())
+    times: dict[Candidate, list[float]] = {c: [] for c in candidates}
+    for _, candidate in itertools.product(range(2), candidates):
+        prepared.native.select(*candidate)
+        parts.run()
+        times[candidate].append(parts.run())
+    return min(candidates, key=lambda c: min(times[c]))
+
+
 def _fastest_parts(prepared: Prepared, candidates: list[Candidate]) -> list[Candidate]:
-    """Return the best instruction set of each variant by parts that lie far apart."""
-    count = prepared.case.iterations
-    size = min(count, max(1, math.ceil(_TRIAL_PART_B * count / max(1, prepared.case.bytes_B))))
-    work = prepared.case.spec.work
-    before = None if work is None else work(prepared.case, prepared.native)
-    begin = 0
+    """Return the best instruction set of each variant, by trials of small parts."""
+    parts = _Parts(prepared, _TRIAL_PART_B)
     times: dict[Candidate, list[float]] = {c: [] for c in candidates}
     for _, candidate in itertools.product(range(6), candidates):
         prepared.native.select(*candidate)
-        begin = (begin + round(count * _GOLDEN)) % (count - size + 1)
-        seconds = prepared.native.run_range(begin, begin + size)
-        done = size if before is None else int(before[begin + size] - before[begin])
-        times[candidate].append(seconds / max(done, 1))
+        times[candidate].append(parts.run())
     speed = {c: float(np.quantile(t, 0.25)) for c, t in times.items()}
     best: dict[str, Candidate] = {}
     for candidate in sorted(candidates, key=speed.__getitem__):

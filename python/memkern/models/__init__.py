@@ -1,8 +1,8 @@
-"""Models: what measured times mean, and what they say of sizes that were not measured.
+"""Models: parameters that explain measured times, and predictions for other sizes.
 
-A model that is fitted to records, from memkern or from anyone, comes as a `ModelFit`: parameters
-with standard errors and intervals, residuals, the points used, `predict`.  `LayerConditions` say
-what a stencil moves and need no records.
+A model fitted to records, from memkern or another program, is a `ModelFit`: parameters with
+standard errors and intervals, residuals, the points used, `predict`.  `LayerConditions` predict the
+traffic of a stencil without records.
 """
 
 from memkern.models.fit import ModelFit, Parameter, Prediction

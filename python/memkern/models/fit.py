@@ -1,4 +1,4 @@
-"""What every fitted model has."""
+"""Common interface of fitted models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Parameter(NamedTuple):
     error : float
         Its standard error.
     low, high : float
-        The confidence interval at the fit's level; an end may be infinite.
+        The confidence interval at the fit's level; its ends may be infinite.
     unit : str
         The unit of all four.
     """
@@ -36,12 +36,12 @@ class Parameter(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What a model says of amounts of data.
+    """Prediction of a model for amounts of data.
 
     Attributes
     ----------
     time_s : ndarray of float
-        Seconds; a number where the amount was one.
+        Seconds; a number if the amount was one.
     bandwidth_GBps : ndarray of float
         Decimal GB/s, of the same shape; NaN where the time is not positive.
     """
@@ -57,21 +57,19 @@ class ModelFit(ABC):
     Attributes
     ----------
     parameters : mapping of str to Parameter
-        By name. Those that were fitted come first, in the order of `covariance`; those that
-        follow are derived from them.
+        By name: first the p fitted ones in the order of `covariance`, then derived ones.
     covariance : ndarray of float, shape (p, p)
-        Of the p parameters that were fitted.
+        Covariance of the fitted parameters.
     points : mapping of str to ndarray of float, shape (n,)
-        The columns of the points used, units in the names.
+        Columns of the points used, with units in the names.
     residuals : ndarray of float, shape (n,)
-        Measured less fitted, in the unit of what was fitted.
+        Measured minus fitted values.
     r2 : float
-        Share of the sum of squares about the mean that the model explains, both weighted as the
-        fit was; NaN if there is nothing to explain.
+        Coefficient of determination with the weights of the fit; NaN if all values are equal.
     level : float
-        Level of the parameters' intervals.
+        Confidence level of the parameters' intervals.
     remark : str
-        Caveats that belong beside the fit; mostly empty.
+        Caveats of the fit; empty if there are none.
     """
 
     parameters: Mapping[str, Parameter]
@@ -84,4 +82,4 @@ class ModelFit(ABC):
 
     @abstractmethod
     def predict(self, x: npt.ArrayLike, /) -> tuple[Floats, ...]:
-        """Return what the model says at `x`, of any shape."""
+        """Return the prediction at `x`, of any shape."""

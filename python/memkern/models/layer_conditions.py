@@ -1,10 +1,10 @@
 """Traffic of the lattice-QCD hopping term by layer conditions (Alappat et al. 2021).
 
-The kernel goes through the sites with t outermost, then z, y and x, and the fifth dimension s
-innermost.  A layer condition says that a cache holds the spinors between two neighbours' uses of
-them: those of a site (LC_x), of a row (LC_y), a plane (LC_z) or a slice (LC_t).  Of the eight
-neighbours that a site reads, the condition leaves 7, 5, 3 or 1 to be brought from further away.
-LC_s says that the links stay from one s to the next.
+The kernel visits the sites with t outermost, then z, y and x, and the fifth dimension s innermost.
+A layer condition holds if a cache keeps the spinors between their uses by two neighbours: those of
+a site (LC_x), of a row (LC_y), a plane (LC_z) or a slice (LC_t).  Of the eight neighbours that a
+site reads, 7, 5, 3 or 1 then come from further away.  LC_s holds if the links stay in the cache
+from one s to the next.
 
 Source: Alappat et al., "ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX",
 2021, section on lattice QCD.
@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from memkern.checks import integer
 from memkern.errors import InputError
 
 __all__ = ["CONDITIONS", "FLOPS", "Condition", "LayerConditions", "simulate"]
@@ -30,7 +31,7 @@ FLOPS = 1320
 
 Condition: TypeAlias = Literal["none", "s", "x", "y", "z", "t", "all"]
 CONDITIONS: tuple[Condition, ...] = ("none", "s", "x", "y", "z", "t", "all")
-"""From weakest to strongest: no reuse, the layer conditions, everything stays in the cache."""
+"""From weakest to strongest: no reuse, the layer conditions, all data in the cache."""
 
 # Complex numbers: eight links of a site, and the spinor of a site at one s.
 _LINKS = 8 * 9
@@ -38,17 +39,11 @@ _SPINOR = 4 * 3
 _DIRECTIONS = "xyzt"
 
 
-def _count(value: object, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InputError(f"{what} must be an integer of at least 1, not {value!r}")
-    return int(value)
-
-
 def _four(values: Sequence[int], what: str) -> tuple[int, int, int, int]:
     if len(values) != 4:
         raise InputError(f"{what} must be four integers, of x, y, z and t, not {len(values)}")
     x, y, z, t = (
-        _count(n, f"{what} in {direction}")
+        integer(n, f"{what} in {direction}", 1)
         for n, direction in zip(values, _DIRECTIONS, strict=True)
     )
     return x, y, z, t
@@ -63,7 +58,7 @@ def _positive(value: float, what: str) -> float:
 def _local(
     extents: Sequence[int], cuts: Sequence[int], parity: str
 ) -> tuple[tuple[int, int, int, int], int]:
-    """Return the extents of a virtual partition and the number of these."""
+    """Return the extents of a virtual partition and the number of partitions."""
     whole, parts = _four(extents, "extents"), _four(cuts, "cuts")
     if parity not in ("full", "even", "odd"):
         raise InputError(f"parity must be full, even or odd, not {parity!r}")
@@ -80,9 +75,9 @@ def _local(
 
 @dataclass(frozen=True)
 class LayerConditions:
-    """What one application of the hopping term moves, by level of cache.
+    """Traffic of one application of the hopping term, by cache level.
 
-    A site update is one site n at one s.  It takes V = (72/Ls + 12 k + 12 w) complex numbers across
+    A site update is one site n at one s.  It moves V = (72/Ls + 12 k + 12 w) complex numbers across
     the boundary below a cache, with k = 8 (LC_s), 7 (LC_x), 5 (LC_y), 3 (LC_z) or 1 (LC_t), and
     72 + 96 + 12 w without any reuse.
 
@@ -96,20 +91,21 @@ class LayerConditions:
         Virtual partitions of x, y, z and t whose sites share a vector; all 1 for scalar code.
         The extents must be multiples of them.
     s_cut : int
-        Sites of different s that share a vector, and their links.  It counts in LC_s and below it.
+        Number of s of a site that share a vector and the site's links.  It affects LC_s and the
+        traffic without reuse.
     layout : {"scalar", "RIRI", "RRII"}
-        What the paper's numbers are asked for; the general ones follow from the cuts alone.
+        Layout for `paper_conditions`; the other results depend only on the cuts.
     value_B : int
-        Size of a real number.
+        Size of a real number in bytes.
     write_factor : {2, 1}
-        w: 2 where stores read their lines first, 1 for non-temporal stores.
+        w: 2 if stores read their lines first, 1 for non-temporal stores.
     parity : {"full", "even", "odd"}
-        Sites that get a result.  On one parity, fields of half the sites are gone through: links
-        and results of that parity, spinors of the other, each read by eight neighbours too.  V
-        stays as it is.  Between two uses lie half as many site updates, which halves LC_x to LC_t.
-        Extents must then be multiples of twice the cuts.
+        Sites that get a result.  One parity reads and writes fields of half the sites: links and
+        results of that parity, spinors of the other, each of which eight neighbours read as well.
+        V does not change.  There are half as many site updates between two uses, which halves LC_x
+        to LC_t.  Extents must then be multiples of twice the cuts.
     threads : int
-        Workers, each with one contiguous part of the sites that are collapsed over t, z, y and x.
+        Workers, each with a contiguous part of the sites in the order of t, z, y and x.
 
     Raises
     ------
@@ -118,28 +114,28 @@ class LayerConditions:
 
     Notes
     -----
-    ``sharing`` below is how many of these threads, neighbours in their parts, share a cache that
-    nobody else uses.  Each of these cores sees the size over their number.  The thread with the
-    next part is at the corresponding site of it and reads some of the same spinors at the same
-    time, so k counts the different spinors that these threads read, per thread.  Below LC_t, a
-    lone thread reads three slices, its own and the two beside it.  With parts of one slice, the
-    slices beside it are those of other threads: n threads read n + 2, or n if they are all
-    threads.  With parts of two, the slice ahead of one is the slice behind the next: they read
+    The argument ``sharing`` of the methods is the number of these threads, with consecutive parts,
+    that share a cache.  The share of each core is the cache size over this number.  All threads
+    are at corresponding sites of their parts at the same time and may read the same spinors, so k
+    counts the different spinors that these threads read, per thread.  Without LC_t, one thread
+    reads three slices, its own and the two adjacent ones.  With parts of one slice, the adjacent
+    slices are those of other threads: n threads read n + 2 slices, or n if they are all threads.
+    With parts of two slices, the slice ahead of one thread is the slice behind the next: they read
     2 n + 1, or 2 n.  With larger parts they read 3 n.  Parts of one or two planes share planes in
-    the same way.  The same count lets neighbours coincide where an extent is 1 or 2.
+    the same way.  The count includes that neighbours coincide if an extent is 1 or 2.
 
-    Under LC_t, n threads with parts of T slices read the n T slices of their own and two beside
-    them, k = 1 + 2/(n T), or none beside if they are all threads.  Parts below a slice have such
-    ends in z.  One thread has none: what it reads past the end of a layer, it reads again at once
-    for the next.
+    Under LC_t, n threads with parts of T slices read their n T slices and the two adjacent ones,
+    k = 1 + 2/(n T), or no adjacent ones if they are all threads.  Parts smaller than a slice have
+    such ends in z.  One thread has none: it reads the spinors beyond the end of a layer again at
+    once for the next layer.
 
-    This takes for granted that threads keep abreast within what the cache retains.  Threads that
-    are a fraction of a layer apart are taken to share nothing, though a cache between LC_z and LC_t
-    may keep some of it for them.
+    This assumes that threads progress at the same rate, within the capacity of the cache.  Threads
+    that are a fraction of a layer apart are assumed to share nothing, although a cache between LC_z
+    and LC_t may keep some of the data for them.
 
-    The conditions ask for room for two layers.  An LRU cache needs little more than one in y, z and
-    t, since a row was last used, in x, by its own sites.  From half of LC_y, LC_z or LC_t on, it
-    may do as well as if the whole were there.
+    The conditions require room for two layers.  An LRU cache needs little more than one in y, z and
+    t, since a row was last used, in x, by its own sites.  With half of LC_y, LC_z or LC_t or more,
+    its traffic may be as low as if the condition held.
     """
 
     extents: tuple[int, int, int, int]
@@ -156,7 +152,7 @@ class LayerConditions:
         """Check every number."""
         _local(self.extents, self.cuts, self.parity)
         for what in ("ls", "s_cut", "value_B", "threads"):
-            _count(getattr(self, what), what)
+            integer(getattr(self, what), what, 1)
         if self.ls % self.s_cut:
             raise InputError(f"ls must be a multiple of s_cut = {self.s_cut}, not {self.ls}")
         if self.write_factor not in (1, 2):
@@ -165,7 +161,7 @@ class LayerConditions:
             raise InputError(f"layout must be scalar, RIRI or RRII, not {self.layout!r}")
         if self.threads > self._sites:
             raise InputError(
-                f"threads must be at most the {self._sites} sites that are shared out, not "
+                f"threads must be at most the {self._sites} sites that get a result, not "
                 f"{self.threads}"
             )
 
@@ -173,18 +169,18 @@ class LayerConditions:
     def of_record(cls, record: Mapping[Any, Any], lattice: str = "") -> LayerConditions:
         """Return the conditions of a measured case.
 
-        Conditions are named after the default order of loops: LC_t is that of the outermost loop,
-        whichever it is.  Workers that share planes count as one, with all of the cache that they
-        share.  Blocks are not modelled: they hold thinner layers and read more at their ends.
+        Conditions are named after the default order of loops: LC_t is that of the outermost loop in
+        any order.  Workers that share planes are modelled as one worker with all of the shared
+        cache.  Blocks, which have thinner layers and additional reads at their ends, are not
+        modelled.
 
         Parameters
         ----------
         record : mapping
             With ``lattice``, ``Ls``, ``layout``, ``cut``, ``vector_bits``, ``dtype``, ``variant``,
-            ``parity``, ``threads``, and perhaps ``order`` and ``share_planes``, as records have
-            them.
+            ``parity``, ``threads``, and optionally ``order`` and ``share_planes``, as in records.
         lattice : str
-            Another lattice, such as ``8x8x8x16``.
+            Lattice such as ``8x8x8x16``, instead of the record's.
         """
         value_B = 4 if record["dtype"] == "float32" else 8
         split = record["layout"] == "RRII"
@@ -208,7 +204,7 @@ class LayerConditions:
 
     @property
     def partitions(self) -> int:
-        """P, the virtual partitions that are worked on at once."""
+        """P, the number of virtual partitions, which are computed simultaneously."""
         return math.prod(self.cuts)
 
     @property
@@ -218,7 +214,7 @@ class LayerConditions:
 
     @property
     def _extents(self) -> tuple[int, int, int, int]:
-        """Of one virtual partition."""
+        """Extents of one virtual partition."""
         return _local(self.extents, self.cuts, self.parity)[0]
 
     @property
@@ -227,14 +223,15 @@ class LayerConditions:
         return math.prod(self._extents) // (1 if self.parity == "full" else 2)
 
     def _group(self, sharing: int) -> int:
-        return min(_count(sharing, "sharing"), self.threads)
+        """Return the number of threads that share a cache, at most all threads."""
+        return min(integer(sharing, "sharing", 1), self.threads)
 
     def _layer(self, inside: int) -> float:
-        """Return the sites with a result in a layer of so many dimensions."""
+        """Return the sites with a result in a layer of the innermost `inside` dimensions."""
         return math.prod(self._extents[:inside]) / (1 if self.parity == "full" else 2)
 
     def _streams(self, condition: Condition, sharing: int) -> float:
-        """Return how many different spinors the threads read at once, per thread."""
+        """Return the number of different spinors that the threads read at once, per thread."""
         held = max(CONDITIONS.index(condition) - 1, 0)
         group, extents = self._group(sharing), self._extents
         sites = math.prod(extents)
@@ -252,20 +249,20 @@ class LayerConditions:
         return len(different) / group
 
     def spinors(self, condition: Condition, sharing: int = 1) -> float:
-        """Return how many spinors come from further away for each site update.
+        """Return the number of spinors that come from further away per site update.
 
         Parameters
         ----------
         condition : str
-            The strongest that holds, one of `CONDITIONS`.
+            The strongest condition that holds, one of `CONDITIONS`.
         sharing : int
             Threads that share the cache.
 
         Returns
         -------
         float
-            k: 8, 8, 7, 5, 3, 1 for ``"none"``, ``"s"``, ``"x"``, ``"y"``, ``"z"``, ``"t"``, but for
-            several threads and extents below 3; 0 for ``"all"``.
+            k: 8, 8, 7, 5, 3, 1 for ``"none"``, ``"s"``, ``"x"``, ``"y"``, ``"z"``, ``"t"``, except
+            for several threads and extents below 3; 0 for ``"all"``.
         """
         if condition not in CONDITIONS:
             raise InputError(f"condition must be one of {', '.join(CONDITIONS)}, not {condition!r}")
@@ -283,25 +280,25 @@ class LayerConditions:
         return min(k + 2 / run, self.spinors(weaker, sharing))
 
     def footprint_B(self, sharing: int = 1) -> float:
-        """Return the bytes that a thread touches, each once.
+        """Return the footprint in bytes of a thread, with its share of data used in common.
 
-        Non-temporal stores leave no results in caches, which are not counted then.
+        Results of non-temporal stores are not included, since they do not stay in caches.
 
         Parameters
         ----------
         sharing : int
-            Threads that share the cache, and what they touch in common.
+            Threads that share the cache.
         """
         spinors = self.spinors("t", sharing) + (1 if self.write_factor == 2 else 0)
         site = _LINKS + _SPINOR * self.ls * spinors
         return self._sites / self.threads * site * 2 * self.value_B * self.partitions
 
     def conditions(self, sharing: int = 1) -> dict[str, float]:
-        """Return the bytes above which each condition holds.
+        """Return the cache size in bytes above which each condition holds.
 
-        LC_s is that of one site update, 180 complex numbers for each partition.  LC_mu is
-        P * 2 Ls * (the extents inside mu over their cuts) * (72/Ls + 12 k' + 12) complex numbers,
-        with k' that of the condition before: 8, 7, 5, 3 for x, y, z, t.
+        LC_s requires the data of one site update, 180 complex numbers for each partition.  LC_mu
+        requires P * 2 Ls * (the extents inside mu over their cuts) * (72/Ls + 12 k' + 12) complex
+        numbers, with k' that of the previous condition: 8, 7, 5, 3 for x, y, z, t.
 
         Parameters
         ----------
@@ -311,7 +308,7 @@ class LayerConditions:
         Returns
         -------
         dict of str to float
-            By ``"s"``, ``"x"``, ``"y"``, ``"z"`` and ``"t"``, of the cache that one core sees.
+            By ``"s"``, ``"x"``, ``"y"``, ``"z"`` and ``"t"``, for the cache share of one core.
         """
         number_B = 2 * self.value_B * self.partitions
         found: dict[str, float] = {"s": number_B * (_LINKS + 9 * _SPINOR * self.s_cut)}
@@ -324,13 +321,13 @@ class LayerConditions:
     def paper_conditions(self) -> dict[str, float]:
         """Return the conditions that the paper prints, for scalar code or vectors of 512 bits.
 
-        Double precision, one thread and all sites, whatever this model's own are.  In vectors, the
-        paper has LC_s = 11520 B, and factors d * 8, d * 8, 8 and 4 instead of the scalar 2 in LC_x,
-        LC_y, LC_z and LC_t, with d = 1 for RIRI and 2 for RRII.  Those are what `conditions` gives
-        for four partitions, two each of z and t (RIRI), and for eight, two each of y, z and t
-        (RRII), but for LC_s: a vector's site update takes 2880 B for each partition, 11520 B in
-        RIRI and 23040 B in RRII.  The paper prints 11520 for both; its own factor d in the
-        conditions that follow speaks for 23040.
+        They are for double precision, one thread and all sites, independent of this model's
+        parameters.  For vectors, the paper has LC_s = 11520 B, and factors d * 8, d * 8, 8 and 4
+        instead of the scalar 2 in LC_x, LC_y, LC_z and LC_t, with d = 1 for RIRI and 2 for RRII.
+        `conditions` returns the same for four partitions, two each of z and t (RIRI), and for
+        eight, two each of y, z and t (RRII), except for LC_s: the site update of a vector needs
+        2880 B for each partition, 11520 B in RIRI and 23040 B in RRII.  The paper prints 11520 for
+        both, but its factor d in the other conditions implies 23040.
 
         Returns
         -------
@@ -348,9 +345,9 @@ class LayerConditions:
         return found
 
     def shared_cache_B(self, cache_B: float, sharing: int = 1) -> float:
-        """Return how much of a cache one core sees: its size over the threads that share it.
+        """Return the share of a cache for one core: its size over the threads that share it.
 
-        What they share of each other's data is no larger cache but fewer bytes: see `spinors`.
+        Data that threads use in common do not enlarge this share but reduce `spinors`.
 
         Parameters
         ----------
@@ -362,7 +359,7 @@ class LayerConditions:
         return _positive(cache_B, "cache_B") / self._group(sharing)
 
     def holds(self, cache_B: float, sharing: int = 1) -> Condition:
-        """Return the strongest condition that holds: the first from LC_t up.
+        """Return the strongest condition that holds.
 
         Parameters
         ----------
@@ -374,7 +371,7 @@ class LayerConditions:
         Returns
         -------
         str
-            One of `CONDITIONS`: ``"all"`` if the cache has room for all that its threads touch.
+            One of `CONDITIONS`: ``"all"`` if the footprint of its threads fits in the cache.
         """
         seen_B = self.shared_cache_B(cache_B, sharing)
         if seen_B >= self.footprint_B(sharing):
@@ -395,7 +392,7 @@ class LayerConditions:
         Returns
         -------
         float
-            V in bytes.  If everything stays in the cache, nothing but non-temporal stores.
+            V in bytes.  If all data fit in the cache, only non-temporal stores count.
         """
         condition = self.holds(cache_B, sharing)
         if condition == "all":
@@ -405,12 +402,12 @@ class LayerConditions:
         return (links + _SPINOR * (k + self.write_factor)) * 2 * self.value_B
 
     def roofline_GFLOPs(self, bandwidth_GBps: float, cache_B: float, sharing: int = 1) -> float:
-        """Return the performance at which what lies below a cache is the limit.
+        """Return the performance at which the bandwidth below a cache is the limit.
 
         Parameters
         ----------
         bandwidth_GBps : float
-            What all threads together get from there, in decimal GB/s.
+            Bandwidth of all threads together, in decimal GB/s.
         cache_B : float
             Size of the cache.
         sharing : int
@@ -419,26 +416,26 @@ class LayerConditions:
         Returns
         -------
         float
-            GFLOP/s at 1320 flops a site update; infinite if nothing crosses the boundary.
+            GFLOP/s at 1320 flops per site update; infinite if no data cross the boundary.
         """
         moved_B = self.site_B(cache_B, sharing)
         rate = _positive(bandwidth_GBps, "bandwidth_GBps")
         return FLOPS / moved_B * rate if moved_B else math.inf
 
     def levels(self, caches: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return what crosses the boundary below each cache.
+        """Return the traffic across the boundary below each cache.
 
         Parameters
         ----------
         caches : iterable of mapping
-            With ``level``, ``size_B`` and perhaps ``shared_by``, as records describe a machine's;
-            those whose ``type`` is ``"instruction"`` and those of unknown size are left out.
+            With ``level``, ``size_B`` and optionally ``shared_by``, as in the environment of
+            results; instruction caches and caches of unknown size are left out.
 
         Returns
         -------
         list of dict
             By level: ``cache`` (such as ``"L2"``), ``size_B``, ``sharing`` (threads), ``core_B``
-            (what one core sees), ``condition`` and ``site_B``.
+            (share of one core), ``condition`` and ``site_B``.
         """
         rows = []
         for cache in sorted(caches, key=lambda cache: cache.get("level") or 0):
@@ -465,14 +462,14 @@ def _walk(
     shape = extents[::-1]
     sites = np.arange(math.prod(extents)).reshape(shape)
     if parity != "full":
-        # Numbers below 0 stand for the sites without a result.
+        # Negative numbers are sites without a result.
         odd = np.indices(shape).sum(axis=0) % 2
         sites = np.where(odd == (parity == "odd"), sites, -1)
     walk = sites.transpose(["tzyx".index(direction) for direction in order]).ravel()
     walk = walk[walk >= 0]
     if threads > len(walk):
         raise InputError(
-            f"threads must be at most the {len(walk)} sites that are shared out, not {threads}"
+            f"threads must be at most the {len(walk)} sites that get a result, not {threads}"
         )
     starts = np.arange(threads + 1) * len(walk) // threads
     parts = np.full((sharing, np.diff(starts).max()), -1)
@@ -495,11 +492,12 @@ def simulate(
     sharing: int | None = None,
     order: str = "tzyx",
 ) -> float:
-    """Count what crosses the boundary below a fully associative LRU cache, site by site.
+    """Simulate the traffic below a fully associative LRU cache, site by site.
 
     The cache holds whole rows: the eight links of a site, its spinors of all s, its results.  A
     site update reads links and neighbours (x, y, z, t, each ahead, then behind) and writes its
-    result.  Threads take turns site by site.  One application fills the cache, the next is counted.
+    result.  Threads alternate after each site.  One application fills the cache, the next is
+    counted.
 
     Parameters
     ----------
@@ -512,15 +510,15 @@ def simulate(
     cuts : sequence of int
         Virtual partitions of x, y, z and t whose sites share a row.
     value_B : int
-        Size of a real number.
+        Size of a real number in bytes.
     write_factor : {2, 1}
-        2: results are read into the cache, and written when they leave it; 1: they pass by it.
+        2: results are read into the cache, and written when they are evicted; 1: they bypass it.
     parity : {"full", "even", "odd"}
         Sites that get a result.
     threads : int
-        Contiguous parts of the sites in the order in which they are gone through.
+        Number of threads, each with a contiguous part of the sites in the order of the loops.
     sharing : int, optional
-        How many threads, from the first, use this cache; all by default.
+        Number of threads, from the first, that use this cache; all by default.
     order : str
         The loops from outermost to innermost, a permutation of ``"tzyx"``.
 
@@ -540,8 +538,8 @@ def simulate(
     """
     local, partitions = _local(extents, cuts, parity)
     for value, what in ((ls, "ls"), (value_B, "value_B"), (threads, "threads")):
-        _count(value, what)
-    sharing = threads if sharing is None else min(_count(sharing, "sharing"), threads)
+        integer(value, what, 1)
+    sharing = threads if sharing is None else min(integer(sharing, "sharing", 1), threads)
     if write_factor not in (1, 2):
         raise InputError(f"write_factor must be 2 or 1, not {write_factor!r}")
     if sorted(order) != sorted("tzyx"):

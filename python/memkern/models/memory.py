@@ -1,12 +1,12 @@
-"""From where on a kernel runs from memory, and how fast it is there: one definition for all.
+"""Footprints at which kernels run from memory, and their bandwidths there.
 
-A machine's kernels run from memory from the footprint on at which bandwidth has reached its last
-plateau: records of a kernel over sizes show where the caches no longer help, whatever their sizes
-are said to be. Where no kernel shows a plateau, it is from four times the last-level caches on, and
-where these are unknown too, only the largest size of a kernel is looked at; which of the three it
-was goes along with the number.
+The kernels of a machine run from memory if their footprint is on the last plateau of bandwidth
+against size, which does not depend on the reported sizes of caches. If no kernel has a plateau, the
+threshold is four times the last-level caches; if these are unknown as well, only the largest size
+of each kernel is used. A `FromMemory` holds the threshold and the rule.
 
-A kernel has one value there for each kind of stores: the median of its sizes, of each the best.
+A kernel has one bandwidth from memory for each kind of stores: the median over its sizes of the
+best record of each size.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from memkern.models.records import cache_ends
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-# STREAM's rule for what counts as memory: so many times the last-level caches.
+# STREAM's rule: data in memory are at least this multiple of the last-level caches.
 MULTIPLE = 4
-# Bandwidths on a plateau are no further than this from their median.
+# Largest relative deviation of bandwidths on a plateau from their median.
 _FLAT = 0.1
-# A plateau has so many sizes, over such a factor, and lies so far below what smaller sizes reach.
+# Least number of sizes of a plateau, least ratio of its largest to its smallest size, and least
+# ratio of the bandwidth of smaller sizes to its own.
 _LEAST_SIZES = 3
 _LEAST_SPAN = 2.0
 _FALL = 1.25
-# A plateau that is seen only within so many times the last-level caches may be that of a cache.
+# A plateau that ends below this multiple of the last-level caches may be that of a cache.
 _REACH = 2.0
-# Two values of one definition that are further apart contradict each other.
+# Largest relative difference of two values of the same quantity that do not contradict each other.
 _APART = 0.1
 
 _BANDWIDTH = "bandwidth_GBps"
-# Kernels whose operation has another name elsewhere.
+# Kernels with the same operation as a kernel of another family.
 _SAME = {
     "raider.copy": "stream.copy",
     "raider.scale": "stream.scale",
@@ -49,7 +50,7 @@ _SAME = {
     "bs.bs4": "loops.dot",
 }
 _ONLY_LOAD = ("loops.load", "loops.load4", "loops.sum", "loops.dot", "bs.bs3", "bs.bs4")
-# Kernels that go through their arrays in order, so that bandwidth falls with every cache.
+# Kernels with contiguous accesses, whose bandwidth falls with every cache that is exceeded.
 _REGULAR = (
     *("stream.copy", "stream.scale", "stream.add", "stream.triad"),
     *("loops.init", "loops.update", "loops.daxpy", "loops.nstream", "loops.schoenauer"),
@@ -60,15 +61,15 @@ NONTEMPORAL, ORDINARY = "non-temporal", "ordinary"
 
 
 class FromMemory(NamedTuple):
-    """From which footprint on the kernels of a machine run from memory.
+    """Least footprint at which the kernels of a machine run from memory.
 
     Attributes
     ----------
     least_B : float
         Bytes; NaN for ``largest``.
     how : str
-        ``plateau``: records over sizes show it; ``caches``: four times the last-level caches,
-        where no record shows it; ``largest``: of each kernel the largest size, since the caches
+        ``plateau``: start of the last plateau of bandwidth; ``caches``: four times the last-level
+        caches, if there is no plateau; ``largest``: the largest size of each kernel, if the caches
         are unknown.
     """
 
@@ -77,22 +78,23 @@ class FromMemory(NamedTuple):
 
 
 def plateau_B(footprint_B: npt.ArrayLike, bandwidth_GBps: npt.ArrayLike, caches_B: float) -> float:
-    """Return the smallest footprint from which on a kernel's bandwidth is on its last plateau.
+    """Return the smallest footprint on the last plateau of a kernel's bandwidth.
 
     Parameters
     ----------
     footprint_B, bandwidth_GBps : array_like of float, shape (n,)
-        Memory and bandwidth of a kernel's records; of a size that stands there several times the
-        highest bandwidth counts.
+        Memory and bandwidth of a kernel's records; of several records of a size, the one with the
+        highest bandwidth is used.
     caches_B : float
-        Size of the last-level caches, by which a plateau of memory is told from one of a cache.
+        Total size of the last-level caches, which distinguishes a plateau of memory from one of a
+        cache.
 
     Returns
     -------
     float
-        From there on all bandwidths are within 10 % of their median. NaN if there are fewer than
-        three such sizes, if they span less than a factor of two or end before twice the caches,
-        or if no smaller size is faster by a quarter.
+        Bytes from which on all bandwidths are within 10 % of their median. NaN if there are fewer
+        than three such sizes, if they span less than a factor of two or end before twice the
+        caches, or if no smaller size is faster by a quarter.
     """
     sizes, of_size = np.unique(np.asarray(footprint_B, dtype=np.float64), return_inverse=True)
     highest = np.zeros(len(sizes))
@@ -108,7 +110,7 @@ def plateau_B(footprint_B: npt.ArrayLike, bandwidth_GBps: npt.ArrayLike, caches_
 
 
 def stores(frame: DataFrame) -> Series:
-    """Return what kind of stores each record has: '' for none, and for those of a GPU."""
+    """Return the kind of stores of each record: '' for kernels without stores, and for GPUs."""
     from pandas import Series
 
     kinds = np.where(frame["variant"].eq("nt"), NONTEMPORAL, ORDINARY)
@@ -119,18 +121,18 @@ def stores(frame: DataFrame) -> Series:
 
 
 def from_memory(frame: DataFrame) -> dict[str, FromMemory]:
-    """Return of each platform from where on its kernels run from memory.
+    """Return the footprint at which the kernels of each platform run from memory.
 
     Parameters
     ----------
     frame : DataFrame
         Valid records of streaming kernels with columns platform, kernel, variant, footprint_B,
-        bandwidth_GBps and disturbed; it knows its caches as `cache_ends` says.
+        bandwidth_GBps and disturbed, and the caches as for `cache_ends`.
 
     Returns
     -------
     dict of str to FromMemory
-        By platform. Of several kernels with a plateau, the last one to reach it counts.
+        By platform. Of several kernels with a plateau, the largest start is used.
     """
     found = {}
     for platform, rows in frame.groupby("platform", sort=False):
@@ -139,7 +141,7 @@ def from_memory(frame: DataFrame) -> dict[str, FromMemory]:
         if not last:
             found[str(platform)] = FromMemory(math.nan, "largest")
             continue
-        # Non-temporal stores are as slow in every cache, so that they show none.
+        # The bandwidth of non-temporal stores does not depend on the caches.
         swept = rows[
             rows["kernel"].isin(_REGULAR) & ~rows["disturbed"] & stores(rows).ne(NONTEMPORAL)
         ]
@@ -154,56 +156,56 @@ def from_memory(frame: DataFrame) -> dict[str, FromMemory]:
     return found
 
 
-def in_memory(frame: DataFrame, since: Mapping[str, FromMemory]) -> Series:
-    """Return which records run from memory.
+def in_memory(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Series:
+    """Return whether each record runs from memory.
 
     Parameters
     ----------
     frame : DataFrame
         Records with columns platform, kernel and footprint_B.
-    since : mapping
+    thresholds : mapping
         As of `from_memory`.
     """
-    least = frame["platform"].map({name: one.least_B for name, one in since.items()})
+    least = frame["platform"].map({name: one.least_B for name, one in thresholds.items()})
     largest = frame.groupby(["platform", "kernel"])["footprint_B"].transform("max")
     least = least.astype(float).fillna(largest)
     return frame["footprint_B"] >= least
 
 
-def memory_values(frame: DataFrame, since: Mapping[str, FromMemory]) -> DataFrame:
-    """Return the one bandwidth from memory of each operation and kind of stores.
+def memory_values(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> DataFrame:
+    """Return the bandwidth from memory of each operation and kind of stores.
 
     Parameters
     ----------
     frame : DataFrame
         As for `from_memory`.
-    since : mapping
-        What `from_memory` returns.
+    thresholds : mapping
+        As of `from_memory`.
 
     Returns
     -------
     DataFrame
         A row for each platform, operation and kind of stores, with columns platform, operation
-        (the kernel's name in the first family that has it), stores, kernel (which one it was
-        measured as), bandwidth_GBps (median over sizes, of each the best undisturbed record),
+        (the kernel's name in one of the families that have it), stores, kernel (the one that was
+        measured), bandwidth_GBps (median over sizes of the best undisturbed record of each),
         least_B (the smallest of these sizes) and disturbed.
     """
-    each = _by_kernel(frame, since, ["platform", "operation", "stores"])
+    each = _by_kernel(frame, thresholds, ["platform", "operation", "stores"])
     own = each.assign(other=each["kernel"] != each["operation"]).sort_values("other", kind="stable")
     values = own.drop_duplicates(["platform", "operation", "stores"]).sort_index()
     return values.drop(columns="other").reset_index(drop=True)
 
 
 def _by_kernel(
-    frame: DataFrame, since: Mapping[str, FromMemory], here: list[str], value: str = _BANDWIDTH
+    frame: DataFrame, thresholds: Mapping[str, FromMemory], here: list[str], value: str = _BANDWIDTH
 ) -> DataFrame:
-    """Return the value of each kernel in memory, apart for the columns of `here`."""
-    frame = frame[frame["kernel"].isin(_REGULAR) & in_memory(frame, since)]
+    """Return the value of each kernel from memory in each group by the columns of `here`."""
+    frame = frame[frame["kernel"].isin(_REGULAR) & in_memory(frame, thresholds)]
     operation = frame["kernel"].map(lambda name: _SAME.get(name, name))
     frame = frame.assign(operation=operation, stores=stores(frame))
     order = frame.sort_values(["disturbed", value], ascending=[True, False], kind="stable")
     sizes = order.drop_duplicates([*here, "kernel", "footprint_B"]).sort_index()
-    # Disturbed records count only where there are no undisturbed ones.
+    # Disturbed records are used only if there are no undisturbed ones.
     least = sizes.groupby([*here, "kernel"], dropna=False)["disturbed"].transform("min")
     sizes = sizes[sizes["disturbed"] == least]
     return (
@@ -220,15 +222,15 @@ def _by_kernel(
 
 
 def contradictions(frame: DataFrame) -> list[str]:
-    """Return sentences on values that should be one and are more than 10 % apart.
+    """Return sentences on values that should be equal and are more than 10 % apart.
 
-    Compared are the bandwidths from memory of one operation with one kind of stores, type and
-    pages, measured as different kernels or as a roofline's ceiling, and the repeats of a case.
+    It compares the bandwidths from memory of one operation with one kind of stores, type and pages,
+    measured as different kernels or as the ceiling of a roofline, and the repeats of a case.
 
     Parameters
     ----------
     frame : DataFrame
-        Valid records; those of other kernels or without the columns of `from_memory` do not count.
+        Valid records; there is no sentence if columns of `from_memory` are missing.
     """
     needed = ("platform", "kernel", "variant", "footprint_B", _BANDWIDTH, "disturbed")
     if not set(needed) <= set(frame):
@@ -238,38 +240,38 @@ def contradictions(frame: DataFrame) -> list[str]:
     regular = frame[frame["kernel"].isin(_REGULAR) & frame["footprint_B"].gt(0)]
     found = []
     if len(regular):
-        since = from_memory(regular)
+        thresholds = from_memory(regular)
         here = ["platform", "operation", "stores"]
         here += [name for name in ("dtype", "pages_asked") if name in regular]
-        each = _by_kernel(regular, since, here)
+        each = _by_kernel(regular, thresholds, here)
         for key, rows in each.groupby(here, sort=False, dropna=False):
             place, operation, kind = (str(part) for part in key[:3])
             values = dict(zip(rows["kernel"], rows[_BANDWIDTH], strict=True))
             what = operation.partition(".")[2] + " from memory"
             found += _disagree(what + f" with {kind} stores" * bool(kind) + f" on {place}", values)
-        found += _against_ceilings(frame, regular, since)
+        found += _against_ceilings(frame, regular, thresholds)
     if "case_id" in frame:
         for _, rows in frame.groupby("case_id", sort=False):
-            times = {f"repeat {number + 1}": value for number, value in enumerate(rows[_BANDWIDTH])}
+            values = {f"repeat {number}": value for number, value in enumerate(rows[_BANDWIDTH], 1)}
             first = rows.iloc[0]
             what = f"{first['kernel']} in {first['footprint_B']:.4g} B on {first['platform']}"
-            found += _disagree(what, times)
+            found += _disagree(what, values)
     return found
 
 
-# What rooflines are measured by, medians of the best variant, and of which kernel.
+# Columns of the bandwidths of rooflines (medians of the best variant), and their kernels.
 _CEILINGS = {"load_GBps": "loops.load", "triad_GBps": "stream.triad"}
 _MEDIAN = "bandwidth_median_GBps"
 
 
 def _against_ceilings(
-    frame: DataFrame, regular: DataFrame, since: Mapping[str, FromMemory]
+    frame: DataFrame, regular: DataFrame, thresholds: Mapping[str, FromMemory]
 ) -> list[str]:
-    """Return sentences on ceilings of rooflines that are not what their kernel gets from memory."""
+    """Return sentences on ceilings of rooflines that differ from their kernel's bandwidth."""
     if _MEDIAN not in regular or "dtype" not in regular:
         return []
     double = regular[regular["dtype"].eq("float64")]
-    each = _by_kernel(double, since, ["platform", "operation"], _MEDIAN)
+    each = _by_kernel(double, thresholds, ["platform", "operation"], _MEDIAN)
     found = []
     for column, operation in _CEILINGS.items():
         if column not in frame:
@@ -284,6 +286,7 @@ def _against_ceilings(
 
 
 def _disagree(what: str, values: Mapping[str, Any]) -> list[str]:
+    """Return the sentence on the smallest and the largest value if they contradict each other."""
     ordered = sorted(values, key=lambda name: values[name])
     low, high = ordered[0], ordered[-1]
     if values[high] <= (1 + _APART) * values[low]:

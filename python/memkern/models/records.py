@@ -1,4 +1,4 @@
-"""Points from anyone's records: which columns they are, what makes them unfit, how they group."""
+"""Records as input of models: points of time against size, caches, groups of records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ TIMES = ("time_s", "time_min_s")
 
 
 class Points(NamedTuple):
-    """Sizes and times, the memory behind them where it is known, and what does not count."""
+    """Bytes moved, times and footprints of n points, each of shape (n,).
+
+    `disturbed` is the number of disturbed records left out.
+    """
 
     bytes_B: Floats
     time_s: Floats
@@ -36,13 +39,11 @@ class Points(NamedTuple):
 def points(records: Records) -> Points:
     """Return the points of records, without those that failed validation or were disturbed.
 
-    `disturbed` of what is returned is how many valid records were left out as disturbed.
-
     Raises
     ------
     InputError
-        If a column is missing, holds no numbers or has another length, or a value is not
-        positive and finite.
+        A column is missing, is not numeric or has another length, or a value is not positive and
+        finite.
     """
     table: Any = records
     if isinstance(records, ResultSet):
@@ -93,7 +94,7 @@ def points(records: Records) -> Points:
 
 
 def _texts(table: Any, name: str, rows: int) -> list[str]:
-    """Return a column as text: it may be of booleans, nullable ones or what a CSV file says."""
+    """Return a column as text: it may have booleans, nullable booleans or text of a CSV file."""
     return [str(value) for value in table[name]] if name in table else [""] * rows
 
 
@@ -108,23 +109,14 @@ def _numbers(column: Any, name: str) -> Floats:
 
 
 def last_level_cache_B(records: Records) -> int | None:
-    """Return the size of all last-level caches together, of the machine that has most, or None."""
+    """Return the total size of the last-level caches, of the machine with most, or None."""
     environments = records.environments if isinstance(records, ResultSet) else {}
-    most = None
-    for environment in environments.values():
-        caches = [
-            cache
-            for cache in (environment.get("machine") or {}).get("caches") or ()
-            if cache.get("level") and cache.get("size_B")
-        ]
-        last = max((cache["level"] for cache in caches), default=0)
-        total = sum(
-            cache["size_B"] * (cache.get("instances") or 1)
-            for cache in caches
-            if cache["level"] == last
-        )
-        most = max(total, most or 0) or None
-    return most
+    totals = [
+        sum(size_B * instances for level, size_B, instances in caches if level == caches[-1][0])
+        for caches in data_caches(environments).values()
+        if caches
+    ]
+    return max(totals, default=None)
 
 
 def data_caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, int, int]]]:
@@ -140,16 +132,16 @@ def data_caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, in
 
 
 def cache_ends(records: Records) -> list[tuple[str, float]]:
-    """Return name and size in bytes of the caches that the workers of these records have together.
+    """Return name and total size in bytes of the caches that the workers of these records use.
 
-    Workers are taken to be spread over the cores: as many have a cache of their own as there are
-    caches of that level. Empty where the records do not know their machine, or know the host of
-    the device that they ran on.
+    Workers are assumed to be spread over the cores, so that they use as many caches of a level as
+    possible. The list is empty if the machine is unknown, or if the records ran on a device and
+    describe its host.
 
     Parameters
     ----------
     records : ResultSet or DataFrame
-        A DataFrame knows its caches as ``attrs["caches"]``, in the form of `data_caches`.
+        A DataFrame has its caches in ``attrs["caches"]``, in the form of `data_caches`.
     """
     if isinstance(records, ResultSet):
         known = data_caches(records.environments)
@@ -177,22 +169,22 @@ def cache_ends(records: Records) -> list[tuple[str, float]]:
 
 
 def read(path: str | Path) -> ResultSet:
-    """Read our results, or anyone's table.
+    """Read results of memkern or another program's table.
 
     Parameters
     ----------
     path : path
-        What `memkern.results.load` reads, or a .csv or .parquet file of any origin.
+        File that `memkern.results.load` reads, or a .csv or .parquet file of another program.
 
     Returns
     -------
     ResultSet
-        Of another's table, the rows, without samples or environments.
+        Another program's table has rows without samples and environments.
 
     Raises
     ------
     InputError
-        If the file is missing or can't be read as either.
+        The file is missing or can't be read.
     """
     source = Path(path)
     if source.suffix not in (".csv", ".parquet") or not source.exists() or _ours(source):
@@ -225,46 +217,44 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-# What records of one line have in common beside their kernel: where it differs, sizes are points of
-# different lines.
+# Columns that are constant, like the kernel, in the records that one line is fitted to.
 APART = (
     "platform", "definition", "backend", "device", "timer", "block_threads_asked", "dtype",
     "index_dtype", "threads", "pin_asked", "pages_asked", "numa_asked", "variant_asked",
     "isa_asked", "offset", "schedule", "chunk", "prefetch", "unroll", "repetition", "flush",
     "degree", "masked", "numbering", "index_pattern",
 )  # fmt: skip
-# Of these, what older or other records tell without saying what was asked.
+# Columns that replace some of these in records without the options asked for.
 _OBTAINED = {"pages_asked": "pages", "variant_asked": "variant"}
 
 
 def apart(columns: Container[str]) -> list[str]:
-    """Return which of the columns of some records tell lines apart."""
+    """Return the columns of `APART` that some records have."""
     names = [name if name in columns else _OBTAINED.get(name, name) for name in APART]
     return [name for name in names if name in columns]
 
 
 def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
-    """Split records into those to be fitted together.
+    """Split records into groups that are fitted together.
 
     Parameters
     ----------
     results : ResultSet
-        Our records, or what `read` made of a table.
+        Records of memkern, or another table that `read` returned.
     by : sequence of str
-        Columns whose values tell the groups apart. Without any, ours are told apart by kernel and
-        by whatever of `APART` differs (pages, variants, workers and so on); another's table is one
-        group.
+        Columns whose values make the groups. By default, these are the kernel and the columns of
+        `APART` (pages, variants, workers and so on); another program's table is one group.
 
     Returns
     -------
     dict of str to ResultSet
-        By the columns' values, in the order of their first appearance; ``"all"`` if there is
-        nothing to tell apart.
+        By the columns' values, in the order of their first appearance; ``"all"`` without columns to
+        group by.
 
     Raises
     ------
     InputError
-        If there is no such column.
+        There is no such column.
     """
     if not results.records:
         return {"all": results}
@@ -274,7 +264,7 @@ def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
         by = ("kernel", *apart(first))
     if not by:
         return {"all": results}
-    # Before its values are asked for, so that a column that is not there is named.
+    # Raises an error that names a missing column.
     results.filter(**dict.fromkeys(by))
     numbers: dict[tuple[Any, ...], list[int]] = {}
     for number, record in enumerate(results):
@@ -291,23 +281,23 @@ def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
 
 
 def _equal(value: Any) -> Any:
-    """Return a value that equals itself, None where there is none."""
+    """Return a value that is equal to itself: None instead of NaN."""
     return value if value == value else None
 
 
 def _name(columns: Sequence[str], values: Sequence[Any], of_kernel: Sequence[Sequence[Any]]) -> str:
-    """Return the kernel of a group and what tells it from the others `of_kernel`.
+    """Return the kernel of a group and the values in which it differs from others `of_kernel`.
 
-    Words stand as they are, numbers after their column.
+    Numbers follow the name of their column.
     """
-    said: list[str] = [str(values[0])]
+    parts: list[str] = [str(values[0])]
     for column, value, all_values in zip(
         columns, values, zip(*of_kernel, strict=True), strict=True
     ):
         if len(set(all_values)) == 1 or value is None or value == "":
             continue
         if isinstance(value, str):
-            said.append(value)
-        elif not (column == "threads" and any(f" {value} thread" in part for part in said)):
-            said.append(f"{column.removesuffix('_asked')} {value:g}")
-    return ", ".join(said)
+            parts.append(value)
+        elif not (column == "threads" and any(f" {value} thread" in part for part in parts)):
+            parts.append(f"{column.removesuffix('_asked')} {value:g}")
+    return ", ".join(parts)

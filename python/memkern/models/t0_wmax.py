@@ -1,12 +1,12 @@
 """Time against bytes as a line: ``T(B) = T0 + B / Wmax``.
 
-T0 is what an invocation costs however little it moves, Wmax the bandwidth that it tends to. The
-slope ``1 / Wmax`` is what is fitted, so Wmax's interval is the inverse of the slope's.
+T0 is the time of an invocation that moves no data, Wmax the asymptotic bandwidth. The slope
+``1 / Wmax`` is fitted, so Wmax's interval is the inverse of the slope's.
 
-Noise of timings grows with the time, so an unweighted fit is one to the largest sizes alone: its
-T0 is a small difference of large numbers. Weights ``1 / T**2`` make all sizes count alike. They
-must come from the fitted times: a measured time that is too short by chance would be given more
-weight for it, which draws the line down and the intervals off the truth.
+The noise of timings grows with the time, so the largest sizes determine an unweighted fit: its T0
+is a small difference of large numbers. With weights ``1 / T**2`` all sizes have equal influence.
+These weights use the fitted times: with measured times, one that is too short by chance would have
+a larger weight, which biases the line downwards and invalidates the intervals.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from memkern.models.records import Records, cache_ends, last_level_cache_B, poin
 from memkern.statistics import student_quantile
 
 _LEAST_POINTS = 3
-# Fewest sizes on each side of a change-point: with fewer, a line fits whatever the noise is.
+# Fewest sizes on each side of a change-point: a line through fewer fits the noise.
 _LEAST_SIDE = 5
-# What two lines must take off the sum of squares of one, in units of their variance. The best of
-# all splits of 10 to 400 sizes of one regime reaches this by chance once in a hundred times.
+# Least reduction of the sum of squares by two lines instead of one, in units of their variance. The
+# best split of 10 to 400 sizes of one regime exceeds it by chance in one of a hundred cases.
 _BEND = 20.0
 _MOST_ITERATIONS = 1000
-# A line that is so far off half of its points does not describe them.
+# Largest median deviation of the points from a line that describes them.
 _FAR = 0.1
-# A line holds at a size that it misses by no more than this.
+# Largest deviation of a point at which a line holds.
 _HOLDS = 1 / 3
-# Fewest sizes in the caches, or beyond them, that are fitted on their own.
+# Fewest sizes in the caches, or beyond them, for a separate fit.
 _LEAST_HELD = 4
-# Relative change of the fitted times at which the weights stand.
+# Relative change of the fitted times at which the iteration of the weights ends.
 _SETTLED = 1e-10
 
 _UNWEIGHTED = (
-    "the fit is unweighted: its interval of T0 is not to be trusted, and of few sizes that of Wmax "
-    "neither"
+    "the fit is unweighted: its interval of T0 is unreliable, and with few sizes that of Wmax as "
+    "well"
 )
 
 
@@ -58,9 +58,9 @@ class T0WmaxFit(ModelFit):
     weighting : str
         ``"fitted"`` or ``"none"``.
     left_out : int
-        How many points were left out as cache-resident.
+        Number of points left out as cache-resident.
     left_out_B : float
-        Up to which size; 0 if none was to be left out.
+        Largest size left out; 0 if no size was to be left out.
     """
 
     weighting: str
@@ -69,7 +69,7 @@ class T0WmaxFit(ModelFit):
 
     @property
     def t0_s(self) -> float:
-        """Seconds that an invocation costs however little it moves; noise can make it negative."""
+        """Time of an invocation that moves no data, in seconds; noise can make it negative."""
         return self.parameters["t0"].value
 
     @property
@@ -79,14 +79,14 @@ class T0WmaxFit(ModelFit):
 
     @property
     def off(self) -> Floats:
-        """How far the line is off each point, as a share of the measured time, shape (n,)."""
+        """Absolute residuals as a share of the measured times, shape (n,)."""
         return np.asarray(np.abs(self.residuals) / self.points["time_s"])
 
     @property
     def t0_resolved(self) -> bool:
-        """Whether T0 means anything: its interval is above zero and the line near the points.
+        """Whether T0 is significant: its interval is above zero and the line is near the points.
 
-        It is near if half of the points or more are no further off than 10 %.
+        It is near if at least half of the points are within 10 %.
         """
         return self.t0_ci_s[0] > 0 and not self.far
 
@@ -97,22 +97,22 @@ class T0WmaxFit(ModelFit):
 
     @property
     def holds(self) -> npt.NDArray[np.bool_]:
-        """Which points the line misses by no more than a third of the measured time, shape (n,)."""
+        """Whether the line is within a third of each measured time, shape (n,)."""
         return np.asarray(self.off <= _HOLDS)
 
     @property
     def wmax_GBps(self) -> float:
-        """Bandwidth that large sizes tend to; infinite if times do not grow with size."""
+        """Asymptotic bandwidth of large sizes; infinite if times do not grow with size."""
         return self.parameters["wmax"].value
 
     @property
     def wmax_ci_GBps(self) -> tuple[float, float]:
-        """Interval of `wmax_GBps`: its upper end is infinite if the slope may be zero."""
+        """Interval of `wmax_GBps`; its upper end is infinite if the slope may be zero."""
         return self.parameters["wmax"].low, self.parameters["wmax"].high
 
     @property
     def b80_B(self) -> float:
-        """Bytes from which on 80 % of Wmax is reached, ``4 T0 Wmax``; NaN if T0 is negative."""
+        """Bytes at which 80 % of Wmax is reached, ``4 T0 Wmax``; NaN if T0 is negative."""
         return self.b_fraction(0.8)
 
     def b_fraction(self, fraction: float) -> float:
@@ -147,8 +147,8 @@ class T0WmaxFit(ModelFit):
     def b_fraction_ci(self, fraction: float) -> tuple[float, float]:
         """Return the interval of `b_fraction`, by Fieller's theorem.
 
-        It holds every ratio of T0 to the slope at which their difference may be zero. Like
-        T0's, its lower end may be negative; both are infinite where the slope may be zero.
+        It contains every ratio of T0 to the slope that the data do not reject. Like T0's, its lower
+        end may be negative; both ends are infinite if the slope may be zero.
 
         Parameters
         ----------
@@ -204,13 +204,13 @@ class T0WmaxFit(ModelFit):
         return predict_sum([(self, bytes_B)])
 
     def summary(self) -> dict[str, Any]:
-        """Return what a table shows of the fit.
+        """Return the results of the fit for a table.
 
         Returns
         -------
         dict
             ``t0_s``, ``t0_ci_s`` [low, high], ``t0_resolved``, ``wmax_GBps``, ``wmax_ci_GBps``,
-            ``b80_B``, ``b80_ci_B``, ``r2`` and ``points``, how many were used.
+            ``b80_B``, ``b80_ci_B``, ``r2`` and ``points``, the number of points used.
         """
         return {
             "t0_s": self.t0_s,
@@ -239,27 +239,27 @@ def fit_t0_wmax(
     Parameters
     ----------
     records : ResultSet, DataFrame or mapping of str to array_like
-        Columns ``bytes_B`` and ``time_s``, or ``time_min_s`` as in our records, at least three
-        rows of at least two sizes. Rows whose ``valid`` is False or whose ``disturbed`` is True
-        do not count.
+        Columns ``bytes_B`` and ``time_s``, or ``time_min_s`` as in memkern's records, at least
+        three rows of at least two sizes. Rows whose ``valid`` is False or whose ``disturbed`` is
+        True are ignored.
     weighting : str
         ``"fitted"`` weights each point by ``1 / T**2`` with T the fitted time, for noise in
-        proportion to the time. ``"none"`` weights all alike, as Chalmers and Warburton [1]_ do,
-        with a covariance robust against unequal variances (HC3 [2]_). A few large sizes decide
-        it then: the interval of its T0 is not to be trusted, and at 20 sizes with 2 % noise that
-        of its Wmax covers 0.83 where 0.95 is stated.
+        proportion to the time. ``"none"`` gives all points the same weight, as Chalmers and
+        Warburton [1]_ do, with a covariance robust against unequal variances (HC3 [2]_). A few
+        large sizes determine this fit: the interval of its T0 is unreliable, and with 20 sizes and
+        2 % noise that of its Wmax has a coverage of 0.83 instead of 0.95.
     level : float
         Confidence level of the intervals.
     leave_out_B : float or str, optional
-        Leaves out what the caches hold: points of up to so many bytes; ``"caches"``, points whose
-        memory (``footprint_B`` where there is such a column, else ``bytes_B``) is no larger than
-        the last-level caches together; ``"changepoint"``, points before the size at which two
-        lines fit best, if two fit better than one by more than chance. Where times bend at
-        several sizes that is the sharpest bend and not always the last.
+        Leaves out cache-resident points: a number leaves out points of up to this many bytes;
+        ``"caches"``, points whose memory (``footprint_B`` if there is such a column, else
+        ``bytes_B``) is no larger than the last-level caches together; ``"changepoint"``, points
+        before the size at which two lines fit best, if two fit significantly better than one. If
+        times bend at several sizes, that is the sharpest bend and not always the last.
     caches_B : float, optional
-        Size of the last-level caches, where the records do not know it.
+        Total size of the last-level caches, if the records do not have it.
     footprint_B : (float, float)
-        Leaves out points whose memory is not more than the first and up to the second size.
+        Only points whose memory is above the first size and at most the second are used.
 
     Returns
     -------
@@ -274,8 +274,8 @@ def fit_t0_wmax(
 
     Notes
     -----
-    The weighted fit is iterated until the weights stand. It solves the likelihood equations of
-    gamma-distributed times, and a step is halved while it would raise their deviance or make a
+    The weighted fit is iterated until the weights converge. It solves the likelihood equations of
+    gamma-distributed times; a step is halved while it would increase their deviance or make a
     fitted time negative.
 
     References
@@ -358,12 +358,12 @@ def fit_t0_wmax(
 
 
 class Side(NamedTuple):
-    """A fit of the sizes that lie on one side of the caches, or of all.
+    """A fit of the sizes in the caches, of those in memory, or of all.
 
     Attributes
     ----------
     name : str
-        ``caches``, ``memory`` or, where sizes are not told apart, ``all``.
+        ``caches``, ``memory`` or ``all``.
     fit : T0WmaxFit
     """
 
@@ -372,16 +372,16 @@ class Side(NamedTuple):
 
 
 def fit_both_sides(records: Records, **options: Any) -> list[Side]:
-    """Fit the sizes that the caches hold apart from those that they do not.
+    """Fit the sizes in the caches and those in memory separately.
 
-    One line fits neither where the last cache is large: in the caches it starts at T0, beyond
-    them its slope is that of memory and it starts below zero, by the time that the caches save
-    with what they still hold. So T0 is that of the first side and Wmax that of the last one.
+    One line fits neither if the last cache is large: in the caches the line starts at T0, in memory
+    its slope is that of memory and it starts below zero, by the time saved for the data that the
+    caches still hold. So T0 is that of the first side and Wmax that of the last one.
 
     Parameters
     ----------
     records : ResultSet, DataFrame or mapping
-        As for `fit_t0_wmax`, of one group as `groups` makes them.
+        As for `fit_t0_wmax`, of one group that `groups` returns.
     **options
         ``weighting``, ``level`` and ``caches_B`` of `fit_t0_wmax`; by default the last cache is
         that of `cache_ends`.
@@ -389,9 +389,9 @@ def fit_both_sides(records: Records, **options: Any) -> list[Side]:
     Returns
     -------
     list of Side
-        Of the sizes up to half the last cache, and of those beyond it, where there are four or
-        more of either. If too few are beyond, those are in no fit; if too few are held or the
-        caches are unknown, one fit is of all.
+        Fits of the sizes up to half the last cache and of those beyond it, each with four sizes or
+        more. Fewer sizes beyond it are in no fit; if there are fewer in the caches, or the caches
+        are unknown, one fit is of all sizes.
 
     Raises
     ------
@@ -416,7 +416,7 @@ def fit_both_sides(records: Records, **options: Any) -> list[Side]:
 
 
 def predict_sum(parts: Iterable[tuple[T0WmaxFit, npt.ArrayLike]]) -> Prediction:
-    """Return time and bandwidth of kernels that run one after the other, a CG iteration say.
+    """Return time and bandwidth of kernels that run one after the other, as in a CG iteration.
 
     Parameters
     ----------
@@ -445,14 +445,14 @@ def predict_sum(parts: Iterable[tuple[T0WmaxFit, npt.ArrayLike]]) -> Prediction:
     time, size = np.asarray(sum(times)), np.asarray(sum(sizes))
     with np.errstate(divide="ignore", invalid="ignore"):
         bandwidth = np.where(time > 0, size / time / 1e9, np.nan)
-    # Indexed by nothing, an array without a dimension becomes a number.
+    # Indexing with () turns an array without dimensions into a scalar.
     return Prediction(time[()], bandwidth[()])
 
 
 def strong_scaling_efficiency(
     kernels: Iterable[tuple[T0WmaxFit, float]], parts: npt.ArrayLike
 ) -> Floats:
-    """Return how well kernels would scale if their data were divided among several devices.
+    """Return the strong-scaling efficiency of kernels whose data are divided among devices.
 
     Parameters
     ----------
@@ -464,8 +464,8 @@ def strong_scaling_efficiency(
     Returns
     -------
     ndarray of float
-        The time for all bytes on one device, over `parts` times the time for a part of them; of
-        the shape of `parts`. Communication is not in it, so it is an upper bound.
+        The time for all bytes on one device over `parts` times the time for a part of them, with
+        the shape of `parts`. It is an upper bound, since communication is not included.
 
     Raises
     ------
@@ -481,7 +481,7 @@ def strong_scaling_efficiency(
 
 
 def _line(x: Floats, weights: Floats) -> Floats:
-    """Return the two rows that make T0 and the slope of the times: weighted least squares."""
+    """Return the (2, n) matrix of weighted least squares that maps times to T0 and slope."""
     share = weights / weights.sum()
     mean = share @ x
     from_mean = share * (x - mean)
@@ -490,8 +490,8 @@ def _line(x: Floats, weights: Floats) -> Floats:
 
 
 def _settled_weights(x: Floats, y: Floats) -> Floats:
-    """Return the inverse squares of the times that a fit with these very weights gives."""
-    # Starts from a line without T0, which is positive at every size.
+    """Return the weights that are the inverse squares of the times fitted with them."""
+    # The iteration starts with a line without T0, which is positive at every size.
     fitted = x * (y / x).mean()
     deviance = _deviance(y, fitted)
     for _ in range(_MOST_ITERATIONS):
@@ -499,11 +499,11 @@ def _settled_weights(x: Floats, y: Floats) -> Floats:
         proposed = t0 + slope * x
         if np.abs(proposed / fitted - 1).max() <= _SETTLED:
             return np.asarray(fitted**-2.0)
-        # What rounding alone changes must not count as a rise.
+        # The tolerance is for rounding errors.
         while not _deviance(y, proposed) <= deviance + 1e-13 * len(y):
             proposed = (fitted + proposed) / 2
         fitted, deviance = proposed, _deviance(y, proposed)
-    raise InputError("the weights of the fit do not settle: these times are far from any line")
+    raise InputError("the weights of the fit do not converge: the times are far from any line")
 
 
 def _deviance(y: Floats, fitted: Floats) -> float:
@@ -517,13 +517,13 @@ def _deviance(y: Floats, fitted: Floats) -> float:
 def _hc3(x: Floats, rows: Floats, residuals: Floats) -> Floats:
     """Return the variances of the times as HC3 estimates them."""
     rest = 1 - (rows[0] + rows[1] * x)
-    # A point on which alone the line hangs has no residual to tell its variance by.
+    # A point that alone determines the line has no residual to estimate its variance from.
     alone = rest < 1e-9
     return np.where(alone, np.inf, (residuals / np.where(alone, 1, rest)) ** 2)
 
 
 def _change_point(sizes: Floats, times: Floats) -> float:
-    """Return the last size of the first of two regimes, or 0 if there is one regime only."""
+    """Return the last size of the first of two regimes, or 0 if there is only one regime."""
     different = np.unique(sizes)
     if len(different) < 2 * _LEAST_SIDE:
         raise InputError(
@@ -534,7 +534,7 @@ def _change_point(sizes: Floats, times: Floats) -> float:
     ends = np.searchsorted(x, different[_LEAST_SIDE - 1 : -_LEAST_SIDE], side="right")
     misfits = [_misfit(x[:end], y[:end]) + _misfit(x[end:], y[end:]) for end in ends]
     best = int(np.argmin(misfits))
-    # Residuals below this are rounding, which has its own bends.
+    # Smaller residuals are rounding errors, which are not independent.
     rounding = len(x) * 1e-24
     variance = (misfits[best] + rounding) / (len(x) - 4)
     gain = _misfit(x, y) - misfits[best]
@@ -543,7 +543,7 @@ def _change_point(sizes: Floats, times: Floats) -> float:
 
 def _misfit(x: Floats, y: Floats) -> float:
     """Return the sum of squared relative residuals about a line."""
-    # Weights by measured times, since only fixed ones make the sums of two splits comparable.
+    # The weights use measured times, so that the sums of different splits are comparable.
     weights = y**-2.0
     t0, slope = _line(x, weights) @ y
     return float(weights @ (y - t0 - slope * x) ** 2)
@@ -552,7 +552,7 @@ def _misfit(x: Floats, y: Floats) -> float:
 def _cache_size(records: Records, caches_B: float | None) -> float:
     size = last_level_cache_B(records) if caches_B is None else caches_B
     if size is None:
-        raise InputError("the records do not know their machine's caches: give caches_B")
+        raise InputError("the records do not describe their machine's caches: give caches_B")
     return _positive("caches_B", size)
 
 

@@ -1,7 +1,7 @@
 """Named figures and tables, and the sections of a report.
 
-The families bring theirs in ``families/<family>/figures.py``. Nothing heavy is imported before a
-figure is drawn.
+Those of a family are defined in ``families/<family>/figures.py``. matplotlib and pandas are
+imported when a figure is drawn.
 
 Examples
 --------
@@ -14,9 +14,9 @@ from memkern.plots.kernels import kernel_table
 from memkern.plots.registry import Exhibit, Section, describe, figures, sections, tables
 from memkern.plots.style import save
 
-family_modules("figures")  # which register themselves
+family_modules("figures")  # importing them registers their figures
 
-# Lists of names shall not show which module imports which.
+# Sorted, since the order of registration depends on the order of imports.
 _figures = sorted(figures.items())
 figures.clear()
 figures.update(_figures)

@@ -1,11 +1,12 @@
-"""What figures have in common: grids of panels, axes of bytes, dots in rows, where caches end."""
+"""Parts that figures share: panels, legends, axes, curves, dots in rows, sizes of caches."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from memkern.plots.frames import three_figures
 from memkern.plots.style import (
     COLUMN_IN,
     DOUBLE_IN,
@@ -14,6 +15,7 @@ from memkern.plots.style import (
     Look,
     log2_axis,
     new_figure,
+    note,
     other_look,
     own_look,
     plain,
@@ -29,22 +31,35 @@ NT_DASHES: Any = (0, (3, 1.2))
 
 _LINES = [own_look(0), own_look(1), *map(other_look, range(6))]
 MOST_LINES = len(_LINES)
+ROOFLINE_LABEL = "roofline of memory"
+_MARKERS = "os^DvPX*"
+_DIAMOND = _MARKERS.index("D")
 
 
 def line_look(number: int) -> Look:
-    """Return the look of one of a machine's own lines."""
+    """Return the look of one of several lines of a machine."""
     look = _LINES[number % MOST_LINES]
     return look._replace(linestyle="-", linewidth=1.2, markersize=3.0, zorder=5 - 0.1 * number)
 
 
+def marked_look(number: int) -> Look:
+    """Return the look of a line or series with a marker that no other one has."""
+    return line_look(number)._replace(marker=_MARKERS[number % len(_MARKERS)])
+
+
+def look_beside_roofline(number: int) -> Look:
+    """Return the look of a series without the diamond, which marks the roofline."""
+    return marked_look(number + (number >= _DIAMOND))
+
+
 def named(platform: object, limit: int = 32) -> str:
-    """Return a platform's name fit to be drawn, its threads whole where the rest is shortened."""
+    """Return a platform's name to be drawn; only what precedes the thread count is shortened."""
     machine, _, threads = str(platform).rpartition(", ")
     return f"{plain(machine, limit)}, {plain(threads, 20)}" if machine else plain(threads, limit)
 
 
 def shade(share: float) -> str:
-    """Return a colour of a sequence: blue for 0, yellowish green for 1."""
+    """Return a colour of a sequential map: blue for 0, yellowish green for 1."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
@@ -60,15 +75,38 @@ def curve(ax: Axes, rows: DataFrame, x: str, y: str, look: Look, label: str) -> 
     ax.plot(disturbed[x], disturbed[y], label="_disturbed", markerfacecolor="white", **hollow)
 
 
-def hollow(rows: DataFrame) -> list[str]:
-    """Return what the small print has to say of the hollow markers of `curve`, if there are any."""
+def curves(
+    ax: Axes,
+    rows: DataFrame,
+    by: str,
+    names: Iterable[str],
+    x: str,
+    y: str,
+    look: Callable[[int], Look] = marked_look,
+) -> None:
+    """Draw a curve for each value of the column `by` that has rows, labelled with the value."""
+    for number, name in enumerate(names):
+        mine = rows[rows[by] == name]
+        if len(mine):
+            curve(ax, mine, x, y, look(number), name)
+
+
+def disturbed_note(rows: DataFrame) -> list[str]:
+    """Return the explanation of hollow markers for the small print, if a record was disturbed."""
     return ["Hollow: from a disturbed record."] * bool(rows["disturbed"].any())
+
+
+def finish(fig: Figure, columns: int, notes: Iterable[str], rows: DataFrame) -> Figure:
+    """Write the legend, of at most some columns, and the small print, and return the figure."""
+    legend_above(fig, columns)
+    note(fig, [*notes, *disturbed_note(rows)])
+    return fig
 
 
 def panels(number: int, columns: int, row_in: float) -> tuple[Figure, list[Axes]]:
     """Return a figure with a grid of panels, filled row by row.
 
-    One panel is a column wide if there is room for several, else as wide as the page.
+    A single panel has the width of a text column if `columns` is more than one, else of the page.
     """
     alone = number == 1 and columns > 1
     columns = min(columns, number)
@@ -80,10 +118,25 @@ def panels(number: int, columns: int, row_in: float) -> tuple[Figure, list[Axes]
     return fig, axes[:number]
 
 
-def legend_above(fig: Figure, axes: Sequence[Axes], most: int) -> None:
-    """Put one legend of what all panels draw above them, each label once, in columns that fit."""
+def machine_panels(
+    frame: DataFrame, row_in: float, within: str = "", *, sort: bool = False
+) -> tuple[Figure, list[tuple[Axes, DataFrame]]]:
+    """Return a figure with a panel for each machine, and the panels with their records.
+
+    A machine has a panel for each value of the column `within`, if given: in the order of the
+    values if `sort`, else of the records.
+    """
+    cells = [rows for _, rows in frame.groupby("machine", sort=False)]
+    if within:
+        cells = [rows for mine in cells for _, rows in mine.groupby(within, sort=sort)]
+    fig, axes = panels(len(cells), 2, row_in)
+    return fig, list(zip(axes, cells, strict=True))
+
+
+def legend_above(fig: Figure, most: int) -> None:
+    """Put one legend of all panels above them, each label once, in at most `most` columns."""
     entries: dict[str, Any] = {}
-    for ax in axes:
+    for ax in fig.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     columns = _columns(list(entries), most, fig.get_figwidth())
@@ -91,7 +144,7 @@ def legend_above(fig: Figure, axes: Sequence[Axes], most: int) -> None:
 
 
 def legend_below(ax: Axes, width_in: float) -> None:
-    """Put a legend of one panel, so wide, below it, to be read row by row."""
+    """Put the legend of a panel of this width below it, filled row by row."""
     handles, labels = ax.get_legend_handles_labels()
     columns = _columns(labels, 8, width_in)
     order = [i for column in range(columns) for i in range(column, len(labels), columns)]
@@ -108,7 +161,7 @@ def legend_below(ax: Axes, width_in: float) -> None:
 
 
 def _columns(labels: Sequence[str], most: int, width_in: float) -> int:
-    """Return in how many columns a legend fits, full rows before ragged ones."""
+    """Return the number of columns of a legend of this width, with its rows as full as possible."""
     import numpy as np
 
     for columns in range(min(most, len(labels)), 1, -1):
@@ -121,7 +174,7 @@ def _columns(labels: Sequence[str], most: int, width_in: float) -> int:
 
 
 def bytes_axis(axis: Axis, most: int) -> None:
-    """Put ticks at powers of two bytes, so many at most."""
+    """Put at most `most` ticks at powers of two bytes."""
     low, high = (math.log2(end) for end in axis.get_view_interval())
     step = max(1, math.ceil((high - low) / most))
     first = math.ceil(low / step)
@@ -131,9 +184,9 @@ def bytes_axis(axis: Axis, most: int) -> None:
 
 
 def counts_axis(axis: Axis, most: int = 7) -> None:
-    """Put ticks at 1, 2 and 5 times powers of ten, or at these alone: 200 k, 500 k, 1 M.
+    """Put ticks at 1, 2 and 5 times powers of ten, or at powers of ten alone: 200 k, 500 k, 1 M.
 
-    Between two of those, they are evenly apart.
+    An axis with fewer than two of these has evenly spaced ticks.
     """
     low, high = axis.get_view_interval()
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -157,17 +210,17 @@ def _ticks(axis: Axis, ticks: Sequence[float], name: Callable[[float], str]) -> 
     axis.set_major_formatter(FuncFormatter(lambda x, _: name(x)))
 
 
-def in_bytes(size: float) -> str:
-    """Return a size as a person reads it: 32 KiB."""
+def in_bytes(size: float, figures: int = 3) -> str:
+    """Return a size in bytes with a binary prefix: 32 KiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
-            return f"{size:.3g} {unit}"
+            return f"{size:.{figures}g} {unit}"
         size /= 1024
-    return f"{size:.3g} TiB"
+    return f"{size:.{figures}g} TiB"
 
 
 def spaced(number: float) -> str:
-    """Return a whole number in groups of three digits: 8 700 000."""
+    """Return an integer in groups of three digits: 8 700 000."""
     return f"{number:,.0f}".replace(",", "\N{NO-BREAK SPACE}")
 
 
@@ -180,7 +233,7 @@ def _in_thousands(number: float) -> str:
 
 
 def cache_regions(ax: Axes, ends: Sequence[tuple[str, float]], beyond: str = "memory") -> None:
-    """Draw a line where each cache is full, and above the axes name what holds the data there."""
+    """Draw a line at the size of each cache, and name the caches and `beyond` above the axes."""
     left, right = ax.get_xlim()
     inside = [(name, end) for name, end in ends if end > left]
     edges = [left, *(min(end, right) for _, end in inside), right]
@@ -202,21 +255,52 @@ def cache_regions(ax: Axes, ends: Sequence[tuple[str, float]], beyond: str = "me
     ax.set_xlim(left, right)
 
 
-_MARKERS = "os^DvPX*"
-
-
-def marked_look(number: int) -> Look:
-    """Return the look of a line or series, whose marker no other one has."""
-    return line_look(number)._replace(marker=_MARKERS[number % len(_MARKERS)])
-
-
 class Dot(NamedTuple):
-    """A value in a row, and the words beside it."""
+    """A value in a row of a panel, and the text beside it."""
 
     row: str
     value: float
-    words: str
+    text: str
     disturbed: bool
+
+
+DotSeries: TypeAlias = tuple[Look, list[Dot]]
+
+
+def dot_series(
+    rows: DataFrame,
+    by: str,
+    names: Iterable[str],
+    value: str,
+    text: Callable[[Mapping[Any, Any]], str],
+    look: Callable[[int], Look] = marked_look,
+) -> dict[str, DotSeries]:
+    """Return a series of `dots` for each name in the column `by`.
+
+    The column row has the labels of the rows of a panel; `text` returns the text beside a record's
+    dot, `look` the look of a series by its number.
+    """
+    return {
+        name: (
+            look(number),
+            [
+                Dot(row["row"], row[value], text(row), row["disturbed"])
+                for row in rows[rows[by] == name].to_dict("records")
+            ],
+        )
+        for number, name in enumerate(names)
+    }
+
+
+def roofline_series(rows: DataFrame, value: str) -> dict[str, DotSeries]:
+    """Return the series of `dots` with the highest finite roofline in each row of a panel."""
+    highest = rows.groupby("row", sort=False)[value].max()
+    finite = [
+        Dot(str(row), top, three_figures(top), False)
+        for row, top in highest.items()
+        if math.isfinite(top)
+    ]
+    return {ROOFLINE_LABEL: (marked_look(_DIAMOND)._replace(color=GREY), finite)}
 
 
 def dots(
@@ -225,7 +309,7 @@ def dots(
     series: Mapping[str, tuple[Look, Sequence[Dot]]],
     ends: tuple[float, float],
 ) -> None:
-    """Draw values from top to bottom, those of several series below one another in each row."""
+    """Draw series of values in rows from top to bottom, over a logarithmic axis between `ends`."""
     ax.set_xscale("log")
     ax.set_xlim(ends[0] / 1.4, ends[1] * 1.4)
     middle = math.sqrt(ends[0] * ends[1])
@@ -240,7 +324,7 @@ def dots(
         for dot, y in zip(values, places, strict=True):
             right = dot.value <= middle
             ax.annotate(
-                dot.words,
+                dot.text,
                 (dot.value, y),
                 xytext=(5 if right else -5, 0),
                 textcoords="offset points",
@@ -259,27 +343,28 @@ def dots(
 
 
 def row_in(rows: int, series: int) -> float:
-    """Return the height of a panel of so many rows, in inches."""
+    """Return the height in inches of a panel with rows of several series."""
     return 0.35 + rows * (0.125 * series + 0.04)
 
 
-def counted_axis(axis: Axis, counts: Sequence[float]) -> None:
-    """Put ticks at what there is of some count, such as workers, as many as can be read."""
+def counted_axis(ax: Axes, counts: Iterable[float]) -> None:
+    """Make the x axis logarithmic, with ticks at counts such as numbers of workers."""
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-    counts = sorted(set(counts))
-    apart = (counts[-1] / counts[0]) ** 0.07
-    ticks = counts[:1]
-    for count in counts[1:]:
+    ax.set_xscale("log", base=2)
+    each = sorted(set(counts))
+    apart = (each[-1] / each[0]) ** 0.07
+    ticks = each[:1]
+    for count in each[1:]:
         if count >= apart * ticks[-1]:
             ticks.append(count)
-    axis.set_major_locator(FixedLocator(ticks))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def threads_axis(ax: Axes, most: float) -> None:
-    """Put ticks at whole numbers of threads, at powers of two where there are many."""
+    """Put ticks at integer numbers of threads, or at powers of two if `most` is above 16."""
     from matplotlib.ticker import MaxNLocator
 
     if most > 16:

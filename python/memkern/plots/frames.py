@@ -1,4 +1,4 @@
-"""Which records a figure may draw, and which of several it does."""
+"""Records as data frames: validation, the best of several records, and values as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class HasFrame(Protocol):
-    """What a ``ResultSet`` is to a figure."""
+    """The part of a ``ResultSet`` that figures need."""
 
     def to_frame(self) -> DataFrame:
         """Return the records as a table."""
@@ -28,15 +28,15 @@ Records: TypeAlias = "DataFrame | HasFrame | None"
 
 
 def frame_of(records: Records) -> DataFrame:
-    """Return records as a DataFrame, one without rows and columns for None.
+    """Return records as a DataFrame; None gives one without rows and columns.
 
-    What a ResultSet knows of its machines' caches goes along as ``attrs["caches"]``: level, size
-    and number of each kind of data cache, by ``environment_id``.
+    If a ResultSet describes the caches of its machines, they are in ``attrs["caches"]``: level,
+    size in bytes and number of each kind of data cache, by ``environment_id``.
 
     Raises
     ------
     InputError
-        Neither a DataFrame nor a ResultSet, or one without any record.
+        The records are neither a DataFrame nor a ResultSet, or there is none.
     """
     from pandas import DataFrame
 
@@ -51,11 +51,11 @@ def frame_of(records: Records) -> DataFrame:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     if frame.empty:
         raise InputError("there is no record to draw: the table of records has no row")
-    return _as_now(frame)
+    return _with_current_names(frame)
 
 
-def _as_now(frame: DataFrame) -> DataFrame:
-    """Return records in today's words: older files say `noisy`, and `nt` of loads with a hint."""
+def _with_current_names(frame: DataFrame) -> DataFrame:
+    """Rename what older files call `noisy`, and the variant `nt` of loads with a prefetch hint."""
     if "noisy" in frame:
         old = frame["noisy"]
         new = frame["disturbed"].fillna(old) if "disturbed" in frame else old
@@ -77,9 +77,9 @@ def validated(
     records : DataFrame, ResultSet or None
         Own records; None for none.
     kernels : sequence of str
-        Names of the kernels wanted.
+        Names of the kernels.
     columns : iterable of str
-        Columns that the caller needs beside platform, kernel, valid and disturbed.
+        Required columns beside platform, kernel, valid and disturbed.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def validated(
     Raises
     ------
     InputError
-        No record at all, or a column is missing.
+        There is no record, or a column is missing.
     """
     needed = [*dict.fromkeys(("platform", "kernel", "valid", "disturbed", *columns))]
     frame = frame_of(records)
@@ -119,7 +119,7 @@ def usable(
     Parameters
     ----------
     records, kernels, columns
-        As for `validated`; bandwidth_GBps is always among the columns.
+        As for `validated`; bandwidth_GBps is always required.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def usable(
     Raises
     ------
     InputError
-        No record at all, a column is missing, or a bandwidth is not a positive number.
+        There is no record, a column is missing, or a bandwidth is not a positive number.
     """
     import numpy as np
 
@@ -152,7 +152,7 @@ def best(
     prefer: Sequence[str] = (),
     value: str = "bandwidth_GBps",
 ) -> DataFrame:
-    """Return the row of the highest value in each group, an undisturbed one where there is any.
+    """Return the record with the highest value in each group, preferring undisturbed ones.
 
     Parameters
     ----------
@@ -161,15 +161,15 @@ def best(
     by : sequence of str
         Columns that make a group.
     prefer : sequence of str
-        Boolean columns that count before the value: in a group where one of them holds for any
-        row, the best of those rows is taken.
+        Boolean columns that take precedence over the value: in a group where one of them is true
+        for any row, the best of those rows is returned.
     value : str
-        Column of which the highest is the best.
+        Column to maximise.
 
     Returns
     -------
     DataFrame
-        One row a group, in the order in which the groups first stand in `frame`.
+        One row for each group, in the order of `frame`.
     """
     order = ranked(frame, value, prefer)
     return order.drop_duplicates(list(by)).sort_index()
@@ -178,18 +178,18 @@ def best(
 def ranked(
     frame: DataFrame, value: str, prefer: Sequence[str] = (), *, lowest: bool = False
 ) -> DataFrame:
-    """Return records in the order of a value, the highest first and disturbed records last.
+    """Return records from the best to the worst value, disturbed records last.
 
     Parameters
     ----------
     frame : DataFrame
         Records.
     value : str
-        Column that says which record is the better one.
+        Column to sort by.
     prefer : sequence of str
-        Boolean columns that count before the disturbance and the value.
+        Boolean columns that take precedence over the disturbance and the value.
     lowest : bool
-        Whether the lowest value is the best one, of times say.
+        Whether the lowest value is the best one, as for times.
     """
     quiet = ~frame["disturbed"].eq(True) if "disturbed" in frame else True
     order = frame.assign(quiet=quiet).sort_values(
@@ -201,23 +201,23 @@ def ranked(
 
 
 def undisturbed(frame: DataFrame) -> DataFrame:
-    """Return the records that were not disturbed, or all where each one was."""
+    """Return the records that were not disturbed, or all records if each one was."""
     quiet = ~frame["disturbed"].eq(True)
     return frame[quiet] if quiet.any() else frame
 
 
 def families(frame: DataFrame) -> set[str]:
-    """Return the families whose kernels the records are of."""
+    """Return the families that the kernels of the records belong to."""
     return {str(name).partition(".")[0] for name in frame.get("kernel", ())}
 
 
 def words(column: Series) -> Series:
-    """Return a column of words, '' where there is none."""
+    """Return a column as text, '' for missing values."""
     return column.astype(object).where(column.notna(), "").astype(str)
 
 
 def typed(frame: DataFrame, numbers: Sequence[str], texts: Sequence[str] = ()) -> DataFrame:
-    """Return records with some columns as floats, NaN where there is no number, some as `words`."""
+    """Return records with some columns as floats (NaN where not a number) and some as `words`."""
     from pandas import to_numeric
 
     frame = frame.assign(**{name: math.nan for name in numbers if name not in frame})
@@ -233,7 +233,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def rounded(bandwidth: float) -> str:
-    """Return a bandwidth in three figures: 4.82, 43.7, 117."""
+    """Return a bandwidth in three figures, in full where it is 1000 or above: 4.82, 43.7, 117."""
     return f"{bandwidth:.{0 if bandwidth >= 100 else 1 if bandwidth >= 10 else 2}f}"
 
 
@@ -243,14 +243,14 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def three_figures(value: float) -> str:
-    """Return a number in three figures, without an exponent where it is large: 0.533, 3950."""
+    """Return a number in three figures, in full where it is 1000 or above: 0.533, 3950."""
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
 def percent(share: float) -> str:
-    """Return a share in percent, two figures of it: 48 %, 0.0037 %."""
+    """Return a share in percent with two figures: 48 %, 0.0037 %."""
     if share < 1e-5:
         return "< 0.001 %"
     return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.2g} %"

@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 @register(tables, "kernels")
 def kernel_table(records: Records = None, family: str = "") -> DataFrame:
-    """All kernels, with their definitions, arrays, bytes and flops an iteration, and sources.
+    """All kernels, with their definitions, arrays, bytes and flops per iteration, and sources.
 
     Parameters
     ----------
     records : None
-        There is nothing to draw of records.
+        Not used.
     family : str
-        Only the kernels of this family.
+        Family of the kernels; by default all.
 
     Returns
     -------
     pandas.DataFrame
         A row for each kernel. Bytes are those of the definition in float64, without indices and
-        write-allocates; missing where they follow from the case's inputs.
+        write-allocates; missing where they depend on the case's inputs.
 
     Raises
     ------
     InputError
-        There is no such family.
+        The family is unknown.
     """
     from pandas import DataFrame
 

@@ -1,4 +1,4 @@
-"""Where a kernel family's figures, tables and report section are found by name."""
+"""Registries of figures, tables and sections of a report by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A figure or a table of a report, with the words that stand below it."""
+    """A figure or a table of a report, with its caption."""
 
     title: str
     content: Figure | DataFrame
@@ -28,20 +28,20 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Section:
-    """What one kernel family says in a report.
+    """The section of a report on one kernel family.
 
     Attributes
     ----------
     title : str
         Heading.
     findings : tuple of str
-        Plain sentences computed from the data, the most important first.
+        Sentences computed from the data, the most important first.
     exhibits : tuple of Exhibit
         Figures and tables in reading order.
     remarks : tuple of str
-        What could not be shown, and why.
+        Reasons for missing findings, figures and tables.
     citation : str
-        Source of the published data that are drawn beside the own.
+        Source of the published data in figures and tables.
     """
 
     title: str
@@ -52,14 +52,14 @@ class Section:
 
 
 class Registry(dict[str, Callable[..., R]]):
-    """What can be had by name; another name is an `InputError` that lists them."""
+    """Functions by name; an unknown name raises an `InputError` that lists the names."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
         self.what = what
 
     def __missing__(self, name: object) -> Callable[..., R]:
-        """Refuse a name that is not there."""
+        """Refuse an unknown name."""
         raise InputError(f"{self.what} {name!r} is not one of {', '.join(self)}")
 
 
@@ -72,7 +72,7 @@ _places: dict[str, int] = {}
 def register(
     where: dict[str, Callable[..., R]], name: str
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Enter a function under a name in `figures`, `tables` or `sections`."""
+    """Register a function under a name in `figures`, `tables` or `sections`."""
 
     def enter(function: Callable[P, R]) -> Callable[P, R]:
         if name in where:
@@ -86,7 +86,7 @@ def register(
 def section(
     name: str, place: int
 ) -> Callable[[Callable[[DataFrame], Section | None]], Callable[[DataFrame], Section | None]]:
-    """Enter a function in `sections`, which a report goes through by their places."""
+    """Register a function in `sections`, which a report shows in the order of their places."""
 
     def enter(
         function: Callable[[DataFrame], Section | None],
@@ -108,7 +108,9 @@ def section_of(
     exhibits: Sequence[tuple[str, Any, str]],
     citation: str = "",
 ) -> Section:
-    """Return the section of some records, with remarks on what can't be said or drawn of them.
+    """Return the section on some records.
+
+    An `InputError` of a finding, figure or table becomes a remark.
 
     Parameters
     ----------
@@ -117,9 +119,9 @@ def section_of(
     title : str
         Heading.
     findings : callable
-        Makes the findings of the records.
+        Returns the findings of the records.
     exhibits : sequence of (str, callable, str)
-        Title, what makes the figure or table of the records, and caption.
+        Title, function that returns the figure or table of the records, and caption.
     citation : str
         As of `Section`.
 
@@ -127,10 +129,10 @@ def section_of(
     -------
     Section
     """
-    said: Sequence[str] = ()
+    found: Sequence[str] = ()
     shown, remarks = [], []
     try:
-        said = findings(records)
+        found = findings(records)
     except InputError as error:
         remarks.append(f"Findings: {error}.")
     for name, function, caption in exhibits:
@@ -138,7 +140,7 @@ def section_of(
             shown.append(Exhibit(name, function(records), caption))
         except InputError as error:
             remarks.append(f"{name}: {error}.")
-    return Section(title, tuple(said), tuple(shown), tuple(remarks), citation)
+    return Section(title, tuple(found), tuple(shown), tuple(remarks), citation)
 
 
 def family_section(
@@ -150,18 +152,18 @@ def family_section(
     exhibits: Sequence[tuple[str, Any, str]],
     cited: str = "",
 ) -> None:
-    """Enter the section of one family of kernels; there is none without records of it.
+    """Register the section of one family of kernels, for reports with records of it.
 
     Parameters
     ----------
     name, place
         As of `section`.
     family : str
-        Of whose kernels records must be.
+        Name of the family.
     title, findings, exhibits
         As of `section_of`.
     cited : str
-        Published data that are drawn beside the own.
+        Name of the published data in figures and tables.
     """
 
     @section(name, place)
@@ -176,5 +178,5 @@ def family_section(
 
 
 def describe(function: Callable[..., object]) -> str:
-    """First line of a function's docstring: its description in a list of names."""
+    """Return the first line of a function's docstring, its description in a list."""
     return (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")

@@ -1,8 +1,7 @@
-"""Which records any family's figures choose, and which of them can stand side by side.
+"""Selection of the records that a figure draws, and of those that can be compared.
 
-Where the records hold one case several times, one of them counts. Records of another backend, type
-or thread count than most of their platform are left out, since a line through both would show
-neither.
+Records of another backend, type or thread count than most of their platform are left out, since a
+line through both would show neither.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
 from memkern.models.records import cache_ends as cache_ends
-from memkern.plots.frames import Records, counted, frame_of, listed, typed, usable, validated
+from memkern.plots.frames import Records, best, counted, frame_of, listed, typed, usable, validated
 from memkern.plots.style import plain
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 BANDWIDTH = "bandwidth_GBps"
 SETTING = ("backend", "dtype", "threads")
 
-# Two that move nothing, and one that is a sum of others.
+# The first two move no data, the third is a sum of other kernels.
 _NO_BANDWIDTH = ("bs.bs0", "loops.peakflops", "stream.rotation")
 _NUMBERS = (
     *("elements", "rows", "degree", "unroll", "threads", "footprint_B", "bytes_B"),
@@ -32,7 +31,7 @@ _NUMBERS = (
 
 
 def split(kernels: str | Sequence[str]) -> list[str]:
-    """Return names given as a list or, on a command line, with commas between."""
+    """Return names that are given as a list or as one text with commas between."""
     names = kernels.split(",") if isinstance(kernels, str) else kernels
     return [name.strip() for name in names if name.strip()]
 
@@ -59,30 +58,30 @@ def select(
     kernels : sequence of str
         Names of kernels or families.
     columns : iterable of str
-        Columns that the caller needs beside platform, kernel, valid, disturbed and the value's.
+        Required columns beside platform, kernel, valid, disturbed and the value's.
     measure : str
-        Command that measures such records. Without one, having none is no error.
+        Command that measures such records. If it is empty, no record is no error.
     value : str
-        Column of what is drawn. A bandwidth must be positive; of another column, rows in which
-        it is not make no sense and are left out.
+        Column of the values to draw. A bandwidth must be positive; rows in which another value is
+        not positive are left out.
 
     Returns
     -------
     frame : DataFrame
-        Columns of numbers are floats.
+        With the column machine (the platform without its thread count). Numbers are floats.
     notes : list of str
-        What was left out.
+        Sentences on the records left out.
 
     Raises
     ------
     InputError
-        No such record, a column is missing, or a bandwidth is not a positive number.
+        There is no such record, a column is missing, or a bandwidth is not a positive number.
     """
     import numpy as np
 
     frame = frame_of(records)
     if records is not None and "kernel" not in frame:
-        validated(frame, [], [value, *columns])  # says what else is lacking
+        validated(frame, [], [value, *columns])  # raises an error that names all missing columns
     present = [] if records is None else [str(name) for name in frame["kernel"].unique()]
     names = [name for name in present if name in kernels or name.partition(".")[0] in kernels]
     if value == BANDWIDTH:
@@ -92,7 +91,8 @@ def select(
             raise InputError(f"there is no record of {', '.join(kernels)}: `{measure}` measures it")
         nothing, notes = validated(None, [], [value, *columns])
         types = {name: float for name in nothing if name in (BANDWIDTH, *_NUMBERS)}
-        return nothing.astype({"platform": str, "kernel": str, "disturbed": bool, **types}), notes
+        nothing = nothing.astype({"platform": str, "kernel": str, "disturbed": bool, **types})
+        return nothing.assign(machine=nothing["platform"]), notes
     read = usable if value == BANDWIDTH else validated
     frame, notes = read(frame, names, [value, *columns])
     frame = typed(frame, [column for column in _NUMBERS if column in frame])
@@ -101,7 +101,7 @@ def select(
         raise InputError(
             f"no valid record of {', '.join(kernels)} has a {value}: `{measure}` measures it"
         )
-    return frame, notes
+    return frame.assign(machine=[machine(platform) for platform in frame["platform"]]), notes
 
 
 def prevailing(
@@ -111,26 +111,26 @@ def prevailing(
     per: Sequence[str] = ("platform",),
     count: Sequence[str] = ("kernel", "footprint_B"),
 ) -> tuple[DataFrame, list[str]]:
-    """Keep of each platform the records of the setting under which most was measured.
+    """Return for each platform the records of the setting with the most cases.
 
     Parameters
     ----------
     frame : DataFrame
         Records.
     columns : sequence of str
-        What makes a setting; those that the records lack do not.
+        Columns whose values make a setting; those that the records lack are ignored.
     per : sequence of str
-        What has one setting each.
+        Columns whose values make a group, which has one setting.
     count : sequence of str
-        What is counted: the different values of these columns. Where two settings have as many,
-        the one with the larger values goes first.
+        Columns whose values make a case. Of two settings with equally many cases, the one with the
+        larger values is chosen.
 
     Returns
     -------
     frame : DataFrame
-        The records kept.
+        The records of the chosen settings.
     notes : list of str
-        How many were left out.
+        The number of records left out.
     """
     columns = [column for column in columns if column in frame]
     if frame.empty or not columns:
@@ -149,12 +149,12 @@ def prevailing(
 
 
 def of_workers(frame: DataFrame, threads: float = 0) -> DataFrame:
-    """Return the records with so many workers; by default with the most of each machine.
+    """Return the records with a number of workers; by default the most of each machine.
 
     Raises
     ------
     InputError
-        No record has so many.
+        No record has this number of workers.
     """
     if not threads:
         return frame[frame["threads"] == frame.groupby("machine")["threads"].transform("max")]
@@ -164,8 +164,27 @@ def of_workers(frame: DataFrame, threads: float = 0) -> DataFrame:
     return frame[frame["threads"] == threads]
 
 
+def longest_scan(
+    frame: DataFrame, place: str, x: str, size: str, *, value: str, prefer: Sequence[str] = ()
+) -> DataFrame:
+    """Return the longest scan over the column `x` of each machine, the best record of each kind.
+
+    In a scan, `place` is constant and each kind has at least two values of `x`. Of scans with
+    equally many values, the one of the largest `size` is returned; the boolean columns `prefer`
+    take precedence over both. The best record has the highest `value`.
+    """
+    frame = frame[frame.groupby(["machine", place, "kind"])[x].transform("nunique") > 1]
+    if frame.empty:
+        return frame
+    lengths = frame.groupby(["machine", place])[x].transform("nunique")
+    order = frame.assign(length=lengths).sort_values([*prefer, "length", size], kind="stable")
+    chosen = order.drop_duplicates("machine", keep="last").set_index("machine")[place]
+    frame = frame[frame[place] == frame["machine"].map(chosen)]
+    return best(frame, ("machine", "kind", x), value=value)
+
+
 def with_workers(rows: DataFrame, several: bool) -> str:
-    """Return how many workers these records have, after their machine where there are several."""
+    """Return the number of workers of these records, after their machine if there are several."""
     first = rows.iloc[0]
     workers = counted(int(first["threads"]), "worker")
     return f"{plain(first['machine'], 24)}, {workers}" if several else workers

@@ -1,4 +1,4 @@
-"""The house style of every figure, and how a figure becomes a file."""
+"""The common style of all figures, and writing a figure to a file."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SUFFIXES = (".pdf", ".png", ".svg")
 GREY = "#5f5f5f"
 NOTE_SIZE = 6.0
 
-# Okabe and Ito's palette. Black and vermilion are kept for the own machine; yellow is left out,
-# being too pale on white.
+# Okabe and Ito's palette. Black and vermilion are reserved for the own machine; yellow is left out,
+# since it is too pale on white.
 _OWN_COLOURS = ("#000000", "#d55e00")
 _OTHER_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c8c8c")
 _OTHER_MARKERS = ("s", "^", "D", "v", "P", "X")
@@ -79,7 +79,7 @@ _RC: dict[str, Any] = {
 
 
 class Look(NamedTuple):
-    """How one series is drawn, as keywords of ``Axes.plot``."""
+    """Line and marker properties of a series, as keywords of ``Axes.plot``."""
 
     color: str
     marker: str
@@ -90,7 +90,7 @@ class Look(NamedTuple):
 
 
 def own_look(number: int) -> Look:
-    """Return the emphasised look of an own machine, by number."""
+    """Return the emphasised look of the own machine with this number."""
     return Look(
         _OWN_COLOURS[number % len(_OWN_COLOURS)],
         _OWN_MARKERS[number % len(_OWN_MARKERS)],
@@ -108,14 +108,14 @@ def other_look(number: int) -> Look:
 
 
 def context() -> AbstractContextManager[None]:
-    """Return the house style as a context, whatever style the caller has set."""
+    """Return a context with the common style, independent of the caller's."""
     from matplotlib import style
 
     return style.context(["default", _RC])
 
 
 def figure(name: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
-    """Register a function that draws a figure, and have it draw in the house style."""
+    """Register a function that draws a figure, and run it in the common style."""
 
     def enter(function: Callable[P, Figure]) -> Callable[P, Figure]:
         @wraps(function)
@@ -132,9 +132,9 @@ def figure(name: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
 def _figure_class() -> type[Figure]:
     from matplotlib.figure import Figure
 
-    class HouseFigure(Figure):
-        # Ticks, layout and fonts are made while drawing, long after the function that built the
-        # figure has returned: the style has to come along.
+    class StyledFigure(Figure):
+        # Ticks, layout and fonts are created while drawing, after the function that built the
+        # figure has returned.
         def draw(self, renderer: Any) -> None:
             with context():
                 super().draw(renderer)
@@ -148,18 +148,18 @@ def _figure_class() -> type[Figure]:
             self.savefig(out, format="png", dpi=160)
             return out.getvalue()
 
-    return HouseFigure
+    return StyledFigure
 
 
 def new_figure(
     width: float, height: float, layout: Literal["constrained"] | None = "constrained"
 ) -> Figure:
-    """Return an empty figure of the given size in inches, in no list of open figures."""
+    """Return an empty figure of a size in inches, which pyplot does not manage."""
     return _figure_class()(figsize=(width, height), layout=layout)
 
 
 def plain(text: object, limit: int = 40) -> str:
-    """Return text from outside fit to be drawn: one short line without mathematics."""
+    """Return text that matplotlib draws as one short line, without mathematical notation."""
     line = " ".join(str(text).split()).replace("$", r"\$")
     if len(line) > limit:
         tail = limit // 3
@@ -168,18 +168,18 @@ def plain(text: object, limit: int = 40) -> str:
 
 
 def two_lines(platform: object) -> str:
-    """Return the name of a machine above its threads, where a label holds both."""
+    """Return the label of a platform with the machine and its threads on two lines."""
     machine, _, threads = str(platform).rpartition(", ")
     return "\n".join(plain(part, 22) for part in (machine, threads) if part)
 
 
 def fraction(value: float) -> str:
-    """Return a power of two as a person writes it: 4, 1, 1/8."""
+    """Return a power of two as an integer or a fraction: 4, 1, 1/8."""
     return f"{value:g}" if value >= 1 else f"1/{1 / value:g}"
 
 
 def log2_axis(axis: Any) -> None:
-    """Put ticks at powers of two, or closer or wider apart as the range asks for."""
+    """Put ticks at powers of two, at powers of four in a wide range, with more in a narrow one."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = axis.get_view_interval()
@@ -191,7 +191,7 @@ def log2_axis(axis: Any) -> None:
 
 
 def note_lines(width_in: float, sentences: Iterable[str]) -> list[str]:
-    """Return small print, wrapped to a figure of this width."""
+    """Return the lines of small print, wrapped to the width of a figure in inches."""
     from textwrap import wrap
 
     return wrap(" ".join(sentences), int(width_in * 72 / (0.56 * NOTE_SIZE)))
@@ -212,14 +212,14 @@ def note(fig: Figure, sentences: Iterable[str]) -> None:
 
 
 def save(fig: Figure, path: str | os.PathLike[str]) -> Path:
-    """Write a figure; the file appears whole or not at all.
+    """Write a figure to a file atomically.
 
     Parameters
     ----------
     fig : matplotlib.figure.Figure
         Figure of this package.
     path : path-like
-        Where to; the suffix (.pdf, .png, .svg) says the format. PNG has 300 dots per inch.
+        Target; the suffix (.pdf, .png, .svg) is the format. PNG has 300 dots per inch.
 
     Returns
     -------
@@ -229,7 +229,7 @@ def save(fig: Figure, path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     InputError
-        Unknown suffix, or a place that can't be written.
+        The suffix is unknown, or the file can't be written.
     """
     target = Path(path)
     suffix = target.suffix.lower()

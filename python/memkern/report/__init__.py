@@ -1,4 +1,4 @@
-"""One self-contained HTML file that shows what was measured, on what, and beside whom."""
+"""Report: one self-contained HTML file with results, machine and published data to compare."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from memkern.files import publish
 from memkern.models.memory import contradictions
 from memkern.plots import Exhibit, Section
 from memkern.plots import sections as registered
+from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, frame_of, listed
 from memkern.plots.style import DOUBLE_IN
 
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["write"]
 
 _MOST_CONTRADICTIONS = 12
-# A machine with a larger share of disturbed records than this was not quiet.
+# Largest share of disturbed records on a quiet machine.
 _QUIET = 0.05
-# Width of a letter, and between two columns as the style sheet has it.
+# Widths of a letter and of the gap between two columns in the style sheet.
 _LETTER_EM, _GAP_EM = 0.64, 0.8
 
-# Columns of the table of all results; a family's own columns stand in the data file.
+# Columns of the table of all results; the data file also has those of the families.
 _COLUMNS = (
     "platform", "kernel", "pattern", "delta", "primitive", "variant", "isa", "threads", "pages",
     "bandwidth_GBps", "bandwidth_median_GBps", "rate_GAMS", "time_min_s", "ci_relative", "samples",
@@ -42,7 +43,7 @@ _COLUMNS = (
 
 
 class _Table(NamedTuple):
-    """Text of a table, which columns are of numbers, and the width that it needs at least."""
+    """Text of a table, its numeric columns, and its minimum width."""
 
     head: list[str]
     rows: list[list[str]]
@@ -81,20 +82,19 @@ def write(
     records : DataFrame or ResultSet
         Own records, of any kernels.
     path : path-like
-        Where to; the file appears whole or not at all.
+        Target, which is written atomically.
     title : str
         Heading of the report.
     environment : mapping
         Nested mapping with sections such as machine, os, settings, build and python.
     sections : sequence of str, optional
-        Names of `memkern.plots.sections`, in the order wanted; by default all that have something
-        to say.
+        Names of `memkern.plots.sections`, in order; by default all that have records.
     command : str, optional
-        Command line that measures the same again.
+        Command line that repeats the measurement.
     data : path-like, optional
         File of the records, linked relative to the report.
     left_out : int
-        Number of cases that were not measured for lack of time, which the report says.
+        Number of cases that were not measured for lack of time, which the report mentions.
 
     Returns
     -------
@@ -104,8 +104,8 @@ def write(
     Raises
     ------
     InputError
-        No records, an unknown section, records that a section can't draw, or a place that can't
-        be written.
+        There are no records, a section is unknown, records lack a column, or the file can't be
+        written.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -127,16 +127,16 @@ def write(
     version = (environment.get("python") or {}).get("memkern")
     columns = [column for column in _COLUMNS if column in frame]
     if len(_distinct(frame, "platform")) == 1:
-        columns.remove("platform")  # the heading says it
+        columns.remove("platform")  # it is in the heading
     against = _contradictions(frame)
-    said = [_section(content) for content in contents if content is not None]
+    shown_sections = [_section(content) for content in contents if content is not None]
     results, failed = _table(frame[columns]), _failed(frame)
-    tables = [shown.table for part in said for shown in part["exhibits"]]
+    tables = [shown.table for part in shown_sections for shown in part["exhibits"]]
     html = template.render(
         title=title,
         platforms=_distinct(frame, "platform"),
         started=min(_distinct(frame, "started"), default=""),
-        sections=said,
+        sections=shown_sections,
         banners=_banners(frame, against, left_out),
         quality=_quality(frame),
         contradictions=against,
@@ -164,7 +164,7 @@ def _section(section: Section) -> dict[str, Any]:
 
 
 def _sources(citation: str) -> list[tuple[str, str]]:
-    """Return the identifiers in a citation and where they lead."""
+    """Return the DOI and arXiv identifiers in a citation, with their links."""
     doi = r"doi:(?P<doi>10\.[^\s;,]+)"
     return [
         (found[0], f"https://doi.org/{quote(found['doi'])}")
@@ -184,14 +184,14 @@ def _shown(exhibit: Exhibit) -> _Shown:
 
 
 def _image(fig: Figure) -> str:
-    """Figure as a data URI: nothing in one figure's SVG can clash with another's."""
+    """Return a figure as a data URI, so that the SVG identifiers of two figures do not clash."""
     out = BytesIO()
     fig.savefig(out, format="svg", metadata={"Date": None})
     return f"data:image/svg+xml;base64,{b64encode(out.getvalue()).decode()}"
 
 
 def _table(frame: DataFrame) -> _Table:
-    """Return a table; one of numbers that is wider than long is turned on its side."""
+    """Return a table, transposed if it is of numbers and has more columns than rows."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     numeric = [is_numeric_dtype(t) and not is_bool_dtype(t) for t in frame.dtypes]
@@ -208,13 +208,13 @@ def _table(frame: DataFrame) -> _Table:
 
 
 def _parts(text: str) -> list[str]:
-    """Return the parts of words and names between which a line may end."""
+    """Return the parts of a text between which a line may break."""
     words = text.split()
     return [part for word in words for part in re.split(r"(?<=[_:,/])(?=.)|(?<=[a-z]\.)", word)]
 
 
 def _breakable(text: str) -> Markup:
-    """Return text whose lines may also end within names."""
+    """Return text in which lines may also break within names."""
     from markupsafe import Markup
 
     words = text.split()
@@ -222,7 +222,7 @@ def _breakable(text: str) -> Markup:
 
 
 def _cell(value: Any) -> str:
-    """Value as a person reads it; nothing for what is missing."""
+    """Return a value as text, '' if it is missing."""
     from pandas import isna
 
     if isna(value):
@@ -253,7 +253,7 @@ def _quality(frame: DataFrame) -> list[str]:
         kinds = frame["validation"].dropna().value_counts()
         if len(kinds):
             parts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
-            sentences.append(f"How they were validated: {parts}.")
+            sentences.append(f"Methods of validation: {parts}.")
     if "disturbed" in frame:
         disturbed = int(frame["disturbed"].eq(True).sum())
         sentences.append(
@@ -264,14 +264,14 @@ def _quality(frame: DataFrame) -> list[str]:
 
 
 def _contradictions(frame: DataFrame) -> list[str]:
-    """Return what the numbers of this report say against each other, so many at most."""
+    """Return the contradictions between numbers of this report, at most `_MOST_CONTRADICTIONS`."""
     found = contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
     more = len(found) - _MOST_CONTRADICTIONS
     return [*found[:_MOST_CONTRADICTIONS], *[f"And {more} more."] * (more > 0)]
 
 
 def _numbers(frame: DataFrame, column: str) -> Series:
-    """Return the numbers that a column has, none where there is no such column."""
+    """Return the numbers in a column, none if there is no such column."""
     from pandas import Series, to_numeric
 
     if column not in frame:
@@ -280,7 +280,7 @@ def _numbers(frame: DataFrame, column: str) -> Series:
 
 
 def _samples(frame: DataFrame) -> list[str]:
-    """Say how many samples were disturbed, and the least that any worker had of the machine."""
+    """Return sentences on disturbed samples, and on the smallest share of a processor or core."""
     sentences = []
     retaken = _numbers(frame, "samples_disturbed")
     if len(retaken):
@@ -298,7 +298,7 @@ def _samples(frame: DataFrame) -> list[str]:
     return sentences
 
 
-# What the interval of a record holds for, by its column ci_scope.
+# Meaning of the interval of a record, by its column ci_scope.
 _SCOPES = {
     "next run": "for the next run",
     "within this run": "within this run only",
@@ -307,7 +307,7 @@ _SCOPES = {
 
 
 def _intervals(frame: DataFrame) -> list[str]:
-    """Say what the intervals hold for, and how wide they are."""
+    """Return sentences on the meaning and the width of the intervals."""
     sentences = []
     if "ci_scope" in frame:
         scopes = frame["ci_scope"].dropna().value_counts()
@@ -330,7 +330,7 @@ def _intervals(frame: DataFrame) -> list[str]:
 
 
 def _banners(frame: DataFrame, against: Sequence[str], left_out: int) -> list[str]:
-    """Return what stands at the top of a report that is not to be trusted as it is."""
+    """Return the warnings at the top of a report."""
     banners = []
     disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
     if disturbed > _QUIET * len(frame):
@@ -342,8 +342,8 @@ def _banners(frame: DataFrame, against: Sequence[str], left_out: int) -> list[st
         )
     if left_out:
         banners.append(
-            f"{counted(left_out, 'case')} {'is' if left_out == 1 else 'are'} left out: the time of "
-            "the report was over before they could be measured."
+            f"{counted(left_out, 'case')} {'was' if left_out == 1 else 'were'} not measured, since "
+            "the time of the report was over."
         )
     if against:
         banners.append("Some numbers contradict each other: see the section on validity.")
@@ -351,6 +351,7 @@ def _banners(frame: DataFrame, against: Sequence[str], left_out: int) -> list[st
 
 
 def _failed(frame: DataFrame) -> _Table | None:
+    """Return the table of the records that failed validation, if there are any."""
     if "valid" not in frame or frame["valid"].eq(True).all():
         return None
     columns = ("kernel", "pattern", "variant", "isa", "threads", "validation", "error_max")
@@ -359,7 +360,7 @@ def _failed(frame: DataFrame) -> _Table | None:
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Rows of a nested mapping: dotted name and readable value, without what is unknown."""
+    """Yield the known values of a nested mapping as dotted name and text."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _leaves(inner, f"{name}.{key}" if name else str(key))
@@ -374,16 +375,11 @@ def _readable(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(str(item) for item in value)
     if name.endswith("_B") and isinstance(value, int) and not isinstance(value, bool):
-        size, unit = float(value), "B"
-        for larger in ("KiB", "MiB", "GiB", "TiB"):
-            if size < 1024:
-                break
-            size, unit = size / 1024, larger
-        return f"{size:.4g} {unit}"
+        return in_bytes(value, 4)
     return _cell(value)
 
 
 def _link(data: Path, report: Path) -> tuple[str, str]:
-    """Relative address and name of the data file."""
+    """Return the relative address and the name of the data file."""
     relative = os.path.relpath(data.absolute(), report.absolute().parent)
     return quote(Path(relative).as_posix()), data.name

@@ -1,4 +1,4 @@
-"""What a report measures."""
+"""Cases of a report."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from memkern.spec.case import Case
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return what a report measures, family by family.
+    """Return the cases that a report measures, by family.
 
     Parameters
     ----------
     quick : bool
-        Whether to have fewer cases, and to measure them more briefly.
+        Whether to return fewer cases, with less time for each.
     cache_B : int
-        Size of the last-level caches together, which memory-sized cases should exceed.
+        Total size of the last-level caches, which cases in memory should exceed.
     memory_B : int
-        Memory that can be had, of which no case takes more than half.
+        Available memory, of which no case uses more than half.
     """
     cases: list[Case] = []
     for family in family_modules("kernels"):

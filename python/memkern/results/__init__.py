@@ -1,11 +1,11 @@
-"""Records of measurements: kept safe while they are made, exported, loaded, shown.
+"""Records of measurements: stored during a run, exported, loaded and shown.
 
-A `ResultSet` holds one flat record a case and repeat, the raw samples of each, and the
-environments they refer to. A running sweep writes into a `Store`, one SQLite file that has every
-finished case even after a power cut. Parquet, CSV and JSON are exports of it. All four hold the
-same: what is saved in one and loaded again is equal, bit by bit.
+A `ResultSet` has one flat record per case and repeat, the raw samples of each, and the
+environments they refer to. A running sweep writes to a `Store`, one SQLite file that has every
+finished case even after a power failure. Parquet, CSV and JSON are exports of it. All four have the
+same contents: what is saved in one and loaded again is bitwise equal.
 
-Missing values have one form, whatever the format: NaN in a column of floats, None in any other.
+Missing values are NaN in a column of floats and None in any other, in all formats.
 """
 
 from memkern.results.resultset import ResultSet, load

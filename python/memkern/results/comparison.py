@@ -1,4 +1,4 @@
-"""Two sets of records, case by case."""
+"""Comparison of two sets of records, case by case."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from memkern.spec.columns import of_kind
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# What makes two records the same case, besides the columns that a record names itself.
+# Columns that identify a case, besides those that a record lists in case_columns,
 _CASE = ("kernel", "definition", "name")
-# In files that don't name them.
+# or these for records without case_columns.
 _INPUTS = ("pattern", "delta", "count", "elements", "bytes_B")
-# How a case is run. An option that differs between the two sets as wholes (pages here 4k and there
-# thp, say) is what is being compared and tells no cases apart.
+# How a case is run. An option with one value in each set, but different ones (such as pages 4k and
+# thp), is what is being compared and does not identify cases.
 _OPTIONS = of_kind("asked")
 
 DISTURBED, INVALID, NO_TIME, NOT_MEASURED = "disturbed", "invalid", "no time", "not measured"
 
 _DRIFT = (
-    "A and B were measured apart: what drifted between them is not controlled and can look like a "
+    "A and B were measured one after the other, so that drift between them can look like a "
     "difference (compare --run measures both in turns)"
 )
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is compared of a case: a rate (work by time) or a time (time by work)."""
+    """Quantity by which cases are compared: a rate (work by time) or a time (time by work)."""
 
     name: str
     suffix: str
@@ -63,20 +63,20 @@ class Compared:
     Attributes
     ----------
     name : str
-        All that tells it from other cases, in one line.
+        Everything that identifies it, in one line.
     columns : dict
-        What tells it from the other cases of this comparison.
+        Columns that distinguish it from the other cases of this comparison.
     work : tuple of dict
         For each side, by `Quantity.suffix`, the units of work of one invocation.
     times : tuple of float, optional
         Each side's logarithm of the time of a unit of work of `quantity`.
     estimate : Estimate, optional
-        Of their difference, where its error is known.
+        Estimate of their difference, where its error is known.
     p : float
-        Corrected for the number of cases; NaN where there was no test.
+        P-value, corrected for the number of cases; NaN where there was no test.
     verdict : str
     needed : int
-        How many pairs or placements a verdict would take; 0 where there is one, or none to tell.
+        Pairs or placements that a verdict would need; 0 if there is one, or it is unknown.
     """
 
     name: str
@@ -90,43 +90,43 @@ class Compared:
 
     @property
     def label(self) -> str:
-        """Short name: the kernel, and what tells the case from the others here."""
+        """Short name: the kernel, and `columns`."""
         return " ".join([self.name.split()[0], *_words(self.columns)])
 
     @property
     def quantity(self) -> Quantity:
-        """What the case is compared by."""
+        """The quantity by which the case is compared."""
         return next(q for q in _QUANTITIES if all(q.suffix in work for work in self.work))
 
 
 def compare(a: ResultSet, b: ResultSet) -> DataFrame:
-    """Compare two sets of records that were measured apart, case by case.
+    """Compare two sets of records that were measured one after the other, case by case.
 
     Parameters
     ----------
     a, b : ResultSet
         Each case must have been placed in memory several times on each side (columns
-        ``placements`` and ``placement_sd``, or several repeats): one placement says nothing of
-        what varies from run to run.
+        ``placements`` and ``placement_sd``, or several repeats), since one placement does not show
+        the variance between runs.
 
     Returns
     -------
     DataFrame
         A row for each case in both:
 
-        - ``case`` and ``label``, its full and its short name, and the columns that tell the cases
-          apart;
+        - ``case`` and ``label``, its full and its short name, and the columns that distinguish the
+          cases;
         - ``quantity`` (GAMS, ns per access, GB/s, GFLOP/s or s) and its values ``a`` and ``b``,
           geometric means over the placements' medians; ``ratio``, which is b over a, and the ends
           ``low`` and ``high`` of its 99 % interval by Welch's t on logarithms, whose variances are
-          moderated by those of the other cases where these are at least 8;
+          moderated by those of the other cases if there are at least 8 cases;
         - ``p``, corrected by Holm for the number of cases, ``least_effect`` (relative) and
           ``placements`` (the fewer of both sides);
-        - ``verdict``: ``faster`` or ``slower`` (b beside a: p of at most 0.01 and an effect of at
-          least `least_effect`, which is 1 % or what a side would show against itself), ``same``
-          (the interval lies within 2 %), ``not enough data``, or why there is none: ``disturbed``,
-          ``invalid``, ``no time``; ``needed``, the placements that a verdict would take (0: there
-          is one, or it can't be told);
+        - ``verdict`` on b: ``faster`` or ``slower`` than a (p of at most 0.01 and an effect above
+          `least_effect`, the larger of 1 % and the interval of a side compared with itself),
+          ``same`` (the interval lies within 2 %), ``not enough data``, or why there is none:
+          ``disturbed``, ``invalid``, ``no time``; ``needed``, the placements that a verdict would
+          need (0: there is one, or it is unknown);
         - every rate that the records have: ``a_GBps``, ``b_GBps``, ``a_GFLOPs``, ``a_GAMS``,
           ``a_ns``, and ``a_time_s``.
 
@@ -137,7 +137,7 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
     Raises
     ------
     InputError
-        No case is in both, or a set has no records of memkern's.
+        No case is in both sets, or a set has no records of memkern.
     """
     for side, results in (("A", a), ("B", b)):
         if not len(results):
@@ -147,7 +147,10 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
     named = {str(_value(record, "case_columns") or "") for record in [*a, *b]}
     inputs = sorted({column for columns in named for column in columns.split()}) or _INPUTS
     compared = [
-        c for c in _OPTIONS if _single(a, c) and _single(b, c) and _values(a, c) != _values(b, c)
+        column
+        for column in _OPTIONS
+        if len(_values(a, column)) == len(_values(b, column)) == 1
+        and _values(a, column) != _values(b, column)
     ]
     keys = [*_CASE, *inputs, *(c for c in _OPTIONS if c not in compared)]
     left, right = _grouped(a, keys), _grouped(b, keys)
@@ -182,7 +185,7 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
 
 
 def judge(cases: Sequence[Compared]) -> None:
-    """Give each case with an estimate its verdict, as members of one family."""
+    """Set the verdict of each case with an estimate, with p-values corrected for all of them."""
     tested = [case for case in cases if case.estimate is not None]
     estimates = moderated([case.estimate for case in tested if case.estimate is not None])
     p = [estimate.p for estimate in estimates]
@@ -194,7 +197,7 @@ def judge(cases: Sequence[Compared]) -> None:
 
 
 def slowdowns(frame: DataFrame) -> list[float]:
-    """Return for each row of a comparison by how much b's time for a unit of work exceeds a's."""
+    """Return for each row of a comparison the relative increase of time per work from a to b."""
     rates = {quantity.name for quantity in _QUANTITIES if quantity.rate}
     return [
         (1 / ratio if quantity in rates else ratio) - 1
@@ -247,12 +250,12 @@ def table(
 
 
 def is_disturbed(record: Mapping[str, Any]) -> bool:
-    """Return whether a record decides nothing; older files call this noisy."""
+    """Return whether a record is disturbed; older files call this noisy."""
     return _value(record, "disturbed" if "disturbed" in record else "noisy") is True
 
 
 def time_s(record: Mapping[str, Any]) -> float | None:
-    """Return a record's median time, from its bandwidth where it has no other; None without."""
+    """Return a record's median time, or that of its bandwidth; None if it has neither."""
     seconds = _number(record, "time_median_s")
     if seconds is None:
         bandwidth, moved = _number(record, "bandwidth_median_GBps"), _number(record, "bytes_B")
@@ -261,7 +264,7 @@ def time_s(record: Mapping[str, Any]) -> float | None:
 
 
 def work_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the units of work of one invocation for every quantity that a record has."""
+    """Return the units of work of one invocation, by suffix of every quantity of a record."""
     shortest, median = _number(record, "time_min_s"), _number(record, "time_median_s")
     moved = _number(record, "bytes_B")
     candidates = {
@@ -279,7 +282,7 @@ def work_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def varying(records: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> list[str]:
-    """Return the columns that tell the cases of one kernel apart, except those in `but`."""
+    """Return the columns that distinguish the cases of a kernel, except those in `but`."""
     inputs = sorted({c for r in records for c in str(_value(r, "case_columns") or "").split()})
     kernels = {_value(record, "kernel") for record in records}
     groups = [[r for r in records if _value(r, "kernel") == kernel] for kernel in kernels]
@@ -297,13 +300,13 @@ def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def named_case(record: Mapping[str, Any], several: Iterable[str] = ()) -> str:
-    """Return what a record is about in one line: kernel, inputs, and the columns in `several`."""
+    """Return a record's kernel, inputs and the columns in `several`, in one line."""
     inputs = str(_value(record, "case_columns") or "").split()
     return _name(record, {*inputs, *several})
 
 
 def version_of(build: Mapping[str, Any]) -> str:
-    """Return version and commit of a build of memkern, as far as they are known."""
+    """Return version and commit of a build of memkern, where they are known."""
     return " ".join(str(build[key]) for key in ("version", "commit") if build.get(key))
 
 
@@ -326,7 +329,7 @@ def _words(columns: Mapping[str, Any]) -> list[str]:
 
 
 def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> None:
-    """Fill in what the records of both sides say of a case, or why they say nothing."""
+    """Set a case's work, times and estimate from the records of both sides, or a verdict."""
     clean = []
     for records in (a, b):
         valid = [record for record in records if _value(record, "valid") is not False]
@@ -349,7 +352,6 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
 
 def _spread(records: Sequence[Mapping[str, Any]], log_work: float) -> tuple[float, float, int]:
     """Return mean and standard deviation of the placements' log times, and how many there are."""
-    mean = total = square = 0.0
     groups = []
     for record in records:
         seconds = time_s(record)
@@ -376,17 +378,13 @@ def _number(record: Mapping[str, Any], column: str) -> float | None:
 
 
 def _value(record: Mapping[str, Any], column: str) -> Any:
-    """Return a value that equals itself, None where there is none."""
+    """Return a value, None if it is missing or NaN."""
     value = record.get(column)
     return value if value == value else None
 
 
 def _values(results: ResultSet, column: str) -> set[Any]:
     return {_value(record, column) for record in results}
-
-
-def _single(results: ResultSet, column: str) -> bool:
-    return len(_values(results, column)) == 1
 
 
 def _grouped(

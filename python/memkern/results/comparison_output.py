@@ -1,4 +1,4 @@
-"""A comparison as text, Markdown, JUnit's XML and a line in a history."""
+"""Output of a comparison as text, Markdown, JUnit XML and lines of a history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from memkern.errors import InputError
 from memkern.files import publish, read, writable, writing
 from memkern.results.comparison import INVALID, NOT_MEASURED, slowdowns
-from memkern.results.formats import inert
+from memkern.results.formats import escape_formula
 from memkern.results.verdicts import FASTER, NOT_ENOUGH, SAME, SLOWER
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ _UNITS = {"GAMS": "GAMS", "ns": "ns", "GBps": "GB/s", "GFLOPs": "GFLOP/s"}
 
 
 def slower(frame: DataFrame, percent: float = 0.0) -> list[int]:
-    """Return the rows of a comparison whose verdict is slower, and by more than so many percent.
+    """Return the rows of a comparison whose verdict is slower, by more than `percent`.
 
     Parameters
     ----------
     frame : DataFrame
         As `memkern.compare` returns it.
     percent : float
-        By how much b's time for a unit of work exceeds a's.
+        Least increase of the time for a unit of work from a to b.
     """
     found = zip(frame["verdict"], slowdowns(frame), strict=True)
     return [
@@ -47,14 +47,17 @@ def slower(frame: DataFrame, percent: float = 0.0) -> list[int]:
 
 
 def false_verdicts(frame: DataFrame) -> tuple[int, int]:
-    """Return how many cases of a side against itself are faster or slower, and of how many."""
+    """Return the number of cases with verdict faster or slower, and that of all with a verdict.
+
+    In a comparison of a side with itself, the former are false verdicts.
+    """
     verdicts = list(frame["verdict"])
     counts = {kind: verdicts.count(kind) for kind in _VERDICTS}
     return counts[FASTER] + counts[SLOWER], sum(counts.values())
 
 
 def summary(frame: DataFrame) -> str:
-    """Return how many cases have which verdict, and the geometric mean of the speeds."""
+    """Return a line with the number of cases of each verdict and the geometric mean of speeds."""
     verdicts = list(frame["verdict"])
     kinds = [*_VERDICTS, *sorted(set(verdicts) - set(_VERDICTS))]
     counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in kinds if kind in verdicts)
@@ -67,7 +70,7 @@ def summary(frame: DataFrame) -> str:
 
 
 def text(frame: DataFrame) -> str:
-    """Return a comparison as a table for people, with its sentences below."""
+    """Return a comparison as a text table, with summary and remarks below."""
     header, rows = _cells(frame)
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     left = [0, len(header) - 1]
@@ -82,7 +85,7 @@ def text(frame: DataFrame) -> str:
 
 
 def markdown(frame: DataFrame) -> str:
-    """Return a comparison as a table in Markdown, with its sentences below."""
+    """Return a comparison as a table in Markdown, with summary and remarks below."""
     header, rows = _cells(frame)
     rule = ["---", *["---:"] * (len(header) - 2), "---"]
     lines = [f"| {' | '.join(_escaped(row))} |" for row in (header, rule, *rows)]
@@ -91,10 +94,10 @@ def markdown(frame: DataFrame) -> str:
 
 
 def junit(frame: DataFrame, failing: Iterable[int]) -> bytes:
-    """Return a comparison as JUnit's XML: one test for each case.
+    """Return a comparison as JUnit XML with one test for each case.
 
-    What stands in `failing` (rows) has failed, what is invalid or could not be measured is an
-    error, and what has no verdict for another reason was skipped.
+    The rows in `failing` are failures, invalid and unmeasured cases are errors, and other cases
+    without a verdict are skipped.
     """
     failing = set(failing)
     suite = ElementTree.Element("testsuite", name="memkern compare", tests=str(len(frame)))
@@ -103,7 +106,7 @@ def junit(frame: DataFrame, failing: Iterable[int]) -> bytes:
     for row, (case, verdict) in enumerate(zip(frame["case"], frame["verdict"], strict=True)):
         kernel = case.split()[0]
         test = ElementTree.SubElement(suite, "testcase", classname=kernel, name=case)
-        said = ", ".join(f"{name} {cell}" for name, cell in zip(header, cells[row], strict=True))
+        details = ", ".join(f"{name} {cell}" for name, cell in zip(header, cells[row], strict=True))
         outcome = None
         if row in failing:
             outcome = "failure"
@@ -113,9 +116,9 @@ def junit(frame: DataFrame, failing: Iterable[int]) -> bytes:
             outcome = "skipped"
         if outcome:
             counts[outcome] += 1
-            ElementTree.SubElement(test, outcome, message=verdict).text = said
+            ElementTree.SubElement(test, outcome, message=verdict).text = details
         else:
-            ElementTree.SubElement(test, "system-out").text = said
+            ElementTree.SubElement(test, "system-out").text = details
     suite.set("failures", str(counts["failure"]))
     suite.set("errors", str(counts["error"]))
     suite.set("skipped", str(counts["skipped"]))
@@ -144,10 +147,10 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
     frame : DataFrame
         As `memkern.compare` returns it.
     path : path
-        Begun with a header where it does not exist. ``time`` is when the line was written (UTC),
+        Created with a header if it does not exist. ``time`` is when the line was written (UTC),
         ``label`` to ``quantity`` are attributes, ``a`` to ``high`` are numbers.
     label : str
-        Such as a commit.
+        Attribute of the lines, such as a commit.
 
     Raises
     ------
@@ -155,20 +158,22 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
         The file can't be written, or has other columns.
     """
     target = writable(path)
-    begun = target.exists() and target.stat().st_size > 0
-    if begun:
+    has_header = target.exists() and target.stat().st_size > 0
+    if has_header:
         first = read(target, 1000).decode(errors="replace").splitlines()[0]
         if first != ",".join(HISTORY):
-            raise InputError(f"{target} is no history of comparisons: its first line is {first!r}")
+            raise InputError(
+                f"{target} is not a history of comparisons: its first line is {first!r}"
+            )
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     a_version, b_version = frame.attrs["versions"]
     stream = io.StringIO()
     lines = csv.writer(stream, lineterminator="\n")
-    if not begun:
+    if not has_header:
         lines.writerow(HISTORY)
     for values in frame[frame["ratio"].notna()][list(HISTORY[4:])].itertuples(index=False):
         cells = [now, label, a_version, b_version, *values]
-        texts = (inert(cell) if isinstance(cell, str) else cell for cell in cells)
+        texts = (escape_formula(cell) if isinstance(cell, str) else cell for cell in cells)
         lines.writerow(["" if cell != cell else cell for cell in texts])
     with writing(target), open(target, "a", encoding="utf-8", newline="") as file:
         file.write(stream.getvalue())
@@ -177,9 +182,9 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
 
 
 def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of what people see."""
+    """Return the header and the rows of the text table."""
     counted = frame.columns[list(frame.columns).index("least_effect") + 1]
-    # Rates besides those that the rows are compared by.
+    # Rates by which the rows are not compared.
     others = [
         (suffix, unit)
         for suffix, unit in _UNITS.items()

@@ -1,9 +1,9 @@
 """The SQLite file of results.
 
 Each insertion is one transaction, synced to the disk before it returns; no transaction is open at
-any other time, so others can read the file while a sweep writes it. The tables are ``meta``,
-``environments``, ``records`` (one column each, added as they appear) and ``samples``
-(little-endian float64).
+any other time, so that other processes can read the file while a sweep writes it. The tables are
+``meta``, ``environments``, ``records`` (its columns are added when they first appear) and
+``samples`` (little-endian float64).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from memkern.results.values import (
     series,
 )
 
-# Marks the file as ours to `file` and to us: "mkrn".
+# "mkrn"; identifies the format for this module and for `file`.
 APPLICATION_ID = 0x6D6B726E
 BUSY_S = 30.0
 
@@ -45,7 +45,7 @@ _SQL_TYPES = {"bool": "INTEGER", "integer": "INTEGER", "real": "REAL", "text": "
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Return what tells the file at a path from every other, None where there is none."""
+    """Return device and inode of the file at a path, None if there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -71,21 +71,21 @@ class Database:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether it was opened before this process was forked: SQLite can't share it."""
+        """Whether it was opened before this process was forked; SQLite can't use it then."""
         return os.getpid() != self._process
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The connection to the file, which begins no transaction by itself.
+        """The connection to the file, without automatic transactions.
 
         Raises
         ------
         InputError
-            It is inherited.
+            It was opened before this process was forked.
         """
         if self.is_inherited:
             raise InputError(
-                f"{self.path} was opened before this process was forked: open it here anew"
+                f"{self.path} was opened before this process was forked: open it again here"
             )
         return self._connection
 
@@ -101,15 +101,15 @@ class Database:
 
     @classmethod
     def new(cls, path: Path) -> Database:
-        """Make a file where there is none.
+        """Create a file.
 
         Raises
         ------
         InputError
-            If it is there or can't be written.
+            If it exists or can't be written.
         """
         with writing(path):
-            # Not left to SQLite, which would follow a link that appeared in between.
+            # Not by SQLite, which would follow a link that appeared in between.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         try:
             return cls.existing(path, begin=True)
@@ -119,20 +119,20 @@ class Database:
 
     @classmethod
     def existing(cls, path: Path, *, begin: bool = False) -> Database:
-        """Open a file that is there.
+        """Open an existing file.
 
         Parameters
         ----------
         path : Path
             The file.
         begin : bool
-            Whether to make the tables in a file that is empty: new, or what is left of one whose
-            making was cut off.
+            Whether to create the tables in an empty file, which is new or whose creation was
+            interrupted.
 
         Raises
         ------
         InputError
-            If it is no database of results of this schema version.
+            If it is not a database of results of this schema version.
         """
         # Not read-only even for reading: after a crash SQLite must first undo the unfinished write.
         uri = path.absolute().as_uri() + "?mode=rw"
@@ -149,7 +149,7 @@ class Database:
             else:
                 with parsing(path, RESULT):
                     if application != APPLICATION_ID:
-                        raise ValueError("it is no database, or another program's")
+                        raise ValueError("it is not a database, or one of another program")
                     [(version,)] = connection.execute(
                         "SELECT value FROM meta WHERE key = 'schema_version'"
                     ).fetchall()
@@ -169,13 +169,13 @@ class Database:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the file; one that is inherited is left to its process."""
+        """Close the file, unless it was opened before this process was forked."""
         if not self.is_inherited:
             self.connection.close()
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the file that is open is still the one at its path."""
+        """Whether the open file is still the one at its path."""
         return self._file is not None and _file_at(self.path) == self._file
 
     def insert(
@@ -192,15 +192,15 @@ class Database:
         rows : iterable of (mapping, array_like)
             Each record, which must have ``case_id`` and ``repeat``, and its samples.
         environments : mapping
-            Environments by ``environment_id``; those that are there already stay.
+            Environments by ``environment_id``; existing ones are not changed.
         replace : bool
-            Whether a record takes the place of an earlier one of that name and repeat.
+            Whether a record replaces earlier ones with the same ``case_id`` and ``repeat``.
 
         Raises
         ------
         InputError
-            If a record can't be held, the disk is full or the file can't be written; the file is
-            then as it was before.
+            If a record has values of a wrong type, the disk is full or the file can't be written;
+            the file is then unchanged.
         """
         plain = []
         for given, samples in rows:
@@ -254,7 +254,7 @@ class Database:
 
     def first_time(self, case_id: str, repeat: int) -> bool:
         """Return whether this is the first call with a case's repeat on this connection."""
-        # Beside the file, where millions take no memory.
+        # A temporary table, which SQLite keeps in a file of its own, so that millions fit.
         with writing(self.path), contextlib.closing(self.connection.cursor()) as cursor:
             cursor.execute(
                 "CREATE TEMP TABLE IF NOT EXISTS seen "
@@ -277,14 +277,14 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Cursor]:
-        """Give a cursor, and have all done with it be on the disk at the end or not at all."""
+        """Provide a cursor whose statements are one transaction: all are on the disk, or none."""
         with writing(self.path), contextlib.closing(self.connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE")
             try:
                 yield cursor
                 cursor.execute("COMMIT")
             except BaseException:
-                # SQLite has rolled back by itself where the disk was full.
+                # SQLite has already rolled back where the disk was full.
                 if self.connection.in_transaction:
                     cursor.execute("ROLLBACK")
                 raise
@@ -334,12 +334,12 @@ class Database:
 
 
 def save(contents: Contents, path: Path) -> None:
-    """Write a file that is there in full or as it was.
+    """Write a file atomically.
 
     Raises
     ------
     InputError
-        If a record can't be held or the file can't be written.
+        If a record has values of a wrong type or the file can't be written.
     """
     written = temporary(path)
     try:
@@ -348,23 +348,23 @@ def save(contents: Contents, path: Path) -> None:
                 zip(contents.records, contents.samples, strict=True), contents.environments
             )
         with writing(path):
-            # A journal that a crash left beside the old file would be played into the new one.
+            # SQLite would apply a journal that a crash left beside the old file to the new one.
             path.with_name(path.name + "-journal").unlink(missing_ok=True)
             rename(written, path)
     except InputError as error:
-        # The message names the file that was asked for, not a temporary one.
+        # Name the requested file instead of the temporary one.
         raise InputError(str(error).replace(str(written), str(path))) from error
     finally:
         written.unlink(missing_ok=True)
 
 
 def load(path: Path) -> Contents:
-    """Return all that is in a file, which may be in use.
+    """Return the contents of a file, which another process may be writing.
 
     Raises
     ------
     InputError
-        If it is missing or no database of results of this schema version.
+        If it is missing or not a database of results of this schema version.
     """
     read(path, size=1)
     with Database.existing(path) as database:

@@ -1,6 +1,6 @@
-"""Results as Parquet, CSV and JSON: each encoder gives the bytes of all files, each decoder reads.
+"""Encoders and decoders of results as Parquet, CSV and JSON.
 
-Every format has the columns' kinds beside the values, so that what is read is what was written.
+Every format stores the columns' kinds with the values, so that loading restores what was saved.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _header(contents: Contents) -> dict[str, Any]:
 
 
 def encode_json(contents: Contents, path: Path) -> dict[Path, bytes]:
-    """Return the one document."""
+    """Return the document by its path."""
     rows = ",\n ".join(dumps(samples.tolist()) for samples in contents.samples)
     head = dumps(_header(contents))[1:-1]
     records = json_rows(contents.records)
@@ -79,7 +79,7 @@ def encode_json(contents: Contents, path: Path) -> dict[Path, bytes]:
 
 
 def json_rows(records: Iterable[Record]) -> str:
-    """Return records as a JSON array, one a line."""
+    """Return records as a JSON array with one record per line."""
     rows = ",\n ".join(map(dumps, records))
     return f"[{rows}]"
 
@@ -95,7 +95,7 @@ def _decode_json(path: Path) -> Contents:
 
 
 def encode_csv(contents: Contents, path: Path) -> dict[Path, bytes]:
-    """Return the tables of the samples and of the records, and the header."""
+    """Return the tables of the samples and of the records, and the header, by their paths."""
     records, samples, header = _csv_files(path)
     kinds = column_kinds(contents.records)
     return {
@@ -133,7 +133,7 @@ def _decode_csv(path: Path) -> Contents:
 
 
 def encode_parquet(contents: Contents, path: Path) -> dict[Path, bytes]:
-    """Return the table of the samples and that of the records, with the header as its metadata."""
+    """Return the tables of the samples and of the records, which has the header as metadata."""
     pa, pq = need_pyarrow()
     types = {
         "bool": pa.bool_(),
@@ -165,7 +165,7 @@ def encode_parquet(contents: Contents, path: Path) -> dict[Path, bytes]:
 
 
 def _field_metadata(name: str) -> dict[str, str]:
-    """Return what a column is declared to hold."""
+    """Return unit and meaning of a declared column."""
     declared = COLUMNS.get(name)
     return {"unit": declared.unit, "meaning": declared.meaning} if declared else {}
 
@@ -197,11 +197,11 @@ def read_parquet(
     ----------
     path : Path
     what : str
-        What it should be, for errors.
+        What the file should be, for errors.
     value_B : int
-        Bytes that a value takes.
+        Bytes of memory per value.
     columns : list of str, optional
-        Those to read, instead of all.
+        Columns to read; by default all.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def read_parquet(
     content = read(path)
     with parsing(path, what):
         file = pq.ParquetFile(io.BytesIO(content))
-    # Repeated values take next to nothing in the file.
+    # The size of the file says little: repeated values are compressed.
     values = file.metadata.num_rows * len(columns or file.schema.names)
     check_memory(value_B * values, str(path))
     with parsing(path, what):
@@ -224,7 +224,7 @@ def _csv_files(path: Path) -> tuple[Path, Path, Path]:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """Return all files that an export to this one consists of."""
+    """Return all files of an export to this path."""
     if path.suffix == ".parquet":
         return path, path.with_suffix(".samples.parquet")
     return _csv_files(path) if path.suffix == ".csv" else (path,)
@@ -234,7 +234,7 @@ def _parse_header(header: Any) -> tuple[dict[str, str], dict[str, Environment]]:
     check_version(header["schema_version"])
     kinds, environments = header["columns"], header["environments"]
     if not set(kinds.values()) <= KINDS:
-        raise ValueError("a column is of an unknown kind")
+        raise ValueError("a column has an unknown kind")
     if not all(isinstance(value, dict) for value in environments.values()):
         raise ValueError("an environment is not an object")
     return kinds, environments
@@ -266,19 +266,19 @@ def _split(times: npt.ArrayLike, index: npt.ArrayLike, records: int) -> list[Sam
     return np.split(np.asarray(times, dtype=np.float64), ends) if records else []
 
 
-# With these a spreadsheet's formula begins; the apostrophe itself, so that it can be told apart.
+# First characters of formulas in spreadsheets, and the apostrophe that marks text.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 
 
-def inert(text: str) -> str:
-    """Return a cell's text such that no spreadsheet runs it: behind an apostrophe if need be."""
+def escape_formula(text: str) -> str:
+    """Return text with an apostrophe before it if a spreadsheet would run it as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _csv_field(value: Any) -> str:
     if isinstance(value, str):
-        # Quotes tell an empty text from a missing one.
-        return '"' + inert(value).replace('"', '""') + '"'
+        # Quotes distinguish empty text from a missing value.
+        return '"' + escape_formula(value).replace('"', '""') + '"'
     return "" if value is None or value != value else repr(value)
 
 
@@ -304,7 +304,7 @@ def _csv_rows(text: str) -> list[dict[str, str | None]]:
         if not found:
             raise ValueError(f"character {position} is not part of a table")
         quoted, bare, end = found.groups()
-        # What `inert` has put before it goes again.
+        # Without the apostrophe of `escape_formula`.
         cell = None if quoted is None else quoted.replace('""', '"').removeprefix("'")
         fields.append(bare or None if cell is None else cell)
         position = found.end()
@@ -320,7 +320,7 @@ def _csv_rows(text: str) -> list[dict[str, str | None]]:
 
 
 def need_pyarrow() -> tuple[Any, Any]:
-    """Return pyarrow and its module for Parquet, or say that they are missing."""
+    """Return the modules pyarrow and pyarrow.parquet; raise InputError if they are missing."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
@@ -335,12 +335,12 @@ _SUFFIXES = (*ENCODERS, ".db")
 
 
 def known_suffix(path: str | Path) -> Path:
-    """Return a path whose suffix says how results are kept in it.
+    """Return the path of a results file, if its suffix is known.
 
     Raises
     ------
     InputError
-        If it doesn't.
+        If it is not.
     """
     named = Path(path)
     if named.suffix not in _SUFFIXES:

@@ -47,21 +47,22 @@ class ResultSet:
     Parameters
     ----------
     records : list of dict
-        One flat record a case and repeat; values are bool, int, float, str or None. All get the
+        One flat record per case and repeat; values are bool, int, float, str or None. All get the
         same columns, in the order of their first appearance.
     samples : list of ndarray
         For each record its samples in seconds per invocation, float64, of any length.
     environments : dict
         Environments by ``environment_id``.
     interrupted : bool
-        Whether the run that made them was cut off before its end.
+        Whether the run was interrupted before its end.
     left_out : int
-        Measurements that the run's time did not suffice for.
+        Number of measurements that were left out for lack of time.
 
     Raises
     ------
     InputError
-        If there are not as many series of samples as records, or a column mixes text and numbers.
+        If the number of arrays of samples is not that of records, or a column mixes text and
+        numbers.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -71,11 +72,11 @@ class ResultSet:
     left_out: int = 0
 
     def __post_init__(self) -> None:
-        """Bring the records into their one form."""
+        """Convert all values to the kinds of their columns."""
         if len(self.records) != len(self.samples):
             raise InputError(
-                f"samples must be as many series as there are records, "
-                f"not {len(self.samples)} for {len(self.records)}"
+                f"samples must be one array for each record, "
+                f"not {len(self.samples)} for {len(self.records)} records"
             )
         plain = [plain_record(record) for record in self.records]
         kinds = column_kinds(plain)
@@ -111,7 +112,7 @@ class ResultSet:
         )
 
     def __repr__(self) -> str:
-        """Say how many records there are, and of what."""
+        """Return the number of records and their kernels."""
         kernels = sorted({str(record.get("kernel")) for record in self})
         return f"<ResultSet: {len(self)} records of {', '.join(kernels) or 'nothing'}>"
 
@@ -126,12 +127,12 @@ class ResultSet:
         Parameters
         ----------
         **columns
-            A value, or a list, tuple or set of values any of which will do.
+            A value, or a list, tuple or set of allowed values.
 
         Raises
         ------
         InputError
-            If no record has such a column.
+            If there is no such column.
         """
         known = self.records[0].keys() if self.records else columns.keys()
         for name in columns:
@@ -193,17 +194,17 @@ class ResultSet:
         return frame
 
     def save(self, path: str | Path) -> None:
-        """Write all to a file whose suffix says how: .parquet, .csv, .json or .db.
+        """Write all to a file in the format of its suffix: .parquet, .csv, .json or .db.
 
         See Also
         --------
-        to_parquet, to_csv, to_json : what is written.
+        to_parquet, to_csv, to_json : the contents of the files.
 
         Raises
         ------
         InputError
-            If the suffix is another, or the file can't be written. Nothing is left behind then,
-            and a file that was there before stays as it was.
+            If the suffix is another, or the file can't be written; an existing file is then
+            unchanged.
         """
         target = writable(known_suffix(path))
         if target.suffix == ".db":
@@ -226,8 +227,8 @@ class ResultSet:
     def to_csv(self, path: str | Path) -> None:
         """Write ``x.csv``, ``x.samples.csv`` and ``x.environment.json``.
 
-        Text is in double quotes, a missing value is an empty field, and floats have as many digits
-        as it takes to read the same value back.
+        Text is in double quotes, a missing value is an empty field, and floats have enough digits
+        to be read back exactly.
 
         Raises
         ------
@@ -268,8 +269,8 @@ def load(path: str | Path) -> ResultSet:
     Parameters
     ----------
     path : path
-        The file with the records. The samples beside it are read too. A ``.db`` may be read while
-        a run writes it.
+        The file with the records. The samples beside it are read as well. A ``.db`` may be read
+        while a run writes it.
 
     Returns
     -------
@@ -279,12 +280,12 @@ def load(path: str | Path) -> ResultSet:
     Raises
     ------
     InputError
-        If the file is missing, damaged, no result of memkern, or of another schema version.
+        If the file is missing, damaged, not a result of memkern, or of another schema version.
     """
     source = known_suffix(path)
     working = working_file(source)
     if os.path.exists(working) and not os.path.exists(source):
-        raise InputError(f"{source} does not exist; {working} has what an unfinished run left")
+        raise InputError(f"{source} does not exist; {working} has the results of an unfinished run")
     decode = database.load if source.suffix == ".db" else DECODERS[source.suffix]
     contents = decode(source)
     with parsing(source, RESULT):
@@ -292,5 +293,5 @@ def load(path: str | Path) -> ResultSet:
 
 
 def working_file(path: Path) -> Path:
-    """Return the file that holds the results until an export to this path is written."""
+    """Return the file that has the results until they are exported to this path."""
     return path.with_name(path.name + ".db")

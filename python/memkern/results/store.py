@@ -1,4 +1,4 @@
-"""Where a run keeps its results while it goes on, and what becomes of them at its end."""
+"""The file of results during a run, and its export at the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Store:
         resume: bool = False,
         environment: Environment | None = None,
     ) -> Store:
-        """Open a new file, or go on with one.
+        """Create a file, or continue an existing one.
 
         Parameters
         ----------
@@ -51,20 +51,20 @@ class Store:
         resume : bool
             Whether an existing file may be continued.
         environment : dict, optional
-            Where we are now. See `check`.
+            The current environment (see `check`).
 
         Raises
         ------
         InputError
-            If the file exists and `resume` is not set, is no store of this schema version, can't
-            be written, or holds results of another machine or build.
+            If the file exists and `resume` is not set, is not a store of this schema version, can't
+            be written, or has results of another machine or build.
         """
         target = writable(path)
         if not target.exists():
             return cls(Database.new(target), drop_if_empty=True)
         if not resume:
             raise _exists(target)
-        with writing(target):  # or else it would be found out after the first case
+        with writing(target):  # otherwise it would fail after the first case
             os.close(os.open(target, os.O_WRONLY))
         store = cls(Database.existing(target, begin=True))
         try:
@@ -89,23 +89,23 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file; one that we made and that has no record yet is removed.
+        """Close the file, and remove it if it was created here and has no record.
 
-        One that was opened before this process was forked is left to its process.
+        A file that was opened before this process was forked is not closed.
         """
         if self._database.is_inherited:
             return
         drop = False
         with self._database, contextlib.suppress(sqlite3.Error):
-            ours = self._drop_if_empty and self._database.is_in_place
-            drop = ours and self._database.is_empty()
+            created_here = self._drop_if_empty and self._database.is_in_place
+            drop = created_here and self._database.is_empty()
         if drop:
             self._database.path.unlink(missing_ok=True)
         self._drop_if_empty = False
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is a file that can be gone on with, after it was closed."""
+        """Whether there is a file that can be resumed, after it was closed."""
         return self._database.path == self.path and self.path.exists()
 
     def check(self, environment: Environment) -> None:
@@ -114,17 +114,17 @@ class Store:
         Parameters
         ----------
         environment : dict
-            Where we are now.
+            The current environment.
 
         Raises
         ------
         InputError
-            If a stored environment differs in what bears on a measurement; it says in what.
+            If a stored environment has `differences` that may affect a measurement.
         """
         _check_same(self.path, self._database.environments(), environment)
 
     def add(self, record: Mapping[str, Any], samples: npt.ArrayLike, environment: Any) -> None:
-        """Write a finished case to the disk, in place of an earlier one of that name and repeat.
+        """Write a finished case to the disk, in place of earlier ones with its case_id and repeat.
 
         Parameters
         ----------
@@ -133,12 +133,12 @@ class Store:
         samples : array_like of float, shape (n,)
             Seconds per invocation.
         environment : dict
-            Where it was measured.
+            Environment in which it was measured.
 
         Raises
         ------
         InputError
-            If the disk is full or the file can't be written; the store is then as it was before.
+            If the disk is full or the file can't be written; the store is then unchanged.
         """
         self.write_anew_if_deleted()
         row = dict(record)
@@ -151,7 +151,7 @@ class Store:
         Raises
         ------
         InputError
-            If another file is in its place; the records are in a file beside it then.
+            If another file replaced it; the records are then in a file beside it.
         """
         lost = self._database
         if lost.is_in_place:
@@ -167,11 +167,11 @@ class Store:
         if replaced:
             raise InputError(
                 f"{self.path} was replaced by another file while results were written to it: "
-                f"what was measured is in {target}"
+                f"the results are in {target}"
             )
         warnings.warn(
-            f"{self.path} was deleted while results were written to it: what was measured is "
-            "written anew",
+            f"{self.path} was deleted while results were written to it: all results are written "
+            "to a new file",
             stacklevel=2,
         )
 
@@ -184,19 +184,19 @@ class Store:
         return self._database.first_time(str(case_id), int(repeat))
 
     def result_set(self) -> ResultSet:
-        """Return all that is in the file."""
+        """Return the contents of the file."""
         return ResultSet(*self._database.contents())
 
 
 class Sink:
-    """Where a run's results go: a store while it runs, the file that was asked for at its end.
+    """The output of a run: a store while it runs, an export to the requested file at its end.
 
-    As a context manager it finishes when the block ends well; otherwise the working file stays.
+    As a context manager it finishes at the end of the block; after an error the working file stays.
 
     Attributes
     ----------
     path : Path
-        The file that was asked for.
+        The requested file.
     store : Store
         The working file: `path` itself if that is a ``.db``, else ``x.parquet.db`` and the like.
     """
@@ -207,12 +207,12 @@ class Sink:
         self.store = store
 
     def finish(self) -> ResultSet:
-        """Export, then remove the working file; a run without any record leaves nothing.
+        """Export, then remove the working file; a run without records leaves no file.
 
         Returns
         -------
         ResultSet
-            All that was written.
+            All records that were written.
 
         Raises
         ------
@@ -247,20 +247,20 @@ class Sink:
 
 
 def check_output(path: str | Path, force: bool = False) -> Path:
-    """Return the path of a new results file, and find out now what would fail when it is written.
+    """Return the path of a new results file, after checking that it can be written.
 
     Parameters
     ----------
     path : path
         Ends in .parquet, .csv, .json or .db.
     force : bool
-        Whether files that are there may be overwritten.
+        Whether existing files may be overwritten.
 
     Raises
     ------
     InputError
-        If the suffix is another, the file or one that belongs to it is there already and `force`
-        is not set, or it can't be written.
+        If the suffix is another, the file or one that belongs to it exists and `force` is not set,
+        or it can't be written.
     """
     target = writable(known_suffix(path))
     if target.suffix == ".parquet":
@@ -282,25 +282,25 @@ def open_output(
     *,
     force: bool = False,
 ) -> Sink:
-    """Open the place for a run's results, and find out now what would fail at its end.
+    """Open the output of a run, after checking that it can be written at the end.
 
     Parameters
     ----------
     path : path
         Ends in .parquet, .csv, .json or .db.
     resume : bool
-        Whether to go on with what is there: the working file of a run that was cut off, or a
-        finished export.
+        Whether to continue existing results: the working file of an interrupted run, or a finished
+        export.
     environment : dict, optional
-        Where we are now. See `Store.check`.
+        The current environment (see `Store.check`).
     force : bool
-        Whether files that are there may be overwritten; what is resumed is not.
+        Whether existing files may be overwritten, unless they are resumed.
 
     Raises
     ------
     InputError
-        If the suffix is another, a file is there already and neither `resume` nor `force` is set,
-        it can't be written, or it holds results of another machine or build.
+        If the suffix is another, a file exists and neither `resume` nor `force` is set, it can't be
+        written, or it has results of another machine or build.
     """
     target = check_output(path, force=True)
     files = _files_of(target)
@@ -342,6 +342,6 @@ def _check_same(path: Path, stored: Mapping[str, Environment], environment: Envi
 
 def _exists(path: Path) -> InputError:
     return InputError(
-        f"{path} exists already: go on with it by --resume, name another file, or overwrite it by "
-        "--force"
+        f"{path} exists already: continue it with --resume, name another file, or overwrite it "
+        "with --force"
     )

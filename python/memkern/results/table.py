@@ -26,7 +26,7 @@ _COLUMNS: Sequence[tuple[str, str]] = (
 
 
 def html_table(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the records as an HTML table; styles stand at the cells so that they stay there."""
+    """Return the records as an HTML table with inline styles, which notebooks keep."""
     shown = records[:_SHOWN_ROWS]
     columns = [
         (name, title)

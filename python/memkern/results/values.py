@@ -1,6 +1,6 @@
-"""What records may hold: plain values, columns of one kind each, series of samples.
+"""The values of records: plain Python values, columns of one kind each, and arrays of samples.
 
-Missing values have one form, whatever the format: NaN in a column of floats, None in any other.
+Missing values are NaN in a column of floats and None in any other, in all formats.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from memkern.machine.environment import Environment
 from memkern.spec.columns import COLUMNS
 
 SCHEMA_VERSION = 1
-# What a file that can't be read should have been.
+# What a file of results is called in errors.
 RESULT = "a memkern result"
 
 Record = dict[str, Any]
 Samples = npt.NDArray[np.float64]
 
-# From the least to the most general type; text mixes with the first two only.
+# From the least to the most general kind; text can be mixed with the first two only.
 _NUMBERS = ("null", "nan", "bool", "integer", "real")
 KINDS = frozenset((*_NUMBERS, "text"))
 
 
 class Contents(NamedTuple):
-    """What a file of results holds."""
+    """The contents of a file of results."""
 
     records: list[Record]
     samples: list[Samples]
@@ -38,18 +38,18 @@ class Contents(NamedTuple):
 
 
 def check_version(version: Any) -> None:
-    """Raise ValueError if this is not our schema version."""
+    """Raise ValueError if this is not the current schema version."""
     if version != SCHEMA_VERSION:
         raise ValueError(f"its schema version is {version}, not {SCHEMA_VERSION}")
 
 
 def plain_record(record: Mapping[str, Any]) -> Record:
-    """Return a record whose values are the plain Python they stand for.
+    """Return a record with NumPy's scalars converted to plain Python values.
 
     Raises
     ------
     InputError
-        If a value is something else than a bool, a number of 64 bits, text or None.
+        If a value is not a bool, a number of 64 bits, text or None.
     """
     return {name: _plain(name, value) for name, value in record.items()}
 
@@ -60,7 +60,7 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, float):
-        # SQLite has no negative zero, so no file has one.
+        # Turns -0.0 into 0.0: SQLite has no negative zero.
         return value + 0.0
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
@@ -92,14 +92,14 @@ def _kind(value: Any) -> str:
 def column_kinds(
     records: Iterable[Mapping[str, Any]], known: Mapping[str, str] = {}
 ) -> dict[str, str]:
-    """Return each column's kind: the declared one if its values fit, or the narrowest they do.
+    """Return each column's kind: the declared one if the values fit it, else the narrowest.
 
     Parameters
     ----------
     records : iterable of mapping
         Plain records.
     known : mapping of str to str
-        Kinds that earlier records have given the columns.
+        Kinds of the columns in earlier records.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def column_kinds(
 
 
 def _as_declared(name: str, kind: str) -> str:
-    """Return the declared kind of a column, where its values fit."""
+    """Return the declared kind of a column if its values fit it, else `kind`."""
     declared = COLUMNS.get(name)
     if declared is None or kind == "text":
         return kind
@@ -132,12 +132,12 @@ def _as_declared(name: str, kind: str) -> str:
 
 
 def restored_record(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Record:
-    """Return a record with all columns, each value in the form its kind has."""
+    """Return a record with all columns, each value converted to its column's kind."""
     return {name: restored(values.get(name), kind) for name, kind in kinds.items()}
 
 
 def restored(value: Any, kind: str) -> Any:
-    """Return a value in the form its column's kind has."""
+    """Return a value converted to its column's kind; missing ones become NaN or None."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return math.nan if kind in ("real", "nan") else None
     if kind == "real":
@@ -148,7 +148,7 @@ def restored(value: Any, kind: str) -> Any:
 
 
 def series(samples: npt.ArrayLike) -> Samples:
-    """Return samples as a float64 array of their own, shape (n,)."""
+    """Return a copy of samples as a float64 array, shape (n,)."""
     x = np.array(samples, dtype=np.float64)
     if x.ndim != 1:
         raise InputError(f"samples must have one dimension, not shape {x.shape}")
@@ -156,7 +156,7 @@ def series(samples: npt.ArrayLike) -> Samples:
 
 
 def jsonable(value: Any) -> Any:
-    """Replace what JSON has no word for: NaN by null, infinities by text that float() reads."""
+    """Replace values that JSON lacks: NaN by null, infinities by text that float() reads."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):

@@ -2,12 +2,11 @@
 
 Every value here is the logarithm of a time, so that a difference is the logarithm of a ratio.
 
-Timings come with rare slow values, follow one another and drift. Pairs whose order is random keep
-what drifts out of a comparison, and trimming keeps out what is rare. Yuen's test trims each side,
-not the differences: in simulation its rate of false verdicts stays below its level at every number
-of pairs used here, where a trimmed t on the differences rejects twice as often as it should at
-levels of 1e-4, which correcting for many cases asks for. ``tests/bench/compare_simulation.py``
-prints both.
+Timings have rare slow values, autocorrelation and drift. Pairs in random order cancel drift, and
+trimming removes rare values. Yuen's test [1]_ trims each side, not the differences: in simulation
+its rate of false verdicts stays below its level at every number of pairs used here, while a trimmed
+t test on the differences rejects twice as often as it should at levels of 1e-4, as they result from
+the correction for many cases. ``tests/bench/compare_simulation.py`` prints both.
 
 References
 ----------
@@ -25,12 +24,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from memkern.statistics import moderate
+from memkern.statistics import moderate, student_quantile
 
 __all__ = [
     "ALPHA",
@@ -54,26 +52,27 @@ __all__ = [
 _Floats = npt.NDArray[np.float64]
 
 FASTER, SLOWER, SAME, NOT_ENOUGH = "faster", "slower", "same", "not enough data"
-# Probability of any false faster or slower among all cases of a comparison.
+# Probability of at least one false `faster` or `slower` among all cases of a comparison.
 ALPHA = 0.01
-# Level of the intervals that are printed, and that `same` is judged by.
+# Level of the printed intervals, which the verdict `same` is based on.
 LEVEL = 0.99
 LEAST_EFFECT = 0.01
 SAME_WITHIN = 0.02
 TRIM = 0.2
 PAIRS = 30
-# What each of the three looks spends of alpha: late looks find most, early ones save time.
+# Share of alpha that each of the three tests of a case spends: late tests detect most, early ones
+# save time.
 SHARES = (0.2, 0.3, 0.5)
-# Cases from which the spread of others can be learnt, and how much at most.
+# Fewest cases from which a common prior of variances is estimated, and its most degrees of freedom.
 _LEAST_CASES = 8
 _MOST_FREEDOM = 30.0
-# Samples are read to a tenth of a percent; that values agree better is chance.
+# Samples are measured to a tenth of a percent; a smaller spread of values is chance.
 _RESOLUTION = 1e-3
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """How far two sides are apart.
+    """Estimate of the difference of two sides.
 
     Attributes
     ----------
@@ -81,8 +80,8 @@ class Estimate:
         Logarithm of each side's time.
     error, freedom : float
         Standard error of ``b - a`` and its degrees of freedom.
-    itself : float
-        Half width of the interval that either side would have against itself, the larger one.
+    self_half_width : float
+        Half width of the interval in a comparison of a side with itself; the larger of both sides.
     count : int
         Pairs, or values on the side that has fewer.
     """
@@ -91,7 +90,7 @@ class Estimate:
     b: float
     error: float
     freedom: float
-    itself: float
+    self_half_width: float
     count: int
 
     @property
@@ -101,7 +100,7 @@ class Estimate:
 
     @property
     def p(self) -> float:
-        """Probability of so large an effect, in either direction, where there is none."""
+        """Two-sided p-value: probability of an effect of this size where there is none."""
         from scipy.special import stdtr
 
         return 2 * float(stdtr(self.freedom, -abs(self.effect) / self.error))
@@ -113,8 +112,8 @@ class Estimate:
 
     @property
     def least_effect(self) -> float:
-        """What the effect must exceed for a verdict of faster or slower."""
-        return max(math.log1p(LEAST_EFFECT), self.itself)
+        """Size that the effect must exceed for a verdict of faster or slower."""
+        return max(math.log1p(LEAST_EFFECT), self.self_half_width)
 
     def verdict(self, p: float) -> str:
         """Return the verdict, `p` being the corrected probability."""
@@ -124,9 +123,9 @@ class Estimate:
         return SAME if inside else NOT_ENOUGH
 
     def needed(self, cases: int) -> int:
-        """Return how many pairs or values a verdict would take if effect and spread stay.
+        """Return how many pairs or values a verdict would need with the same effect and spread.
 
-        `cases` is how many cases are compared.
+        `cases` is the number of cases that are compared.
         """
         apart, same = abs(self.effect), math.log1p(SAME_WITHIN) - abs(self.effect)
         factors = []
@@ -134,7 +133,7 @@ class Estimate:
             factors.append(self.half_width / same)
         if apart > math.log1p(LEAST_EFFECT):
             test = _quantile(1 - ALPHA * SHARES[-1] / cases, self.freedom) * self.error
-            factors.append(max(test, self.itself) / apart)
+            factors.append(max(test, self.self_half_width) / apart)
         return max(math.ceil(self.count * min(factors) ** 2), self.count + 1)
 
 
@@ -149,8 +148,8 @@ def yuen(a: npt.ArrayLike, b: npt.ArrayLike) -> Estimate:
     Returns
     -------
     Estimate
-        Its `a` and `b` are the trimmed means, and `itself` comes from the differences of values
-        that follow one another on a side: what each side against itself would show.
+        Its `a` and `b` are the trimmed means; `self_half_width` is computed from the differences of
+        consecutive values of a side.
     """
     x = np.array([a, b], dtype=np.float64)
     n = x.shape[1]
@@ -159,37 +158,38 @@ def yuen(a: npt.ArrayLike, b: npt.ArrayLike) -> Estimate:
     freedom = _kept(n) - 1
     steps = np.diff(x, axis=1)
     spread = max(_error(w, n) for w in _trimmed(steps)[1])
-    itself = _quantile(LEVEL, freedom) * spread
-    return Estimate(float(means[0]), float(means[1]), error, freedom, itself, n)
+    self_half_width = _quantile(LEVEL, freedom) * spread
+    return Estimate(float(means[0]), float(means[1]), error, freedom, self_half_width, n)
 
 
 def welch(a: tuple[float, float, int], b: tuple[float, float, int]) -> Estimate:
-    """Compare two sides that were measured apart, by Welch's test.
+    """Compare two sides that were not measured in pairs, by Welch's test.
 
     Parameters
     ----------
     a, b : tuple of float, float, int
-        Mean and standard deviation of a side's values, which are logarithms of times, and how
-        many these are (at least 2).
+        Mean, standard deviation and number (at least 2) of a side's values, which are logarithms of
+        times.
     """
     (mean_a, sd_a, count_a), (mean_b, sd_b, count_b) = a, b
     counts = np.array([count_a, count_b])
     parts = np.maximum([sd_a, sd_b], _RESOLUTION) ** 2 / counts
     freedom = float(parts.sum() ** 2 / (parts**2 / (counts - 1)).sum())
-    itself = max(
+    self_half_width = max(
         _quantile(LEVEL, 2 * (n - 1)) * math.sqrt(2 * part)
         for n, part in zip(counts, parts, strict=True)
     )
     error = math.sqrt(float(parts.sum()))
-    return Estimate(mean_a, mean_b, error, freedom, itself, min(count_a, count_b))
+    return Estimate(mean_a, mean_b, error, freedom, self_half_width, min(count_a, count_b))
 
 
 def moderated(estimates: Sequence[Estimate]) -> list[Estimate]:
-    """Let cases of which little is known learn from the others how far values spread.
+    """Moderate the variances of cases by those of the other cases (empirical Bayes).
 
-    Variances are taken as draws from one scaled inverse chi-square distribution, whose degrees of
-    freedom come from how much they differ [2]_: where some cases are much noisier than others these
-    are few, and nothing much changes. Fewer than `_LEAST_CASES` estimates stay as they are.
+    Variances are assumed to be draws from one scaled inverse chi-squared distribution, whose
+    degrees of freedom are estimated from how much they differ [2]_: where some cases are much
+    noisier than others these are few, and the variances hardly change. Fewer than `_LEAST_CASES`
+    estimates are returned unchanged.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def moderated(estimates: Sequence[Estimate]) -> list[Estimate]:
     Returns
     -------
     list of Estimate
-        With other errors and more degrees of freedom.
+        With moderated errors and more degrees of freedom.
     """
     if len(estimates) < _LEAST_CASES:
         return list(estimates)
@@ -218,17 +218,17 @@ def moderated(estimates: Sequence[Estimate]) -> list[Estimate]:
 
 
 def holm(p: npt.ArrayLike) -> _Floats:
-    """Return probabilities corrected for their number by Holm's procedure.
+    """Return p-values corrected for their number by Holm's procedure [3]_.
 
     Parameters
     ----------
     p : array_like of float, shape (n,)
-        NaN where there was no test, which does not count.
+        P-values; NaN where there was no test.
 
     Returns
     -------
     ndarray of float64, shape (n,)
-        At most 1; NaN stays.
+        At most 1; NaN where `p` is NaN.
     """
     raw = np.asarray(p, dtype=np.float64)
     corrected = np.full_like(raw, math.nan)
@@ -241,7 +241,7 @@ def holm(p: npt.ArrayLike) -> _Floats:
 def decide(estimates: Sequence[Estimate | None], p: npt.ArrayLike) -> list[str]:
     """Return the verdict on each case; without an estimate there is not enough data.
 
-    `p` are the uncorrected probabilities, NaN for what does not belong to the family.
+    `p` are the uncorrected p-values, NaN for cases that do not belong to the family.
     """
     return [
         NOT_ENOUGH if estimate is None else estimate.verdict(corrected)
@@ -250,29 +250,29 @@ def decide(estimates: Sequence[Estimate | None], p: npt.ArrayLike) -> list[str]:
 
 
 def looks_of(pairs: int) -> tuple[int, int, int]:
-    """Return the numbers of pairs at which to look when there are to be so many at most."""
+    """Return the numbers of pairs at which to test, of at most `pairs`."""
     return pairs // 2, 2 * pairs // 3, pairs
 
 
 class Family:
-    """Cases of which more and more pairs are known, looked at three times.
+    """Cases whose pairs are added one by one, and which are tested at three numbers of pairs.
 
     Parameters
     ----------
     cases : int
     pairs : int
-        Most pairs of a case; looks are at half, two thirds and all of them.
+        Most pairs of a case; the tests (looks) are at half, two thirds and all of them.
 
     Attributes
     ----------
     verdicts : list of str
-        A verdict stands once it has been reached.
+        Once a case has a verdict, it is final.
     estimates : list of Estimate or None
         At each case's last look.
     p : ndarray of float64, shape (cases,)
-        Each case's least probability of all looks, each divided by the look's share of alpha
-        (Bonferroni over looks, so that Holm over cases holds at any time). NaN where a case
-        was dropped.
+        Each case's smallest p-value of all looks, each divided by the look's share of alpha
+        (Bonferroni over looks, so that Holm over cases is valid at any time). NaN where a case was
+        dropped.
     """
 
     def __init__(self, cases: int, pairs: int = PAIRS) -> None:
@@ -283,11 +283,11 @@ class Family:
         self.p = np.ones(cases)
 
     def count(self, case: int) -> int:
-        """Return how many pairs of a case are known."""
+        """Return the number of pairs of a case."""
         return len(self.values[case][0])
 
-    def open(self) -> list[int]:
-        """Return the cases that more pairs may decide."""
+    def undecided(self) -> list[int]:
+        """Return the cases without a verdict for which pairs are missing."""
         return [
             case
             for case, verdict in enumerate(self.verdicts)
@@ -297,11 +297,11 @@ class Family:
         ]
 
     def drop(self, case: int) -> None:
-        """Take a case out of the family."""
+        """Remove a case from the family."""
         self.p[case] = math.nan
 
     def add(self, case: int, a: float, b: float) -> None:
-        """Add a pair of a case, in logarithms of seconds, and look where it is time to."""
+        """Add a pair of a case, in logarithms of seconds; test if it has enough for a look."""
         for side, value in zip(self.values[case], (a, b), strict=True):
             side.append(value)
         if self.count(case) not in self.looks:
@@ -336,9 +336,6 @@ def _error(winsorised: _Floats, n: int) -> float:
     return max(math.sqrt(variance), _RESOLUTION * math.sqrt(2 / n))
 
 
-@lru_cache(maxsize=256)
 def _quantile(level: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + level) / 2))
+    return student_quantile((1 + level) / 2, freedom)

@@ -1,1 +1,1 @@
-"""What can be measured, with which options, and what a record says: plain data."""
+"""Kernels, cases, options and the columns of records, without anything that measures."""

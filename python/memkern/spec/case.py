@@ -20,8 +20,7 @@ from memkern.errors import InputError
 from memkern.spec.kernel import Indices, KernelSpec, Traffic
 from memkern.spec.options import Knobs, Stop, one_of
 
-# How often memory is placed for a case unless it says so itself.
-_PLACEMENTS = 5
+_PLACEMENTS = 5  # of a case's memory, by default
 _SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
 
 
@@ -29,24 +28,24 @@ _SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
 class Case(FromFields):
     """One thing to measure: a spec, its inputs, how to run it and when to stop.
 
-    Cases are equal that ask for the same (see `identity`) under the same labels. They can be
-    hashed, pickled and measured in another process.
+    Cases with the same `identity` and the same labels are equal. They can be hashed, pickled and
+    measured in another process.
 
     Parameters
     ----------
     spec : KernelSpec
     integers, numbers, indices, data : mapping
-        The inputs by name: whole numbers, scalars, 1-d arrays of indices, and 1-d arrays of
-        values in the case's dtype (a matrix's, say).
+        The inputs by name: integers, scalars, 1-d arrays of indices, and 1-d arrays of values in
+        the case's dtype, such as those of a matrix.
     dtype, index_dtype : str
-    form : str
-        Which of its operations the kernel is to do, such as ``add/relaxed/unused``.
+    template_variant : str
+        Which of the kernel's operations to run, such as ``add/relaxed/unused``.
     knobs : Knobs
     stop : Stop
     columns : mapping
-        What the record says of the inputs, by column (pattern, delta, count and so on).
+        The record's columns about the inputs (pattern, delta, count and so on).
     labels : mapping
-        Columns that name the case and change nothing about it (name, suite).
+        Columns that only name the case (name, suite).
     """
 
     spec: KernelSpec
@@ -56,31 +55,31 @@ class Case(FromFields):
     data: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     dtype: str = "float64"
     index_dtype: str = ""
-    form: str = ""
+    template_variant: str = ""
     knobs: Knobs = field(default_factory=Knobs)
     stop: Stop = field(default_factory=Stop)
     columns: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the types of the values."""
+        """Check the types, and the number of runs of a kernel whose values grow."""
         one_of("dtype", self.dtype, self.spec.dtypes)
         one_of("index_dtype", self.index_dtype, self.spec.index_dtypes)
         most = self.spec.most_runs.get(self.dtype)
         if most is not None and not (self.stop.runs and self.stop.runs <= most):
             raise InputError(
                 f"{self.spec.name} in {self.dtype} needs a number of runs, of at most {most}: its "
-                f"values grow with every one"
+                f"values grow with every invocation"
             )
 
     def __eq__(self, other: object) -> bool:
-        """Compare what is asked for, arrays by content, and labels."""
+        """Compare identities (arrays by content) and labels."""
         if not isinstance(other, Case):
             return NotImplemented
         return self.identity() == other.identity() and self.labels == other.labels
 
     def __hash__(self) -> int:
-        """Hash what is asked for."""
+        """Hash the identity."""
         return hash(self.identity())
 
     @functools.cached_property
@@ -104,7 +103,7 @@ class Case(FromFields):
         return round(self.traffic.index * self.iterations)
 
     def identity(self) -> str:
-        """Hash of all that was asked; labels do not count."""
+        """Hash of kernel, inputs and options; labels do not count."""
         return self._identity
 
     @functools.cached_property
@@ -117,7 +116,7 @@ class Case(FromFields):
             "numbers": dict(self.numbers),
             "dtype": self.dtype,
             "index_dtype": self.index_dtype,
-            "form": self.form,
+            "form": self.template_variant,
             "knobs": self.knobs.asked,
             "stop": dataclasses.asdict(self.stop),
             "columns": {k: str(v) for k, v in self.columns.items()},
@@ -133,7 +132,7 @@ class Case(FromFields):
 
     @property
     def placements(self) -> int:
-        """How often memory is placed for this case (see `Stop.placements`)."""
+        """Number of placements in memory (see `Stop.placements`)."""
         several = self.stop.runs is None and self.knobs.device == "cpu"
         asked = small.cut(
             self.stop.placements or (_PLACEMENTS if several else 1), _SMALL_PLACEMENTS
@@ -142,7 +141,7 @@ class Case(FromFields):
 
     @property
     def allocates(self) -> bool:
-        """Whether a store reads its line first (see `Traffic.write_allocate`)."""
+        """Whether a store first reads its cache line (see `Traffic.write_allocate`)."""
         return self.knobs.variant != "nt" and self.knobs.device == "cpu"
 
     def with_(self, **changes: Any) -> Case:
@@ -151,11 +150,11 @@ class Case(FromFields):
         Raises
         ------
         InputError
-            A name is none of these.
+            There is no such field, or a value is out of range.
         """
         knobs = {f.name for f in dataclasses.fields(Knobs)}
         stop = {f.name for f in dataclasses.fields(Stop)}
-        own = {"dtype", "index_dtype", "form"}
+        own = {"dtype", "index_dtype", "template_variant"}
         new_knobs = {k: v for k, v in changes.items() if k in knobs}
         new_stop = {k: v for k, v in changes.items() if k in stop}
         new_own = {k: v for k, v in changes.items() if k in own}
@@ -174,7 +173,7 @@ class Case(FromFields):
             **new_own,
         )
 
-    # A case is data and depends on nothing that measures: memkern itself finds what does.
+    # Through the package's lazy names, since `spec` must not import `measuring`.
 
     def prepare(self) -> memkern.Prepared:
         """Allocate, place and fill what the case needs; see `memkern.prepare`."""

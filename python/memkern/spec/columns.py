@@ -1,7 +1,7 @@
-"""Every column of a record, declared once: what it holds, in which unit, and of what kind it is.
+"""The columns of a record, each declared once with its kind, type, unit and meaning.
 
-From this table come the order of a record's columns, their types and units in files, the columns
-by which records are compared, and what ``memkern columns`` prints.
+This table defines the order of a record's columns, their types and units in files, the columns by
+which records are compared, and the output of ``memkern columns``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from memkern.spec.options import Knobs, declared
 __all__ = ["COLUMNS", "KINDS", "TYPES", "Column", "in_order", "of_kind"]
 
 KINDS = {
-    "identity": "which case it is, where and when it was measured",
-    "input": "what the kernel works on; tells the cases of a kernel apart",
-    "asked": "an option as it was asked for; tells cases apart as well",
-    "obtained": "what was obtained of what was asked",
+    "identity": "the case, and where and when it was measured",
+    "input": "an input of the kernel; distinguishes the cases of a kernel",
+    "asked": "an option as requested; distinguishes cases as well",
+    "obtained": "what was actually used, whatever was requested",
     "measured": "a measurement, or computed from measurements",
     "modelled": "by a formula or a model, such as bytes",
 }
@@ -39,10 +39,11 @@ class Column:
     type : str
         ``text``, ``integer``, ``real`` (NaN where it is unknown) or ``bool``.
     unit : str
-        Such as ``GB/s``; empty where there is none.
+        Such as ``GB/s``; empty for none.
     meaning : str
+        One line for people.
     since : int
-        The first schema version of result files that has it.
+        First schema version of result files that has the column.
     """
 
     name: str
@@ -53,21 +54,21 @@ class Column:
     since: int = 1
 
 
-def _declared() -> dict[str, Column]:
-    """Return the table in columns.csv, with the options of a case in their place."""
+def _read_columns() -> dict[str, Column]:
+    """Return the table in columns.csv, with the options of a case in place of the row ``*``."""
     text = (files("memkern.spec") / "columns.csv").read_text("utf-8")
     columns: list[Column] = []
     for row in csv.DictReader(text.splitlines()):
         if row["name"] == "*":
-            columns += _of_options(row["kind"])
+            columns += _option_columns(row["kind"])
         else:
             name, kind, type, unit, since, meaning = row.values()
             columns.append(Column(name, kind, type, unit, meaning, int(since)))
     return {column.name: column for column in columns}
 
 
-def _of_options(kind: str) -> list[Column]:
-    """Return the columns of what was asked for."""
+def _option_columns(kind: str) -> list[Column]:
+    """Return the columns of the requested options."""
     types = {str: "text", int: "integer", bool: "bool"}
     return [
         Column(option.column or name, kind, types[type(default)], option.unit, option.help)
@@ -75,15 +76,15 @@ def _of_options(kind: str) -> list[Column]:
     ]
 
 
-COLUMNS: Mapping[str, Column] = _declared()
+COLUMNS: Mapping[str, Column] = _read_columns()
 
 
 def of_kind(*kinds: str) -> tuple[str, ...]:
-    """Return the names of the columns of some kinds."""
+    """Return the names of the columns of the given kinds."""
     return tuple(column.name for column in COLUMNS.values() if column.kind in kinds)
 
 
 def in_order(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with the declared columns in their order, and others after them."""
+    """Return a record with the declared columns in table order, and others after them."""
     known: Iterable[str] = (name for name in COLUMNS if name in record)
     return {name: record[name] for name in (*known, *(n for n in record if n not in COLUMNS))}

@@ -1,4 +1,4 @@
-"""What can be measured: a kernel with its definition, its traffic and its validation."""
+"""Declarations of kernels: definition, traffic and validation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INDEX_DTYPES = ("int64", "int32")
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that one iteration moves; every paper's count is a view of these four.
+    """Bytes that one iteration moves; the count of every paper is a sum of some of these.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class Traffic:
     index : float
         Bytes of index arrays loaded.
     write_allocate : float
-        Bytes that memory moves only because an ordinary store reads its line first (a model:
-        processors have their own ways round it).
+        Bytes that memory transfers only because an ordinary store first reads its cache line (a
+        model: some processors avoid it).
     """
 
     read: float = 0.0
@@ -45,7 +45,7 @@ class Traffic:
     write_allocate: float = 0.0
 
     def __add__(self, other: Traffic) -> Traffic:
-        """Bytes of both, one after the other."""
+        """Return the sum of both."""
         return Traffic(
             self.read + other.read,
             self.write + other.write,
@@ -54,7 +54,7 @@ class Traffic:
         )
 
     def view(self, *, index: bool = False, write_allocate: bool = False) -> float:
-        """Bytes per iteration in the convention asked for."""
+        """Return bytes per iteration, with or without indices and write-allocates."""
         return (
             self.read
             + self.write
@@ -65,9 +65,10 @@ class Traffic:
 
 @dataclass(frozen=True)
 class ArrayRole:
-    """One array of a kernel: `shape` in words of the spec's parameters.
+    """One array of a kernel.
 
-    `role` is ``read``, ``write``, or ``update`` where it is read and written.
+    `shape` is text that uses the kernel's parameters; `role` is ``read``, ``write`` or ``update``
+    (read and written).
     """
 
     name: str
@@ -77,7 +78,7 @@ class ArrayRole:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the machine's memory allows: bandwidths of loads alone and of a triad, and its caches.
+    """Measured bandwidths of loads and of a triad from memory, and the caches of the machine.
 
     `caches` are those of the environment: ``level``, ``size_B``, ``shared_by`` and so on.
     """
@@ -91,7 +92,7 @@ class Ceilings:
 class Check:
     """Outcome of a validation: how it was done and the largest relative error found.
 
-    `columns` are what the record says besides of what the invocations did.
+    `columns` are further columns of the record, such as counts from the kernel.
     """
 
     valid: bool
@@ -101,18 +102,18 @@ class Check:
 
 
 class Native(Protocol):
-    """The prepared case as the extension offers it; what a validation may use."""
+    """The interface of the extension's prepared case that validations use."""
 
     def fill(self, outputs: bool) -> None:
-        """Fill inputs that hold something else and, if asked, outputs with known values."""
+        """Fill inputs whose contents changed and, if requested, outputs with known values."""
         ...
 
     def run(self, invocations: int) -> float:
-        """Invoke so many times; seconds that took."""
+        """Invoke the kernel `invocations` times and return the seconds."""
         ...
 
     def run_range(self, begin: int, end: int) -> float:
-        """Run iterations from `begin` to before `end` once; seconds that took."""
+        """Run the iterations in ``[begin, end)`` once and return the seconds."""
         ...
 
     def copy_in(self, name: str, values: npt.NDArray[Any]) -> None:
@@ -124,7 +125,7 @@ class Native(Protocol):
         ...
 
     def peek(self, name: str, positions: IndexArray) -> npt.NDArray[Any]:
-        """Return single elements; positions count along rows."""
+        """Return single elements; positions are row-major."""
         ...
 
     def digest(self, name: str) -> tuple[int, int]:
@@ -140,15 +141,15 @@ class Native(Protocol):
         ...
 
     def obtained(self) -> dict[str, Any]:
-        """Return what was obtained of what was asked, but for the pages."""
+        """Return threads, pinning, variant and so on as actually used, without the page size."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class KernelSpec:
-    """A kernel, declared: everything that does not depend on how it is run.
+    """Declaration of a kernel: everything that does not depend on how it is run.
 
-    Only itself is equal to it. It is pickled as its name, by which another process finds its own.
+    It is compared by identity and pickled as its name, by which another process finds its own.
 
     Parameters
     ----------
@@ -156,58 +157,61 @@ class KernelSpec:
         ``family.kernel``, as in the records; where a release differs from its paper, the
         release's kernel is ``family.kernel@release``.
     summary, source : str
-        The definition in one line; paper, equation or table it comes from.
+        The definition in one line; its paper, equation or table.
     arrays : tuple of ArrayRole
         The arrays that `Case.apply` takes and returns.
     indices : tuple of str
-        Names of its index arrays, where every case has the same.
+        Names of its index arrays, where all cases have the same.
     traffic : callable
         Case to `Traffic` of one iteration.
     iterations : callable
         Case to the iterations of one invocation.
     check : callable
-        (case, native, invoke) to `Check`: fills the buffers afresh, calls `invoke`, which runs the
-        kernel (once, or if that is right for the kernel, more often) and says how often, and
+        (case, native, invoke) to `Check`: fills the buffers, calls `invoke`, which runs the kernel
+        (more than once only where `idempotent` or `repeatable_check`) and returns how often, and
         compares with an independent reference.
     reference : callable
         (case, arrays) to the arrays after one invocation by one worker, in NumPy.
     model_bytes : callable
-        Case to the bytes that memory moves in one invocation, by the model.
+        Case to the bytes that memory transfers in one invocation, by the model.
     build : callable
-        The kernel's name and options by keyword to a `Case`.
+        Name of the kernel and options by keyword to `Case`.
     flops, amos : float
         Floating-point operations per element and atomic operations per iteration.
     numbers : mapping
         Scalars of the definition with their defaults.
     ulps : float
-        Largest error that is still right, in units of the type's rounding.
+        Largest valid relative error, in multiples of the machine epsilon.
     idempotent : bool
-        Whether invoking it again leaves the result as it is.
+        Whether invoking it again does not change the result.
     elementwise : bool
-        Whether an iteration treats neighbouring elements of every stream, so that they add up to
-        vectors.
+        Whether consecutive iterations process consecutive elements of every array, so that cycles
+        per vector make sense.
     width : callable
-        Case to the number of elements that an iteration treats; 1 by default.
+        Case to the number of elements that an iteration processes; 1 by default.
     work : callable, optional
-        (case, native) to what all iterations before each one have to do, shape (iterations + 1,),
-        where some have more than others.
+        (case, native) to the work of all iterations before each one, shape (iterations + 1,),
+        where iterations differ in work.
     counts_index : bool
         Whether the paper's bytes include those of indices.
     steady_inputs : mapping
-        Arrays that sampling starts from another value than validation: what grows from
-        invocation to invocation unless it is that.
+        By array, the value that fills it for sampling, so that results do not grow from invocation
+        to invocation.
     roofline_columns : callable, optional
         (case with the variant that ran, columns of its check, `Ceilings`, median in s) to columns
-        that say how far the result is from what the machine's memory allows.
-    form : tuple of str
-        What the words of a case's `Case.form` say, where the kernel is built with several
-        operations; each is a column of the record.
+        that compare the result with the roofline limit.
+    template_columns : tuple of str
+        Column of the record for each word of `Case.template_variant`, where the kernel is built
+        with several operations.
+    accesses : callable, optional
+        Case to the number of consecutive dependent accesses of a worker in an invocation, where the
+        time from one to the next is the result.
     repeatable_check : bool
-        Whether the check knows what any number of invocations leaves, though they add up.
+        Whether the check knows the result of any number of invocations, though they accumulate.
     most_runs : mapping
-        By dtype, how many invocations in a row keep the values finite, where that is few.
+        By dtype, how many consecutive invocations keep the values finite, where that is few.
     version : int
-        Raised when the definition changes; part of a case's identity.
+        Increased when the definition changes; part of a case's identity.
     """
 
     name: str
@@ -236,7 +240,8 @@ class KernelSpec:
     roofline_columns: (
         Callable[[Case, Mapping[str, float], Ceilings, float], dict[str, float]] | None
     ) = None
-    form: tuple[str, ...] = ()
+    template_columns: tuple[str, ...] = ()
+    accesses: Callable[[Case], float] | None = None
     repeatable_check: bool = False
     most_runs: Mapping[str, int] = field(default_factory=dict)
     version: int = 1
@@ -253,12 +258,12 @@ class KernelSpec:
         return definition if at else "paper" if f"{self.name}@release" in registry() else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how another process finds it.
+        """Return the lookup by name.
 
         Raises
         ------
         InputError
-            It is not the one that is registered by its name.
+            It is not registered by its name.
         """
         if registry().get(self.name) is not self:
             raise InputError(
@@ -269,7 +274,9 @@ class KernelSpec:
 
 
 def fill_values(positions: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Return what a fresh array holds: whole numbers below 2**23 (see cpp/engine/problem.hpp).
+    """Return the values that arrays are filled with: integers below 2**23.
+
+    cpp/engine/problem.hpp defines the same.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""The options of a case, each declared in one place: how it is run, and when there is enough.
+"""The options of a case, each declared once: how it is run, and when sampling stops.
 
-A field of `Knobs` or `Stop` is a row of the table. From it come the checks of its values, the
-option of the command line, the key of sweep files, its part of a case's identity, the argument of
-the extension and, for knobs, the column of the record by which comparisons tell cases apart.
+Each field of `Knobs` or `Stop` defines the checks of its values, the option of the command line,
+the key of sweep files, its part of a case's identity, the argument of the extension and, for knobs,
+the column of the record by which comparisons distinguish cases.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ PROCESSORS, GPUS, EVERYWHERE = "processors", "GPUs", "processors and GPUs"
 
 @dataclass(frozen=True)
 class Option:
-    """What is declared of an option besides its name, type and default.
+    """Declaration of an option besides its name, type and default.
 
     Parameters
     ----------
     help : str
-        What it says, in a line.
+        One line for help texts.
     where : str
-        Which devices take it: `PROCESSORS`, `GPUS` or `EVERYWHERE`.
+        Devices that have the option: `PROCESSORS`, `GPUS` or `EVERYWHERE`.
     choices : tuple of str
-        Its values, where it is one of a few words.
+        Allowed values, where it is one of a few words.
     least, most : int, optional
-        Its range, where it is a whole number.
+        Range, where it is an integer.
     least_given : int
-        The least value that the command line takes, where a smaller one stands for a default.
+        Least value that the command line accepts, where a smaller one means a default.
     below : float, optional
-        What it lies below, where it is a positive number.
+        Exclusive upper bound, where it is a positive number.
     several : bool
-        Whether the command line takes a list, of which every combination is measured.
+        Whether the command line accepts a list, of which every combination is measured.
     metavar : str
-        What stands for its value in help texts.
+        Placeholder of its value in help texts.
     flag, short : str
-        Long and short option of the command line; by default the option's name, and none. It is
-        not available there where the flag is ``-``.
+        Long and short option of the command line; by default the option's name, and none. With the
+        flag ``-`` the command line does not have it.
     per : float
-        By what a value of the command line is divided, such as 100 for percent.
+        Divisor of a value from the command line, such as 100 for percent.
     unit : str
     column : str
-        Column of the record that holds what was asked for; by default the option's name.
+        Column of the record that holds the requested value; by default the option's name.
     native : bool
-        Whether the extension takes it as an argument of this name.
+        Whether the extension has an argument of this name.
     """
 
     help: str
@@ -85,7 +85,7 @@ def declared(table: Any) -> Iterator[tuple[str, Any, Option]]:
 
 
 def _check(name: str, value: Any, option: Option) -> None:
-    """Raise InputError if a value is none that the option may have."""
+    """Raise InputError if an option can't have this value."""
     if option.choices:
         one_of(name, value, option.choices)
     elif option.least is not None:
@@ -97,7 +97,7 @@ def _check(name: str, value: Any, option: Option) -> None:
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raise InputError if a value is none of those allowed."""
+    """Raise InputError if a value is not allowed."""
     if value not in allowed:
         raise InputError(f"{name} {value!r} is not one of {', '.join(map(repr, allowed))}")
 
@@ -109,34 +109,34 @@ class Knobs:
     Parameters
     ----------
     threads : int
-        Workers; 0 takes one for each processing unit.
+        Number of workers; 0 for one on each processing unit.
     pin : str
-        ``auto`` (the units on which least runs, chosen whenever memory is placed; no two workers
-        share one while another is free), ``none``, ``compact``, ``spread`` or a list of units such
-        as ``0,2,4-7``.
+        ``auto`` (the least busy units, chosen for each placement; workers share a unit only where
+        there are more workers than units), ``none``, ``compact``, ``spread`` or a list of units
+        such as ``0,2,4-7``.
     pages : str
-        ``default`` (transparent huge pages where the system grants them), or a demand: ``4k``,
-        ``thp``, ``hugetlb-2m``, ``hugetlb-1g``.
+        ``default`` (transparent huge pages where the system grants them), or a required page size:
+        ``4k``, ``thp``, ``hugetlb-2m``, ``hugetlb-1g``.
     numa : str
         ``first-touch``, ``interleave`` or ``node:N``.
     variant : str
-        A technique (``scalar``, ``auto``, ``simd``, ``nt``, ``nta``) or ``best``: each is tried
+        A code variant (``scalar``, ``auto``, ``simd``, ``nt``, ``nta``) or ``best``: each is tried
         briefly, the fastest is measured.
     isa : str
         An instruction set of this binary or ``best``: the widest one that the processor runs,
-        for variant ``best`` whichever is fastest.
+        with variant ``best`` the fastest one.
     prefetch : int
         Distance of the software prefetch in iterations, 0 for none.
     unroll : int
         Vectors (of a reduction, accumulators) per step of the loop; 0 for the kernel's own choice.
-        Only the loop kernels have others.
+        On processors only the loop kernels have others.
     offset : int
-        Array k (from 0) starts (k + 1) times so many bytes past the begin of a page; a multiple
+        Array k (from 0) starts ``(k + 1) * offset`` bytes after the start of a page; a multiple
         of 8.
     repetition : str
         How invocations follow each other in a sample: ``fork`` (each a parallel region),
-        ``barrier`` (one region, the team's barrier in between), ``spin`` (a barrier of our own),
-        ``free`` (none).
+        ``barrier`` (one region, with OpenMP's barrier in between), ``spin`` (with memkern's spin
+        barrier), ``free`` (without a barrier).
     schedule, chunk : str, int
         ``static`` or ``dynamic``; iterations that a worker gets at a time, 0 for one range each.
     flush : bool
@@ -144,14 +144,14 @@ class Knobs:
     seed : int
         Seed of the values that arrays are filled with.
     device : str
-        ``cpu``, or ``cuda:N`` (``cuda`` is the first one). A GPU takes no option that is declared
-        for processors, and threads only where a case is built for a number of workers; `unroll`
-        says what each of its threads does (how many vectors, or instances).
+        ``cpu``, or ``cuda:N`` (``cuda`` is the first one). A GPU has no option that is declared
+        for processors, and `threads` only where a case is built for a number of workers; `unroll`
+        is the number of vectors or instances of each of its threads.
     timer : str
-        Of a GPU: ``host`` (launches between two synchronisations), ``events`` in its own queue, or
-        ``graph`` (all launches of a sample handed over at once).
+        On a GPU: ``host`` (launches between two synchronisations), ``events`` (in the stream), or
+        ``graph`` (all launches of a sample submitted as one graph).
     block_threads : int
-        Of a GPU: threads in a block; 0 for the kernel's own choice.
+        On a GPU: threads per block; 0 for the kernel's own choice.
     """
 
     threads: int = _option(
@@ -172,7 +172,7 @@ class Knobs:
     )
     pages: str = _option(
         "default",
-        "size of the pages in which the arrays lie",
+        "page size of the arrays",
         where=PROCESSORS,
         choices=("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g"),
         several=True,
@@ -213,14 +213,14 @@ class Knobs:
     )
     unroll: int = _option(
         0,
-        "vectors or accumulators per step of the loop kernels; of a GPU: what a thread does",
+        "vectors or accumulators per step of the loop kernels; on a GPU: per thread",
         least=0,
         several=True,
         metavar="N,...",
     )
     offset: int = _option(
         0,
-        "array k starts (k + 1) times so far past a page",
+        "array k starts (k + 1) times this far after the start of a page",
         least=0,
         several=True,
         metavar="BYTES,...",
@@ -256,13 +256,13 @@ class Knobs:
     )
     timer: str = _option(
         "host",
-        "of a GPU: what the time of a launch is",
+        "how launches on a GPU are timed",
         where=GPUS,
         choices=("host", "events", "graph"),
     )
     block_threads: int = _option(
         0,
-        "of a GPU: threads in a block (0: the kernel's own choice)",
+        "on a GPU: threads per block (0: the kernel's own choice)",
         where=GPUS,
         least=0,
         several=True,
@@ -285,7 +285,7 @@ class Knobs:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What was asked for, but for what only a GPU has where the case is for none."""
+        """The options as requested; on a processor, without those that only GPUs have."""
         return {
             name: getattr(self, name)
             for name, _, option in declared(self)
@@ -294,16 +294,16 @@ class Knobs:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the extension takes, by the names of its arguments."""
+        """The extension's arguments, by name."""
         return {name: getattr(self, name) for name, _, option in declared(self) if option.native}
 
     @property
     def columns(self) -> dict[str, Any]:
-        """What was asked for, by the columns of a record."""
+        """The options as requested, by the columns of a record."""
         return {option.column or name: getattr(self, name) for name, _, option in declared(self)}
 
 
-# Of a small case (see `memkern.small`).
+# Upper limits for small cases (see `memkern.small`).
 _SMALL: Mapping[str, float] = {"runs": 3, "budget_s": 0.005, "max_samples": 10, "invocations": 2}
 
 
@@ -314,18 +314,19 @@ class Stop:
     Parameters
     ----------
     runs : int, optional
-        Exactly so many samples (paper style). Otherwise samples are taken until the 95 %
+        Exact number of samples, as in the papers. Otherwise samples are taken until the 95 %
         interval of the median is narrow enough.
     ci : float
         Target half-width of that interval, relative to the median.
     budget_s, max_samples : float, int
-        Sampling ends here even if the target was not reached; the record says so.
+        Limits at which sampling ends even if the target was not reached; column ``stop`` of the
+        record has the reason.
     invocations : int
-        Invocations in one sample; 0 takes as many as the clock needs to read them well.
+        Invocations per sample; 0 for as many as the clock's resolution requires.
     placements : int
-        How often memory is allocated and workers are placed anew (buffers of 64 MiB and more stay,
-        since it makes no difference where so many pages lie); samples and budget are shared among
-        them. 0 takes 5, and 1 where `runs` is given or the case is one of a GPU.
+        How often memory is allocated and workers are placed anew (buffers of 64 MiB and more are
+        reused, since the placement of so many pages averages out); samples and budget are divided
+        among the placements. 0 for 5, or for 1 where `runs` is given or the case runs on a GPU.
     """
 
     runs: int | None = _option(None, "exactly N samples", least=1, most=10**7, metavar="N")
@@ -339,8 +340,8 @@ class Stop:
     invocations: int = _option(0, "invocations in a sample", least=0, most=10**9, flag="-")
     placements: int = _option(
         0,
-        "allocate memory and place workers anew N times, which samples and budget are shared "
-        "among (5; 1 with --runs)",
+        "allocate memory and place workers anew N times; samples and budget are divided among "
+        "these (5; 1 with --runs)",
         least=0,
         least_given=1,
         most=1000,

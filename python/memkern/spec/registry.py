@@ -1,4 +1,4 @@
-"""The kernels by their names, and cases of any of them."""
+"""The registry of kernels and suites, and cases of any kernel."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Suite:
     Attributes
     ----------
     size : callable
-        Returns how many cases it has.
+        Returns the number of cases.
     case : callable
-        The number of a case and options by keyword to that case.
+        The number of a case and options by keyword to the case.
     """
 
     size: Callable[[], int]
@@ -49,8 +49,8 @@ def register(spec: KernelSpec) -> KernelSpec:
 
 
 def registry() -> dict[str, KernelSpec]:
-    """Every registered spec by name, family by family, whichever was imported first."""
-    family_modules("kernels")  # which register themselves
+    """Every registered spec by name, in alphabetical order of the families."""
+    family_modules("kernels")  # these register their kernels
     return dict(sorted(_registry.items(), key=lambda item: item[0].partition(".")[0]))
 
 
@@ -60,14 +60,14 @@ def register_suite(name: str, suite: Suite) -> None:
 
 
 def suite(name: object) -> Suite:
-    """Return a suite by its name, in any case.
+    """Return a suite by its name, in upper or lower case.
 
     Raises
     ------
     InputError
-        There is none of that name.
+        There is no suite of that name.
     """
-    family_modules("kernels")  # which register them
+    family_modules("kernels")  # these register their suites
     known = name.lower() if isinstance(name, str) else ""
     if known not in _suites:
         raise InputError(f"a suite is one of {', '.join(_suites)}, not {shown(name)}")
@@ -80,7 +80,7 @@ def find(name: str) -> KernelSpec:
     Raises
     ------
     InputError
-        There is none of that name here.
+        There is no kernel of that name.
     """
     found = registry().get(name)
     if found is None:
@@ -97,17 +97,17 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     Parameters
     ----------
     kernel : str
-        Its name in the registry, such as ``stream.triad``; without a family a gather/scatter
-        kernel.
+        Name in the registry, such as ``stream.triad``; a name without a family is one of
+        ``spatter``.
     definition : str
         ``paper`` or ``release``, for kernels that differ between them.
     **options
-        What the kernel takes; see its family's module.
+        The kernel's options; see its family's module.
 
     Raises
     ------
     InputError
-        There is no such kernel, it has no such option, or its family refuses.
+        There is no such kernel, it has no such option, or an option's value is wrong.
     """
     kernels = registry()
     if definition not in DEFINITIONS:
@@ -125,7 +125,7 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
 
 
 def shows_options_of(*kernels: str) -> Callable[[F], F]:
-    """Show the options of kernels in the signature of a function that hands its own on to them.
+    """Add kernels' options to the signature of a function that passes its own on to their builders.
 
     Editors and notebooks complete them; `inspect.signature` has them with types and defaults.
     """
@@ -151,18 +151,18 @@ def shows_options_of(*kernels: str) -> Callable[[F], F]:
 
 @functools.cache
 def _types() -> dict[str, str]:
-    """Return the types of what every kernel takes, by name."""
+    """Return the types of the options that every kernel has, by name."""
     fields = (*dataclasses.fields(Knobs), *dataclasses.fields(Stop))
     return {"dtype": "str", "name": "str", "suite": "str", **{f.name: str(f.type) for f in fields}}
 
 
 def options_of(spec: KernelSpec) -> dict[str, Any]:
-    """Return what a kernel takes besides its name, with the defaults.
+    """Return the options of a kernel with their defaults.
 
     Returns
     -------
     dict of str to object
-        Its own options first; what has to be given is ``inspect.Parameter.empty``.
+        Its own options first; required ones have ``inspect.Parameter.empty``.
     """
     parameters = inspect.signature(spec.build).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -174,7 +174,7 @@ def options_of(spec: KernelSpec) -> dict[str, Any]:
 
 
 def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
-    """Refuse options that a kernel does not take, and to do without what it needs."""
+    """Raise InputError for options that the kernel does not have, and for missing required ones."""
     known = options_of(spec)
     for option in options:
         if option in ("alpha", "beta") and option not in known:

@@ -1,7 +1,6 @@
-"""Cases that are declared by the values of their options, and built when they are needed.
+"""Sequences of cases that are declared by the values of their options and built on access.
 
-A list of a million cases takes its time and memory before the first is measured; what is declared
-here takes neither.
+A list of a million cases would take time and memory before the first is measured.
 """
 
 from __future__ import annotations
@@ -18,21 +17,20 @@ from typing import Any, overload
 from memkern.errors import InputError
 from memkern.spec.case import Case
 
-# Of each part of what is joined, `sample` takes at least so many.
-_OF_A_PART = 8
+_LEAST_OF_PART = 8  # cases that `sample` takes of each joined part
 _ROUNDS = 4  # of the Feistel network
 
 
 class Cases(Sequence[Case]):
-    """Cases by their numbers, each built anew whenever it is asked for.
+    """Sequence whose cases are built on each access.
 
     Parameters
     ----------
     numbers : range
     build : callable
-        Number to the case.
+        Number to case.
     parts : sequence of sequence of Case
-        What they were joined from; of others there is one part.
+        The sequences that were joined; by default the sequence itself.
     """
 
     def __init__(
@@ -46,7 +44,7 @@ class Cases(Sequence[Case]):
         self.parts = parts or (self,)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of cases."""
         return len(self._numbers)
 
     @overload
@@ -56,7 +54,7 @@ class Cases(Sequence[Case]):
     def __getitem__(self, place: slice) -> Cases: ...
 
     def __getitem__(self, place: int | slice) -> Case | Cases:
-        """Return a case, or some of them as declared."""
+        """Return a case, or for a slice a sequence of cases."""
         if isinstance(place, slice):
             return Cases(self._numbers[place], self._build)
         return self._build(self._numbers[place])
@@ -68,14 +66,14 @@ def product(build: Callable[..., Case], axes: Mapping[str, Sequence[Any]]) -> Ca
     Parameters
     ----------
     build : callable
-        Options by keyword to the case.
+        Options by keyword to case.
     axes : mapping
-        The values of each option; the last one varies fastest. Without any, there is one case.
+        The values of each option; the last one varies fastest. Without options there is one case.
 
     Raises
     ------
     InputError
-        There are more combinations than can be counted.
+        There are more than `sys.maxsize` combinations.
     """
     size = math.prod(map(len, axes.values()))
     if size > sys.maxsize:
@@ -104,22 +102,22 @@ def joined(parts: Iterable[Sequence[Case]]) -> Cases:
 
 
 def sample(cases: Sequence[Case], most: int) -> list[Case]:
-    """Return all cases or, of more than `most`, about so many from each of their parts."""
+    """Return all cases or, of more than `most`, a random sample that has some of every part."""
     if len(cases) <= most:
         return list(cases)
     parts = cases.parts if isinstance(cases, Cases) else ()
     if len(parts) > 1:
-        each = max(most // len(parts), _OF_A_PART)
+        each = max(most // len(parts), _LEAST_OF_PART)
         return [case for part in parts for case in sample(part, each)]
     return [cases[place] for place in sorted(random.Random(0).sample(range(len(cases)), most))]
 
 
 def permuted(place: int, size: int, seed: str) -> int:
-    """Return where a random permutation of ``range(size)`` puts a place.
+    """Return the image of a place under a random permutation of ``range(size)``.
 
-    A Feistel network permutes the next larger power of four, and what it puts beyond `size` is put
-    on (Black and Rogaway, Ciphers with arbitrary finite domains, 2002): no list of the places is
-    needed.
+    A Feistel network permutes the range up to a power of four, and is applied again while its
+    result is not below `size` (cycle walking: Black and Rogaway, Ciphers with arbitrary finite
+    domains, 2002). No list of the places is needed.
     """
     bits = max(1, (size - 1).bit_length() + 1 >> 1)
     mask = (1 << bits) - 1

@@ -1,8 +1,8 @@
-"""What the figures of atomic operations draw: which records count and which stand side by side.
+"""Records of atomic operations that figures draw and findings compare.
 
-Where the records hold one case several times (pages, pinning, repeats), the highest rate counts.
-Records of another type, memory order or way of drawing indices than most of their machine are left
-out, since a comparison through both would show neither.
+If a case has several records (pages, pinning, repeats), the one with the highest rate is used.
+Records of another type, memory order or index pattern than most of their machine are left out,
+since they can't be compared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from memkern.errors import InputError
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, best, listed, typed
-from memkern.plots.selection import machine, of_workers, prevailing, select, split
+from memkern.plots.selection import of_workers, prevailing, select, split
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -23,13 +23,13 @@ RATE = "rate_GAMS"
 PATTERNS = ("rand", "stride1", "striden", "ptrchase", "central", "sg", "scatter", "gather")
 
 _NUMBERS = ("iters", "words", "stride", "padding_B", "hot", "threads", "time_min_s")
-# What records of some primitives have.
+# Only records of some primitives have these.
 _OUTCOMES = ("success_fraction", "lost_fraction")
 _WORDS = ("primitive", "order", "returns", "sharing", "index_pattern", "dtype")
-# How workers of `central` may share a line, in words of a legend.
+# Labels of a legend for the ways in which workers of `central` share a line.
 NEIGHBOURS = "own words, neighbours"
 ONE_WORD = "one word for all"
-# A size so many times another one is worth a row of its own.
+# Least ratio of the largest to the smallest size of a pattern at which both are drawn.
 _LARGER = 4
 
 
@@ -43,23 +43,23 @@ def atomics(
     records : DataFrame, ResultSet or None
         Own records.
     measure : str
-        Command that measures such records. Without one, having none is no error.
+        Command that measures such records. If it is empty, no record is no error.
     primitives : str or sequence of str
         Names of primitives, with commas between; by default all.
 
     Returns
     -------
     frame : DataFrame
-        Beside the columns of the records: machine (the platform without its workers), pattern,
+        The columns of the records and machine (the platform without its thread count), pattern,
         size_B (of VAL or, in the pointer chase, of IDX) and ns (each worker's time for an
-        operation, in nanoseconds). Columns of numbers are floats.
+        operation, in nanoseconds). Numbers are floats.
     notes : list of str
-        What was left out.
+        Sentences on the records left out.
 
     Raises
     ------
     InputError
-        No such record, a column is missing, or no record is of any of the primitives.
+        There is no such record, a column is missing, or no record is of any of the primitives.
     """
     import numpy as np
 
@@ -79,7 +79,6 @@ def atomics(
     frame = frame[frame["primitive"].isin(wanted)] if wanted else frame
     word_B = [float(np.dtype(name).itemsize) for name in frame["dtype"]]
     return frame.assign(
-        machine=[machine(platform) for platform in frame["platform"]],
         pattern=frame["kernel"].str.removeprefix("amo."),
         size_B=frame["words"] * word_B,
         ns=frame["threads"] / frame[RATE],
@@ -87,7 +86,7 @@ def atomics(
 
 
 def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Return of each machine the records that can stand side by side.
+    """Return for each machine the records that can be compared with each other.
 
     Parameters
     ----------
@@ -97,11 +96,11 @@ def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
     Returns
     -------
     frame : DataFrame
-        Records that share words as CircusTent has it, of one type and memory order; of each
-        pattern those of one stride and one way of drawing indices; of each primitive those that
-        use what is returned, or those that do not.
+        Records that share words as CircusTent does, of one type and memory order; of each pattern
+        those of one stride and index pattern; of each primitive those that use the returned value,
+        or those that do not.
     notes : list of str
-        How many were left out.
+        The number of records left out.
 
     Raises
     ------
@@ -130,9 +129,9 @@ def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
 def in_rows(frame: DataFrame) -> DataFrame:
     """Return one record for each machine, number of workers, pattern, size and primitive.
 
-    Where a pattern was measured at several sizes, the smallest and, if that is four times as large
-    or more, the largest are kept. Adds the column row, the name of the pattern and, where there
-    are two, of the size, and sorts by it in CircusTent's order, the smaller size first.
+    If a pattern was measured at several sizes, these are the smallest and, if it is at least four
+    times as large, the largest. The column row is the name of the pattern, with the size if there
+    are two. Rows are in CircusTent's order, the smaller size first.
     """
     here = ["machine", "threads", "pattern"]
     sizes = frame.groupby(here)["size_B"]
@@ -150,7 +149,7 @@ def in_rows(frame: DataFrame) -> DataFrame:
 
 
 def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:
-    """Return how many plain loads and stores the workers do in the time of one atomic operation.
+    """Return the number of plain updates (a load and a store) in the time of an atomic operation.
 
     Parameters
     ----------
@@ -162,8 +161,8 @@ def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:
     Returns
     -------
     DataFrame
-        The rows of these primitives that have a counterpart, with the columns price and, of the
-        counterpart, lost_fraction; disturbed if either is.
+        The rows of these primitives that have a plain counterpart, with the columns price and, of
+        the counterpart, lost_fraction; disturbed if either record is.
     """
     here = ["machine", "threads", "row"]
     unguarded = frame[frame["primitive"] == "plain"][[*here, RATE, "disturbed", "lost_fraction"]]
@@ -176,10 +175,10 @@ def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:
 
 
 def shared_lines(frame: DataFrame) -> DataFrame:
-    """Return the records of `central` that show what sharing of lines costs.
+    """Return the records of `central` that show the cost of sharing cache lines.
 
-    Adds the column line, in the order of a legend: words of one's own, the nearest last, and one
-    word for all.
+    The column line is the label in a legend. Rows are in its order: private words from the widest
+    to the narrowest gap, then one word for all.
     """
     frame = frame[frame["pattern"] == "central"]
     frame, _ = prevailing(
@@ -209,7 +208,7 @@ def chases(frame: DataFrame, threads: float = 0) -> DataFrame:
     frame : DataFrame
         As of `atomics`.
     threads : int
-        Number of workers; by default the fewest that have two sizes.
+        Number of workers; by default the fewest with two sizes.
     """
     frame = frame[frame["pattern"] == "ptrchase"]
     frame = of_workers(frame, threads) if threads and len(frame) else frame

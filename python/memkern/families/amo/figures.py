@@ -1,7 +1,7 @@
-"""Figures and tables of atomic memory operations, and the section that a report has on them.
+"""Figures and tables of atomic memory operations, and their section of a report.
 
-Rates are of all workers together, in 1e9 operations a second (GAMS), by the shortest time. After
-CircusTent, one of whose published results stands beside the own ones in a table.
+Rates are those of all workers together in 1e9 operations per second (GAMS), by the shortest time.
+After CircusTent, whose published results are beside own ones in a table.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from memkern.families.amo.data import (
 )
 from memkern.families.amo.findings import findings
 from memkern.plots.drawing import (
-    Dot,
     bytes_axis,
     cache_regions,
     counted_axis,
     counts_axis,
     curve,
+    curves,
+    dot_series,
     dots,
-    hollow,
-    legend_above,
+    finish,
+    machine_panels,
     marked_look,
     panels,
     row_in,
@@ -38,7 +39,7 @@ from memkern.plots.drawing import (
 from memkern.plots.frames import Records, best, percent, three_figures
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import cache_ends, of_workers, prevailing, split, with_workers
-from memkern.plots.style import GREY, NOTE_SIZE, figure, note, plain
+from memkern.plots.style import GREY, NOTE_SIZE, figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,31 +88,19 @@ def rates(
     frame, left = one_setting(frame)
     frame = in_rows(of_workers(frame, threads))
     drawn = [name for name in split(primitives) if name in set(frame["primitive"])]
-    machines = list(frame.groupby("machine", sort=False))
-    most = max(rows["row"].nunique() for _, rows in machines)
-    fig, axes = panels(len(machines), 2, row_in(most, len(drawn)))
-    for ax, (_, rows) in zip(axes, machines, strict=True):
-        series = {
-            name: (
-                marked_look(number),
-                [
-                    Dot(row["row"], row[RATE], _with_outcome(row), row["disturbed"])
-                    for row in rows[rows["primitive"] == name].to_dict("records")
-                ],
-            )
-            for number, name in enumerate(drawn)
-        }
+    most = frame.groupby("machine")["row"].nunique().max()
+    fig, cells = machine_panels(frame, row_in(most, len(drawn)))
+    for ax, rows in cells:
+        series = dot_series(rows, "primitive", drawn, RATE, _with_outcome)
         names = list(dict.fromkeys(rows["row"]))
         dots(ax, names, series, (frame[RATE].min(), frame[RATE].max()))
-        ax.set_title(with_workers(rows, len(machines) > 1))
+        ax.set_title(with_workers(rows, len(cells) > 1))
         ax.set_xlabel(_RATE_LABEL)
-    legend_above(fig, axes, 5)
-    note(fig, [*notes, *left, *hollow(frame)])
-    return fig
+    return finish(fig, 5, [*notes, *left], frame)
 
 
 def _with_outcome(row: Mapping[Any, Any]) -> str:
-    """Return a rate and, where not every operation had its effect, how many had."""
+    """Return a rate, followed by the share of failed or lost operations if there are any."""
     text = three_figures(row[RATE])
     if row["success_fraction"] < 0.995:
         text += f" ({percent(row['success_fraction'])} succeed)"
@@ -126,7 +115,7 @@ def price(
 ) -> Figure:
     """Price of atomicity: the rate of plain loads and stores over that of atomic operations.
 
-    Beside each pattern stands how many of the plain updates got lost, where any did.
+    Beside each pattern is the share of the plain updates that got lost, if any did.
 
     Parameters
     ----------
@@ -160,38 +149,23 @@ def price(
         frame = of_workers(frame, threads)
     count = frame.groupby("machine")["threads"].transform
     frame = frame[(frame["threads"] == count("min")) | (frame["threads"] == count("max"))]
-    drawn = [name for name in wanted if name in set(frame["primitive"])]
-    cells = [
-        rows
-        for _, of_machine in frame.groupby("machine", sort=False)
-        for _, rows in of_machine.groupby("threads")
-    ]
-    most = max(rows["row"].nunique() for rows in cells)
-    fig, axes = panels(len(cells), 2, row_in(most, len(drawn)))
-    for ax, rows in zip(axes, cells, strict=True):
-        series = {
-            f"over {name}": (
-                marked_look(number),
-                [
-                    Dot(row["row"], row["price"], three_figures(row["price"]), row["disturbed"])
-                    for row in rows[rows["primitive"] == name].to_dict("records")
-                ],
-            )
-            for number, name in enumerate(drawn)
-        }
+    frame = frame.assign(series="over " + frame["primitive"])
+    drawn = [name for name in (f"over {name}" for name in wanted) if name in set(frame["series"])]
+    most = frame.groupby(["machine", "threads"])["row"].nunique().max()
+    fig, cells = machine_panels(frame, row_in(most, len(drawn)), "threads", sort=True)
+    for ax, rows in cells:
+        series = dot_series(rows, "series", drawn, "price", lambda row: three_figures(row["price"]))
         names = list(dict.fromkeys(rows["row"]))
         dots(ax, names, series, (min(1.0, frame["price"].min()), frame["price"].max()))
         ax.axvline(1, color=GREY, linewidth=0.8, zorder=1.5, label="_as fast")
         _losses(ax, names, rows)
         ax.set_title(with_workers(rows, frame["machine"].nunique() > 1))
         ax.set_xlabel("Plain load-store pairs per atomic operation")
-    legend_above(fig, axes, 5)
-    note(fig, [*notes, *left, *hollow(frame)])
-    return fig
+    return finish(fig, 5, [*notes, *left], frame)
 
 
 def _losses(ax: Axes, names: Sequence[str], rows: DataFrame) -> None:
-    """Write beside each row how many plain updates got lost there."""
+    """Write beside each row the share of plain updates that got lost."""
     lost = rows.drop_duplicates("row").set_index("row")["lost_fraction"]
     lost = lost[lost > 0]
     how: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": GREY, "annotation_clip": False}
@@ -213,15 +187,14 @@ def _losses(ax: Axes, names: Sequence[str], rows: DataFrame) -> None:
 
 def _against_workers(ax: Axes, frame: DataFrame, label: str) -> None:
     """Give a panel axes of workers and rates, both logarithmic."""
-    ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    counted_axis(ax.xaxis, frame["threads"].tolist())
+    counted_axis(ax, frame["threads"])
     ax.set(xlabel="Workers", ylabel=label)
 
 
 @figure("amo-workers")
 def against_workers(records: Records = None, primitive: str = "add") -> Figure:
-    """Rate of atomic operations against the number of workers, a line a pattern.
+    """Rate of atomic operations against the number of workers, a line for each pattern.
 
     Where a pattern was measured at several sizes of its array, the smallest is drawn.
 
@@ -276,14 +249,12 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
         if len(machines) > 1:
             for ax in (rate, scaling):
                 ax.set_title(plain(name, 40))
-    legend_above(fig, axes, 9)
-    note(fig, [*notes, *left, *hollow(frame)])
-    return fig
+    return finish(fig, 9, [*notes, *left], frame)
 
 
 @figure("amo-sharing")
 def sharing(records: Records = None, primitive: str = "add") -> Figure:
-    """Cost of false sharing: workers on words of their own, near and apart, and on one word.
+    """Cost of false sharing: workers on private words, adjacent or padded, and on one shared word.
 
     Parameters
     ----------
@@ -320,13 +291,9 @@ def sharing(records: Records = None, primitive: str = "add") -> Figure:
         )
     frame = frame[frame["machine"].isin(machines)]
     lines = list(dict.fromkeys(frame["line"]))
-    fig, axes = panels(len(machines), 2, 2.5)
-    for ax, name in zip(axes, machines, strict=True):
-        rows = frame[frame["machine"] == name]
-        for number, line in enumerate(lines):
-            mine = rows[rows["line"] == line]
-            if len(mine):
-                curve(ax, mine, "threads", RATE, marked_look(number), line)
+    fig, cells = machine_panels(frame, 2.5)
+    for ax, rows in cells:
+        curves(ax, rows, "line", lines, "threads", RATE)
         alone = rows[(rows["threads"] == 1) & (rows["sharing"] == "private")]
         for start in alone[RATE].head(1):
             threads = np.array([1.0, rows["threads"].max()])
@@ -334,11 +301,9 @@ def sharing(records: Records = None, primitive: str = "add") -> Figure:
         _against_workers(ax, rows, _RATE_LABEL)
         ax.set_ylim(frame[RATE].min() / 1.6, None)
         counts_axis(ax.yaxis, 10)
-        if len(machines) > 1:
-            ax.set_title(plain(name, 40))
-    legend_above(fig, axes, 5)
-    note(fig, [*notes, *hollow(frame)])
-    return fig
+        if len(cells) > 1:
+            ax.set_title(plain(rows["machine"].iloc[0], 40))
+    return finish(fig, 5, notes, frame)
 
 
 # --------------------------------------------------------------------------------------- latency
@@ -348,13 +313,13 @@ def sharing(records: Records = None, primitive: str = "add") -> Figure:
 def latency(
     records: Records = None, primitives: str | Sequence[str] = "", threads: float = 0
 ) -> Figure:
-    """Time of an operation in a chain of dependent ones against the memory that it goes through.
+    """Time of an operation in a chain of dependent ones against the size of the index array.
 
     Parameters
     ----------
     records : DataFrame or ResultSet
-        Own records of `amo.ptrchase` over two sizes of IDX or more. A ResultSet knows its caches,
-        which are marked then.
+        Own records of `amo.ptrchase` over two sizes of IDX or more. The caches are marked if a
+        ResultSet describes them.
     primitives : str or sequence of str
         Names of primitives, with commas between; by default all.
     threads : int
@@ -377,13 +342,9 @@ def latency(
             f"no pointer chase was measured over two sizes: `{_MEASURE_LATENCY}` does so"
         )
     names = split(primitives) or list(dict.fromkeys(frame["primitive"]))
-    machines = list(frame.groupby("machine", sort=False))
-    fig, axes = panels(len(machines), 2, 2.5)
-    for ax, (_, rows) in zip(axes, machines, strict=True):
-        for number, name in enumerate(names):
-            mine = rows[rows["primitive"] == name]
-            if len(mine):
-                curve(ax, mine, "size_B", "ns", marked_look(number), name)
+    fig, cells = machine_panels(frame, 2.5)
+    for ax, rows in cells:
+        curves(ax, rows, "primitive", names, "size_B", "ns")
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
         low = frame["ns"].min() / 1.25
@@ -392,10 +353,8 @@ def latency(
         counts_axis(ax.yaxis, 12)
         cache_regions(ax, cache_ends(rows))
         ax.set(xlabel="Size of IDX", ylabel="Time of an operation (ns)")
-        ax.set_title(with_workers(rows, len(machines) > 1), pad=11)
-    legend_above(fig, axes, 5)
-    note(fig, [*notes, *hollow(frame)])
-    return fig
+        ax.set_title(with_workers(rows, len(cells) > 1), pad=11)
+    return finish(fig, 5, notes, frame)
 
 
 # ---------------------------------------------------------------------------------------- tables
@@ -430,7 +389,7 @@ def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -
     frame = frame.assign(
         pattern=frame["pattern"].str.upper(), array_B=frame["size_B"], ns_per_amo=frame["ns"]
     )
-    # Rows are in the order of the patterns, and stay so.
+    # A stable sort keeps the rows in the order of the patterns.
     frame = frame.sort_values(["machine", "threads"], kind="stable")
     columns = ["platform", "pattern", "primitive", "threads", "array_B", RATE, "ns_per_amo"]
     columns += ["success_fraction", "lost_fraction", "disturbed"]
@@ -488,40 +447,41 @@ _BEST = "Where a case was measured several times, its highest rate is drawn."
 _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     (
         "Rate of atomic operations by pattern", rates,
-        "By all workers together, on a logarithmic axis. One GAMS is 1e9 atomic operations a "
-        "second; SG has four an iteration, SCATTER and GATHER have three, the others one. A "
+        "By all workers together, on a logarithmic axis. One GAMS is 1e9 atomic operations per "
+        "second; SG has four per iteration, SCATTER and GATHER have three, the others one. A "
         "compare-and-swap is one attempt, which fails where another worker came first. "
         f"{_BEST} Patterns after Williams et al. 2020.",
     ),
     (
         "Rate of atomic operations against the workers", against_workers,
-        "Both axes are logarithmic. CENTRAL has all workers at one word: there more of them do "
-        "less, since its line moves from core to core. Each worker brings its own iterations.",
+        "Both axes are logarithmic. In CENTRAL all workers update one word: the rate falls with "
+        "their number, since its line moves from core to core. The number of iterations of each "
+        "worker is fixed.",
     ),
     (
         "What atomicity costs", price,
-        "How many plain pairs of a load and a store all workers do in the time of one atomic "
-        "operation of all, and beside it the share of these plain updates that got lost.",
+        "Number of plain pairs of a load and a store in the time of one atomic operation, by all "
+        "workers together, and beside it the share of these plain updates that got lost.",
     ),
     (
         "What sharing of cache lines costs", sharing,
-        "Each worker adds to a word of its own: next to that of the others, in the same line of "
-        "a cache (false sharing), or so many bytes apart. For comparison, all add to one word. "
-        "Some processors fetch lines in pairs, so that 64 B may not be far enough.",
+        "Each worker adds to a private word: adjacent to the words of the others, in the same "
+        "cache line (false sharing), or a number of bytes apart. For comparison, all add to one "
+        "word. Some processors fetch lines in pairs, so that 64 B may not be enough.",
     ),
     (
         "Latency of dependent operations", latency,
-        "PTRCHASE: each operation says where the next one goes, so that its time is the latency "
-        "of that level of memory, of the translation of its address, and of the operation.",
+        "PTRCHASE: each operation returns the index of the next one, so that its time is the "
+        "latency of the memory level, of the address translation and of the operation.",
     ),
     (
         "Rates by pattern, primitive and number of workers", rates_table,
-        "rate_GAMS is of all workers, ns_per_amo the time of each worker for one operation.",
+        "rate_GAMS is the rate of all workers, ns_per_amo the time of one operation of a worker.",
     ),
     (
         "RAND_ADD beside published runs", circustent_table,
-        "Rates depend on how much memory VAL takes. Published runs after Beebe et al. 2022, with "
-        "24 workers on 12 hardware threads.",
+        "Rates depend on the size of VAL. Published runs after Beebe et al. 2022, with 24 workers "
+        "on 12 hardware threads.",
     ),
 )  # fmt: skip
 

@@ -1,8 +1,8 @@
-"""What records of atomic operations say, in plain sentences computed from them."""
+"""Findings on atomic operations: sentences computed from records."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from memkern.families.amo.data import (
@@ -19,11 +19,12 @@ from memkern.families.amo.data import (
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import listed, percent, three_figures
 from memkern.plots.selection import of_workers, with_workers
+from memkern.plots.sentences import disturbed_mark, marked_value, with_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# From uncontended to fully contended.
+# Patterns from uncontended to fully contended, in the words of a sentence.
 _CONTRASTED = {"rand": "at random places", "central": "at one word for all"}
 
 
@@ -36,17 +37,17 @@ def findings(records: DataFrame) -> list[str]:
         Records without a needed column.
     """
     frame, _ = atomics(records, "")
-    machines = list(dict.fromkeys(frame["machine"]))
+    machines = frame.groupby("machine", sort=False)
+    return with_names({name: _on_machine(mine) for name, mine in machines})
+
+
+def _on_machine(mine: DataFrame) -> list[str]:
+    """Return the findings on one machine."""
     sentences = []
-    for machine in machines:
-        mine = frame[frame["machine"] == machine]
-        these = []
-        if mine["sharing"].eq("original").any():
-            rows = in_rows(of_workers(one_setting(mine)[0]))
-            these += [*_on_rates(rows), *_on_price(rows)]
-        these += [*_on_sharing(mine), *_on_latency(mine)]
-        sentences += [f"{machine}: {line}" for line in these] if len(machines) > 1 else these
-    return sentences
+    if mine["sharing"].eq("original").any():
+        rows = in_rows(of_workers(one_setting(mine)[0]))
+        sentences += [*_on_rates(rows), *_on_price(rows)]
+    return [*sentences, *_on_sharing(mine), *_on_latency(mine)]
 
 
 def _by(rows: DataFrame, column: str) -> dict[str, dict[Hashable, Any]]:
@@ -54,23 +55,23 @@ def _by(rows: DataFrame, column: str) -> dict[str, dict[Hashable, Any]]:
     return {str(row[column]): row for row in rows.to_dict("records")}
 
 
-def _said(row: Mapping[Any, Any]) -> str:
-    return f"{three_figures(row[RATE])} GAMS{' (disturbed)' * bool(row['disturbed'])}"
-
-
 def _smallest(rows: DataFrame, pattern: str) -> DataFrame:
-    """Return the records of a pattern at the smallest size it was measured at."""
+    """Return the records of a pattern at the smallest measured size."""
     rows = rows[rows["pattern"] == pattern]
     return rows[rows["row"] == rows["row"].iloc[0]] if len(rows) else rows
 
 
 def _on_rates(rows: DataFrame) -> list[str]:
-    """Say the rates of adds and compare-and-swaps without and with contention."""
+    """Return the sentence on the rates of adds and compare-and-swaps by contention."""
     parts, failed = [], ""
     for pattern, words in _CONTRASTED.items():
         mine = _smallest(rows, pattern)
         here = _by(mine, "primitive")
-        both = [f"{name} {_said(here[name])}" for name in ("add", "cas") if name in here]
+        both = [
+            f"{name} {marked_value(here[name], RATE, 'GAMS')}"
+            for name in ("add", "cas")
+            if name in here
+        ]
         if both:
             parts.append(f"{words} ({mine['row'].iloc[0]}) {listed(both)}")
         success = here.get("cas", {}).get("success_fraction", 1.0)
@@ -82,14 +83,14 @@ def _on_rates(rows: DataFrame) -> list[str]:
 
 
 def _on_price(rows: DataFrame) -> list[str]:
-    """Say what an atomic add costs in plain loads and stores, and what these lose."""
+    """Return the sentence on the cost of an atomic add in plain additions."""
     paid = prices(rows, ["add"])
     parts = []
     for pattern, words in _CONTRASTED.items():
         for row in _smallest(paid, pattern).to_dict("records"):
             share = percent(row["lost_fraction"])
             lost = f", of which {share} are lost" if row["lost_fraction"] > 0 else ""
-            mark = " (disturbed)" * bool(row["disturbed"])
+            mark = disturbed_mark(row["disturbed"])
             parts.append(f"{three_figures(row['price'])}{mark} {words} ({row['row']}){lost}")
     if not parts:
         return []
@@ -100,7 +101,7 @@ def _on_price(rows: DataFrame) -> list[str]:
 
 
 def _on_sharing(mine: DataFrame) -> list[str]:
-    """Say what words in one line cost, and what one word costs."""
+    """Return the sentences on the cost of words in one line, and of one word for all."""
     rows = shared_lines(mine[mine["primitive"] == "add"])
     rows = rows[rows["threads"] > 1]
     if rows.empty:
@@ -110,29 +111,29 @@ def _on_sharing(mine: DataFrame) -> list[str]:
     far = [row for line, row in by_line.items() if line not in (NEIGHBOURS, ONE_WORD)]
     if not far or NEIGHBOURS not in by_line:
         return []
-    # The widest gap stands first.
+    # The widest gap is first.
     apart, near = far[0], by_line[NEIGHBOURS]
     text = (
-        f"{with_workers(rows, False)} on words of their own reach {_said(apart)} with the words "
-        f"{apart['padding_B']:g} B apart, and {_said(near)} with the words in one cache line: "
+        f"{with_workers(rows, False)} on words of their own reach "
+        f"{marked_value(apart, RATE, 'GAMS')} with the words {apart['padding_B']:g} B apart, and "
+        f"{marked_value(near, RATE, 'GAMS')} with the words in one cache line: "
         f"false sharing costs a factor of {apart[RATE] / near[RATE]:.1f}"
     )
     if ONE_WORD in by_line:
-        text += f". On one word for all they reach {_said(by_line[ONE_WORD])}"
+        text += f". On one word for all they reach {marked_value(by_line[ONE_WORD], RATE, 'GAMS')}"
     return [f"{text}."]
 
 
 def _on_latency(mine: DataFrame) -> list[str]:
-    """Say what an operation in a chain of dependent ones takes, near and far."""
+    """Return the sentence on the time of dependent operations in little and in much memory."""
     rows = chases(mine)
     parts = []
     for name in ("add", "cas", "plain"):
         ends = rows[rows["primitive"] == name]
         if len(ends):
-            said = [
-                f"{three_figures(end['ns'])} ns{' (disturbed)' * bool(end['disturbed'])} in "
-                f"{in_bytes(end['size_B'])}"
-                for end in (ends.iloc[0], ends.iloc[-1])
+            times = [
+                f"{marked_value(end, 'ns', 'ns')} in {in_bytes(end['size_B'])}"
+                for end in ends.iloc[[0, -1]].to_dict("records")
             ]
-            parts.append(f"{name} takes {listed(said)}")
+            parts.append(f"{name} takes {listed(times)}")
     return [f"In a chain of dependent operations, {listed(parts)}."] if parts else []

@@ -1,20 +1,20 @@
 """Atomic memory operations in CircusTent's eight patterns.
 
-Workers own consecutive ranges of iterations. VAL holds the values, IDX indices of it (in the
-pointer chase, of itself); both are unsigned words of one width. An operation on IDX has the
-operand that leaves an index as it is, one on VAL the operand 1 (15 at strides), and the last one
-of scatter, gather and sg what the operation before it has read.
+Workers own consecutive ranges of iterations. VAL holds the values, IDX indices into VAL (in the
+pointer chase, into IDX itself); both are unsigned words of one width. An operation on IDX has an
+operand that leaves the index unchanged. An operation on VAL has the operand 1 (15 at strides), or,
+as the last one of scatter, gather and sg, the value that the operation before it has read.
 
 The primitives are ``add``, ``and``, ``or``, ``xor``, ``min``, ``max``, ``exchange``, ``cas``,
-``cas-retry`` and ``plain``. One ``cas`` is one attempt to swap what a relaxed load has just found:
-for itself where a word is only read, for the sum with the operand in rand, stride1, striden and
-central, for what was read in the last operation of the others. ``cas-retry`` tries until it is
-done. ``plain`` is a relaxed load and a relaxed store, whose updates may get lost: beside it stands
-what atomicity costs. Minima, maxima and sums of floating-point numbers are swapped in by a loop of
-compare-and-swaps, since this kind of processor has no instruction for them.
+``cas-retry`` and ``plain``. A ``cas`` is one attempt to replace the value that a relaxed load has
+just found: by itself where a word is only read, by its sum with the operand in rand, stride1,
+striden and central, by the value read before in the last operation of the others. ``cas-retry``
+repeats it until it succeeds. ``plain`` is a relaxed load and a relaxed store, whose updates may be
+lost; the difference is the cost of atomicity. Minima, maxima and floating-point sums are loops of
+compare-and-swap, since processors of this kind have no instruction for them.
 
-CircusTent's own CAS kernels of rand, strides and central pass the target itself as what is
-expected, so that their rates are not comparable with these.
+CircusTent's own CAS kernels of rand, strides and central pass the target itself as the expected
+value, so that their rates are not comparable with these.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ INDICES = ("random", "circustent")
 
 _INDEXED = ("rand", "ptrchase", "scatter", "gather", "sg")
 _STRIDED = ("stride1", "striden")
-# Those whose operations all have the same operand: their results follow in closed form.
+# Patterns whose operations all have the same operand, so that results have a closed form.
 _CONSTANT = ("rand", *_STRIDED, "central")
 _LINE_B = 64
 _ITERS = 2**18
 # A GPU has thousands of times as many workers.
 _ITERS_ON_DEVICE = 2**8
-# Iterations of one worker that are followed one by one, and steps of all of a pointer chase.
-_FOLLOWED = 2**12
-_WALKED = 2**22
-# Columns of `tally`, see kernels/amo.hpp.
+# Most iterations of one worker, and most steps of pointer chases, that a check simulates.
+_SIMULATED_ITERATIONS = 2**12
+_SIMULATED_STEPS = 2**22
+# Columns of `tally`, as in cpp/families/amo/patterns.hpp.
 _APPLIED, _RETURNED, _ATTEMPTS, _SUCCESSES, _END, _ITERATIONS = range(6)
 _TALLIES = 6
 
@@ -88,7 +88,7 @@ Tally = npt.NDArray[np.uint64]
 
 
 def exists(pattern: str, primitive: str, order: str = "relaxed", dtype: str = "uint64") -> bool:
-    """Say whether there is such an operation in such a pattern."""
+    """Return whether a pattern has a primitive in a memory order, for a type."""
     if pattern not in _CONSTANT and (primitive == "exchange" or dtype in DTYPES):
         return False
     if dtype in DTYPES and primitive not in ("add", "plain"):
@@ -104,14 +104,14 @@ def _bits(case: Case) -> int:
     return 8 * np.dtype(case.dtype).itemsize
 
 
-def _drawn(
+def _random_places(
     places: int, n: int, workers: int, private: bool, rng: np.random.Generator
 ) -> IndexArray:
-    """Return n places, each worker's own ones where they are private."""
+    """Return n random places; if `private`, each worker's from a range that only it has."""
     if not private:
         return rng.integers(0, places, n)
     if places < workers:
-        raise InputError(f"{workers} workers can't have words of their own among {places}")
+        raise InputError(f"{workers} workers can't have private words: there are only {places}")
     share, at = n // workers, np.arange(n)
     worker = np.minimum(at // share, workers - 1)
     first = worker * (places // workers)
@@ -119,7 +119,7 @@ def _drawn(
 
 
 def _cycle(n: int, seed: int, first: int = 0) -> IndexArray:
-    """Return the successors along a single cycle through n elements (Sattolo's)."""
+    """Return each element's successor in a random cycle through n elements (Sattolo's)."""
     order = indices.chase(n, seed)
     successor = np.empty(n, dtype=np.int64)
     successor[order] = np.roll(order, -1)
@@ -153,7 +153,7 @@ def _index(
         return np.concatenate([*cycles, [0]])
     if rule == "circustent":
         return rng.integers(0, max(1, places - 1), count + 1)
-    return pad * _drawn(places, count + 1, workers, private, rng)
+    return pad * _random_places(places, count + 1, workers, private, rng)
 
 
 def amo_case(
@@ -188,27 +188,27 @@ def amo_case(
     order : str
         Memory order: ``relaxed``, ``acq_rel`` or ``seq_cst``.
     returns : str
-        Whether what the last operation of an iteration returns is ``used`` (added up) or
-        ``unused``, as in CircusTent; a pointer chase and a compare-and-swap always use it.
+        Whether the value that the last operation of an iteration returns is ``used`` (added up)
+        or ``unused``, as in CircusTent; a pointer chase and a compare-and-swap always use it.
     iters : int
         Iterations of each worker; by default 2**18, and 2**8 on a GPU.
     words, memsize : int
-        Length of VAL in words or bytes; by default as many as are reached, where indices are drawn
-        as many as there are iterations.
+        Length of VAL in words or bytes; by default as many words as are accessed, and as many as
+        there are iterations if indices are random.
     stride : int
-        Words from one iteration's to the next one's in striden.
+        Distance, in words, between consecutive iterations of striden.
     sharing : str
-        ``original`` as CircusTent has it; ``private``: each worker has words of its own;
-        ``shared``: all go over the same ones.
+        ``original`` as in CircusTent; ``private``: each worker has separate words; ``shared``: all
+        workers access the same words.
     padding : int
-        Bytes from one word to the next one that is used, 0 for neighbours: 64 and more keep
-        workers from sharing lines.
+        Distance, in bytes, between words that are used, 0 for adjacent ones: with 64 and more,
+        workers share no lines.
     hot : int
-        Words that central goes to: 1, or with private sharing as many as there are workers.
+        Words that central accesses: 1, or with private sharing as many as there are workers.
     indices : str or array_like of int
-        How IDX is drawn. ``random``: evenly among the words that are used, in the pointer chase as
-        one cycle through all (Sattolo's). ``circustent``: by its rule, which leaves out the last
-        word, and whose chase soon runs in a short cycle. Or IDX itself, one element more than
+        How IDX is drawn. ``random``: uniformly among the words that are used, in the pointer chase
+        as one cycle through all (Sattolo's). ``circustent``: by its rule, which leaves out the
+        last word, and whose chase soon enters a short cycle. Or IDX itself, one element more than
         there are iterations of all workers.
     dtype : str
         ``uint64`` or ``uint32``; ``float64`` or ``float32`` for add and plain in rand, stride1,
@@ -267,14 +267,14 @@ def amo_case(
     if pattern == "ptrchase":
         for what, given in (("words", words), ("memsize", memsize), ("padding", padding or None)):
             if given is not None:
-                raise InputError(f"amo.ptrchase has no {what}: it goes through its indices")
+                raise InputError(f"amo.ptrchase has no {what}: it only accesses its indices")
     if hot is not None and pattern != "central":
         raise InputError(f"amo.{pattern} has no hot words: amo.central has")
     hot = integer(1 if sharing != "private" else workers, "hot") if hot is None else hot
     integer(hot, "hot", 1, 2**40)
-    together = sharing == "shared" and pattern in _STRIDED
-    reached = hot if pattern == "central" else iters if together else iters * workers
-    length = _words(words, memsize, size, (reached - 1) * step + 1)
+    same_words = sharing == "shared" and pattern in _STRIDED
+    accessed = hot if pattern == "central" else iters if same_words else iters * workers
+    length = _words(words, memsize, size, (accessed - 1) * step + 1)
     shared = sharing == "shared" or (pattern == "central" and sharing == "original")
     integers = {
         "workers": workers,
@@ -288,7 +288,7 @@ def amo_case(
     arrays: dict[str, IndexArray] = {}
     label = ""
     if pattern in _INDEXED:
-        label, arrays["IDX"] = _chosen(
+        label, arrays["IDX"] = _build_indices(
             indices, pattern, (length - 1) // pad + 1, pad, iters, workers, sharing, seed
         )
     elif not isinstance(indices, str) or indices != "random":
@@ -299,7 +299,7 @@ def amo_case(
         indices=arrays,
         dtype=dtype,
         index_dtype=("int64" if size == 8 else "int32") if arrays else "",
-        form=f"{primitive}/{order}/{returns}",
+        template_variant=f"{primitive}/{order}/{returns}",
         columns={
             "iters": iters,
             "words": len(arrays["IDX"]) if pattern == "ptrchase" else length,
@@ -314,7 +314,7 @@ def amo_case(
 
 
 def _words(words: int | None, memsize: int | None, size: int, needed: int) -> int:
-    """Length of VAL."""
+    """Return the length of VAL."""
     if words is not None and memsize is not None:
         raise InputError("give words or memsize, not both")
     if memsize is not None:
@@ -326,7 +326,7 @@ def _words(words: int | None, memsize: int | None, size: int, needed: int) -> in
     return small.cut(words, max(needed, 2**12))
 
 
-def _chosen(
+def _build_indices(
     rule: str | npt.ArrayLike,
     pattern: str,
     places: int,
@@ -336,7 +336,7 @@ def _chosen(
     sharing: str,
     seed: int,
 ) -> tuple[str, IndexArray]:
-    """Return IDX and what the record calls it."""
+    """Return IDX and its name in the record."""
     if not isinstance(rule, str):
         given = indices.whole_numbers(rule, "indices")
         if len(given) < iters * workers + 1:
@@ -354,7 +354,7 @@ def _chosen(
 
 
 def _hits(case: Case) -> IndexArray:
-    """Return the word that each iteration of a constant pattern goes to."""
+    """Return the word that each iteration of a constant pattern accesses."""
     n, i = case.integers, np.arange(case.iterations)
     pattern = _pattern(case)
     if pattern == "rand":
@@ -366,8 +366,8 @@ def _hits(case: Case) -> IndexArray:
 
 
 def _after(case: Case, before: Values, hits: Values) -> Values:
-    """Return what words are after so many operations of the case's operand."""
-    primitive, operand = case.form.partition("/")[0], case.integers["operand"]
+    """Return the values of words after `hits` operations with the case's operand."""
+    primitive, operand = case.template_variant.partition("/")[0], case.integers["operand"]
     if np.dtype(case.dtype).kind == "f":
         # Sums of ones stop growing where the next one is rounded off.
         exact = before.astype(np.float64) + operand * hits.astype(np.float64)
@@ -389,8 +389,8 @@ def _after(case: Case, before: Values, hits: Values) -> Values:
 
 
 def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:
-    """Do what one worker does, one operation after another, and return its tally."""
-    pattern, (primitive, _, returns) = _pattern(case), case.form.split("/")
+    """Simulate one worker's operations in order on `values`; return its tally."""
+    pattern, (primitive, _, returns) = _pattern(case), case.template_variant.split("/")
     idx = case.indices["IDX"].tolist() if case.indices else []
     n, o = case.integers, case.integers["operand"]
     floats = np.dtype(case.dtype).kind == "f"
@@ -400,7 +400,7 @@ def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:
     cas = primitive.startswith("cas")
 
     def operation(at: int, operand: Any, swap: bool = False) -> Any:
-        """Combine a word with the operand, or put the operand there."""
+        """Combine a word with the operand, or replace it; return the old value."""
         old = values[at]
         new = {
             "and": lambda: old & operand,
@@ -459,7 +459,7 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     values = dict(enumerate(words.tolist()))
     tally = np.array(_serial(case, values, case.iterations), dtype=np.uint64)
     sums = tally + arrays["tally"]
-    if case.form.startswith("xor"):
+    if case.template_variant.startswith("xor"):
         sums[_APPLIED] = tally[_APPLIED] ^ arrays["tally"][_APPLIED]
     sums[_END] = tally[_END]
     after = {"tally": sums}
@@ -468,8 +468,8 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     return after
 
 
-def _cleared(native: Native) -> None:
-    """Fill VAL afresh and begin to count."""
+def _reset(native: Native) -> None:
+    """Refill VAL and clear the tallies."""
     native.fill(outputs=True)
     native.copy_in("tally", np.zeros_like(native.copy_out("tally")))
 
@@ -484,13 +484,13 @@ def _wrong(flag: bool) -> float:
 
 
 def _check_first(case: Case, native: Native) -> float:
-    """Follow one worker's first iterations word by word."""
-    first = min(case.iterations, _FOLLOWED)
+    """Compare one worker's first iterations with their simulation, word by word."""
+    first = min(case.iterations, _SIMULATED_ITERATIONS)
     idx, stride = case.indices["IDX"], case.integers["stride"]
     own = np.arange(first) * stride if _pattern(case) != "sg" else idx[:first]
     touched = np.unique([*own, *idx[: first + 1]])
     values = dict(zip(touched.tolist(), map(int, fresh(native, "VAL", touched)), strict=True))
-    _cleared(native)
+    _reset(native)
     native.run_range(0, first)
     tally = _serial(case, values, first)
     got = native.peek("VAL", touched)
@@ -499,10 +499,10 @@ def _check_first(case: Case, native: Native) -> float:
 
 
 def _walks(idx: IndexArray, workers: int, steps: int) -> list[tuple[int, int]]:
-    """Return where each worker's walk ends and the sum of the places on its way.
+    """Return the end of each worker's walk and the sum of the places that it visits.
 
-    Of `steps` iterations each worker has a share, longer by one for the first ones where they
-    differ, and begins at its first.
+    Each worker has a share of the `steps` iterations, the first workers one more if it does not
+    divide evenly, and starts at the first of its share.
     """
     shares = [steps // workers + (w < steps % workers) for w in range(workers)]
     successor = idx.tolist()
@@ -521,17 +521,17 @@ def _check_chase(case: Case, native: Native, invoke: Invoke) -> Check:
     idx, n, workers = case.indices["IDX"], case.iterations, case.integers["workers"]
     before = native.digest("IDX")
     wanted = (int(idx.sum()) % 2**64, int(np.bitwise_xor.reduce(idx)))
-    # A walk along a whole cycle ends where it began, one along a part does not.
-    part = min(-(-n // 2), _WALKED)
-    _cleared(native)
+    # A walk along a whole cycle ends where it started, a walk along a part does not.
+    part = min(-(-n // 2), _SIMULATED_STEPS)
+    _reset(native)
     native.run_range(0, part)
     tally = _tallies(native)
     walked = [(int(row[_END]), int(row[_RETURNED])) for row in tally]
     bad = walked != _walks(idx, workers, part) or int(tally[:, _ITERATIONS].sum()) != part
-    _cleared(native)
+    _reset(native)
     runs = invoke()
     tally = _tallies(native)
-    whole = n <= _WALKED
+    whole = n <= _SIMULATED_STEPS
     if whole:
         walked = [(int(row[_END]), int(row[_RETURNED])) for row in tally]
         walks = [(end, runs * places % 2**64) for end, places in _walks(idx, workers, n)]
@@ -548,14 +548,14 @@ def _check_chase(case: Case, native: Native, invoke: Invoke) -> Check:
 
 
 def _miscounted(case: Case, columns: Mapping[str, float]) -> bool:
-    """Whether there were more or fewer compare-and-swaps than operations."""
+    """Return whether the number of compare-and-swaps contradicts that of operations."""
     per_amo = columns.get("attempts_per_amo", 1.0)
-    return per_amo < 1 or (per_amo > 1 and not case.form.startswith("cas-retry"))
+    return per_amo < 1 or (per_amo > 1 and not case.template_variant.startswith("cas-retry"))
 
 
 def _attempts(case: Case, tally: Tally, runs: int) -> dict[str, float]:
-    """Return what compare-and-swaps came to."""
-    if not case.form.startswith("cas"):
+    """Return the columns on the success of compare-and-swaps."""
+    if not case.template_variant.startswith("cas"):
         return {}
     attempts = float(tally[:, _ATTEMPTS].sum())
     amos = runs * case.iterations * case.spec.amos
@@ -566,7 +566,7 @@ def _attempts(case: Case, tally: Tally, runs: int) -> dict[str, float]:
 
 
 def _check(case: Case, native: Native, invoke: Invoke) -> Check:
-    pattern, (primitive, _, returns) = _pattern(case), case.form.split("/")
+    pattern, (primitive, _, returns) = _pattern(case), case.template_variant.split("/")
     if pattern == "ptrchase":
         return _check_chase(case, native, invoke)
     n, words, workers = case.iterations, case.integers["words"], case.integers["workers"]
@@ -577,7 +577,7 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
         worst = _check_first(case, native)
     look = positions(words, native)
     old = fresh(native, "VAL", look)
-    _cleared(native)
+    _reset(native)
     before, index = native.digest("VAL"), native.digest("IDX") if case.indices else (0, 0)
     runs = invoke()
     after, tally = native.digest("VAL"), _tallies(native)
@@ -598,7 +598,7 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
         if exact:
             worst = max(worst, error(got, wanted))
         else:
-            # Whatever got lost, a word has at most as many operands as went to it.
+            # Whatever updates were lost, a word grows by at most the operands of its iterations.
             least = got.astype(np.float64) - old
             most = hits * float(case.integers["operand"])
             worst = max(worst, _wrong(bool(((least < 0) | (least > most)).any())))
@@ -610,13 +610,13 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
             columns["lost_fraction"] = 1 - (grown & mask) / (runs * n * case.integers["operand"])
     elif primitive in ("and", "or", "min", "max"):
         start = old.astype(case.dtype)
-        kept = {
+        holds = {
             "and": (got & ~start) == 0,
             "or": (start & ~got) == 0,
             "min": got <= start,
             "max": got >= start,
         }[primitive]
-        worst = max(worst, _wrong(not kept.all()))
+        worst = max(worst, _wrong(not holds.all()))
     if not floats:
         if primitive in ("add", "cas", "cas-retry"):
             worst = max(worst, _wrong((grown - applied) & mask != 0))
@@ -630,7 +630,7 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
 
 
 def _hits_at(case: Case, look: IndexArray) -> IndexArray:
-    """Return how many iterations go to each of the words at `look` (ascending)."""
+    """Return how many iterations access each of the words at `look` (ascending)."""
     hits = _hits(case)
     if len(look) < case.integers["words"]:
         wanted = np.zeros(case.integers["words"], dtype=bool)
@@ -647,7 +647,7 @@ def _spec(pattern: str, summary: str, amos: int) -> None:
         return Traffic(read=moved, write=moved, index=moved if pattern == "rand" else 0.0)
 
     def model_bytes(case: Case) -> float:
-        """Every line that is touched moves in and, unless it was only looked at, out."""
+        """Count every accessed line as read and, unless it is of IDX, as written."""
         size, n = np.dtype(case.dtype).itemsize, case.iterations
         per_line = _LINE_B // size
         looked = (
@@ -682,9 +682,10 @@ def _spec(pattern: str, summary: str, amos: int) -> None:
             dtypes=(*WORD_DTYPES, *(("float64", "float32") if pattern in _CONSTANT else ())),
             index_dtypes=("int64", "int32") if pattern in _INDEXED else ("",),
             amos=amos,
+            accesses=(lambda case: case.integers["iters"]) if chases else None,
             idempotent=False,
             repeatable_check=True,
-            form=("primitive", "order", "returns"),
+            template_columns=("primitive", "order", "returns"),
         )
     )
 
@@ -708,7 +709,7 @@ def amo(pattern: str, **options: Any) -> Case:
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return the patterns by one worker and by all, what sharing costs, and latencies by size."""
+    """Return the patterns by one worker and by all, the cost of sharing, and latencies by size."""
     workers = len(os.sched_getaffinity(0))
     ends = sorted({1, workers})
     brief: dict[str, Any] = {"budget_s": 0.05, "iters": 2**14 if quick else 2**16}
@@ -734,9 +735,9 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         for n in counts
     ]
     most_B = min(2 * cache_B, memory_B // 16)
-    # As many as VAL has lines, up to a number that can still be checked soon: with fewer, the
-    # caches would hold all that the invocations reach.
-    reaches = min(most_B // _LINE_B, 2**22)
+    # As many as VAL has lines, up to a number that is quickly checked: with fewer, the caches would
+    # hold all lines that the invocations access.
+    accesses = min(most_B // _LINE_B, 2**22)
     cases += [
         amo(
             "rand",
@@ -744,12 +745,12 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
             words=most_B // 8,
             threads=workers,
             budget_s=0.05,
-            iters=-(-reaches // workers),
+            iters=-(-accesses // workers),
         )
         for primitive in compared
     ]
     for size in sizes(2**14, max(min(most_B, 2**27), 2**14), 9):
-        # One word of each line: a chase over all of them would only take longer.
+        # One word per line: a chase over all words would only take longer.
         lines = size // _LINE_B
         chain = np.arange(_LINE_B // 8 * lines)
         chain[:: _LINE_B // 8] = _LINE_B // 8 * _cycle(lines, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from memkern.checks import shown
-from memkern.cli.measuring import exit_code, line, measure, plus_minus, warn
+from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, warn
 from memkern.cli.options import (
     GOOD,
     Verb,
@@ -22,7 +22,7 @@ from memkern.cli.options import (
     numbers,
     words,
 )
-from memkern.cli.refusing import refuse, taken
+from memkern.cli.refusing import options_by_kernel, refuse
 from memkern.errors import InputError
 from memkern.families.amo import kernels as amo
 from memkern.inputs.sizes import parse_sizes
@@ -35,7 +35,7 @@ _RULE = "=" * 48
 
 
 def _benchmarks() -> dict[str, tuple[str, str]]:
-    """Return every pattern and primitive by the name that CircusTent gives them, or would."""
+    """Return pattern and primitive of every benchmark, by its name in CircusTent's style."""
     return {
         f"{pattern}_{primitive}".upper(): (pattern, primitive)
         for pattern, primitive in itertools.product(amo.PATTERNS, amo.PRIMITIVES)
@@ -52,8 +52,8 @@ def _list() -> int:
     return GOOD
 
 
-def _asked(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return the patterns and primitives that were asked for."""
+def _requested(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the requested pairs of pattern and primitive."""
     if args.bench is None:
         patterns = list(amo.PATTERNS) if args.kernel is None else each(args.kernel)
         primitives = each(args.primitive or _default("primitive"))
@@ -63,13 +63,13 @@ def _asked(args: argparse.Namespace) -> list[tuple[str, str]]:
     known = _benchmarks()
     for name in args.bench:
         if name.upper() not in known:
-            raise InputError(f"benchmark {shown(name)} is none of those that --list names")
+            raise InputError(f"benchmark {shown(name)} is not one of those that --list prints")
     return [known[name.upper()] for name in args.bench]
 
 
-def _takers() -> dict[str, list[str]]:
-    """Return by option which patterns take it, of those that not all take."""
-    # A pointer chase goes through its indices and no other words.
+def _owners() -> dict[str, list[str]]:
+    """Return, by option, the kernels that take it, for options that not all take."""
+    # A pointer chase accesses its indices and no other words.
     arrays = [f"amo.{pattern}" for pattern in amo.PATTERNS if pattern != "ptrchase"]
     kernels = {f"amo.{pattern}": registry.registry()[f"amo.{pattern}"] for pattern in amo.PATTERNS}
     return {
@@ -83,7 +83,7 @@ def _takers() -> dict[str, list[str]]:
 def _amo(args: argparse.Namespace) -> int:
     if args.list:
         return _list()
-    asked = _asked(args)
+    requested = _requested(args)
     knobs = knobs_of(args)
     knobs.pop("threads", None)
     if knobs.pop("index_dtype", None) is not None:
@@ -91,21 +91,21 @@ def _amo(args: argparse.Namespace) -> int:
     knobs |= given(args, "returns", "iters")
     everywhere = args.bench is None and args.kernel is None
     if args.sizes is not None:
-        refuse(args, "with --sizes, which says the size", words=None, memsize=None)
+        refuse(args, "with --sizes, which determines the size", words=None, memsize=None)
     options = given(args, "words", "memsize", "sizes", "hot", "indices", "stride", "padding")
-    patterns = [f"amo.{pattern}" for pattern in dict.fromkeys(pattern for pattern, _ in asked)]
-    takers = _takers()
+    patterns = [f"amo.{pattern}" for pattern in dict.fromkeys(pattern for pattern, _ in requested)]
+    owners = _owners()
     if args.bench is not None:
-        # CircusTent wants both everywhere and uses each where it has a meaning.
+        # CircusTent requires both for all benchmarks, and uses each only where it has an effect.
         for name in sorted({"memsize", "stride"} & {*options}):
-            if not {*takers[name]} & {*patterns}:
+            if not {*owners[name]} & {*patterns}:
                 warn(f"{', '.join(patterns)} takes no --{name}: {options.pop(name)} is not used")
-    own_of = taken(options, takers, patterns)
+    own_of = options_by_kernel(options, owners, patterns)
     orders = each(args.order or _default("order"))
     dtype = args.dtype or _default("dtype")
     listed = {"sharing": args.sharing, "threads": args.threads if args.pes is None else args.pes}
     parts = []
-    for (pattern, primitive), order in itertools.product(asked, orders):
+    for (pattern, primitive), order in itertools.product(requested, orders):
         if everywhere and not amo.exists(pattern, primitive, order, dtype):
             continue
         own = knobs | own_of[f"amo.{pattern}"] | {"primitive": primitive, "order": order}
@@ -116,21 +116,21 @@ def _amo(args: argparse.Namespace) -> int:
             axes = {"size_B": parse_sizes(sizes), **axes}
         parts.append(product(functools.partial(_case, pattern, own), axes))
     if not parts:
-        primitives = ", ".join(dict.fromkeys(primitive for _, primitive in asked))
+        primitives = ", ".join(dict.fromkeys(primitive for _, primitive in requested))
         raise InputError(f"no pattern has {primitives} in order {', '.join(orders)} for {dtype}")
-    args.threads = None  # a case of atomics is built for its workers
+    args.threads = None  # the cases already have their numbers of workers
     if args.bench is None:
         return exit_code(measure(joined(parts), args, _HEADER, _row, ("order",)))
     return exit_code(measure(joined(parts), args, "", _as_circustent))
 
 
 def _default(option: str) -> str:
-    """Return what a case of atomics has where an option is not given."""
+    """Return the default of an option of the kernels."""
     return str(registry.options_of(registry.registry()["amo.rand"])[option])
 
 
 def _case(pattern: str, own: dict[str, Any], size_B: int | None = None, **listed: Any) -> Case:
-    """Return a case, its VAL of so many bytes if they are given."""
+    """Return a case, with a VAL of `size_B` bytes if given."""
     options = own | listed
     if size_B is not None:
         options |= _of_size(pattern, size_B, options)
@@ -138,7 +138,7 @@ def _case(pattern: str, own: dict[str, Any], size_B: int | None = None, **listed
 
 
 def _of_size(pattern: str, size_B: int, options: dict[str, Any]) -> dict[str, int]:
-    """Return words and iterations for a VAL of so many bytes."""
+    """Return words and iterations for a VAL of `size_B` bytes."""
     from memkern.machine.topology import workers_of
 
     options = registry.options_of(registry.registry()[f"amo.{pattern}"]) | options
@@ -146,8 +146,8 @@ def _of_size(pattern: str, size_B: int, options: dict[str, Any]) -> dict[str, in
     words, iters = max(1, size_B // word_B), options["iters"]
     if pattern not in ("rand", "central"):
         step = options.get("stride", 1) * max(1, options["padding"] // word_B)
-        together = options["sharing"] == "shared" and pattern in ("stride1", "striden")
-        workers = 1 if together else options["threads"] or workers_of(options["device"])
+        same_words = options["sharing"] == "shared" and pattern in ("stride1", "striden")
+        workers = 1 if same_words else options["threads"] or workers_of(options["device"])
         iters = max(1, min(iters, ((words - 1) // step + 1) // workers))
     return {"words": words, "iters": iters}
 
@@ -159,22 +159,17 @@ _HEADER = (
 
 
 def _row(number: int, record: dict[str, Any]) -> str:
-    marks = [
-        text
-        for text, present in (
-            ("INVALID", not record["valid"]),
-            ("disturbed", record["disturbed"]),
-            (f"{record.get('success_fraction', 1):.3f} succeed", "success_fraction" in record),
-            (f"{record.get('lost_fraction', 0):.3f} lost", record.get("lost_fraction", 0) > 0),
-        )
-        if present
-    ]
+    remarks = marks(record)
+    if "success_fraction" in record:
+        remarks.append(f"{record['success_fraction']:.3f} succeed")
+    if record.get("lost_fraction", 0) > 0:
+        remarks.append(f"{record['lost_fraction']:.3f} lost")
     return (
         f"{number:<4} {record['kernel'].partition('.')[2]:<9} {record['primitive']:<10} "
         f"{record['order']:<8} {record['returns']:<7} {record['sharing']:<9} "
         f"{record['threads']:>3} {record['words']:>10} {record['time_min_s']:>11.4g} "
         f"{record['rate_GAMS']:>9.4f} {record['threads'] / record['rate_GAMS']:>8.2f} "
-        f"{plus_minus(record):>5} {', '.join(marks)}"
+        f"{plus_minus(record):>5} {', '.join(remarks)}"
     ).rstrip()
 
 
@@ -196,13 +191,13 @@ def add_verbs(verb: Verb) -> None:
         *("-b", "-bench", "--bench"),
         action="append",
         metavar="NAME",
-        help="RAND_ADD and the like: prints what CircusTent prints",
+        help="benchmark such as RAND_ADD; the output is CircusTent's",
     )
     add(
         *("-m", "-memsize", "--memsize"),
         type=count(1),
         metavar="BYTES",
-        help="size of VAL (as much as is reached)",
+        help="size of VAL (as much as is accessed)",
     )
     add(
         *("-p", "-pes", "--pes"),
@@ -220,7 +215,7 @@ def add_verbs(verb: Verb) -> None:
         *("-s", "-stride", "--stride"),
         type=count(1),
         metavar="WORDS",
-        help="from one iteration's word to the next one's in striden (1)",
+        help="distance between words of consecutive iterations of striden (1)",
     )
     add("-l", "-list", "--list", action="store_true", help="list what --bench takes")
     add = sub.add_argument_group("atomics").add_argument
@@ -246,21 +241,21 @@ def add_verbs(verb: Verb) -> None:
     add(
         "--sizes",
         metavar="LOW:HIGH:COUNT",
-        help="bytes of VAL, log-spaced, or a list; where an iteration has a word of its own, no "
-        "more iterations than there are words",
+        help="bytes of VAL, log-spaced, or a list; where every iteration has a different word, "
+        "iterations are limited to the number of words",
     )
     add(
         "--sharing",
         type=words,
         metavar="HOW,...",
-        help="original, private (each worker has words of its own) or shared (all the same ones)",
+        help="original, private (separate words for each worker) or shared (the same for all)",
     )
     add(
         "--padding",
         type=numbers(0, "padding"),
         metavar="BYTES,...",
-        help="from one word that is used to the next one (0: neighbours)",
+        help="distance between words that are used (0: adjacent)",
     )
-    add("--hot", type=count(1), metavar="N", help="words that central goes to (1)")
+    add("--hot", type=count(1), metavar="N", help="words that central accesses (1)")
     add("--indices", choices=amo.INDICES, help="how IDX is drawn (random)")
     measuring_options(sub, dtypes=(*WORD_DTYPES, *DTYPES))

@@ -1,12 +1,12 @@
 """Figures and table of the finite-element streaming tests: time as T0 + B / Wmax.
 
-After Chalmers and Warburton 2020, whose four GPUs stand beside the own platforms in the table.
+After Chalmers and Warburton 2020, whose four GPUs are beside the own platforms in the table.
 
-Their GPUs have small caches, and one line goes through all sizes. A processor with a large last
-cache has two: in the cache the line starts at T0, beyond it the slope is that of memory. One line
-through both fits neither, and the start of the second one is below zero by the time that the
-cache saves with what it still holds. So where the caches are known, T0 is from the sizes that
-they hold and Wmax from those that they do not.
+Their GPUs have small caches, and one line fits all sizes. A processor with a large last-level cache
+needs two lines: for sizes in the cache, which starts at T0, and for larger sizes, whose slope is
+that of memory. One line through both fits neither, and the second one starts below zero, by the
+time saved for the data that the cache still holds. So if the caches are known, T0 is fitted to the
+sizes that fit in them and Wmax to the larger sizes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memkern.errors import InputError
 from memkern.families.streaming.data import as_defined, short
 from memkern.models.records import apart
-from memkern.plots.drawing import bytes_axis, curve, hollow, legend_above, named, panels, shade
+from memkern.plots.drawing import bytes_axis, curve, finish, named, panels, shade
 from memkern.plots.frames import Records, best, counted, listed, three_figures
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
-from memkern.plots.style import NOTE_SIZE, Look, figure, note, own_look
+from memkern.plots.style import NOTE_SIZE, Look, figure, own_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LINEAR = ("bs.bs1", "bs.bs2", "bs.bs3", "bs.bs4", "bs.bs5")
 MESH = ("bs.bs6", "bs.bs7", "bs.bs8")
-# The polynomial degree of the published fits.
+# Polynomial degree of the published fits.
 DEGREE = 7
 
 _TITLES = {
@@ -51,17 +51,17 @@ _MEASURE_MESH = "memkern bs 6..8 --degree 1..7 --elements 4,8,12,16,20,24 -o mes
 
 
 class Fitted(NamedTuple):
-    """The fits of one test: of all sizes, or in the caches and, where that can be, beyond them."""
+    """The fits of one test: one of all sizes, or of those in the caches and of those beyond."""
 
     platform: str
     kernel: str
     rows: DataFrame
     fits: tuple[T0WmaxFit, ...]
     in_caches: bool
-    """Whether there is a fit in the caches alone, so that Wmax is theirs."""
+    """Whether the only fit is of sizes in the caches, so that Wmax is theirs."""
 
     def t0(self, name: str = "T0") -> str:
-        """Return T0 of the smallest sizes with its interval, or what it is below."""
+        """Return T0 of the smallest sizes with its interval, or its upper bound."""
         fit = self.fits[0]
         if fit.t0_resolved:
             return interval(name, [1e6 * x for x in (fit.t0_s, *fit.t0_ci_s)], "µs")
@@ -72,7 +72,7 @@ class Fitted(NamedTuple):
 
     @property
     def t0_us(self) -> tuple[float, float, float]:
-        """T0 of the smallest sizes and the ends of its interval; where not resolved, the upper."""
+        """T0 of the smallest sizes and its interval; only the upper end if it is not resolved."""
         fit = self.fits[0]
         low, high = (1e6 * end for end in fit.t0_ci_s)
         if fit.t0_resolved:
@@ -87,7 +87,7 @@ class Fitted(NamedTuple):
 
     @property
     def used(self) -> Series:
-        """Which rows a fit is of."""
+        """Whether each row is in a fit."""
         sizes = [size for fit in self.fits for size in fit.points["bytes_B"]]
         return self.rows["bytes_B"].isin(sizes)
 
@@ -97,8 +97,8 @@ def own_tests(
 ) -> tuple[DataFrame, list[str]]:
     """Return the records of some tests under one setting, the best of each size and degree.
 
-    What else tells lines apart (`memkern.models.records.APART`) is that of which a test has most
-    sizes.
+    Of several values of another column in `memkern.models.records.APART`, a test's value with most
+    sizes is chosen.
     """
     meshes = [kernel for kernel in kernels if kernel in MESH]
     frame, notes = select(
@@ -110,7 +110,7 @@ def own_tests(
     )
     if "degree" not in frame:
         frame = frame.assign(degree=math.nan)
-    # How invocations follow each other is what T0 is made of.
+    # T0 depends on the way in which invocations follow each other.
     frame, left = prevailing(
         as_defined(frame, "paper"), (*SETTING, "repetition"), count=("kernel", "degree", "bytes_B")
     )
@@ -127,8 +127,8 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
     frame : DataFrame
         As `own_tests` returns it.
     leave_out : str or float
-        What one fit of all sizes shall leave out, as `memkern.models.fit_t0_wmax` has it:
-        ``"caches"``, ``"changepoint"``, a number of bytes or ``"none"``. By default as
+        Sizes that one fit of all sizes leaves out, as in `memkern.models.fit_t0_wmax`:
+        ``"caches"``, ``"changepoint"``, a number of bytes or ``"none"``. By default the fits of
         `memkern.models.fit_both_sides`.
 
     Returns
@@ -136,12 +136,12 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
     fits : list of Fitted
         Platforms and kernels in the order of the records.
     notes : list of str
-        What could not be fitted and why.
+        Sentences on the tests that could not be fitted, and on disturbed records.
 
     Raises
     ------
     InputError
-        If `leave_out` is none of these.
+        `leave_out` is none of these.
     """
     from memkern.models import fit_both_sides, fit_t0_wmax
 
@@ -179,15 +179,15 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
     records : DataFrame or ResultSet
         Own records of several sizes.
     leave_out : str or float
-        Which points one fit of all sizes leaves out because caches hold them: ``caches``,
-        ``changepoint``, a number of bytes or ``none``. By default, where the caches are known,
-        T0 is from a fit of what they hold and Wmax from one of what they do not.
+        Points that one fit of all sizes leaves out because they fit in the caches: ``caches``,
+        ``changepoint``, a number of bytes or ``none``. By default, if the caches are known, T0 is
+        fitted to the sizes in the caches and Wmax to the larger sizes.
 
     Returns
     -------
     matplotlib.figure.Figure
-        A panel for each test, 6.9 in wide, 3.35 in for one alone. A diamond marks from how many
-        bytes on a fit reaches 80 % of its Wmax.
+        A panel for each test, 6.9 in wide, 3.35 in for one alone. A diamond marks the size at which
+        a fit reaches 80 % of its Wmax.
 
     Raises
     ------
@@ -207,19 +207,20 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
     kernels = sorted({one.kernel for one in fits})
     fig, axes = panels(len(kernels), 2, 1.75 + 0.12 * len(platforms))
     for ax, kernel in zip(axes, kernels, strict=True):
-        here = [one for one in fits if one.kernel == kernel]
-        for one in here:
-            _draw_fit(ax, one, own_look(platforms.index(one.platform)))
-        lines = [(_say(one), own_look(platforms.index(one.platform)).color) for one in here]
-        _head(ax, _TITLES[kernel], lines)
+        lines = []
+        for one in fits:
+            if one.kernel == kernel:
+                look = own_look(platforms.index(one.platform))
+                _draw_fit(ax, one, look)
+                wmax = interval("Wmax", one.wmax_GBps, "GB/s")
+                lines.append((f"{one.t0('T₀')}   {wmax}", look.color))
+        _set_title(ax, _TITLES[kernel], lines)
         ax.set_xscale("log", base=2)
         bytes_axis(ax.xaxis, 6)
         ax.set_ylim(0, 1.06 * ax.dataLim.y1)
         ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
-    legend_above(fig, axes, 2)
     pale = ["Pale: in no fit."] * any((~one.used & ~one.rows["disturbed"]).any() for one in fits)
-    note(fig, [*notes, *unfit, *_on_what_is_drawn(fits), *pale, *hollow(frame)])
-    return fig
+    return finish(fig, 2, [*notes, *unfit, *_fit_notes(fits), *pale], frame)
 
 
 def _draw_fit(ax: Axes, one: Fitted, look: Look) -> None:
@@ -234,7 +235,7 @@ def _draw_fit(ax: Axes, one: Fitted, look: Look) -> None:
 
 
 def draw_line(ax: Axes, fit: T0WmaxFit, colour: str, label: str = "_fit") -> None:
-    """Draw a fit between neighbouring sizes where it holds, and where it reaches 80 % of Wmax."""
+    """Draw a fit where it holds, and the point at which it reaches 80 % of Wmax."""
     import numpy as np
 
     order = np.argsort(fit.points["bytes_B"])
@@ -251,8 +252,8 @@ def draw_line(ax: Axes, fit: T0WmaxFit, colour: str, label: str = "_fit") -> Non
         )
 
 
-def _head(ax: Axes, title: str, lines: Sequence[tuple[str, str]]) -> None:
-    """Write a title and lines in some colours above the axes."""
+def _set_title(ax: Axes, title: str, lines: Sequence[tuple[str, str]]) -> None:
+    """Write a title and pairs of a line and its colour above the axes."""
     for number, (line, colour) in enumerate(reversed(lines)):
         ax.annotate(
             line,
@@ -263,43 +264,39 @@ def _head(ax: Axes, title: str, lines: Sequence[tuple[str, str]]) -> None:
             fontsize=NOTE_SIZE,
             color=colour,
             va="bottom",
-            # It has room, and shall not push the panels apart.
+            # The padding of the title makes room for it.
             in_layout=False,
         )
     ax.set_title(title, loc="left", pad=4 + 8.5 * len(lines))
 
 
-def _say(one: Fitted) -> str:
-    return f"{one.t0('T₀')}   {interval('Wmax', one.wmax_GBps, 'GB/s')}"
-
-
 def interval(name: str, values: Sequence[float], unit: str) -> str:
-    """Return a value and the ends of its interval as text: 'T0 1.43 [1.2, 1.66] µs'."""
+    """Return a value with its interval as text: 'T0 1.43 [1.2, 1.66] µs'."""
     value, low, high = map(three_figures, values)
     return f"{name} {value} [{low}, {high}] {unit}"
 
 
-def _on_what_is_drawn(fits: Sequence[Fitted]) -> list[str]:
-    """Return what a reader has to know of the points and lines."""
+def _fit_notes(fits: Sequence[Fitted]) -> list[str]:
+    """Return the explanation of points and lines for the small print."""
     if not fits:
         return []
-    said = ["Line: fit of T(B) = T₀ + B / Wmax, in brackets 95 % intervals; ◇ 80 % of Wmax."]
+    notes = ["Line: fit of T(B) = T₀ + B / Wmax, in brackets 95 % intervals; ◇ 80 % of Wmax."]
     if any(len(one.fits) > 1 for one in fits):
-        said.append("T₀ is of the sizes up to half the last cache, Wmax of those beyond it.")
+        notes.append("T₀ is of the sizes up to half the last cache, Wmax of those beyond it.")
     held = dict.fromkeys(short(one.kernel) for one in fits if one.in_caches)
     if held:
-        said.append(f"Wmax of {listed(list(held))} is of the caches: few sizes are beyond them.")
+        notes.append(f"Wmax of {listed(list(held))} is of the caches: few sizes are beyond them.")
     far = dict.fromkeys(short(one.kernel) for one in fits if any(fit.far for fit in one.fits))
     if far:
-        said.append(f"Half the points of {listed(list(far))} are more than 10 % off their line.")
+        notes.append(f"Half the points of {listed(list(far))} are more than 10 % off their line.")
     if not all(fit.holds.all() for one in fits for fit in one.fits):
-        said.append("No line is drawn at sizes that it misses by more than a third.")
-    return said
+        notes.append("No line is drawn at sizes that it misses by more than a third.")
+    return notes
 
 
 @figure("bs-mesh")
 def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
-    """Bandwidth of BS6 to BS8 against bytes moved, one line a polynomial degree.
+    """Bandwidth of BS6 to BS8 against bytes moved, one line per polynomial degree.
 
     Parameters
     ----------
@@ -350,14 +347,12 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
             lines = [one.t0("T₀"), interval("Wmax", one.wmax_GBps, "GB/s")]
         title = _TITLES[kernel]
         title = f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title
-        _head(ax, title, [(line, "black") for line in lines])
+        _set_title(ax, title, [(line, "black") for line in lines])
         ax.set_xscale("log", base=2)
         bytes_axis(ax.xaxis, 4)
         ax.set_ylim(0, 1.06 * ax.dataLim.y1)
         ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
-    legend_above(fig, axes, 8)
-    note(fig, [*notes, *unfit, *_on_what_is_drawn(fits), *hollow(frame)])
-    return fig
+    return finish(fig, 8, [*notes, *unfit, *_fit_notes(fits)], frame)
 
 
 @register(tables, "bs-t0-wmax")
@@ -374,10 +369,10 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
     Returns
     -------
     DataFrame
-        One row a test. For each own platform the columns ``T0_us`` and ``Wmax_GBps``, each with
-        the ends of its 95 % interval, ``low`` and ``high``; for each published one the values
-        alone. The platform's name stands before a colon. Where T0 is not resolved, it has its
-        upper end alone, if that is positive.
+        One row per test. For each own platform the columns ``T0_us`` and ``Wmax_GBps``, each with
+        the ends of its 95 % interval, ``low`` and ``high``; for each published one only the
+        values. Column names begin with the platform's name and a colon. A T0 that is not resolved
+        has only the upper end, if that is positive.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The finite-element streaming tests BS0 to BS5; those over meshes stand in `mesh`."""
+"""The finite-element streaming tests BS0 to BS5; those over meshes are in `mesh`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from memkern.spec.case import Case
 from memkern.spec.registry import case, shows_options_of
 
 
-@functools.wraps(case_of)  # whose options it takes
+@functools.wraps(case_of)  # takes its options
 def _case(kernel: str, **options: Any) -> Case:
     return case_of(kernel, **{"invocations": INVOCATIONS, **options})
 
@@ -30,8 +30,7 @@ def _case(kernel: str, **options: Any) -> Case:
 _test = functools.partial(regular, source=BS, build=_case)
 
 register_without_arrays(
-    *("bs.bs0", "empty launch"),
-    "Chalmers and Warburton 2020, BS0: what launching a kernel costs, T0",
+    "bs.bs0", "empty launch", "Chalmers and Warburton 2020, BS0: what launching a kernel costs, T0"
 )
 _test("bs.bs1", "y = x", lambda v, s, t: {"y": v["x"]})
 _test("bs.bs2", "y = s x + t y", lambda v, s, t: {"y": s * v["x"] + t * v["y"]})
@@ -46,7 +45,7 @@ def _cg_update(v: Arrays, s: float, _: float) -> dict[str, Any]:
 
 _test("bs.bs5", "x += s p; r -= s Ap; r . r", _cg_update, combine=np.sum)
 
-# The released code leaves x out.
+# The released code does not update x.
 _test(
     "bs.bs5@release",
     "r -= s Ap; r . r",
@@ -63,11 +62,11 @@ def bs(number: int, *, definition: str = "paper", **options: Any) -> Case:
     ----------
     number : int
         0 to 8. BS1 to BS5 take `elements` or `footprint_B` as in `case_of`; BS6 to BS8 take
-        `elements` and `degree` of a mesh as in `memkern.families.bs.mesh`.
+        `elements` and `degree` of a mesh.
     definition : str
         ``paper`` or ``release``, of BS5.
     **options
-        See there.
+        As for `case_of` or `memkern.families.bs.mesh.meshed`.
     """
     return case(f"bs.bs{number}", definition=definition, **options)
 
@@ -76,7 +75,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return the tests BS0 to BS8 from the caches to memory."""
     most_B = min(4 * cache_B, memory_B // 2)
     brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12}
-    # On both sides of the caches as many sizes as a line needs.
+    # Enough sizes on both sides of the caches for a fit of each.
     beyond = sizes(min(2 * cache_B, most_B), min(8 * cache_B, memory_B // 2), 5)
     lengths = [*sizes(2**16, cache_B // 2, 7), *beyond]
     cases = [

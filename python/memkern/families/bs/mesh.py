@@ -1,7 +1,7 @@
 """The finite-element streaming tests on a mesh: BS6 (gather), BS7 (scatter) and BS8 (both).
 
-The mesh is a box of hexahedra, its numbering used as unstructured data: Z^T by row starts and
-columns, Z by one id for every local node.
+The mesh is a box of hexahedra, stored as an unstructured one: Z^T by row starts and columns, Z by
+the global id of every local node.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import case, register, registry
 
 BS = "Chalmers and Warburton, Portable high-order finite element kernels I, 2020"
-# As in the paper: enough that reading the clock costs nothing.
+# As in the paper; the cost of reading the clock is then negligible.
 INVOCATIONS = 20
-# As released, BS8 is invoked more often than its siblings.
+# The released code invokes BS8 more often than the others.
 _INVOCATIONS = {"bs.bs8": 50}
-# A mesh is read in an order that no hardware guesses: without software prefetch the gathers take
-# two to three times as long in memory. (A scatter writes in order, and reads what is still near.)
+# Hardware does not predict the order in which a mesh is read: without software prefetch, gathers
+# from memory take two to three times as long. (A scatter writes in order and reads nearby nodes.)
 _PREFETCH = {"bs.bs6": 1024, "bs.bs7": 256, "bs.bs8": 1024}
 
 
@@ -64,9 +64,9 @@ def meshed(
     degree : int
         Polynomial degree N: an element has (N + 1)^3 nodes.
     masked : str
-        ``none``, or ``boundary`` where the nodes on the box's surface take no part.
+        ``none``, or ``boundary`` to leave out the nodes on the surface of the box.
     numbering : str
-        Of the unique nodes: ``elements``, in the order in which elements meet them, as in the
+        Of the unique nodes: ``elements``, in the order in which elements reach them, as in the
         released code, or ``lexicographic``.
     dtype, index_dtype : str
         Of the values and of the indices (32 bits in the paper's code).
@@ -83,14 +83,12 @@ def meshed(
     """
     elements = small.cut(elements, 2)
     mesh, row_starts, columns = _mesh(elements, degree, masked, numbering)
-    on_processor = options.get("device", "cpu") == "cpu"
-    arrays = {"ids": mesh.ids} if kernel == "bs.bs7" else {}
-    if not arrays:
-        arrays = {"row_starts": row_starts, "columns": columns}
+    on_cpu = options.get("device", "cpu") == "cpu"
+    rows = {"row_starts": row_starts, "columns": columns}
     return Case(
         registry()[kernel],
         integers={"local_nodes": mesh.local_nodes, "global_nodes": mesh.global_nodes},
-        indices=arrays,
+        indices={"ids": mesh.ids} if kernel == "bs.bs7" else rows,
         dtype=dtype,
         index_dtype=index_dtype,
         columns={
@@ -102,13 +100,13 @@ def meshed(
             "global_nodes": mesh.global_nodes,
         },
         labels={"name": name, "suite": suite},
-        knobs=Knobs(prefetch=_PREFETCH[kernel] if on_processor else 0),
+        knobs=Knobs(prefetch=_PREFETCH[kernel] if on_cpu else 0),
         stop=Stop(invocations=_INVOCATIONS.get(kernel, INVOCATIONS)),
     ).with_(**options)
 
 
 def _row_sums(case: Case, rows: IndexArray, value: Callable[[IndexArray], Values]) -> Values:
-    """Return the sums over rows of Z^T of the values that local nodes have."""
+    """Return the sums, over rows of Z^T, of the values of local nodes."""
     starts, columns = case.indices["row_starts"], case.indices["columns"]
     begin, count = starts[rows], starts[rows + 1] - starts[rows]
     sums = np.zeros(len(rows))
@@ -155,7 +153,7 @@ def _check_both(case: Case, native: Native, invoke: Invoke) -> Check:
 
 
 def _rows_of_columns(case: Case) -> IndexArray:
-    """Return the row of Z^T in which each entry of `columns` stands."""
+    """Return the row of Z^T of each entry of `columns`."""
     starts = case.indices["row_starts"]
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
@@ -198,7 +196,7 @@ def _spec(
 
     def traffic(case: Case) -> Traffic:
         size = np.dtype(case.dtype).itemsize
-        # Bytes are those of whole arrays; an iteration's is its share.
+        # An iteration has its share of the bytes of whole arrays.
         share = {key: case.integers[nodes[key]] * size / case.integers[iterations] for key in roles}
         index = sum(len(values) for values in case.indices.values())
         new = [key for key, role in roles.items() if role == "write"]
@@ -232,18 +230,21 @@ def _spec(
     )
 
 
+_spec("bs.bs6", "xg = Z^T xl", "global_nodes", _check_gather, _reference_gather)
 _spec(
-    *("bs.bs6", "xg = Z^T xl", "global_nodes"),
-    *(_check_gather, _reference_gather),
+    "bs.bs7",
+    "xl = Z xg, masked nodes untouched",
+    "local_nodes",
+    _check_scatter,
+    _reference_scatter,
 )
+# The values of shared nodes grow with every invocation, unless they are zero.
 _spec(
-    *("bs.bs7", "xl = Z xg, masked nodes untouched", "local_nodes"),
-    *(_check_scatter, _reference_scatter),
-)
-# Shared nodes grow with every invocation, unless they are zero.
-_spec(
-    *("bs.bs8", "xl = Z Z^T xl", "global_nodes"),
-    *(_check_both, _reference_both),
+    "bs.bs8",
+    "xl = Z Z^T xl",
+    "global_nodes",
+    _check_both,
+    _reference_both,
     steady_inputs={"xl": 0.0},
 )
 
@@ -254,18 +255,16 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         return []
 
     def elements(footprint_B: float, degree: int) -> int:
-        """Elements along an axis of a mesh whose values and indices take up so many bytes."""
+        """Return the elements along an axis of a mesh with `footprint_B` of values and indices."""
         return max(2, int(np.cbrt(footprint_B / (20 * (degree + 1) ** 3)) + 0.5))
 
-    # On both sides of the caches as many sizes as a line needs.
+    # Enough sizes on both sides of the caches for a fit of each.
     most_B = min(3.5 * cache_B, memory_B / 2)
-    inside, beyond = (
-        sizes(cache_B // 64, cache_B // 2, 4),
-        sizes(min(1.5 * cache_B, most_B), most_B, 4),
-    )
+    inside = sizes(cache_B // 64, cache_B // 2, 4)
+    beyond = sizes(min(1.5 * cache_B, most_B), most_B, 4)
     shapes = [(7, elements(size, 7)) for size in (*inside, *beyond)]
     shapes += [(degree, elements(most_B, degree)) for degree in (1, 2, 3, 5)]
-    # The three tests of a shape follow each other, for which its mesh is made once.
+    # The three tests of a shape are adjacent, so that its mesh is built once.
     return [
         case(f"bs.bs{number}", elements=k, degree=degree, budget_s=0.15)
         for degree, k in dict.fromkeys(shapes)

@@ -9,9 +9,9 @@ from typing import Any
 
 from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import Verb, count, each, given, knobs_of, measuring_options, numbers
-from memkern.cli.refusing import taken
+from memkern.cli.refusing import options_by_kernel
 from memkern.errors import InputError
-from memkern.families.streaming.verbs import lengths, stream_options, takers
+from memkern.families.streaming.verbs import lengths, owners, stream_options
 from memkern.spec import registry
 from memkern.spec.registry import DEFINITIONS
 from memkern.spec.sequences import joined, product
@@ -24,20 +24,21 @@ def _finite_elements(args: argparse.Namespace) -> int:
     for option in ("index_dtype", "dtype", "variant"):
         knobs.pop(option, None)
     names = [f"bs.bs{number}" for number in args.tests or range(9)]
-    vectors, meshes = ([f"bs.bs{n}" for n in numbers] for numbers in (range(1, 6), range(6, 9)))
-    kernels = takers(names) | {
+    vectors = [f"bs.bs{n}" for n in range(1, 6)]
+    meshes = [f"bs.bs{n}" for n in range(6, 9)]
+    kernels_of = owners(names) | {
         **dict.fromkeys(("sizes", "entries"), vectors),
         **dict.fromkeys(("elements", "degree", "masked", "numbering"), meshes),
-        # An empty launch has no values of any type, and no technique.
+        # An empty launch has no values and no variants.
         **dict.fromkeys(("dtype", "variant"), vectors + meshes),
     }
     parts = []
-    for name, own in taken(given(args, *kernels), kernels, names).items():
+    for name, own in options_by_kernel(given(args, *kernels_of), kernels_of, names).items():
         for shape in ("sizes", "entries"):
             own.pop(shape, None)
         if "variant" in own:
             own["variant"] = each(own["variant"])[0]
-        # Options of which the command line takes lists; of those not given, kernels have their own.
+        # Options that may be lists; those not given keep the kernels' defaults.
         listed = [option for option in ("degree", "elements") if option in own]
         axes: dict[str, Any] = {option: each(own.pop(option)) for option in listed}
         if name in vectors:
@@ -79,7 +80,7 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument(
         "--masked",
         choices=("none", "boundary"),
-        help="nodes that take no part in BS6 to BS8 (none)",
+        help="nodes that BS6 to BS8 leave out (none)",
     )
     sub.add_argument(
         "--numbering",

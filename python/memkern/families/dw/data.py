@@ -1,8 +1,8 @@
-"""What the figures of the domain-wall kernel draw: which records count and stand side by side.
+"""Records of the domain-wall kernel that figures draw and findings compare.
 
-Where the records hold one case several times (prefetch, order, blocks, pages, repeats), the highest
-performance counts. Records of another type or parity than most of their machine are left
-out, since a comparison through both would show neither.
+If a case has several records (prefetch, order, blocks, pages, repeats), the one with the highest
+performance is used. Records of another type or parity than most of their machine are left out,
+since they can't be compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memkern.errors import InputError
 from memkern.models import LayerConditions
 from memkern.plots.frames import Records, best, typed
-from memkern.plots.selection import machine, of_workers, prevailing, select
+from memkern.plots.selection import longest_scan, of_workers, prevailing, select
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -40,36 +40,35 @@ _EXTENTS = ["Lx", "Ly", "Lz", "Lt"]
 
 
 def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
-    """Return the valid records of the hopping term of one setting a machine, and notes.
+    """Return the valid records of the hopping term, of one setting per machine, and notes.
 
     Parameters
     ----------
     records : DataFrame, ResultSet or None
         Own records.
     measure : str
-        Command that measures such records. Without one, having none is no error.
+        Command that measures such records. If it is empty, no record is no error.
 
     Returns
     -------
     frame : DataFrame
-        Beside the columns of the records: machine (the platform without its workers), Lx to Lt,
+        The columns of the records and machine (the platform without its thread count), Lx to Lt,
         sites, others (all extents but Lx), place (the lattice with Ls), kind (layout and cut),
         form (kind and width of vectors), option (stores and prefetch), held (whether the last
         cache holds all that is read). The roofline is infinite where nothing comes from memory.
     notes : list of str
-        What was left out.
+        Sentences on the records left out.
 
     Raises
     ------
     InputError
-        No such record, a column is missing, or a lattice has not four extents.
+        There is no such record, a column is missing, or a lattice does not have four extents.
     """
     import numpy as np
 
     frame, notes = select(records, ["dw"], [*_NUMBERS, *_WORDS, "backend"], measure=measure,
                           value=VALUE)  # fmt: skip
     frame = typed(frame, (*_NUMBERS, VALUE), _WORDS)
-    frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
     frame, left = prevailing(
         frame,
         _SETTING,
@@ -83,7 +82,7 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame[_EXTENTS] = extents.astype(float)
     kind = (frame["layout"] + " " + frame["cut"]).str.strip()
     bits = frame["vector_bits"].where(frame["layout"] != "lexicographic")
-    # What passes the caches by is a result, however small the lattice.
+    # Non-temporal stores write the results to memory even if the cache holds all that is read.
     result_B = np.where(frame["dtype"] == "float32", 96, 192)
     return frame.assign(
         sites=frame[_EXTENTS].prod(axis=1),
@@ -100,7 +99,7 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
 
 
 def _options(frame: DataFrame) -> list[str]:
-    """Return how the stores are and whether there is a prefetch."""
+    """Return the kind of stores and the prefetch of each record."""
     found = []
     for variant, prefetch, into in zip(
         frame["variant"], frame["prefetch"], frame["prefetch_into"], strict=True
@@ -123,28 +122,28 @@ def in_order(kinds: Iterable[str]) -> list[str]:
     return sorted(set(kinds), key=place)
 
 
-def of_lattices(frame: DataFrame, begins: Sequence[str]) -> tuple[DataFrame, list[str]]:
+def of_lattices(frame: DataFrame, prefixes: Sequence[str]) -> tuple[DataFrame, list[str]]:
     """Return the lattices on which layouts and options are compared, and notes on the others.
 
     Parameters
     ----------
     frame : DataFrame
         As of `hops`.
-    begins : sequence of str
-        Begins of lattices such as ``8x8x8x8``; by default those with at least half as many layouts
-        and options as the one with most.
+    prefixes : sequence of str
+        Prefixes of lattices such as ``8x8x8x8``; by default those with at least half
+        as many layouts and options as the one with most.
 
     Raises
     ------
     InputError
         No record is of any of these.
     """
-    if begins:
-        kept = frame[frame["lattice"].str.startswith(tuple(begins))]
+    if prefixes:
+        kept = frame[frame["lattice"].str.startswith(tuple(prefixes))]
         if kept.empty:
             known = ", ".join(dict.fromkeys(frame["lattice"]))
             raise InputError(
-                f"no record is of a lattice {' or '.join(map(repr, begins))}, only of {known}"
+                f"no record is of a lattice {' or '.join(map(repr, prefixes))}, only of {known}"
             )
         return kept, []
     cases = frame.drop_duplicates(["machine", "place", "form", "option"])
@@ -156,7 +155,7 @@ def of_lattices(frame: DataFrame, begins: Sequence[str]) -> tuple[DataFrame, lis
 
 
 def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
-    """Return of each machine and lattice the fastest record of each form and option.
+    """Return the fastest record of each machine, lattice, form and option.
 
     Parameters
     ----------
@@ -168,13 +167,13 @@ def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
     Returns
     -------
     DataFrame
-        The smallest lattices first. Column held says whether the caches hold a lattice in one of
-        the forms at least, distances whether it was measured with several distances of prefetch.
+        The smallest lattices first. The column held is true if the caches hold the lattice in at
+        least one of the forms, distances if several prefetch distances were measured.
 
     Raises
     ------
     InputError
-        No record has so many workers.
+        No record has this number of workers.
     """
     frame = of_workers(frame, threads)
     case = frame.groupby(["machine", "place", "form", "option"])
@@ -187,20 +186,22 @@ def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
 
 
 def over_workers(frame: DataFrame, lattice: str = "") -> DataFrame:
-    """Return one lattice of each machine by numbers of workers, two or more.
+    """Return for each machine one lattice with two or more numbers of workers.
 
     Parameters
     ----------
     frame : DataFrame
         As of `hops`.
     lattice : str
-        Its begin; by default the one with most numbers of workers, of these the largest.
+        Prefix of the lattice; by default the one with most numbers of workers, of these
+        the largest.
     """
-    return _scan(frame[frame["lattice"].str.startswith(lattice)], "place", "threads")
+    frame = frame[frame["lattice"].str.startswith(lattice)]
+    return longest_scan(frame, "place", "threads", "sites", value=VALUE)
 
 
 def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> DataFrame:
-    """Return the lattices of each machine that differ in Lx alone, two or more.
+    """Return for each machine two or more lattices that differ only in Lx.
 
     Parameters
     ----------
@@ -214,7 +215,7 @@ def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> Data
     Raises
     ------
     InputError
-        No record has so many workers.
+        No record has this number of workers.
     """
     rest = frame["others"] + [f", Ls {ls:g}" for ls in frame["Ls"]]
     frame = frame.assign(rest=rest)
@@ -223,24 +224,11 @@ def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> Data
         frame = of_workers(frame, threads)
     frame = frame[frame["others"].eq(others)] if others else frame
     frame = frame[frame.groupby(here)["Lx"].transform("nunique") > 1]
-    return _scan(of_workers(frame), "rest", "Lx")
-
-
-def _scan(frame: DataFrame, here: str, x: str) -> DataFrame:
-    """Return the longest scan over `x` of each machine, the fastest record of each kind."""
-    several = frame.groupby(["machine", here, "kind"])[x].transform("nunique") > 1
-    frame = frame[several]
-    if frame.empty:
-        return frame
-    counts = frame.groupby(["machine", here])[x].transform("nunique")
-    order = frame.assign(counts=counts).sort_values(["counts", "sites"], kind="stable")
-    chosen = order.drop_duplicates("machine", keep="last").set_index("machine")[here]
-    frame = frame[frame[here] == frame["machine"].map(chosen)]
-    return best(frame, ("machine", "kind", x), value=VALUE)
+    return longest_scan(of_workers(frame), "rest", "Lx", "sites", value=VALUE)
 
 
 def last_cache(rows: DataFrame) -> tuple[int, int] | None:
-    """Return size and number of the last cache; None where the records do not know it."""
+    """Return size in bytes and number of the last-level cache, None if it is unknown."""
     known: Mapping[str, list[tuple[int, int, int]]] = rows.attrs.get("caches", {})
     keys = rows["environment_id"].unique() if "environment_id" in rows else ()
     caches = next((known[key] for key in keys if known.get(key)), [])
@@ -255,7 +243,7 @@ def holding(
     Parameters
     ----------
     row : mapping
-        A record of the scan, whose layout and workers count.
+        A record of the scan, with its layout and number of workers.
     cache : (int, int)
         As of `last_cache`.
     ends : (int, int)

@@ -1,8 +1,8 @@
-"""Figures and the table of the domain-wall kernel, and the section that a report has on it.
+"""Figures and the table of the domain-wall kernel, and its section of a report.
 
-Performance is 1320 operations for each site and s, by the shortest time. The roofline is the
-bandwidth of a triad, measured with as many workers, over the bytes that layer conditions predict
-from memory. After Alappat et al. 2021.
+Performance counts 1320 operations per site and s, by the shortest time. The roofline is the
+bandwidth of a triad, measured with as many workers, over the bytes from memory that layer
+conditions predict. After Alappat et al. 2021.
 """
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ from memkern.families.dw.data import (
 from memkern.families.dw.findings import findings
 from memkern.models import LayerConditions, simulate
 from memkern.plots.drawing import (
-    Dot,
+    ROOFLINE_LABEL,
     cache_regions,
     counted_axis,
-    curve,
+    curves,
+    dot_series,
     dots,
-    hollow,
+    finish,
     in_bytes,
     legend_above,
+    look_beside_roofline,
+    machine_panels,
     marked_look,
     panels,
+    roofline_series,
     row_in,
 )
 from memkern.plots.frames import Records, frame_of, three_figures
@@ -62,9 +66,8 @@ _MEASURE_EXTENT = (
     "memkern dw --lattice 4 8 8 16 --lattice 16 8 8 16 --lattice 64 8 8 16 -o dw.parquet"
 )
 _LABEL = "Performance (GFLOP/s)"
-_ROOFLINE = "roofline of memory"
 _CACHE_MIB = 32.0
-# Of a line that is simulated, which takes about a third of a second.
+# Most sites of all simulations of a line, which take about a third of a second.
 _MOST_SITES = 30_000
 
 
@@ -74,15 +77,15 @@ def by_layouts(
 ) -> Figure:
     """Domain-wall kernel by layout, cut and width of vectors, stores and prefetch.
 
-    Of several distances of prefetch, orders and blocks, the fastest is drawn.
+    Of several prefetch distances, orders and blocks, the fastest is drawn.
 
     Parameters
     ----------
     records : DataFrame or ResultSet
         Own records of `dw.hop`.
     lattices : str or sequence of str
-        Begins of lattices such as ``8x8x8x8``, with commas between; by default those with at least
-        half as many layouts and options as the one with most.
+        Prefixes of lattices such as ``8x8x8x8``, with commas between; by default
+        those with at least half as many layouts and options as the one with most.
     threads : int
         Number of workers; by default the most of each machine.
 
@@ -99,53 +102,30 @@ def by_layouts(
     frame, notes = hops(records, _MEASURE)
     frame, left = of_lattices(frame, split(lattices))
     frame = by_form(frame, threads)
+    frame = frame.assign(row=frame["form"])
     drawn = [name for name in OPTIONS if name in set(frame["option"])]
-    cells = [
-        rows
-        for _, of_machine in frame.groupby("machine", sort=False)
-        for _, rows in of_machine.groupby("place", sort=False)
-    ]
-    most = max(rows["form"].nunique() for rows in cells)
-    fig, axes = panels(len(cells), 2, row_in(most, len(drawn) + 1) + 0.15)
+    most = frame.groupby(["machine", "place"])["row"].nunique().max()
+    fig, cells = machine_panels(frame, row_in(most, len(drawn) + 1) + 0.15, "place")
     finite = frame[ROOFLINE][frame[ROOFLINE] < math.inf]
     ends = min(frame[VALUE].min(), finite.min()), max(frame[VALUE].max(), finite.max())
-    for ax, rows in zip(axes, cells, strict=True):
-        names = in_order(rows["form"])
-        series = {
-            option: (
-                marked_look(number + (number >= 3)),
-                [
-                    Dot(row["form"], row[VALUE], _with_distance(row), row["disturbed"])
-                    for row in rows[rows["option"] == option].to_dict("records")
-                ],
-            )
-            for number, option in enumerate(drawn)
-        }
-        series[_ROOFLINE] = (
-            marked_look(3)._replace(color=GREY),
-            [
-                Dot(str(name), top, three_figures(top), False)
-                for name, top in rows.groupby("form")[ROOFLINE].max().items()
-                if top < math.inf
-            ],
-        )
-        dots(ax, names, series, ends)
+    for ax, rows in cells:
+        series = dot_series(rows, "option", drawn, VALUE, _with_distance, look_beside_roofline)
+        dots(ax, in_order(rows["row"]), series | roofline_series(rows, ROOFLINE), ends)
+        # The same height of a row in every panel.
         ax.set_ylim(most - 0.5, None)
         ax.set_title(_on_lattice(rows, frame["machine"].nunique() > 1))
         ax.set_xlabel(_LABEL)
-    legend_above(fig, axes, 5)
-    note(fig, [*notes, *left, *hollow(frame)])
-    return fig
+    return finish(fig, 5, [*notes, *left], frame)
 
 
 def _with_distance(row: Mapping[Any, Any]) -> str:
-    """Return performance and, where there was a choice, the distance that was the fastest."""
+    """Return performance and, if several prefetch distances were measured, the fastest one."""
     text = three_figures(row[VALUE])
     return f"{text} ({row['prefetch']:g} ahead)" if row["distances"] else text
 
 
 def _on_lattice(rows: DataFrame, several: bool) -> str:
-    """Return the title of a panel: machine, lattice, and whether the caches hold it."""
+    """Return the title of a panel: machine, lattice, and whether it fits in the caches."""
     where = "in cache" if rows["held"].iloc[0] else "beyond caches"
     title = f"{rows['place'].iloc[0]}: {where}"
     return f"{with_workers(rows, True)}\n{title}" if several else title
@@ -153,20 +133,17 @@ def _on_lattice(rows: DataFrame, several: bool) -> str:
 
 def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str]) -> None:
     """Draw performance over `x`, a line for each kind with its roofline."""
+    curves(ax, rows, "kind", kinds, x, VALUE)
     finite = rows[rows[ROOFLINE] < math.inf]
     for number, kind in enumerate(kinds):
-        mine, look = rows[rows["kind"] == kind], marked_look(number)
-        if len(mine):
-            curve(ax, mine, x, VALUE, look, kind)
         limit = finite[finite["kind"] == kind].sort_values(x)
-        # Where two are the same, both are seen.
+        # Shifted dashes keep equal rooflines of two kinds visible.
         dashes = (3 * number, (3, 3))
-        how = look._replace(marker="", linestyle=dashes, linewidth=0.8, zorder=2.0)
-        ax.plot(limit[x], limit[ROOFLINE], label=f"_{_ROOFLINE}", **how._asdict())
+        look = marked_look(number)._replace(marker="", linestyle=dashes, linewidth=0.8, zorder=2.0)
+        ax.plot(limit[x], limit[ROOFLINE], label=f"_{ROOFLINE_LABEL}", **look._asdict())
     if len(finite):
-        ax.plot([], [], color=GREY, linestyle=(0, (3, 3)), linewidth=0.8, label=_ROOFLINE)
-    ax.set_xscale("log", base=2)
-    counted_axis(ax.xaxis, rows[x].tolist())
+        ax.plot([], [], color=GREY, linestyle=(0, (3, 3)), linewidth=0.8, label=ROOFLINE_LABEL)
+    counted_axis(ax, rows[x])
     top = rows[VALUE].max()
     ax.set_ylim(0, 1.08 * max(top, min(finite[ROOFLINE].max(), 2 * top) if len(finite) else 0))
     ax.set(xlabel=xlabel, ylabel=_LABEL)
@@ -183,7 +160,8 @@ def against_workers(records: Records = None, lattice: str = "") -> Figure:
     records : DataFrame or ResultSet
         Own records of two numbers of workers or more.
     lattice : str
-        Begin of the lattice; by default the one with most numbers of workers, of these the largest.
+        Prefix of the lattice; by default the one with most numbers of workers, of these
+        the largest.
 
     Returns
     -------
@@ -203,15 +181,13 @@ def against_workers(records: Records = None, lattice: str = "") -> Figure:
             f"{which} was measured with two numbers of workers: `{_MEASURE_WORKERS}` does so"
         )
     kinds = in_order(frame["kind"])
-    machines = list(frame.groupby("machine", sort=False))
-    fig, axes = panels(len(machines), 2, 2.5)
-    for ax, (name, rows) in zip(axes, machines, strict=True):
+    fig, cells = machine_panels(frame, 2.5)
+    for ax, rows in cells:
         _against(ax, rows, "threads", "Workers", kinds)
-        title = rows["place"].iloc[0]
-        ax.set_title(f"{plain(name, 24)}\n{title}" if len(machines) > 1 else title)
-    legend_above(fig, axes, 5)
-    note(fig, [*notes, *hollow(frame)])
-    return fig
+        first = rows.iloc[0]
+        title = first["place"]
+        ax.set_title(f"{plain(first['machine'], 24)}\n{title}" if len(cells) > 1 else title)
+    return finish(fig, 5, notes, frame)
 
 
 @figure("dw-extent")
@@ -223,8 +199,8 @@ def against_extent(records: Records = None, others: str = "", threads: float = 0
     Parameters
     ----------
     records : DataFrame or ResultSet
-        Own records of two Lx or more. A ResultSet knows its caches, and the layer conditions that
-        the last one fulfils are named then.
+        Own records of two Lx or more. The layer conditions that the last cache fulfils are named if
+        a ResultSet describes the caches.
     others : str
         Ly, Lz and Lt, such as ``8x8x16``; by default those with most Lx, of these the largest.
     threads : int
@@ -247,9 +223,8 @@ def against_extent(records: Records = None, others: str = "", threads: float = 0
         which = f"no lattices of {others!r}" if others else "no lattices"
         raise InputError(f"{which} that differ in Lx alone were measured: `{_MEASURE_EXTENT}` does")
     kinds = in_order(frame["kind"])
-    machines = list(frame.groupby("machine", sort=False))
-    fig, axes = panels(len(machines), 2, 2.5)
-    for ax, (_, rows) in zip(axes, machines, strict=True):
+    fig, cells = machine_panels(frame, 2.5)
+    for ax, rows in cells:
         _against(ax, rows, "Lx", "Lx", kinds)
         last = last_cache(rows)
         if last:
@@ -258,16 +233,14 @@ def against_extent(records: Records = None, others: str = "", threads: float = 0
             notes.append(f"Above: what {in_bytes(last[0])} of cache hold for {kind}.")
         first = rows.iloc[0]
         title = f"Lx x {first['others'].replace('x', ' x ')}, Ls {first['Ls']:g}"
-        if len(machines) > 1:
+        if len(cells) > 1:
             title = f"{with_workers(rows, True)}\n{title}"
         ax.set_title(title, pad=11)
-    legend_above(fig, axes, 5)
-    note(fig, [*notes, *hollow(frame)])
-    return fig
+    return finish(fig, 5, notes, frame)
 
 
 def _conditions(ax: Axes, rows: DataFrame, last: tuple[int, int]) -> None:
-    """Name above the axes what the last cache holds for one kind, and where that ends."""
+    """Mark the ranges of Lx in which the last cache fulfils each condition for one kind."""
     row = max(rows.to_dict("records"), key=lambda row: row["Lx"])
     regions = list(holding(row, last, (int(rows["Lx"].min()), int(row["Lx"]))))
     *ends, (beyond, _) = [(CONDITIONS[name], float(end)) for name, end in regions]
@@ -292,7 +265,7 @@ def traffic(
     Parameters
     ----------
     records : DataFrame or ResultSet
-        A ResultSet knows the last cache of its machine; nothing else is taken from it.
+        Only the last cache of the machine is read, if a ResultSet describes it.
     lattice : str
         Lattice, whose Lx varies in one panel and which workers share in the other; by default one
         that is a little larger than the cache.
@@ -302,7 +275,7 @@ def traffic(
         Parts of x, y, z and t whose sites share a vector, with commas between: ``1x1x1x1`` where
         vectors hold several s, ``1x2x2x2`` for RRII and 512 bits.
     cache_MiB : float
-        Size of the cache; by default the last one of the machine, without records 32 MiB.
+        Size of the cache; by default that of the machine's last cache, or 32 MiB if unknown.
 
     Returns
     -------
@@ -312,7 +285,7 @@ def traffic(
     Raises
     ------
     InputError
-        A number is wrong, or the lattice can't be cut so.
+        A number is wrong, or the extents are not multiples of the cuts.
     """
     known = None if records is None else last_cache(frame_of(records))
     cache_B = cache_MiB * 2**20 or (known[0] if known else _CACHE_MIB * 2**20)
@@ -327,29 +300,31 @@ def traffic(
         wide = {n: replace(whole, extents=(n, y, z, t)) for n in extents if 4 * n >= x}
         shared = {n: replace(whole, threads=n) for n in range(1, min(t, _sites(whole)) + 1)}
         label = f"cut {name}" if name else "not cut"
-        # Where several are the same, those below are larger.
+        # Larger markers below smaller ones keep equal points visible.
         look = marked_look(number)._replace(markersize=3.0 + 2 * number)
         for ax, models, most in ((scan, wide, 1), (cores, shared, 3)):
             complete &= _compared(ax, models, cache_B, most * _MOST_SITES, look, label)
-    counted_axis(scan.xaxis, _doublings(x / 4, 8 * x))
-    counted_axis(cores.xaxis, _doublings(1, t))
+    counted_axis(scan, _doublings(x / 4, 8 * x))
+    counted_axis(cores, _doublings(1, t))
     scan.set(xlabel="Lx", title=f"Lx x {y} x {z} x {t}, Ls {ls}, one worker")
     cores.set(xlabel="Workers", title=f"{x} x {y} x {z} x {t}, Ls {ls}")
     top = 1.06 * max(scan.dataLim.y1, cores.dataLim.y1, 1)
     scan.set(ylim=(0, top), ylabel="Traffic (B per site update)")
     cores.set(ylim=(0, top))
     _levels(cores, ls)
-    legend_above(fig, [scan, cores], 5)
+    legend_above(fig, 5)
     notes = [
         f"Beyond {in_bytes(cache_B)} of cache, which all workers share. Lines: by layer "
         "conditions. Markers: by an LRU cache, simulated site by site."
     ]
-    note(fig, [*notes, *["What takes long is not simulated."] * (not complete)])
+    if not complete:
+        notes.append("What takes long is not simulated.")
+    note(fig, notes)
     return fig
 
 
 def _sites(model: LayerConditions) -> int:
-    """Return the sites of one part."""
+    """Return the sites of one virtual partition."""
     return model.updates // model.ls // model.partitions
 
 
@@ -359,7 +334,7 @@ def _doublings(first: float, last: float) -> list[float]:
 
 
 def _four(text: str, what: str) -> tuple[int, int, int, int]:
-    """Return four numbers written as 8x8x8x16."""
+    """Parse four numbers such as 8x8x8x16."""
     words = text.split("x")
     if len(words) != 4 or not all(
         re.fullmatch("[0-9]{1,10}", word) and 0 < int(word) < 2**31 for word in words
@@ -384,16 +359,16 @@ def _compared(
     look: Look,
     label: str,
 ) -> bool:
-    """Draw what models predict as a line, and what a simulation counts as markers.
+    """Draw the traffic that models predict as a line, and simulated traffic as markers.
 
     Returns
     -------
     bool
-        Whether all markers are there: those of so many sites are.
+        Whether all markers are drawn: at most `most` sites are simulated.
     """
     predicted = [model.site_B(cache_B, model.threads) for model in models.values()]
     ax.plot(list(models), predicted, **look._replace(marker="")._asdict())
-    # Doublings of the first, and then what lies between.
+    # The first number and its doublings go before 1.5 times these.
     first = min(models)
     halved = {n: n // first / 2 ** ((n // first).bit_length() - 1) for n in models}
     places = [n for part in (1, 1.5) for n in models if n % first == 0 and halved[n] == part]
@@ -407,18 +382,17 @@ def _compared(
     dotted = look._replace(linestyle="none", zorder=look.zorder + 1)
     ax.plot(list(counted), list(counted.values()), label="_simulated", **dotted._asdict())
     ax.plot([], [], label=label, **look._asdict())
-    ax.set_xscale("log", base=2)
     return len(counted) == len(places)
 
 
 @cache
 def _simulated(model: LayerConditions, cache_B: float) -> float:
-    """Return the bytes of a site update by a simulated cache."""
+    """Return the simulated bytes of a site update."""
     return simulate(model.extents, model.ls, cache_B, cuts=model.cuts, threads=model.threads)
 
 
 def _levels(ax: Axes, ls: int) -> None:
-    """Name at the right what is moved under each layer condition."""
+    """Write the layer conditions at the right, at the height of the traffic under each."""
     for name, k in (("t", 1), ("z", 3), ("y", 5), ("x", 7)):
         site_B = 16 * (72 / ls + 12 * (k + 2))
         if site_B <= ax.get_ylim()[1]:
@@ -453,7 +427,7 @@ def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
         Columns platform, lattice, Ls, layout, cut, vector_bits, option (stores and prefetch),
         performance_GFLOPs (by the shortest time), performance_median_GFLOPs, site_B,
         roofline_GFLOPs (missing where nothing comes from memory), roofline_fraction (by the median
-        time) and disturbed. Of several distances of prefetch, orders and blocks, the fastest.
+        time) and disturbed. Of several prefetch distances, orders and blocks, the fastest.
 
     Raises
     ------
@@ -479,33 +453,32 @@ _EXHIBITS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     (
         "Performance by layout and option", by_layouts,
         "By all workers together, on a logarithmic axis. RRII has real and imaginary parts in "
-        "vectors of their own, RIRI interleaved ones. A vector holds several s of one site, or "
-        "sites from parts into which the dimensions named are cut. The roofline is the bandwidth "
+        "separate vectors, RIRI interleaves them. A vector holds several s of one site, or sites "
+        "of the parts into which the named dimensions are cut. The roofline is the bandwidth "
         "of a triad over the bytes that layer conditions predict for the last cache; the highest "
         "of the options. Where the cache holds the lattice, only non-temporal stores have one.",
     ),
     (
         "Performance against the workers", against_workers,
-        "With the stores and the prefetch that are the fastest. The roofline is measured with as "
-        "many workers; each takes its part of the sites, and of "
-        "the cache that they share.",
+        "With the fastest stores and prefetch. The roofline is measured with as many workers; each "
+        "has its part of the sites and of the shared cache.",
     ),
     (
         "Performance against Lx", against_extent,
-        "The other extents stay. Layers grow with Lx until the last cache no longer holds two of "
-        "a kind: first those between neighbours in t, then in z and in y. Each time two more "
+        "The other extents are constant. Layers grow with Lx until the last cache no longer holds "
+        "two of them: first those between neighbours in t, then in z and in y. Each time two more "
         "spinors of a site update come from memory, and the roofline falls.",
     ),
     (
         "Traffic by layer conditions and simulated", traffic,
-        "What crosses the boundary between the last cache and memory. A condition asks for room "
-        "for two layers; an LRU cache needs little more than one, so that the simulated traffic "
-        "rises at about twice the extent. Workers with parts of one or two slices share slices.",
+        "Traffic between the last cache and memory. A condition requires room for two layers; an "
+        "LRU cache needs little more than one, so that the simulated traffic rises at about twice "
+        "the extent. Workers with parts of one or two slices share slices.",
     ),
     (
         "Layouts and options in numbers", layouts_table,
-        "site_B: predicted bytes from memory for each site and s. roofline_fraction is by the "
-        "median time, performance by the shortest.",
+        "site_B: predicted bytes from memory per site and s. roofline_fraction is by the median "
+        "time, performance by the shortest.",
     ),
 )  # fmt: skip
 

@@ -1,10 +1,10 @@
-"""What records of the domain-wall kernel say, in plain sentences computed from them."""
+"""Findings on the domain-wall kernel: sentences computed from records."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from memkern.families.dw.data import (
     CONDITIONS,
@@ -21,6 +21,7 @@ from memkern.families.dw.data import (
 )
 from memkern.plots.frames import best, listed, percent, ranked, three_figures
 from memkern.plots.selection import with_workers
+from memkern.plots.sentences import disturbed_mark, marked_value, speed_up, with_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,25 +38,22 @@ def findings(records: DataFrame) -> list[str]:
         Records without a needed column.
     """
     frame, _ = hops(records, "")
-    machines = list(dict.fromkeys(frame["machine"]))
-    sentences = []
-    for machine in machines:
-        mine = frame[frame["machine"] == machine]
-        rows = by_form(of_lattices(mine, ())[0])
-        places = [group for _, group in rows.groupby("place", sort=False)]
-        these = [
-            *(_on_lattice(place) for place in places),
-            *_on_prefetch(places),
-            *_on_stores(places),
-            *_on_workers(mine),
-            *_on_extent(mine),
-        ]
-        sentences += [f"{machine}: {line}" for line in these] if len(machines) > 1 else these
-    return sentences
+    machines = frame.groupby("machine", sort=False)
+    return with_names({name: _on_machine(mine) for name, mine in machines})
 
 
-def _said(row: Mapping[Any, Any]) -> str:
-    return f"{three_figures(row[VALUE])} GFLOP/s{' (disturbed)' * bool(row['disturbed'])}"
+def _on_machine(mine: DataFrame) -> list[str]:
+    """Return the findings on one machine."""
+    rows = by_form(of_lattices(mine, ())[0])
+    places = [group for _, group in rows.groupby("place", sort=False)]
+    threads = over_workers(mine)
+    return [
+        *(_on_lattice(place) for place in places),
+        *_on_prefetch(places),
+        *_on_stores(places),
+        *speed_up(threads, VALUE, in_order(threads["kind"]), "place"),
+        *_on_extent(mine),
+    ]
 
 
 def _where(rows: DataFrame) -> str:
@@ -64,33 +62,33 @@ def _where(rows: DataFrame) -> str:
 
 
 def _on_lattice(rows: DataFrame) -> str:
-    """Say which layout is the fastest on a lattice, how near its roofline, and what others do."""
+    """Return the sentence on the fastest layout on a lattice, its roofline, and other layouts."""
     order = ranked(best(rows, ("kind",), value=VALUE), VALUE)
     first, *rest = order.to_dict("records")
     text = (
         f"{with_workers(rows, False)} on {_where(rows)}: the fastest is "
-        f"{first['form']} ({first['option']}) with {_said(first)}"
+        f"{first['form']} ({first['option']}) with {marked_value(first, VALUE, 'GFLOP/s')}"
     )
     if first[ROOFLINE] < math.inf:
         text += (
             f", in the median {percent(first['roofline_fraction'])} of the roofline of "
             f"{three_figures(first[ROOFLINE])} GFLOP/s"
         )
-    others = [f"{row['kind']} {_said(row)}" for row in rest]
+    others = [f"{row['kind']} {marked_value(row, VALUE, 'GFLOP/s')}" for row in rest]
     return f"{text}; {listed(others)}." if others else f"{text}."
 
 
 def _gains(places: Sequence[DataFrame], column: str, low: str, high: str) -> list[str]:
-    """Return for each lattice how many times as fast cases are with one value as with the other.
+    """Return for each lattice the gain of one kind of stores or prefetch over another.
 
     Parameters
     ----------
     places : sequence of DataFrame
         Records of one lattice each.
-    column : str
-        What differs within a pair, stores or prefetches.
+    column : {"stores", "prefetches"}
+        What differs within a pair of records.
     low, high : str
-        Its values.
+        The gain is that of `high` over `low`.
     """
     parts = []
     other = "stores" if column == "prefetches" else "prefetches"
@@ -103,50 +101,27 @@ def _gains(places: Sequence[DataFrame], column: str, low: str, high: str) -> lis
             continue
         gains = pairs[f"{VALUE}_with"] / pairs[VALUE]
         times = dict.fromkeys(f"{end:.2f}" for end in (gains.min(), gains.max()))
-        disturbed = bool((pairs["disturbed"] | pairs["disturbed_with"]).any())
-        parts.append(
-            f"{' to '.join(times)} times as fast on {_where(rows)}{' (disturbed)' * disturbed}"
-        )
+        mark = disturbed_mark((pairs["disturbed"] | pairs["disturbed_with"]).any())
+        parts.append(f"{' to '.join(times)} times as fast on {_where(rows)}{mark}")
     return parts
 
 
 def _on_prefetch(places: Sequence[DataFrame]) -> list[str]:
-    """Say what software prefetch brings on each lattice."""
+    """Return the sentence on the gain by software prefetch on each lattice."""
     parts = _gains(places, "prefetches", "", _PREFETCH)
     return [f"Prefetch makes it {listed(parts)}, by layout and stores."] if parts else []
 
 
 def _on_stores(places: Sequence[DataFrame]) -> list[str]:
-    """Say what non-temporal stores bring on each lattice."""
+    """Return the sentence on the gain by non-temporal stores on each lattice."""
     parts = _gains(places, "stores", "ordinary stores", "non-temporal stores")
     if not parts:
         return []
     return [f"Non-temporal stores make it {listed(parts)}, by layout and prefetch."]
 
 
-def _on_workers(mine: DataFrame) -> list[str]:
-    """Say how much more workers bring."""
-    rows = over_workers(mine)
-    if rows.empty:
-        return []
-    few, many = rows["threads"].min(), rows["threads"].max()
-    parts = []
-    for kind in in_order(rows["kind"]):
-        these = rows[rows["kind"] == kind].set_index("threads")
-        if few in these.index and many in these.index:
-            disturbed = bool(these["disturbed"].any())
-            gain = these[VALUE][many] / these[VALUE][few]
-            parts.append(f"{gain:.2f} in {kind}{' (disturbed)' * disturbed}")
-    if not parts:
-        return []
-    return [
-        f"Speed-up with {many:g} threads{'' if few == 1 else f' over {few:g}'} on "
-        f"{rows['place'].iloc[0]}: {listed(parts)}."
-    ]
-
-
 def _on_extent(mine: DataFrame) -> list[str]:
-    """Say how performance goes with Lx, and where the last cache ceases to fulfil conditions."""
+    """Return the sentence on performance against Lx and the conditions of the last cache."""
     rows = over_extents(mine)
     if rows.empty:
         return []
@@ -155,7 +130,7 @@ def _on_extent(mine: DataFrame) -> list[str]:
     first, last = line[0], line[-1]
     text = (
         f"With Lx from {first['Lx']:g} to {last['Lx']:g} beside {first['others']}, {kind} goes "
-        f"from {_said(first)} to {_said(last)}"
+        f"from {marked_value(first, VALUE, 'GFLOP/s')} to {marked_value(last, VALUE, 'GFLOP/s')}"
     )
     cache = last_cache(rows)
     if not cache:

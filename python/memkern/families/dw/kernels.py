@@ -1,13 +1,13 @@
 """The hopping term of the domain-wall operator on a four-dimensional lattice.
 
-``dw.hop`` applies `memkern.lattice.hop` to fields laid out for vectors.  A vector holds the same
-number of several sites, one from each of the equal parts into which a lattice is cut, or of
+``dw.hop`` applies `memkern.lattice.hop` to fields in a layout for SIMD vectors.  A vector holds the
+same component of several sites, one from each of the equal parts into which a lattice is cut, or of
 several s, which share their links.  The real and imaginary parts of its complex numbers are
-interleaved (RIRI) or stand in two vectors (RRII); ``lexicographic`` is one number after the other.
+interleaved (RIRI) or in separate vectors (RRII); ``lexicographic`` has no vectors.
 
 Links are stored for both directions: U_mu(n), then U_mu(n - mu) conjugated and transposed.  A site
-has 8 x 9 complex numbers of links and Ls x 12 of spinors.  In the fields of one parity (half the
-sites) results of one parity are made from spinors of the other.
+has 8 x 9 complex numbers of links and Ls x 12 of spinors.  For one parity (half the sites), results
+on its sites are computed from spinors on the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import small
 from memkern.checks import integer, shown
@@ -59,7 +58,7 @@ _SAMPLES = 400
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the numbers of a lattice's fields stand.
+    """Positions in memory of the numbers of a lattice's fields.
 
     Parameters
     ----------
@@ -70,11 +69,11 @@ class Layout:
     reals : int
         Real numbers of a vector; 1 for the lexicographic layout.
     split : bool
-        Whether real and imaginary parts stand in vectors of their own (RRII).
+        Whether real and imaginary parts are in separate vectors (RRII).
     cuts : tuple of int
-        Into how many parts x, y, z and t are cut, one for each complex number of a vector.
+        Numbers of parts into which x, y, z and t are cut; a vector has a number of each part.
     shared : bool
-        Whether a vector holds several s of one site instead.
+        Whether a vector holds several s of one site instead of several sites.
     parity : str
         ``full``, ``even`` or ``odd``: the sites that get a result.
     """
@@ -94,7 +93,7 @@ class Layout:
 
     @property
     def inner(self) -> int:
-        """Vectors that the spinors of a site take for each of their twelve numbers."""
+        """Vectors for each of the twelve components of a site's spinors."""
         return self.ls // self.numbers if self.shared else self.ls
 
     @property
@@ -109,13 +108,11 @@ class Layout:
         return prod(self.local) // (1 if self.parity == "full" else 2)
 
     def coordinates(self, parity: str) -> IndexArray:
-        """Return the sites of such a parity in a part, shape (sites, 4), x fastest."""
-        t, z, y, x = np.indices(self.local[::-1]).reshape(4, -1)
-        all_sites = np.stack([x, y, z, t], axis=1)
-        return all_sites if parity == "full" else all_sites[_is_of(parity, all_sites)]
+        """Return the sites of a parity in a part, shape (sites, 4), x fastest."""
+        return _sites(self.local, parity)
 
     def places(self, sites: IndexArray) -> tuple[IndexArray, IndexArray]:
-        """Return which site of its part and of its parity each site is, and of which part.
+        """Return the number of each site within its part and parity, and the number of the part.
 
         Parameters
         ----------
@@ -132,7 +129,7 @@ class Layout:
         return (which if self.parity == "full" else which // 2), lane
 
     def spinors_at(self, sites: IndexArray) -> IndexArray:
-        """Return where spinors stand, shape (..., Ls, 4, 3, 2) for sites of shape (..., 4)."""
+        """Return positions of spinors, shape (..., Ls, 4, 3, 2) for sites of shape (..., 4)."""
         which, lane = (found[..., None] for found in self.places(sites))
         s = np.arange(self.ls)
         if self.shared:
@@ -144,7 +141,7 @@ class Layout:
         return found.reshape(*sites.shape[:-1], self.ls, 4, 3, 2)
 
     def links_at(self, sites: IndexArray) -> IndexArray:
-        """Return where links stand, shape (..., 8, 3, 3, 2) for sites of shape (..., 4)."""
+        """Return positions of links, shape (..., 8, 3, 3, 2) for sites of shape (..., 4)."""
         which, lane = self.places(sites)
         vectors = which[..., None] * _LINKS + np.arange(_LINKS)
         lanes = 1 if self.shared else self.numbers
@@ -161,7 +158,7 @@ class Layout:
         return found
 
     def neighbours(self) -> tuple[IndexArray, IndexArray]:
-        """Return what the kernel is to read for each site, and how lanes change.
+        """Return the sites that the kernel reads for each site, and the permutations of lanes.
 
         Returns
         -------
@@ -169,7 +166,7 @@ class Layout:
             For each direction, forward and then backward, twice the site, plus one where it lies
             in another part.
         permutations : ndarray of int64, shape (8, reals)
-            For each direction, which real number of a vector each one is taken from.
+            For each direction, the real number of a vector from which each one is taken.
         """
         sites = self.coordinates(self.parity)
         found = np.empty((len(sites), 8), dtype=np.int64)
@@ -196,8 +193,17 @@ class Layout:
         return found, permutations
 
 
-def _is_of(parity: str, sites: IndexArray) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = sites.sum(axis=-1) % 2 == (parity == "odd")
+def _sites(extents: Extents, parity: str) -> IndexArray:
+    """Return the sites of a parity, shape (sites, 4), x fastest."""
+    t, z, y, x = np.indices(extents[::-1]).reshape(4, -1)
+    return _of_parity(parity, np.stack([x, y, z, t], axis=1))
+
+
+def _of_parity(parity: str, sites: IndexArray) -> IndexArray:
+    """Return the sites that have a parity."""
+    if parity == "full":
+        return sites
+    found: IndexArray = sites[sites.sum(axis=-1) % 2 == (parity == "odd")]
     return found
 
 
@@ -216,10 +222,10 @@ def layout_of(case: Case) -> Layout:
 
 
 def widths(isa: str = "best") -> list[int]:
-    """Return the widths of vectors, in bits, that the kernel is built with and that run here."""
-    from memkern.machine.topology import forms
+    """Return the widths of vectors, in bits, that are built and run here, widest first."""
+    from memkern.machine.topology import template_variants
 
-    found = {form.split("/")[2] for form in forms("dw.hop", isa) if "/" in form}
+    found = {name.split("/")[2] for name in template_variants("dw.hop", isa) if "/" in name}
     return sorted(map(int, found), reverse=True)
 
 
@@ -238,29 +244,30 @@ def _cuts(lanes: int, extents: Extents, order: str, even: bool) -> tuple[int, in
     return cuts["x"], cuts["y"], cuts["z"], cuts["t"]
 
 
-def _laid_out(
+def _choose_layout(
     extents: Extents, ls: int, layout: str, cut: str, vector: int, real_B: int, parity: Parity
 ) -> Layout:
-    """Choose the layout that was asked for, or one that fits."""
-    plain = Layout(extents, ls, 1, True, parity=parity)
+    """Return the requested layout; with an ``auto`` cut, one that fits the extents."""
+    lexicographic = Layout(extents, ls, 1, True, parity=parity)
     if layout == "lexicographic":
         if cut != "auto" or vector:
             raise InputError("the lexicographic layout has no vectors: leave out cut and vector")
-        return plain
+        return lexicographic
     reals, split = vector // (8 * real_B), layout == "RRII"
     lanes = reals if split else reals // 2
-    fits = Layout(extents, ls, reals, split, parity=parity)
     if cut == "s" or (cut == "auto" and ls % lanes == 0):
         if ls % lanes:
-            raise InputError(f"{lanes} of a vector need an Ls that they divide, not {ls}")
-        return fits
+            raise InputError(
+                f"Ls must be a multiple of the {lanes} complex numbers of a vector, not {ls}"
+            )
+        return Layout(extents, ls, reals, split, parity=parity)
     try:
         order = "tzyx" if cut == "auto" else cut
         cuts = _cuts(lanes, extents, order, parity != "full")
     except InputError:
         if cut != "auto":
             raise
-        return plain
+        return lexicographic
     return Layout(extents, ls, reals, split, cuts, False, parity)
 
 
@@ -313,26 +320,27 @@ def dw_case(
     layout : str
         ``RRII``, ``RIRI`` or ``lexicographic``.
     cut : str
-        What the numbers of a vector are: ``s``, or sites of as many parts, for which the dimensions
-        in a word such as ``tz`` or ``x`` are halved in turn. ``auto`` takes s where they divide Ls,
-        else ``tzyx`` as Grid does, and where the extents can't be cut so the lexicographic layout.
+        What the complex numbers of a vector are: several s (``s``), or sites of as many parts, for
+        which the dimensions in a word such as ``tz`` or ``x`` are halved in turn. ``auto`` is ``s``
+        if their number divides Ls, else ``tzyx`` as in Grid, or the lexicographic layout if the
+        extents can't be cut like that.
     vector : int
         Bits of a vector: 128, 256 or 512; 0 for the widest here.
     parity : str
-        ``full``, or ``even`` or ``odd`` for the sites that get a result from the others.
+        ``full``, or ``even`` or ``odd``: the sites that get a result, from spinors on the others.
     order : str
         Dimensions from the outermost loop to the innermost one.
     block : sequence of int
-        Sites of a block in x, y, z and t, which is gone through before the next one; 0 for all.
-        Bytes by layer conditions and the roofline are those without blocks.
+        Sites of a block in x, y, z and t, which is finished before the next one; 0 for all. Bytes
+        by layer conditions and the roofline are those without blocks.
     share_planes : bool
-        Whether all workers go through a slice of the outermost loop together instead of each
-        through slices of its own.  Where they do not divide it, they go through as many sites
-        together, wherever slices end.
+        Whether all workers share each slice of the outermost loop instead of working on separate
+        slices.  If they do not divide a slice evenly, they share as many sites as it has, rounded
+        up, wherever slices end.
     prefetch_into : str
-        ``L2`` or ``L1``; how many sites ahead is the knob ``prefetch``, by default 3 where the
-        fields are larger than the last-level caches, and 0 where they are not: there it costs more
-        than it brings.
+        ``L2`` or ``L1``; the knob ``prefetch`` is the number of sites ahead, by default 3 if the
+        fields are larger than the last-level caches, and 0 if not, where it costs more than it
+        gains.
     dtype : str
         ``float64`` or ``float32``, of real and imaginary parts.
     name, suite : str
@@ -376,8 +384,8 @@ def dw_case(
                 raise InputError("this machine has no vectors to cut the lattice for")
             layout = "lexicographic"
     real_B = np.dtype(dtype).itemsize
-    found = _laid_out(extents, ls, layout, cut, vector, real_B, which)
-    # Making the tables takes some 320 bytes a site.
+    found = _choose_layout(extents, ls, layout, cut, vector, real_B, which)
+    # Building the tables takes about 320 bytes per site.
     check_memory(320 * found.sites, f"a lattice of {found.sites} sites")
     plain = found.reals == 1
     neighbours, permutations = found.neighbours()
@@ -412,7 +420,7 @@ def dw_case(
             "permutations": permutations.ravel(),
         },
         dtype=dtype,
-        form="lexicographic" if plain else f"{layout}/{lanes}/{bits}",
+        template_variant="lexicographic" if plain else f"{layout}/{lanes}/{bits}",
         columns={
             "lattice": "x".join(map(str, extents)),
             "Ls": ls,
@@ -435,7 +443,7 @@ def _expected(
     links: Callable[[IndexArray], Values],
     psi: Callable[[IndexArray], Values],
 ) -> Values:
-    """Return results of some sites, by the formula, shape (sites, Ls, 4, 3, 2)."""
+    """Return the results at some sites by the formula, shape (sites, Ls, 4, 3, 2)."""
     u = links(layout.links_at(sites)).astype(np.float64).view(np.complex128)[..., 0]
     result = np.zeros((len(sites), layout.ls, 4, 3), dtype=np.complex128)
     for direction in range(8):
@@ -448,26 +456,19 @@ def _expected(
     return result.view(np.float64).reshape(*result.shape, 2)
 
 
-def _all_sites(layout: Layout) -> IndexArray:
-    t, z, y, x = np.indices(layout.extents[::-1]).reshape(4, -1)
-    sites = np.stack([x, y, z, t], axis=1)
-    return sites if layout.parity == "full" else sites[_is_of(layout.parity, sites)]
-
-
 def _check(case: Case, native: Native, invoke: Invoke) -> Check:
     layout = layout_of(case)
     total = prod(layout.extents)
     if total <= _WHOLE_SITES:
-        sites = _all_sites(layout)
+        sites = _sites(layout.extents, layout.parity)
     else:
-        # At random, and where parts and the lattice end.
+        # Random sites, and sites at the ends of parts and of the lattice.
         rng = np.random.default_rng(0)
         sites = rng.integers(0, layout.extents, (_SAMPLES, 4))
         ends = rng.integers(0, 2, sites.shape) * (np.array(layout.local) - 1)
         ends += rng.integers(0, layout.cuts, sites.shape) * np.array(layout.local)
         sites[::2] = np.where(rng.random(sites[::2].shape) < 0.5, ends[::2], sites[::2])
-        if layout.parity != "full":
-            sites = sites[_is_of(layout.parity, sites)]
+        sites = _of_parity(layout.parity, sites)
     wanted = _expected(
         layout,
         sites,
@@ -483,7 +484,7 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     layout = layout_of(case)
-    sites = _all_sites(layout)
+    sites = _sites(layout.extents, layout.parity)
     result = np.array(arrays["result"], copy=True)
     result[layout.spinors_at(sites)] = _expected(
         layout, sites, lambda at: arrays["links"][at], lambda at: arrays["psi"][at]
@@ -498,7 +499,7 @@ def model_of(case: Case) -> LayerConditions:
     return LayerConditions.of_record(
         {
             **case.columns,
-            "layout": case.form.partition("/")[0],
+            "layout": case.template_variant.partition("/")[0],
             "dtype": case.dtype,
             "variant": case.knobs.variant,
             "threads": case.knobs.threads or len(os.sched_getaffinity(0)),
@@ -509,12 +510,12 @@ def model_of(case: Case) -> LayerConditions:
 def _roofline_columns(
     case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
 ) -> dict[str, float]:
-    """Traffic below every cache by layer conditions, and the roofline by that of the last."""
+    """Return the traffic behind each cache by layer conditions, and the roofline from the last."""
     levels = model_of(case).levels(ceilings.caches)
     site_B = float(levels[-1]["site_B"]) if levels else math.nan
     updates = case.iterations * case.spec.width(case)
     median = FLOPS * updates / median_s / 1e9
-    # Without a bandwidth from memory there is no limit.
+    # If nothing comes from memory, it sets no limit.
     roofline = FLOPS / site_B * ceilings.triad_GBps if site_B else math.nan
     return {
         "triad_GBps": ceilings.triad_GBps,
@@ -527,7 +528,7 @@ def _roofline_columns(
 
 
 def _traffic(case: Case) -> Traffic:
-    """Links, spinors and results once each, of a site and the others in its vectors."""
+    """Count links, spinors and results once, of a site and the others in its vectors."""
     size = float(np.dtype(case.dtype).itemsize)
     layout = layout_of(case)
     parts = prod(layout.cuts)
@@ -561,7 +562,7 @@ register(
         width=lambda case: prod(layout_of(case).cuts) * case.integers["Ls"],
         ulps=64.0,
         roofline_columns=_roofline_columns,
-        form=("layout",),
+        template_columns=("layout",),
     )
 )
 
@@ -572,12 +573,12 @@ def dw(lattice: Sequence[int], **options: Any) -> Case:
     return case("dw.hop", lattice=lattice, **options)
 
 
-# Of a site with Ls = 8 in double precision: links, spinors and result.
+# Bytes of a site with Ls = 8 in double precision: links, spinors and result.
 _SITE_B = 16 * (_LINKS + 2 * 8 * _SPINOR)
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return lattices that caches hold and that they don't, in both layouts, and a scan of Lx."""
+    """Return lattices within and beyond the caches, in both layouts, and a scan of Lx."""
     brief = {"budget_s": 0.05}
     if not widths():
         return [dw((8,) * 4, layout="lexicographic", **brief)]

@@ -1,7 +1,7 @@
-"""The hopping term of the domain-wall operator in the caller's terms: apply and measure.
+"""The hopping term of the domain-wall operator on the caller's arrays: apply and measure.
 
-`hop` takes links and spinors as `memkern.lattice` has them and lays them out for the kernel;
-`measure` times the kernel alone, with the same options.
+`hop` takes links and spinors in the layout of `memkern.lattice` and converts them for the kernel;
+`measure` times only the kernel, with the same options.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def hop(
     psi : numpy.ndarray of the same type, shape (Lt, Lz, Ly, Lx, Ls, 4, 3)
         Spins before colours.
     layout : str
-        How the kernel has them: ``RRII``, ``RIRI`` or ``lexicographic``.
+        Layout in the kernel: ``RRII``, ``RIRI`` or ``lexicographic``.
     dagger : bool
         Apply the Hermitian conjugate.
     antiperiodic_t : bool
-        What crosses the boundary in t, either way, changes its sign.
+        Whether terms that cross the boundary in t change their sign.
     parity : str
         ``full``, or ``even`` or ``odd`` for the sites that get a result; the others are 0.
     **options
-        What `memkern.families.dw.kernels.dw_case` takes, but for the lattice, Ls and the type.
+        As for `memkern.families.dw.kernels.dw_case`, except lattice, Ls and dtype.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def hop(
 
 
 def lay_out(case: Case, psi: npt.NDArray[Any], parity: str = "full") -> npt.NDArray[Any]:
-    """Return a spinor field as the kernel of a case has it, exactly.
+    """Convert a spinor field to the layout of a case, exactly.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def lay_out(case: Case, psi: npt.NDArray[Any], parity: str = "full") -> npt.NDAr
 
 
 def take_back(case: Case, values: npt.NDArray[Any], parity: str = "full") -> npt.NDArray[Any]:
-    """Return the field that `lay_out` makes such values of; sites of another parity are 0."""
+    """Return the field of which `lay_out` returns `values`; sites of the other parity are 0."""
     where = layout_of(case)
     kind = np.complex64 if case.dtype == "float32" else np.complex128
     psi = np.zeros((*where.extents[::-1], where.ls, 4, 3), kind)
@@ -138,7 +138,7 @@ def _axes(sites: IndexArray) -> tuple[IndexArray, ...]:
 
 
 def _slabs(where: Layout, parity: str) -> Iterator[tuple[tuple[IndexArray, ...], IndexArray]]:
-    """Yield the sites of such a parity, one t after the other."""
+    """Yield the sites of a parity, one t after the other, as indices and as coordinates."""
     x, y, z, t = where.extents
     for k in range(t):
         sites = np.indices((1, z, y, x)).reshape(4, -1)[::-1].T
@@ -149,19 +149,19 @@ def _slabs(where: Layout, parity: str) -> Iterator[tuple[tuple[IndexArray, ...],
 
 
 def _parts(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return real and imaginary parts in a last axis."""
+    """Return real and imaginary parts along a new last axis."""
     return np.stack([numbers.real, numbers.imag], axis=-1)
 
 
 def measure(lattice: Sequence[int], **options: Any) -> Measurement:
-    """Measure the kernel.
+    """Measure only the kernel.
 
     Parameters
     ----------
     lattice : sequence of int
         (Lx, Ly, Lz, Lt).
     **options
-        What `memkern.families.dw.kernels.dw_case` takes.
+        As for `memkern.families.dw.kernels.dw_case`.
 
     Returns
     -------

@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 from memkern.checks import read_integer
-from memkern.cli.measuring import exit_code, measure, plus_minus
+from memkern.cli.measuring import exit_code, marks, measure, plus_minus
 from memkern.cli.options import (
     Verb,
     checked,
@@ -21,18 +21,17 @@ from memkern.cli.options import (
 from memkern.cli.refusing import refuse
 from memkern.families.dw.kernels import CUTS, LAYOUTS
 from memkern.inputs.lattice import PARITIES
+from memkern.spec import registry
 from memkern.spec.sequences import joined, product
 
 
 def _dw(args: argparse.Namespace) -> int:
-    from memkern.spec import registry
-
     knobs = knobs_of(args)
     if args.layout is not None and each(args.layout) == ["lexicographic"]:
         refuse(args, "in the lexicographic layout, which has no vectors", cut=None, vector=None)
     if not any(each(args.prefetch or 0)):
         refuse(args, "without a distance, --prefetch", prefetch_into=None)
-    # Which sites workers share planes of depends on how many they are.
+    # Which planes workers share depends on their number.
     listed = {"lattice": args.lattice, "ls": args.ls, "parity": args.parity}
     if args.share_planes:
         knobs.pop("threads", None)
@@ -40,7 +39,7 @@ def _dw(args: argparse.Namespace) -> int:
     knobs |= given(args, "order", "block", "share_planes", "prefetch_into")
     parts = []
     for layout in [None] if args.layout is None else each(args.layout):
-        # What cuts there are and how wide vectors are is no choice where there are none.
+        # The lexicographic layout has no vectors, and so no width and no cut.
         vectors = {} if layout == "lexicographic" else {"cut": args.cut, "vector": args.vector}
         lists = {**listed, "layout": layout, **vectors}
         axes = {name: each(value) for name, value in lists.items() if value is not None}
@@ -56,7 +55,6 @@ _HEADER = (
 
 
 def _row(number: int, record: dict[str, Any]) -> str:
-    marks = [word for word in ("disturbed",) if record[word]] + ["INVALID"] * (not record["valid"])
     fraction = record["roofline_fraction"]
     share = f"{100 * fraction:.0f}%" if fraction == fraction else "in cache"
     return (
@@ -65,7 +63,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
         f"{record['time_min_s']:>11.4g} {record['performance_GFLOPs']:>8.2f} "
         f"{record['site_B']:>8.0f} {share:>8} {plus_minus(record):>5} "
-        f"{' '.join(marks)}"
+        f"{' '.join(marks(record))}"
     ).rstrip()
 
 
@@ -83,19 +81,19 @@ def add_verbs(verb: Verb) -> None:
     add("-l", "--layout", type=words, metavar="NAME,...",
         help=", ".join(LAYOUTS) + " (RRII)")  # fmt: skip
     add("--cut", type=words, metavar="WORD,...",
-        help="what the numbers of a vector are: " + "; ".join(CUTS) + " (auto)")  # fmt: skip
+        help="what a vector's complex numbers are: " + "; ".join(CUTS) + " (auto)")  # fmt: skip
     add("--vector", type=numbers(0, "vector"), metavar="BITS,...",
         help="128, 256 or 512 (the widest here)")  # fmt: skip
     add("--order", metavar="TZYX", help="loops from the outermost to the innermost (tzyx)")
     add("--block", nargs=4, type=checked(read_integer),
         metavar=("X", "Y", "Z", "T"),
-        help="sites of a block that is gone through before the next one; 0 for all")  # fmt: skip
+        help="sites of a block, which is finished before the next one; 0 for all")  # fmt: skip
     add(
         "--share-planes",
         action="store_true",
         default=None,
-        help="all workers in the same slice of the outermost loop",
+        help="all workers work in the same slice of the outermost loop",
     )
     add("--prefetch-into", choices=("L1", "L2"),
-        help="where to, so many sites ahead as --prefetch says (L2)")  # fmt: skip
+        help="cache to prefetch into, --prefetch sites ahead (L2)")  # fmt: skip
     measuring_options(sub)

@@ -1,7 +1,7 @@
-"""What the barrier of a team costs: work without memory, with and without a barrier after it.
+"""Cost of a team's barrier: work without memory accesses, with and without a barrier after it.
 
-After figure 3 of Alappat et al. 2021. OpenMP's runtime reads how its threads shall wait once, when
-a process begins, so that each kind of waiting is measured in a process of its own.
+After figure 3 of Alappat et al. 2021. OpenMP's runtime reads its wait policy once, when a process
+starts, so that each kind of barrier is measured in a separate process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def barrier_cost(
     kinds : sequence of str
         ``omp-passive`` and ``omp-active``, OpenMP's own under either wait policy, and ``spin``.
     runs : int
-        Runs of each, whose spread the records hold.
+        Runs of each; the records hold their median and range.
     pin : str
         As in `memkern.Knobs`.
 
@@ -56,22 +56,24 @@ def barrier_cost(
     Raises
     ------
     InputError
-        A kind is unknown, or a team can't be had.
+        A kind is unknown, or a team size is not available.
     """
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise InputError(f"barrier {unknown[0]!r} is not one of {', '.join(KINDS)}")
     results: ResultSet | None = None
     for kind in kinds:
-        found = _elsewhere(kind, threads, runs, pin)
+        found = _measure_in_new_process(kind, threads, runs, pin)
         results = found if results is None else results + found
     if results is None:
         raise InputError("kinds must name a barrier")
     return results
 
 
-def _elsewhere(kind: str, threads: Sequence[int] | None, runs: int, pin: str) -> ResultSet:
-    """Measure one kind in a process of its own."""
+def _measure_in_new_process(
+    kind: str, threads: Sequence[int] | None, runs: int, pin: str
+) -> ResultSet:
+    """Measure one kind in a new process, with its wait policy."""
     policy = "active" if kind == "omp-active" else "passive"
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "barrier.json"
@@ -98,7 +100,7 @@ def _elsewhere(kind: str, threads: Sequence[int] | None, runs: int, pin: str) ->
 
 
 def measure_here(kind: str, threads: Sequence[int], runs: int, pin: str) -> ResultSet:
-    """Measure one kind in this process, whatever its wait policy is."""
+    """Measure one kind under the wait policy of this process."""
     records, samples, environments = [], [], {}
     repetition = "spin" if kind == "spin" else "barrier"
     for team in threads:

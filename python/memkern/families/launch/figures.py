@@ -1,4 +1,4 @@
-"""What a barrier costs."""
+"""Figure of the cost of a barrier."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from memkern.families.streaming.data import BARRIER
 from memkern.plots.drawing import (
     counts_axis,
     curve,
-    hollow,
-    legend_above,
+    finish,
     line_look,
     panels,
     threads_axis,
 )
 from memkern.plots.frames import Records, ranked
-from memkern.plots.selection import machine, select
-from memkern.plots.style import figure, note, plain
+from memkern.plots.selection import select
+from memkern.plots.style import figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _MEASURE = "memkern barrier -o barrier.parquet"
-# In words of a legend, from the cheapest to wait on to the dearest.
+# Labels of a legend, from the cheapest kind of waiting to the most expensive.
 _BARRIERS = {"spin": "spinning", "omp-active": "OpenMP, active", "omp-passive": "OpenMP, passive"}
 
 
@@ -35,12 +34,12 @@ def barrier_cost(records: Records = None) -> Figure:
     Parameters
     ----------
     records : DataFrame or ResultSet
-        Own records of `launch.barrier`; the cheapest of each kind and thread count is drawn.
+        Own records of `launch.barrier`; the lowest cost of each kind and thread count is drawn.
 
     Returns
     -------
     matplotlib.figure.Figure
-        A panel of nanoseconds and, where the clock is known, one of cycles, 6.9 in wide.
+        A panel of nanoseconds and, if the clock is known, one of cycles, 6.9 in wide.
 
     Raises
     ------
@@ -59,7 +58,6 @@ def barrier_cost(records: Records = None) -> Figure:
         measure=_MEASURE,
         value="barrier_s",
     )
-    frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
     frame = ranked(frame, "barrier_s", lowest=True)
     frame = frame.drop_duplicates(["machine", "barrier", "threads"])
     several = frame["machine"].nunique() > 1
@@ -70,29 +68,28 @@ def barrier_cost(records: Records = None) -> Figure:
             ("Core cycles of a barrier", with_clock.assign(scale=with_clock["clock_GHz"] * 1e9))
         )
     else:
-        notes.append("The records do not know their clock.")
+        notes.append("The records have no clock frequency.")
     fig, axes = panels(len(units), 2, 2.4)
     kinds = [*_BARRIERS, *sorted(set(frame["barrier"]) - set(_BARRIERS))]
-    for ax, (label, rows) in zip(axes, units, strict=True):
+    for ax, (unit, rows) in zip(axes, units, strict=True):
         number = 0
         for name in dict.fromkeys(frame["machine"]):
             for kind in kinds:
                 mine = rows[(rows["machine"] == name) & (rows["barrier"] == kind)]
-                words = _BARRIERS.get(kind, plain(kind))
-                words = f"{words}: {plain(name, 28)}" if several else words
+                label = _BARRIERS.get(kind, plain(kind))
+                label = f"{label}: {plain(name, 28)}" if several else label
                 if len(mine):
-                    _with_spread(ax, mine.sort_values("threads"), number, words)
+                    _with_spread(ax, mine.sort_values("threads"), number, label)
                     number += 1
-        ax.set(xlabel="Threads", ylabel=label)
+        ax.set(xlabel="Threads", ylabel=unit)
         ax.set_yscale("log")
         counts_axis(ax.yaxis, 12)
         threads_axis(ax, rows["threads"].max())
-    legend_above(fig, axes, 3)
-    note(fig, [*notes, "Bars: spread over the runs.", *hollow(frame)])
-    return fig
+    return finish(fig, 3, [*notes, "Bars: spread over the runs."], frame)
 
 
 def _with_spread(ax: Axes, rows: DataFrame, number: int, label: str) -> None:
+    """Draw the median cost of one kind of barrier with its range over the runs."""
     middle, scale = rows["barrier_s"], rows["scale"]
     low = (middle - rows["barrier_low_s"]).clip(lower=0) * scale
     high = (rows["barrier_high_s"] - middle).clip(lower=0) * scale

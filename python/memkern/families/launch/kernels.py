@@ -1,4 +1,4 @@
-"""The empty kernel, which is what launching a parallel region costs, and work without memory."""
+"""The empty kernel, whose time is that of a launch, and work without memory accesses."""
 
 from __future__ import annotations
 

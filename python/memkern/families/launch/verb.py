@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from memkern.cli.measuring import tell_unquiet, wait_until_quiet
+from memkern.cli.measuring import wait_until_quiet, warn_if_not_quiet
 from memkern.cli.options import GOOD, Verb, count, each, force_option, numbers, wait_option
 
 
@@ -15,7 +15,7 @@ def _barrier(args: argparse.Namespace) -> int:
 
     if args.output:
         check_output(args.output, args.force)
-    tell_unquiet(wait_until_quiet(args), args)
+    warn_if_not_quiet(wait_until_quiet(args), args)
     threads = None if args.threads is None else each(args.threads)
     results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
     if args.output:
@@ -32,7 +32,7 @@ def _barrier(args: argparse.Namespace) -> int:
 
 
 def _barrier_cells(record: dict[str, Any]) -> str:
-    """Return the columns of times; what the noise of the work hides has none."""
+    """Return the columns of times, or a bound where the noise of the work exceeds the barrier."""
     middle, low, high = (1e9 * record[f"barrier_{end}s"] for end in ("", "low_", "high_"))
     if middle <= 0:
         return f"below {high:.1f}" if high > 0 else "below the noise of the work"
@@ -41,7 +41,7 @@ def _barrier_cells(record: dict[str, Any]) -> str:
 
 def add_verbs(verb: Verb) -> None:
     """Add the verb barrier."""
-    sub = verb("barrier", _barrier, "what the team's barrier costs, over team sizes")
+    sub = verb("barrier", _barrier, "cost of a team's barrier, over team sizes")
     sub.add_argument("-t", "--threads", type=numbers(1, "threads"), metavar="N,...")
     sub.add_argument("--kinds", default="omp-passive,omp-active,spin", metavar="NAME,...")
     sub.add_argument("--runs", type=count(1), default=10, metavar="N", help="(10)")

@@ -1,7 +1,7 @@
-"""Figures and table of the loop kernels: cycles for one vector, and the matrix times vector.
+"""Figures and table of the loop kernels: cycles per vector, and the matrix-vector product.
 
-After Alappat et al. 2021, whose predictions and measurements on an A64FX stand beside the own
-ones in the table.
+After Alappat et al. 2021, whose predictions and measurements on an A64FX are beside the own ones
+in the table.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from memkern.plots.drawing import (
     cache_regions,
     counts_axis,
     curve,
-    hollow,
-    legend_above,
+    finish,
     named,
     panels,
     shade,
@@ -28,7 +27,7 @@ from memkern.plots.drawing import (
 from memkern.plots.frames import Records, best, ranked, undisturbed, words
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
-from memkern.plots.style import GREY, figure, log2_axis, note, own_look
+from memkern.plots.style import GREY, figure, log2_axis, own_look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +43,7 @@ _MEASURE_MATVEC = (
     "memkern loops -k matvec --variant simd,nta --sizes 1MiB:1GiB:12 -o matvec.parquet"
 )
 _LEVELS = {"L1": "l1", "L2": "l2", MEMORY: "mem"}
-# By where three of its rows are held: what the A64FX's rows of the stencil say of it.
+# Statement of the stencil in the published table by the level that holds three of its rows.
 _STENCILS = {
     "": "5-point stencil, LC satisfied",
     "L1": "5-point stencil, LC satisfied",
@@ -58,7 +57,7 @@ def _own_cycles(
 ) -> tuple[DataFrame, list[str]]:
     """Return the records with cycles under one setting, the fewest of each size and unrolling.
 
-    The stencil counts as several loops, by where its rows are held.
+    The stencil counts as several loops, by the level that holds its rows.
     """
     frame, notes = select(
         records,
@@ -83,8 +82,8 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
     Parameters
     ----------
     records : DataFrame or ResultSet
-        Own records of loop kernels at two sizes or more. A ResultSet knows its caches, which are
-        marked then.
+        Own records of loop kernels at two sizes or more. The caches are marked if a ResultSet
+        describes them.
     kernels : str or sequence of str
         Names of kernels or families, with commas between.
 
@@ -108,7 +107,7 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
     if frame.empty:
         raise InputError(f"no loop has its cycles at two sizes: `{_MEASURE}` measures them")
     platforms = list(dict.fromkeys(frame["platform"]))
-    # The same loop on several platforms side by side.
+    # Panels of the same loop on several platforms are next to each other.
     cells = list(frame.groupby(here[1:] + here[:1], sort=False))
     order = list(dict.fromkeys(cell[:2] for cell, _ in cells))
     cells.sort(key=lambda pair: (order.index(pair[0][:2]), platforms.index(pair[0][2])))
@@ -116,7 +115,7 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
     unrolls = sorted(set(frame["unroll"]) - {0.0})
     fig, axes = panels(len(cells), columns, 1.75)
     for ax, ((kernel, held, platform), rows) in zip(axes, cells, strict=True):
-        ordinary, past = rows[~rows["nt"]], rows[rows["nt"]]
+        ordinary, nontemporal = rows[~rows["nt"]], rows[rows["nt"]]
         for unroll in [0.0, *unrolls]:
             of_unroll = ordinary[ordinary["unroll"] == unroll]
             share = unrolls.index(unroll) / max(len(unrolls) - 1, 1) if unroll else 0.0
@@ -130,9 +129,9 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
         bold = own_look(0)._replace(marker="", linewidth=2.4, zorder=3)
         if ordinary["unroll"].nunique() > 1:
             curve(ax, lowest, "footprint_B", CYCLES, bold, "fewest cycles")
-        if len(past):
+        if len(nontemporal):
             look = own_look(1)._replace(linewidth=1.0, markersize=2.0, linestyle=NT_DASHES)
-            curve(ax, past, "footprint_B", CYCLES, look, "non-temporal stores")
+            curve(ax, nontemporal, "footprint_B", CYCLES, look, "non-temporal stores")
         title = short(str(kernel)) + (f", rows in {held}" if held else "")
         ax.set_title(f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title, pad=11)
         ax.set_xscale("log", base=2)
@@ -146,26 +145,23 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
         ax.set_ylabel("Cycles per vector")
     for ax in axes[-columns:]:
         ax.set_xlabel("Memory used")
-    legend_above(fig, axes, 5)
-    note(fig, [*notes, *hollow(frame)])
-    return fig
+    return finish(fig, 5, notes, frame)
 
 
 @figure("matvec")
 def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Figure:
     """GFLOP/s of y += A x by columns against the length of y, with and without prefetch hint.
 
-    While y stays in a cache, an element of the matrix costs its own 8 bytes of memory traffic;
-    when y does not, it costs 24, since y is read and written for each.
+    The memory traffic per element of the matrix is 8 bytes if y stays in a cache. Otherwise it is
+    24 bytes, since y is read and written for each element.
 
     Parameters
     ----------
     records : DataFrame or ResultSet
         Own records of `loops.matvec` at two lengths or more.
     memory_GBps : float
-        Memory bandwidth for the two limits drawn, of 8 and of 24 bytes. By default the highest
-        of the platform's streaming kernels with data four times as large as its caches; without
-        such a record, no limit is drawn.
+        Memory bandwidth for the two limits drawn, of 8 and of 24 bytes. By default the highest of
+        the platform's streaming kernels from memory; without such a record, no limit is drawn.
 
     Returns
     -------
@@ -218,17 +214,15 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
                 label = f"{size} B from memory an element"
                 ax.axhline(height, color=GREY, linewidth=0.9, linestyle=dashes, label=label)
         ax.set_ylim(0, 1.12 * top)
-        # y is the only array that is used again; its size is what a cache must hold.
+        # Only y is reused, so that a cache must hold its 8 bytes per row.
         cache_regions(ax, [(name, end / 8) for name, end in cache_ends(rows)])
         ax.set_title(named(platform) if len(platforms) > 1 else "y += A x", pad=11)
         ax.set(xlabel="Length of y", ylabel="Performance (GFLOP/s)")
-    legend_above(fig, axes, 2)
-    note(fig, [*notes, *left, *hollow(frame)])
-    return fig
+    return finish(fig, 2, [*notes, *left], frame)
 
 
 def _memory_bandwidth(records: Records, platform: str) -> float:
-    """Return the highest bandwidth of a platform from memory, of any kernel, NaN for none."""
+    """Return the highest bandwidth of any kernel from memory on a platform, NaN if unknown."""
     frame, _ = select(records, list(FAMILIES), ("footprint_B", "threads", "variant"))
     frame = frame[(frame["platform"] == platform) & (frame["kernel"] != MATVEC)]
     if not cache_ends(frame):
@@ -244,21 +238,21 @@ def cycles_by_level(records: Records = None) -> DataFrame:
     Parameters
     ----------
     records : DataFrame, ResultSet or None
-        Own records of loop kernels; the fewest cycles of any variant and unrolling count. A
-        stencil of which it is not known where its rows are held counts as if they were in L1.
+        Own records of loop kernels; the fewest cycles of any variant and unrolling are shown. The
+        rows of a stencil are assumed to be in L1 if their level is unknown.
 
     Returns
     -------
     DataFrame
-        One row a loop that was measured, without records one a published loop: kernel, statement
-        (where the A64FX has several rows, it tells them apart), for each own platform the cycles
-        for one of its vectors of every stream in L1, L2 and memory, then the A64FX's for one of
-        512 bits, predicted and measured. Missing numbers are NaN.
+        One row per measured loop, without records one per published loop: kernel, statement (which
+        distinguishes several rows of a kernel), for each own platform the cycles for one of its
+        vectors of every stream in L1, L2 and memory, then the A64FX's for one of 512 bits,
+        predicted and measured. Missing numbers are NaN.
 
     Raises
     ------
     InputError
-        Records without a needed column, or none of a loop with data in one of these.
+        Records without a needed column, or none of a loop with data in L1, L2 or memory.
 
     References
     ----------
@@ -272,12 +266,12 @@ def cycles_by_level(records: Records = None) -> DataFrame:
     published = reference.rows("alappat2021-kernels")
     statements = {row["kernel"]: row["statement"] for row in published}
     frame, _ = _own_cycles(records, ["loops"], "" if records is None else _MEASURE)
-    said = [
+    stated = [
         _STENCILS[held] if kernel == STENCIL else statements.get(kernel, "")
         for kernel, held in zip(frame["kernel"], frame["held"], strict=True)
     ]
     streams, _ = select(records, list(FAMILIES), ("footprint_B", "threads", "variant"))
-    frame = frame.assign(level=levels(frame, from_memory(streams)), statement=said)
+    frame = frame.assign(level=levels(frame, from_memory(streams)), statement=stated)
     case = ["platform", "kernel", "statement", "level"]
     fewest = ranked(frame, CYCLES, lowest=True).drop_duplicates(case)
     own = fewest.set_index(case)[CYCLES].to_dict()

@@ -1,6 +1,6 @@
 """The loop kernels of Alappat et al. 2021, with `update` and `nstream`.
 
-Those over rows and columns stand in `stencil_matvec`.
+Those over rows and columns are in `stencil_matvec`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def loops(kernel: str, elements: int | None = None, **options: Any) -> Case:
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return loads at every size, and the peak of floating-point operations."""
+    """Return loads at every size, and the peak floating-point rate."""
     if quick:
         return []
     brief: dict[str, Any] = {"budget_s": 0.12}

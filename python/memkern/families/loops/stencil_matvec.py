@@ -11,28 +11,24 @@ from memkern import small
 from memkern.checks import integer, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, error, extent, fresh, positions, verdict
-from memkern.families.streaming.elementwise import memory_sized, scalars
+from memkern.families.streaming.elementwise import footprint, memory_sized, scalars, value_B
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
 from memkern.spec.registry import register, registry
 
 LOOPS = "Alappat et al., ECM modeling and performance tuning of SpMV and lattice QCD, 2021"
-# What holds three rows of the stencil between their uses. A level that is too small for them
-# fetches each row three times instead of once.
+# Levels that may hold three rows of the stencil between their uses. A level that is too small for
+# them fetches each row three times instead of once.
 HOLDERS = ("L1", "L2", "L3", "memory")
 _COLUMNS = 192  # of the matrix, as in the paper
 
 
-def _size(dtype: str) -> int:
-    return 4 if dtype == "float32" else 8
-
-
 def _points(elements: int | None, footprint_B: float | None, dtype: str, arrays: int) -> float:
-    """Return the elements of each array, from one of the two ways to say it or the default."""
+    """Return the elements of each array, given by `elements`, `footprint_B` or neither."""
     if footprint_B is not None:
-        return footprint_B / (arrays * _size(dtype))
-    return float(memory_sized(dtype) if elements is None else elements)
+        return footprint(footprint_B) / (arrays * value_B(dtype))
+    return float(memory_sized(dtype) if elements is None else integer(elements, "elements", 1))
 
 
 def _side(value: int | None, name: str, least: int) -> int:
@@ -62,19 +58,19 @@ def stencil(
     rows, columns : int, optional
         Outer and inner dimension, both at least 3.
     elements, footprint_B : optional
-        In their place, points of the grid (four times the last-level caches if nothing is given)
-        or bytes of both arrays; the inner dimension is twice the outer then.
+        Points of the grid (by default each array is four times the last-level caches) or bytes of
+        both arrays, instead of `rows` and `columns`; the inner dimension is then twice the outer.
     layer_condition : str
-        What holds three rows, if the caller knows (see `rows_held`): ``L1``, ``L2`` (the layer
-        condition is broken in L1), ``L3``, or ``memory`` where no cache does. It says which bytes
-        each level moves by the model; without it, memory is taken to move each row once.
+        Level that holds three rows, if known (see `rows_held`): ``L1``, ``L2`` (the layer
+        condition is broken in L1), ``L3``, or ``memory`` if no cache holds them. The bytes that
+        each level moves by the model follow; without it, memory is assumed to move each row once.
     dtype, alpha, name, suite, **options
-        As for `memkern.families.streaming.kernels.case_of`; alpha is a quarter by default.
+        As for `memkern.families.streaming.elementwise.case_of`; alpha is a quarter by default.
 
     Raises
     ------
     InputError
-        A size is out of range, or said in two ways.
+        A size is out of range, or given in two ways.
     """
     spec = registry()[kernel]
     if (rows is None) != (columns is None) or sum(
@@ -101,7 +97,7 @@ def stencil(
             "rows": rows,
             "columns": columns,
             "layer_condition": layer_condition,
-            **_bytes_by_level(layer_condition, _size(dtype)),
+            **_bytes_by_level(layer_condition, value_B(dtype)),
             **numbers,
         },
         labels={"name": name, "suite": suite},
@@ -109,11 +105,11 @@ def stencil(
 
 
 def _bytes_by_level(holder: str, size: int) -> dict[str, int]:
-    """Return bytes that a point moves behind each cache, with ordinary stores, by the model."""
+    """Return the bytes per point behind each cache by the model, with ordinary stores."""
     if not holder:
         return {}
     held = HOLDERS.index(holder)
-    # One read, or three of a cache that does not hold the rows; a write and its allocation.
+    # One read, or three if the cache does not hold the rows; a write and its allocation.
     return {
         f"point_{level}_B": size * ((3 if number < held else 1) + 2)
         for number, level in enumerate(HOLDERS[:-1])
@@ -121,20 +117,20 @@ def _bytes_by_level(holder: str, size: int) -> dict[str, int]:
 
 
 def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") -> int:
-    """Return an inner dimension of the stencil whose three rows a level of the caches just holds.
+    """Return an inner dimension of the stencil for which a cache just holds three rows.
 
     Parameters
     ----------
     holder : str
         One of `HOLDERS`.
     caches_B : mapping
-        Bytes that one worker has of each cache, by its name, such as ``L1``.
+        Bytes of each cache that one worker can use, by its name, such as ``L1``.
     dtype : str
 
     Returns
     -------
     int
-        Such that three rows take up half of that cache, or twice the last one for ``memory``.
+        Three rows take up half of that cache, or twice the largest one for ``memory``.
 
     Raises
     ------
@@ -142,15 +138,13 @@ def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") 
         There is no such cache, or it is no larger than the one before.
     """
     if holder not in HOLDERS or (holder != "memory" and holder not in caches_B):
-        there = ", ".join([*caches_B, "memory"])
-        raise InputError(
-            f"nothing here that holds rows is called {shown(holder)}: there are {there}"
-        )
+        known = ", ".join([*caches_B, "memory"])
+        raise InputError(f"{shown(holder)} is not a level of this machine that holds rows: {known}")
     room = 2 * max(caches_B.values()) if holder == "memory" else caches_B[holder] / 2
     smaller = [size for level, size in caches_B.items() if level < holder or holder == "memory"]
     if any(room <= size for size in smaller):
         raise InputError(f"{holder} holds no more than a smaller cache does: the rows fit that one")
-    return max(3, int(room / (3 * _size(dtype))))
+    return max(3, int(room / (3 * value_B(dtype))))
 
 
 def matvec(
@@ -174,16 +168,16 @@ def matvec(
     rows, columns : int
         Length of y and of x; 192 columns by default, as in the paper.
     elements, footprint_B : optional
-        In place of `rows`, entries (four times the last-level caches if nothing is given) or bytes
-        of the matrix.
+        Entries (by default four times the last-level caches) or bytes of the matrix, instead of
+        `rows`.
     dtype, name, suite, **options
-        As for `memkern.families.streaming.kernels.case_of`. Variant ``nta`` loads the matrix with a
-        non-temporal prefetch hint.
+        As for `memkern.families.streaming.elementwise.case_of`. Variant ``nta`` loads the matrix
+        with a non-temporal prefetch hint.
 
     Raises
     ------
     InputError
-        A size is out of range, or said in two ways.
+        A size is out of range, or given in two ways.
     """
     if sum(x is not None for x in (rows, elements, footprint_B)) > 1:
         raise InputError("loops.matvec takes one of rows, elements and footprint_B")
@@ -207,7 +201,7 @@ def _five_points(case: Case, i: Values, at: Any) -> Values:
 
 
 def _inner(case: Case, i: Values) -> Values:
-    """Return which of these points are not on the edge."""
+    """Return whether each of these points is in the interior."""
     row, column = np.divmod(i, case.integers["columns"])
     last_row, last_column = case.integers["rows"] - 1, case.integers["columns"] - 1
     return np.asarray((row > 0) & (row < last_row) & (column > 0) & (column < last_column))
@@ -235,15 +229,15 @@ def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Va
 
 
 def _traffic_stencil(case: Case) -> Traffic:
-    """Each point read and written once; an iteration is a row."""
-    row_B = float((case.integers["columns"] - 2) * _size(case.dtype))
+    """Count each point read and written once; an iteration is a row."""
+    row_B = float((case.integers["columns"] - 2) * value_B(case.dtype))
     stores = row_B if case.allocates else 0.0
     return Traffic(read=row_B, write=row_B, write_allocate=stores)
 
 
 def _model_stencil(case: Case) -> float:
     row = case.traffic
-    # Broken behind the last cache that could hold them, rows come in three times.
+    # Rows that no cache holds are read three times.
     again = 2.0 if case.columns["layer_condition"] == "memory" else 0.0
     return (row.view(write_allocate=True) + again * row.read) * case.iterations
 
@@ -269,13 +263,13 @@ def _reference_matvec(case: Case, arrays: Mapping[str, Values]) -> dict[str, Val
 
 
 def _traffic_matvec(case: Case) -> Traffic:
-    """Of one row: its entries, and y once. What y costs once it leaves the caches is 2 more."""
-    size = float(_size(case.dtype))
+    """Count the entries of one row, and y once, as if the caches held it between columns."""
+    size = float(value_B(case.dtype))
     return Traffic(read=(case.integers["columns"] + 1) * size, write=size)
 
 
 def _arrays(kernel: str, **shapes: str) -> tuple[ArrayRole, ...]:
-    """Return the arrays that are declared, in the shapes that they have here."""
+    """Return the declared arrays, with the given shapes."""
     return tuple(
         ArrayRole(name, shapes[name], role) for name, role in declared(kernel).roles.items()
     )

@@ -20,18 +20,18 @@ _SHAPED = ["loops.stencil", "loops.matvec"]
 def _loops(args: argparse.Namespace) -> int:
     names = kernels_of(args)
     if args.layer_condition is not None:
-        where = "with --layer-condition, which chooses rows and columns itself"
+        where = "with --layer-condition, which chooses rows and columns"
         refuse(args, where, sizes=None, rows=None, columns=None)
         return measure_kernels(args, ["loops.stencil"], _layer_conditions(args))
     if args.rows is not None:
-        refuse(args, "with --rows, which says the size", sizes=None, elements=None)
+        refuse(args, "with --rows, which determines the size", sizes=None, elements=None)
         if args.kernel is None:
             names = _SHAPED
     return measure_kernels(args, names)
 
 
 def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Shapes of the stencil, memory-sized, whose rows are held where it is asked for."""
+    """Return memory-sized shapes of the stencil whose rows the requested levels hold."""
     from memkern.measuring.describe import describe
 
     if args.kernel not in (None, "stencil"):
@@ -39,7 +39,7 @@ def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
     dtype = args.dtype or DTYPES[0]
     points = args.elements or memory_sized(dtype)
     topology = describe()["topology"]
-    # A worker's share of a cache that several have in common.
+    # A worker's share of each cache.
     share = max(1, max(each(args.threads or len(topology["units"]))))
     caches_B = {
         f"L{cache['level']}": cache["size_B"] // min(share, max(1, cache["shared_by"]))

@@ -1,6 +1,6 @@
 """Figures and table of streaming through index arrays, regular and irregular.
 
-After Beebe et al. 2022, whose two clusters stand beside the own platforms in the figures.
+After Beebe et al. 2022, whose two clusters are drawn beside the own platforms.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from memkern.families.streaming.data import as_defined
-from memkern.plots.drawing import counts_axis, curve, hollow, legend_above, named, panels, spaced
+from memkern.plots.drawing import counts_axis, curve, finish, named, panels, spaced
 from memkern.plots.frames import Records, best, rounded, words
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
-from memkern.plots.style import figure, log2_axis, note, other_look, own_look
+from memkern.plots.style import figure, log2_axis, other_look, own_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,13 +32,13 @@ ACCESSES = {
 _COLUMNS = ("elements", "definition", "index_pattern", "dtype", "threads")
 _TRIADS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
 _MEASURE = "memkern raider -o raider.parquet"
-# More bars than this side by side leave no room for their values.
+# Most bars of a group beside which there is room for their values.
 _MOST_VALUES = 4
 
 
 @cache
 def published() -> DataFrame:
-    """Return the published bandwidths of one core, as `_own` does the own ones."""
+    """Return the published bandwidths of one core, in the form of `_own`."""
     from memkern import reference
 
     frame = reference.load("raider2022")
@@ -66,16 +66,16 @@ def by_kernel(
     """Bandwidth of regular, gather, scatter and central kernels, own and on two clusters.
 
     Own records are those of the array length and thread count with which most kernels were
-    measured, the largest of these.
+    measured; of several, the largest.
 
     Parameters
     ----------
     records : DataFrame, ResultSet or None
         Own records of `raider` kernels.
     definition : str
-        Which definition of the kernels: ``paper`` or ``release``.
+        Definition of the kernels: ``paper`` or ``release``.
     index_pattern : str
-        Which index array: ``permutation``, ``stride:8``, ``chase``, ...
+        Index array: ``permutation``, ``stride:8``, ``chase``, ...
 
     Returns
     -------
@@ -111,17 +111,15 @@ def by_kernel(
         _bars(ax, points, names, platforms[["platform", "own"]])
         ax.set_title(title)
         ax.set_ylabel("Bandwidth (GB/s)")
-    # What is always in the same line of a cache has a scale of its own.
+    # The central kernels, whose data stay in one cache line, have their own scale.
     compared = [ax for ax, access in zip(axes, accesses, strict=True) if access != "central_"]
     top = max(ax.get_ylim()[1] for ax in compared)
     for ax in compared:
         ax.set_ylim(0, top)
-    legend_above(fig, axes, 4)
     elements = platforms[["platform", "elements"]].to_numpy().tolist()
     sizes = [f"{named(platform)}: {spaced(number)}" for platform, number in elements]
     notes.append(f"Elements of each array: {'; '.join(sizes)}. The clusters ran on one core.")
-    note(fig, [*notes, *hollow(points)])
-    return fig
+    return finish(fig, 4, notes, points)
 
 
 def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame) -> None:
@@ -218,10 +216,7 @@ def by_size(
         log2_axis(ax.yaxis)
         counts_axis(ax.xaxis)
     axes[0].set_ylabel("Bandwidth (GB/s)")
-    legend_above(fig, axes, 4)
-    notes.append("The clusters ran on one core.")
-    note(fig, [*notes, *hollow(own)])
-    return fig
+    return finish(fig, 4, [*notes, "The clusters ran on one core."], own)
 
 
 @register(tables, "raider-table")
@@ -231,7 +226,7 @@ def raider_bandwidths(records: Records = None) -> DataFrame:
     Parameters
     ----------
     records : DataFrame or ResultSet
-        Own records of `raider` kernels; the best of each case counts.
+        Own records of `raider` kernels; the best of each case is shown.
 
     Returns
     -------

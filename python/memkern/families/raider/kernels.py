@@ -1,10 +1,10 @@
-"""RaiderSTREAM: STREAM's operations with elements reached by index arrays.
+"""RaiderSTREAM: STREAM's operations on elements that are accessed through index arrays.
 
 Gather reads by index, scatter writes by index, sg does both, and in central all accesses go to
 element 0. The paper indexes one operand of add and triad, the 2024 release both (``@release``).
 
-Where an index array repeats, several iterations store to one element. With one worker the last
-of them is what must stand there, with several any of them, and the check asks for that.
+If an index array has duplicates, several iterations store to one element. The check then requires
+the value of the last of them with one worker, and of any of them with several.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Operation = Callable[[list[Values], float], Values]
 
 
 def _index_of(case: Case, place: str, i: IndexArray) -> IndexArray:
-    """Return the elements of an array that iterations `i` reach; see `_spec`."""
+    """Return the elements of an array that iterations `i` access; see `_spec`."""
     if place == "0":
         return np.zeros_like(i)
     return case.indices[place][i] if place in case.indices else i
 
 
 # The kernels of a run share their index arrays. Files are read anew: they may have changed.
-_drawn = functools.lru_cache(maxsize=4)(indices.build)
+_cached_indices = functools.lru_cache(maxsize=4)(indices.build)
 
 
 def indexed(
@@ -75,13 +75,13 @@ def indexed(
     elements : int
         Length of each array; by default four times the last-level caches.
     footprint_B : float
-        Bytes of all arrays of values together, in place of `elements`.
+        Total bytes of all arrays of values, instead of `elements`.
     pattern : str, path or array_like of int, shape (elements,)
         ``permutation``, ``stride1``, ``stride:N``, ``chase``, ``central``, ``zipf:EXPONENT``,
         ``hot:ACCESSES:ELEMENTS``, a file, or the indices themselves. Where a kernel has several
         index arrays, they are drawn with different seeds.
     repeats : bool
-        Whether own indices may name an element more than once.
+        Whether given indices may have duplicates.
     dtype, index_dtype : str
         Of the values and of the indices.
     alpha : float, optional
@@ -105,7 +105,7 @@ def indexed(
     label = ""
     for number, place in enumerate(spec.indices):
         if isinstance(pattern, str) and not os.path.exists(pattern):
-            label, arrays[place] = _drawn(pattern, n, seed + number, repeats)
+            label, arrays[place] = _cached_indices(pattern, n, seed + number, repeats)
         else:
             label, arrays[place] = indices.build(pattern, n, seed, repeats)
     return Case(
@@ -121,7 +121,7 @@ def indexed(
 
 
 def _lines(n: int, value_B: int, index: IndexArray | None) -> int:
-    """Return how many lines of an array are touched at all."""
+    """Return the number of lines of an array of `n` elements that are accessed."""
     per_line = _LINE_B // value_B
     lines = (n - 1) // per_line + 1
     if index is None:
@@ -134,9 +134,9 @@ def _lines(n: int, value_B: int, index: IndexArray | None) -> int:
 def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation) -> None:
     """Register a kernel whose arrays, flops and scalars the extension declares.
 
-    `places` says by array which index array reaches it (``IDX1``, ``i`` for none, ``0`` for
-    element 0 always); the first is written, `operation` makes its values from those of the others
-    and the scalar.
+    `places` maps each array to the index array through which it is accessed (``IDX1``, ``i`` for
+    none, ``0`` for element 0 always); the first array is written, and `operation` computes its
+    values from those of the others and the scalar.
     """
     declaration = declared(f"raider.{name}")
     written, *read = declaration.roles
@@ -149,13 +149,13 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
         return Traffic(read=len(read) * size, write=size, index=index, write_allocate=stores)
 
     def lines_B(case: Case, key: str) -> int:
-        """Bytes of the lines of an array that are touched at all."""
+        """Return the bytes of the lines of an array that are accessed."""
         n, place = case.iterations, places[key]
         index = _index_of(case, place, np.arange(n)) if place != "i" else None
         return _LINE_B * _lines(n, np.dtype(case.dtype).itemsize, index)
 
     def model_bytes(case: Case) -> float:
-        """Every line that is touched moves once; where a store reads its line, it also comes in."""
+        """Count every accessed line once, and the lines that stores read first once more."""
         moved = case.traffic
         lines = sum(lines_B(case, key) for key in places)
         return (moved.index + moved.write_allocate) * case.iterations + lines
@@ -182,7 +182,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
         got = native.peek(written, target)
         how = extent(n)
         if native.obtained()["threads"] == 1:
-            # The last iteration that stores to a place is the one whose value stays.
+            # The value of the last iteration that stores to an element remains.
             _, backwards = np.unique(target[::-1], return_index=True)
             last = len(target) - 1 - backwards
             worst = error(got[last], wanted[last])
@@ -192,7 +192,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
             np.minimum.at(nearest, which, difference(got, wanted))
             worst = float(np.max(nearest))
             how = how if len(place) == len(target) else "membership"
-        # What no iteration stores to is as it was.
+        # Elements to which no iteration stores are unchanged.
         stored = np.zeros(n, dtype=bool)
         stored[_index_of(case, places[written], np.arange(n))] = True
         others = positions(n, native)
@@ -227,7 +227,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
 
 
 def _iterations(case: Case, native: Native, place: str) -> IndexArray:
-    """Return the iterations to look at: all that store to some places, edges among them."""
+    """Return the iterations to check: all that store to a sample of the elements."""
     n = case.iterations
     some = positions(n, native)
     if place not in case.indices or len(some) == n:
@@ -244,8 +244,8 @@ _OPERATIONS: dict[str, tuple[str, Operation]] = {
     "add": ("c = a + b", lambda x, s: x[0] + x[1]),
     "triad": ("a = b + s c", lambda x, s: x[0] + s * x[1]),
 }
-# By what the written array and the operands are reached, of copy and scale, and of add and triad.
-_FORMS = {
+# Index arrays of the written array and of the operands: in copy and scale, in add and triad.
+_ACCESSES = {
     "gather": (("i", "IDX1"), ("i", "i", "IDX1")),
     "scatter": (("IDX1", "i"), ("IDX1", "i", "i")),
     "sg": (("IDX1", "IDX2"), ("IDX1", "IDX2", "IDX3")),
@@ -254,14 +254,14 @@ _FORMS = {
 
 
 def _register_all() -> None:
-    for form, (two, three) in _FORMS.items():
+    for access, (two, three) in _ACCESSES.items():
         for name, (text, operation) in _OPERATIONS.items():
             arrays = [letter for letter in text if letter in "abc"]
             by = two if len(arrays) == 2 else three
-            _spec(f"{form}_{name}", text, dict(zip(arrays, by, strict=True)), operation)
-            if form == "gather" and len(arrays) == 3:
+            _spec(f"{access}_{name}", text, dict(zip(arrays, by, strict=True)), operation)
+            if access == "gather" and len(arrays) == 3:
                 both = dict(zip(arrays, ("i", "IDX1", "IDX2"), strict=True))
-                _spec(f"{form}_{name}@release", text, both, operation)
+                _spec(f"{access}_{name}@release", text, both, operation)
 
 
 mccalpin("raider", RAIDER)
@@ -291,11 +291,11 @@ def raider(
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return the paper's twelve kernels, or of each form the triad."""
+    """Return the paper's twelve kernels, or only the triads."""
     n = max(min(2 * cache_B, memory_B // 16) // 8, 1)
     operations = ("triad",) if quick else tuple(_OPERATIONS)
     return [
-        raider(f"{form}{operation}", n, budget_s=0.1 if quick else 0.4)
-        for form in ("", "gather_", "scatter_")
+        raider(f"{access}{operation}", n, budget_s=0.1 if quick else 0.4)
+        for access in ("", "gather_", "scatter_")
         for operation in operations
     ]

@@ -1,8 +1,8 @@
-"""What the gather/scatter figures draw: own records and the published ones of Lavin et al. 2020.
+"""Records of gathers and scatters: own ones and the published ones of Lavin et al. 2020.
 
-Where the own records hold one case several times (variants, page policies, chunks, repeats), the
-best bandwidth for each platform, kernel and pattern counts; records with the published counts go
-first, and only float64 stands beside the published results, which have no other type.
+If a case has several own records (variants, page policies, chunks, repeats), the one with the
+highest bandwidth is used, preferably with the published count. Only float64 is used, since the
+published results have no other type.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from memkern.plots.drawing import hollow
+from memkern.plots.drawing import disturbed_note
 from memkern.plots.frames import Records, best, counted, usable
 from memkern.spec.columns import of_kind
 
@@ -32,7 +32,7 @@ _UNIFORM = re.compile(r"UNIFORM:(\d+):(\d+)(:NR)?")
 _APPLICATION = re.compile(r"([A-Z]+)-([GS])(\d+)")
 _COLUMNS = ("suite", "pattern", "delta", "backend", "dtype", "count_rule")
 
-# What makes two records the same case; by the variant that ran, not the one asked for.
+# Columns that identify a case, with the variant that ran instead of the one asked for.
 _CASE = (
     *("platform", "kernel", "backend", "variant", "ranks"),
     *(column for column in of_kind("input", "asked") if column != "variant_asked"),
@@ -49,7 +49,7 @@ def _stride(pattern: str, delta: object) -> float:
 
 
 def _with_case(frame: DataFrame) -> DataFrame:
-    """Add the columns stride (NaN for an application pattern) and case, the name of either."""
+    """Add the columns stride (NaN for an application pattern) and case (stride or pattern)."""
     patterns = [str(pattern) for pattern in frame["pattern"]]
     strides = [_stride(*pair) for pair in zip(patterns, frame["delta"], strict=True)]
     cases = [
@@ -76,15 +76,15 @@ def own_records(records: Records, columns: Iterable[str] = ()) -> tuple[DataFram
     records : DataFrame, ResultSet or None
         Own records.
     columns : iterable of str
-        Columns that the caller needs beside those of every figure.
+        Required columns beside those of every figure.
 
     Returns
     -------
     frame : DataFrame
-        With own (True), kind ("cpu" or "gpu"), stride, case and paper (whether the count is the
-        published one) beside the columns of the records.
+        The columns of the records and own (True), kind ("cpu" or "gpu"), stride, case and paper
+        (whether the count is the published one).
     notes : list of str
-        What was left out.
+        Sentences on the records left out.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
     records : DataFrame, ResultSet or None
         Own records.
     kind : {"cpu", "gpu"}, optional
-        Of which kind of platform; by default of both.
+        Kind of platform; by default both.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
         Columns platform, kind, own, kernel, case, stride, threads (NaN where unknown or of a GPU),
         bandwidth_GBps, disturbed, paper.
     notes : list of str
-        What was left out.
+        Sentences on the records left out.
 
     Raises
     ------
@@ -139,13 +139,13 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
 
 
 def platforms_of(points: DataFrame) -> dict[str, bool]:
-    """Return the platforms and whether each is an own one, in the order of a legend."""
+    """Return for each platform whether it is an own one, in the order of a legend."""
     pairs = points[["platform", "own"]].drop_duplicates()
     return {str(platform): bool(own) for platform, own in pairs.itertuples(index=False)}
 
 
 def application_patterns() -> list[str]:
-    """Return the 34 published names: by application, gathers before scatters, by number."""
+    """Return the names of the 34 published patterns by application, kernel and number."""
     names = {str(name) for name in published()["pattern"]}
     parts = [match.groups() for match in map(_APPLICATION.fullmatch, names) if match]
     ordered = sorted(parts, key=lambda part: (part[0], part[1], int(part[2])))
@@ -153,7 +153,7 @@ def application_patterns() -> list[str]:
 
 
 def kernel_of(pattern: str) -> str:
-    """Return the kernel that an application pattern is for."""
+    """Return the kernel of an application pattern."""
     match = _APPLICATION.fullmatch(pattern)
     return SCATTER if match and match[2] == "S" else GATHER
 
@@ -178,7 +178,7 @@ def relative(platform: Bandwidths) -> dict[str, float]:
 
 
 def same_cases(
-    frame: DataFrame, column: str, whatever: Sequence[str] = ()
+    frame: DataFrame, column: str, ignore: Sequence[str] = ()
 ) -> tuple[DataFrame, DataFrame]:
     """Return the bandwidth of the same cases under each value of one column.
 
@@ -187,19 +187,19 @@ def same_cases(
     frame : DataFrame
         As `own_records` returns it.
     column : str
-        What is compared.
-    whatever : sequence of str
+        Column whose values are compared.
+    ignore : sequence of str
         Other columns in which the records of a case may differ.
 
     Returns
     -------
     table : DataFrame
-        One row a case, one column for each value of `column`: the best bandwidth, of an
-        undisturbed record where there is one.
+        One row per case, one column for each value of `column`: the highest bandwidth, of an
+        undisturbed record if there is one.
     cases : DataFrame
         The first record of each case, with the same index; disturbed if any record of it is.
     """
-    keys = [key for key in _CASE if key in frame and key not in (column, *whatever)]
+    keys = [key for key in _CASE if key in frame and key not in (column, *ignore)]
     frame = frame.assign(number=frame.groupby(keys, dropna=False, sort=False).ngroup())
     table = best(frame, ("number", column)).pivot_table(
         index="number", columns=column, values="bandwidth_GBps"
@@ -210,27 +210,22 @@ def same_cases(
 
 
 def remarks(records: Records, points: DataFrame, what: str) -> list[str]:
-    """Return what a reader has to know of the points of a figure.
+    """Return the remarks on the points of a figure for its small print.
 
     Parameters
     ----------
     records : DataFrame, ResultSet or None
-        As given by the caller.
+        Own records.
     points : DataFrame
         The points drawn.
     what : str
-        What they are, for a figure without own points.
+        Description of the points, for a figure without own ones.
     """
-    applications = points[points["stride"].isna()]
-    said: Sequence[tuple[bool, str]] = (
-        (records is None, "Published platforms only."),
-        (
-            records is not None and not points["own"].any(),
-            f"No own record of {what}: published platforms only.",
-        ),
-        (
-            not applications["paper"].all(),
-            "Own application patterns ran with other counts than the published ones.",
-        ),
-    )
-    return [*(sentence for holds, sentence in said if holds), *hollow(points)]
+    notes = []
+    if records is None:
+        notes.append("Published platforms only.")
+    elif not points["own"].any():
+        notes.append(f"No own record of {what}: published platforms only.")
+    if not points[points["stride"].isna()]["paper"].all():
+        notes.append("Own application patterns ran with other counts than the published ones.")
+    return [*notes, *disturbed_note(points)]

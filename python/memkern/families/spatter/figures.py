@@ -1,7 +1,7 @@
 """Figures, tables and report section of the gather/scatter family.
 
-After Lavin et al., MEMSYS 2020, whose published platforms stand beside the own records everywhere.
-Which of several records of a case is drawn is said in `memkern.families.spatter.data`.
+After Lavin et al., MEMSYS 2020, whose published platforms are drawn beside the own records.
+`memkern.families.spatter.data` documents which of several records of a case is drawn.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from memkern.families.spatter.data import (
 )
 from memkern.families.spatter.findings import findings
 from memkern.families.spatter.radar import radars_cpu, radars_gpu
-from memkern.plots.drawing import curve, hollow
+from memkern.plots.drawing import curve, disturbed_note
 from memkern.plots.frames import Records, best, counted, frame_of, listed
 from memkern.plots.registry import Section, register, section, section_of, tables
+from memkern.plots.selection import split
 from memkern.plots.style import (
     COLUMN_IN,
     DOUBLE_IN,
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
-# Patterns that behave differently from each other: neighbouring rows of a mesh, a long stride, a
-# wide stencil, a delta of a mesh row, a delta larger than any cache, and three scatters.
+# Patterns with different behaviour: neighbouring rows of a mesh, a long stride, a wide stencil, a
+# delta of a mesh row, a delta larger than any cache, and three scatters.
 SELECTED = (
     "PENNANT-G0",
     "LULESH-G3",
@@ -75,7 +76,7 @@ _MEASURE = "`memkern report` measures them"
 class _Series(NamedTuple):
     label: str
     look: Look
-    rows: DataFrame  # columns kernel, stride, disturbed and what is drawn
+    rows: DataFrame  # columns kernel, stride, disturbed and the one that is drawn
     own: bool = False
 
 
@@ -132,8 +133,8 @@ def strides_cpu(records: Records = None) -> Figure:
     ----------
     records : DataFrame, ResultSet or None
         Own records; those of uniform patterns whose instances do not overlap (delta = length
-        times stride) are drawn beside the six published CPUs. The best bandwidth counts where a
-        stride was measured several times.
+        times stride) are drawn beside the six published CPUs. Of several records of a stride, the
+        one with the highest bandwidth is drawn.
 
     Returns
     -------
@@ -182,9 +183,9 @@ def strides_gpu(records: Records = None) -> Figure:
 def simd_against_scalar(records: Records = None) -> Figure:
     """Improvement of vectorised variants over scalar code against stride, as a ratio.
 
-    Only own records are drawn: the published data hold no scalar runs. A pair of records differs
-    in nothing but the variant; where a stride has several pairs (page policies, thread counts),
-    the one with the highest bandwidth is drawn.
+    Only own records are drawn: the published data have no scalar runs. A pair of records differs
+    only in the variant; of several pairs of a stride (page policies, thread counts), the one with
+    the highest bandwidth is drawn.
 
     Parameters
     ----------
@@ -225,7 +226,7 @@ def simd_against_scalar(records: Records = None) -> Figure:
             label = variant if len(platforms) == 1 else f"{variant}, {plain(platform)}"
             if len(drawn):
                 series.append(_Series(label, own_look(2 * number + i), drawn))
-    fig = _by_stride(series, "ratio", 2, [*notes, *hollow(cases)])
+    fig = _by_stride(series, "ratio", 2, [*notes, *disturbed_note(cases)])
     ratios = [value for one in series for value in one.rows["ratio"]]
     low, high = min(0.8, *ratios), max(1.25, *ratios)
     margin = (high / low) ** 0.06
@@ -246,7 +247,7 @@ def page_policies(records: Records = None) -> Figure:
     ----------
     records : DataFrame, ResultSet or None
         Own records of uniform strides under two page policies or more. The best variant of each
-        counts; with several own platforms, the one with the most policies is drawn.
+        is drawn; of several own platforms, the one with the most policies.
 
     Returns
     -------
@@ -272,7 +273,7 @@ def page_policies(records: Records = None) -> Figure:
         label = policy if obtained in ("", policy) else f"{policy} (obtained: {obtained})"
         look = other_look(number)._replace(linewidth=1.3, markersize=4.0)
         series.append(_Series(plain(label), look, rows))
-    return _bandwidth_by_stride(series, 3, [*notes, *hollow(own)])
+    return _bandwidth_by_stride(series, 3, [*notes, *disturbed_note(own)])
 
 
 # --------------------------------------------------------------------------- bandwidth-bandwidth
@@ -281,10 +282,10 @@ def page_policies(records: Records = None) -> Figure:
 def _spread(
     positions: NDArray[float64], widths: NDArray[float64], low: float, high: float
 ) -> NDArray[float64]:
-    """Centres of labels of some widths, moved as little as possible so that none overlap.
+    """Return the centres of labels, moved as little as possible so that none overlap.
 
-    Least squares under an order is a monotone regression: neighbours that are too near are pooled
-    around their mean.
+    The least-squares solution that keeps the order is an isotonic regression: labels that would
+    overlap are pooled around their mean.
     """
     import numpy as np
 
@@ -308,13 +309,13 @@ def _spread(
 def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELECTED) -> Figure:
     """Bandwidth of application patterns against stride-1 bandwidth, all platforms.
 
-    Both axes in GB/s and logarithmic; gathers stand over the stride-1 gather of the platform,
-    scatters over its stride-1 scatter. Grey diagonals are constant fractions of it.
+    Both axes in GB/s and logarithmic; gathers are drawn against the stride-1 gather of the
+    platform, scatters against its stride-1 scatter. Grey diagonals are constant fractions of it.
 
     Parameters
     ----------
     records : DataFrame, ResultSet or None
-        Own records of application patterns and of stride 1; the best bandwidth counts.
+        Own records of application patterns and of stride 1; the highest bandwidths are drawn.
     patterns : sequence of str
         Published names of the patterns to draw, at most six gathers and six scatters.
 
@@ -326,7 +327,7 @@ def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELEC
     Raises
     ------
     InputError
-        A name that is no application pattern, more than six of a kernel, and as `strides_cpu`.
+        A name is no application pattern, more than six are of one kernel, or as `strides_cpu`.
 
     References
     ----------
@@ -334,7 +335,7 @@ def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELEC
     """
     known = application_patterns()
     panels: dict[str, list[str]] = {}
-    for pattern in dict.fromkeys(patterns.split(",") if isinstance(patterns, str) else patterns):
+    for pattern in dict.fromkeys(split(patterns)):
         if pattern not in known:
             raise InputError(
                 f"{pattern!r} is no application pattern: they go from {known[0]} to {known[-1]}"
@@ -410,7 +411,7 @@ def _shares(ax: Axes, points: DataFrame) -> float:
 
 
 def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
-    """Draw one set of markers a pattern, the own ones larger, with an edge and on top."""
+    """Draw one set of markers per pattern, the own ones larger, with an edge and on top."""
     for number, pattern in enumerate(patterns):
         look = other_look(number)
         rows = points[points["case"] == pattern]
@@ -472,25 +473,24 @@ def _name_platforms(ax: Axes, points: DataFrame) -> None:
 def application_means(records: Records = None, stream_GBps: float = float("nan")) -> DataFrame:
     """Harmonic mean of the bandwidth per application and platform, and Pearson's R with STREAM.
 
-    Gather and scatter patterns of an application count together, as in the paper. An own platform
-    has a mean only where all patterns of the application were measured.
+    The mean is over the gather and scatter patterns of an application together, as in the paper. An
+    own platform has a mean only if all patterns of the application were measured.
 
     Parameters
     ----------
     records : DataFrame, ResultSet or None
-        Own records of application patterns; the best bandwidth counts.
+        Own records of application patterns; of several records, the highest bandwidth is used.
     stream_GBps : float
         STREAM bandwidth of the own machine in GB/s, for its last column.
 
     Returns
     -------
     DataFrame
-        ``attrs["notes"]`` says which records are not in it, and why.
+        ``attrs["notes"]`` lists the records left out, and why.
         Columns platform, kind ("cpu" or "gpu"), row ("own", "published" or "R"), AMG, LULESH,
-        NEKBONE, PENNANT and STREAM. In the rows "own" and "published" these are GB/s, STREAM as
-        table 4 prints it. In a row "R" they are Pearson's R of the column above with the STREAM
-        column over the published platforms of that kind; V100, which has no STREAM figure, is not
-        among them.
+        NEKBONE, PENNANT and STREAM. The rows "own" and "published" are in GB/s, with STREAM as
+        printed in table 4. A row "R" has Pearson's R of each column with the STREAM column over the
+        published platforms of that kind, except V100, which has no STREAM bandwidth.
 
     Raises
     ------
@@ -552,7 +552,7 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
 
 
 def _in_no_mean(records: Records) -> list[str]:
-    """Say which records are of no application's pattern, for the table of their means."""
+    """Return notes on the records of other kernels, and of patterns of no application."""
     if records is None:
         return []
     frame = frame_of(records)
@@ -574,7 +574,7 @@ def _in_no_mean(records: Records) -> list[str]:
 
 
 def _without_mean(platform: str, measured: Bandwidths) -> list[str]:
-    """Say which applications of an own platform have no mean, and what it lacks."""
+    """Return notes on the applications without a mean, with the patterns that are missing."""
     notes = []
     for application in APPLICATIONS:
         every = [name for name in application_patterns() if name.startswith(application)]
@@ -590,33 +590,33 @@ def _without_mean(platform: str, measured: Bandwidths) -> list[str]:
 # ---------------------------------------------------------------------------------------- report
 
 _PUBLISHED = "Published platforms after Lavin et al. 2020."
-_BEST = "Where a case was measured several times, its best bandwidth is drawn."
+_BEST = "Of several records of a case, the highest bandwidth is drawn."
 _EXHIBITS: tuple[tuple[str, Any, str, str | None], ...] = (
     (
         "Bandwidth against stride", strides_cpu,
-        "Both axes are logarithmic. With lines of 64 B, every element up to stride 8 brings in "
-        "more of a line that goes unused, so bandwidth halves with each doubling; what happens "
-        f"beyond is up to prefetchers and address translation. {_BEST} {_PUBLISHED}", "cpu",
+        "Both axes are logarithmic. With lines of 64 B, the unused part of each line grows up to "
+        "stride 8, so that bandwidth halves with each doubling of the stride; at larger strides it "
+        f"depends on prefetchers and address translation. {_BEST} {_PUBLISHED}", "cpu",
     ),
     (
         "Bandwidth against stride on GPUs", strides_gpu,
-        "As above; where the first fall ends tells how much is fetched at once: stride 4 for "
-        "32 B, stride 8 for 64 B. "
-        f"{_BEST} {_PUBLISHED}", "gpu",
+        "As above; the stride at which the first fall ends shows the size of a memory access: "
+        f"stride 4 for 32 B, stride 8 for 64 B. {_BEST} {_PUBLISHED}", "gpu",
     ),
     (
         "Vectorised against scalar code", simd_against_scalar,
-        "Above the line the variant beats scalar code of the same case, below it loses.", None,
+        "Above the line the variant is faster than scalar code of the same case, below it slower.",
+        None,
     ),
     (
         "Page policies", page_policies,
-        "The larger the stride, the more pages are touched for each byte, and the more it "
-        "matters how large they are. The best variant of each policy is drawn.", None,
+        "The larger the stride, the more pages are accessed per byte, and the greater the effect "
+        "of the page size. The best variant of each policy is drawn.", None,
     ),
     (
         "Application patterns against stride 1", radars_cpu,
-        "One radar a platform, one spoke a pattern. Outside the black ring a pattern runs faster "
-        "than stride 1, because its data are used again from cache; far inside, each instance "
+        "One radar per platform, one spoke per pattern. Outside the black ring a pattern runs "
+        "faster than stride 1, because its data are reused from cache; far inside, each instance "
         f"waits for memory. {_BEST} {_PUBLISHED}", "cpu",
     ),
     (
@@ -627,14 +627,15 @@ _EXHIBITS: tuple[tuple[str, Any, str, str | None], ...] = (
     (
         "Pattern bandwidth against stride-1 bandwidth", bandwidth_bandwidth,
         "Each vertical line is a platform, each diagonal a constant share of its stride-1 "
-        "bandwidth. A pattern whose marks follow a diagonal gains from faster memory as stride 1 "
-        f"does; one whose marks cross the diagonals downwards does not. {_BEST} {_PUBLISHED}", None,
+        "bandwidth. The bandwidth of a pattern whose markers follow a diagonal grows with that of "
+        "stride 1; where the markers cross the diagonals downwards, it does not. "
+        f"{_BEST} {_PUBLISHED}", None,
     ),
     (
         "Harmonic means per application", application_means,
-        "Bandwidth in GB/s, gathers and scatters together, beside the STREAM bandwidth that the "
-        "paper's table 4 prints; the rows R are Pearson's correlation of each column with STREAM, "
-        f"computed here. {_PUBLISHED}", None,
+        "Bandwidth in GB/s, gathers and scatters together, beside the STREAM bandwidth of the "
+        "paper's table 4; the rows R are Pearson's correlation of each column with STREAM, "
+        f"computed from these data. {_PUBLISHED}", None,
     ),
 )  # fmt: skip
 
@@ -663,7 +664,7 @@ def report_section(records: DataFrame) -> Section | None:
     frame = frame_of(records)
     if "kernel" not in frame or not frame["kernel"].isin(list(KERNELS)).any():
         return None
-    # Without what the findings need there is no section.
+    # An error for missing columns is raised here, since section_of would turn it into a remark.
     kinds = set(own_records(frame, ("variant", "pages"))[0]["kind"])
     exhibits = [each[:3] for each in _EXHIBITS if each[3] in (None, *kinds)]
     citation = reference.cite("lavin2020")

@@ -1,4 +1,4 @@
-"""What gather/scatter records say, in plain sentences computed from them."""
+"""Findings on gathers and scatters: sentences computed from records."""
 
 from __future__ import annotations
 
@@ -19,23 +19,16 @@ from memkern.families.spatter.data import (
     relative,
     same_cases,
 )
-from memkern.plots.frames import counted, listed, rounded
+from memkern.plots.frames import counted, listed, percent, rounded
+from memkern.plots.sentences import disturbed_mark, with_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 Keys = AbstractSet[tuple[str, str]]
 
-# Two bandwidths nearer to each other than this are called equal.
+# Bandwidths with a ratio up to this count as equal.
 _NEAR = 1.02
-
-
-def _mark(disturbed: bool) -> str:
-    return " (disturbed)" * disturbed
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.2g} %" if ratio < 0.1 else f"{100 * ratio:.0f} %"
 
 
 def findings(records: DataFrame) -> list[str]:
@@ -44,40 +37,42 @@ def findings(records: DataFrame) -> list[str]:
     Raises
     ------
     InputError
-        As `strides_cpu` of the figures, and where the variants or the pages obtained are not told.
+        As `strides_cpu` of the figures, and if the column variant or pages is missing.
     """
     own, _ = own_records(records, ("variant", "pages"))
     points, _ = points_of(records)
     platforms = [platform for platform, is_own in platforms_of(points).items() if is_own]
     table = bandwidths(points)
-    sentences = []
+    found = {}
     for platform in platforms:
         kind = points.loc[points["platform"] == platform, "kind"].iloc[0]
         others = platforms_of(points[~points["own"] & (points["kind"] == kind)])
         mine = own[own["platform"] == platform]
         suspect = points[points["disturbed"] & (points["platform"] == platform)]
         disturbed = set(zip(suspect["kernel"], suspect["case"], strict=True))
-        these = [
+        found[platform] = [
             *_on_strides(table[platform], disturbed),
-            *_on_standing(points[points["kind"] == kind], platform, list(others)),
+            *_on_rank(points[points["kind"] == kind], platform, list(others)),
             *_on_patterns(table[platform], disturbed),
-            # What is compared here is compared to decide, which a disturbed record can't.
+            # A disturbed record decides no comparison.
             *_on_variants(mine[~mine["disturbed"]]),
             *_on_pages(mine[~mine["disturbed"]]),
         ]
-        sentences += [f"{platform}: {line}" for line in these] if len(platforms) > 1 else these
-    return sentences
+    return with_names(found)
 
 
 def _on_strides(mine: Bandwidths, disturbed: Keys) -> list[str]:
+    """Return the sentences on the bandwidth at stride 1 and its share at larger strides."""
     first, drops = [], []
     for kernel, word in KERNELS.items():
         if (kernel, STRIDE_1) not in mine:
             continue
         base = mine[kernel, STRIDE_1]
-        first.append(f"{word} {rounded(base)} GB/s{_mark((kernel, STRIDE_1) in disturbed)}")
+        mark = disturbed_mark((kernel, STRIDE_1) in disturbed)
+        first.append(f"{word} {rounded(base)} GB/s{mark}")
         kept = [
-            f"{_percent(mine[kernel, case] / base)} at {case}{_mark((kernel, case) in disturbed)}"
+            f"{percent(mine[kernel, case] / base)} at {case}"
+            f"{disturbed_mark((kernel, case) in disturbed)}"
             for case in ("stride 8", "stride 16")
             if (kernel, case) in mine
         ]
@@ -92,8 +87,8 @@ def _on_strides(mine: Bandwidths, disturbed: Keys) -> list[str]:
     return sentences
 
 
-def _on_standing(points: DataFrame, platform: str, others: Sequence[str]) -> list[str]:
-    """Rank the stride-1 bandwidth among published platforms, whole and for each thread."""
+def _on_rank(points: DataFrame, platform: str, others: Sequence[str]) -> list[str]:
+    """Return the sentences on the rank of the stride-1 bandwidth among published platforms."""
     sentences = []
     here = points[(points["case"] == STRIDE_1) & points["platform"].isin([platform, *others])]
     for kernel, word in KERNELS.items():
@@ -104,20 +99,20 @@ def _on_standing(points: DataFrame, platform: str, others: Sequence[str]) -> lis
         rates = rows["bandwidth_GBps"]
         each = (rates / rows["threads"]).dropna()
         text = (
-            f"Among the {len(rows) - 1} published {kind}, its stride-1 {word} takes place "
-            f"{_place(rates, platform)}"
+            f"Among the {len(rows) - 1} published {kind}, its stride-1 {word} has rank "
+            f"{_rank(rates, platform)}"
         )
         if platform in each and len(each) > 1:
             text += (
                 f"; for each of its {counted(int(rows['threads'][platform]), 'thread')}, with "
-                f"{rounded(each[platform])} GB/s, {_place(each, platform)}"
+                f"{rounded(each[platform])} GB/s, {_rank(each, platform)}"
             )
         sentences.append(f"{text}.")
     return sentences
 
 
-def _place(rates: Series, platform: str) -> str:
-    """Return the place of a platform among all, and the platforms next to it."""
+def _rank(rates: Series, platform: str) -> str:
+    """Return the rank of a platform among all, and the platforms next to it."""
     rest = rates.drop(platform).sort_values()
     above = rest[rest > rates[platform]]
     below = rest[rest <= rates[platform]]
@@ -130,6 +125,7 @@ def _place(rates: Series, platform: str) -> str:
 
 
 def _on_patterns(mine: Bandwidths, disturbed: Keys) -> list[str]:
+    """Return the sentence on the slowest and the fastest application pattern."""
     ratio = relative(mine)
     if len(ratio) < 2:
         return []
@@ -140,13 +136,15 @@ def _on_patterns(mine: Bandwidths, disturbed: Keys) -> list[str]:
     low, high = min(ends, key=ratio.__getitem__), max(ends, key=ratio.__getitem__)
     faster = sum(value > 1 for value in ratio.values())
     return [
-        f"Of {len(ratio)} application patterns the worst is {low}, with {_percent(ratio[low])} of "
-        f"the stride-1 bandwidth of its kernel{_mark(low in suspect)}, and the best {high}, with "
-        f"{_percent(ratio[high])}{_mark(high in suspect)}; {faster} run faster than stride 1."
+        f"Of {len(ratio)} application patterns the worst is {low}, with {percent(ratio[low])} of "
+        f"the stride-1 bandwidth of its kernel{disturbed_mark(low in suspect)}, and the best "
+        f"{high}, with {percent(ratio[high])}{disturbed_mark(high in suspect)}; {faster} run "
+        "faster than stride 1."
     ]
 
 
 def _on_variants(own: DataFrame) -> list[str]:
+    """Return the sentence on the number of cases in which each variant was the fastest."""
     table, _ = same_cases(own, "variant")
     rows = [row[row == row] for row in table.to_numpy()]
     several = [i for i, row in enumerate(rows) if len(row) > 1]
@@ -161,9 +159,10 @@ def _on_variants(own: DataFrame) -> list[str]:
 
 
 def _on_pages(own: DataFrame) -> list[str]:
+    """Return the sentence on the gain by transparent huge pages."""
     from memkern.statistics import geometric_mean
 
-    table, cases = same_cases(own, "pages", whatever=("pages_asked", "variant"))
+    table, cases = same_cases(own, "pages", ignore=("pages_asked", "variant"))
     if not {"thp", "4k"} <= set(table.columns):
         return []
     ratio = (table["thp"] / table["4k"]).dropna()

@@ -1,10 +1,10 @@
 """Gather and scatter at moving bases, after Lavin et al., MEMSYS 2020.
 
 Instance ``n`` of ``count`` moves ``L = len(pattern)`` values between a sparse array at
-``base(n)`` and a dense buffer that each worker has to itself. With one delta
-``base(n) = delta * n``; with a list the deltas take turns. A walk to negative bases is shifted
-up as a whole. The dense buffer holds ``L * wrap`` values, instance ``n`` uses its row
-``n mod wrap``.
+``base(n)`` and a dense buffer that is private to each worker. With one delta
+``base(n) = delta * n``; a list of deltas is applied cyclically. If bases get negative, all are
+shifted by the same offset. The dense buffer holds ``L * wrap`` values, instance ``n`` uses its
+row ``n mod wrap``.
 
 ======================  ==========================================
 gather                  ``dense[:] = sparse[base + i[:]]``
@@ -14,8 +14,8 @@ multigather             ``dense[:] = sparse[base + i1[i2[:]]]``
 multiscatter            ``sparse[base + j1[j2[:]]] = dense[:]``
 ======================  ==========================================
 
-Where scatters overlap, one worker's result is that of the instances in order; of several
-workers, each location keeps what some worker wrote there last.
+Where scatters overlap, the result of one worker is that of the instances in order; with several
+workers, each location has the last value that one of them wrote there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from memkern.spec.kernel import (
     Traffic,
     fill_values,
 )
-from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import Suite, register, register_suite, registry, shows_options_of
 from memkern.spec.registry import case as any_case
 
@@ -52,22 +51,22 @@ SOURCE = "Lavin et al., Evaluating Gather and Scatter Performance on CPUs and GP
 KERNELS = ("gather", "scatter", "gs", "multigather", "multiscatter")
 
 _LINE_B = 64
-# Elements moved up to which a case is checked whole; larger ones by samples.
+# Largest number of moved elements of which all are checked.
 _WHOLE = 2**18
 _SAMPLES = 4_000
 _WINDOWS = 24
-# What the report takes at most; the paper's largest cases need 2 GB.
+# Largest memory of a case of the report; the paper's largest cases need 2 GB.
 _REPORT_MEMORY_B = 3 * 10**9
-# Sums and products of what is smaller stay within 64 bits.
+# Smaller numbers have sums and products within 64 bits.
 _FAR = 2**60
-_UNWRITTEN = -1.0  # no array's fill has it
+_UNWRITTEN = -1.0  # never a fill value
 
 Values = npt.NDArray[Any]
 PatternLike = Pattern | str | Sequence[int] | npt.NDArray[Any]
 
 
 class _Side:
-    """One sparse side of a case: its indices, its walk, its array."""
+    """A sparse side of a case: its indices, bases and array."""
 
     def __init__(self, case: Case, side: str) -> None:
         self.count = case.integers["count"]
@@ -87,12 +86,12 @@ class _Side:
         self.array = f"sparse_{side}" if case.spec.name == "spatter.gs" else "sparse"
 
     def base(self, n: IndexArray) -> IndexArray:
-        """Bases of instances `n`."""
+        """Return the bases of instances `n`."""
         result: IndexArray = self.origin + n // self.cycle * self.period
         return result + self.prefix[n % self.cycle]
 
     def places(self, n: IndexArray) -> IndexArray:
-        """Positions in the sparse array, shape (len(n), L)."""
+        """Return positions in the sparse array, shape (len(n), L)."""
         result: IndexArray = self.base(n)[:, None] + self.index[None, :]
         return result
 
@@ -111,10 +110,10 @@ def _length(case: Case) -> int:
 
 
 def _lines(side: _Side, value_B: int) -> float:
-    """Distinct cache lines of all instances: counted over the first, which then go on alike.
+    """Return the distinct cache lines of all instances, extrapolated from the first ones.
 
-    What a window adds to the one before it is the same for every later one, provided that a
-    window is longer than the way on which instances overlap.
+    Every window of instances adds as many lines as the one before it, provided that a window is
+    longer than the distance over which instances overlap.
     """
 
     def count(instances: int) -> int:
@@ -123,7 +122,7 @@ def _lines(side: _Side, value_B: int) -> float:
 
     spread = int(side.index.max() - side.index.min()) + int(np.abs(side.deltas).sum())
     overlap = side.cycle * (spread // max(1, abs(side.period)) + 1)
-    line = side.cycle * _LINE_B  # after so many instances lines are cut at the same places
+    line = side.cycle * _LINE_B  # instances after which offsets within lines repeat
     window = -(-(overlap + line) // line) * line
     window = max(1, min(window, _WHOLE // 2 // len(side.index)))
     if side.count <= 2 * window:
@@ -152,7 +151,7 @@ def _traffic(case: Case) -> Traffic:
 
 
 def _model_bytes(case: Case) -> float:
-    """Whole lines, once each; those of scatters also come in where a store reads its line."""
+    """Count whole lines once, and those of scatters once more if a store reads its line."""
     total = 0.0
     stored = 2 if case.allocates else 1
     for side, ways in ((_gather_side(case), 1), (_scatter_side(case), stored)):
@@ -162,7 +161,7 @@ def _model_bytes(case: Case) -> float:
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
-    """One worker's instances in order, by NumPy's indexing (the last of equal indices wins)."""
+    """Apply the instances in order by NumPy's indexing (the last of equal indices wins)."""
     after = {name: np.array(values, copy=True) for name, values in arrays.items()}
     gather, scatter = _gather_side(case), _scatter_side(case)
     n = np.arange(case.integers["count"])
@@ -182,10 +181,10 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
 
 
 def _relative(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
+    """Return the relative error of each value; infinite for NaN."""
     error: npt.NDArray[np.float64] = np.abs(got.astype(np.float64) - wanted) / np.maximum(
         np.abs(wanted), 1.0
     )
-    # A NaN is as wrong as can be.
     error[np.isnan(error)] = np.inf
     return error
 
@@ -195,7 +194,7 @@ def _relative_error(got: Values, wanted: Values) -> float:
 
 
 def _last_instances(case: Case, workers: int) -> list[IndexArray]:
-    """Return the instances that decide each worker's dense rows (static schedules)."""
+    """Return the instances that write each worker's dense rows last (static schedules)."""
     count, wrap, chunk = case.integers["count"], case.integers["wrap"], case.knobs.chunk
     decisive = []
     for worker in range(workers):
@@ -245,7 +244,7 @@ def _nearest_instance(
     row: int,
     source: Mapping[str, Any],
 ) -> float:
-    """Error against the instance that comes closest, of all that may have filled this row."""
+    """Return the error against the closest of all instances that may have filled this row."""
     wrap, count, length = case.integers["wrap"], case.integers["count"], len(got)
     best = _relative_error(got, fresh)
     block = max(1, _WHOLE // length)
@@ -265,7 +264,7 @@ def _check_gather(case: Case, native: Native, invoke: Invoke) -> Check:
     native.fill(outputs=True)
     invoke()
     error = _check_dense(case, native, side, workers)
-    # Rows show the last instances only; short ranges show others.
+    # Rows only hold the last instances; single ones check others.
     rng = np.random.default_rng(0)
     wrap, length = case.integers["wrap"], _length(case)
     source = native.arrays()[side.array]
@@ -322,7 +321,7 @@ def _check_scatter_whole(
     error = _relative_error(got, wanted)
     if workers == 1 or error == 0.0:
         return Check(error == 0.0, error, "whole")
-    # Workers race where scatters overlap: any value written to a place is right there.
+    # Workers race where scatters overlap: any value written to a place is correct.
     scale = 2**24
     pairs = np.unique(place * scale + value.astype(np.int64))
     whole = np.where((got >= 0) & (got < scale) & (got == np.floor(got)), got, scale - 1)
@@ -340,9 +339,9 @@ def _check_scatter_sampled(
     rng = np.random.default_rng(0)
     length = len(side.index)
     samples = max(64, min(_SAMPLES, _WHOLE // (length * side.cycle)))
-    # Half are places that instances write, the ranges' seams among them; half lie anywhere.
-    seams = np.array([side.count * w // workers for w in range(workers)])
-    near = np.clip(seams[:, None] + np.arange(-2, 3)[None, :], 0, side.count - 1).ravel()
+    # Half are places that instances write, among them those at partition boundaries; half are any.
+    boundaries = np.array([side.count * w // workers for w in range(workers)])
+    near = np.clip(boundaries[:, None] + np.arange(-2, 3)[None, :], 0, side.count - 1).ravel()
     n = np.concatenate([near, rng.integers(0, side.count, samples // 2)])
     place = np.unique(
         np.concatenate(
@@ -381,7 +380,7 @@ def _check_scatter_sampled(
 def _writers(
     case: Case, side: _Side, place: IndexArray, workers: int
 ) -> tuple[IndexArray, IndexArray, IndexArray]:
-    """Every (number of the place, instance, element) that may be the last to write a place."""
+    """Return every (index of place, instance, element) that may be the last to write a place."""
     if side.period != 0:
         # base(n) + index[element] = place, solved for n in each phase of the walk.
         rest = (
@@ -395,8 +394,8 @@ def _writers(
         n = rounds * side.cycle + phase
         good = (rounds >= 0) & (n < side.count)
         return which[good], n[good], element[good]
-    # The walk comes back to the same few places. What stands there in the end is the last that
-    # some worker wrote: workers with a range of their own end in it, others near the end.
+    # The bases return to the same few places, whose final value is the last one of some worker:
+    # workers with contiguous ranges end at the ends of those, others near the end of all.
     ranges = workers if case.knobs.schedule == "static" and case.knobs.chunk == 0 else 1
     many = max(side.cycle, _WHOLE // (len(side.index) * ranges))
     ends = [side.count * (w + 1) // ranges + 1 for w in range(ranges)]
@@ -409,9 +408,9 @@ def _writers(
     return which[row, element], n[row], element
 
 
-def _spec(kernel: str, summary: str, arrays: tuple[ArrayRole, ...]) -> KernelSpec:
+def _spec(kernel: str, summary: str, arrays: tuple[ArrayRole, ...]) -> None:
     check = _check_gather if kernel in ("gather", "multigather") else _check_scatter
-    return register(
+    register(
         KernelSpec(
             name=f"spatter.{kernel}",
             summary=summary,
@@ -451,11 +450,11 @@ def case(
     Parameters
     ----------
     kernel : str
-        ``gather``, ``scatter``, ``gs``, ``multigather`` or ``multiscatter``, also with the
-        family's name before it.
+        ``gather``, ``scatter``, ``gs``, ``multigather`` or ``multiscatter``, also with the prefix
+        ``spatter.``.
     pattern, pattern_gather, pattern_scatter : Pattern, str or array_like of int
         Indices in elements, 1-d. gather and scatter take `pattern`; gs takes the two others, of
-        one length; multi-kernels take `pattern` as the outer list and `pattern_gather` or
+        equal length; multi-kernels take `pattern` as the outer list and `pattern_gather` or
         `pattern_scatter` as the inner one, which points into it.
     delta, delta_gather, delta_scatter : int or sequence of int, optional
         Elements from one base to the next; a list is applied cyclically. The default is what
@@ -502,10 +501,10 @@ def case(
     }[kernel]
     patterns: dict[str, Pattern] = {}
     for key in needs:
-        asked_for = given[key]
-        if asked_for is None:
+        value = given[key]
+        if value is None:
             raise InputError(f"kernel {kernel} needs {key}")
-        patterns[key] = as_pattern(asked_for)
+        patterns[key] = as_pattern(value)
     count = integer(count, "count", 1, _FAR)
     wrap = integer(wrap, "wrap", 1, _FAR)
 
@@ -517,12 +516,12 @@ def case(
         own = patterns["pattern"] if single else patterns[f"pattern_{side}"]
         indices[f"pattern_{side}"] = own.indices
         walker = own if kernel == "gs" else patterns["pattern"]
-        asked = delta_gather if side == "gather" else delta_scatter
-        chosen = asked if kernel == "gs" and asked is not None else delta
+        of_side = delta_gather if side == "gather" else delta_scatter
+        chosen = of_side if kernel == "gs" and of_side is not None else delta
         if chosen is None:
             chosen = walker.delta if walker.delta is not None else 8
         deltas[side] = _deltas(chosen)
-        # Of either side, so many instances and so many values.
+        # Small cases have few instances, and few values on either side.
         count = small.cut(count, 256)
         count = small.cut(count, max(1, 2**18 // max(1, *map(abs, deltas[side]))))
         indices[f"delta_{side}"] = np.array(deltas[side], dtype=np.int64)
@@ -535,8 +534,6 @@ def case(
         indices=indices,
         dtype=dtype,
         index_dtype=index_dtype,
-        knobs=Knobs(),
-        stop=Stop(),
         columns={
             "pattern": " ".join(map(str, patterns.values())),
             "pattern_length": len(indices[f"pattern_{sides[0]}"]),
@@ -547,7 +544,7 @@ def case(
         },
         labels={"name": name, "suite": suite},
     ).with_(**options)
-    _extent_fits(result)
+    _check_reach(result)
     return result
 
 
@@ -570,7 +567,7 @@ _spec("multiscatter", "A[j1[j2[:]]] = B[:]", (_SPARSE_OUT, _DENSE_IN))
 
 
 def registered(kernel: str) -> KernelSpec:
-    """Spec of a kernel by its short name."""
+    """Return the spec of a kernel by its short name."""
     return registry()[f"spatter.{kernel}"]
 
 
@@ -581,8 +578,8 @@ def _deltas(delta: int | Sequence[int]) -> list[int]:
     return [integer(value, "delta", -_FAR, _FAR) for value in values]
 
 
-def _extent_fits(case: Case) -> None:
-    """Refuse what overflows before NumPy could wrap it."""
+def _check_reach(case: Case) -> None:
+    """Refuse a case whose bases or number of values would overflow in NumPy."""
     count, length = case.integers["count"], _length(case)
     for key, array in case.indices.items():
         if not key.startswith("delta"):
@@ -626,16 +623,16 @@ def multiscatter(pattern: PatternLike, pattern_scatter: PatternLike, **options: 
 
 
 def from_config(config: Mapping[str, Any], **options: Any) -> Case:
-    """Case of a configuration as `memkern.inputs.spatter_files` and `memkern.suites` give them.
+    """Case of a configuration of `memkern.inputs.spatter_files` or `memkern.suites`.
 
     Parameters
     ----------
     config : mapping
         Arguments of `case`, and ``runs``, which becomes the stop rule unless `options` has one.
     **options
-        Override what the configuration says.
+        Override the configuration.
     """
-    # The size of a work group is a GPU's.
+    # The size of a work group is an option of Spatter's GPU backends only.
     arguments = {key: value for key, value in config.items() if key != "local_work_size"}
     if arguments.get("seed") is None:
         arguments.pop("seed", None)
@@ -671,7 +668,7 @@ for _suite in suites.names():
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Strides by technique and by page size, and the 34 application patterns."""
+    """Return strides by variant and page size, and the 34 application patterns."""
     most_B = min(memory_B // 2, _REPORT_MEMORY_B)
     footprint = min(max(cache_B * (2 if quick else 4), 2**26), most_B)
     brief: dict[str, Any] = {"budget_s": 0.1 if quick else 1.0, "runs": None}
@@ -682,7 +679,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         for variant in ("scalar", "auto", "simd")
     ]
     cases += [from_config(config, pages="4k", **brief) for config in strides]
-    # As published, but for what would move gigabytes or use too large a part of the memory.
+    # With published counts, unless they move too many bytes or need too much memory.
     most_moved_B = 2e8 if quick else 1e11
     small = {c["name"]: c for c in suites.apps(footprint_B=footprint)}
     for config in suites.apps(count_rule="paper"):

@@ -1,4 +1,4 @@
-"""Radars of the application patterns, one for each platform (figures 7 and 8 of the paper)."""
+"""Radar charts of the application patterns, one per platform (figures 7 and 8 of the paper)."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ def _spokes(patterns: Sequence[str]) -> dict[str, float]:
 
 
 def radius(ratio: Any) -> Any:
-    """Return the distance from the centre: octaves above the floor, within the scale."""
+    """Return the distance from the centre: octaves above the floor, clipped to the scale."""
     import numpy as np
 
     return np.log2(np.clip(ratio, FLOOR, CAP) / FLOOR)
 
 
 def _text(ax: Any, angle: float, r: float, text: str, **how: Any) -> None:
-    """Write around a place of the radar."""
+    """Write a text centred at a point of the radar."""
     ax.text(angle, float(r), text, ha="center", va="center", rotation_mode="anchor", **how)
 
 
 def _frame(ax: Any, spokes: Mapping[str, float], rings_named: Sequence[float]) -> None:
-    """Draw rings, the ring of stride 1, and the arcs of the applications with their names."""
+    """Draw the rings and the named arcs of the applications."""
     import numpy as np
 
     ax.set_theta_zero_location("N")
@@ -138,7 +138,7 @@ def _draw(
 
 
 def _draw_key(ax: Any, spokes: Mapping[str, float]) -> None:
-    """Name every spoke once."""
+    """Draw the key: the name of every spoke."""
     for name, angle in spokes.items():
         ax.plot([angle, angle], radius([1 / 64, 1]), color="#d0d0d0", linewidth=0.5, label="_spoke")
         application, _, short = name.partition("-")
@@ -151,7 +151,7 @@ def _draw_key(ax: Any, spokes: Mapping[str, float]) -> None:
 def _small_print(
     platform: Mapping[tuple[str, str], float], ratio: Mapping[str, float]
 ) -> list[str]:
-    """Say the stride-1 bandwidths and the values that the scale has no room for."""
+    """Return lines with the stride-1 bandwidths and the values outside the scale."""
     base = {
         word: rounded(platform[kernel, STRIDE_1]) if (kernel, STRIDE_1) in platform else "-"
         for kernel, word in KERNELS.items()
@@ -159,8 +159,8 @@ def _small_print(
     lines = [f"stride 1: gather {base['gather']},", f"scatter {base['scatter']} GB/s"]
     outside = [f"{name} {x:.2g}" for name, x in ratio.items() if not FLOOR <= x <= CAP]
     if outside:
-        said = outside[:2] if len(outside) < 3 else [f"{outside[0]} and {len(outside) - 1} more"]
-        lines += wrap("✕ off the scale: " + ", ".join(said), 36)
+        named = outside[:2] if len(outside) < 3 else [f"{outside[0]} and {len(outside) - 1} more"]
+        lines += wrap("✕ off the scale: " + ", ".join(named), 36)
     return lines
 
 
@@ -176,7 +176,7 @@ def _radars(records: Records, kind: str) -> Figure:
     small = {platform: _small_print(values[platform], ratio) for platform, ratio in ratios.items()}
     small[""] = [*_KEY, "● gather, ▲ scatter"]
 
-    # Laid out by hand, in inches: the layout engine sees nothing of the names around a radar.
+    # Placed explicitly, in inches: the layout engine ignores the names around a radar.
     columns = 4 if len(small) > 6 else 3
     rows = -(-len(small) // columns)
     across = DOUBLE_IN / columns
@@ -226,22 +226,22 @@ def _radars(records: Records, kind: str) -> Figure:
 
 @figure("spatter-fig7")
 def radars_cpu(records: Records = None) -> Figure:
-    """Application patterns relative to stride 1 on CPUs, one radar a platform.
+    """Application patterns relative to stride 1 on CPUs, one radar per platform.
 
     Each of the 34 spokes is a pattern of table 5 of the paper; its distance from the centre is the
     bandwidth of the pattern over the stride-1 bandwidth of the same kernel on the same platform,
-    in octaves from 1/256 to 8, with a black ring at 1. What lies outside is drawn at the end of
-    the scale and said below the radar.
+    on a logarithmic scale from 1/256 to 8, with a black ring at 1. Values outside the scale are
+    drawn at its end and printed below the radar.
 
     Parameters
     ----------
     records : DataFrame, ResultSet or None
-        Own records of application patterns and of stride 1; the best bandwidth counts.
+        Own records of application patterns and of stride 1; the highest bandwidths are drawn.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Small multiples, 6.9 in wide, the own machine first.
+        A grid of radars, 6.9 in wide, the own machine first.
 
     Raises
     ------
@@ -257,7 +257,7 @@ def radars_cpu(records: Records = None) -> Figure:
 
 @figure("spatter-fig8")
 def radars_gpu(records: Records = None) -> Figure:
-    """Application patterns relative to stride 1 on GPUs, one radar a platform.
+    """Application patterns relative to stride 1 on GPUs, one radar per platform.
 
     As `radars_cpu`, for the own records of the backend cuda and the four published GPUs, where 16
     consecutive instances of a pattern were merged into one of 256 indices.
@@ -270,7 +270,7 @@ def radars_gpu(records: Records = None) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Small multiples, 6.9 in wide, the own machine first.
+        A grid of radars, 6.9 in wide, the own machine first.
 
     Raises
     ------

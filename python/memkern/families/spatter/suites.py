@@ -1,7 +1,7 @@
 """The suites of Spatter's paper: uniform strides and 34 application patterns.
 
 Each suite is a list of keyword arguments, one dictionary for each case, as
-`memkern.inputs.spatter_files` gives them, with the suite's name and the rule for the count beside.
+`memkern.inputs.spatter_files` returns them, plus the suite's name and the rule for the count.
 
 Source: Lavin et al., "Evaluating Gather and Scatter Performance on CPUs and GPUs", MEMSYS 2020,
 section 5 and table 5.
@@ -113,7 +113,7 @@ def _case(
     config = configs_from_options(
         kernel=kernel, pattern=pattern, delta=delta, count=count, name=pattern.name
     ).configs[0]
-    # Their runs are ours, not Spatter's.
+    # Our stop rule, not Spatter's number of runs.
     return {**config, "runs": None, "suite": suite, "count_rule": count_rule}
 
 
@@ -142,7 +142,7 @@ def ustride(
     Raises
     ------
     InputError
-        If an argument is none of these.
+        If an argument is not one of these.
     """
     if kind not in _LENGTHS:
         raise InputError(f"the uniform strides have a cpu and a gpu shape, not {shown(kind)}")
@@ -185,7 +185,7 @@ def apps(
     Raises
     ------
     InputError
-        If an argument is none of these.
+        If an argument is not one of these.
     """
     count = _counter(count_rule, "cpu", footprint_B)
     table = reference.rows("lavin2020-patterns")

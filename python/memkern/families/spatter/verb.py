@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def _op(text: str) -> int | str:
-    """Convert Spatter's ``-o``, a number; anything else can only be our results file."""
+    """Convert ``-o``: a number is Spatter's option, anything else our results file."""
     return count(0)(text) if re.fullmatch("[+-]?[0-9]+", text) else text
 
 
-def _take_ours(args: argparse.Namespace) -> None:
-    """Move what Spatter's short options were given, and only ours can mean, to ours."""
+def _reassign_short_options(args: argparse.Namespace) -> None:
+    """Move values of Spatter's short options that only our options can have to those."""
     if isinstance(args.op, str):
         if args.output is not None:
             raise InputError(f"-o {shown(args.op)} and --output are the same: give one of them")
@@ -35,24 +35,24 @@ def _take_ours(args: argparse.Namespace) -> None:
 
 
 def _spatter(args: argparse.Namespace) -> int:
-    _take_ours(args)
-    asked = spatter_input.options_to_configs(args)
+    _reassign_short_options(args)
+    found = spatter_input.options_to_configs(args)
     if args.verbosity == 0:
         args.quiet = True
     if not args.quiet:
-        for warning in asked.warnings:
+        for warning in found.warnings:
             warn(warning)
     knobs = knobs_of(args)
-    if asked.threads is not None:
-        knobs.setdefault("threads", asked.threads)
+    if found.threads is not None:
+        knobs.setdefault("threads", found.threads)
 
     def build(number: int) -> Case:
         try:
-            return spatter.from_config(asked.configs[number], **knobs)
+            return spatter.from_config(found.configs[number], **knobs)
         except InputError as error:
             raise InputError(f"config {number}: {error}") from None
 
-    cases = product(build, {"number": range(len(asked.configs))})
+    cases = product(build, {"number": range(len(found.configs))})
     return exit_code(measure(cases, args))
 
 
@@ -60,7 +60,7 @@ def _suite(args: argparse.Namespace) -> int:
     from memkern.families.spatter import suites
 
     if args.counts == "paper":
-        refuse(args, "with --counts paper, which says the sizes", footprint=None)
+        refuse(args, "with --counts paper, which determines the sizes", footprint=None)
     sizes = {"count_rule": args.counts, "footprint_B": args.footprint}
     configs = suites.load(args.suite, **{k: v for k, v in sizes.items() if v is not None})
     knobs = knobs_of(args)
@@ -78,7 +78,7 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument(
         "--counts",
         choices=("footprint", "paper"),
-        help="the published counts, or such that the source fills --footprint bytes (footprint)",
+        help="published counts, or such that the sparse array fills --footprint bytes (footprint)",
     )
     sub.add_argument("--footprint", type=positive, metavar="BYTES", help="(2e9)")
     measuring_options(sub)

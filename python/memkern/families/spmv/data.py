@@ -1,19 +1,19 @@
-"""What the figures of sparse products draw: which records count and which stand side by side.
+"""Records of sparse matrix-vector products that figures draw and findings compare.
 
-Where the records hold one case several times (accumulators, balance, prefetch, pages, repeats), the
-highest performance counts. Records of another type or of y = A x in place of y = y + A x than most
-of their machine are left out, since a comparison through both would show neither.
+If a case has several records (accumulators, balance, prefetch, pages, repeats), the one with the
+highest performance is used. Records of another type or result (y = A x or y = y + A x) than most of
+their machine are left out, since they can't be compared.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
 from memkern.plots.frames import Records, best, counted, listed, typed
-from memkern.plots.selection import cache_ends, machine, of_workers, prevailing, select
+from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -33,34 +33,33 @@ _SETTING = ("backend", "dtype", "index_dtype", "result")
 
 
 def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
-    """Return the valid records of sparse products of one setting a machine, and notes.
+    """Return the valid records of sparse products, of one setting per machine, and notes.
 
     Parameters
     ----------
     records : DataFrame, ResultSet or None
         Own records.
     measure : str
-        Command that measures such records. Without one, having none is no error.
+        Command that measures such records. If it is empty, no record is no error.
 
     Returns
     -------
     frame : DataFrame
-        Beside the columns of the records: machine (the platform without its workers), label (of
+        The columns of the records and machine (the platform without its thread count), label (of
         the matrix), format, kind (format and C), variety (kind and accumulators or sigma) and
-        conversion (seconds to convert over those of a product). Columns of numbers are floats.
+        conversion (time to convert over that of a product). Numbers are floats.
     notes : list of str
-        What was left out.
+        Sentences on the records left out.
 
     Raises
     ------
     InputError
-        No such record, or a column is missing.
+        There is no such record, or a column is missing.
     """
     frame, notes = select(
         records, ["spmv"], [*_NUMBERS, *_WORDS, "backend"], measure=measure, value=VALUE
     )
     frame = typed(frame, (*_NUMBERS, VALUE), _WORDS)
-    frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
     frame, left = prevailing(
         frame,
         _SETTING,
@@ -98,9 +97,9 @@ def _block(sigma: float, rows: float) -> str:
 
 
 def _labels(frame: DataFrame) -> Series:
-    """Return what each matrix is called, apart from all others.
+    """Return a unique label of each matrix.
 
-    What SciPy and NumPy hand over has no name of its own.
+    Arrays from SciPy and NumPy have no name: their label includes the number of nonzeros.
     """
     label = frame["name"].where(frame["name"] != "", frame["matrix"])
     shapes = frame.assign(label=label).groupby("label")["nonzeros"].transform("nunique")
@@ -111,7 +110,7 @@ def _labels(frame: DataFrame) -> Series:
     return label.where(shapes == 1, numbered)
 
 
-def in_order(kinds: Sequence[str]) -> list[str]:
+def in_order(kinds: Iterable[str]) -> list[str]:
     """Return kinds of formats in the order of a legend: CRS, SELL-8, SELL-16, ELL, CSC."""
 
     def place(kind: str) -> tuple[int, float]:
@@ -129,14 +128,14 @@ def of_formats(frame: DataFrame, formats: Sequence[str], measure: str) -> DataFr
     frame : DataFrame
         As of `products`.
     formats : sequence of str
-        In any case, ``sell`` for all C and ``sell-8`` for one.
+        Names in upper or lower case; ``sell`` stands for all C and ``sell-8`` for one.
     measure : str
         Command that measures other formats.
 
     Raises
     ------
     InputError
-        A format that there is not, or no record is of any of these.
+        A format is unknown, or no record is in any of these.
     """
     wanted = [each.lower() for each in formats]
     known = {*FORMATS, *(f"sell-{chunk}" for chunk in range(1, 129))}
@@ -148,13 +147,13 @@ def of_formats(frame: DataFrame, formats: Sequence[str], measure: str) -> DataFr
     if kept.empty:
         raise InputError(
             f"no record is in the format {' or '.join(wanted)}, only in "
-            f"{listed(in_order(frame['kind'].tolist()))}: `{measure}` measures others"
+            f"{listed(in_order(frame['kind']))}: `{measure}` measures others"
         )
     return kept
 
 
 def of_matrices(
-    frame: DataFrame, begins: Sequence[str], measure: str
+    frame: DataFrame, prefixes: Sequence[str], measure: str
 ) -> tuple[DataFrame, list[str]]:
     """Return the records of some matrices, and notes on the others.
 
@@ -162,8 +161,8 @@ def of_matrices(
     ----------
     frame : DataFrame
         As of `products`.
-    begins : sequence of str
-        Begins of their labels; by default all, tall and skinny ones only where there are no others.
+    prefixes : sequence of str
+        Prefixes of their labels; by default all, tall and skinny ones only if there are no others.
     measure : str
         Command that measures other matrices.
 
@@ -172,28 +171,28 @@ def of_matrices(
     InputError
         No record is of any of these.
     """
-    if not begins:
+    if not prefixes:
         narrow = tall_and_skinny(frame)
         some = narrow.any() and not narrow.all()
         return (frame[~narrow], ["Tall and skinny matrices left out."]) if some else (frame, [])
-    kept = frame[frame["label"].str.startswith(tuple(begins))]
+    kept = frame[frame["label"].str.startswith(tuple(prefixes))]
     if kept.empty:
         raise InputError(
-            f"no record is of a matrix {' or '.join(map(repr, begins))}: `{measure}` measures "
+            f"no record is of a matrix {' or '.join(map(repr, prefixes))}: `{measure}` measures "
             "others"
         )
     return kept, []
 
 
 def tall_and_skinny(frame: DataFrame) -> Series:
-    """Say of each record whether its matrix is there for the length of its rows."""
+    """Return whether each record is of a tall and skinny matrix, for figures over row length."""
     return frame["label"].str.startswith("tsm:")
 
 
 def held(frame: DataFrame) -> Series:
-    """Say of each record whether matrix and vectors fit the caches that its workers have.
+    """Return whether matrix and vectors of each record fit in the last-level caches.
 
-    The largest level counts. False where the caches are unknown.
+    False where the caches are unknown.
     """
     from pandas import Series
 
@@ -218,7 +217,7 @@ def row_lengths(frame: DataFrame, threads: float = 0) -> DataFrame:
     Raises
     ------
     InputError
-        No record has so many workers.
+        No record has this number of workers.
     """
     frame = frame[tall_and_skinny(frame)]
     frame = of_workers(frame, threads) if len(frame) else frame
@@ -233,33 +232,23 @@ def row_lengths(frame: DataFrame, threads: float = 0) -> DataFrame:
 
 
 def saturation(frame: DataFrame, matrix: str = "") -> DataFrame:
-    """Return one matrix of each machine by numbers of workers, two or more.
+    """Return for each machine one matrix with two or more numbers of workers.
 
     Parameters
     ----------
     frame : DataFrame
         As of `products`.
     matrix : str
-        Begin of its label; by default HPCG's where there is one. Of several, the one with most
-        numbers of workers, and of these the largest.
+        Prefix of its label; by default HPCG's if there is one. Of several, the one with
+        most numbers of workers is returned, and of these the largest.
     """
-    here = ["machine", "label"]
-    frame = frame.assign(counts=frame.groupby(here)["threads"].transform("nunique"))
-    frame = frame[frame["counts"] > 1]
-    if matrix:
-        frame = frame[frame["label"].str.startswith(matrix)]
-    order = frame.assign(hpcg=frame["label"].str.startswith("hpcg")).sort_values(
-        ["hpcg", "counts", "nonzeros"], ascending=False, kind="stable"
-    )
-    chosen = order.drop_duplicates("machine")[here]
-    frame = frame.merge(chosen, on=here) if len(frame) else frame
-    frame = best(frame, ("machine", "kind", "threads"), value=VALUE)
-    several = frame.groupby(["machine", "kind"])["threads"].transform("nunique") > 1
-    return frame[several]
+    frame = frame[frame["label"].str.startswith(matrix)]
+    frame = frame.assign(hpcg=frame["label"].str.startswith("hpcg"))
+    return longest_scan(frame, "label", "threads", "nonzeros", value=VALUE, prefer=("hpcg",))
 
 
 def by_matrix(frame: DataFrame, threads: float = 0) -> DataFrame:
-    """Return of each machine and matrix the fastest record of each kind of format.
+    """Return the fastest record of each machine, matrix and kind of format.
 
     Parameters
     ----------
@@ -271,13 +260,13 @@ def by_matrix(frame: DataFrame, threads: float = 0) -> DataFrame:
     Returns
     -------
     DataFrame
-        The smallest matrices first. Column held says whether a matrix fits the caches in one of
-        the formats at least, blocks whether it was measured with several sigma.
+        The smallest matrices first. The column held is true if the matrix fits in the caches in at
+        least one of the formats, blocks if it was measured with several sigma.
 
     Raises
     ------
     InputError
-        No record has so many workers.
+        No record has this number of workers.
     """
     frame = of_workers(frame, threads)
     frame = frame.assign(held=held(frame))
@@ -292,10 +281,9 @@ def by_matrix(frame: DataFrame, threads: float = 0) -> DataFrame:
 
 
 def fill_in(frame: DataFrame) -> DataFrame:
-    """Return beta of each matrix, C and sigma, where a matrix has two values of sigma or more.
+    """Return beta by matrix, C and sigma, for matrices with two values of sigma or more.
 
-    Beta is a property of the matrix, so that of several machines one is taken. Sigma is no more
-    than the number of rows.
+    Beta is a property of the matrix, so that the records of one machine suffice.
     """
     frame = frame[frame["format"] == "sell"].dropna(subset=["beta"])
     frame = frame.drop_duplicates(["label", "C", "sigma"])
@@ -304,6 +292,6 @@ def fill_in(frame: DataFrame) -> DataFrame:
 
 
 def implied(rows: DataFrame) -> Series:
-    """Return the implied alpha, none where memory was not what the product waited for."""
+    """Return the implied alpha, missing where memory bandwidth was not the limit."""
     alpha = rows["alpha_implied"]
     return alpha.where((alpha >= 0) & ~held(rows), math.nan)

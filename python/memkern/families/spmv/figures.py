@@ -1,8 +1,8 @@
-"""Figures and tables of sparse matrix-vector products, and the section that a report has on them.
+"""Figures and tables of sparse matrix-vector products, and their section of a report.
 
-Performance is two operations a nonzero over the shortest time. The roofline is that of the memory
-bandwidth of loads alone, as measured with as many workers, where each element of x comes from
-memory once. After Alappat et al. 2021, who print no numbers to stand beside the own ones.
+Performance counts two operations per nonzero, by the shortest time. The roofline is that of the
+load bandwidth of memory, measured with as many workers, if each element of x is loaded from memory
+once. After Alappat et al. 2021, who print no numbers to compare with.
 """
 
 from __future__ import annotations
@@ -27,22 +27,24 @@ from memkern.families.spmv.data import (
 from memkern.families.spmv.findings import findings
 from memkern.plots.drawing import (
     MOST_LINES,
-    Dot,
+    ROOFLINE_LABEL,
     counted_axis,
     counts_axis,
-    curve,
+    curves,
+    dot_series,
     dots,
-    hollow,
+    finish,
     in_bytes,
-    legend_above,
-    marked_look,
+    look_beside_roofline,
+    machine_panels,
     panels,
+    roofline_series,
     row_in,
 )
 from memkern.plots.frames import Records, best, three_figures
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import cache_ends, of_workers, split, with_workers
-from memkern.plots.style import GREY, Look, figure, note, plain
+from memkern.plots.style import GREY, figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,13 +59,7 @@ _MEASURE_LENGTHS = (
 _MEASURE_SATURATION = "memkern spmv hpcg:64 -f crs,sell --threads 1..4 -o saturation.parquet"
 _MEASURE_FILL_IN = "memkern spmv rmat:18 -f sell -C 8,16 --sigma 1,32,1024 -o fill-in.parquet"
 _LABEL = "Performance (GFLOP/s)"
-_ROOFLINE = "roofline of memory"
 _LETTERS = 24
-
-
-def _look(number: int) -> Look:
-    """Return the look of a format; the diamond is the roofline's."""
-    return marked_look(number + (number >= 3))
 
 
 def _against(
@@ -71,13 +67,9 @@ def _against(
 ) -> None:
     """Draw performance over `x`, a line for each name in a column, and the highest roofline."""
     limit = rows.groupby(x)[ROOFLINE].max().dropna()
-    ax.plot(limit.index, limit, color=GREY, linewidth=0.9, zorder=2, label=_ROOFLINE)
-    for number, name in enumerate(names):
-        mine = rows[rows[column] == name]
-        if len(mine):
-            curve(ax, mine, x, VALUE, _look(number), name)
-    ax.set_xscale("log", base=2)
-    counted_axis(ax.xaxis, rows[x].tolist())
+    ax.plot(limit.index, limit, color=GREY, linewidth=0.9, zorder=2, label=ROOFLINE_LABEL)
+    curves(ax, rows, column, names, x, VALUE, look_beside_roofline)
+    counted_axis(ax, rows[x])
     ax.set_ylim(0, 1.08 * max(rows[VALUE].max(), rows[ROOFLINE].max()))
     ax.set(xlabel=xlabel, ylabel=_LABEL)
 
@@ -89,7 +81,7 @@ def against_row_length(
     formats: str | Sequence[str] = "crs,sell-8,sell-16",
     threads: float = 0,
 ) -> Figure:
-    """Sparse products against the length of rows, by format and accumulators.
+    """Sparse products against the number of nonzeros per row, by format and accumulators.
 
     Of several tall and skinny matrices with rows of one length, the largest is drawn.
 
@@ -98,7 +90,7 @@ def against_row_length(
     records : DataFrame or ResultSet
         Own records of `spmv` kernels with matrices ``tsm``.
     accumulators : str or sequence of str
-        Numbers of accumulators of CRS, with commas between; 0 is the kernel's own choice.
+        Numbers of accumulators of CRS, with commas between; 0 is the kernel's default.
     formats : str or sequence of str
         Formats, with commas between.
     threads : int
@@ -124,16 +116,12 @@ def against_row_length(
             f"`{_MEASURE_LENGTHS}` does so"
         )
     lines = frame.sort_values("unroll").groupby("kind")["line"]
-    kinds = in_order(frame["kind"].tolist())
-    names = [name for kind in kinds for name in lines.get_group(kind).unique()]
-    machines = list(frame.groupby("machine", sort=False))
-    fig, axes = panels(len(machines), 2, 2.5)
-    for ax, (_, rows) in zip(axes, machines, strict=True):
+    names = [name for kind in in_order(frame["kind"]) for name in lines.get_group(kind).unique()]
+    fig, cells = machine_panels(frame, 2.5)
+    for ax, rows in cells:
         _against(ax, rows, "nonzeros_per_row", "Nonzeros per row", "line", names)
-        ax.set_title(with_workers(rows, len(machines) > 1))
-    legend_above(fig, axes, 4)
-    note(fig, [*notes, *hollow(frame)])
-    return fig
+        ax.set_title(with_workers(rows, len(cells) > 1))
+    return finish(fig, 4, notes, frame)
 
 
 @figure("spmv-saturation")
@@ -145,8 +133,8 @@ def against_workers(records: Records = None, matrix: str = "") -> Figure:
     records : DataFrame or ResultSet
         Own records of two numbers of workers or more.
     matrix : str
-        Begin of the matrix's label; by default ``hpcg`` where there is one. Of several matrices
-        the one with most numbers of workers is drawn, of these the largest.
+        Prefix of the matrix's label; by default ``hpcg`` if there is one. Of several
+        matrices the one with most numbers of workers is drawn, of these the largest.
 
     Returns
     -------
@@ -165,16 +153,15 @@ def against_workers(records: Records = None, matrix: str = "") -> Figure:
         raise InputError(
             f"{which} was measured with two numbers of workers: `{_MEASURE_SATURATION}` does so"
         )
-    kinds = in_order(frame["kind"].tolist())
-    machines = list(frame.groupby("machine", sort=False))
-    fig, axes = panels(len(machines), 2, 2.5)
-    for ax, (name, rows) in zip(axes, machines, strict=True):
+    kinds = in_order(frame["kind"])
+    fig, cells = machine_panels(frame, 2.5)
+    for ax, rows in cells:
         _against(ax, rows, "threads", "Workers", "kind", kinds)
-        label = plain(rows["label"].iloc[0], _LETTERS)
-        ax.set_title(f"{plain(name, _LETTERS)}, {label}" if len(machines) > 1 else label)
-    legend_above(fig, axes, 5)
-    note(fig, [*notes, *hollow(frame)])
-    return fig
+        first = rows.iloc[0]
+        label = plain(first["label"], _LETTERS)
+        name = plain(first["machine"], _LETTERS)
+        ax.set_title(f"{name}, {label}" if len(cells) > 1 else label)
+    return finish(fig, 5, notes, frame)
 
 
 @figure("spmv-matrices")
@@ -191,21 +178,21 @@ def by_matrices(
     Parameters
     ----------
     records : DataFrame or ResultSet
-        Own records of `spmv` kernels. A ResultSet knows its caches, and what fits them is drawn
-        apart then.
+        Own records of `spmv` kernels. Matrices that fit in the caches have a panel if a ResultSet
+        describes the caches.
     formats : str or sequence of str
         Formats, with commas between: ``crs``, ``sell`` for all C, ``sell-8`` and so on, ``ell``,
         ``csc``.
     threads : int
         Number of workers; by default the most of each machine.
     matrices : str or sequence of str
-        Begins of labels, with commas between; by default all, tall and skinny ones (``tsm``) only
-        where there are no others.
+        Prefixes of labels, with commas between; by default all, tall and skinny ones
+        (``tsm``) only if there are no others.
 
     Returns
     -------
     matplotlib.figure.Figure
-        For each machine a panel of the matrices that fit the caches and one of the larger ones,
+        For each machine a panel of the matrices that fit in the caches and one of the larger ones,
         6.9 in wide, 3.35 in with one panel.
 
     Raises
@@ -216,44 +203,24 @@ def by_matrices(
     frame, notes = products(records, _MEASURE)
     frame, left = of_matrices(frame, split(matrices), _MEASURE)
     frame = by_matrix(of_formats(frame, split(formats), _MEASURE), threads)
-    kinds = in_order(frame["kind"].tolist())
-    cells = [
-        rows
-        for _, of_machine in frame.groupby("machine", sort=False)
-        for _, rows in of_machine.groupby("held", sort=False)
-    ]
-    most = max(rows["label"].nunique() for rows in cells)
-    fig, axes = panels(len(cells), 2, row_in(most, len(kinds) + 1))
+    kinds = in_order(frame["kind"])
+    most = frame.groupby(["machine", "held"])["label"].nunique().max()
+    fig, cells = machine_panels(frame, row_in(most, len(kinds) + 1), "held")
     ends = frame[[VALUE, ROOFLINE]].min().min(), frame[[VALUE, ROOFLINE]].max().max()
-    for ax, rows in zip(axes, cells, strict=True):
+    for ax, rows in cells:
         names = _shortened(rows["label"].unique())
-        series: dict[str, tuple[Look, list[Dot]]] = {
-            kind: (
-                _look(number),
-                [
-                    Dot(names[row["label"]], row[VALUE], _with_block(row), row["disturbed"])
-                    for row in rows[rows["kind"] == kind].to_dict("records")
-                ],
-            )
-            for number, kind in enumerate(kinds)
-        }
-        limit = rows.groupby("label", sort=False)[ROOFLINE].max().dropna()
-        series[_ROOFLINE] = (
-            marked_look(3)._replace(color=GREY),
-            [Dot(names[str(each)], top, three_figures(top), False) for each, top in limit.items()],
-        )
-        dots(ax, list(names.values()), series, ends)
-        # A row is as high in every panel.
+        rows = rows.assign(row=rows["label"].map(names))
+        series = dot_series(rows, "kind", kinds, VALUE, _with_block, look_beside_roofline)
+        dots(ax, list(names.values()), series | roofline_series(rows, ROOFLINE), ends)
+        # The same height of a row in every panel.
         ax.set_ylim(most - 0.5, None)
         ax.set_title(_beside_caches(rows, frame["machine"].nunique() > 1))
         ax.set_xlabel(_LABEL)
-    legend_above(fig, axes, 5)
-    note(fig, [*notes, *left, *hollow(frame)])
-    return fig
+    return finish(fig, 5, [*notes, *left], frame)
 
 
 def _shortened(labels: Iterable[str]) -> dict[str, str]:
-    """Return for each label what is drawn, no two the same."""
+    """Return a short name of each label, no two the same."""
     names: dict[str, str] = {}
     for label in labels:
         name = plain(label, _LETTERS)
@@ -263,7 +230,7 @@ def _shortened(labels: Iterable[str]) -> dict[str, str]:
 
 
 def _with_block(row: Mapping[Any, Any]) -> str:
-    """Return performance and, where there was a choice, the sigma that was the fastest."""
+    """Return performance and, if several sigma were measured, the fastest one."""
     text = three_figures(row[VALUE])
     if row["format"] == "sell" and row["blocks"]:
         text += f" (σ {'all' if row['sigma'] >= row['rows'] else three_figures(row['sigma'])})"
@@ -271,7 +238,7 @@ def _with_block(row: Mapping[Any, Any]) -> str:
 
 
 def _beside_caches(rows: DataFrame, several: bool) -> str:
-    """Return the title of a panel: workers, and whether the caches hold its matrices."""
+    """Return the title of a panel: workers, and whether its matrices fit in the caches."""
     ends = cache_ends(rows)
     title = with_workers(rows, several)
     if not ends:
@@ -290,7 +257,8 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
     records : DataFrame or ResultSet
         Own records of `spmv.sell` with several sigma.
     matrices : str or sequence of str
-        Begins of labels, with commas between; by default those that sigma changes most.
+        Prefixes of labels, with commas between; by default the matrices whose fill-in
+        depends on sigma most.
 
     Returns
     -------
@@ -303,8 +271,8 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
         No matrix with two values of sigma, or records without a needed column.
     """
     frame, notes = products(records, _MEASURE_FILL_IN)
-    begins = tuple(split(matrices))
-    frame = fill_in(frame[frame["label"].str.startswith(begins)] if begins else frame)
+    prefixes = tuple(split(matrices))
+    frame = fill_in(frame[frame["label"].str.startswith(prefixes)] if prefixes else frame)
     if frame.empty:
         raise InputError(
             f"no matrix was measured in SELL with two values of sigma: `{_MEASURE_FILL_IN}` does so"
@@ -315,22 +283,19 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
         notes.append(f"Left out where sigma changes least: {len(labels) - MOST_LINES} matrices.")
     names = _shortened(labels[:MOST_LINES])
     frame = frame[frame["label"].isin(list(names))]
+    # Beta does not depend on the time.
+    frame = frame.assign(line=frame["label"].map(names), disturbed=False)
     chunks = list(frame.groupby("C"))
     fig, axes = panels(len(chunks), 2, 2.2)
     for ax, (chunk, rows) in zip(axes, chunks, strict=True):
-        for number, (label, name) in enumerate(names.items()):
-            mine = rows[rows["label"] == label].assign(disturbed=False)
-            if len(mine):
-                curve(ax, mine, "sigma", "beta", marked_look(number), name)
+        curves(ax, rows, "line", names.values(), "sigma", "beta")
         ax.set_xscale("log")
         ax.set_xlim(frame["sigma"].min() / 1.5, frame["sigma"].max() * 1.5)
         counts_axis(ax.xaxis, 7)
         ax.set_ylim(0, 1.04)
         ax.set(xlabel="σ (rows sorted together)", ylabel="Nonzeros / stored entries (β)")
         ax.set_title(f"C = {chunk:g}")
-    legend_above(fig, axes, 4)
-    note(fig, notes)
-    return fig
+    return finish(fig, 4, notes, frame)
 
 
 # ---------------------------------------------------------------------------------------- tables
@@ -343,7 +308,7 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
     Parameters
     ----------
     records : DataFrame or ResultSet
-        Own records of `spmv` kernels. A ResultSet knows its caches.
+        Own records of `spmv` kernels.
     threads : int
         Number of workers; by default the most of each machine.
 
@@ -352,9 +317,9 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
     DataFrame
         Columns platform, matrix, rows, nonzeros_per_row, format (SELL with C and sigma),
         performance_GFLOPs (by the shortest time), roofline_load_GFLOPs, roofline_fraction (by the
-        median time), bandwidth_GBps, alpha (the best that there can be), alpha_implied (missing
-        where the caches hold the matrix, or some of it), beta, convert_s, conversion (in products)
-        and disturbed. Of several accumulators and ways to balance, the fastest.
+        median time), bandwidth_GBps, alpha (the lower bound), alpha_implied (missing where the
+        caches of a ResultSet's machine hold the matrix, or some of it), beta, convert_s, conversion
+        (in products) and disturbed. Of several accumulators and ways to balance, the fastest.
 
     Raises
     ------
@@ -364,12 +329,11 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
     frame, _ = products(records, _MEASURE)
     frame = of_workers(frame, threads)
     frame = best(frame, ("machine", "label", "kind", "sigma"), value=VALUE)
-    rank = {kind: place for place, kind in enumerate(in_order(frame["kind"].tolist()))}
     frame = frame.assign(
         matrix=frame["label"],
         format=frame["variety"],
         alpha_implied=implied(frame),
-        place=frame["kind"].map(rank),
+        place=frame["kind"].map(in_order(frame["kind"]).index),
     )
     order = ["platform", "nonzeros", "nonzeros_per_row", "label", "place", "sigma"]
     columns = ["platform", "matrix", "rows", "nonzeros_per_row", "format", VALUE, ROOFLINE]
@@ -384,33 +348,33 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
 _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     (
         "Performance by matrix and format", by_matrices,
-        "By all workers together, on a logarithmic axis. The roofline is what loads alone get "
-        "from memory, over the bytes of a product that has each element of x from memory once; "
-        "the highest of the formats. Matrices that the caches hold are not bound by it, and those "
-        "little larger than the caches can be above it. With several σ the fastest is drawn.",
+        "By all workers together, on a logarithmic axis. The roofline is the load bandwidth of "
+        "memory over the bytes of a product that loads each element of x from memory once; the "
+        "highest of the formats. It does not bound matrices that fit in the caches, and matrices "
+        "slightly larger than the caches can exceed it. With several σ the fastest is drawn.",
     ),
     (
         "Performance against the length of rows", against_row_length,
-        "Tall and skinny matrices of about the same number of nonzeros, with rows of one length "
-        "each and an x that the caches hold; above the roofline where these hold some of the "
-        "matrix as well. In CRS every row ends in a sum over its "
-        "accumulators; more of them hide latency in long rows and cost time in short ones. After "
-        "Alappat et al. 2021.",
+        "Tall and skinny matrices with about the same number of nonzeros, all rows of a matrix of "
+        "the same length, and an x that fits in the caches; above the roofline where the caches "
+        "hold part of the matrix as well. In CRS every row ends in a sum over its accumulators: "
+        "more accumulators hide latency in long rows and cost time in short ones. After Alappat "
+        "et al. 2021.",
     ),
     (
         "Performance against the workers", against_workers,
-        "A matrix larger than the caches if there is one. The roofline is measured with as many "
-        "workers, and bends where memory is saturated.",
+        "HPCG's matrix, or else the largest one. The roofline is measured with as many workers, "
+        "and bends where memory is saturated.",
     ),
     (
         "What sorting of rows saves", against_sigma,
         "Rows are sorted by length within blocks of σ rows and padded to the longest of each C. "
-        "β is the share of what is stored that is not padding.",
+        "β is the number of nonzeros over that of stored entries, padding included.",
     ),
     (
         "Matrices and formats in numbers", matrices_table,
-        "alpha: elements of x from memory for each nonzero, at best; alpha_implied: as many as "
-        "explain the median time at the bandwidth of loads, missing where the caches gave more. "
+        "alpha: elements of x loaded from memory per nonzero, at least; alpha_implied: the number "
+        "that explains the median time at the load bandwidth, missing where the caches held data. "
         "beta: nonzeros over stored entries. conversion: the time to convert over that of one "
         "product. roofline_fraction is by the median time, performance by the shortest.",
     ),

@@ -1,4 +1,4 @@
-"""What records of sparse products say, in plain sentences computed from them."""
+"""Findings on sparse matrix-vector products: sentences computed from records."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from memkern.families.spmv.data import (
 )
 from memkern.plots.frames import best, listed, percent, ranked, three_figures, undisturbed
 from memkern.plots.selection import cache_ends, of_workers, with_workers
+from memkern.plots.sentences import disturbed_mark, marked_value, speed_up, with_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# A gain that is worth a sentence.
+# Least gain of beta by sorting that is reported.
 _GAIN = 1.05
 
 
@@ -36,27 +37,28 @@ def findings(records: DataFrame) -> list[str]:
         Records without a needed column.
     """
     frame, _ = products(records, "")
-    machines = list(dict.fromkeys(frame["machine"]))
-    sentences = []
-    for machine in machines:
-        mine = frame[frame["machine"] == machine]
-        others = mine[~tall_and_skinny(mine)]
-        rows = by_matrix(others) if len(others) else others.assign(held=False)
-        these = [
-            *_on_memory(rows),
-            *_on_caches(rows),
-            *_on_x(rows),
-            *_on_lengths(mine),
-            *_on_workers(mine),
-            *_on_fill_in(mine),
-            *_on_conversion(others),
-        ]
-        sentences += [f"{machine}: {line}" for line in these] if len(machines) > 1 else these
-    return sentences
+    machines = frame.groupby("machine", sort=False)
+    return with_names({name: _on_machine(mine) for name, mine in machines})
 
 
-def _said(row: Mapping[Any, Any]) -> str:
-    return f"{three_figures(row[VALUE])} GFLOP/s{' (disturbed)' * bool(row['disturbed'])}"
+def _on_machine(mine: DataFrame) -> list[str]:
+    """Return the findings on one machine."""
+    others = mine[~tall_and_skinny(mine)]
+    rows = by_matrix(others) if len(others) else others.assign(held=False)
+    threads = saturation(mine)
+    return [
+        *_on_memory(rows),
+        *_on_caches(rows),
+        *_on_x(rows),
+        *_on_lengths(mine),
+        *speed_up(threads, VALUE, in_order(threads["kind"]), "label"),
+        *_on_fill_in(mine),
+        *_on_conversion(others),
+    ]
+
+
+def _performance(row: Mapping[Any, Any]) -> str:
+    return marked_value(row, VALUE, "GFLOP/s")
 
 
 def _share(row: Mapping[Any, Any]) -> str:
@@ -66,11 +68,11 @@ def _share(row: Mapping[Any, Any]) -> str:
 def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:
     """Return one row of each format, in the order of a legend."""
     found = {row["kind"]: row for row in rows.to_dict("records")}
-    return [found[kind] for kind in in_order(list(found))]
+    return [found[kind] for kind in in_order(found)]
 
 
 def _on_memory(rows: DataFrame) -> list[str]:
-    """Say what each format reaches of the roofline on HPCG's matrix, or the largest."""
+    """Return the sentence on the roofline by format, for HPCG's or the largest matrix."""
     rows = rows[~rows["held"]]
     if rows.empty:
         return []
@@ -78,7 +80,7 @@ def _on_memory(rows: DataFrame) -> list[str]:
     rows = hpcg if len(hpcg) else rows
     rows = rows[rows["label"] == rows["label"].iloc[-1]]
     parts = [
-        f"{row['kind']} {_said(row)}, {_share(row)} of the roofline in the median"
+        f"{row['kind']} {_performance(row)}, {_share(row)} of the roofline in the median"
         for row in _by_kind(rows)
     ]
     first = rows.to_dict("records")[0]
@@ -86,24 +88,24 @@ def _on_memory(rows: DataFrame) -> list[str]:
     return [
         f"{with_workers(rows, False)} on {first['label']}{large}: {'; '.join(parts)}. The roofline "
         f"is {three_figures(rows[ROOFLINE].max())} GFLOP/s, with the "
-        f"{three_figures(first['load_GBps'])} GB/s that loads alone got from memory beside it."
+        f"{three_figures(first['load_GBps'])} GB/s that loads alone got from memory."
     ]
 
 
 def _on_caches(rows: DataFrame) -> list[str]:
-    """Say what the fastest format reaches in the caches, over the roofline of memory."""
+    """Return the sentence on the fastest format in the caches over the roofline of memory."""
     rows = rows[rows["held"]]
     if rows.empty:
         return []
     top = best(rows, ("machine",), value=VALUE).to_dict("records")[0]
     return [
-        f"From the caches: {top['label']} in {top['kind']} reaches {_said(top)}, "
+        f"From the caches: {top['label']} in {top['kind']} reaches {_performance(top)}, "
         f"{top[VALUE] / top[ROOFLINE]:.1f} times what memory would allow."
     ]
 
 
 def _on_x(rows: DataFrame) -> list[str]:
-    """Say where x costs most: the matrix whose alpha is farthest above the best one."""
+    """Return the sentence on the matrix whose implied alpha is farthest above its lower bound."""
     if rows.empty:
         return []
     rows = best(rows.assign(alpha_implied=implied(rows)), ("label",), value=VALUE)
@@ -115,15 +117,15 @@ def _on_x(rows: DataFrame) -> list[str]:
         undisturbed(rows).to_dict("records"), key=lambda row: row["alpha_implied"] - row["alpha"]
     )
     return [
-        f"Its vector costs {worst['label']} most: {worst['kind']} is at {_share(worst)} of the "
-        f"roofline{' (disturbed)' * bool(worst['disturbed'])}, as if each nonzero loaded "
-        f"{three_figures(worst['alpha_implied'])} elements of x from memory, where "
-        f"{three_figures(worst['alpha'])} would do."
+        f"The loads of x cost most for {worst['label']}: {worst['kind']} is at {_share(worst)} of "
+        f"the roofline{disturbed_mark(worst['disturbed'])}, as if each nonzero loaded "
+        f"{three_figures(worst['alpha_implied'])} elements of x from memory instead of "
+        f"{three_figures(worst['alpha'])}."
     ]
 
 
 def _on_lengths(mine: DataFrame) -> list[str]:
-    """Compare formats on the shortest and the longest rows."""
+    """Return the sentence on the formats for the shortest and the longest rows."""
     rows = row_lengths(mine)
     if rows.empty:
         return []
@@ -131,42 +133,22 @@ def _on_lengths(mine: DataFrame) -> list[str]:
     for length in (rows["nonzeros_per_row"].min(), rows["nonzeros_per_row"].max()):
         here = rows[rows["nonzeros_per_row"] == length]
         found = best(here[here["format"].isin(["crs", "sell"])], ("format",), value=VALUE)
-        names = [f"{row['line'].replace(',', ' with')} {_said(row)}" for row in _by_kind(found)]
+        names = [
+            f"{row['line'].replace(',', ' with')} {_performance(row)}" for row in _by_kind(found)
+        ]
         parts.append(f"of {length:g} nonzeros {listed(names)}")
     return [f"On rows of one length the fastest are: {'; '.join(parts)}."]
 
 
-def _on_workers(mine: DataFrame) -> list[str]:
-    """Say how much more workers bring, and where memory has no more to give."""
-    rows = saturation(mine)
-    if rows.empty:
-        return []
-    few, many = rows["threads"].min(), rows["threads"].max()
-    parts = []
-    for kind in in_order(rows["kind"].tolist()):
-        these = rows[rows["kind"] == kind].set_index("threads")[VALUE]
-        if few in these and many in these:
-            disturbed = rows.loc[rows["kind"] == kind, "disturbed"].any()
-            parts.append(
-                f"{these[many] / these[few]:.2f} in {kind}{' (disturbed)' * bool(disturbed)}"
-            )
-    if not parts:
-        return []
-    return [
-        f"Speed-up with {many:g} threads{'' if few == 1 else f' over {few:g}'} on "
-        f"{rows['label'].iloc[0]}: {listed(parts)}."
-    ]
-
-
 def _on_fill_in(mine: DataFrame) -> list[str]:
-    """Say what sorting saves where it saves most, and what that does to performance."""
+    """Return the sentence on the largest gain of beta by sorting, and the performance there."""
     rows = fill_in(mine)
     if rows.empty:
         return []
     ends = rows.groupby(["label", "C"])["beta"].agg(["first", "max"]).reset_index()
     most = ends.assign(gain=ends["max"] / ends["first"]).nlargest(1, "gain").to_dict("records")[0]
     if most["gain"] < _GAIN:
-        return ["Sorting of rows saves nothing: all matrices pad little without it."]
+        return ["Sorting of rows saves nothing: without it, all matrices have little padding."]
     here = mine[(mine["label"] == most["label"]) & (mine["C"] == most["C"])]
     here = best(of_workers(here[here["format"] == "sell"]), ("sigma",), value=VALUE)
     first = here.sort_values("sigma").to_dict("records")[0]
@@ -175,21 +157,22 @@ def _on_fill_in(mine: DataFrame) -> list[str]:
     return [
         f"Sorting of rows raises beta of {most['label']} in {top['kind']} from "
         f"{three_figures(most['first'])} to {three_figures(most['max'])}; the fastest is by "
-        f"{block}, with {_said(top)} after {_said(first)} with sigma {first['sigma']:g}."
+        f"{block}, with {_performance(top)} after {_performance(first)} with sigma "
+        f"{first['sigma']:g}."
     ]
 
 
 def _on_conversion(mine: DataFrame) -> list[str]:
-    """Say how many products a conversion takes as long as."""
+    """Return the sentence on the time of a conversion, in products."""
     rows = mine[mine["format"] == "sell"].dropna(subset=["conversion"])
     if rows.empty:
         return []
     rows = best(of_workers(rows), ("label", "kind", "sigma"), value=VALUE)
     low, middle, high = (float(rows["conversion"].quantile(q)) for q in (0, 0.5, 1))
-    text = f"To convert to SELL takes as long as {three_figures(middle)} products"
+    text = f"Conversion to SELL takes as long as {three_figures(middle)} products"
     if len(rows) > 1:
         text += (
-            f" in the middle of {len(rows)} cases, {three_figures(low)} at least and "
+            f" in the median of {len(rows)} cases, {three_figures(low)} at least and "
             f"{three_figures(high)} at most"
         )
     return [f"{text}."]

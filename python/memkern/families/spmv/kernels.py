@@ -1,12 +1,12 @@
 """Sparse matrix-vector products: y = A x and y = y + A x by rows, in chunks of rows, by columns.
 
-``spmv.crs`` goes along compressed rows. ``spmv.sell`` is SELL-C-sigma: rows sorted by length within
+``spmv.crs`` uses compressed rows. ``spmv.sell`` is SELL-C-sigma: rows sorted by length within
 blocks of sigma, C of them side by side in a chunk as wide as its longest row. ``spmv.ell`` is
-ELLPACK, one chunk of all rows, and ``spmv.csc`` goes along compressed columns, which every worker
-adds to a y of its own; both are baselines.
+ELLPACK, one chunk of all rows, and ``spmv.csc`` uses compressed columns, which every worker adds
+to a private y; both are baselines.
 
 A case works in the order of its chunks: row i of y is row ``order[i]`` of A, and if columns are
-moved like rows, so is x. What pads a row is zero and is multiplied by one more element of x, past
+moved like rows, so is x. Padding of rows is zero and multiplies an additional element of x, past
 the last.
 """
 
@@ -54,7 +54,7 @@ FORMATS = ("crs", "sell", "ell", "csc")
 BALANCES = ("rows", "nnz")
 MVE = (1, 2, 3, 4, 6, 8)
 _MOST_CHUNK = 128
-# Up to so many rows a result is checked whole.
+# Largest number of rows of which all are checked.
 _WHOLE_ROWS = 2**18
 
 
@@ -84,14 +84,14 @@ def spmv_case(
         What `memkern.matrices.build` takes: a generator such as ``hpcg:64``, a Matrix Market file,
         a SciPy sparse array, a two-dimensional array, or triplets.
     accumulate : bool
-        y = y + A x, or y = A x.
+        True for y = y + A x, False for y = A x.
     C, sigma : int
-        Rows of a chunk, 1 to 128 (8), and rows of a block that is sorted by length: 1 (the
-        default), a multiple of C, or at least as many as there are rows. Of ``spmv.sell`` alone.
+        Rows of a chunk, 1 to 128 (8), and rows of a block within which rows are sorted by length:
+        1 (the default), a multiple of C, or at least the number of rows. Only for ``spmv.sell``.
     move_columns : bool
         Whether the columns of a square matrix are moved like its rows.
     balance : str
-        Workers get as many ``rows``, or rows with as many nonzeros (``nnz``).
+        Workers get equal numbers of ``rows``, or of nonzeros (``nnz``).
     mve : int or str
         Accumulators of a row in ``spmv.crs`` (modulo variable expansion): 1, 2, 3, 4, 6, 8, 0 for
         the kernel's own choice, ``auto`` by the mean length of rows.
@@ -111,7 +111,7 @@ def spmv_case(
     """
     from memkern.inputs import matrices
 
-    form = kernel.partition(".")[2]
+    format = kernel.partition(".")[2]
     label, a = matrices.build(matrix, options.get("seed", 0))
     rows, columns = (int(n) for n in a.shape)
     if a.nnz == 0:
@@ -124,17 +124,18 @@ def spmv_case(
         ("mve", mve != 0, ("crs",)),
         ("prefetch", options.get("prefetch", 0) != 0, ("crs", "sell")),
     ):
-        if given and form not in owner:
+        if given and format not in owner:
             owners = " and ".join(f"spmv.{name}" for name in owner)
-            raise InputError(f"spmv.{form} has no {option}, which is for {owners}")
-    chunk = integer(8 if C is None else C, "C", 1, _MOST_CHUNK) if form == "sell" else 1
-    block = _sigma(1 if sigma is None else sigma, chunk, rows) if form == "sell" else 1
-    if move_columns and (form != "sell" or rows != columns):
-        raise InputError("columns are moved like rows in spmv.sell of square matrices alone")
-    # The knob by its general name and by the one that it has here.
-    given = options.pop("unroll", 0)
-    unroll = _accumulators(mve or given, a.nnz / rows) if form == "crs" else given
-    stored = a.tocsc() if form == "csc" else a
+            raise InputError(f"spmv.{format} has no {option}, which is for {owners}")
+    chunk = integer(8 if C is None else C, "C", 1, _MOST_CHUNK) if format == "sell" else 1
+    block = _sigma(1 if sigma is None else sigma, chunk, rows) if format == "sell" else 1
+    if move_columns and (format != "sell" or rows != columns):
+        raise InputError("columns are moved like rows only in spmv.sell of square matrices")
+    # `mve` is the name that `unroll` has here.
+    unroll = options.pop("unroll", 0)
+    if format == "crs":
+        unroll = _accumulators(mve or unroll, a.nnz / rows)
+    stored = a.tocsc() if format == "csc" else a
     return Case(
         registry()[kernel],
         integers={
@@ -150,7 +151,7 @@ def spmv_case(
         data={"values": stored.data},
         dtype=dtype,
         index_dtype=index_dtype,
-        form="add" if accumulate else "write",
+        template_variant="add" if accumulate else "write",
         columns={
             "matrix": label,
             "rows": rows,
@@ -177,7 +178,7 @@ def _sigma(sigma: int, chunk: int, rows: int) -> int:
 
 
 def _accumulators(mve: int | str, length: float) -> int:
-    """As many as a row fills twice, from what is built."""
+    """Return the number of accumulators; auto is the most that a mean row fills twice."""
     if mve == "auto":
         return max(u for u in MVE if u == 1 or 2 * u <= length)
     if isinstance(mve, str) or mve not in (0, *MVE):
@@ -187,7 +188,7 @@ def _accumulators(mve: int | str, length: float) -> int:
 
 
 def as_csr(case: Case) -> csr_array:
-    """Return a case's matrix as SciPy knows it."""
+    """Return a case's matrix as an array of SciPy."""
     from scipy.sparse import csc_array, csr_array
 
     shape = (case.integers["rows"], case.integers["columns"])
@@ -198,7 +199,7 @@ def as_csr(case: Case) -> csr_array:
 
 
 def order_of(case: Case, native: Native) -> IndexArray:
-    """Return which row of A each row of y is."""
+    """Return the row of A of each row of y."""
     if case.spec.name in ("spmv.sell", "spmv.ell"):
         return native.copy_out("order")
     return np.arange(case.integers["rows"])
@@ -217,16 +218,17 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
         moved = np.empty_like(x)
         moved[order] = x
         x = moved
-    before = fresh(native, "y", look) if case.form == "add" else np.zeros(len(look))
+    before = fresh(native, "y", look) if case.template_variant == "add" else np.zeros(len(look))
     wanted = before + a @ x
     # As many roundings as there are terms, of the sum of their absolute values.
     terms = np.maximum((np.diff(a.indptr) + 2.0) / case.spec.ulps, 1.0)
     size = np.abs(before) + abs(a) @ np.abs(x)
     native.fill(outputs=True)
     invoke()
-    off = np.abs(native.peek("y", look) - wanted)
+    errors = np.abs(native.peek("y", look) - wanted)
+    errors[np.isnan(errors)] = np.inf
     allowed = terms * size
-    worst = float(np.max(np.where(np.isnan(off), np.inf, off) / np.where(allowed > 0, allowed, 1)))
+    worst = float(np.max(errors / np.where(allowed > 0, allowed, 1)))
     if not seen.all():
         worst = float("inf")
     facts = native.obtained()["facts"]
@@ -238,7 +240,7 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
-    """Return y in the order of the chunks, from a layout found independently."""
+    """Return y in the order of the chunks, which is computed independently."""
     a = as_csr(case)
     n, sigma = case.integers["rows"], case.integers["sigma"]
     lengths = np.diff(a.indptr)
@@ -253,37 +255,38 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
         x = moved
     y = np.array(arrays["y"], copy=True)
     product = a.astype(np.float64) @ x
-    y[:n] = product[order] + (y[:n] if case.form == "add" else 0)
-    if case.form == "write" and case.spec.name == "spmv.sell":
+    y[:n] = product[order] + (y[:n] if case.template_variant == "add" else 0)
+    if case.template_variant == "write" and case.spec.name == "spmv.sell":
         y[n:] = 0
     return {"x": arrays["x"], "y": y}
 
 
 def _iterations(case: Case) -> int:
-    """Rows, chunks of them, or columns: what is divided among the workers."""
+    """Return the number of rows, chunks or columns, which are divided among the workers."""
     if case.spec.name == "spmv.csc":
         return case.integers["columns"]
     return -(-case.integers["rows"] // case.integers["chunk"])
 
 
 def _traffic(case: Case) -> Traffic:
-    """Every nonzero and its index once, x once, what pointers there are, y as the form has it."""
+    """Count every nonzero and its index once, x once, the pointers if any, and y."""
     size = float(np.dtype(case.dtype).itemsize)
     index = float(np.dtype(case.index_dtype).itemsize)
     n = case.integers
     y = n["rows"] * size
     share = 1.0 / _iterations(case)
+    adds = case.template_variant == "add"
     pointers = 0 if case.spec.name == "spmv.ell" else _iterations(case) + 1
     return Traffic(
-        read=share * ((n["nonzeros"] + n["columns"]) * size + (y if case.form == "add" else 0.0)),
+        read=share * ((n["nonzeros"] + n["columns"]) * size + (y if adds else 0.0)),
         write=share * y,
         index=share * (n["nonzeros"] + pointers) * index,
-        write_allocate=share * y if case.form == "write" and case.allocates else 0.0,
+        write_allocate=share * y if case.template_variant == "write" and case.allocates else 0.0,
     )
 
 
 def model_of(case: Case, beta: float) -> SpmvModel:
-    """Return the model of a case with such a fill-in."""
+    """Return the model of a case with fill-in `beta`."""
     n = case.integers
     return SpmvModel(
         rows=n["rows"],
@@ -292,7 +295,7 @@ def model_of(case: Case, beta: float) -> SpmvModel:
         value_B=np.dtype(case.dtype).itemsize,
         index_B=np.dtype(case.index_dtype).itemsize,
         beta=beta,
-        accumulate=case.form == "add",
+        accumulate=case.template_variant == "add",
         write_allocate=case.allocates,
         pointers=0 if case.spec.name == "spmv.ell" else _iterations(case),
     )
@@ -301,7 +304,7 @@ def model_of(case: Case, beta: float) -> SpmvModel:
 def _roofline_columns(
     case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
 ) -> dict[str, float]:
-    """Rooflines at the best alpha, and the alpha that the measured time implies."""
+    """Return rooflines at the best alpha, and the alpha that the measured time implies."""
     model = model_of(case, found["beta"])
     median = 2 * case.integers["nonzeros"] / median_s / 1e9
     roofline = model.roofline_GFLOPs(ceilings.load_GBps)
@@ -344,7 +347,7 @@ def _spec(name: str, summary: str, source: str) -> None:
             idempotent=False,
             counts_index=True,
             roofline_columns=_roofline_columns,
-            form=("result",),
+            template_columns=("result",),
         )
     )
 
@@ -372,13 +375,13 @@ def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
     return case(f"spmv.{format}", matrix=matrix, **options)
 
 
-# Of a nonzero with its index, in the types that the report measures.
+# Bytes of a nonzero with its index, in the types that the report measures.
 _NONZERO_B = 12
 _ROW_LENGTHS = (4, 8, 16, 64)
 
 
 def _products(matrix: str, forms: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Case]:
-    """Return cases of one matrix that is made once and lies in memory once."""
+    """Return cases of one matrix, which is built once and is in memory once."""
     from memkern.inputs import matrices
 
     label, a = matrices.build(matrix)
@@ -387,8 +390,8 @@ def _products(matrix: str, forms: Iterable[tuple[str, Mapping[str, Any]]]) -> li
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return one matrix of each kind, larger than the caches, and what sets the formats apart."""
-    # All matrices together have 16 times as much, and the one at work is there four times.
+    """Return a matrix of each kind, larger than the caches, and options that matter for each."""
+    # All matrices together take 16 units, and the one in use is in memory four times.
     unit = min(cache_B, memory_B // 64, 2**28)
     brief: dict[str, Any] = {"budget_s": 0.05}
     forms: list[tuple[str, dict[str, Any]]]
@@ -402,11 +405,11 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     counts = sorted({counts[round(i * (len(counts) - 1) / 4)] for i in range(5)})
 
     def edge(size: float) -> int:
-        """Return how many points a cube with 27 neighbours each has along an edge."""
+        """Return the edge, in points, of a cube whose 27-point matrix has `size` bytes."""
         return max(round(float(np.cbrt(size / 27 / _NONZERO_B))), 4)
 
     def sites(size: float) -> int:
-        """Return the number of spins whose chain comes next to such a size."""
+        """Return the number of spins of the chain whose matrix is closest to `size` bytes."""
         return min(range(6, 33), key=lambda n: abs(comb(n, n // 2) * (n + 2) * 6 - size))
 
     size = 1.5 * unit

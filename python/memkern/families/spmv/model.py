@@ -1,8 +1,8 @@
 """Bytes and roofline of sparse matrix-vector products (Alappat et al. 2021, section on SpMV).
 
-A nonzero moves its value and its index, its share of x and its share of what a row moves.
-``alpha`` says how often x comes from memory for each nonzero: columns / nonzeros where each element
-comes once, 1 where every nonzero loads its own.
+A nonzero moves its value and its index, its share of x and its share of the bytes of a row.
+``alpha`` is the number of elements of x read from memory per nonzero: columns / nonzeros if each
+element is read once, 1 if every nonzero reads its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["SpmvModel"]
 
 @dataclass(frozen=True)
 class SpmvModel:
-    """What one product of a matrix with a vector moves and computes.
+    """Bytes and flops of one product of a matrix with a vector.
 
     Parameters
     ----------
@@ -25,13 +25,13 @@ class SpmvModel:
     value_B, index_B : int
         Size of a value and of an index.
     beta : float
-        Nonzeros over stored entries, padding among them (1 without).
+        Nonzeros over stored entries, which include padding (1 without).
     accumulate : bool
-        y = y + A x reads and writes y; y = A x writes it.
+        True for y = y + A x, which reads and writes y; False for y = A x, which writes it.
     write_allocate : bool
         Whether the stores of y = A x read their lines first.
     pointers : int, optional
-        Starts of rows or chunks that are read; as many as rows by default.
+        Number of starts of rows or chunks that are read; as many as rows by default.
     """
 
     rows: int
@@ -45,7 +45,7 @@ class SpmvModel:
     pointers: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that there is something to multiply."""
+        """Check that no parameter is out of range."""
         if min(self.rows, self.columns, self.nonzeros) < 1 or not 0 < self.beta <= 1:
             raise InputError(
                 "a model needs rows, columns and nonzeros of at least 1 and beta in (0, 1]"
@@ -53,7 +53,7 @@ class SpmvModel:
 
     @property
     def best_alpha(self) -> float:
-        """Loads of x from memory for each nonzero, if every element comes once."""
+        """Loads of x from memory for each nonzero, if every element is read once."""
         return self.columns / self.nonzeros
 
     @property
@@ -64,7 +64,7 @@ class SpmvModel:
         return y * self.value_B + self.index_B * pointers / self.rows
 
     def nonzero_B(self, alpha: float | None = None) -> float:
-        """Return the bytes that a nonzero moves, everything included.
+        """Return the bytes that a nonzero moves, with its shares of x and of a row.
 
         Parameters
         ----------
@@ -84,14 +84,14 @@ class SpmvModel:
         return 2 / self.nonzero_B(alpha)
 
     def roofline_GFLOPs(self, bandwidth_GBps: float, alpha: float | None = None) -> float:
-        """Return the performance at which memory is the limit, for so much bandwidth."""
+        """Return the performance that a memory bandwidth allows."""
         return self.intensity(alpha) * bandwidth_GBps
 
     def implied_alpha(self, time_s: float, bandwidth_GBps: float) -> float:
         """Return the alpha at which the model would take the measured time.
 
-        Below `best_alpha` where the caches held part of the data, or where memory gave more than
-        `bandwidth_GBps`.
+        It is below `best_alpha` if the caches held part of the data, or if memory delivered more
+        than `bandwidth_GBps`.
         """
         moved = time_s * bandwidth_GBps * 1e9 / self.nonzeros
         return (moved - self.nonzero_B(0.0)) / self.value_B

@@ -1,8 +1,8 @@
-"""Sparse matrix-vector products in the caller's terms: multiply, convert, measure.
+"""Sparse matrix-vector products of the caller's matrices and vectors: multiply, convert, measure.
 
-A `Product` is a matrix in its format, placed where its workers read it, that can be multiplied many
-times and shows its arrays. `multiply` makes one and uses it once; `measure` times the kernel alone
-on prepared vectors and sets the result beside what the machine's memory allows.
+A `Product` is a matrix in a format, placed where its workers read it, that can be multiplied many
+times and whose arrays can be read. `multiply` makes one and uses it once; `measure` times only the
+kernel on prepared vectors and compares the result with the machine's roofline.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, order_of
 from memkern.families.spmv.kernels import spmv as case
 from memkern.families.spmv.model import SpmvModel
 from memkern.measuring.prepared import Prepared, prepare
-from memkern.measuring.process import alone
+from memkern.measuring.process import exclusive
 from memkern.measuring.record import Measurement
 from memkern.measuring.tune import check_budget, search
 from memkern.results import ResultSet
@@ -32,9 +32,9 @@ Vector = npt.NDArray[Any]
 
 
 class Product:
-    """A matrix ready to be multiplied.
+    """A matrix converted to a format, made by `convert`.
 
-    Made by `convert`. Vectors come and go in the caller's order.
+    Vectors are passed and returned in the order of the caller's rows and columns.
 
     Attributes
     ----------
@@ -58,37 +58,37 @@ class Product:
             raise InputError("a product has no accumulate: it adds to y where there is one")
         self._prepared: Prepared | None = None
         if a.nnz == 0:
-            # There is nothing to lay out, but options are checked as always.
+            # There is nothing to convert, but options are checked as always.
             case(([0], [0], [1.0], self.shape), **options)
             return
         self._prepared = prepare(case(a, accumulate=True, **options))
-        self._order = order_of(self.case, self._laid_out.native)
+        self._order = order_of(self.case, self._converted.native)
 
     @property
     def case(self) -> Case:
-        """What a measurement of it would measure."""
-        return self._laid_out.case
+        """The case that would be measured."""
+        return self._converted.case
 
     @property
-    def _laid_out(self) -> Prepared:
+    def _converted(self) -> Prepared:
         if self._prepared is None:
-            raise InputError("a matrix without nonzeros is not laid out: there is only its product")
+            raise InputError("a matrix without nonzeros is not converted, only multiplied")
         return self._prepared
 
     @property
     def values(self) -> Vector:
         """Stored values, shape (entries stored,)."""
-        return self._laid_out.native.copy_out("values")
+        return self._converted.native.copy_out("values")
 
     @property
     def columns(self) -> npt.NDArray[Any]:
-        """Columns of the stored values (in CSC rows); those of padding are one past the last."""
-        return self._laid_out.native.copy_out("columns")
+        """Columns of the stored values (rows in CSC); those of padding are one past the last."""
+        return self._converted.native.copy_out("columns")
 
     @property
     def starts(self) -> npt.NDArray[Any]:
-        """Where rows, chunks or columns start among the stored values, and where the last ends."""
-        return self._laid_out.native.copy_out("starts")
+        """Start of each row, chunk or column among the stored values, and the end of the last."""
+        return self._converted.native.copy_out("starts")
 
     @property
     def widths(self) -> npt.NDArray[np.int64]:
@@ -99,20 +99,20 @@ class Product:
 
     @property
     def order(self) -> npt.NDArray[np.int64]:
-        """Which row of the matrix each row of the product is, shape (rows,)."""
-        _ = self._laid_out
+        """Row of the matrix of each row of the product, shape (rows,)."""
+        _ = self._converted
         return self._order if self._before is None else self._before[self._order]
 
     @property
     def beta(self) -> float:
         """Nonzeros over stored entries."""
-        stored = float(self._laid_out.native.obtained()["facts"]["entries_stored"])
+        stored = float(self._converted.native.obtained()["facts"]["entries_stored"])
         return self.case.integers["nonzeros"] / stored
 
     @property
     def convert_s(self) -> float:
-        """Seconds that laying the matrix out took."""
-        return float(self._laid_out.native.obtained()["facts"]["convert_s"])
+        """Seconds that the conversion took."""
+        return float(self._converted.native.obtained()["facts"]["convert_s"])
 
     def multiply(self, x: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Vector:
         """Return y + A x, or A x without a y.
@@ -138,8 +138,9 @@ class Product:
         if self._prepared is None:
             return result
         begin = time.perf_counter()
-        arrays = self._laid_out.native.arrays()
-        # The element that padding is multiplied with stays zero, and what it is added to unread.
+        native = self._converted.native
+        arrays = native.arrays()
+        # Padding multiplies an element of x that stays zero; rows of padding are not read back.
         to_x = np.zeros(arrays["x"]["columns"], self._dtype)
         to_y = np.zeros(arrays["y"]["columns"], self._dtype)
         in_columns = ours if self._before is None else ours[self._before]
@@ -148,11 +149,11 @@ class Product:
         to_x[:columns] = in_columns
         to_y[:rows] = result[self.order]
         self.permute_s = time.perf_counter() - begin
-        with alone():
-            self._laid_out.native.copy_in("x", to_x)
-            self._laid_out.native.copy_in("y", to_y)
-            self._laid_out.native.run(1)
-            product = self._laid_out.native.copy_out("y")[:rows]
+        with exclusive():
+            native.copy_in("x", to_x)
+            native.copy_in("y", to_y)
+            native.run(1)
+            product = native.copy_out("y")[:rows]
         begin = time.perf_counter()
         result = np.empty(rows, self._dtype)
         result[self.order] = product
@@ -175,7 +176,7 @@ def _vector(name: str, values: npt.ArrayLike, size: int, dtype: str) -> Vector:
 
 
 def convert(matrix: Any, *, rcm: bool = False, **options: Any) -> Product:
-    """Lay a matrix out in a format.
+    """Convert a matrix to a format.
 
     Parameters
     ----------
@@ -202,7 +203,7 @@ def multiply(
 
 
 def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
-    """Measure the kernel of a product on prepared vectors, beside the matrix's roofline.
+    """Measure the kernel of a product on prepared vectors, and compare it with its roofline.
 
     Parameters
     ----------
@@ -212,10 +213,10 @@ def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
     Returns
     -------
     Measurement
-        With ``roofline_load_GFLOPs`` and ``roofline_triad_GFLOPs``, the model's at the best alpha
-        and the fill-in as converted, for the bandwidth that loads alone and a triad have here;
-        ``roofline_fraction``, of the former; ``alpha`` at best and ``alpha_implied`` by the
-        median time at that bandwidth; ``convert_s``.
+        With ``roofline_load_GFLOPs`` and ``roofline_triad_GFLOPs``, the model's for the best alpha
+        and the fill-in as converted, at the bandwidths of loads and of a triad on this machine;
+        ``roofline_fraction``, of the former; ``alpha``, the best one, and ``alpha_implied`` by the
+        median time at the bandwidth of loads; ``convert_s``.
     """
     from memkern.inputs import matrices
 
@@ -232,8 +233,8 @@ def tune(
 ) -> tuple[Case, ResultSet]:
     """Search format, C, sigma, moved columns, accumulators, balance, reordering and prefetch.
 
-    One choice after another is varied with the best so far kept; what has not been tried when the
-    time budget is spent stays as it is.
+    One option after another is varied, each time from the best case so far; options not yet tried
+    when the time budget is spent keep their defaults.
 
     Parameters
     ----------
@@ -242,22 +243,22 @@ def tune(
     budget_s : float
         Seconds for the search.
     progress : callable, optional
-        Called with the share of the trials that is over.
+        Called with the share of the trials that is done, 0 to 1.
     **options
-        What all trials have in common, as `memkern.families.spmv.kernels.spmv_case` takes it.
+        Options of all trials, as `memkern.families.spmv.kernels.spmv_case` takes them.
 
     Returns
     -------
     best : Case
-        The case in the best form found.
+        The best case found.
     search : ResultSet
-        Every trial, in order; columns ``tune_step`` and ``rcm`` say what was varied, and whether
-        the matrix was reordered. The last record is the best case, measured once more.
+        Every trial, in order; ``tune_step`` is the option varied, ``rcm`` whether the matrix was
+        reordered. The last record is the best case, measured once more.
 
     Raises
     ------
     InputError
-        If the budget is no positive number, or the matrix can't be had.
+        If the budget is not a positive number, or the matrix can't be built.
     """
     from memkern.inputs import matrices
 
@@ -266,7 +267,7 @@ def tune(
     rows = plain.shape[0]
     square = rows == plain.shape[1]
     steps: dict[str, list[dict[str, Any]]] = {
-        # Without sorting, padding may hide what chunks are worth.
+        # Without sorting, padding may cancel the gain of chunks.
         "format": [{"format": "crs"}, {"format": "sell"}, {"format": "sell", "sigma": rows}],
         "C": [{"C": c} for c in (4, 8, 16, 32, 64)],
         "sigma": [{"sigma": s} for s in (1, 128, 1024, 4096, rows)],
@@ -278,12 +279,13 @@ def tune(
     }
     reordered: dict[bool, Any] = {False: plain}
 
-    def build(rcm: bool = False, **form: Any) -> Case:
+    def build(rcm: bool = False, **choice: Any) -> Case:
         if rcm not in reordered:
             reordered[rcm] = matrices.reorder(plain, "rcm")[0]
-        # What other formats have is no choice of this one.
+        # Options of other formats are left out.
         owners = {"C": "sell", "sigma": "sell", "move_columns": "sell", "mve": "crs"}
-        own = {k: v for k, v in form.items() if owners.get(k, form["format"]) == form["format"]}
+        format = choice["format"]
+        own = {k: v for k, v in choice.items() if owners.get(k, format) == format}
         return case(reordered[rcm], **{"name": f"{label} rcm" if rcm else label, **own})
 
     return search(

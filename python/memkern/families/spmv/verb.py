@@ -1,4 +1,4 @@
-"""The verb spmv: how fast a matrix is multiplied in each format, and what the limit is."""
+"""The verb spmv: performance of sparse matrix-vector products by format, and their limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from memkern.cli.measuring import exit_code, line, measure, plus_minus, share_shown
+from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, show_progress
 from memkern.cli.options import Verb, each, given, knobs_of, measuring_options, numbers, words
 from memkern.cli.refusing import refuse
 from memkern.errors import InputError
@@ -17,10 +17,10 @@ from memkern.spec.sequences import joined, product
 if TYPE_CHECKING:
     from memkern.spec.case import Case
 
-_FORMATS = ["crs", "sell"]  # that are measured unless others are asked for
+_FORMATS = ["crs", "sell"]  # measured unless others are requested
 
 
-def _tuned(args: argparse.Namespace) -> int:
+def _tune(args: argparse.Namespace) -> int:
     from memkern.families.spmv import product as spmv
     from memkern.results import check_output
 
@@ -28,7 +28,7 @@ def _tuned(args: argparse.Namespace) -> int:
         check_output(args.output, args.force)
     searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch")
     own = {"format": _FORMATS, "rcm": False}
-    refuse(args, "with --tune, which searches by itself", **own, **dict.fromkeys(searched))
+    refuse(args, "with --tune, which chooses it", **own, **dict.fromkeys(searched))
     refuse(args, "with --tune, which stops by --budget", runs=None, repeats=1, resume=False)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
     records = None
@@ -37,7 +37,7 @@ def _tuned(args: argparse.Namespace) -> int:
     if args.budget is not None:
         knobs["budget_s"] = args.budget
     for text in args.matrices:
-        with share_shown(args) as progress:
+        with show_progress(args) as progress:
             _, search = spmv.tune(text, progress=progress, **knobs)
         records = search if records is None else records + search
         if not (args.json or args.quiet):
@@ -57,7 +57,7 @@ def _spmv(args: argparse.Namespace) -> int:
     from memkern.inputs import matrices
 
     if args.tune:
-        return _tuned(args)
+        return _tune(args)
     knobs = knobs_of(args) | given(args, "move_columns")
     owners = {"C": "sell", "sigma": "sell", "move_columns": "sell", "mve": "crs", "unroll": "crs"}
     for option, owner in owners.items():
@@ -65,13 +65,13 @@ def _spmv(args: argparse.Namespace) -> int:
             raise InputError(
                 f"--{option.replace('_', '-')} is for the format {owner}, which --format leaves out"
             )
-    # Accumulators are unrolling by another name.
+    # --mve is the name that --unroll has here.
     knobs.pop("unroll", None)
     listed = {name: getattr(args, name) for name in ("C", "sigma", "mve", "balance")}
     listed["mve"], args.unroll = listed["mve"] or args.unroll, None
     if args.write:
         knobs["accumulate"] = False
-    # The cases of a matrix follow each other.
+    # The cases of a matrix are adjacent.
     matrix_of = functools.lru_cache(maxsize=1)(
         functools.partial(matrices.build, seed=knobs.get("seed", 0), rcm=args.rcm)
     )
@@ -81,14 +81,14 @@ def _spmv(args: argparse.Namespace) -> int:
         return spmv.case(a, format, name=label, **options)
 
     parts = []
-    for text, form in itertools.product(args.matrices, each(args.format)):
-        own = {name: v for name, v in knobs.items() if owners.get(name, form) == form}
+    for text, format in itertools.product(args.matrices, each(args.format)):
+        own = {name: v for name, v in knobs.items() if owners.get(name, format) == format}
         axes = {
             name: each(value)
             for name, value in listed.items()
-            if value is not None and owners.get(name, form) == form
+            if value is not None and owners.get(name, format) == format
         }
-        parts.append(product(functools.partial(build, matrix=text, format=form, **own), axes))
+        parts.append(product(functools.partial(build, matrix=text, format=format, **own), axes))
     return exit_code(measure(joined(parts), args, _HEADER, _row, ("unroll",)))
 
 
@@ -100,19 +100,18 @@ _HEADER = (
 
 def _row(number: int, record: dict[str, Any]) -> str:
     label = record["name"] or record["matrix"]
-    form = record["kernel"].partition(".")[2]
-    if form == "sell":
-        form = f"sell-{record['C']}-{record['sigma']}"
+    format = record["kernel"].partition(".")[2]
+    if format == "sell":
+        format = f"sell-{record['C']}-{record['sigma']}"
     elif record["unroll"]:
-        form = f"{form} mve {record['unroll']}"
-    marks = [word for word in ("disturbed",) if record[word]] + ["INVALID"] * (not record["valid"])
+        format = f"{format} mve {record['unroll']}"
     return (
-        f"{label if len(label) <= 24 else label[:23] + '…':<24} {form:<13} "
+        f"{label if len(label) <= 24 else label[:23] + '…':<24} {format:<13} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
         f"{record['balance']:<7} {record['time_min_s']:>11.4g} "
         f"{record['performance_GFLOPs']:>8.3f} {record['bandwidth_GBps']:>7.2f} "
         f"{100 * record['roofline_fraction']:>7.0f}% {record['beta']:>6.3f} "
-        f"{record['convert_s']:>9.3g} {plus_minus(record):>5} {' '.join(marks)}"
+        f"{record['convert_s']:>9.3g} {plus_minus(record):>5} {' '.join(marks(record))}"
     ).rstrip()
 
 
@@ -135,13 +134,13 @@ def add_verbs(verb: Verb) -> None:
     add("-C", "--C", type=numbers(1, "C"), metavar="ROWS,...",
         help="rows of a chunk of sell (8)")  # fmt: skip
     add("--sigma", type=numbers(1, "sigma"), metavar="ROWS,...",
-        help="rows of a block that is sorted by length (1)")  # fmt: skip
+        help="rows of a block within which rows are sorted by length (1)")  # fmt: skip
     add("--move-columns", action="store_true", default=None,
         help="move columns of a square matrix like its rows")  # fmt: skip
     add("--rcm", action="store_true", help="reverse Cuthill-McKee first")
     add("--balance", type=words, metavar="HOW,...", help=", ".join(BALANCES) + " (rows)")
     add("--mve", type=_accumulators, metavar="N,...",
         help="accumulators of a row of crs: " + ", ".join(map(str, MVE)) + " or auto")  # fmt: skip
-    add("--tune", action="store_true", help="search the best form within --budget (30 s)")
+    add("--tune", action="store_true", help="search the best options within --budget (30 s)")
     add("--write", action="store_true", help="y = A x in place of y = y + A x")
     measuring_options(sub)

@@ -19,10 +19,11 @@ STREAM = "McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Com
 
 mccalpin("stream", STREAM)
 
-# STREAM copies, scales, adds and multiplies in turn, so that every pass grows a fifteenfold.
+# The order of STREAM, in which every pass multiplies a by 15.
 _ROTATION = ("stream.copy", "stream.scale", "stream.add", "stream.triad")
 _RUNS = 10
 _DECLARED = declared("stream.rotation")
+_STREAM_ERROR = {"float64": 1e-13, "float32": 1e-6}
 
 
 def _rotate(v: Arrays, s: float) -> dict[str, Any]:
@@ -39,18 +40,16 @@ def _check_rotation(case: Case, native: Native, invoke: Invoke) -> Check:
     native.fill(outputs=True)
     for _ in range(invoke()):
         values = _rotate(values, case.numbers["alpha"])
-    # STREAM's own rule: the average error of each array over its average value.
+    # STREAM's rule: the average error of each array over its average value.
     worst = 0.0
     for name, wanted in values.items():
-        off = np.abs(native.peek(name, at) - wanted)
-        worst = max(worst, float(np.mean(np.where(np.isnan(off), np.inf, off)) / np.mean(wanted)))
+        errors = np.abs(native.peek(name, at) - wanted)
+        errors[np.isnan(errors)] = np.inf
+        worst = max(worst, float(np.mean(errors) / np.mean(wanted)))
     return Check(worst <= _STREAM_ERROR[case.dtype], worst, extent(n))
 
 
-_STREAM_ERROR = {"float64": 1e-13, "float32": 1e-6}
-
-
-@functools.wraps(case_of)  # whose options it takes
+@functools.wraps(case_of)  # takes its options
 def _rotation_case(kernel: str, *, runs: int | None = None, **options: Any) -> Case:
     runs = _RUNS if runs is None else runs
     return case_of(kernel, runs=runs, invocations=1, **options)
@@ -90,7 +89,7 @@ def stream(kernel: str = "rotation", elements: int | None = None, **options: Any
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return copy and triad at every size, and STREAM's kernels at memory's."""
+    """Return copy and triad at every size, and STREAM's kernels at the size of memory."""
     most_B = min(4 * cache_B, memory_B // 2)
     cases = [
         case(kernel, footprint_B=size, repetition="free", budget_s=0.03 if quick else 0.12)

@@ -13,9 +13,8 @@ _ROTATION = "stream.rotation"
 def _stream(args: argparse.Namespace) -> int:
     names = kernels_of(args)
     if args.kernel is None:
-        # On its own, STREAM means its four kernels in turn, unless sizes would make it a sweep.
-        alone = [_ROTATION] if args.sizes is None else {*names} - {_ROTATION}
-        names = [name for name in names if name in alone]
+        # By default the four kernels in turn, and in a sweep over sizes each alone.
+        names = [name for name in names if (name == _ROTATION) == (args.sizes is None)]
     return measure_kernels(args, names)
 
 

@@ -1,1 +1,1 @@
-"""What the families of streaming kernels share."""
+"""Shared parts of the families of streaming kernels."""

@@ -1,9 +1,9 @@
-"""What the streaming figures draw: which records count, and how far each cache reaches.
+"""Records of streaming kernels that figures draw, and the memory level of each.
 
-Where the records hold one case several times (variants, page policies, repeats), the best one
-counts. Non-temporal stores are no such variant: they move other bytes and stand apart. Records of
-another backend, type or thread count than most of their platform are left out, since a line
-through both would show neither.
+If a case has several records (variants, page policies, repeats), the best one is used. Variants
+with non-temporal stores are separate cases, since they move other bytes. Records of another
+backend, type or thread count than most of their platform are left out, since a line through both
+would show neither.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FAMILIES = {"stream": "STREAM", "bs": "BS", "loops": "Loops", "raider": "RaiderSTREAM"}
 BARRIER = "launch.barrier"
 MEMORY = "memory"
-# The stack and the code take a part of a cache.
+# Share of a cache that data can fill beside the stack and the code.
 _FILLED = 0.75
 
 
@@ -34,33 +34,33 @@ def short(kernel: str) -> str:
 def as_defined(frame: DataFrame, definition: str, pattern: str = "") -> DataFrame:
     """Return the records that follow one definition and one index pattern.
 
-    Records without a definition or an index pattern need none and stay. The central kernels, whose
-    index never moves, follow any pattern.
+    Records without a definition or an index pattern are returned as well, and so are the central
+    kernels under any pattern, since their index is constant.
     """
     for column, wanted in (("definition", definition), ("index_pattern", pattern)):
         if wanted and column in frame:
-            said = words(frame[column])
+            found = words(frame[column])
             free = frame["kernel"].str.contains("central_") & (column == "index_pattern")
-            frame = frame[said.isin(["", wanted]) | free]
+            frame = frame[found.isin(["", wanted]) | free]
     return frame
 
 
 def is_nt(frame: DataFrame) -> Series:
-    """Say of each record whether it used non-temporal stores."""
+    """Return whether each record used non-temporal stores."""
     return frame["variant"].eq("nt")
 
 
-def levels(frame: DataFrame, since: Mapping[str, FromMemory]) -> Series:
-    """Say of each record where its data are: 'L1', 'L2', ..., 'memory', or '' in between.
+def levels(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Series:
+    """Return the memory level of each record's data: 'L1', 'L2', ..., 'memory', or '' in between.
 
-    Data are in a cache if they fill no more than three quarters of it and twice what the caches
-    before it hold; they are in memory as `since` says, which `memkern.models.memory.from_memory`
+    Data are in a cache if they fill at most three quarters of it and at least twice the cache
+    before it. They are in memory from the thresholds on, which `memkern.models.memory.from_memory`
     returns. Where the caches are unknown, the smallest size of a kernel counts as in L1.
     """
     from pandas import Series
 
     where = Series("", index=frame.index, dtype=object)
-    held = ~in_memory(frame, since)
+    held = ~in_memory(frame, thresholds)
     where[~held] = MEMORY
     for _, rows in frame[held].groupby("platform", sort=False):
         size = rows["footprint_B"]

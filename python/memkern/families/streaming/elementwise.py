@@ -1,8 +1,8 @@
-"""Streaming kernels whose iterations each treat one element of every array.
+"""Streaming kernels of which each iteration processes one element of every array.
 
-Sums are accurate: blocks are summed in the type of the values by several accumulators, the
-blocks' sums are added in double, the workers' in their order. A team under a static schedule
-always finds the same result.
+Sums are accurate: blocks are summed in the type of the values by several accumulators, the sums of
+blocks are added in double, those of workers in order. With a static schedule and a fixed number of
+workers the result is reproducible.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ Values = npt.NDArray[Any]
 Arrays = Mapping[str, Values]
 
 _WINDOW = 4_096
-# Parts whose sums must add up to the whole's; odd, so that no worker's share is one of them.
+# Number of parts whose sums must add up to that of the whole; odd, so that they differ from the
+# workers' shares.
 _PARTS = 13
 RESULT = "result"
-# Where an operation finds the numbers of the elements.
+# Key of the elements' indices among an operation's arrays.
 POSITION = "i"
 
 
@@ -100,19 +101,19 @@ def regular(
         got = native.peek(RESULT, np.zeros(1, dtype=np.int64))
         if total is not None:
             return error(got, np.atleast_1d(total))
-        # The parts' results make the whole's, and those of short windows are known.
+        # The results of parts combine to that of the whole; those of short windows are computed.
         assert combine is not None
         n = case.iterations
         zero = np.zeros(1, dtype=np.int64)
-        cuts = np.linspace(0, n, _PARTS + 1).astype(np.int64)
+        boundaries = np.linspace(0, n, _PARTS + 1).astype(np.int64)
         native.fill(outputs=True)
         parts = []
-        for begin, end in itertools.pairwise(cuts):
+        for begin, end in itertools.pairwise(boundaries):
             native.run_range(int(begin), int(end))
             parts.append(native.peek(RESULT, zero)[0])
         worst = error(got, np.atleast_1d(combine(np.array(parts))))
         native.fill(outputs=True)
-        for begin in cuts[:-1]:
+        for begin in boundaries[:-1]:
             window = np.arange(begin, begin + _WINDOW)
             native.run_range(int(begin), int(begin) + _WINDOW)
             known = operation(values_at(native, window), *constants(case))[RESULT]
@@ -133,10 +134,10 @@ def regular(
             build=build or case_of,
             flops=declaration.flops,
             numbers=declaration.scalars,
-            # An accumulator takes a thousand values, and squares of whole numbers are
-            # rounded down more often than up.
+            # An accumulator sums a thousand values, and squares of integers are rounded down
+            # more often than up.
             ulps=4.0 if combine is None else 128.0,
-            # What reads its own result, or adds to a running sum, changes with every invocation.
+            # Invocations that update an array or add to a running sum differ in their results.
             idempotent=combine is None and all(a.role != "update" for a in arrays),
             elementwise=True,
         )
@@ -163,15 +164,15 @@ def case_of(
     kernel : str
         Such as ``stream.triad``, ``bs.bs5`` or ``loops.daxpy``.
     elements : int
-        Length of each array; by default four times the last-level caches (see `memory_sized`).
+        Length of each array; by default as `memory_sized`.
     footprint_B : float
-        Bytes of all arrays together, in place of `elements`.
+        Total bytes of all arrays, instead of `elements`.
     dtype : str
         ``float64`` or ``float32``.
     alpha, beta : float, optional
-        The kernel's scalars, where it has them; by default the spec's.
+        The kernel's scalars, if it has them; by default the spec's.
     runs : int, optional
-        Exactly so many samples; ``stream.rotation`` takes 10 by default.
+        Exact number of samples; 10 by default for ``stream.rotation``.
     name, suite : str
         Labels of the record.
     **options
@@ -197,34 +198,43 @@ def case_of(
 
 
 def length(spec: KernelSpec, elements: int | None, footprint_B: float | None, dtype: str) -> int:
-    """Return the arrays' length from one of the two ways to say it."""
+    """Return the length of each array, given by `elements`, `footprint_B` or neither."""
     if elements is not None and footprint_B is not None:
         raise InputError(f"{spec.name} takes elements or footprint_B, not both")
     if footprint_B is None:
         return _cut(memory_sized(dtype) if elements is None else integer(elements, "elements", 1))
+    streams = sum(array.name != RESULT for array in spec.arrays)
+    return _cut(max(1, int(footprint(footprint_B) / (max(1, streams) * value_B(dtype)))))
+
+
+def footprint(footprint_B: float) -> float:
+    """Return a footprint after checking that it is a positive number of bytes."""
     if not isinstance(footprint_B, Real) or not 0 < footprint_B < 2**62:
         raise InputError(
             f"footprint_B must be a positive number of bytes, not {shown(footprint_B)}"
         )
-    streams = sum(array.name != RESULT for array in spec.arrays)
-    size = 4 if dtype == "float32" else 8
-    return _cut(max(1, int(footprint_B / (max(1, streams) * size))))
+    return footprint_B
+
+
+def value_B(dtype: str) -> int:
+    """Return the bytes of a value; of unknown types, which the case refuses, 8."""
+    return 4 if dtype == "float32" else 8
 
 
 def _cut(elements: int) -> int:
-    """Cut a length where cases are to be small; lengths that differ by a factor still do."""
+    """Reduce a length if cases are to be small; lengths that differ by a factor stay different."""
     return small.cut(elements, 2**14 + elements.bit_length())
 
 
 def memory_sized(dtype: str) -> int:
-    """Elements by STREAM's rule: each array four times the last-level caches, or a million."""
+    """Return STREAM's length: each array four times the last-level caches, at least a million."""
     from memkern.machine.topology import last_level_cache_B
 
-    return max(4 * last_level_cache_B() // (4 if dtype == "float32" else 8), 10**6)
+    return max(4 * last_level_cache_B() // value_B(dtype), 10**6)
 
 
 def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
-    """Return the kernel's scalars, with what is given in place of the defaults."""
+    """Return the kernel's scalars: those given, and defaults for the others."""
     found = dict(spec.numbers)
     for key, value in given.items():
         if value is None:
@@ -238,7 +248,7 @@ def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
 
 
 def dot(x: Values, y: Values) -> Any:
-    """Return x . y by NumPy's pairwise sum: its ``@`` was seen to be off by 3000 roundings."""
+    """Return x . y by NumPy's pairwise sum: errors of ``@`` of 3000 roundings were observed."""
     return np.sum(x * y)
 
 

@@ -1,7 +1,7 @@
-"""Figures of all streaming kernels, and the section that a report has on them.
+"""Figures of all streaming kernels, and their section of a report.
 
-What single families have of their own is in the modules beside this one, after the papers it is
-from. Which of several records of a case is drawn is said in `memkern.families.streaming.data`.
+Figures of a single family are in its own module. `memkern.families.streaming.data` documents which
+of several records of a case is drawn.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from memkern.plots.drawing import (
     bytes_axis,
     cache_regions,
     curve,
-    hollow,
-    legend_above,
+    disturbed_note,
+    finish,
     legend_below,
     line_look,
     named,
@@ -32,7 +32,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.frames import Records, best, families, frame_of
 from memkern.plots.registry import Section, section, section_of
-from memkern.plots.selection import BANDWIDTH, cache_ends, machine, prevailing, select, split
+from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
 from memkern.plots.style import GREY, figure, log2_axis, note, own_look, plain
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _MEASURE_SIZES = "memkern stream -k copy,scale,add,triad --sizes 8KiB:512MiB:40 -o stream.parquet"
 _MEASURE_THREADS = "memkern stream -k copy,triad -t 1..4 -o threads.parquet"
 
-# What `bs-mesh` and `matvec` draw: the size of these is not all that matters.
+# Kernels that `bs-mesh` and `matvec` draw, since they depend on more than the size.
 _ELSEWHERE = ("bs.bs6", "bs.bs7", "bs.bs8", "loops.matvec")
 
 # -------------------------------------------------------------------------- bandwidth by footprint
@@ -53,18 +53,18 @@ _ELSEWHERE = ("bs.bs6", "bs.bs7", "bs.bs8", "loops.matvec")
 def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
     """Bandwidth of streaming kernels against the memory they use, from L1 to memory.
 
-    A panel for each platform and family. Where a size was measured with non-temporal and with
-    ordinary stores, both are drawn; where one size has the former and the next the latter, as a
-    kernel's best variant goes, one line joins them.
+    A panel for each platform and family. If sizes were measured with both non-temporal and ordinary
+    stores, each kind has a line; if each size was measured with one of them, as the best variant
+    of a kernel, one line joins all sizes.
 
     Parameters
     ----------
     records : DataFrame or ResultSet
-        Own records of two sizes of a kernel or more. A ResultSet knows its caches, which are
-        marked then.
+        Own records of two sizes of a kernel or more. The caches are marked if a ResultSet describes
+        them.
     kernels : str or sequence of str
         Names of kernels or families, with commas between; by default ``stream``, ``bs`` and
-        ``loops`` without those that have a figure of their own.
+        ``loops`` without the kernels that have their own figure.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
     if not kernels:
         frame = frame[~frame["kernel"].isin(_ELSEWHERE)]
     frame, left = prevailing(as_defined(frame, "paper", "permutation"))
-    # In STREAM's rotation a kernel uses other memory than the arrays of its own.
+    # In STREAM's rotation the arrays of all kernels share the caches.
     frame, rotated = prevailing(frame, ("rotation",), per=("platform", "kernel"))
     notes += left + rotated
     frame = frame[frame.groupby(["platform", "kernel"])["footprint_B"].transform("nunique") > 1]
@@ -119,26 +119,26 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
     labels = {line.get_label() for ax in axes for line in ax.lines}
     notes += ["Dashed: non-temporal stores."] * ("_nt" in labels)
     notes += ["Ringed: the best variant had non-temporal stores."] * ("_best is nt" in labels)
-    note(fig, [*notes, *hollow(frame)])
+    note(fig, [*notes, *disturbed_note(frame)])
     return fig
 
 
 def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
-    """Draw a line a kernel, two where ordinary and non-temporal stores had the same sizes."""
+    """Draw a line per kernel, two where ordinary and non-temporal stores had the same sizes."""
     for number, kernel in enumerate(kernels):
         of_kernel = rows[rows["kernel"] == kernel]
-        past, through = of_kernel[of_kernel["nt"]], of_kernel[~of_kernel["nt"]]
+        nontemporal, ordinary = of_kernel[of_kernel["nt"]], of_kernel[~of_kernel["nt"]]
         look, label = line_look(number), plain(short(kernel))
-        if set(past["footprint_B"]) & set(through["footprint_B"]):
-            curve(ax, through, "footprint_B", BANDWIDTH, look, label)
+        if set(nontemporal["footprint_B"]) & set(ordinary["footprint_B"]):
+            curve(ax, ordinary, "footprint_B", BANDWIDTH, look, label)
             look = look._replace(linestyle=NT_DASHES, markersize=2.0)
-            curve(ax, past, "footprint_B", BANDWIDTH, look, "_nt")
+            curve(ax, nontemporal, "footprint_B", BANDWIDTH, look, "_nt")
             continue
         curve(ax, of_kernel, "footprint_B", BANDWIDTH, look, label)
-        if len(past):
+        if len(nontemporal):
             ax.plot(
-                past["footprint_B"],
-                past[BANDWIDTH],
+                nontemporal["footprint_B"],
+                nontemporal[BANDWIDTH],
                 **look._replace(marker="o", linestyle="none", markersize=6.5)._asdict(),
                 markerfacecolor="none",
                 markeredgewidth=0.8,
@@ -154,8 +154,8 @@ def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
 def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
     """Bandwidth of streaming kernels against the number of threads, beside ideal scaling.
 
-    A panel for each kernel, at the size that was measured with most thread counts, the largest of
-    these.
+    A panel for each kernel, at the size that was measured with most thread counts; of several, the
+    largest.
 
     Parameters
     ----------
@@ -181,7 +181,6 @@ def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Fi
         records, wanted, ("bytes_B", "variant", "dtype", "threads"), measure=_MEASURE_THREADS
     )
     frame = as_defined(frame, "paper", "permutation").assign(nt=is_nt(frame))
-    frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
     here = ["machine", "kernel"]
     frame, _ = prevailing(frame, ("backend", "dtype", "bytes_B"), per=here, count=("threads",))
     frame = frame[frame.groupby(here)["threads"].transform("nunique") > 1]
@@ -196,7 +195,7 @@ def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Fi
     fig, axes = panels(len(names), 4, 1.45)
     for ax, kernel in zip(axes, names, strict=True):
         of_kernel = frame[frame["kernel"] == kernel]
-        # Straight only where the axis of threads is linear.
+        # Many points, since the line of ideal scaling is curved if only one axis is logarithmic.
         threads = np.geomspace(1, of_kernel["threads"].max(), 60)
         for number, name in enumerate(machines):
             mine = of_kernel[of_kernel["machine"] == name]
@@ -216,22 +215,20 @@ def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Fi
         ax.set_ylabel("Bandwidth (GB/s)")
     for ax in axes[-4:]:
         ax.set_xlabel("Threads")
-    legend_above(fig, axes, 2)
-    note(fig, [*notes, *hollow(frame)])
-    return fig
+    return finish(fig, 2, notes, frame)
 
 
 # ------------------------------------------------------------------------------------------ report
 
 _CITED = ("chalmers2020", "raider2022", "alappat2021-kernels")
-_BEST = "Where a size was measured several times, its best is drawn."
-# Of what family the last word is, there must be records: published ones alone say nothing here.
+_BEST = "Of several records of a size, the best is drawn."
+# The last entry is a family whose records are required beside the published ones.
 _EXHIBITS: tuple[tuple[str, Any, str, str], ...] = (
     (
         "Bandwidth from L1 to memory", sizes,
         "Each step down is a cache that no longer holds the data of all threads; both axes are "
-        "logarithmic. An ordinary store to memory reads its line first, a non-temporal one does "
-        f"not, and never stays in a cache. {_BEST}", "",
+        "logarithmic. An ordinary store to memory reads its line first; a non-temporal store does "
+        f"not, and its data do not stay in a cache. {_BEST}", "",
     ),
     (
         "Bandwidth against threads", saturation,
@@ -240,19 +237,19 @@ _EXHIBITS: tuple[tuple[str, Any, str, str], ...] = (
     ),
     (
         "BS1 to BS5: time as T0 + B / Wmax", bs_fits,
-        "T0 is what an invocation costs however little it moves, Wmax the bandwidth that large "
-        "sizes tend to. After Chalmers and Warburton 2020.", "",
+        "T0 is the time of an invocation that moves no data, Wmax the asymptotic bandwidth of "
+        "large sizes. After Chalmers and Warburton 2020.", "",
     ),
     (
         "BS6 to BS8 by polynomial degree", bs_mesh,
-        "The lower the degree, the more of an element's nodes are shared with its neighbours. "
-        "After Chalmers and Warburton 2020.", "",
+        "The lower the degree, the larger the share of nodes that neighbouring elements have in "
+        "common. After Chalmers and Warburton 2020.", "",
     ),
     (
         "T0 and Wmax beside four GPUs", t0_wmax_table,
-        "T0 in microseconds, Wmax in GB/s, the own ones with their 95 % intervals; of a T0 that is "
-        "not resolved, the upper end alone. BS6 and BS7 are of degree 7. Published platforms "
-        "after Chalmers and Warburton 2020.", "bs",
+        "T0 in microseconds, Wmax in GB/s, own ones with their 95 % intervals; a T0 that is not "
+        "resolved has only the upper end. BS6 and BS7 are of degree 7. Published platforms after "
+        "Chalmers and Warburton 2020.", "bs",
     ),
     (
         "Streaming through indices", by_kernel,
@@ -270,8 +267,8 @@ _EXHIBITS: tuple[tuple[str, Any, str, str], ...] = (
     ),
     (
         "Cycles of loops", cycles,
-        "Core cycles for one vector of every stream; lower is better. Which unrolling needs "
-        "fewest depends on where the data are. After Alappat et al. 2021.", "",
+        "Core cycles for one vector of every stream; lower is better. The best unrolling depends "
+        "on the memory level of the data. After Alappat et al. 2021.", "",
     ),
     (
         "Cycles of loops in each memory level", cycles_by_level,
@@ -281,7 +278,7 @@ _EXHIBITS: tuple[tuple[str, Any, str, str], ...] = (
     ),
     (
         "Matrix times vector", matrix_vector,
-        "The matrix is used once, y again and again. After Alappat et al. 2021.", "",
+        "The matrix is used once, y once for each column. After Alappat et al. 2021.", "",
     ),
     (
         "What a barrier costs", barrier_cost,
@@ -302,8 +299,8 @@ def report_section(records: DataFrame) -> Section | None:
     Returns
     -------
     Section or None
-        None where no record is of a streaming kernel or a barrier. What can't be said or drawn
-        of these records stands in the remarks, with the reason.
+        None if no record is of a streaming kernel or a barrier. The remarks give the reason for
+        missing findings and figures.
     """
     from memkern import reference
 

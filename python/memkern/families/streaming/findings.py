@@ -1,4 +1,4 @@
-"""What streaming records say, in plain sentences computed from them."""
+"""Findings on streaming kernels: sentences computed from records."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from memkern.models.memory import (
 from memkern.plots.drawing import in_bytes, spaced
 from memkern.plots.frames import best, listed, ranked, rounded, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
+from memkern.plots.sentences import disturbed_mark, with_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -38,24 +39,21 @@ def findings(records: DataFrame) -> list[str]:
         records, list(FAMILIES), ("bytes_B", "variant", "footprint_B", "dtype", "threads")
     )
     frame, _ = prevailing(as_defined(frame, "paper", "permutation"))
-    since = from_memory(frame)
-    frame = frame.assign(nt=is_nt(frame), level=levels(frame, since))
+    thresholds = from_memory(frame)
+    frame = frame.assign(nt=is_nt(frame), level=levels(frame, thresholds))
     tests, _ = own_tests(records, ["bs.bs1"])
     empty, _ = select(records, ["bs.bs0"], value="time_min_s")
     empty = ranked(empty, "time_min_s", lowest=True)
-    platforms = list(dict.fromkeys(frame["platform"]))
-    sentences = []
-    for platform in platforms:
-        mine = frame[frame["platform"] == platform]
-        values = memory_values(mine, since)
-        these = [
-            *_on_memory(values, since[platform]),
+    found = {}
+    for platform, mine in frame.groupby("platform", sort=False):
+        values = memory_values(mine, thresholds)
+        found[platform] = [
+            *_on_memory(values, thresholds[str(platform)]),
             *_on_levels(mine, values),
             *_on_launch(*(part[part["platform"] == platform] for part in (tests, empty))),
             *_on_indices(mine, values),
         ]
-        sentences += [f"{platform}: {line}" for line in these] if len(platforms) > 1 else these
-    return sentences
+    return with_names(found)
 
 
 def _rows(frame: DataFrame, key: str) -> dict[str, dict[Hashable, Any]]:
@@ -63,43 +61,43 @@ def _rows(frame: DataFrame, key: str) -> dict[str, dict[Hashable, Any]]:
     return {str(row[key]): row for row in best(frame, [key]).to_dict("records")}
 
 
-def _said(row: Mapping[Hashable, Any]) -> str:
-    return f"{rounded(row[BANDWIDTH])} GB/s{' (disturbed)' * bool(row['disturbed'])}"
+def _bandwidth(row: Mapping[Hashable, Any]) -> str:
+    return f"{rounded(row[BANDWIDTH])} GB/s{disturbed_mark(row['disturbed'])}"
 
 
-def _on_memory(values: DataFrame, since: FromMemory) -> list[str]:
-    """Say what copy and triad sustain, and what non-temporal stores are worth."""
+def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:
+    """Return the sentences on copy and triad from memory, and the gain by non-temporal stores."""
     values = values[values["operation"].isin(_SUSTAINED)]
     if values.empty:
         return []
-    parts, worth = [], []
+    parts, gains = [], []
     for kernel in _SUSTAINED:
         of_kernel = _by_stores(values, kernel)
         if of_kernel:
-            each = [f"{_said(row)}{_with(kind)}" for kind, row in of_kernel.items()]
+            each = [f"{_bandwidth(row)}{_with(kind)}" for kind, row in of_kernel.items()]
             parts.append(f"{short(kernel)} {' and '.join(each)}")
         if len(of_kernel) > 1:
             ratio = of_kernel[NONTEMPORAL][BANDWIDTH] / of_kernel[ORDINARY][BANDWIDTH]
-            mark = " (disturbed)" * any(row["disturbed"] for row in of_kernel.values())
-            worth.append(f"{ratio:.2f} times{mark} as high in {short(kernel)}")
-    sentences = [f"{_where(since, values['least_B'].min())}: {'; '.join(parts)}."]
-    if worth:
+            mark = disturbed_mark(any(row["disturbed"] for row in of_kernel.values()))
+            gains.append(f"{ratio:.2f} times{mark} as high in {short(kernel)}")
+    sentences = [f"{_where(threshold, values['least_B'].min())}: {'; '.join(parts)}."]
+    if gains:
         sentences.append(
-            f"There, the bandwidth of non-temporal stores is {listed(worth)} as that of ordinary "
+            f"There, the bandwidth of non-temporal stores is {listed(gains)} as that of ordinary "
             "ones."
         )
     return sentences
 
 
-def _where(since: FromMemory, least_B: float) -> str:
-    """Say which sizes are those from memory, and how that is known."""
-    if since.how == "largest":
+def _where(threshold: FromMemory, least_B: float) -> str:
+    """Return the sizes that are in memory, and the reason."""
+    if threshold.how == "largest":
         return f"At the largest size ({in_bytes(least_B)})"
-    known = {
-        "plateau": "from where on bandwidth no longer falls with the size",
+    reasons = {
+        "plateau": "where bandwidth no longer falls with the size",
         "caches": f"{MULTIPLE} times the last-level caches, since no record over sizes shows more",
     }
-    return f"From memory ({in_bytes(since.least_B)} or more, {known[since.how]})"
+    return f"From memory ({in_bytes(threshold.least_B)} or more, {reasons[threshold.how]})"
 
 
 def _by_stores(values: DataFrame, kernel: str) -> dict[str, dict[Hashable, Any]]:
@@ -113,9 +111,9 @@ def _with(stores: str) -> str:
 
 
 def _on_levels(mine: DataFrame, values: DataFrame) -> list[str]:
-    """Say the highest bandwidth in each cache, of triad or what was measured in more of them.
+    """Return the sentence on the highest bandwidth in each cache, and the value from memory.
 
-    From memory it is the one value that there is.
+    The kernel is triad, or the one that was measured in most levels.
     """
     ends = cache_ends(mine)
     mine = mine[~mine["nt"] & (mine["level"] != "") & mine["kernel"].str.startswith("stream.")]
@@ -131,15 +129,15 @@ def _on_levels(mine: DataFrame, values: DataFrame) -> list[str]:
     order = [level for level in (*(name for name, _ in ends), MEMORY) if level in rows]
     if len(order) < 2:
         return []
-    parts = [f"{_said(rows[level])} in {level}" for level in order]
+    parts = [f"{_bandwidth(rows[level])} in {level}" for level in order]
     return [f"With ordinary stores, {short(str(kernel))} reaches {listed(parts)}."]
 
 
 def _on_launch(tests: DataFrame, empty: DataFrame) -> list[str]:
-    """Say T0 and Wmax of BS1, and what an empty launch takes."""
+    """Return the sentence on T0 and Wmax of BS1 and the time of an empty launch."""
     launch = [
         f" An empty launch, BS0, takes {three_figures(1e6 * row['time_min_s'])} µs"
-        f"{' (disturbed)' * bool(row['disturbed'])}."
+        f"{disturbed_mark(row['disturbed'])}."
         for row in empty.to_dict("records")
     ]
     sentences = []
@@ -157,7 +155,7 @@ def _on_launch(tests: DataFrame, empty: DataFrame) -> list[str]:
 
 
 def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
-    """Say how much random gather and scatter lose against the regular triad."""
+    """Return the sentence on random gather and scatter triads against the regular triad."""
     mine = mine[mine["kernel"].str.startswith("raider.")]
     mine = mine.assign(stores=stores(mine))
     mine, _ = prevailing(mine, (*SETTING, "elements"), count=("kernel",))
@@ -167,17 +165,17 @@ def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
     if regular is None or not irregular:
         return []
     if regular["level"] == MEMORY:
-        # The one value of a triad from memory.
+        # The same value of a triad from memory as in other sentences.
         regular = {**regular, **_by_stores(values, "stream.triad")[regular["stores"]]}
         place = "from memory"
     else:
         place = f"{in_bytes(regular['footprint_B'])}, which the caches hold in part or whole"
     parts = [
         f"{short(name)} is {regular[BANDWIDTH] / rows[name][BANDWIDTH]:.1f} times slower "
-        f"({_said(rows[name])})"
+        f"({_bandwidth(rows[name])})"
         for name in irregular
     ]
     return [
         f"Through a random permutation of {spaced(regular['elements'])} elements ({place}), "
-        f"{listed(parts)} than the regular triad{_with(regular['stores'])} ({_said(regular)})."
+        f"{listed(parts)} than the regular triad{_with(regular['stores'])} ({_bandwidth(regular)})."
     ]

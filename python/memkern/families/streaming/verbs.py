@@ -1,4 +1,4 @@
-"""What the verbs of the streaming families share."""
+"""Shared parts of the verbs of the streaming families."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from memkern.checks import read_number
 from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import Parser, Verb, checked, count, given, knobs_of, measuring_options
-from memkern.cli.refusing import taken
+from memkern.cli.refusing import options_by_kernel
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_sizes
 from memkern.spec import registry
@@ -18,9 +18,8 @@ from memkern.spec.sequences import joined, product
 
 # Options of the kernels besides the length of their arrays.
 _OPTIONS = (
-    *("alpha", "beta", "pattern", "allow_repeats", "definition", "index_dtype"),
-    *("rows", "columns"),
-)
+    "alpha", "beta", "pattern", "allow_repeats", "definition", "index_dtype", "rows", "columns"
+)  # fmt: skip
 
 
 def streaming_verb(
@@ -46,7 +45,7 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sizes",
         metavar="LOW:HIGH:COUNT",
-        help="bytes of all arrays together, log-spaced, such as 16KiB:1GiB:400; or a list",
+        help="total bytes of all arrays, log-spaced, such as 16KiB:1GiB:400; or a list",
     )
     parser.add_argument(
         "--alpha", type=checked(read_number), metavar="X", help="the kernel's scalar"
@@ -55,7 +54,7 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
 
 
 def kernels_of(args: argparse.Namespace) -> list[str]:
-    """Return the kernels that were asked for, by default all of the verb's family."""
+    """Return the requested kernels, by default all of the verb's family."""
     family = f"{args.verb}."
     if args.kernel is not None:
         return [family + word.strip() for word in args.kernel.split(",")]
@@ -67,14 +66,14 @@ def measure_kernels(
     names: Sequence[str],
     shapes: Sequence[Mapping[str, Any]] | None = None,
 ) -> int:
-    """Measure kernels at the lengths asked for, or in the shapes given; return the exit code."""
+    """Measure kernels at the requested lengths, or in the given shapes; return the exit code."""
     knobs = knobs_of(args)
     knobs.pop("index_dtype", None)
     if args.sizes is not None and args.elements is not None:
         raise InputError("--sizes and a number of elements exclude each other")
     axes = lengths(args.sizes, args.elements) if shapes is None else {}
     parts = []
-    for name, own in taken(given(args, *_OPTIONS), takers(names), names).items():
+    for name, own in options_by_kernel(given(args, *_OPTIONS), owners(names), names).items():
         if "allow_repeats" in own:
             own["repeats"] = own.pop("allow_repeats")
         build = functools.partial(registry.case, name, **own, **knobs)
@@ -83,14 +82,14 @@ def measure_kernels(
 
 
 def lengths(sizes: str | None, elements: int | None) -> dict[str, list[int]]:
-    """Return the option that says how long arrays are, if one was given, with its values."""
+    """Return the option of the arrays' length, if one was given, with its values."""
     if sizes is not None:
         return {"footprint_B": parse_sizes(sizes)}
     return {} if elements is None else {"elements": [elements]}
 
 
-def takers(names: Collection[str]) -> dict[str, list[str]]:
-    """Return by option which kernels of the families that these are of take it."""
+def owners(names: Collection[str]) -> dict[str, list[str]]:
+    """Return, by option, the kernels that take it in the families of the named kernels."""
     specs = registry.registry()
     families = {name.partition(".")[0] for name in names}
     family = [n for n in specs if n.partition(".")[0] in families and "@" not in n]

@@ -1,12 +1,12 @@
 """Sparse matrices: from generators, files, SciPy, NumPy or triplets, in compressed rows.
 
-The generators stand for what makes sparse matrix-vector products fast or slow: stencils and
-lattices whose rows share what they read (benign), quantum chains and random columns that reach far
-(unfriendly to caches), graphs and constraints whose rows differ in length (imbalanced), and dense
-blocks that read next to nothing but themselves.
+The generators cover what makes sparse matrix-vector products fast or slow: stencils and lattices
+whose neighbouring rows read the same vector elements (benign), quantum chains and random columns
+that are spread over the whole vector (unfriendly to caches), graphs and constraints whose rows
+differ in length (imbalanced), and dense blocks, whose traffic is almost only the matrix itself.
 
-Everything comes as `scipy.sparse.csr_array` with sorted columns, no duplicates, float64 values and
-indices of int32 where these fit.  SciPy is imported when it is needed.
+All of them return `scipy.sparse.csr_array` with sorted columns, no duplicates, float64 values and
+int32 indices where these fit.  SciPy is imported when it is needed.
 
 Source: Alappat et al., "ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX",
 2021.
@@ -130,23 +130,23 @@ _WORDS = {
 }
 
 GENERATORS: dict[str, Callable[..., CSR]] = {name: word.generator for name, word in _WORDS.items()}
-"""The generators by the words with which the command line calls them."""
+"""The generators by their names on the command line."""
 
 WORDS = tuple(word.form for word in _WORDS.values())
-"""What `build` takes besides files and matrices."""
+"""The generators that `build` accepts by name, with their parameters."""
 
 MatrixLike: TypeAlias = (
     "str | os.PathLike[str] | sparray | spmatrix | npt.NDArray[Any] | tuple[Any, ...]"
 )
-"""What `build` takes."""
+"""Types that `build` accepts."""
 
 
-# What must be less than the rows or sites.
-_LESSER = ("up", "particles", "bandwidth", "nonzeros_per_row")
+# Arguments that must be less than the number of rows or sites, also where MEMKERN_SMALL cuts them.
+_BOUNDED_BY_SIZE = ("up", "particles", "bandwidth", "nonzeros_per_row")
 
 
 def _from_words(text: str, seed: int) -> tuple[str, CSR] | None:
-    """Return label and matrix if a text begins with one of the words."""
+    """Return label and matrix if a string begins with the name of a generator."""
     name, *parts = text.strip().lower().split(":")
     if name not in _WORDS:
         return None
@@ -158,36 +158,36 @@ def _from_words(text: str, seed: int) -> tuple[str, CSR] | None:
         reader = read_number if argument == "disorder" else read_integer
         given[argument] = reader(part, argument)
         if argument not in ("disorder", "seed"):
-            given[argument] = small.cut(given[argument], 4 if argument in _LESSER else 8)
+            given[argument] = small.cut(given[argument], 4 if argument in _BOUNDED_BY_SIZE else 8)
     if "seed" in word.arguments:
-        # Labels of matrices that differ have to differ: nothing is left to a default.
+        # The label lists all arguments, defaults included, so that it identifies the matrix.
         defaults = inspect.signature(word.generator).parameters
         given = {"seed": seed} | given
-        given = {each: given.get(each, defaults[each].default) for each in word.arguments}
+        given = {key: given.get(key, defaults[key].default) for key in word.arguments}
     numbers = (repr(number).removesuffix(".0") for number in given.values())
     return ":".join([name, *numbers]), word.generator(**given)
 
 
 def build(matrix: MatrixLike, seed: int = 0, *, rcm: bool = False) -> tuple[str, CSR]:
-    """Make a matrix, whatever it is given as.
+    """Make a matrix from a generator's name, a file, another matrix or triplets.
 
     Parameters
     ----------
     matrix : str, path-like, SciPy matrix or array, numpy.ndarray or tuple
-        One of `WORDS`, in any case, which calls the generator of that word in `GENERATORS`; the
-        path of a file for `read`, which has a ``.`` or ``/`` in it if it is a string; a matrix of
-        any of SciPy's formats; a dense one of shape (rows, columns); or three arrays and perhaps a
-        shape for `from_triplets`: (rows, columns, values[, shape]).
+        One of `WORDS`, in any case, for the generator of that name in `GENERATORS`; the path of a
+        file for `read`, which has a ``.`` or ``/`` in it if it is a string; a matrix of any of
+        SciPy's formats; a dense one of shape (rows, columns); or arguments of `from_triplets`:
+        (rows, columns, values[, shape]).
     seed : int
-        At least 0, for words that end in ``SEED`` and do not say it.
+        At least 0, for generators with a ``SEED`` that is not given.
     rcm : bool
         Reorder rows and columns of a square matrix by reverse Cuthill-McKee; see `reorder`.
 
     Returns
     -------
     label : str
-        What records call the matrix: the word with its numbers, the seed included; ``file NAME``,
-        ``matrix``, ``array`` or ``triplets``; `` rcm`` where it was reordered.
+        The name of the matrix in records: the generator with its numbers, the seed included,
+        ``file NAME``, ``matrix``, ``array`` or ``triplets``, and `` rcm`` if it was reordered.
     matrix : scipy.sparse.csr_array of float64, shape (rows, columns)
         Sorted columns, no duplicates, indices of int32 where they fit; owned by the caller.
 
@@ -202,11 +202,11 @@ def build(matrix: MatrixLike, seed: int = 0, *, rcm: bool = False) -> tuple[str,
     >>> label, matrix.shape, matrix.nnz
     ('5pt:2:2', (4, 4), 12)
     """
-    label, made = _made(matrix, seed)
+    label, made = _build(matrix, seed)
     return (f"{label} rcm", reorder(made, "rcm")[0]) if rcm else (label, made)
 
 
-def _made(matrix: MatrixLike, seed: int) -> tuple[str, CSR]:
+def _build(matrix: MatrixLike, seed: int) -> tuple[str, CSR]:
     from scipy.sparse import issparse
 
     if isinstance(matrix, str):
@@ -224,7 +224,7 @@ def _made(matrix: MatrixLike, seed: int) -> tuple[str, CSR]:
         if len(matrix) not in (3, 4):
             raise InputError(
                 f"triplets must be (rows, columns, values) or (rows, columns, values, shape), not "
-                f"{len(matrix)} things"
+                f"{len(matrix)} elements"
             )
         return "triplets", from_triplets(*matrix)
     if issparse(matrix):

@@ -1,13 +1,11 @@
-"""Compressed rows, written block by block into arrays of their final size.
+"""Assembly of compressed rows, block by block, into arrays of their final size.
 
-A generator says how many nonzeros its matrix has at most, and yields its rows in blocks.  Nothing
-but the matrix itself and one block is ever in memory.
+A generator gives an upper bound on the number of nonzeros and yields its rows in blocks, so that
+only the matrix itself and one block are in memory.
 """
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -33,7 +31,6 @@ __all__ = [
     "check_size",
     "distinct_columns",
     "index_dtype",
-    "number",
     "padded",
     "wrap",
 ]
@@ -45,49 +42,16 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 Block: TypeAlias = tuple[Integers, npt.NDArray[Any], "Floats | float"]
-"""Nonzeros of each row, shape (k,); their columns, and their values or the one that all have."""
+"""Number of nonzeros of each row, shape (k,); their columns; their values, or one for all."""
 
 MAX_NONZEROS = 2**40
 """The largest number of rows, of columns and of nonzeros (12 TiB of them and more)."""
 
 BLOCK = 2**18
-"""Entries that a block has at most, unless a single row has more: few enough for a cache."""
+"""Largest number of entries of a block, unless a single row has more; small enough for a cache."""
 
 _INT32_MAX = 2**31 - 1
-_FAR = np.int64(2**63 - 1)
-
-
-def number(value: object, what: str, low: float = -math.inf) -> float:
-    """Check a real number.
-
-    Parameters
-    ----------
-    value : object
-        What was given; Python's and NumPy's integers and floats pass, booleans do not.
-    what : str
-        The name that an error message uses for the value.
-    low : float
-        The least that is right.
-
-    Returns
-    -------
-    float
-        The value.
-
-    Raises
-    ------
-    InputError
-        If the value is no number, not finite or too small.
-    """
-    real = value if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
-    try:
-        checked = float(real)
-    except OverflowError:  # an integer of hundreds of digits
-        checked = math.inf
-    if not (math.isfinite(checked) and checked >= low):
-        right = "a finite number" + (f" of at least {low:g}" if math.isfinite(low) else "")
-        raise InputError(f"{what} must be {right}, not {shown(value)}")
-    return checked
+_MISSING = np.int64(2**63 - 1)
 
 
 def check_size(rows: int, columns: int, nonzeros: int, more_B: int = 0) -> None:
@@ -98,7 +62,7 @@ def check_size(rows: int, columns: int, nonzeros: int, more_B: int = 0) -> None:
     rows, columns, nonzeros : int
         Of the matrix.
     more_B : int
-        Bytes that making it takes besides the matrix.
+        Further bytes that are needed while it is made.
 
     Raises
     ------
@@ -126,15 +90,15 @@ def blocks(rows: int, width: int) -> Iterator[Integers]:
         yield np.arange(first, min(first + step, rows), dtype=np.int64)
 
 
-def padded(columns: Integers, there: npt.NDArray[np.bool_], values: Floats | float) -> Block:
-    """Make a block of rows that all have room for as many entries and hold some of them.
+def padded(columns: Integers, present: npt.NDArray[np.bool_], values: Floats | float) -> Block:
+    """Make a block from rows that are padded to the same width.
 
     Parameters
     ----------
     columns : numpy.ndarray of int64, shape (k, w)
-        Ascending among those of a row that are there.
-    there : numpy.ndarray of bool, shape (k, w)
-        Which entries the rows hold.
+        Ascending among the present entries of a row.
+    present : numpy.ndarray of bool, shape (k, w)
+        Which entries are not padding.
     values : numpy.ndarray of float64 that broadcasts to shape (k, w), or float
         The entries' values.
 
@@ -143,8 +107,8 @@ def padded(columns: Integers, there: npt.NDArray[np.bool_], values: Floats | flo
     Block
     """
     if not isinstance(values, float):
-        values = np.broadcast_to(values, there.shape)[there]
-    return np.count_nonzero(there, axis=1), columns[there], values
+        values = np.broadcast_to(values, present.shape)[present]
+    return np.count_nonzero(present, axis=1), columns[present], values
 
 
 def assemble(rows: int, columns: int, nonzeros: int, parts: Iterable[Block]) -> CSR:
@@ -155,7 +119,7 @@ def assemble(rows: int, columns: int, nonzeros: int, parts: Iterable[Block]) -> 
     rows, columns : int
         Its shape.
     nonzeros : int
-        How many there are at most; memory that turns out to be too much is given back.
+        An upper bound; memory that is not needed is freed.
     parts : iterable of Block
         All rows in order, the columns of each ascending and distinct.
 
@@ -183,7 +147,7 @@ def assemble(rows: int, columns: int, nonzeros: int, parts: Iterable[Block]) -> 
     if at < nonzeros:
         indices.resize(at, refcheck=False)
         data.resize(at, refcheck=False)
-        # With fewer nonzeros than feared the smaller type may do.
+        # The smaller type may suffice for the actual number of nonzeros.
         dtype = index_dtype(rows, columns, at)
         starts, indices = starts.astype(dtype, copy=False), indices.astype(dtype, copy=False)
     return wrap(rows, columns, starts, indices, data)
@@ -192,7 +156,7 @@ def assemble(rows: int, columns: int, nonzeros: int, parts: Iterable[Block]) -> 
 def wrap(
     rows: int, columns: int, starts: npt.NDArray[Any], indices: npt.NDArray[Any], data: Floats
 ) -> CSR:
-    """Make a matrix of canonical arrays as they are, without a copy.
+    """Make a matrix from canonical arrays, without copying or checking them.
 
     Parameters
     ----------
@@ -211,7 +175,7 @@ def wrap(
     """
     from scipy.sparse import csr_array
 
-    # Its constructor would look through all indices for a smaller type.
+    # Its constructor would scan all indices to find out whether a smaller type suffices.
     matrix: CSR = csr_array((rows, columns), dtype=np.float64)
     matrix.indptr, matrix.indices, matrix.data = starts, indices, data
     matrix.has_sorted_indices = matrix.has_canonical_format = True
@@ -234,18 +198,18 @@ def distinct_columns(draws: Floats, choices: Integers) -> Integers:
     Returns
     -------
     numpy.ndarray of int64, shape (k, p)
-        Ascending columns from 0 to below `choices`; what a row lacks comes last, and is 2**63 - 1.
+        Ascending columns from 0 to below `choices`; missing ones come last, as 2**63 - 1.
 
     Notes
     -----
     The time grows with p**2.  Source: Bentley and Floyd, "Programming pearls: a sample of
     brilliance", Communications of the ACM 30 (1987).
     """
-    drawn = np.full(draws.shape, _FAR)
+    drawn = np.full(draws.shape, _MISSING)
     for step in range(draws.shape[1]):
         last = choices - draws.shape[1] + step
         column = (draws[:, step] * (last + 1)).astype(np.int64)
         again = (drawn[:, :step] == column[:, None]).any(axis=1)
-        drawn[:, step] = np.where(last < 0, _FAR, np.where(again, last, column))
+        drawn[:, step] = np.where(last < 0, _MISSING, np.where(again, last, column))
     drawn.sort(axis=1)
     return drawn

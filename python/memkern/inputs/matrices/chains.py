@@ -1,12 +1,12 @@
 """Quantum chains: states with a fixed number of up spins or particles on a line or ring of sites.
 
-A state is a row of bits, one for each site, and states are numbered as these bits ascend when read
-as a number, site 0 being the lowest bit.  The number of a state is the sum of C(p, j) over its set
-bits, p being the position of the j-th of them (counted from 1): the combinatorial number system.
-No table of states is needed, neither from numbers to states nor back.
+A state is a binary number with one bit for each site, site 0 being the lowest bit, and states are
+numbered in ascending order.  The number of a state is the sum of C(p, j) over its set bits, where p
+is the position of the j-th of them (counted from 1): the combinatorial number system.  It needs no
+table of states, neither from numbers to states nor back.
 
-Spin chains are a family of their own: rows of different length reach far into the vector, with
-steps that double from bond to bond, and next to nothing of it stays in a cache.
+The matrices are unfriendly to caches: their rows differ in length, and the distance of their
+columns from the diagonal about doubles from bond to bond.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from memkern.checks import integer
-from memkern.inputs.matrices.assembly import CSR, Block, Integers, assemble, blocks, number, padded
+from memkern.checks import integer, number
+from memkern.inputs.matrices.assembly import CSR, Block, Integers, assemble, blocks, padded
 
 __all__ = ["free_fermions", "spin_chain"]
 
 MAX_SITES = 62
-"""The most sites: all binomials of fewer than 63 fit 64 bits."""
+"""The largest number of sites: all binomials of fewer than 63 fit 64 bits."""
 
 _Bools = npt.NDArray[np.bool_]
 
@@ -47,7 +47,7 @@ def _states(ranks: Integers, sites: int, ups: int, choose: Integers) -> tuple[_B
     below = np.empty((sites, len(ranks)), dtype=np.int64)
     rest, left = ranks.copy(), np.full(len(ranks), ups, dtype=np.int64)
     for site in reversed(range(sites)):
-        # So many states have all ups that are left below this site.
+        # The number of states whose remaining ups are all below this site.
         without = choose[site, left]
         up[site] = rest >= without
         rest -= np.where(up[site], without, 0)
@@ -57,41 +57,41 @@ def _states(ranks: Integers, sites: int, ups: int, choose: Integers) -> tuple[_B
 
 
 def _hops(ranks: Integers, sites: int, ups: int, periodic: bool) -> tuple[Integers, _Bools]:
-    """Return where an up moves to if it swaps with a neighbouring down, for each pair of sites.
+    """Return the states that are reached if an up changes places with a neighbouring down.
 
-    What is returned has shape (k, 2 bonds + 1): the numbers of the states, ascending where there
-    is a hop, with the state itself in the middle; and whether there is one.
+    Both results have shape (k, 2 bonds + 1): the numbers of the states, ascending among those that
+    are reached, with the state itself in the middle; and whether they are reached.
     """
     choose = _binomials(sites, ups)
     up, below = _states(ranks, sites, ups, choose)
     bonds = sites if periodic else sites - 1
     columns = np.empty((len(ranks), 2 * bonds + 1), dtype=np.int64)
-    there = np.zeros(columns.shape, dtype=bool)
-    columns[:, bonds], there[:, bonds] = ranks, True
+    present = np.zeros(columns.shape, dtype=bool)
+    columns[:, bonds], present[:, bonds] = ranks, True
     for site in range(sites - 1):
         # The j-th up moves between p and p + 1: C(p + 1, j) - C(p, j) = C(p, j - 1).
         distance = choose[site, below[site]]
         low, high = bonds - 1 - site, bonds + 1 + site
-        columns[:, low], there[:, low] = ranks - distance, up[site + 1] & ~up[site]
-        columns[:, high], there[:, high] = ranks + distance, up[site] & ~up[site + 1]
+        columns[:, low], present[:, low] = ranks - distance, up[site + 1] & ~up[site]
+        columns[:, high], present[:, high] = ranks + distance, up[site] & ~up[site + 1]
     if periodic:
-        # Between the ends of the ring: the ups between change their place in the count by one.
-        # No other hop changes a state as much as one from the last site to the first or back.
+        # A hop between the ends of the ring changes j by one for all ups in between.  It changes
+        # the number of the state more than any other hop, so its columns are the first and last.
         last = sites - 1
         to_last = np.full(len(ranks), choose[last, ups])
         to_first = np.zeros(len(ranks), dtype=np.int64)
         for site in range(1, last):
             to_last += np.where(up[site], choose[site, below[site]], 0)
             to_first += np.where(up[site], choose[site, below[site] + 2], 0)
-        columns[:, 0], there[:, 0] = to_first, up[last] & ~up[0]
-        columns[:, -1], there[:, -1] = to_last, up[0] & ~up[last]
-    return columns, there
+        columns[:, 0], present[:, 0] = to_first, up[last] & ~up[0]
+        columns[:, -1], present[:, -1] = to_last, up[0] & ~up[last]
+    return columns, present
 
 
 def _sizes(sites: int, ups: int, periodic: bool) -> tuple[int, int, int]:
     """Return the numbers of states, of bonds and of hops."""
     bonds = sites if periodic else sites - 1
-    # Over each bond hop all states in which one of its sites is up.
+    # Each bond has a hop from every state in which exactly one of its sites is up.
     hops = 2 * bonds * comb(sites - 2, ups - 1) if ups else 0
     return comb(sites, ups), bonds, hops
 
@@ -101,7 +101,7 @@ def spin_chain(
 ) -> CSR:
     """Make the Heisenberg chain of spins 1/2 with a fixed number of them up.
 
-    A spin chain.  Neighbours interact by ``(S+ S- + S- S+) / 2 + anisotropy Sz Sz``: XXX
+    Unfriendly to caches.  Neighbours interact by ``(S+ S- + S- S+) / 2 + anisotropy Sz Sz``: XXX
     if the anisotropy is 1, else XXZ.  An L-site chain with u up has ``C(L, u)`` rows and
     ``C(L, u) + 2 B C(L - 2, u - 1)`` nonzeros, where B is L if periodic and L - 1 if not.  The
     diagonal is stored in full, zeros included.
@@ -120,12 +120,12 @@ def spin_chain(
     Returns
     -------
     scipy.sparse.csr_array of float64, shape (C(sites, up), C(sites, up))
-        Symmetric.  The states are numbered as their bits ascend, site 0 being the lowest bit.
+        Symmetric.  The states are numbered in ascending order, site 0 being the lowest bit.
 
     Raises
     ------
     InputError
-        If a number is out of range, or the matrix is absurdly large.
+        If a number is out of range, or the matrix is too large for memory.
 
     Notes
     -----
@@ -140,12 +140,13 @@ def spin_chain(
 
     def parts() -> Iterator[Block]:
         for ranks in blocks(states, 2 * bonds + 1):
-            columns, there = _hops(ranks, sites, up, periodic)
-            # Neighbours that differ can hop, and add -1/4 to the diagonal where others add 1/4.
-            differ = np.count_nonzero(there, axis=1) - 1
-            values = np.full(there.shape, 0.5)
+            columns, present = _hops(ranks, sites, up, periodic)
+            # A bond of unequal spins has a hop and adds -anisotropy / 4 to the diagonal, a bond of
+            # equal ones adds anisotropy / 4.
+            differ = np.count_nonzero(present, axis=1) - 1
+            values = np.full(present.shape, 0.5)
             values[:, bonds] = anisotropy * (bonds - 2 * differ) / 4
-            yield padded(columns, there, values)
+            yield padded(columns, present, values)
 
     return assemble(states, states, states + hops, parts())
 
@@ -153,8 +154,8 @@ def spin_chain(
 def free_fermions(sites: int, particles: int | None = None, periodic: bool = True) -> CSR:
     """Make a chain of free fermions of one kind that hop between neighbouring sites.
 
-    It has a spin chain's pattern without the diagonal.  A hop has the value -1, times the sign of
-    the particles that it passes.  N particles on L sites have ``C(L, N)`` rows and
+    It has a spin chain's pattern without the diagonal.  The value of a hop is -1, with a change of
+    sign for each particle that it passes.  N particles on L sites have ``C(L, N)`` rows and
     ``2 B C(L - 2, N - 1)`` nonzeros, where B is L if periodic and L - 1 if not.
 
     Parameters
@@ -169,13 +170,13 @@ def free_fermions(sites: int, particles: int | None = None, periodic: bool = Tru
     Returns
     -------
     scipy.sparse.csr_array of float64, shape (C(sites, particles), C(sites, particles))
-        Symmetric, with an empty diagonal.  The states are numbered as their bits ascend, site 0
+        Symmetric, with an empty diagonal.  The states are numbered in ascending order, site 0
         being the lowest bit.
 
     Raises
     ------
     InputError
-        If a number is out of range, or the matrix is absurdly large.
+        If a number is out of range, or the matrix is too large for memory.
 
     Notes
     -----
@@ -188,12 +189,12 @@ def free_fermions(sites: int, particles: int | None = None, periodic: bool = Tru
 
     def parts() -> Iterator[Block]:
         for ranks in blocks(states, 2 * bonds + 1):
-            columns, there = _hops(ranks, sites, particles, periodic)
-            there[:, bonds] = False
+            columns, present = _hops(ranks, sites, particles, periodic)
+            present[:, bonds] = False
             values = np.full(2 * bonds + 1, -1.0)
             if periodic and particles % 2 == 0:
-                # Between the ends of the ring a particle passes all the others.
+                # A hop between the ends of the ring passes all other particles, an odd number.
                 values[[0, -1]] = 1.0
-            yield padded(columns, there, values)
+            yield padded(columns, present, values)
 
     return assemble(states, states, hops, parts())

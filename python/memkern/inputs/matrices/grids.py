@@ -1,7 +1,7 @@
 """Matrices of grids and lattices: stencils, tight-binding and disordered models.
 
-Sites are numbered in lexicographic order, x fastest: ``x + NX (y + NY z)``.  All of them are
-symmetric and benign: neighbouring rows find the same few stretches of the vector in a cache.
+Sites are numbered in lexicographic order, x fastest: ``x + NX (y + NY z)``.  All matrices are
+symmetric and benign: neighbouring rows read the same few parts of the vector, from a cache.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from memkern.checks import integer
+from memkern.checks import integer, number
 from memkern.errors import InputError
 from memkern.inputs.matrices.assembly import (
     CSR,
@@ -20,7 +20,6 @@ from memkern.inputs.matrices.assembly import (
     Integers,
     assemble,
     blocks,
-    number,
     padded,
 )
 
@@ -39,8 +38,8 @@ _STAR = [(0, 0, -1), (0, -1, 0), (-1, 0, 0), (0, 0, 0), (1, 0, 0), (0, 1, 0), (0
 _CUBE = [(x, y, z) for z in (-1, 0, 1) for y in (-1, 0, 1) for x in (-1, 0, 1)]
 
 
-def _along(shape: Sequence[object], periodic: Sequence[bool] = (False,) * 3) -> list[int]:
-    """Check the sites along each axis: on a ring of two both neighbours are the same one."""
+def _check_shape(shape: Sequence[object], periodic: Sequence[bool] = (False,) * 3) -> list[int]:
+    """Check the sites along each axis: a periodic one needs three for two different neighbours."""
     checked = []
     for size, name, ring in zip(shape, ("nx", "ny", "nz"), periodic, strict=False):
         number_of_sites = integer(size, name, 1)
@@ -58,16 +57,16 @@ def _neighbours(
     steps: Integers,
     periodic: Sequence[bool] = (False,) * 3,
 ) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """Return the sites that steps lead to, and whether they are on the lattice.
+    """Return the sites that are reached by steps, and whether they are on the lattice.
 
-    `sites` has shape (k,), `shape` is (nx, ny, nz), `steps` has shape (w, 3) or (k, w, 3) and
-    what is returned (k, w).
+    `sites` has shape (k,), `shape` is (nx, ny, nz), `steps` has shape (w, 3) or (k, w, 3), and
+    both results have shape (k, w).
     """
     nx, ny, nz = shape
     rest, x = np.divmod(sites, nx)
     z, y = np.divmod(rest, ny)
-    there = np.ones(np.broadcast_shapes((len(sites), 1), steps.shape[:-1]), dtype=bool)
-    reached = np.zeros(there.shape, dtype=np.int64)
+    present = np.ones(np.broadcast_shapes((len(sites), 1), steps.shape[:-1]), dtype=bool)
+    reached = np.zeros(present.shape, dtype=np.int64)
     pitch = 1
     for axis, (position, size, ring) in enumerate(
         zip((x, y, z), (nx, ny, nz), periodic, strict=True)
@@ -76,20 +75,20 @@ def _neighbours(
         if ring:
             along %= size
         else:
-            there &= (along >= 0) & (along < size)
+            present &= (along >= 0) & (along < size)
         reached += pitch * along
         pitch *= size
-    return reached, there
+    return reached, present
 
 
 def _sorted(
-    columns: Integers, there: npt.NDArray[np.bool_], values: Floats
+    columns: Integers, present: npt.NDArray[np.bool_], values: Floats
 ) -> tuple[Integers, npt.NDArray[np.bool_], Floats]:
-    """Return each row of the three, shape (k, w), in ascending order of its columns."""
+    """Return the three arrays, shape (k, w), with each row in ascending order of its columns."""
     order = np.argsort(columns, axis=1)
     return (
         np.take_along_axis(columns, order, 1),
-        np.take_along_axis(there, order, 1),
+        np.take_along_axis(present, order, 1),
         np.take_along_axis(values, order, 1),
     )
 
@@ -101,8 +100,8 @@ def _stencil(
     # Ascending by z, y and x, the steps lead to ascending sites as long as they stay on the grid.
     values = np.where(np.any(steps, axis=1), -1.0, diagonal)
     for sites in blocks(shape[0] * shape[1] * shape[2], len(steps)):
-        columns, there = _neighbours(sites, shape, np.array(steps))
-        yield padded(columns, there, values)
+        columns, present = _neighbours(sites, shape, np.array(steps))
+        yield padded(columns, present, values)
 
 
 def hpcg(nx: int = 128, ny: int | None = None, nz: int | None = None) -> CSR:
@@ -122,8 +121,8 @@ def hpcg(nx: int = 128, ny: int | None = None, nz: int | None = None) -> CSR:
     Raises
     ------
     InputError
-        If a number is not positive, only one of `ny` and `nz` is given, or the matrix is absurdly
-        large.
+        If a number is not positive, only one of `ny` and `nz` is given, or the matrix is too
+        large for memory.
 
     Notes
     -----
@@ -133,7 +132,7 @@ def hpcg(nx: int = 128, ny: int | None = None, nz: int | None = None) -> CSR:
     """
     if (ny is None) != (nz is None):
         raise InputError("hpcg needs nx alone, or all of nx, ny and nz")
-    nx, ny, nz = shape = _along([nx, nx if ny is None else ny, nx if nz is None else nz])
+    nx, ny, nz = shape = _check_shape([nx, nx if ny is None else ny, nx if nz is None else nz])
     rows, nonzeros = nx * ny * nz, (3 * nx - 2) * (3 * ny - 2) * (3 * nz - 2)
     return assemble(rows, rows, nonzeros, _stencil(shape, _CUBE, 26.0))
 
@@ -156,9 +155,9 @@ def five_point(nx: int, ny: int) -> CSR:
     Raises
     ------
     InputError
-        If a number is not positive, or the matrix is absurdly large.
+        If a number is not positive, or the matrix is too large for memory.
     """
-    nx, ny = _along([nx, ny])
+    nx, ny = _check_shape([nx, ny])
     nonzeros = 5 * nx * ny - 2 * (nx + ny)
     return assemble(nx * ny, nx * ny, nonzeros, _stencil((nx, ny, 1), _STAR[1:-1], 4.0))
 
@@ -181,9 +180,9 @@ def seven_point(nx: int, ny: int, nz: int) -> CSR:
     Raises
     ------
     InputError
-        If a number is not positive, or the matrix is absurdly large.
+        If a number is not positive, or the matrix is too large for memory.
     """
-    nx, ny, nz = shape = _along([nx, ny, nz])
+    nx, ny, nz = shape = _check_shape([nx, ny, nz])
     rows = nx * ny * nz
     nonzeros = 7 * rows - 2 * (nx * ny + ny * nz + nz * nx)
     return assemble(rows, rows, nonzeros, seven_point_blocks(shape))
@@ -208,7 +207,7 @@ def anderson(
         Sites along each axis, at least 1, and at least 3 if periodic.
     disorder : float
         W, at least 0: the energies are uniform from -W/2 to W/2.  All of them are stored, zeros
-        included.  The default is where all states in the middle of the band become localised.
+        included.  At the default, the states in the middle of the band become localised.
     seed : int
         At least 0.
     periodic : bool
@@ -221,7 +220,7 @@ def anderson(
     Raises
     ------
     InputError
-        If a number is out of range, or the matrix is absurdly large.
+        If a number is out of range, or the matrix is too large for memory.
 
     Notes
     -----
@@ -230,7 +229,7 @@ def anderson(
     for Hardware-Efficient Symmetric Sparse Matrix-Vector Multiplication", 2020.
     """
     rings = (bool(periodic),) * 3
-    nx, ny, nz = shape = _along([nx, ny, nz], rings)
+    nx, ny, nz = shape = _check_shape([nx, ny, nz], rings)
     disorder, seed = number(disorder, "disorder", 0), integer(seed, "seed")
     rows = nx * ny * nz
     nonzeros = 7 * rows - (0 if periodic else 2 * (nx * ny + ny * nz + nz * nx))
@@ -238,17 +237,17 @@ def anderson(
     def parts() -> Iterator[Block]:
         generator = np.random.default_rng(seed)
         for sites in blocks(rows, len(_STAR)):
-            columns, there = _neighbours(sites, shape, np.array(_STAR), rings)
-            values = np.full(there.shape, -1.0)
+            columns, present = _neighbours(sites, shape, np.array(_STAR), rings)
+            values = np.full(present.shape, -1.0)
             values[:, _STAR.index((0, 0, 0))] = disorder * (generator.random(len(sites)) - 0.5)
-            yield padded(*_sorted(columns, there, values))
+            yield padded(*_sorted(columns, present, values))
 
     return assemble(rows, rows, nonzeros, parts())
 
 
-# From a site of a brick wall whose x + y is even, ascending by y and x; from an odd one y is
-# mirrored.  Each with the class of the neighbour: 1 is joined by a bond, 2 is a neighbour's
-# neighbour, 3 is on the other side of a hexagon.
+# Steps (x, y) from a site of the brick wall with even x + y to its neighbours, ascending by y and
+# x, and their kind: 0 is the site itself, 1 a first, 2 a second and 3 a third neighbour.  If x + y
+# is odd, y changes its sign.
 _HONEYCOMB = [
     *((-1, -1, 2), (0, -1, 3), (1, -1, 2)),
     *((-2, 0, 2), (-1, 0, 1), (0, 0, 0), (1, 0, 1), (2, 0, 2)),
@@ -260,20 +259,20 @@ _HOPPING = (0.0, -1.0, -0.1, -0.05)
 def graphene(nx: int, ny: int, neighbours: int = 3, disorder: float = 1.0, seed: int = 0) -> CSR:
     """Make a sheet of graphene: hopping on a honeycomb and a random energy on each site.
 
-    Benign.  The honeycomb is a brick wall of nx times ny sites with open ends: a site is joined
-    with those left and right of it and, where x + y is even, with the one above it, else with the
-    one below.  Second neighbours lie around these, third ones across a hexagon; hopping is -1,
-    -0.1 and -0.05.  Far from the ends a row has 4, 10 or 13 nonzeros.  With
-    ``E = ceil(nx (ny - 1) / 2)`` rungs there are in all ``nx ny + 2 (nx - 1) ny + 2 E`` of first
-    neighbours and the diagonal, ``4 (nx - 1) (ny - 1) + 2 max(nx - 2, 0) ny`` of second ones, and
-    ``2 (nx (ny - 1) - E) + 4 ceil(max(nx - 2, 0) (ny - 1) / 2)`` of third ones.
+    Benign.  The honeycomb is a brick wall of nx times ny sites with open ends: the first
+    neighbours of a site are those left and right of it and the one above it if x + y is even, else
+    the one below.  Second neighbours are their neighbours, third ones are across a hexagon; hopping
+    is -1, -0.1 and -0.05.  Far from the ends a row has 4, 10 or 13 nonzeros.  With
+    ``E = ceil(nx (ny - 1) / 2)`` vertical bonds there are ``nx ny + 2 (nx - 1) ny + 2 E`` nonzeros
+    of the diagonal and first neighbours, ``4 (nx - 1) (ny - 1) + 2 max(nx - 2, 0) ny`` of second
+    neighbours, and ``2 (nx (ny - 1) - E) + 4 ceil(max(nx - 2, 0) (ny - 1) / 2)`` of third ones.
 
     Parameters
     ----------
     nx, ny : int
         Sites along each axis, at least 1.
     neighbours : {1, 2, 3}
-        Up to which neighbours there is hopping.
+        The farthest neighbours to which there is hopping.
     disorder : float
         W, at least 0: the energies are uniform from -W/2 to W/2.  All of them are stored, zeros
         included.
@@ -287,7 +286,7 @@ def graphene(nx: int, ny: int, neighbours: int = 3, disorder: float = 1.0, seed:
     Raises
     ------
     InputError
-        If a number is out of range, or the matrix is absurdly large.
+        If a number is out of range, or the matrix is too large for memory.
 
     Notes
     -----
@@ -296,7 +295,7 @@ def graphene(nx: int, ny: int, neighbours: int = 3, disorder: float = 1.0, seed:
     Alappat et al., "A Recursive Algebraic Coloring Technique for Hardware-Efficient Symmetric
     Sparse Matrix-Vector Multiplication", 2020.
     """
-    nx, ny = _along([nx, ny])
+    nx, ny = _check_shape([nx, ny])
     neighbours = integer(neighbours, "neighbours", 1, 3)
     disorder, seed = number(disorder, "disorder", 0), integer(seed, "seed")
     rows = nx * ny
@@ -316,28 +315,28 @@ def graphene(nx: int, ny: int, neighbours: int = 3, disorder: float = 1.0, seed:
         generator = np.random.default_rng(seed)
         for sites in blocks(rows, len(even)):
             parity = (sites // nx + sites % nx) % 2
-            columns, there = _neighbours(sites, (nx, ny, 1), steps[parity])
+            columns, present = _neighbours(sites, (nx, ny, 1), steps[parity])
             values = np.array(_HOPPING)[kinds[parity]]
             values[kinds[parity] == 0] = disorder * (generator.random(len(sites)) - 0.5)
-            yield padded(columns, there, values)
+            yield padded(columns, present, values)
 
     return assemble(rows, rows, nonzeros, parts())
 
 
-# To which orbital hopping leads from each of the four, besides to the same: where Dirac's
-# matrices of x, y and z have their off-diagonal entries.
+# Hopping along x, y and z leads to the same orbital and to the one here, for each of the four: the
+# columns of the off-diagonal entries of Dirac's matrices.
 _PARTNERS = np.array([[3, 2, 1, 0], [3, 2, 1, 0], [2, 3, 0, 1]])
 
 
 def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed: int = 0) -> CSR:
-    """Make the pattern of a topological insulator: four orbitals a site, Dirac's matrices between.
+    """Make the pattern of a topological insulator: sites with four orbitals, and Dirac's matrices.
 
     Benign.  The Hamiltonian is ``sum over n, j of (T_j of n to n + e_j, and its adjoint)
     + sum over n of (V_n + 2 G1)`` with ``T_j = -(G1 - i G_(j+1)) / 2``, periodic along x and y and
     open along z.  It is complex, and no choice of Dirac's matrices makes all of it real.
-    **Stored are its diagonal as it is, and elsewhere the absolute values of its entries, all
-    1/2**: the matrix has the Hamiltonian's sparsity and symmetry, not its spectrum.  Far from the
-    open ends a row has 13 nonzeros, in all ``52 nx ny nz - 16 nx ny``.
+    **The matrix has its diagonal, and elsewhere the absolute values of its entries, all 1/2**: it
+    has the Hamiltonian's sparsity and symmetry, not its spectrum.  Far from the open ends a row has
+    13 nonzeros, and the matrix has ``52 nx ny nz - 16 nx ny``.
 
     Parameters
     ----------
@@ -353,12 +352,12 @@ def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed
     Returns
     -------
     scipy.sparse.csr_array of float64, shape (4 nx ny nz, 4 nx ny nz)
-        The orbitals of a site are neighbours.
+        The orbitals of a site have consecutive rows.
 
     Raises
     ------
     InputError
-        If a number is out of range, or the matrix is absurdly large.
+        If a number is out of range, or the matrix is too large for memory.
 
     Notes
     -----
@@ -367,11 +366,11 @@ def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed
     ``G2, G3, G4 = tau_x x (sigma_x, sigma_y, sigma_z)``.
     """
     rings = (True, True, False)
-    nx, ny, nz = shape = _along([nx, ny, nz], rings)
+    nx, ny, nz = shape = _check_shape([nx, ny, nz], rings)
     disorder, seed = number(disorder, "disorder", 0), integer(seed, "seed")
     rows = 4 * nx * ny * nz
     nonzeros = 13 * rows - 16 * nx * ny
-    # For each entry of a row its step, and by the row's orbital the one that it leads to.
+    # The step of each entry of a row, and its orbital by that of the row.
     around = [step for step in _STAR if any(step)]
     steps = np.array([(0, 0, 0), *around, *around])
     own = np.tile(np.arange(4), (1 + len(around), 1))
@@ -381,11 +380,11 @@ def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed
     def parts() -> Iterator[Block]:
         generator = np.random.default_rng(seed)
         for sites in blocks(rows // 4, 4 * len(steps)):
-            reached, there = _neighbours(sites, shape, steps, rings)
+            reached, present = _neighbours(sites, shape, steps, rings)
             columns = (4 * reached[:, None, :] + orbitals).reshape(-1, len(steps))
             values = np.full(columns.shape, 0.5)
             potential = disorder * (generator.random(len(sites)) - 0.5)
             values[:, 0] = (potential[:, None] + (2.0, 2.0, -2.0, -2.0)).ravel()
-            yield padded(*_sorted(columns, there.repeat(4, axis=0), values))
+            yield padded(*_sorted(columns, present.repeat(4, axis=0), values))
 
     return assemble(rows, rows, nonzeros, parts())

@@ -1,4 +1,4 @@
-"""What a matrix looks like, and another order of its rows and columns."""
+"""Statistics of a sparse matrix, and reordering of its rows and columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _canonical(matrix: Any) -> CSR:
 
 
 def _pattern(matrix: CSR) -> CSR:
-    """Return a matrix of ones in the same places, at one byte each."""
+    """Return a matrix with the same pattern and one-byte values of 1."""
     from scipy.sparse import csr_array
 
     ones = np.ones(matrix.nnz, dtype=np.int8)
@@ -33,20 +33,20 @@ def _pattern(matrix: CSR) -> CSR:
 
 
 def statistics(matrix: CSR) -> dict[str, int | float | bool]:
-    """Describe a matrix.
+    """Return size, row lengths, bandwidth and symmetry of a matrix.
 
     Parameters
     ----------
     matrix : scipy.sparse.csr_array, shape (rows, columns)
-        As `build` and the generators return it; others are brought into that form first.
+        As `build` and the generators return it; others are converted first.
 
     Returns
     -------
     dict
         ``rows``, ``columns``, ``nonzeros`` (stored entries, zeros included),
         ``nonzeros_per_row_min``, ``nonzeros_per_row_mean``, ``nonzeros_per_row_max``,
-        ``empty_rows``, ``bandwidth`` (how far an entry is from the diagonal at most) and
-        ``symmetric_pattern`` (whether each entry has one on the other side of the diagonal).
+        ``empty_rows``, ``bandwidth`` (largest distance of an entry from the diagonal) and
+        ``symmetric_pattern`` (whether the transpose has the same pattern).
 
     Raises
     ------
@@ -82,12 +82,12 @@ def _is_symmetric(matrix: CSR) -> bool:
 
 
 def reorder(matrix: CSR, order: str = "rcm") -> tuple[CSR, Integers]:
-    """Renumber the rows and columns of a square matrix alike.
+    """Apply one permutation to the rows and columns of a square matrix.
 
     Parameters
     ----------
     matrix : scipy.sparse.csr_array, shape (n, n)
-        As `build` and the generators return it; others are brought into that form first.
+        As `build` and the generators return it; others are converted first.
     order : {"rcm"}
         Reverse Cuthill-McKee: neighbours in the graph of the matrix get numbers close to each
         other, which brings its entries towards the diagonal.  The graph has an edge wherever the
@@ -114,19 +114,19 @@ def reorder(matrix: CSR, order: str = "rcm") -> tuple[CSR, Integers]:
 
     matrix = _canonical(matrix)
     if order != "rcm":
-        raise InputError(f"an order is rcm, not {shown(order)}")
+        raise InputError(f"order must be rcm, not {shown(order)}")
     rows, columns = matrix.shape
     if rows != columns:
         raise InputError(f"a matrix to be reordered must be square, not {rows} x {columns}")
-    # Of ones: SciPy adds the transpose itself, where entries of opposite sign would be lost.
+    # Of ones, because entries of opposite sign would cancel in the sum with the transpose.
     graph = _pattern(matrix)
     found = reverse_cuthill_mckee(graph + graph.T.tocsr(), symmetric_mode=True)
     permutation = found.astype(np.int64)
     renumbered = np.empty(rows, dtype=matrix.indices.dtype)
     renumbered[permutation] = np.arange(rows)
-    taken = matrix[permutation]
-    starts = taken.indptr.astype(renumbered.dtype, copy=False)
-    permuted = wrap(rows, rows, starts, renumbered[taken.indices], taken.data)
+    by_row = matrix[permutation]
+    starts = by_row.indptr.astype(renumbered.dtype, copy=False)
+    permuted = wrap(rows, rows, starts, renumbered[by_row.indices], by_row.data)
     permuted.has_sorted_indices = False
     permuted.sort_indices()
     permuted.has_canonical_format = True

@@ -1,9 +1,9 @@
 """Matrices from files, from SciPy, from NumPy and from triplets, checked before they are used.
 
-SciPy's reader of Matrix Market files is fast, but it trusts its input: it passes over whatever
+SciPy's reader of Matrix Market files is fast but does not check its input: it skips whatever
 follows a number (``1.5.2``, Fortran's ``1.0D+2``), writes past the end of a symmetric array that
-is not square and reads past the end of a text with a zero byte in it.  It is only given a text
-whose every line has been looked at.
+is not square and reads past the end of a text that contains a zero byte.  Therefore every line is
+checked before it gets a text.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _VALUES = {
     "complex": [_REAL, _REAL],
     "pattern": [],
 }
-_LOOKED_AT_ONCE = 2**16
-# The sizes come within so many bytes; a shorter text is read before its sizes are believed.
+_CHECKED_AT_ONCE_B = 2**16
+# The first bytes of a text, which must contain the sizes.  A shorter text is checked as a whole.
 _HEAD_B = 2**20
-# The format's own limit.
+# The limit of the format.
 _LONGEST_LINE_B = 1024
-# What a byte may become at most: a property of the algorithm.
-_MOST_INFLATED = 1032
+# The largest compression ratio of deflate.
+_MAX_INFLATION = 1032
 
 
 class _Header(NamedTuple):
@@ -86,7 +86,7 @@ def read(path: str | os.PathLike[str]) -> CSR:
     Raises
     ------
     InputError
-        If the file is missing, can't be read, is not what its first lines say, or holds numbers
+        If the file is missing, can't be read, does not agree with its header, or holds numbers
         that are complex or not finite.
 
     Notes
@@ -97,15 +97,15 @@ def read(path: str | os.PathLike[str]) -> CSR:
     from scipy.io import mmread
 
     source = Path(path)
-    content, header = _checked(source)
-    # Between the two, nothing has changed the text: it is not read again.
+    content, header = _read_checked(source)
+    # The file is not read again, since it may have changed after the check.
     stream = io.BytesIO(content)
     del content
-    with files.parsing(source, "a Matrix Market file"), _threads():
+    with files.parsing(source, "a Matrix Market file"), _available_threads():
         matrix: Any = mmread(stream)
     if header.layout == "array":
         return from_array(matrix, str(source))
-    # The entries of the file come first, those that its symmetry adds after them.
+    # mmread returns the entries of the file first, then those that its symmetry adds.
     row, column = matrix.row[: header.entries], matrix.col[: header.entries]
     if header.symmetry != "general" and (row < column).any() and (row > column).any():
         raise InputError(
@@ -120,12 +120,12 @@ def read(path: str | os.PathLike[str]) -> CSR:
     )
 
 
-def _checked(source: Path) -> tuple[bytes, _Header]:
-    """Return a file's text, all of it looked at, and what its first lines say."""
+def _read_checked(source: Path) -> tuple[bytes, _Header]:
+    """Return the text of a file, every line of which was checked, and its header."""
     packed = source.suffix.lower() == ".gz"
     with files.opened(source) as file:
         status = os.fstat(file.fileno())
-        with _text(source, file, packed) as text:
+        with _decompressed(source, file, packed) as text:
             content = text.read(_HEAD_B)
             whole = len(content) < _HEAD_B
             if not packed and content[:2] == b"\x1f\x8b":
@@ -136,21 +136,21 @@ def _checked(source: Path) -> tuple[bytes, _Header]:
                 content += b"\n"
             header = _header(source, content)
             if whole:
-                # How many entries a short text has is counted, not bounded.
+                # Before the memory check: a short text must have as many entries as it declares.
                 _check_body(source, content, header)
             elif stat.S_ISREG(status.st_mode):
-                _check_promise(source, header, status.st_size * (_MOST_INFLATED if packed else 1))
+                _check_declared(source, header, status.st_size * (_MAX_INFLATION if packed else 1))
             _check_size(source, header)
             if whole:
                 return content, header
-            content = _rest(source, text, content, header)
+            content = _read_rest(source, text, content, header)
     _check_body(source, content, header)
     return content, header
 
 
 @contextlib.contextmanager
-def _text(source: Path, file: BinaryIO, packed: bool) -> Iterator[BinaryIO]:
-    """Give the text of an open file, decompressed while it is read."""
+def _decompressed(source: Path, file: BinaryIO, packed: bool) -> Iterator[BinaryIO]:
+    """Return the text of an open file, which is decompressed while it is read."""
     if not packed:
         yield file
         return
@@ -161,8 +161,8 @@ def _text(source: Path, file: BinaryIO, packed: bool) -> Iterator[BinaryIO]:
         raise InputError(f"{source} can't be read as a gzip file: {error}") from None
 
 
-def _check_promise(source: Path, header: _Header, text_B: int) -> None:
-    """Refuse a header that says more entries than a text of so many bytes can hold."""
+def _check_declared(source: Path, header: _Header, text_B: int) -> None:
+    """Refuse a header that declares more entries than a text of `text_B` bytes can hold."""
     words = 2 * (header.layout == "coordinate") + len(_VALUES[header.field])
     most = text_B // (2 * words)
     if header.entries > most:
@@ -173,9 +173,9 @@ def _check_promise(source: Path, header: _Header, text_B: int) -> None:
 
 
 def _check_size(source: Path, header: _Header) -> None:
-    """Refuse a matrix that is too large, or that is while it is made of its entries."""
+    """Refuse a matrix that does not fit in memory together with its unsorted entries."""
     value_B = 16 if header.field == "complex" else 8
-    # Beside the matrix, row, column and value of each entry.
+    # Row, column and value of each entry, in addition to the matrix.
     more_B = header.entries * (value_B + 2 * 8)
     if header.layout == "array":
         more_B += header.rows * header.columns * 2 * value_B
@@ -186,8 +186,8 @@ def _check_size(source: Path, header: _Header) -> None:
         raise InputError(f"{source} can't be read: {error}") from None
 
 
-def _rest(source: Path, text: BinaryIO, head: bytes, header: _Header) -> bytes:
-    """Return all of a text whose beginning was read, unless it is longer than its sizes allow."""
+def _read_rest(source: Path, text: BinaryIO, head: bytes, header: _Header) -> bytes:
+    """Return a whole text whose head was read; refuse one that is longer than its sizes allow."""
     parts, size, most = [head], len(head), len(head) + _LONGEST_LINE_B * header.entries
     while part := text.read(_HEAD_B):
         size += len(part)
@@ -196,7 +196,7 @@ def _rest(source: Path, text: BinaryIO, head: bytes, header: _Header) -> bytes:
                 f"{source} must have as many entries as its sizes say, {header.entries}, and its "
                 f"text is longer than {most} bytes"
             )
-        # As much again when they are joined; what is left shrinks as they come.
+        # Joining the parts needs the same size again, besides the parts that are in memory.
         check_memory(size, str(source))
         parts.append(part)
     if not parts[-1].endswith(b"\n"):
@@ -205,7 +205,7 @@ def _rest(source: Path, text: BinaryIO, head: bytes, header: _Header) -> bytes:
 
 
 def _header(source: Path, content: bytes) -> _Header:
-    """Read the first lines up to the sizes, or say what is wrong with them."""
+    """Parse the lines up to the sizes, or raise InputError."""
     banner = _BANNER.match(content)
     if not banner:
         raise InputError(
@@ -216,7 +216,8 @@ def _header(source: Path, content: bytes) -> _Header:
     for word, known in ((layout, _FORMATS), (field, _FIELDS), (symmetry, _SYMMETRIES)):
         if word not in known:
             raise InputError(
-                f"the first line of {source} must say one of {', '.join(known)}, not {shown(word)}"
+                f"the first line of {source} must contain one of {', '.join(known)}, not "
+                f"{shown(word)}"
             )
     if field == "pattern" and (layout == "array" or symmetry == "skew-symmetric"):
         raise InputError(f"{source} must have values, because it is {layout} {symmetry}")
@@ -227,7 +228,7 @@ def _header(source: Path, content: bytes) -> _Header:
     names = ("rows", "columns", "entries")[: 3 if layout == "coordinate" else 2]
     if len(sizes) != len(names) or not all(re.fullmatch(rb"[0-9]{1,30}", size) for size in sizes):
         raise InputError(
-            f"line {_line(content, begin)} of {source} must be the numbers of "
+            f"line {_line_number(content, begin)} of {source} must be the numbers of "
             f"{' and '.join((', '.join(names[:-1]), names[-1]))}, not {_quoted(content, begin)}"
         )
     rows, columns, *given = map(int, sizes)
@@ -248,7 +249,7 @@ def _header(source: Path, content: bytes) -> _Header:
 
 
 def _check_body(source: Path, content: bytes, header: _Header) -> None:
-    """See that each line is one entry and that there are as many as the header says."""
+    """Check that each line is one entry, and that the header declares their number."""
     words = [rb"0*[1-9][0-9]*"] * (2 if header.layout == "coordinate" else 0) + _VALUES[
         header.field
     ]
@@ -257,15 +258,15 @@ def _check_body(source: Path, content: bytes, header: _Header) -> None:
     )
     at = header.end + 1
     while at < len(content):
-        end = content.rfind(b"\n", at, at + _LOOKED_AT_ONCE) + 1
+        end = content.rfind(b"\n", at, at + _CHECKED_AT_ONCE_B) + 1
         matched = lines.match(content, at, end)
         at = matched.end() if matched else at
         if at != end:
             raise InputError(
-                f"line {_line(content, at)} of {source} must be {_entry(header)}, not "
+                f"line {_line_number(content, at)} of {source} must be {_entry(header)}, not "
                 f"{_quoted(content, at)}"
             )
-    # A line of blanks is looked for from the end of the one before it.
+    # A blank line is matched from the newline before it: the first one is that of the sizes.
     found = content.count(b"\n", header.end + 1)
     found -= sum(1 for _ in _BLANK.finditer(content, header.end))
     if found != header.entries:
@@ -286,8 +287,8 @@ def _entry(header: _Header) -> str:
     return "a row and a column, counted from 1" + (f", and {value}" if value else "")
 
 
-def _line(content: bytes, at: int) -> int:
-    """Return the number, counted from 1, of the line that begins at a place."""
+def _line_number(content: bytes, at: int) -> int:
+    """Return the number, counted from 1, of the line that begins at position `at`."""
     return content.count(b"\n", 0, at) + 1
 
 
@@ -297,11 +298,11 @@ def _quoted(content: bytes, at: int) -> str:
 
 
 @contextlib.contextmanager
-def _threads() -> Iterator[None]:
-    """Have SciPy's reader use the processors that this process may use, not all there are."""
+def _available_threads() -> Iterator[None]:
+    """Limit SciPy's reader to the processors that this process may use."""
     try:
         reader: Any = importlib.import_module("scipy.io._fast_matrix_market")
-    except ImportError:  # it is private to SciPy, and may go
+    except ImportError:  # it is private to SciPy, and may be removed
         yield
         return
     before = reader.PARALLELISM
@@ -318,16 +319,16 @@ def from_triplets(
     values: npt.ArrayLike | None = None,
     shape: tuple[int, int] | None = None,
 ) -> CSR:
-    """Make a matrix of entries in any order.
+    """Make a matrix from entries in any order.
 
     Parameters
     ----------
     rows, columns : array_like of int, shape (n,)
         Where the entries are, counted from 0.
     values : array_like of float, shape (n,), optional
-        What they are; ones unless given.
+        Their values; 1 by default.
     shape : tuple of two int, optional
-        Rows and columns of the matrix; as few as hold all entries unless given.
+        Rows and columns of the matrix; by default the smallest that hold all entries.
 
     Returns
     -------
@@ -385,14 +386,14 @@ def _shape(shape: Any) -> list[int]:
 
 
 def from_array(array: npt.ArrayLike, name: str = "the matrix") -> CSR:
-    """Make a matrix of the nonzeros of a dense one.
+    """Make a matrix from the nonzeros of a dense one.
 
     Parameters
     ----------
     array : array_like of float, shape (rows, columns)
         At least one row and one column.
     name : str
-        What an error message calls it.
+        The name that an error message uses for the matrix.
 
     Returns
     -------
@@ -418,7 +419,7 @@ def from_sparse(matrix: Any, name: str = "the matrix") -> CSR:
     matrix : scipy.sparse.sparray or scipy.sparse.spmatrix, shape (rows, columns)
         At least one row and one column.
     name : str
-        What an error message calls it.
+        The name that an error message uses for the matrix.
 
     Returns
     -------
@@ -436,7 +437,7 @@ def from_sparse(matrix: Any, name: str = "the matrix") -> CSR:
     shape = matrix.shape
     if len(shape) != 2 or not min(shape):
         raise InputError(f"{name} must have rows and columns, not the shape {shape}")
-    # Converted unchecked, wrong indices write into foreign memory.
+    # With wrong indices, conversions without a check write out of bounds.
     try:
         if matrix.format in ("csr", "csc", "bsr"):
             matrix.check_format(full_check=True)
@@ -465,14 +466,14 @@ def _asarray(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
 
 
 def _real(values: npt.NDArray[Any], name: str) -> Floats:
-    """Return numbers as float64, or say that they are none or not real."""
+    """Convert real numbers to float64, and refuse other values."""
     if values.dtype.kind == "c":
         if np.any(values.imag):
             raise InputError(f"{name} must be real, and some of its imaginary parts are not zero")
         values = values.real
     if values.dtype.kind not in "buif":
         raise InputError(f"{name} must hold real numbers, not {values.dtype} values")
-    with np.errstate(over="ignore"):  # said later, of the entry
+    with np.errstate(over="ignore"):  # _finished refuses infinite values and names the entry
         return values.astype(np.float64)
 
 
@@ -483,14 +484,14 @@ def _from_coordinates(
     shape: tuple[int, ...],
     name: str,
 ) -> CSR:
-    """Make a matrix of entries that are known to lie within its shape."""
+    """Make a matrix from entries that are known to lie within its shape."""
     from scipy.sparse import coo_array
 
     return _finished(coo_array((values, (rows, columns)), shape=shape).tocsr(), name)
 
 
 def _finished(matrix: CSR, name: str) -> CSR:
-    """Bring compressed rows into canonical form, in place, and see that all values are finite."""
+    """Bring compressed rows into canonical form, in place, and check that all values are finite."""
     matrix.sum_duplicates()
     finite = np.isfinite(matrix.data)
     if not finite.all():

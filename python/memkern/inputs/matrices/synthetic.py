@@ -1,7 +1,7 @@
-"""Matrices of a wanted shape: dense blocks, bands, power laws, constraints, one full row.
+"""Synthetic matrices: dense blocks, random bands, power-law graphs, constraints, one full row.
 
-Random values are uniform from above 0 to 1, so that none of them is a stored zero and no sum of
-products of positive numbers cancels.
+Random values are uniform in (0, 1], so that none of them is a stored zero and products with
+positive vectors have no cancellation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from memkern.checks import integer
+from memkern.checks import integer, number
 from memkern.errors import InputError
 from memkern.inputs.matrices.assembly import (
     CSR,
@@ -21,23 +21,22 @@ from memkern.inputs.matrices.assembly import (
     check_size,
     distinct_columns,
     index_dtype,
-    number,
 )
 from memkern.inputs.matrices.grids import seven_point_blocks
 
 __all__ = ["arrow", "banded_random", "kkt", "rmat", "rows_for", "tall_skinny"]
 
 _BYTES_PER_NONZERO = 12
-_EDGES_AT_ONCE = 2**18  # a seed means another matrix with another number here
+_EDGES_AT_ONCE = 2**18  # the matrix of a seed depends on this
 
 
 def rows_for(bytes_B: float, nonzeros_per_row: int) -> int:
-    """Return how many rows make a matrix of some size, at 12 bytes a nonzero.
+    """Return the number of rows of a matrix of a given size, at 12 bytes a nonzero.
 
     Parameters
     ----------
     bytes_B : float
-        Bytes of the values and of column indices of four bytes, row starts not counted.
+        Bytes of the values and of four-byte column indices, without row starts.
     nonzeros_per_row : int
         At least 1.
 
@@ -56,8 +55,8 @@ def rows_for(bytes_B: float, nonzeros_per_row: int) -> int:
     >>> rows_for(500 * 2**20, 40)
     1092266
     """
-    size, each = number(bytes_B, "bytes_B", 1), integer(nonzeros_per_row, "nonzeros_per_row", 1)
-    return max(1, int(size) // (_BYTES_PER_NONZERO * each))
+    size, per_row = number(bytes_B, "bytes_B", 1), integer(nonzeros_per_row, "nonzeros_per_row", 1)
+    return max(1, int(size) // (_BYTES_PER_NONZERO * per_row))
 
 
 def tall_skinny(rows: int, nonzeros_per_row: int, columns: int = 4000) -> CSR:
@@ -70,7 +69,7 @@ def tall_skinny(rows: int, nonzeros_per_row: int, columns: int = 4000) -> CSR:
     Parameters
     ----------
     rows : int
-        At least 1; `rows_for` keeps the size of the matrix while `nonzeros_per_row` changes.
+        At least 1; `rows_for` gives matrices of the same size for any `nonzeros_per_row`.
     nonzeros_per_row : int
         p, from 1 to `columns`.
     columns : int
@@ -83,7 +82,7 @@ def tall_skinny(rows: int, nonzeros_per_row: int, columns: int = 4000) -> CSR:
     Raises
     ------
     InputError
-        If a number is out of range, or the matrix is absurdly large.
+        If a number is out of range, or the matrix is too large for memory.
 
     Notes
     -----
@@ -91,15 +90,15 @@ def tall_skinny(rows: int, nonzeros_per_row: int, columns: int = 4000) -> CSR:
     2021.
     """
     rows, columns = integer(rows, "rows", 1), integer(columns, "columns", 1)
-    each = integer(nonzeros_per_row, "nonzeros_per_row", 1, columns)
+    per_row = integer(nonzeros_per_row, "nonzeros_per_row", 1, columns)
 
     def parts() -> Iterator[Block]:
-        for row in blocks(rows, each):
-            piece = row % (columns // each)
-            where = piece[:, None] * each + np.arange(each)
-            yield np.full(len(row), each), where.ravel(), 1.0
+        for row in blocks(rows, per_row):
+            piece = row % (columns // per_row)
+            where = piece[:, None] * per_row + np.arange(per_row)
+            yield np.full(len(row), per_row), where.ravel(), 1.0
 
-    return assemble(rows, columns, rows * each, parts())
+    return assemble(rows, columns, rows * per_row, parts())
 
 
 def banded_random(rows: int, bandwidth: int, nonzeros_per_row: int, seed: int = 0) -> CSR:
@@ -115,7 +114,7 @@ def banded_random(rows: int, bandwidth: int, nonzeros_per_row: int, seed: int = 
     rows : int
         At least 1.
     bandwidth : int
-        b, from 0 to rows - 1: how far a column may be from the diagonal.
+        b, from 0 to rows - 1: the largest distance of a column from the diagonal.
     nonzeros_per_row : int
         p, from 1 to 2 b + 1.  The time grows with its square.
     seed : int
@@ -129,29 +128,29 @@ def banded_random(rows: int, bandwidth: int, nonzeros_per_row: int, seed: int = 
     Raises
     ------
     InputError
-        If a number is out of range, or the matrix is absurdly large.
+        If a number is out of range, or the matrix is too large for memory.
     """
     rows = integer(rows, "rows", 1)
     reach = integer(bandwidth, "bandwidth", 0, rows - 1)
-    each = integer(nonzeros_per_row, "nonzeros_per_row", 1, 2 * reach + 1)
+    per_row = integer(nonzeros_per_row, "nonzeros_per_row", 1, 2 * reach + 1)
     seed = integer(seed, "seed")
 
     def parts() -> Iterator[Block]:
         generator = np.random.default_rng(seed)
-        for row in blocks(rows, 2 * each):
+        for row in blocks(rows, 2 * per_row):
             low, high = np.maximum(row - reach, 0), np.minimum(row + reach, rows - 1)
-            draws = generator.random((len(row), 2 * each - 1))
-            others = distinct_columns(draws[:, each:], high - low)
+            draws = generator.random((len(row), 2 * per_row - 1))
+            others = distinct_columns(draws[:, per_row:], high - low)
             lacking = others > rows
-            # They count the columns of the band, without the diagonal.
+            # Convert from positions within the band, the diagonal left out, to columns.
             others = others + low[:, None]
             others += others >= row[:, None]
             others[lacking] = rows
             where = np.sort(np.column_stack([others, row]), axis=1)
-            there = where < rows
-            yield there.sum(axis=1), where[there], (1 - draws[:, :each])[there]
+            present = where < rows
+            yield present.sum(axis=1), where[present], (1 - draws[:, :per_row])[present]
 
-    return assemble(rows, rows, rows * each, parts())
+    return assemble(rows, rows, rows * per_row, parts())
 
 
 def _probabilities(a: object, b: object, c: object) -> tuple[float, float, float]:
@@ -174,8 +173,8 @@ def rmat(
     Imbalanced and unfriendly to caches.  Each of the ``edge_factor 2**scale`` edges falls into the
     upper left, upper right, lower left or lower right quarter of the matrix with probability a, b,
     c or ``1 - a - b - c``, then into a quarter of that, and so on down to one entry.  An entry's
-    value is how many edges fell there, so that the values add up to the number of edges; the
-    number of nonzeros is known only afterwards.
+    value is the number of its edges, so that the values add up to the number of edges; the number
+    of nonzeros is random.
 
     Parameters
     ----------
@@ -197,7 +196,7 @@ def rmat(
     Raises
     ------
     InputError
-        If a number is out of range, or the matrix is absurdly large.
+        If a number is out of range, or the matrix is too large for memory.
 
     Notes
     -----
@@ -211,7 +210,7 @@ def rmat(
     generator = np.random.default_rng(seed)
 
     def parts(prefix: int, depth: int, count: int) -> Iterator[Block]:
-        # All rows whose first bits are given: halved until their edges are few enough.
+        # The rows whose first `depth` bits are `prefix`, split in two while they have many edges.
         if depth < scale and count > _EDGES_AT_ONCE:
             upper = int(generator.binomial(count, quarters[0] + quarters[1]))
             yield from parts(2 * prefix, depth + 1, upper)
@@ -253,12 +252,11 @@ def _rmat_rows(
 def kkt(
     n: int, constraints: int, nonzeros_per_constraint: int = 4, delta: float = 0.0, seed: int = 0
 ) -> CSR:
-    """Make the system of a constrained optimum (Karush, Kuhn, Tucker): [[H, A^T], [A, -delta I]].
+    """Make the Karush-Kuhn-Tucker matrix of a constrained optimum: [[H, A^T], [A, -delta I]].
 
     Imbalanced and, in its rows of constraints, unfriendly to caches.  H is `seven_point` on n x n x
     n points; each of the m rows of A has p random columns.  It has
-    ``7 n**3 - 6 n**2 + 2 m p`` nonzeros, and m more unless delta is zero, when there is nothing in
-    the last block.
+    ``7 n**3 - 6 n**2 + 2 m p`` nonzeros, and m more unless delta is zero and the last block empty.
 
     Parameters
     ----------
@@ -276,13 +274,13 @@ def kkt(
     Returns
     -------
     scipy.sparse.csr_array of float64, shape (n**3 + m, n**3 + m)
-        Symmetric and indefinite.  The values of A are random as well.  While it is made, A is in
-        memory twice more.
+        Symmetric and indefinite.  The values of A are random as well.  While it is made, two
+        more copies of A are in memory.
 
     Raises
     ------
     InputError
-        If a number is out of range, or the matrix is absurdly large.
+        If a number is out of range, or the matrix is too large for memory.
 
     Notes
     -----
@@ -293,16 +291,16 @@ def kkt(
     points = n**3
     check_size(points, points, points)
     m = integer(constraints, "constraints", 1, points)
-    each = integer(nonzeros_per_constraint, "nonzeros_per_constraint", 1, points)
+    per_row = integer(nonzeros_per_constraint, "nonzeros_per_constraint", 1, points)
     delta, seed = number(delta, "delta", 0), integer(seed, "seed")
-    rows, nonzeros = points + m, 7 * points - 6 * n**2 + 2 * m * each + (m if delta else 0)
+    rows, nonzeros = points + m, 7 * points - 6 * n**2 + 2 * m * per_row + (m if delta else 0)
 
     def parts() -> Iterator[Block]:
-        below = _constraints(seed, m, each, points)
+        below = _constraints(seed, m, per_row, points)
         yield from _beside(seven_point_blocks((n, n, n)), below.T.tocsr())
-        for row in blocks(m, each + 1):
-            columns = below.indices.reshape(-1, each)[row]
-            values = below.data.reshape(-1, each)[row]
+        for row in blocks(m, per_row + 1):
+            columns = below.indices.reshape(-1, per_row)[row]
+            values = below.data.reshape(-1, per_row)[row]
             if delta:
                 columns = np.column_stack([columns, points + row])
                 values = np.column_stack([values, np.full(len(row), -delta)])
@@ -311,21 +309,21 @@ def kkt(
     return assemble(rows, rows, nonzeros, parts())
 
 
-def _constraints(seed: int, m: int, each: int, points: int) -> CSR:
+def _constraints(seed: int, m: int, per_row: int, points: int) -> CSR:
     """Return rows of random columns and values."""
 
     def parts() -> Iterator[Block]:
         generator = np.random.default_rng(seed)
-        for row in blocks(m, 2 * each):
-            draws = generator.random((len(row), 2 * each))
-            columns = distinct_columns(draws[:, each:], np.full_like(row, points))
-            yield np.full(len(row), each), columns.ravel(), (1 - draws[:, :each]).ravel()
+        for row in blocks(m, 2 * per_row):
+            draws = generator.random((len(row), 2 * per_row))
+            columns = distinct_columns(draws[:, per_row:], np.full_like(row, points))
+            yield np.full(len(row), per_row), columns.ravel(), (1 - draws[:, :per_row]).ravel()
 
-    return assemble(m, points, m * each, parts())
+    return assemble(m, points, m * per_row, parts())
 
 
 def _beside(left: Iterator[Block], right: CSR) -> Iterator[Block]:
-    """Yield the rows of a square matrix with those of another one to the right of them."""
+    """Yield the rows of a square matrix and, to the right of them, those of another matrix."""
     row = 0
     for lengths, columns, values in left:
         end = row + len(lengths)
@@ -336,14 +334,14 @@ def _beside(left: Iterator[Block], right: CSR) -> Iterator[Block]:
         owner = np.concatenate(
             [np.repeat(np.arange(len(lengths)), some) for some in (lengths, more)]
         )
-        # Stable: what is on the left stays there.
+        # Stable, so that the entries on the left come first in each row.
         by_row = np.argsort(owner, kind="stable")
         yield lengths + more, both[by_row], entries[by_row]
         row = end
 
 
 def arrow(n: int, column: bool = False) -> CSR:
-    """Make a diagonal and one full row, the first: as imbalanced as a matrix can be.
+    """Make a diagonal matrix with a full first row: the largest possible imbalance.
 
     It has ``2 n - 1`` nonzeros, or with the full column ``3 n - 2``.
 
@@ -362,13 +360,13 @@ def arrow(n: int, column: bool = False) -> CSR:
     Raises
     ------
     InputError
-        If `n` is not positive, or the matrix is absurdly large.
+        If `n` is not positive, or the matrix is too large for memory.
     """
     n = integer(n, "n", 1)
     nonzeros = 3 * n - 2 if column else 2 * n - 1
 
     def parts() -> Iterator[Block]:
-        # Half of the matrix is this one row: its columns are as narrow as those they become.
+        # This row is half of the matrix: its columns have the final type, to save memory.
         yield np.array([n]), np.arange(n, dtype=index_dtype(n, n, nonzeros)), 1.0
         for row in blocks(n - 1, 2):
             diagonal = row + 1

@@ -1,0 +1,223 @@
+// What a case of latency needs before its bodies may run: a ring through the lines of a buffer, the
+// rows that traffic moves, the words that two workers exchange.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/arithmetic.hpp"
+#include "core/errors.hpp"
+#include "engine/problem.hpp"
+#include "families/latency/args.hpp"
+
+namespace memkern {
+namespace {
+
+constexpr std::int64_t kWord_B = sizeof(std::uint64_t);
+constexpr std::int64_t kMostLine_B = std::int64_t{1} << 20;
+
+std::int64_t line_of(const Inputs& inputs) {
+  const std::int64_t line_B = inputs.integer("line_B", kWord_B);
+  if (line_B > kMostLine_B || line_B % kWord_B != 0) {
+    throw InputError("line_B must be a multiple of 8 of at most " + std::to_string(kMostLine_B) +
+                     ", not " + std::to_string(line_B));
+  }
+  return line_B;
+}
+
+// The ring is no array that a caller can write: chains follow the addresses in it.
+class ChaseProblem : public Problem {
+ public:
+  ChaseProblem(const Inputs& inputs, const Team& team, const Placement& placement, int chasers)
+      : Problem(team, placement), chasers_(chasers), line_B_(line_of(inputs)) {
+    chains_ = inputs.integer("chains", 1);
+    if (chains_ > ChaseArgs::kMostChains) {
+      throw InputError("chains must be at most " + std::to_string(ChaseArgs::kMostChains) +
+                       ", not " + std::to_string(chains_));
+    }
+    const std::int64_t steps = inputs.integer("steps", 1);
+    count_ = checked_mul(checked_mul(steps, chains_, "steps times chains"), chasers, "steps");
+    if (inputs.integer("workers", 1) != workers()) {
+      throw InputError("the case is for " + std::to_string(inputs.integer("workers", 1)) +
+                       " workers, not for " + std::to_string(workers()) +
+                       ": build it with the threads that it shall have");
+    }
+    const std::int64_t lines = inputs.integer("lines", 1);
+    order_ = inputs.copy("order");
+    for (const std::int64_t line : order_) {
+      if (line >= 0 && line < lines) continue;
+      throw InputError("order has " + std::to_string(line) + ", outside 0 to " +
+                       std::to_string(lines - 1));
+    }
+    const std::int64_t words = checked_mul(lines, line_B_ / kWord_B, "lines times line_B");
+    add_array("ends", DType::U64, ChaseArgs::kColumns, true, true);
+    add_indices("ring", {nullptr, words}, DType::I64, 0, words);
+  }
+
+  const void* args() const override { return &chase_; }
+  std::int64_t count() const override { return count_; }
+  std::string index_dtype() const override { return "int64"; }
+
+ protected:
+  std::int64_t line_B() const { return line_B_; }
+
+  // After commit().
+  void link() {
+    std::byte* ring = indices("ring");
+    const auto n = std::ssize(order_);
+    const auto line_at = [&](std::int64_t i) {
+      return ring + order_[static_cast<std::size_t>(i % n)] * line_B_;
+    };
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::byte* next = line_at(i + 1);
+      std::memcpy(line_at(i), &next, sizeof next);
+    }
+    // All chains of all workers begin equally far apart.
+    std::vector<const std::byte*> starts;
+    for (std::int64_t w = 0; w < workers(); ++w) {
+      for (std::int64_t j = 0; j < ChaseArgs::kMostChains; ++j) {
+        const std::int64_t chain = w * chains_ + std::min(j, chains_ - 1);
+        // A long ring times many chains may not fit.
+        const double share = static_cast<double>(chain) / static_cast<double>(chasers_ * chains_);
+        starts.push_back(line_at(static_cast<std::int64_t>(share * static_cast<double>(n))));
+      }
+    }
+    chase_.ring = ring;
+    chase_.chains = own(starts);
+    chase_.ends = reinterpret_cast<std::uint64_t*>(array("ends").data);
+    chase_.ends_stride = array("ends").row_stride;
+    order_ = {};
+  }
+  const ChaseArgs& chase() const { return chase_; }
+
+ private:
+  int chasers_;
+  std::int64_t line_B_;
+  std::int64_t chains_ = 1;
+  std::int64_t count_ = 1;
+  std::vector<std::int64_t> order_;
+  ChaseArgs chase_;
+};
+
+class PlainChase : public ChaseProblem {
+ public:
+  PlainChase(const Inputs& inputs, const Team& team, const Placement& placement)
+      : ChaseProblem(inputs, team, placement, team.size()),
+        chains_(std::to_string(inputs.integer("chains", 1))) {
+    commit();
+    link();
+  }
+  bool runs(const RegisteredEntry& entry) const override {
+    return chains_ == entry.template_variant;
+  }
+
+ private:
+  std::string chains_;
+};
+
+class LoadedProblem : public ChaseProblem {
+ public:
+  LoadedProblem(const Inputs& inputs, const Team& team, const Placement& placement)
+      : ChaseProblem(inputs, team, placement, 1) {
+    if (inputs.integer("chains", 1) != 1) {
+      throw InputError("chains must be 1 beside traffic, not " +
+                       std::to_string(inputs.integer("chains", 1)));
+    }
+    args_.line_B = line_B();
+    args_.lines = inputs.integer("traffic_lines", LoadedArgs::kGroup);
+    args_.loads = inputs.integer("loads", 0);
+    args_.pause = inputs.integer("pause", 0);
+    if (args_.loads > LoadedArgs::kGroup) {
+      throw InputError("loads must be at most " + std::to_string(LoadedArgs::kGroup) + ", not " +
+                       std::to_string(args_.loads));
+    }
+    for (const auto& [what, bytes] :
+         {std::pair{"line_B", line_B()}, std::pair{"offset", placement.offset_B}}) {
+      if (bytes % kVector_B == 0) continue;
+      throw InputError(std::string(what) + " must be a multiple of " + std::to_string(kVector_B) +
+                       " bytes beside traffic, not " + std::to_string(bytes));
+    }
+    const std::int64_t words =
+        checked_mul(args_.lines, line_B() / kWord_B, "traffic_lines times line_B");
+    add_array("source", DType::U64, words, true, false);
+    add_array("target", DType::U64, words, true, true);
+    add_array("tally", DType::U64, LoadedArgs::kColumns, true, true);
+    commit();
+    link();
+    args_.chase = chase();
+    args_.source = array("source").data;
+    args_.target = array("target").data;
+    args_.row_stride_B = array("source").row_stride * kWord_B;
+    args_.places = own(std::vector<std::int64_t>(static_cast<std::size_t>(2 * workers()), 0));
+    args_.tally = reinterpret_cast<std::uint64_t*>(array("tally").data);
+    args_.tally_stride = array("tally").row_stride;
+    args_.finished = &finished_;
+  }
+  const void* args() const override { return &args_; }
+  Boundaries boundaries() const override {
+    Boundaries all(static_cast<std::size_t>(workers()) + 1, count());
+    all.front() = 0;
+    return all;
+  }
+  bool needs_every_worker() const override { return true; }
+  bool needs_finish() const override { return true; }
+
+ private:
+  static constexpr std::int64_t kVector_B = 64;  // the widest that the traffic is moved in
+  LoadedArgs args_;
+  std::atomic<bool> finished_{false};
+};
+
+class PingPongProblem : public Problem {
+ public:
+  PingPongProblem(const Inputs& inputs, const Team& team, const Placement& placement)
+      : Problem(team, placement) {
+    if (workers() != 2) {
+      throw InputError("two workers exchange a line, not " + std::to_string(workers()));
+    }
+    const std::int64_t line_B = line_of(inputs);
+    const std::int64_t lines = inputs.integer("lines", 1);
+    if (lines > 2) throw InputError("lines must be 1 or 2, not " + std::to_string(lines));
+    args_.turns = inputs.integer("turns", 1);
+    // Prefetchers that fetch pairs of lines leave the next but one alone.
+    const std::int64_t apart = 4 * line_B / kWord_B;
+    add_array("tally", DType::U64, PingPongArgs::kColumns, true, true);
+    add_indices("words", {nullptr, 2 * apart}, DType::I64, 0, 2 * apart);
+    commit();
+    auto* words = reinterpret_cast<std::uint64_t*>(indices("words"));
+    std::fill_n(words, 2 * apart, 0);
+    args_.words[0] = words;
+    args_.words[1] = words + (lines == 2 ? apart : 0);
+    std::vector<std::uint64_t> next(std::size_t{2} * PingPongArgs::kNextStride, 0);
+    next[PingPongArgs::kNextStride] = 1;
+    args_.next = own(next);
+    args_.tally = reinterpret_cast<std::uint64_t*>(array("tally").data);
+    args_.tally_stride = array("tally").row_stride;
+  }
+  const void* args() const override { return &args_; }
+  std::int64_t count() const override { return args_.turns; }
+  bool needs_every_worker() const override { return true; }
+
+ private:
+  PingPongArgs args_;
+};
+
+std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
+                              const std::string& index_dtype, const Inputs& inputs,
+                              const Team& team, const Placement& placement) {
+  const bool ping_pong = kernel == "latency.ping_pong";
+  if (dtype != "uint64" || index_dtype != (ping_pong ? "" : "int64")) {
+    throw InputError("kernel '" + kernel + "' has uint64 words" +
+                     (ping_pong ? "" : " and int64 indices"));
+  }
+  if (ping_pong) return std::make_unique<PingPongProblem>(inputs, team, placement);
+  if (kernel == "latency.loaded") return std::make_unique<LoadedProblem>(inputs, team, placement);
+  if (kernel == "latency.chase") return std::make_unique<PlainChase>(inputs, team, placement);
+  throw InputError("family latency has no kernel '" + kernel + "'");
+}
+
+const FamilyRegistrar latency("latency", make);
+
+}  // namespace
+}  // namespace memkern

@@ -1,0 +1,585 @@
+"""Latency: loads that each wait for the one before, alone, in parallel, and beside traffic.
+
+``latency.chase`` follows one or more independent chains of addresses through the lines of a buffer:
+one cycle through all lines, on which all chains begin equally far apart, so that together they
+access every line equally often.  ``latency.loaded`` is one such chain while the other workers load
+and store lines of buffers of their own.  In ``latency.ping_pong`` two workers take turns to write
+a word and wait for the other's.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
+from memkern.checks import integer, shown
+from memkern.errors import InputError
+from memkern.families.checking import Values
+from memkern.inputs.sizes import parse_bytes
+from memkern.machine.limits import check_memory
+from memkern.spec.case import Case
+from memkern.spec.kernel import (
+    ArrayRole,
+    Check,
+    IndexArray,
+    Invoke,
+    KernelSpec,
+    Native,
+    Traffic,
+    fill_values,
+)
+from memkern.spec.options import Knobs, Stop
+from memkern.spec.registry import case, register, registry, shows_options_of
+
+ORDERS = ("random", "in-page", "sequential", "one-per-page")
+CHAINS = (*range(1, 17), *range(18, 33, 2))
+# Lines that a generator of traffic moves between two pauses (see cpp/families/latency/args.hpp).
+GROUP = 8
+_MOST_CHAINS = 32
+_ACCESSES = _MOST_CHAINS
+_ENDS = _MOST_CHAINS + 1
+_LOADED, _STORED, _SUM, _FROM, _TO = range(5)
+_TALLIES = 5
+# So many dependent loads make the begin and the end of an invocation negligible.
+_LEAST_STEPS = 2**12
+_TURNS = 2**12
+_WORD_B = 8
+
+
+@functools.lru_cache(maxsize=4)
+def line_order(order: str, size_B: int, line_B: int, seed: int = 0) -> IndexArray:
+    """Return the order in which a chase accesses the lines of a buffer.
+
+    Parameters
+    ----------
+    order : str
+        ``random``: all lines in random order.  ``in-page``: pages in random order, and in each page
+        all lines in random order, so that few accesses miss the TLB.  ``sequential``: ascending, as
+        hardware prefetches lines.  ``one-per-page``: pages in random order, one line of each, so
+        that accesses miss the TLB although few lines are in use.
+    size_B, line_B : int
+        Of the buffer and of a line, in bytes.
+    seed : int
+
+    Returns
+    -------
+    ndarray of int64
+        Numbers of lines, each at most once.
+
+    Raises
+    ------
+    InputError
+        The order is unknown, or the buffer is smaller than a line, or than a page where pages
+        matter.
+
+    Notes
+    -----
+    A random order of all lines, closed to a ring, is a uniformly random cycle, as Sattolo's
+    algorithm draws it (Information Processing Letters 22, 1986).
+    """
+    if order not in ORDERS:
+        raise InputError(f"order {shown(order)} is not one of {', '.join(ORDERS)}")
+    lines = size_B // line_B
+    if lines < 1:
+        raise InputError(f"a buffer of {size_B} bytes has no line of {line_B} bytes")
+    check_memory(24 * lines, f"the order of {lines} lines")
+    rng = np.random.default_rng(seed)
+    if order == "sequential":
+        return np.arange(lines)
+    if order == "random":
+        return rng.permutation(lines)
+    per_page = max(mmap.PAGESIZE // line_B, 1)
+    pages = lines // per_page
+    if pages < 1:
+        raise InputError(f"order {order} needs a buffer of at least a page, not {size_B} bytes")
+    first = rng.permutation(pages)[:, None] * per_page
+    if order == "one-per-page":
+        # Lines at the same place of every page would share few sets of the caches.
+        return (first + rng.integers(0, per_page, (pages, 1))).ravel()
+    within: IndexArray = rng.permuted(np.tile(np.arange(per_page), (pages, 1)), axis=1)
+    return (first + within).ravel()
+
+
+def _ring(
+    order: str | npt.ArrayLike, size: float | str | None, line_B: int | None, seed: int
+) -> tuple[str, IndexArray, int, int]:
+    """Return the order's name, the order, the number of lines and the bytes of each."""
+    from memkern.machine import topology
+
+    line_B = topology.line_B() if line_B is None else integer(line_B, "line_B", _WORD_B, 2**20)
+    if line_B % _WORD_B:
+        raise InputError(f"line_B must be a multiple of {_WORD_B}, not {line_B}")
+    size_B = 4 * topology.last_level_cache_B() if size is None else int(parse_bytes(size))
+    size_B = small.cut(size_B, 2**18)
+    if isinstance(order, str):
+        chosen = line_order(order, size_B, line_B, integer(seed, "seed", 0))
+        return order, chosen, size_B // line_B, line_B
+    given = np.asarray(order)
+    if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
+        raise InputError("order must be a word or a 1-d array of line numbers")
+    given = given.astype(np.int64)
+    if given.min() < 0 or len(np.unique(given)) < len(given):
+        raise InputError("order must have every line at most once, and none below 0")
+    least = 0 if size is None else size_B // line_B
+    return "array", given, max(least, int(given.max()) + 1), line_B
+
+
+def _workers(threads: int) -> int:
+    return integer(threads, "threads", 0, 2**20) or len(os.sched_getaffinity(0))
+
+
+def chase_case(
+    kernel: str,
+    *,
+    size_B: float | str | None = None,
+    order: str | npt.ArrayLike = "random",
+    chains: int = 1,
+    line_B: int | None = None,
+    steps: int | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of ``latency.chase``.
+
+    Parameters
+    ----------
+    kernel : str
+    size_B : float or str, optional
+        Size of the buffer, such as ``64KiB``; by default four times the last-level caches.
+    order : str or array_like of int
+        One of `ORDERS` (see `line_order`), or the numbers of the lines in the order of access.
+    chains : int
+        Independent chains that each worker follows at the same time, one of `CHAINS`.
+    line_B : int, optional
+        Bytes from a line to the next; by default the size of a line of the caches.
+    steps : int, optional
+        Loads of each chain in an invocation; by default as many as access every line once, and at
+        least 4096.
+    threads : int
+        Workers, which all follow the same cycle; 0 takes one for each processing unit.
+    seed : int
+        Of the order.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`.
+
+    Raises
+    ------
+    InputError
+        Something is out of range.
+    """
+    if chains not in CHAINS:
+        raise InputError(f"chains must be one of {', '.join(map(str, CHAINS))}, not {chains}")
+    label, lines_in_order, lines, line_B = _ring(order, size_B, line_B, seed)
+    workers = _workers(threads)
+    each = -(-len(lines_in_order) // (workers * chains))
+    steps = max(each, _LEAST_STEPS) if steps is None else integer(steps, "steps", 1, 2**40)
+    return _case(
+        kernel,
+        {"lines": lines, "line_B": line_B, "chains": chains, "steps": steps, "workers": workers},
+        {"order": lines_in_order},
+        {
+            "size_B": lines * line_B,
+            "lines": len(lines_in_order),
+            "line_B": line_B,
+            "order": label,
+            "chains": chains,
+            "steps": steps,
+        },
+        template_variant=str(chains),
+        labels={"name": name, "suite": suite},
+    ).with_(**{"threads": workers, "seed": seed, "repetition": "free", **options})
+
+
+def loaded_case(
+    kernel: str,
+    *,
+    loads: int = GROUP,
+    pause: int = 0,
+    size_B: float | str | None = None,
+    traffic_B: float | str | None = None,
+    order: str | npt.ArrayLike = "random",
+    line_B: int | None = None,
+    steps: int | None = None,
+    threads: int = 0,
+    seed: int = 0,
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of ``latency.loaded``.
+
+    Parameters
+    ----------
+    kernel : str
+    loads : int
+        Of every 8 lines that a generator moves, how many it loads, 0 to 8; the others are written
+        by non-temporal stores.
+    pause : int
+        Dependent multiplications of a generator after every 8 lines; more make less traffic.
+    size_B, order, line_B, steps, seed, name, suite, **options
+        Of the chain, as in `chase_case`.
+    traffic_B : float or str, optional
+        Size of the two buffers of each generator; by default together four times the last-level
+        caches.
+    threads : int
+        Workers, the first of which follows the chain; 0 takes one for each processing unit.
+
+    Raises
+    ------
+    InputError
+        Something is out of range, or there is no second worker.
+    """
+    from memkern.machine import topology
+
+    label, lines_in_order, lines, line_B = _ring(order, size_B, line_B, seed)
+    workers = _workers(threads)
+    if workers < 2:
+        raise InputError("latency.loaded needs two workers: one that waits, others that move lines")
+    if traffic_B is None:
+        traffic_B = max(4 * topology.last_level_cache_B() // (2 * (workers - 1)), 2**20)
+    traffic_lines = max(small.cut(int(parse_bytes(traffic_B)), 2**18) // line_B, GROUP)
+    steps = (
+        max(len(lines_in_order), _LEAST_STEPS)
+        if steps is None
+        else integer(steps, "steps", 1, 2**40)
+    )
+    return _case(
+        kernel,
+        {
+            "lines": lines,
+            "line_B": line_B,
+            "chains": 1,
+            "steps": steps,
+            "workers": workers,
+            "traffic_lines": traffic_lines,
+            "loads": integer(loads, "loads", 0, GROUP),
+            "pause": integer(pause, "pause", 0, 2**30),
+        },
+        {"order": lines_in_order},
+        {
+            "size_B": lines * line_B,
+            "lines": len(lines_in_order),
+            "line_B": line_B,
+            "order": label,
+            "steps": steps,
+            "loads": loads,
+            "pause": pause,
+            "traffic_B": traffic_lines * line_B,
+        },
+        labels={"name": name, "suite": suite},
+    ).with_(
+        **{"threads": workers, "seed": seed, "repetition": "barrier", "variant": "best", **options}
+    )
+
+
+def ping_pong_case(
+    kernel: str,
+    *,
+    lines: int = 1,
+    line_B: int | None = None,
+    turns: int = _TURNS,
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of ``latency.ping_pong``.
+
+    Parameters
+    ----------
+    kernel : str
+    lines : int
+        1: both workers write the same word; 2: each writes a word in a line that only the other one
+        reads.
+    line_B : int, optional
+        Size of a line; by default that of the caches.
+    turns : int
+        Turns of each worker in an invocation.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`; `pin` names the two processing units.
+
+    Raises
+    ------
+    InputError
+        Something is out of range.
+    """
+    from memkern.machine import topology
+
+    integers = {
+        "lines": integer(lines, "lines", 1, 2),
+        "line_B": topology.line_B() if line_B is None else integer(line_B, "line_B", 8, 2**20),
+        "turns": small.cut(integer(turns, "turns", 1, 2**40), 2**6),
+    }
+    if options.setdefault("threads", 2) not in (0, 2):
+        raise InputError(f"latency.ping_pong has 2 threads, not {options['threads']}")
+    options["threads"] = 2
+    return _case(
+        kernel,
+        integers,
+        {},
+        {"lines": lines, "line_B": integers["line_B"], "turns": integers["turns"]},
+        labels={"name": name, "suite": suite},
+    ).with_(**{"repetition": "free", **options})
+
+
+def _case(
+    kernel: str,
+    integers: dict[str, int],
+    indices: dict[str, IndexArray],
+    columns: dict[str, Any],
+    *,
+    template_variant: str = "",
+    labels: dict[str, str],
+) -> Case:
+    return Case(
+        registry()[kernel],
+        integers=integers,
+        indices=indices,
+        dtype="uint64",
+        index_dtype="int64" if indices else "",
+        template_variant=template_variant,
+        knobs=Knobs(variant="scalar"),
+        stop=Stop(),
+        columns=columns,
+        labels=labels,
+    )
+
+
+def _places(case: Case) -> IndexArray:
+    """Return for every line its place in the cycle, -1 for lines that are not on it."""
+    order = case.indices["order"]
+    places = np.full(case.integers["lines"], -1)
+    places[order] = np.arange(len(order))
+    return places
+
+
+def _ends(native: Native) -> npt.NDArray[np.uint64]:
+    """Return where the chains are and how often they were followed, a row for each worker."""
+    return native.copy_out("ends").reshape(-1, _ENDS)
+
+
+def _walked(
+    case: Case,
+    before: npt.NDArray[np.uint64],
+    after: npt.NDArray[np.uint64],
+    runs: int,
+) -> bool:
+    """Whether all chains went the asked number of steps along the cycle."""
+    n, places = case.integers, _places(case)
+    chains, size_B = n["chains"], n["lines"] * n["line_B"]
+    began, ended = (rows[:, :chains].astype(np.int64) for rows in (before, after))
+    for rows in (began, ended):
+        if (rows < 0).any() or (rows >= size_B).any() or (rows % n["line_B"]).any():
+            return False
+    expected = (places[began // n["line_B"]] + runs * n["steps"]) % len(case.indices["order"])
+    followed = after[:, _ACCESSES] - before[:, _ACCESSES]
+    same = (places[ended // n["line_B"]] == expected).all()
+    return bool(same and (followed == runs * n["steps"] * chains).all())
+
+
+def _verdict(valid: bool, **columns: float) -> Check:
+    return Check(valid, 0.0 if valid else float("inf"), "whole", columns)
+
+
+def _check_chase(case: Case, native: Native, invoke: Invoke) -> Check:
+    native.fill(outputs=True)
+    native.run(1)
+    before = _ends(native)
+    runs = invoke()
+    return _verdict(_walked(case, before, _ends(native), runs))
+
+
+def _check_loaded(case: Case, native: Native, invoke: Invoke) -> Check:
+    native.fill(outputs=True)
+    native.run(1)
+    before, tally = _ends(native)[:1], native.copy_out("tally").reshape(-1, _TALLIES)[1:]
+    runs = invoke()
+    after = _ends(native)[:1]
+    moved = native.copy_out("tally").reshape(-1, _TALLIES)[1:]
+    valid = _walked(case, before, after, runs)
+    loads, lines, line_B = (case.integers[k] for k in ("loads", "traffic_lines", "line_B"))
+    grown = (moved - tally).astype(np.int64)
+    loaded, stored = int(grown[:, _LOADED].sum()), int(grown[:, _STORED].sum())
+    valid = valid and loaded * (GROUP - loads) == stored * loads
+    source = native.arrays()["source"]
+    words = line_B // _WORD_B
+    line_sums = (
+        fill_values(np.arange(lines * words), source).astype(np.uint64).reshape(lines, words)
+    ).sum(axis=1)
+    for old, new in zip(tally, moved, strict=True):
+        valid = valid and _generated(old, new, loads, lines, line_sums)
+    followed = runs * case.integers["steps"]
+    return _verdict(
+        valid,
+        traffic_per_access_B=(loaded + stored) * line_B / followed,
+    )
+
+
+def _generated(
+    old: npt.NDArray[np.uint64],
+    new: npt.NDArray[np.uint64],
+    loads: int,
+    lines: int,
+    line_sums: npt.NDArray[np.uint64],
+) -> bool:
+    """Whether a generator's sums and places are those of as many lines as it says."""
+    if loads:
+        groups_of_row = lines // loads
+        begin, count = int(old[_FROM]) // loads, int(new[_LOADED] - old[_LOADED]) // loads
+        sums = line_sums[: groups_of_row * loads].reshape(groups_of_row, loads).sum(axis=1)
+        total = int(sums.sum()) * (count // groups_of_row)
+        total += int(np.roll(sums, -begin)[: count % groups_of_row].sum())
+        if total % 2**64 != int(new[_SUM] - old[_SUM]):
+            return False
+        if int(new[_FROM]) != (begin + count) % groups_of_row * loads:
+            return False
+    stores = GROUP - loads
+    if stores:
+        groups_of_row = lines // stores
+        count = int(new[_STORED] - old[_STORED]) // stores
+        if int(new[_TO]) != (int(old[_TO]) // stores + count) % groups_of_row * stores:
+            return False
+    return True
+
+
+def _check_ping_pong(case: Case, native: Native, invoke: Invoke) -> Check:
+    native.fill(outputs=True)
+    before = native.copy_out("tally").reshape(2, 2)
+    runs = invoke()
+    turns, wrong = (native.copy_out("tally").reshape(2, 2) - before).T
+    return _verdict(bool((turns == runs * case.integers["turns"]).all() and not wrong.any()))
+
+
+def _begin(case: Case) -> IndexArray:
+    """Return the places at which the chains begin, shape (workers, chains)."""
+    n, length = case.integers, len(case.indices["order"])
+    every = n["workers"] * n["chains"]
+    # As the extension computes them.
+    places = [int(chain / every * length) for chain in range(every)]
+    return np.array(places).reshape(n["workers"], n["chains"])
+
+
+def _reference_chase(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    n, order = case.integers, case.indices["order"]
+    ends = np.array(arrays["ends"], copy=True).reshape(-1, _ENDS)
+    places = (_begin(case) + n["steps"]) % len(order)
+    ends[:, : n["chains"]] = order[places] * n["line_B"]
+    ends[:, _ACCESSES] += np.uint64(n["steps"] * n["chains"])
+    return {"ends": ends.reshape(np.shape(arrays["ends"]))}
+
+
+def _reference_loaded(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    """How much traffic there is depends on time: only the chain has a result of its own."""
+    return {}
+
+
+def _reference_ping_pong(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    tally = np.array(arrays["tally"], copy=True).reshape(2, 2)
+    tally[:, 0] += np.uint64(case.integers["turns"])
+    return {"tally": tally.reshape(np.shape(arrays["tally"]))}
+
+
+def _model_bytes(case: Case) -> float:
+    return float(case.integers["line_B"] * case.iterations)
+
+
+def _word(case: Case) -> Traffic:
+    return Traffic(read=float(_WORD_B))
+
+
+_ENDS_ROLE = ArrayRole("ends", f"(workers, {_ENDS})", "update")
+
+register(
+    KernelSpec(
+        name="latency.chase",
+        summary="p = *p, for each chain p",
+        source="McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996",
+        arrays=(_ENDS_ROLE,),
+        indices=("order",),
+        traffic=_word,
+        iterations=lambda case: (
+            case.integers["steps"] * case.integers["chains"] * case.integers["workers"]
+        ),
+        check=_check_chase,
+        reference=_reference_chase,
+        model_bytes=_model_bytes,
+        build=chase_case,
+        dtypes=("uint64",),
+        index_dtypes=("int64",),
+        idempotent=False,
+        repeatable_check=True,
+        accesses=lambda case: case.integers["steps"] * case.integers["chains"],
+    )
+)
+register(
+    KernelSpec(
+        name="latency.loaded",
+        summary="p = *p by one worker; by the others sum += source[i] and target[i] = count",
+        source="Esmaili-Dokht et al., A Mess of Memory System Benchmarking, Simulation and "
+        "Application Profiling, MICRO 2024",
+        arrays=(
+            _ENDS_ROLE,
+            ArrayRole("source", "(workers, traffic words)", "read"),
+            ArrayRole("target", "(workers, traffic words)", "write"),
+            ArrayRole("tally", f"(workers, {_TALLIES})", "update"),
+        ),
+        indices=("order",),
+        traffic=_word,
+        iterations=lambda case: case.integers["steps"],
+        check=_check_loaded,
+        reference=_reference_loaded,
+        model_bytes=_model_bytes,
+        build=loaded_case,
+        dtypes=("uint64",),
+        index_dtypes=("int64",),
+        idempotent=False,
+        repeatable_check=True,
+        accesses=lambda case: case.integers["steps"],
+    )
+)
+register(
+    KernelSpec(
+        name="latency.ping_pong",
+        summary="while (*theirs < turn); *mine = turn + 1",
+        source="nviennot, core-to-core-latency, 2022; multichase's pingpong, Google 2015",
+        arrays=(ArrayRole("tally", "(2, 2)", "update"),),
+        traffic=lambda case: Traffic(),
+        iterations=lambda case: case.integers["turns"],
+        check=_check_ping_pong,
+        reference=_reference_ping_pong,
+        model_bytes=lambda case: 0.0,
+        build=ping_pong_case,
+        dtypes=("uint64",),
+        idempotent=False,
+        repeatable_check=True,
+        # From a write of one worker to the answer of the other one.
+        accesses=lambda case: 2 * case.integers["turns"],
+    )
+)
+
+
+@shows_options_of("latency.chase")
+def latency(size_B: float | str | None = None, **options: Any) -> Case:
+    """Case of a chase: loads that each wait for the one before.
+
+    Parameters
+    ----------
+    size_B : float or str, optional
+        Size of the buffer; by default four times the last-level caches.
+    **options
+        As for `chase_case`.
+    """
+    return case("latency.chase", size_B=size_B, **options)

@@ -1,0 +1,208 @@
+"""The verb latency: chases over sizes, beside traffic, and words exchanged by pairs of cores."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from memkern import small
+from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus
+from memkern.cli.options import (
+    Verb,
+    count,
+    each,
+    given,
+    knobs_of,
+    measuring_options,
+    numbers,
+    words,
+)
+from memkern.cli.refusing import options_by_kernel
+from memkern.errors import InputError
+from memkern.families.latency import kernels as latency
+from memkern.inputs.sizes import parse_sizes, sizes
+from memkern.results import ResultSet
+from memkern.spec import registry
+from memkern.spec.case import Case
+from memkern.spec.sequences import joined, product
+
+LOADS = (8, 7, 6, 5, 4)
+PAUSES = (0, 8, 16, 32, 64, 128, 256, 512)
+_SMALLEST_B = 2**12
+_PER_OCTAVE = 4
+
+_HEADER = (
+    f"{'case':<4} {'size':>11} {'lines':>9} {'order':<12} {'chains':>6} {'thr':>3} {'pages':<9} "
+    f"{'ns':>9} {'cycles':>8} {'±%':>5}"
+)
+_LOADED_HEADER = (
+    f"{'case':<4} {'loads':>5} {'stores':>6} {'pause':>6} {'thr':>3} {'traffic GB/s':>12} "
+    f"{'ns':>9} {'cycles':>8} {'±%':>5}"
+)
+_CORES_HEADER = f"{'case':<4} {'units':<9} {'lines':>5} {'ns':>9} {'cycles':>8} {'±%':>5}"
+
+
+def _common(record: dict[str, Any]) -> str:
+    return (
+        f"{record['ns_per_access']:>9.2f} {record['cycles_per_access']:>8.1f} "
+        f"{plus_minus(record):>5} {' '.join(marks(record))}"
+    ).rstrip()
+
+
+def _row(number: int, record: dict[str, Any]) -> str:
+    return (
+        f"{number:<4} {record['size_B']:>11} {record['lines']:>9} {record['order']:<12} "
+        f"{record['chains']:>6} {record['threads']:>3} {record['pages']:<9} {_common(record)}"
+    )
+
+
+def _loaded_row(number: int, record: dict[str, Any]) -> str:
+    if record["kernel"] != "latency.loaded":
+        return f"{number:<4} {'no traffic':<23} {'1':>3} {'':>5} {_common(record)}"
+    return (
+        f"{number:<4} {record['loads']:>5} {latency.GROUP - record['loads']:>6} "
+        f"{record['pause']:>6} {record['threads']:>3} {record['traffic_GBps']:>12.2f} "
+        f"{_common(record)}"
+    )
+
+
+def _cores_row(number: int, record: dict[str, Any]) -> str:
+    return f"{number:<4} {record['pin']:<9} {record['lines']:>5} {_common(record)}"
+
+
+def _sizes() -> list[int]:
+    """Return four sizes per octave from 4 KiB to four times the caches."""
+    from memkern.machine.topology import last_level_cache_B
+
+    most = max(4 * last_level_cache_B(), 2**26)
+    octaves = (most // _SMALLEST_B).bit_length() - 1
+    return sizes(_SMALLEST_B, most, _PER_OCTAVE * octaves + 1)
+
+
+def _pairs() -> list[str]:
+    """Return all pairs of processing units, one where cases are to be small."""
+    units = sorted(os.sched_getaffinity(0))
+    if len(units) < 2:
+        raise InputError("latency cores needs two processing units, and this process may use one")
+    pairs = [f"{a},{b}" for a, b in itertools.combinations(units, 2)]
+    return pairs[: small.cut(len(pairs), 1)]
+
+
+# Kernel, header, row and the options that are shown anyway.
+_TABLES: dict[str, tuple[str, Callable[[int, dict[str, Any]], str], tuple[str, ...]]] = {
+    "chase": (_HEADER, _row, ("pages", "order")),
+    "loaded": (_LOADED_HEADER, _loaded_row, ("pause",)),
+    "ping_pong": (_CORES_HEADER, _cores_row, ("pin",)),
+}
+# What each study measures: a kernel, and values of options that were not given.
+_STUDIES: dict[str, tuple[str, Callable[[], dict[str, Sequence[Any]]]]] = {
+    "sizes": ("chase", lambda: {"size_B": _sizes()}),
+    "loaded": ("loaded", lambda: {"loads": LOADS, "pause": PAUSES}),
+    "cores": ("ping_pong", lambda: {"pin": _pairs(), "lines": (1, 2)}),
+}
+# Options of these kernels, by their names in Python.
+_OPTIONS = {
+    "chase": ("size_B", "order", "chains", "line_B", "steps", "threads"),
+    "loaded": ("size_B", "order", "loads", "pause", "traffic_B", "line_B", "steps", "threads"),
+    "ping_pong": ("lines", "line_B", "turns"),
+}
+
+
+def _latency(args: argparse.Namespace) -> int:
+    if args.study is not None and args.kernel is not None:
+        raise InputError(f"latency {args.study} chooses the kernel: leave out --kernel")
+    study = args.study or "sizes"
+    kernel, defaults = (args.kernel, dict) if args.kernel else _STUDIES[study]
+    owners: dict[str, list[str]] = {}
+    for name, options in _OPTIONS.items():
+        for option in options:
+            owners.setdefault(option, []).append(f"latency.{name}")
+    if args.size_B is not None:
+        args.size_B = parse_sizes(args.size_B)
+    own = options_by_kernel(given(args, *owners), owners, [f"latency.{kernel}"])
+    knobs = {k: v for k, v in knobs_of(args).items() if k not in ("threads", "dtype")}
+    missing = {name: values for name, values in defaults().items() if name not in knobs}
+    axes = {**missing, **{name: each(v) for name, v in own[f"latency.{kernel}"].items()}}
+    args.threads = None  # a case is built for its workers
+    cases: Sequence[Case] = product(partial(registry.case, f"latency.{kernel}", **knobs), axes)
+    if args.kernel is None and study == "loaded":
+        chain = {k: v[0] for k, v in axes.items() if k in ("size_B", "order", "line_B", "steps")}
+        cases = joined([[registry.case("latency.chase", **knobs, **chain)], cases])
+    results = measure(cases, args, *_TABLES[kernel])
+    every_pair = "pin" in axes
+    if every_pair and not (args.json or args.quiet):
+        for lines in axes["lines"]:
+            line(_matrix(results, lines))
+    return exit_code(results)
+
+
+def _matrix(results: ResultSet, lines: int) -> str:
+    """Return the times from a write of one unit to the answer of another as a triangle."""
+    found = {
+        tuple(record["pin"].split(",")): record["ns_per_access"]
+        for record in results
+        if record["lines"] == lines
+    }
+    units = sorted({unit for pair in found for unit in pair}, key=int)
+    title = "one line" if lines == 1 else "a line in each direction"
+    rows = [f"ns from a core's write to another's answer, {title}:"]
+    rows.append("unit " + "".join(f"{unit:>7}" for unit in units[:-1]))
+    for k, unit in enumerate(units[1:], start=1):
+        values = (found.get((other, unit)) for other in units[:k])
+        cells = ("" if value is None else f"{value:.1f}" for value in values)
+        rows.append(f"{unit:>4} " + "".join(f"{cell:>7}" for cell in cells))
+    return "\n".join(rows)
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb latency."""
+    sub = verb("latency", _latency, "latency of loads, beside traffic, and between cores")
+    sub.add_argument(
+        "study",
+        nargs="?",
+        choices=_STUDIES,
+        help="sizes: dependent loads from L1 to memory; loaded: from memory, beside traffic of the "
+        "other workers; cores: lines that two cores write in turn, for every pair (sizes)",
+    )
+    add = sub.add_argument_group("latency").add_argument
+    add("-k", "--kernel", choices=_TABLES, help="only this kernel, with the options given")
+    add("--sizes", dest="size_B", metavar="LOW:HIGH:COUNT", help="bytes of the buffer, or a list")
+    add(
+        "--order",
+        type=words,
+        metavar="NAME,...",
+        help=", ".join(latency.ORDERS) + " (random): order in which lines are accessed",
+    )
+    add(
+        "--chains",
+        type=numbers(1, "chains"),
+        metavar="N,...",
+        help="independent chains at the same time, 1 to 32 (1)",
+    )
+    add("--line", dest="line_B", type=count(8), metavar="BYTES", help="size of a cache line")
+    add("--steps", type=count(1), metavar="N", help="loads of each chain in an invocation")
+    add("--traffic", dest="traffic_B", metavar="BYTES", help="of loaded: buffers of the traffic")
+    add(
+        "--loads",
+        type=numbers(0, "loads"),
+        metavar="N,...",
+        help="of loaded: lines loaded of every 8, the others stored (8,7,6,5,4)",
+    )
+    add(
+        "--pause",
+        type=numbers(0, "pause"),
+        metavar="N,...",
+        help="of loaded: multiplications after every 8 lines (0 to 512)",
+    )
+    add(
+        "--lines",
+        type=numbers(1, "lines"),
+        metavar="N,...",
+        help="of cores: 1 line that both write, 2: one in each direction (1,2)",
+    )
+    add("--turns", type=count(1), metavar="N", help="of cores: turns in an invocation (4096)")
+    measuring_options(sub, dtypes=("uint64",))

@@ -1,0 +1,51 @@
+"""Sentences that the findings of several families share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memkern.plots.frames import listed, three_figures
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def disturbed_mark(disturbed: object) -> str:
+    """Return what follows a number that comes from a disturbed record, '' for any other."""
+    return " (disturbed)" if disturbed else ""
+
+
+def marked_value(row: Mapping[Any, Any], column: str, unit: str) -> str:
+    """Return a value of a record in three figures with its unit, marked if it was disturbed."""
+    return f"{three_figures(row[column])} {unit}{disturbed_mark(row['disturbed'])}"
+
+
+def with_names(findings: Mapping[Any, Sequence[str]]) -> list[str]:
+    """Return the findings on each machine, after the machine's name if there are several."""
+    several = len(findings) > 1
+    return [
+        f"{name}: {sentence}" if several else sentence
+        for name, sentences in findings.items()
+        for sentence in sentences
+    ]
+
+
+def speed_up(rows: DataFrame, value: str, kinds: Sequence[str], place: str) -> list[str]:
+    """Return the sentence on the speed-up of each kind with the most threads over the fewest.
+
+    The rows are those of `memkern.plots.selection.longest_scan` over threads at one `place`.
+    """
+    few, many = rows["threads"].min(), rows["threads"].max()
+    parts = []
+    for kind in kinds:
+        mine = rows[rows["kind"] == kind].set_index("threads")
+        if few in mine.index and many in mine.index:
+            gain = mine[value][many] / mine[value][few]
+            parts.append(f"{gain:.2f} in {kind}{disturbed_mark(mine['disturbed'].any())}")
+    if not parts:
+        return []
+    return [
+        f"Speed-up with {many:g} threads{'' if few == 1 else f' over {few:g}'} on "
+        f"{rows[place].iloc[0]}: {listed(parts)}."
+    ]

@@ -1,0 +1,242 @@
+// Chains of loads along a ring, traffic beside them, and two workers that write in turn. Under the
+// thread sanitizer the workers of one invocation meet here.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "engine/prepared.hpp"
+#include "families/latency/args.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::contains;
+using testing::permutation;
+using testing::refusal;
+
+constexpr std::int64_t kLines = 60;
+constexpr std::int64_t kLine_B = 64;
+
+struct Latency {
+  explicit Latency(const std::string& kernel) {
+    request.kernel = kernel;
+    request.dtype = "uint64";
+    request.index_dtype = "int64";
+    request.threads = 1;
+    request.repetition = "barrier";
+    request.template_variant = "1";
+    request.inputs.integers = {{"lines", kLines}, {"line_B", kLine_B}, {"chains", 1},
+                               {"steps", kLines}, {"workers", 1},      {"prefetch", 0}};
+    if (kernel == "latency.loaded") {
+      request.template_variant = "";
+      set({{"traffic_lines", 20}, {"loads", 5}, {"pause", 3}});
+      workers(2);
+    }
+    if (kernel == "latency.ping_pong") {
+      request.index_dtype = request.template_variant = "";
+      request.inputs.integers = {{"lines", 1}, {"line_B", kLine_B}, {"turns", 100}};
+      request.threads = 2;
+    }
+  }
+  void set(const std::map<std::string, std::int64_t>& integers) {
+    for (const auto& [name, value] : integers) request.inputs.integers[name] = value;
+  }
+  void workers(int count) {
+    request.threads = count;
+    set({{"workers", count}});
+  }
+  void chains(int count) {
+    request.template_variant = std::to_string(count);
+    set({{"chains", count}});
+  }
+  const Request& made() {
+    request.inputs.indices["order"] = {order.data(), std::ssize(order)};
+    return request;
+  }
+
+  Request request;
+  std::vector<std::int64_t> order = permutation(kLines, 3);
+};
+
+std::uint64_t word(const Prepared& prepared, const char* array, std::int64_t row,
+                   std::int64_t column) {
+  const Array& a = prepared.problem().array(array);
+  std::uint64_t value = 0;
+  prepared.problem().peek(a, row * a.columns + column, &value);
+  return value;
+}
+
+void set_word(const Prepared& prepared, const char* array, std::int64_t row, std::int64_t column,
+              double value) {
+  const Array& a = prepared.problem().array(array);
+  prepared.problem().poke(a, row * a.columns + column, value);
+}
+
+TEST(Chase, AccessesEveryLineOnceInTheOrderGiven) {
+  Latency latency("latency.chase");
+  Prepared prepared(latency.made());
+  for (std::int64_t step = 0; step < 2 * kLines; ++step) {
+    prepared.run_range(0, 1);
+    const auto at = static_cast<std::size_t>((step + 1) % kLines);
+    ASSERT_EQ(word(prepared, "ends", 0, 0),
+              static_cast<std::uint64_t>(latency.order[at] * kLine_B));
+  }
+}
+
+TEST(Chase, FollowsAnyNumberOfChainsFromEquallyDistantPlaces) {
+  std::set<std::string> forms;
+  for (const RegisteredEntry& e :
+       testing::entries_of([](const std::string& kernel) { return kernel == "latency.chase"; })) {
+    forms.insert(e.template_variant);
+  }
+  ASSERT_EQ(forms.size(), 24U);
+  for (const std::string& form : forms) {
+    const int chains = std::stoi(form);
+    for (const int workers : {1, 2, 3}) {
+      Latency latency("latency.chase");
+      latency.chains(chains);
+      latency.workers(workers);
+      latency.set({{"steps", 7}});
+      Prepared prepared(latency.made());
+      for (int w = 0; w < workers; ++w) {
+        set_word(prepared, "ends", w, ChaseArgs::kAccesses, 0);
+      }
+      prepared.run(3);
+      for (int w = 0; w < workers; ++w) {
+        EXPECT_EQ(word(prepared, "ends", w, ChaseArgs::kAccesses),
+                  static_cast<std::uint64_t>(3 * 7 * chains));
+        for (int j = 0; j < chains; ++j) {
+          const std::int64_t begin = (w * chains + j) * kLines / (workers * chains);
+          const auto at = static_cast<std::size_t>((begin + 3 * 7) % kLines);
+          EXPECT_EQ(word(prepared, "ends", w, j),
+                    static_cast<std::uint64_t>(latency.order[at] * kLine_B))
+              << chains << " chains, worker " << w << " of " << workers << ", chain " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST(Chase, LeavesOutLinesThatAreNotInTheOrder) {
+  Latency latency("latency.chase");
+  latency.order = {5, 59, 0};
+  Prepared prepared(latency.made());
+  std::set<std::uint64_t> seen;
+  for (int step = 0; step < 9; ++step) {
+    prepared.run_range(0, 1);
+    seen.insert(word(prepared, "ends", 0, 0));
+  }
+  EXPECT_EQ(seen, (std::set<std::uint64_t>{0, 5 * kLine_B, 59 * kLine_B}));
+}
+
+TEST(Chase, ItsRingIsNoArrayOfTheCaller) {
+  Latency latency("latency.chase");
+  const Prepared prepared(latency.made());
+  EXPECT_THROW(static_cast<void>(prepared.problem().array("ring")), InputError);
+}
+
+TEST(Chase, RefusesWhatWouldLeaveTheBuffer) {
+  const auto refused = [](const auto& change) {
+    Latency latency("latency.chase");
+    change(latency);
+    return refusal<InputError>([&] { const Prepared prepared(latency.made()); });
+  };
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.order[7] = kLines; }), "outside 0 to 59"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.order[7] = -1; }), "outside 0 to 59"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.order.clear(); }), "order must not be empty"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"line_B", 12}}); }), "multiple of 8"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"chains", 33}}); }), "at most 32"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"chains", 2}}); }), "not built as '1'"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"workers", 2}}); }), "2 workers"));
+  EXPECT_TRUE(contains(refused([](Latency& l) {
+                         l.set({{"steps", INT64_MAX}, {"chains", 2}});
+                       }),
+                       "steps times chains"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"lines", INT64_MAX}}); }), "lines times"));
+}
+
+TEST(Loaded, LoadsAndStoresAddUp) {
+  constexpr std::int64_t kRow = 1;  // of the worker that makes traffic
+  for (const std::int64_t loads : {0, 1, 4, 5, 8}) {
+    Latency latency("latency.loaded");
+    latency.set({{"loads", loads}});
+    Prepared prepared(latency.made());
+    for (const auto& [variant, isa] : prepared.runner().candidates()) {
+      prepared.select(variant, isa);
+      // The first group of an invocation begins where the last one ended.
+      prepared.run(3);
+      auto at = static_cast<std::int64_t>(word(prepared, "tally", kRow, LoadedArgs::kFrom));
+      for (int column = 0; column < 3; ++column) set_word(prepared, "tally", kRow, column, 0);
+      prepared.run(5);
+      const std::uint64_t loaded = word(prepared, "tally", kRow, LoadedArgs::kLoaded);
+      const std::uint64_t stored = word(prepared, "tally", kRow, LoadedArgs::kStored);
+      EXPECT_EQ(loaded * static_cast<std::uint64_t>(8 - loads),
+                stored * static_cast<std::uint64_t>(loads));
+      std::uint64_t sum = 0;
+      for (std::int64_t line = 0; line < static_cast<std::int64_t>(loaded); line += loads) {
+        for (std::int64_t w = 8 * at; w < 8 * (at + loads); ++w) {
+          sum += word(prepared, "source", kRow, w);
+        }
+        at = at + 2 * loads > 20 ? 0 : at + loads;
+      }
+      EXPECT_EQ(word(prepared, "tally", kRow, LoadedArgs::kSum), sum) << loads << ' ' << variant;
+      if (loads > 0) {
+        EXPECT_EQ(word(prepared, "tally", kRow, LoadedArgs::kFrom), static_cast<std::uint64_t>(at));
+      }
+    }
+  }
+}
+
+TEST(Loaded, RefusesWhatItCannotRun) {
+  const auto refused = [](const auto& change) {
+    Latency latency("latency.loaded");
+    change(latency);
+    return refusal<InputError>([&] { const Prepared prepared(latency.made()); });
+  };
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"loads", 9}}); }), "at most 8"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"traffic_lines", 7}}); }), "at least 8"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.set({{"line_B", 32}}); }), "multiple of 64"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.request.offset_B = 8; }), "multiple of 64"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.request.schedule = "dynamic"; }), "static"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.request.chunk = 4; }), "without chunk"));
+  EXPECT_TRUE(contains(refused([](Latency& l) { l.request.repetition = "free"; }), "'barrier'"));
+}
+
+TEST(PingPong, BothWorkersTakeAllTheirTurns) {
+  for (const std::int64_t lines : {1, 2}) {
+    for (const char* repetition : {"fork", "barrier", "spin", "free"}) {
+      Latency latency("latency.ping_pong");
+      latency.set({{"lines", lines}});
+      latency.request.repetition = repetition;
+      Prepared prepared(latency.made());
+      for (std::int64_t row = 0; row < 2; ++row) {
+        set_word(prepared, "tally", row, PingPongArgs::kTurns, 0);
+        set_word(prepared, "tally", row, PingPongArgs::kWrong, 0);
+      }
+      prepared.run(3);
+      prepared.run_range(0, 1);  // as long as any other invocation
+      for (std::int64_t row = 0; row < 2; ++row) {
+        EXPECT_EQ(word(prepared, "tally", row, PingPongArgs::kTurns), 400U) << repetition;
+        EXPECT_EQ(word(prepared, "tally", row, PingPongArgs::kWrong), 0U) << repetition;
+      }
+    }
+  }
+}
+
+TEST(PingPong, NeedsTwoWorkers) {
+  for (const int threads : {1, 3}) {
+    Latency latency("latency.ping_pong");
+    latency.request.threads = threads;
+    EXPECT_TRUE(contains(refusal<InputError>([&] { const Prepared prepared(latency.made()); }),
+                         "two workers"));
+  }
+}
+
+}  // namespace
+}  // namespace memkern

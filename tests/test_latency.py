@@ -1,0 +1,212 @@
+"""Latency: orders of lines, chases and their checks, traffic beside them, and pairs of workers."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+import pytest
+from checking import refused
+
+import memkern as mk
+from memkern import _memkern
+from memkern.families.latency import kernels as latency
+from memkern.spec import registry
+from memkern.spec.case import Case
+
+LINES_PER_PAGE = mmap.PAGESIZE // 64
+
+
+def chase(size_B: int = 2**14, **options: Any) -> Case:
+    return mk.latency(size_B, line_B=64, runs=3, **options)
+
+
+def loaded(**options: Any) -> Case:
+    how = {"size_B": 2**14, "traffic_B": 2**14, "threads": 2, "runs": 3, "line_B": 64, **options}
+    return registry.case("latency.loaded", **how)
+
+
+def ping_pong(**options: Any) -> Case:
+    return registry.case("latency.ping_pong", **{"turns": 200, "runs": 3, **options})
+
+
+@pytest.mark.parametrize("order", latency.ORDERS)
+def test_an_order_has_its_lines_once(order: str) -> None:
+    lines = latency.line_order(order, 8 * mmap.PAGESIZE + 640, 64, seed=3)
+    whole = order in ("random", "sequential")
+    assert len(lines) == (
+        8 * LINES_PER_PAGE + 10 if whole else 8 if order == "one-per-page" else 8 * LINES_PER_PAGE
+    )
+    assert len(np.unique(lines)) == len(lines)
+    assert lines.min() >= 0 and lines.max() < 8 * LINES_PER_PAGE + (10 if whole else 0)
+
+
+def test_orders_are_what_they_are_called() -> None:
+    size_B = 16 * mmap.PAGESIZE
+    sequential = latency.line_order("sequential", size_B, 64)
+    assert (sequential == np.arange(len(sequential))).all()
+    in_page = latency.line_order("in-page", size_B, 64) // LINES_PER_PAGE
+    assert np.count_nonzero(np.diff(in_page)) == 15
+    one = latency.line_order("one-per-page", size_B, 64)
+    assert sorted(one // LINES_PER_PAGE) == list(range(16))
+    assert len(np.unique(one % LINES_PER_PAGE)) > 4
+    other = latency.line_order("random", size_B, 64, seed=1)
+    assert (other != latency.line_order("random", size_B, 64, seed=0)).any()
+
+
+@pytest.mark.parametrize(
+    "order, size_B, problem",
+    [
+        ("shuffled", 4096, "order 'shuffled' is not one of random, in-page"),
+        ("random", 63, "has no line of 64 bytes"),
+        ("in-page", mmap.PAGESIZE - 64, "needs a buffer of at least a page"),
+    ],
+)
+def test_wrong_orders_are_refused(order: str, size_B: int, problem: str) -> None:
+    with refused(problem):
+        latency.line_order(order, size_B, 64)
+
+
+@pytest.mark.parametrize("chains", [1, 3, 16, 32])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_chase_is_valid_and_counts_its_accesses(chains: int, threads: int) -> None:
+    case = chase(chains=chains, threads=threads, steps=500)
+    record = case.measure().record
+    assert record["valid"] and record["kernel"] == "latency.chase"
+    assert record["threads"] == threads and record["chains"] == chains
+    per_worker = 500 * chains
+    assert case.iterations == per_worker * threads
+    expected = record["time_median_s"] / per_worker * 1e9
+    assert record["ns_per_access"] == pytest.approx(expected)
+    cycles = record["ns_per_access"] * record["clock_GHz"]
+    assert record["cycles_per_access"] == pytest.approx(cycles, rel=0.5)
+    assert record["bytes_B"] == 8 * case.iterations
+    assert record["bytes_model_B"] == 64 * case.iterations
+
+
+def test_chase_follows_a_given_order() -> None:
+    case = chase(order=[3, 1, 2], steps=2)
+    before = np.zeros(latency._ENDS, dtype=np.uint64)
+    after = case.apply(ends=before)["ends"]
+    assert after[0] == 2 * 64 and after[latency._ACCESSES] == 2
+    assert case.columns["order"] == "array" and case.integers["lines"] == 256
+
+
+def test_apply_agrees_with_the_reference() -> None:
+    case = chase(2**13, chains=5, threads=2, steps=77)
+    before = np.zeros((2, latency._ENDS), dtype=np.uint64)
+    after = case.apply(ends=before)["ends"]
+    assert (after == case.spec.reference(case, {"ends": before})["ends"]).all()
+
+
+@pytest.mark.parametrize("broken", ["end", "count"])
+def test_a_chase_that_went_elsewhere_is_invalid(broken: str) -> None:
+    case = chase(chains=2)
+    prepared = case.prepare()
+
+    def invoke() -> int:
+        prepared.native.run(1)
+        ends = prepared.native.copy_out("ends")
+        if broken == "end":
+            ends[1] = (ends[1] + 64) % 2**14
+        else:
+            ends[latency._ACCESSES] += 1
+        prepared.native.copy_in("ends", ends)
+        return 1
+
+    assert prepared.check().valid
+    assert not prepared.check(invoke).valid
+
+
+VARIANTS = sorted({(v, isa) for k, v, isa, *_ in _memkern.entries() if k == "latency.loaded"})
+
+
+@pytest.mark.parametrize("variant, isa", VARIANTS)
+@pytest.mark.parametrize("loads", [0, 3, 8])
+def test_traffic_adds_up(loads: int, variant: str, isa: str) -> None:
+    if isa not in _memkern.supported_isas():
+        pytest.skip(f"this processor does not run {isa}")
+    record = loaded(loads=loads, pause=10, variant=variant, isa=isa).measure().record
+    assert (record["variant"], record["isa"]) == (variant, isa)
+    assert record["valid"] and record["loads"] == loads
+    assert record["traffic_per_access_B"] > 0
+    assert record["traffic_GBps"] == pytest.approx(
+        record["traffic_per_access_B"] / record["ns_per_access"]
+    )
+
+
+@pytest.mark.parametrize("column", [latency._LOADED, latency._SUM, latency._FROM, latency._TO])
+def test_traffic_that_does_not_add_up_is_invalid(column: int) -> None:
+    prepared = loaded(loads=5).prepare()
+
+    def invoke() -> int:
+        prepared.native.run(2)
+        tally = prepared.native.copy_out("tally")
+        tally[1, column] += 5
+        prepared.native.copy_in("tally", tally)
+        return 2
+
+    assert prepared.check().valid
+    assert not prepared.check(invoke).valid
+
+
+@pytest.mark.parametrize("lines", [1, 2])
+def test_two_workers_take_turns(lines: int) -> None:
+    record = ping_pong(lines=lines).measure().record
+    assert record["valid"] and record["threads"] == 2 and record["lines"] == lines
+    assert record["ns_per_access"] == pytest.approx(record["time_median_s"] / 400 * 1e9)
+
+
+def test_missing_turns_are_invalid() -> None:
+    prepared = ping_pong().prepare()
+
+    def invoke() -> int:
+        prepared.native.run(1)
+        tally = prepared.native.copy_out("tally")
+        tally[1, 0] -= 1
+        prepared.native.copy_in("tally", tally)
+        return 1
+
+    assert prepared.check().valid
+    assert not prepared.check(invoke).valid
+
+
+@pytest.mark.parametrize(
+    "build, options, problem",
+    [
+        (chase, {"chains": 17}, "chains must be one of 1, 2"),
+        (chase, {"line_B": 12}, "got multiple values|multiple of 8"),
+        (chase, {"order": [1, 1]}, "at most once"),
+        (chase, {"order": [-1, 1]}, "none below 0"),
+        (chase, {"order": [[1, 2]]}, "1-d array"),
+        (chase, {"steps": 0}, "steps"),
+        (chase, {"size_B": "many"}, "is not a size in bytes"),
+        (loaded, {"threads": 1}, "needs two workers"),
+        (loaded, {"loads": 9}, "loads"),
+        (loaded, {"pause": -1}, "pause"),
+        (ping_pong, {"threads": 3}, "has 2 threads"),
+        (ping_pong, {"lines": 3}, "lines"),
+    ],
+)
+def test_wrong_cases_are_refused(build: Any, options: dict[str, Any], problem: str) -> None:
+    if "line_B" in options:
+        build = lambda **given: mk.latency(2**14, **given)  # noqa: E731
+    with refused(problem):
+        build(**options)
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [
+        ({"schedule": "dynamic"}, "use schedule 'static' without chunk"),
+        ({"chunk": 4}, "use schedule 'static' without chunk"),
+        ({"repetition": "free"}, "use repetition 'barrier'"),
+        ({"offset": 8}, "offset must be a multiple of 64 bytes"),
+    ],
+)
+def test_workers_that_wait_for_each_other_refuse_to_be_scheduled(
+    options: dict[str, Any], problem: str
+) -> None:
+    with refused(problem):
+        loaded(**options).prepare()
