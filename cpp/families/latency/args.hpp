@@ -7,17 +7,23 @@
 
 namespace memkern {
 
+// Where a chain of loads is.
+struct Chain {
+  const std::byte* line = nullptr;
+};
+
 // A ring of lines: the first word of each is the address of the next one.
 struct ChaseArgs {
-  static constexpr int kMostChains = 32;
+  static constexpr std::int64_t kMaxChains = 32;
   // The columns of `ends` behind the last chain's: accesses so far.
-  static constexpr int kAccesses = kMostChains;
-  static constexpr int kColumns = kMostChains + 1;
+  static constexpr std::int64_t kAccesses = kMaxChains;
+  static constexpr std::int64_t kColumns = kMaxChains + 1;
   const std::byte* ring = nullptr;
-  // Where each chain of each worker is, kMostChains a worker. It stays there from invocation to
+  // Where each chain of each worker is, kMaxChains per worker. It stays there from invocation to
   // invocation, so that the loads of one depend on those of the one before.
-  const std::byte** chains = nullptr;
-  // Bytes from the begin of the ring to where each chain is, and accesses so far; a row a worker.
+  Chain* chains = nullptr;
+  // Bytes from the begin of the ring to where each chain is, and accesses so far; one row per
+  // worker.
   std::uint64_t* ends = nullptr;
   std::int64_t ends_stride = 0;
 };
@@ -35,14 +41,14 @@ struct LoadedArgs {
   static constexpr int kTo = 4;
   static constexpr int kColumns = 5;
   ChaseArgs chase;
-  const std::byte* source = nullptr;  // a row a worker, as is `target`
+  const std::byte* source = nullptr;  // one row per worker, as is `target`
   std::byte* target = nullptr;
   std::int64_t row_stride_B = 0;
   std::int64_t lines = 0;  // of a row, at least kGroup
   std::int64_t line_B = 0;
   std::int64_t loads = 0;  // of the lines of a group; the others are stored
   std::int64_t pause = 0;  // dependent multiplications after each group
-  // Bytes from the begin of source and target to the next group, two numbers a worker.
+  // Bytes from the begin of source and target to the next group, two numbers per worker.
   std::int64_t* places = nullptr;
   std::uint64_t* tally = nullptr;
   std::int64_t tally_stride = 0;
@@ -55,8 +61,9 @@ struct PingPongArgs {
   // The words that worker 0 and worker 1 write: one for both, or two in different lines.
   std::uint64_t* words[2] = {nullptr, nullptr};
   std::uint64_t* next = nullptr;  // the number that each worker waits for next, a line apart
-  static constexpr int kNextStride = 16;
-  // Columns of `tally`, a row a worker: turns so far, and numbers that were not the expected ones.
+  static constexpr std::int64_t kNextStride = 16;
+  // Columns of `tally`, one row per worker: turns so far, and numbers that were not the expected
+  // ones.
   static constexpr int kTurns = 0;
   static constexpr int kWrong = 1;
   static constexpr int kColumns = 2;

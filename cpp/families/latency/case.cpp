@@ -15,12 +15,12 @@ namespace memkern {
 namespace {
 
 constexpr std::int64_t kWord_B = sizeof(std::uint64_t);
-constexpr std::int64_t kMostLine_B = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxLine_B = std::int64_t{1} << 20;
 
 std::int64_t line_of(const Inputs& inputs) {
   const std::int64_t line_B = inputs.integer("line_B", kWord_B);
-  if (line_B > kMostLine_B || line_B % kWord_B != 0) {
-    throw InputError("line_B must be a multiple of 8 of at most " + std::to_string(kMostLine_B) +
+  if (line_B > kMaxLine_B || line_B % kWord_B != 0) {
+    throw InputError("line_B must be a multiple of 8 of at most " + std::to_string(kMaxLine_B) +
                      ", not " + std::to_string(line_B));
   }
   return line_B;
@@ -32,16 +32,16 @@ class ChaseProblem : public Problem {
   ChaseProblem(const Inputs& inputs, const Team& team, const Placement& placement, int chasers)
       : Problem(team, placement), chasers_(chasers), line_B_(line_of(inputs)) {
     chains_ = inputs.integer("chains", 1);
-    if (chains_ > ChaseArgs::kMostChains) {
-      throw InputError("chains must be at most " + std::to_string(ChaseArgs::kMostChains) +
+    if (chains_ > ChaseArgs::kMaxChains) {
+      throw InputError("chains must be at most " + std::to_string(ChaseArgs::kMaxChains) +
                        ", not " + std::to_string(chains_));
     }
     const std::int64_t steps = inputs.integer("steps", 1);
     count_ = checked_mul(checked_mul(steps, chains_, "steps times chains"), chasers, "steps");
     if (inputs.integer("workers", 1) != workers()) {
       throw InputError("the case is for " + std::to_string(inputs.integer("workers", 1)) +
-                       " workers, not for " + std::to_string(workers()) +
-                       ": build it with the threads that it shall have");
+                       " workers but would run with " + std::to_string(workers()) +
+                       ": build it with the number of threads that it will run with");
     }
     const std::int64_t lines = inputs.integer("lines", 1);
     order_ = inputs.copy("order");
@@ -65,22 +65,22 @@ class ChaseProblem : public Problem {
   // After commit().
   void link() {
     std::byte* ring = indices("ring");
-    const auto n = std::ssize(order_);
+    const std::int64_t n = std::max<std::int64_t>(std::ssize(order_), 1);
     const auto line_at = [&](std::int64_t i) {
       return ring + order_[static_cast<std::size_t>(i % n)] * line_B_;
     };
     for (std::int64_t i = 0; i < n; ++i) {
-      const std::byte* next = line_at(i + 1);
+      const Chain next{line_at(i + 1)};
       std::memcpy(line_at(i), &next, sizeof next);
     }
     // All chains of all workers begin equally far apart.
-    std::vector<const std::byte*> starts;
+    std::vector<Chain> starts;
     for (std::int64_t w = 0; w < workers(); ++w) {
-      for (std::int64_t j = 0; j < ChaseArgs::kMostChains; ++j) {
+      for (std::int64_t j = 0; j < ChaseArgs::kMaxChains; ++j) {
         const std::int64_t chain = w * chains_ + std::min(j, chains_ - 1);
         // A long ring times many chains may not fit.
         const double share = static_cast<double>(chain) / static_cast<double>(chasers_ * chains_);
-        starts.push_back(line_at(static_cast<std::int64_t>(share * static_cast<double>(n))));
+        starts.push_back({line_at(static_cast<std::int64_t>(share * static_cast<double>(n)))});
       }
     }
     chase_.ring = ring;

@@ -26,25 +26,24 @@ MEMKERN_INLINE const std::byte* next_of(const std::byte* line) {
 // All chains go `steps` lines further. They are written out one by one, so that each has a register
 // where there are enough.
 template <std::size_t... kChain>
-MEMKERN_INLINE void follow(const std::byte** chains, std::int64_t steps,
-                           std::index_sequence<kChain...>) {
-  const std::byte* at[] = {chains[kChain]...};
+MEMKERN_INLINE void follow(Chain* chains, std::int64_t steps, std::index_sequence<kChain...>) {
+  const std::byte* at[] = {chains[kChain].line...};
   for (std::int64_t i = 0; i < steps; ++i) {
     ((at[kChain] = next_of(at[kChain])), ...);
   }
-  ((chains[kChain] = at[kChain]), ...);
+  ((chains[kChain].line = at[kChain]), ...);
 }
 
 template <int kChains>
 MEMKERN_INLINE void chase_part(const ChaseArgs& args, Range range, int worker) {
-  const std::byte** chains = args.chains + worker * ChaseArgs::kMostChains;
+  Chain* chains = args.chains + worker * ChaseArgs::kMaxChains;
   const std::int64_t accesses = range.end - range.begin;
   follow(chains, accesses / kChains, std::make_index_sequence<kChains>());
   // Whole invocations leave no rest.
-  for (std::int64_t j = 0; j < accesses % kChains; ++j) chains[j] = next_of(chains[j]);
+  for (std::int64_t j = 0; j < accesses % kChains; ++j) chains[j].line = next_of(chains[j].line);
   std::uint64_t* ends = args.ends + worker * args.ends_stride;
   for (int j = 0; j < kChains; ++j) {
-    ends[j] = static_cast<std::uint64_t>(chains[j] - args.ring);
+    ends[j] = static_cast<std::uint64_t>(chains[j].line - args.ring);
   }
   ends[ChaseArgs::kAccesses] += static_cast<std::uint64_t>(accesses);
 }
@@ -101,7 +100,7 @@ MEMKERN_INLINE void generate(const LoadedArgs& args, int worker) {
   const std::int64_t load_B = args.loads * args.line_B;
   const std::int64_t store_B = (LoadedArgs::kGroup - args.loads) * args.line_B;
   const std::int64_t row_B = args.lines * args.line_B;
-  std::int64_t* places = args.places + 2 * worker;
+  std::int64_t* places = args.places + std::int64_t{2} * worker;
   std::int64_t from = places[0];
   std::int64_t to = places[1];
   std::uint64_t groups = 0;

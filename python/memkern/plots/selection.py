@@ -27,6 +27,7 @@ _NUMBERS = (
     *("elements", "rows", "degree", "unroll", "threads", "footprint_B", "bytes_B"),
     *("time_min_s", "cycles_per_vector", "performance_GFLOPs", "clock_GHz"),
     *("barrier_s", "barrier_low_s", "barrier_high_s"),
+    *("ns_per_access", "size_B", "chains", "loads", "pause", "lines", "traffic_GBps"),
 )
 
 

@@ -22,7 +22,7 @@ from memkern import small
 from memkern.checks import integer, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values
-from memkern.inputs.sizes import parse_bytes
+from memkern.inputs.sizes import parse_bytes, sizes
 from memkern.machine.limits import check_memory
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
@@ -583,3 +583,14 @@ def latency(size_B: float | str | None = None, **options: Any) -> Case:
         As for `chase_case`.
     """
     return case("latency.chase", size_B=size_B, **options)
+
+
+def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return chases from 8 KiB to beyond the caches, and chains of loads in the largest buffer."""
+    largest = min(max(2 * cache_B, 2**24), memory_B // 16, 2**28)
+    per_octave = 0.5 if quick else 2
+    count = max(round(per_octave * np.log2(largest / 2**13)), 1) + 1
+    brief: dict[str, Any] = {"budget_s": 0.05}
+    chases = [latency(size, **brief) for size in sizes(2**13, largest, count)]
+    chains = (8, 32) if quick else (2, 4, 8, 16, 32)
+    return [*chases, *(latency(largest, chains=number, **brief) for number in chains)]

@@ -1,0 +1,352 @@
+"""Figures and findings of latency: over sizes, in parallel, beside traffic, between cores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memkern.errors import InputError
+from memkern.plots.drawing import (
+    bytes_axis,
+    cache_regions,
+    counted_axis,
+    counts_axis,
+    curve,
+    curves,
+    finish,
+    in_bytes,
+    machine_panels,
+    marked_look,
+    named,
+    panels,
+)
+from memkern.plots.frames import Records, ranked, three_figures
+from memkern.plots.registry import family_section
+from memkern.plots.selection import cache_ends, select
+from memkern.plots.sentences import with_names
+from memkern.plots.style import GREY, figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+NS = "ns_per_access"
+CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
+# Lines of a group of traffic (see `memkern.families.latency.kernels`).
+_GROUP = 8
+# Traffic that does not multiply the latency by this has not saturated the memory.
+_SATURATED = 2.0
+
+_MEASURE = "memkern latency -o latency.parquet"
+_MEASURE_CHAINS = "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32 -o chains.parquet"
+_MEASURE_LOADED = "memkern latency loaded -o loaded.parquet"
+_MEASURE_CORES = "memkern latency cores -o cores.parquet"
+
+
+def chases(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
+    """Return the chases by one worker, with the place of the lines in words, and notes."""
+    frame, notes = select(
+        records,
+        [CHASE],
+        ("size_B", "chains", "order", "threads", "pages"),
+        measure=measure,
+        value=NS,
+    )
+    frame = frame[frame["threads"] == 1]
+    if frame.empty:
+        raise InputError(f"no chase was measured with one worker: `{measure}` does so")
+    kinds = frame[["order", "pages_asked"]] if "pages_asked" in frame else frame[["order"]]
+    several = kinds.nunique()
+    texts = frame["order"].astype(str) + " order"
+    if several.get("pages_asked", 1) > 1:
+        texts += ", pages " + frame["pages_asked"].astype(str)
+    return frame.assign(kind=texts), notes
+
+
+@figure("latency-sizes")
+def over_sizes(records: Records = None) -> Figure:
+    """Time of a load that waits for the one before against the size of the buffer.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `latency.chase` with one chain over two sizes or more. The caches are marked
+        if a ResultSet describes them.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No chase over two sizes, or records without a needed column.
+    """
+    frame, notes = chases(records, _MEASURE)
+    frame = frame[frame["chains"] == 1]
+    frame = frame[frame.groupby(["machine", "kind"])["size_B"].transform("nunique") > 1]
+    if frame.empty:
+        raise InputError(f"no chase was measured over two sizes: `{_MEASURE}` does so")
+    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
+    kinds = sorted(set(frame["kind"]))
+    fig, cells = machine_panels(frame, 2.5)
+    for ax, rows in cells:
+        curves(ax, rows, "kind", kinds, "size_B", NS)
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        low = frame[NS].min() / 1.25
+        ax.set_ylim(low, max(frame[NS].max() * 1.25, 5 * low))
+        bytes_axis(ax.xaxis, 5)
+        counts_axis(ax.yaxis, 12)
+        cache_regions(ax, cache_ends(rows))
+        ax.set(xlabel="Size of the buffer", ylabel="Time of a load (ns)")
+        if len(cells) > 1:
+            ax.set_title(named(rows["machine"].iloc[0]), pad=11)
+    return finish(fig, 2, notes, frame)
+
+
+@figure("latency-chains")
+def in_parallel(records: Records = None) -> Figure:
+    """Loads that a core has in flight against the number of independent chains.
+
+    The latency of a single chain divided by the time from one load to the next of all chains.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `latency.chase` with one worker, with one chain and with two or more in a
+        buffer of the same size.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine with a curve for each size, 6.9 in wide, 3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No size with one and with several chains, or records without a needed column.
+
+    References
+    ----------
+    Little's law: what is in flight is latency times rate.
+    """
+    frame, notes = concurrency(records)
+    fig, cells = machine_panels(frame, 2.5)
+    for ax, rows in cells:
+        sizes = sorted(set(frame["size_B"]))
+        for number, size in enumerate(sizes):
+            mine = rows[rows["size_B"] == size]
+            if len(mine):
+                curve(ax, mine, "chains", "in_flight", marked_look(number), in_bytes(size))
+        most = frame["chains"].max()
+        ax.plot([1, most], [1, most], color=GREY, linewidth=0.8, label="as many as chains")
+        counted_axis(ax, frame["chains"])
+        ax.set_yscale("log", base=2)
+        counts_axis(ax.yaxis)
+        ax.set(xlabel="Independent chains", ylabel="Loads in flight")
+        if len(cells) > 1:
+            ax.set_title(named(rows["machine"].iloc[0]), pad=11)
+    return finish(fig, 4, notes, frame)
+
+
+def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return chases with the column in_flight, of sizes with one and with several chains."""
+    frame, notes = chases(records, _MEASURE_CHAINS)
+    case = ["machine", "kind", "size_B"]
+    frame = ranked(frame, NS, lowest=True).drop_duplicates([*case, "chains"])
+    single = frame[frame["chains"] == 1].set_index(case)[NS]
+    frame = frame[frame.groupby(case)["chains"].transform("nunique") > 1]
+    frame = frame.join(single.rename("single"), on=case)
+    frame = frame[frame["single"].notna()]
+    if frame.empty:
+        raise InputError(
+            f"no size was measured with one and with several chains: `{_MEASURE_CHAINS}` does so"
+        )
+    return frame.assign(in_flight=frame["single"] / frame[NS]), notes
+
+
+def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return loaded latencies with the column share (of loads), and the idle one of each machine."""
+    frame, notes = select(
+        records,
+        [LOADED],
+        ("loads", "pause", "size_B", "traffic_GBps", "threads"),
+        measure=_MEASURE_LOADED,
+        value=NS,
+    )
+    idle, _ = select(records, [CHASE], ("size_B", "chains", "threads"), value=NS)
+    if len(idle):
+        idle = idle[(idle["chains"] == 1) & (idle["threads"] == 1)]
+        idle = idle[idle["size_B"].isin(frame["size_B"].unique())]
+        idle = ranked(idle, NS, lowest=True).drop_duplicates("machine")
+        frame = frame.join(idle.set_index("machine")[NS].rename("idle_ns"), on="machine")
+    else:
+        frame = frame.assign(idle_ns=float("nan"))
+    share = 100 * frame["loads"] / _GROUP
+    texts = [f"{s:.0f} % loads" for s in share]
+    return frame.assign(share=share, kind=texts), notes
+
+
+@figure("latency-loaded")
+def beside_traffic(records: Records = None) -> Figure:
+    """Latency from memory against the bandwidth of the other workers' traffic.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `latency.loaded`; those of `latency.chase` with a buffer of the same size
+        give the latency without traffic.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine with a curve for each share of loads, 6.9 in wide, 3.35 in with
+        one panel. A star marks the highest bandwidth of each curve.
+
+    Raises
+    ------
+    InputError
+        No such record, or records without a needed column.
+
+    References
+    ----------
+    Esmaili-Dokht et al., A Mess of Memory System Benchmarking, Simulation and Application
+    Profiling, MICRO 2024, figure 2.
+    """
+    frame, notes = loaded_points(records)
+    shares = sorted(set(frame["share"]), reverse=True)
+    fig, cells = machine_panels(frame, 2.6)
+    for ax, rows in cells:
+        for number, share in enumerate(shares):
+            mine = rows[rows["share"] == share].sort_values("traffic_GBps")
+            if mine.empty:
+                continue
+            curve(ax, mine, "traffic_GBps", NS, marked_look(number), str(mine["kind"].iloc[0]))
+            top = mine.iloc[-1]
+            color = marked_look(number).color
+            ax.plot(
+                top["traffic_GBps"], top[NS], "*", color=color, markersize=9, zorder=7,
+                label="_highest",
+            )  # fmt: skip
+        idle = float(rows["idle_ns"].iloc[0])
+        if idle == idle:
+            ax.axhline(idle, color=GREY, linewidth=0.9, linestyle=(0, (4, 2)), label="no traffic")
+        ax.set_xlim(left=0)
+        ax.set_ylim(0, 1.15 * max(frame[NS].max(), idle if idle == idle else 0.0))
+        ax.set(xlabel="Bandwidth of the traffic (GB/s)", ylabel="Time of a load (ns)")
+        if len(cells) > 1:
+            ax.set_title(named(rows["machine"].iloc[0]), pad=11)
+        generators = int(rows["threads"].max()) - 1
+        if idle == idle and rows[NS].max() < _SATURATED * idle:
+            text = f"not saturated with {generators} generator{'s' * (generators > 1)}"
+            ax.text(0.03, 0.05, text, transform=ax.transAxes, color=GREY, fontsize="small")
+    return finish(fig, 3, notes, frame)
+
+
+@figure("latency-cores")
+def between_cores(records: Records = None) -> Figure:
+    """Time from a core's write to another core's answer, for every pair, as a heat map.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `latency.ping_pong`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine and number of lines, 6.9 in wide, 3.35 in with one panel. Units
+        are in ascending order.
+
+    Raises
+    ------
+    InputError
+        No such record, or records without a needed column.
+    """
+    import numpy as np
+
+    frame, notes = select(records, [PING_PONG], ("pin", "lines"), measure=_MEASURE_CORES, value=NS)
+    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "pin", "lines"])
+    cells = list(frame.groupby(["machine", "lines"]))
+    fig, axes = panels(len(cells), 2, 2.7)
+    several = frame["machine"].nunique() > 1
+    for ax, ((machine, lines), rows) in zip(axes, cells, strict=True):
+        pairs = [tuple(map(int, str(pin).split(","))) for pin in rows["pin"]]
+        units = sorted({unit for pair in pairs for unit in pair})
+        values = np.full((len(units), len(units)), np.nan)
+        for (a, b), ns in zip(pairs, rows[NS], strict=True):
+            values[units.index(a), units.index(b)] = values[units.index(b), units.index(a)] = ns
+        image = ax.imshow(values, cmap="viridis", vmin=0)
+        fig.colorbar(image, ax=ax, label="ns")
+        step = max(1, len(units) // 8)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_ticks(range(0, len(units), step), [str(u) for u in units[::step]])
+        if len(units) <= 8:
+            for (i, j), ns in np.ndenumerate(values):
+                if ns == ns:
+                    bright = ns < 0.6 * np.nanmax(values)
+                    color = "white" if bright else "black"
+                    ax.text(j, i, three_figures(ns), ha="center", va="center", color=color)
+        kind = "one line" if lines == 1 else "a line in each direction"
+        ax.set_title(f"{named(machine, 20)}\n{kind}" if several else kind)
+        ax.set(xlabel="Processing unit", ylabel="Processing unit")
+    return finish(fig, 2, notes, frame)
+
+
+def findings(records: Records) -> list[str]:
+    """Return sentences on latencies, misses in flight, and lines that two cores exchange."""
+    frame, _ = chases(records, _MEASURE)
+    single = frame[(frame["chains"] == 1) & (frame["order"] == "random")]
+    found: dict[object, list[str]] = {}
+    for machine, rows in single.groupby("machine", sort=False):
+        smallest, largest = (rows.sort_values("size_B").iloc[k] for k in (0, -1))
+        found[machine] = [
+            f"A load that waits for the one before takes {three_figures(smallest[NS])} ns in "
+            f"{in_bytes(smallest['size_B'])} and {three_figures(largest[NS])} ns in "
+            f"{in_bytes(largest['size_B'])}"
+        ]
+    try:
+        several, _ = concurrency(records)
+    except InputError:
+        several = frame.iloc[:0]
+    for machine, rows in several.groupby("machine", sort=False):
+        most = rows.sort_values(["size_B", "in_flight"]).iloc[-1]
+        found.setdefault(machine, []).append(
+            f"{int(most['chains'])} independent chains in {in_bytes(most['size_B'])} have "
+            f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns from "
+            "one to the next"
+        )
+    exchanged, _ = select(records, [PING_PONG], ("pin", "lines"), value=NS)
+    for machine, rows in exchanged[exchanged["lines"] == 1].groupby("machine", sort=False):
+        low, high = rows[NS].min(), rows[NS].max()
+        spread = three_figures(low) if len(rows) == 1 else (
+            f"{three_figures(low)} to {three_figures(high)}"
+        )  # fmt: skip
+        found.setdefault(machine, []).append(
+            f"A core answers another core's write after {spread} ns"
+        )
+    return with_names(found)
+
+
+family_section(
+    "latency",
+    6,
+    "latency",
+    "Latency",
+    findings,
+    (
+        (
+            "Dependent loads",
+            over_sizes,
+            "Time from one load to the next if each waits for the one before, through all lines of a "
+            "buffer in random order.",
+        ),
+        (
+            "Loads in flight",
+            in_parallel,
+            "The latency of a single chain divided by the time from one load to the next of all "
+            "chains of one core.",
+        ),
+    ),
+)

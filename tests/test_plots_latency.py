@@ -1,0 +1,187 @@
+"""Figures, findings and section of latency, against the records that they show."""
+
+import pytest
+from checking import refused
+from plotting import (
+    KIB,
+    LONG,
+    MIB,
+    Results,
+    assert_legible,
+    curve_labels,
+    disturbed_markers,
+    frame,
+    line,
+    panel_texts,
+)
+
+from memkern import report
+from memkern.families.latency.figures import concurrency, findings
+from memkern.families.latency.kernels import GROUP, report_cases
+from memkern.measuring.sweep import sweep
+from memkern.plots import figures, save, sections
+
+FIGURES = ("latency-chains", "latency-cores", "latency-loaded", "latency-sizes")
+SIZES = tuple(16 * KIB * 4**i for i in range(7))
+
+
+def record(kernel, ns, name="Own Machine 3000", threads=1, **other):
+    """Return one record with the columns that figures read."""
+    return {
+        "environment_id": "e1",
+        "platform": f"{name}, {threads} thread{'s' * (threads > 1)}",
+        "kernel": f"latency.{kernel}",
+        "threads": threads,
+        "pages": "4k",
+        "pages_asked": "default",
+        "ns_per_access": ns,
+        "bandwidth_GBps": 8 / ns,
+        "disturbed": False,
+        "valid": True,
+    } | other
+
+
+def sizes(order="random", **other):
+    """Return chases of 2 ns in the first size and twice as long in each further one."""
+    how = {"chains": 1, "order": order, **other}
+    return [record("chase", 2.0 * 2**i, size_B=size, **how) for i, size in enumerate(SIZES)]
+
+
+def chains(most=16, size=SIZES[-1], ns=128.0, **other):
+    """Return chases with 1 to 32 chains, of which a core has `most` loads in flight."""
+    return [
+        record("chase", ns / min(n, most), size_B=size, order="random", chains=n, **other)
+        for n in (1, 2, 4, 8, 16, 32)
+    ]
+
+
+def loaded(threads=4, size=SIZES[-1], slower=3.0, **other):
+    """Return latencies that grow with the traffic, up to `slower` times 128 ns."""
+    return [
+        record(
+            "loaded", 128 * (1 + (slower - 1) * share**3), size_B=size, loads=loads, pause=pause,
+            traffic_GBps=share * (100 - 5 * (GROUP - loads)), threads=threads, order="random",
+            **other,
+        )
+        for loads in (8, 6, 4)
+        for pause, share in ((0, 1.0), (64, 0.7), (256, 0.4), (1024, 0.1))
+    ]  # fmt: skip
+
+
+def pairs(units=4, **other):
+    """Return all pairs of units, 50 ns for neighbours and 100 ns for others, and half that."""
+    return [
+        record(
+            "ping_pong", (50.0 if b // 2 == a // 2 else 100.0) / lines, pin=f"{a},{b}",
+            lines=lines, threads=2, **other,
+        )
+        for lines in (1, 2)
+        for a in range(units)
+        for b in range(a + 1, units)
+    ]  # fmt: skip
+
+
+def all_records(**other):
+    return [*sizes(**other), *chains(**other), *loaded(**other), *pairs(**other)]
+
+
+INPUTS = {
+    "own": all_records(),
+    "several": [*all_records(), *all_records(name=LONG)],
+    "many": [
+        *sizes(), *sizes("in-page"), *sizes("one-per-page"), *sizes("random", pages_asked="thp"),
+        *chains(), *chains(size=64 * KIB, ns=6.0, most=4), *chains(size=MIB, ns=20.0, most=8),
+        *loaded(threads=64, slower=8.0), *pairs(units=24),
+    ],
+    "disturbed": [*all_records(), *all_records(disturbed=True, pages="thp")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("records", INPUTS)
+def test_every_figure_is_legible(name, records):
+    assert_legible(figures[name](Results(INPUTS[records])))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_becomes_a_file(name, tmp_path):
+    assert save(figures[name](Results(all_records())), tmp_path / "x.pdf").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_say_how_to_measure_what_they_lack(name):
+    with refused("`memkern latency .*-o .*parquet`"):
+        figures[name](frame([record("other", 1.0)]))
+
+
+def test_sizes_draw_each_order():
+    fig = figures["latency-sizes"](Results([*sizes(), *sizes("in-page")]))
+    (ax,) = fig.axes
+    assert {"random order", "in-page order"} <= set(curve_labels(ax))
+    assert list(line(ax, "random order").get_xdata()) == list(SIZES)
+    assert list(line(ax, "random order").get_ydata()) == [2.0 * 2**i for i in range(7)]
+
+
+def test_only_one_worker_and_chain_is_a_latency():
+    others = [*chains(), *sizes(threads=2)]
+    fig = figures["latency-sizes"](Results([*sizes(), *others]))
+    assert len(line(fig.axes[0], "random order").get_xdata()) == len(SIZES)
+    with refused("no chase was measured over two sizes"):
+        figures["latency-sizes"](Results(chains()))
+    with refused("with one worker"):
+        figures["latency-sizes"](Results(sizes(threads=2)))
+
+
+def test_loads_in_flight_are_latency_times_rate():
+    found, _ = concurrency(Results(chains(most=10)))
+    assert sorted(found["in_flight"]) == pytest.approx([1, 2, 4, 8, 10, 10])
+    with refused("with one and with several chains"):
+        concurrency(Results(sizes()))
+    with refused("with one and with several chains"):
+        concurrency(Results(chains()[1:]))
+
+
+def test_loaded_latency_names_saturation():
+    saturated = figures["latency-loaded"](Results([*sizes(), *loaded(slower=3.0)]))
+    assert not any("not saturated" in text for text in panel_texts(saturated.axes[0]))
+    light = figures["latency-loaded"](Results([*sizes(), *loaded(slower=1.4, threads=2)]))
+    assert "not saturated with 1 generator" in panel_texts(light.axes[0])
+    labels = curve_labels(light.axes[0])
+    assert labels == ["100 % loads", "75 % loads", "50 % loads", "no traffic"]
+    assert set(line(light.axes[0], "no traffic").get_ydata()) == {128.0}
+    without = figures["latency-loaded"](Results(loaded(slower=1.4)))
+    assert "no traffic" not in curve_labels(without.axes[0])
+
+
+def test_every_pair_stands_twice_in_the_map():
+    fig = figures["latency-cores"](Results(pairs(units=3)))
+    values = fig.axes[0].images[0].get_array()
+    assert values[0, 1] == values[1, 0] == 50.0 and values[0, 2] == 100.0
+    assert sorted(panel_texts(fig.axes[0])) == ["100"] * 4 + ["50"] * 2
+
+
+def test_disturbed_records_are_hollow():
+    rows = [*sizes()[:-1], record("chase", 9.0, size_B=SIZES[-1], chains=1, order="random",
+                                  disturbed=True)]  # fmt: skip
+    (curve,) = disturbed_markers(figures["latency-sizes"](Results(rows)))
+    assert list(curve.get_ydata()) == [9.0]
+
+
+def test_findings_follow_from_the_records():
+    first, second, third = findings(Results(all_records()))
+    assert "takes 2 ns in 16 KiB and 128 ns in 64 MiB" in first
+    assert "32 independent chains in 64 MiB have 16 loads in flight: 8 ns" in second
+    assert "answers another core's write after 50 to 100 ns" in third
+    assert findings(Results(sizes())) == [first]
+    named = findings(Results([*sizes(), *sizes(name="Other")]))
+    assert named[1].startswith("Other: ")
+
+
+def test_the_section_in_a_report(tmp_path):
+    cases = [case.with_(runs=2) for case in report_cases(True, 2**20, 2**30)]
+    results = sweep(cases, progress=False)
+    assert results.valid
+    section = sections["latency"](results.to_frame())
+    assert section is not None and len(section.exhibits) == 2
+    path = report.write(results, tmp_path / "r.html", title="Latency", environment={})
+    assert "Loads in flight" in path.read_text()
