@@ -43,11 +43,11 @@ _MEASURE_CORES = "memkern latency cores -o cores.parquet"
 
 
 def chases(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
-    """Return the chases by one worker, with the place of the lines in words, and notes."""
+    """Return the chases by one worker, with their order in the column kind, and notes."""
     frame, notes = select(
         records,
         [CHASE],
-        ("size_B", "chains", "order", "threads", "pages"),
+        ("size_B", "chains", "order", "threads"),
         measure=measure,
         value=NS,
     )
@@ -107,7 +107,7 @@ def over_sizes(records: Records = None) -> Figure:
 
 @figure("latency-chains")
 def in_parallel(records: Records = None) -> Figure:
-    """Loads that a core has in flight against the number of independent chains.
+    """Number of loads that a core has in flight against the number of independent chains.
 
     The latency of a single chain divided by the time from one load to the next of all chains.
 
@@ -167,7 +167,7 @@ def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
 
 
 def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return loaded latencies with the column share (of loads), and the idle one of each machine."""
+    """Return loaded latencies with their share of loads and the idle latency of the machine."""
     frame, notes = select(
         records,
         [LOADED],
@@ -314,8 +314,8 @@ def findings(records: Records) -> list[str]:
         most = rows.sort_values(["size_B", "in_flight"]).iloc[-1]
         found.setdefault(machine, []).append(
             f"{int(most['chains'])} independent chains in {in_bytes(most['size_B'])} have "
-            f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns from "
-            "one to the next"
+            f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns "
+            "from one to the next"
         )
     exchanged, _ = select(records, [PING_PONG], ("pin", "lines"), value=NS)
     for machine, rows in exchanged[exchanged["lines"] == 1].groupby("machine", sort=False):
@@ -339,8 +339,8 @@ family_section(
         (
             "Dependent loads",
             over_sizes,
-            "Time from one load to the next if each waits for the one before, through all lines of a "
-            "buffer in random order.",
+            "Time from one load to the next if each waits for the one before, through all lines "
+            "of a buffer in random order.",
         ),
         (
             "Loads in flight",
