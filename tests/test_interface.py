@@ -4,7 +4,7 @@ Identities of cases, columns of records, names and options of figures, tables an
 public functions are compared with ``interface.json``. An intended change is listed in the CHANGELOG
 and written to this file by::
 
-    PYTHONPATH=tests python tests/test_interface.py
+    PYTHONPATH=tests:tests/families:tests/spec python tests/test_interface.py
 """
 
 from __future__ import annotations

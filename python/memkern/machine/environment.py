@@ -177,7 +177,7 @@ def read_steal_s(*, root: str | Path = "/") -> float:
 def _machine(root: Path) -> dict[str, Any]:
     cpuinfo = _fields(read_text(root, "proc/cpuinfo"))
     meminfo = _fields(read_text(root, "proc/meminfo"))
-    cpus = _cpu_list(read_text(root, "sys/devices/system/cpu/online"))
+    cpus = cpu_list(read_text(root, "sys/devices/system/cpu/online"))
     topology = [root / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
     sockets = {read_text(folder, "physical_package_id") for folder in topology} - {None}
     cores = {
@@ -226,7 +226,7 @@ def _caches(root: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
                     _parse_bytes(read_text(folder, "size")),
                     read_number(folder, "coherency_line_size"),
                     read_number(folder, "ways_of_associativity"),
-                    len(_cpu_list(shared)) or None,
+                    len(cpu_list(shared)) or None,
                     shared,
                 )
             )
@@ -422,7 +422,7 @@ def _parse_bytes(text: str | None) -> int | None:
     return int(found[1]) * (1024 if found[2] in "kK" else 1024**2) if found else None
 
 
-def _cpu_list(text: str | None) -> list[int]:
+def cpu_list(text: str | None) -> list[int]:
     """Parse ``0-3,8`` into numbers."""
     cpus: list[int] = []
     for part in (text or "").split(","):

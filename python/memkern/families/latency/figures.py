@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
@@ -26,11 +27,15 @@ from memkern.plots.sentences import with_names
 from memkern.plots.style import GREY, figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 NS = "ns_per_access"
 CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
+TRIAD = "stream.triad"
+# Names of the cases of `memkern.families.latency.kernels.numa_cases`.
+NODES = r"^units of node (\d+), memory of node (\d+)$"
 # Lines of a group of traffic (see `memkern.families.latency.kernels`).
 _GROUP = 8
 # Traffic that does not multiply the latency by this has not saturated the memory.
@@ -40,6 +45,7 @@ _MEASURE = "memkern latency -o latency.parquet"
 _MEASURE_CHAINS = "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32 -o chains.parquet"
 _MEASURE_LOADED = "memkern latency loaded -o loaded.parquet"
 _MEASURE_CORES = "memkern latency cores -o cores.parquet"
+_MEASURE_NUMA = "memkern latency numa -o numa.parquet"
 
 
 def chases(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
@@ -52,6 +58,8 @@ def chases(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         value=NS,
     )
     frame = frame[frame["threads"] == 1]
+    if "name" in frame:
+        frame = frame[~frame["name"].astype(str).str.fullmatch(NODES.strip("^$"))]
     if frame.empty:
         raise InputError(f"no chase was measured with one worker: `{measure}` does so")
     kinds = frame[["order", "pages_asked"]] if "pages_asked" in frame else frame[["order"]]
@@ -107,7 +115,7 @@ def over_sizes(records: Records = None) -> Figure:
 
 @figure("latency-chains")
 def in_parallel(records: Records = None) -> Figure:
-    """Number of loads that a core has in flight against the number of independent chains.
+    """Concurrent loads of a core against its number of independent chains.
 
     The latency of a single chain divided by the time from one load to the next of all chains.
 
@@ -264,33 +272,84 @@ def between_cores(records: Records = None) -> Figure:
     InputError
         No such record, or records without a needed column.
     """
-    import numpy as np
-
     frame, notes = select(records, [PING_PONG], ("pin", "lines"), measure=_MEASURE_CORES, value=NS)
     frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "pin", "lines"])
     cells = list(frame.groupby(["machine", "lines"]))
     fig, axes = panels(len(cells), 2, 2.7)
     several = frame["machine"].nunique() > 1
     for ax, ((machine, lines), rows) in zip(axes, cells, strict=True):
-        pairs = [tuple(map(int, str(pin).split(","))) for pin in rows["pin"]]
-        units = sorted({unit for pair in pairs for unit in pair})
-        values = np.full((len(units), len(units)), np.nan)
-        for (a, b), ns in zip(pairs, rows[NS], strict=True):
-            values[units.index(a), units.index(b)] = values[units.index(b), units.index(a)] = ns
-        image = ax.imshow(values, cmap="viridis", vmin=0)
-        fig.colorbar(image, ax=ax, label="ns")
-        step = max(1, len(units) // 8)
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_ticks(range(0, len(units), step), [str(u) for u in units[::step]])
-        if len(units) <= 8:
-            for (i, j), ns in np.ndenumerate(values):
-                if ns == ns:
-                    bright = ns < 0.6 * np.nanmax(values)
-                    color = "white" if bright else "black"
-                    ax.text(j, i, three_figures(ns), ha="center", va="center", color=color)
+        found = {}
+        for pin, ns in zip(rows["pin"], rows[NS], strict=True):
+            first, second = map(int, str(pin).split(","))
+            found[first, second] = found[second, first] = ns
+        heat_map(ax, found, "ns")
         kind = "one line" if lines == 1 else "a line in each direction"
         ax.set_title(f"{named(machine, 20)}\n{kind}" if several else kind)
         ax.set(xlabel="Processing unit", ylabel="Processing unit")
+    return finish(fig, 2, notes, frame)
+
+
+def heat_map(ax: Axes, values: Mapping[tuple[int, int], float], unit: str) -> None:
+    """Draw values by row and column number, with their numbers if there are few."""
+    import numpy as np
+
+    rows, columns = (sorted({pair[side] for pair in values}) for side in (0, 1))
+    grid = np.array([[values.get((i, j), np.nan) for j in columns] for i in rows])
+    image = ax.imshow(grid, cmap="viridis", vmin=0, aspect="auto")
+    ax.figure.colorbar(image, ax=ax, label=unit)
+    for axis, numbers in ((ax.yaxis, rows), (ax.xaxis, columns)):
+        step = max(1, len(numbers) // 8)
+        axis.set_ticks(range(0, len(numbers), step), [str(n) for n in numbers[::step]])
+    if max(grid.shape) > 8:
+        return
+    for (i, j), value in np.ndenumerate(grid):
+        if value == value:
+            color = "white" if value < 0.6 * np.nanmax(grid) else "black"
+            ax.text(j, i, three_figures(value), ha="center", va="center", color=color)
+
+
+@figure("latency-numa")
+def between_nodes(records: Records = None) -> Figure:
+    """Latency and bandwidth from the units of each NUMA node to the memory of each, as heat maps.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of ``memkern latency numa``, whose names tell the nodes.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels for each machine, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        No such record, or records without a needed column.
+    """
+    columns = ("name", "bandwidth_GBps")
+    frame, notes = select(
+        records, [CHASE, TRIAD], columns, measure=_MEASURE_NUMA, value="time_min_s"
+    )
+    nodes = frame["name"].astype(str).str.extract(NODES).astype(float)
+    frame = frame.assign(units=nodes[0], memory=nodes[1]).dropna(subset=["units", "memory"])
+    if frame.empty:
+        raise InputError(f"no record is of NUMA nodes: `{_MEASURE_NUMA}` measures them")
+    kinds = {
+        CHASE: (NS, "ns", "Latency"),
+        TRIAD: ("bandwidth_GBps", "GB/s", "Bandwidth of a triad"),
+    }
+    cells = list(frame.groupby(["machine", "kernel"]))
+    fig, axes = panels(len(cells), 2, 2.4)
+    for ax, ((machine, kernel), rows) in zip(axes, cells, strict=True):
+        column, unit, title = kinds[str(kernel)]
+        pairs = zip(rows["units"].astype(int), rows["memory"].astype(int), strict=True)
+        heat_map(ax, dict(zip(pairs, rows[column], strict=True)), unit)
+        several = frame["machine"].nunique() > 1
+        ax.set_title(f"{named(machine, 20)}\n{title}" if several else title)
+        ax.set(xlabel="Node of the memory", ylabel="Node of the units")
+    single = frame["units"].nunique() == frame["memory"].nunique() == 1
+    notes = [*notes, *["One node: nothing is remote."] * single]
     return finish(fig, 2, notes, frame)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from memkern.checks import integer, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values
 from memkern.inputs.sizes import parse_bytes, sizes
+from memkern.machine.environment import cpu_list
 from memkern.machine.limits import check_memory
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
@@ -583,6 +584,49 @@ def latency(size_B: float | str | None = None, **options: Any) -> Case:
         As for `chase_case`.
     """
     return case("latency.chase", size_B=size_B, **options)
+
+
+def numa_cases(
+    nodes: Sequence[Mapping[str, Any]], units: Collection[int], **options: Any
+) -> list[Case]:
+    """Return a chase and a triad from the units of each NUMA node to the memory of each node.
+
+    Parameters
+    ----------
+    nodes : sequence of mapping
+        As in an environment: ``node`` and ``cpus`` (such as ``0-3,8``, empty for a node that has
+        memory alone).
+    units : collection of int
+        Processing units that may be used.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`, and the ``size_B`` of the chase.
+
+    Returns
+    -------
+    list of Case
+        Their names are ``units of node A, memory of node B``.
+
+    Raises
+    ------
+    InputError
+        No node has units that may be used, or an option is out of range.
+    """
+    size_B = options.pop("size_B", None)
+    cases = []
+    for near in nodes:
+        own = sorted({*cpu_list(near["cpus"])} & {*units})
+        for far in nodes if own else ():
+            how = {
+                **options,
+                "numa": f"node:{far['node']}",
+                "name": f"units of node {near['node']}, memory of node {far['node']}",
+            }
+            pin = ",".join(map(str, own))
+            cases.append(latency(size_B, pin=str(own[0]), **how))
+            cases.append(case("stream.triad", threads=len(own), pin=pin, **how))
+    if not cases:
+        raise InputError("no NUMA node has processing units that this process may use")
+    return cases
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

@@ -43,6 +43,7 @@ _LOADED_HEADER = (
     f"{'case':<4} {'loads':>5} {'stores':>6} {'pause':>6} {'thr':>3} {'traffic GB/s':>12} "
     f"{'ns':>9} {'cycles':>8} {'±%':>5}"
 )
+_NUMA_HEADER = f"{'case':<4} {'from':<36} {'kernel':<13} {'thr':>3} {'ns':>9} {'GB/s':>8} {'±%':>5}"
 _CORES_HEADER = f"{'case':<4} {'units':<9} {'lines':>5} {'ns':>9} {'cycles':>8} {'±%':>5}"
 
 
@@ -72,6 +73,16 @@ def _loaded_row(number: int, record: dict[str, Any]) -> str:
 
 def _cores_row(number: int, record: dict[str, Any]) -> str:
     return f"{number:<4} {record['pin']:<9} {record['lines']:>5} {_common(record)}"
+
+
+def _numa_row(number: int, record: dict[str, Any]) -> str:
+    found = f"{record['ns_per_access']:>9.2f} {'':>8}"
+    if record["kernel"] != "latency.chase":
+        found = f"{'':>9} {record['bandwidth_GBps']:>8.2f}"
+    return (
+        f"{number:<4} {record['name']:<36} {record['kernel']:<13} {record['threads']:>3} {found} "
+        f"{plus_minus(record):>5} {' '.join(marks(record))}"
+    ).rstrip()
 
 
 def _sizes() -> list[int]:
@@ -116,6 +127,8 @@ def _latency(args: argparse.Namespace) -> int:
     if args.study is not None and args.kernel is not None:
         raise InputError(f"latency {args.study} chooses the kernel: leave out --kernel")
     study = args.study or "sizes"
+    if study == "numa" and args.kernel is None:
+        return _numa(args)
     kernel, defaults = (args.kernel, dict) if args.kernel else _STUDIES[study]
     owners: dict[str, list[str]] = {}
     for name, options in _OPTIONS.items():
@@ -137,6 +150,22 @@ def _latency(args: argparse.Namespace) -> int:
     if every_pair and not (args.json or args.quiet):
         for lines in axes["lines"]:
             line(_matrix(results, lines))
+    return exit_code(results)
+
+
+def _numa(args: argparse.Namespace) -> int:
+    """Measure latency and bandwidth between the units and the memory of all NUMA nodes."""
+    from memkern.machine.topology import machine_environment
+
+    own = given(args, *(name for names in _OPTIONS.values() for name in names), "pin", "numa")
+    for name in own.keys() - {"size_B"}:
+        raise InputError(f"latency numa chooses {name}: leave it out")
+    size = {"size_B": args.size_B} if args.size_B is not None else {}
+    nodes = machine_environment()["machine"]["numa_nodes"] or [{"node": 0, "cpus": None}]
+    cases = latency.numa_cases(nodes, os.sched_getaffinity(0), **knobs_of(args), **size)
+    results = measure(cases, args, _NUMA_HEADER, _numa_row, ("numa", "pin"))
+    if len(nodes) == 1 and not (args.json or args.quiet):
+        line("this machine has one NUMA node: nothing is remote")
     return exit_code(results)
 
 
@@ -164,9 +193,10 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument(
         "study",
         nargs="?",
-        choices=_STUDIES,
+        choices=(*_STUDIES, "numa"),
         help="sizes: dependent loads from L1 to memory; loaded: from memory, beside traffic of the "
-        "other workers; cores: lines that two cores write in turn, for every pair (sizes)",
+        "other workers; cores: lines that two cores write in turn, for every pair; numa: latency "
+        "and bandwidth from each node's units to each node's memory (sizes)",
     )
     add = sub.add_argument_group("latency").add_argument
     add("-k", "--kernel", choices=_TABLES, help="only this kernel, with the options given")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import mmap
+import re
 from typing import Any
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import refused, run
 
 import memkern as mk
 from memkern import _memkern
@@ -127,7 +128,8 @@ VARIANTS = sorted({(v, isa) for k, v, isa, *_ in _memkern.entries() if k == "lat
 def test_traffic_adds_up(loads: int, variant: str, isa: str) -> None:
     if isa not in _memkern.supported_isas():
         pytest.skip(f"this processor does not run {isa}")
-    record = loaded(loads=loads, pause=10, variant=variant, isa=isa).measure().record
+    case = loaded(loads=loads, pause=10, variant=variant, isa=isa, steps=2**16)
+    record = case.measure().record
     assert (record["variant"], record["isa"]) == (variant, isa)
     assert record["valid"] and record["loads"] == loads
     assert record["traffic_per_access_B"] > 0
@@ -194,6 +196,78 @@ def test_wrong_cases_are_refused(build: Any, options: dict[str, Any], problem: s
         build = lambda **given: mk.latency(2**14, **given)  # noqa: E731
     with refused(problem):
         build(**options)
+
+
+def test_numa_cases_are_of_every_pair_of_nodes() -> None:
+    nodes = [
+        {"node": 0, "cpus": "0-3"},
+        {"node": 1, "cpus": "4-7"},
+        {"node": 2, "cpus": "8-11"},
+        {"node": 3, "cpus": ""},  # memory alone
+    ]
+    cases = latency.numa_cases(nodes, range(1, 8), size_B=2**14, runs=3)
+    assert [case.labels["name"] for case in cases[::2]] == [
+        f"units of node {near}, memory of node {far}" for near in (0, 1) for far in (0, 1, 2, 3)
+    ]
+    assert {case.spec.name for case in cases[::2]} == {"latency.chase"}
+    assert {case.spec.name for case in cases[1::2]} == {"stream.triad"}
+    pins = [(case.knobs.pin, case.knobs.numa, case.knobs.threads) for case in cases]
+    assert pins[:4] == [
+        ("1", "node:0", 1), ("1,2,3", "node:0", 3), ("1", "node:1", 1), ("1,2,3", "node:1", 3),
+    ]  # fmt: skip
+    assert pins[-1] == ("4,5,6,7", "node:3", 4)
+    with refused("no NUMA node has processing units"):
+        latency.numa_cases(nodes, [12])
+
+
+@pytest.mark.parametrize(
+    "words, problem",
+    [
+        ("numa --chains 2", "latency numa chooses chains"),
+        ("numa --pin 0", "latency numa chooses pin"),
+        ("loaded -k chase", "chooses the kernel"),
+        ("-k ping_pong --chains 2", "chains"),
+        ("cores --loads 3", "loads"),
+        ("-k nope", "invalid choice"),
+        ("--sizes 1KiB:1B:3", "smaller"),
+    ],
+)
+def test_wrong_words_are_refused(
+    words: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, error = run(capsys, "latency", *words.split())
+    assert (code, out) == (2, "") and problem in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words, rows",
+    [
+        ("--sizes 4KiB,8KiB --chains 1,2", 4),
+        ("loaded --sizes 16KiB --traffic 16KiB --loads 8,4 --pause 0,64", 5),
+        ("cores --lines 1", 1),
+        ("-k ping_pong --turns 50", 1),
+        ("-k chase --sizes 8KiB --order in-page,sequential", 2),
+    ],
+)
+def test_the_verb_prints_a_row_for_each_case(
+    words: str, rows: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    code, out, _ = run(capsys, "latency", *words.split())
+    assert code == 0
+    found = [row for row in out.splitlines() if re.match(r"\d+ +\S", row)]
+    assert len(found) == rows
+
+
+def test_numa_of_this_machine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    code, out, _ = run(capsys, "latency", "numa", "--sizes", "64KiB")
+    nodes = mk.describe()["environment"]["machine"]["numa_nodes"] or [None]
+    assert code == 0
+    assert ("this machine has one NUMA node" in out) == (len(nodes) == 1)
+    assert "units of node 0, memory of node 0" in out
 
 
 @pytest.mark.parametrize(

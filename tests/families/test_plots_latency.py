@@ -10,6 +10,7 @@ from plotting import (
     assert_legible,
     curve_labels,
     disturbed_markers,
+    footnotes,
     frame,
     line,
     panel_texts,
@@ -21,15 +22,15 @@ from memkern.families.latency.kernels import GROUP, report_cases
 from memkern.measuring.sweep import sweep
 from memkern.plots import figures, save, sections
 
-FIGURES = ("latency-chains", "latency-cores", "latency-loaded", "latency-sizes")
+FIGURES = ("latency-chains", "latency-cores", "latency-loaded", "latency-numa", "latency-sizes")
 SIZES = tuple(16 * KIB * 4**i for i in range(7))
 
 
-def record(kernel, ns, name="Own Machine 3000", threads=1, **other):
+def record(kernel, ns, machine="Own Machine 3000", threads=1, **other):
     """Return one record with the columns that figures read."""
     return {
         "environment_id": "e1",
-        "platform": f"{name}, {threads} thread{'s' * (threads > 1)}",
+        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
         "kernel": f"latency.{kernel}",
         "threads": threads,
         "pages": "4k",
@@ -81,17 +82,30 @@ def pairs(units=4, **other):
     ]  # fmt: skip
 
 
+def nodes(units=2, memories=2, **other):
+    """Return 100 ns and 50 GB/s to the own node's memory, twice and half of it to others."""
+    rows = []
+    for near in range(units):
+        for far in range(memories):
+            slower = 1 + (near != far)
+            how = {"name": f"units of node {near}, memory of node {far}", **other}
+            how |= {"size_B": 2**30, "order": "random", "chains": 1, "time_min_s": 1.0}
+            rows.append(record("chase", 100.0 * slower, **how))
+            rows.append({**rows[-1], "kernel": "stream.triad", "bandwidth_GBps": 50.0 / slower})
+    return rows
+
+
 def all_records(**other):
-    return [*sizes(**other), *chains(**other), *loaded(**other), *pairs(**other)]
+    return [*sizes(**other), *chains(**other), *loaded(**other), *pairs(**other), *nodes(**other)]
 
 
 INPUTS = {
     "own": all_records(),
-    "several": [*all_records(), *all_records(name=LONG)],
+    "several": [*all_records(), *all_records(machine=LONG)],
     "many": [
         *sizes(), *sizes("in-page"), *sizes("one-per-page"), *sizes("random", pages_asked="thp"),
         *chains(), *chains(size=64 * KIB, ns=6.0, most=4), *chains(size=MIB, ns=20.0, most=8),
-        *loaded(threads=64, slower=8.0), *pairs(units=24),
+        *loaded(threads=64, slower=8.0), *pairs(units=24), *nodes(12, 12),
     ],
     "disturbed": [*all_records(), *all_records(disturbed=True, pages="thp")],
 }  # fmt: skip
@@ -160,6 +174,19 @@ def test_every_pair_stands_twice_in_the_map():
     assert sorted(panel_texts(fig.axes[0])) == ["100"] * 4 + ["50"] * 2
 
 
+def test_nodes_have_a_map_of_latency_and_one_of_bandwidth():
+    fig = figures["latency-numa"](Results([*nodes(units=2, memories=3), *sizes()]))
+    latencies, bandwidths = (ax.images[0].get_array() for ax in fig.axes[:2])
+    assert latencies.tolist() == [[100, 200, 200], [200, 100, 200]]
+    assert bandwidths.tolist() == [[50, 25, 25], [25, 50, 25]]
+    assert "nothing is remote" in footnotes(figures["latency-numa"](Results(nodes(1, 1))))
+    with refused("no record is of NUMA nodes"):
+        figures["latency-numa"](Results([{**row, "name": "x"} for row in nodes()]))
+    # Remote memory is no further point of a curve over sizes.
+    fig = figures["latency-sizes"](Results([*nodes(), *sizes()]))
+    assert len(line(fig.axes[0], "random order").get_xdata()) == len(SIZES)
+
+
 def test_disturbed_records_are_hollow():
     rows = [*sizes()[:-1], record("chase", 9.0, size_B=SIZES[-1], chains=1, order="random",
                                   disturbed=True)]  # fmt: skip
@@ -173,7 +200,7 @@ def test_findings_follow_from_the_records():
     assert "32 independent chains in 64 MiB have 16 loads in flight: 8 ns" in second
     assert "answers another core's write after 50 to 100 ns" in third
     assert findings(Results(sizes())) == [first]
-    named = findings(Results([*sizes(), *sizes(name="Other")]))
+    named = findings(Results([*sizes(), *sizes(machine="Other")]))
     assert named[1].startswith("Other: ")
 
 

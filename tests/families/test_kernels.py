@@ -252,7 +252,7 @@ def entry_params() -> list[Any]:
 
     Of each variant of a kernel a hash chooses one entry, so that types and instruction sets differ
     between kernels. The others are marked `every_entry`; the C++ tests run all of them. Cases of
-    latency are for a number of workers and chains: tests/test_latency.py runs their variants.
+    latency are for a number of workers and chains: test_latency.py runs their variants.
     """
     groups: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
     for entry in _memkern.entries():

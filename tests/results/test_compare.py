@@ -618,7 +618,7 @@ def test_the_ci_example_compares_two_builds(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\necho "$PYTHONPATH" "$@"\n')
     python.chmod(0o755)
-    example = Path(__file__).parent.parent / "examples" / "ci"
+    example = Path(__file__).parents[2] / "examples" / "ci"
     words = [example / "compare.sh", python, python, tmp_path]
     subprocess.run(words, check=True, env={**os.environ, "GITHUB_SHA": "abc"})
     given = (tmp_path / "compare.md").read_text().split()
