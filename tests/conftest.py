@@ -52,12 +52,13 @@ def isolated(
     from memkern.measuring import cores, disturbance, sampling
     from memkern.measuring.disturbance import Activity
 
-    def none(cpu_share: Any, throughput: Any, *best: float) -> Any:
-        return np.zeros(len(cpu_share), dtype=bool)
+    def none(values: Any, *others: Any) -> Any:
+        return np.zeros(len(values), dtype=bool)
 
     monkeypatch.setattr(cores, "observe_activity", lambda: Activity((), 0.0))
     if "disturbances" not in request.fixturenames:
         monkeypatch.setattr(disturbance, "disturbed_samples", none)
+        monkeypatch.setattr(disturbance, "slow_exchanges", none)
         monkeypatch.setattr(sampling, "least_throughput", lambda prepared: 0.0)
     folder: Path = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))

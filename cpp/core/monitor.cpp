@@ -14,6 +14,7 @@
 #include <string>
 
 #include "core/clock.hpp"
+#include "core/exchange.hpp"
 #include "core/sampler.hpp"
 
 namespace memkern {
@@ -101,6 +102,8 @@ void Monitor::measure_cores(bool count) {
   const double start = now();
 #pragma omp parallel num_threads(team_.size())
   cores[static_cast<std::size_t>(omp_get_thread_num())] = measure_core();
+  const double exchange_before_s = exchange_s_;
+  exchange_s_ = measure_exchange(team_);
   measured_s_ = now();
   core_cost_s_ = measured_s_ - start;
   const double before = throughput_;
@@ -116,6 +119,7 @@ void Monitor::measure_cores(bool count) {
     for (Conditions* sample : since_cores_) {
       sample->throughput = std::min(before, throughput_);
       sample->clock_Hz = clock_Hz_;
+      sample->exchange_s = std::max(exchange_before_s, exchange_s_);
     }
   }
   since_cores_.clear();
@@ -139,7 +143,7 @@ void Monitor::wait_for_cores(double end_s) {
 }
 
 void Monitor::sample_ended(Conditions& conditions) {
-  conditions = {kUnknown, kUnknown, kUnknown};
+  conditions = {kUnknown, kUnknown, kUnknown, kUnknown};
   since_read_.push_back(&conditions);
   since_cores_.push_back(&conditions);
   const double time_s = now();

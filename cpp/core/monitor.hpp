@@ -17,6 +17,9 @@ struct Conditions {
   // clock of the cores.
   double throughput;
   double clock_Hz;
+  // Longest time before and after the sample in which a line went from one worker to the next (see
+  // measure_exchange).
+  double exchange_s;
 };
 
 // Monitors the workers of a team during a series of samples. The system counts the time that each
@@ -66,6 +69,7 @@ class Monitor {
   double measured_s_ = 0.0;
   double throughput_ = 0.0;
   double clock_Hz_ = 0.0;
+  double exchange_s_ = 0.0;
   double core_cost_s_ = 0.0;
   // Time between two measurements of the cores, in units of core_cost_s_.
   double interval_ = 0.0;

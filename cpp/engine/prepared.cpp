@@ -71,7 +71,7 @@ Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, doubl
 void Prepared::Sampling::sample(double& seconds, std::span<double> per_step,
                                 Conditions& conditions) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  conditions = {kUnknown, kUnknown, kUnknown};
+  conditions = {kUnknown, kUnknown, kUnknown, kUnknown};
   Runner& runner = *prepared_.runner_;
   if (watch_) watch_->monitor.wait_for_cores(end_);
   runner.flush();

@@ -179,16 +179,16 @@ class Case {
   // Writes one row of `out` per sample and returns the number of samples. Stops after the first one
   // that ends later than `deadline_s` seconds from now; waits for a short time before a sample if
   // the throughput of a core is below `least_throughput`. Columns: seconds per invocation; if there
-  // are more than four columns, the seconds of each kernel of an invocation; the three fields of
+  // are more than five columns, the seconds of each kernel of an invocation; the four fields of
   // Conditions, NaN on a device. After a signal, the rows of finished samples are valid and the
   // others unchanged.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s, double least_throughput) {
-    constexpr std::size_t kConditions = 3;
+    constexpr std::size_t kConditions = 4;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
                             out.shape(1) != static_cast<py::ssize_t>(1 + steps + kConditions))) {
-      throw InputError("out must have four columns, or four more than there are kernels");
+      throw InputError("out must have five columns, or five more than there are kernels");
     }
     const auto columns = static_cast<std::size_t>(out.shape(1));
     const std::size_t time_columns = columns - kConditions;
@@ -221,6 +221,7 @@ class Case {
       to[0] = c.cpu_share;
       to[1] = c.throughput;
       to[2] = c.clock_Hz;
+      to[3] = c.exchange_s;
     }
     if (interrupted) throw py::error_already_set();
     return static_cast<std::int64_t>(done);

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <vector>
 
+#include "core/exchange.hpp"
 #include "core/sampler.hpp"
 #include "core/topology.hpp"
 
@@ -43,10 +44,31 @@ TEST(Monitor, KnowsTheConditionsOfEverySample) {
         EXPECT_GE(c.cpu_share, 0.0);
         EXPECT_LE(c.cpu_share, 1.0);
         EXPECT_GT(c.throughput, 0.0);
+        if (threads == 1) {
+          EXPECT_TRUE(std::isnan(c.exchange_s));
+        }
+        if (threads == 2 && std::ssize(Topology::instance().allowed_units()) > 1) {
+          EXPECT_GT(c.exchange_s, 1e-9);
+        }
 #if defined(__x86_64__) || defined(__aarch64__)
         EXPECT_GT(c.clock_Hz, 0.1e9);
 #endif
       }
+    }
+  }
+}
+
+TEST(Exchange, IsKnownIfEveryWorkerHasItsUnit) {
+  const auto units = static_cast<int>(Topology::instance().allowed_units().size());
+  for (const int threads : {1, 2, units, units + 1}) {
+    const Team team({threads, "auto"});
+    const Team::Session session(team);
+    const double exchange_s = measure_exchange(team);
+    if (threads == 1 || threads > units) {
+      EXPECT_TRUE(std::isnan(exchange_s)) << threads;
+    } else {
+      EXPECT_GT(exchange_s, 1e-9);
+      EXPECT_LT(exchange_s, 1.0);
     }
   }
 }

@@ -24,6 +24,7 @@ from memkern.measuring.disturbance import (
     describe,
     disturbed_samples,
     observe_activity,
+    slow_exchanges,
     too_few,
 )
 
@@ -57,6 +58,29 @@ def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
         marked += int(disturbed_samples(share, throughput, least).sum())
         total += n
     assert marked < 0.01 * total
+
+
+def test_slow_exchanges_disturb_what_depends_on_them() -> None:
+    seconds = np.array([1e-6, 1e-6, 1e-6, 1e-3, 1e-6])
+    exchange_s = np.array([60e-9, 80e-9, 150e-9, 150e-9, np.nan])
+    marked = {
+        sharing: slow_exchanges(seconds, exchange_s, 60e-9, sharing).tolist()
+        for sharing in ("all", "ends", "none")
+    }
+    assert marked["all"] == [False, False, True, True, False]
+    # A region of a millisecond hardly depends on its begin and end.
+    assert marked["ends"] == [False, False, True, False, False]
+    assert not any(marked["none"])
+    unknown = slow_exchanges(seconds, exchange_s, math.nan, "all")
+    assert not unknown.any()
+
+
+def test_records_tell_how_fast_workers_exchange_lines() -> None:
+    record = mk.stream("copy", elements=1024, threads=2, runs=3).measure().record
+    several = len(_memkern.topology()["units"]) > 1
+    assert (record["exchange_ns"] > 1) == several
+    alone = mk.stream("copy", elements=1024, threads=1, runs=3).measure().record
+    assert math.isnan(alone["exchange_ns"])
 
 
 def test_a_neighbour_on_the_core_is_detected_once_the_best_is_known() -> None:

@@ -496,7 +496,7 @@ class Scripted:
     def sample(self, rows: np.ndarray, invocations: int, deadline_s: float, least: float) -> int:
         for row in rows:
             share = self.shares.pop(0) if self.shares else 1.0
-            row[:] = [1e-3 / share, share, 2.0, 3e9]
+            row[:] = [1e-3 / share, share, 2.0, 3e9, np.nan]
         return len(rows)
 
     def obtained(self) -> dict[str, Any]:

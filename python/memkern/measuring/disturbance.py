@@ -1,8 +1,9 @@
-"""Detection of disturbed samples: a worker waited for its processor, or shared its core.
+"""Detection of disturbed samples: a worker waited for its processor, shared its core or moved.
 
 For every sample the extension measures the share of time during which each worker had a processor,
-and the throughput of the workers' cores in loads and additions per cycle (cpp/core/monitor.hpp,
-clock.hpp). This module judges samples by them.
+the throughput of the workers' cores in loads and additions per cycle, and the time in which a line
+goes from one worker to the next (cpp/core/monitor.hpp, clock.hpp, exchange.hpp). This module judges
+samples by them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 __all__ = [
     "CORE_SHARE",
     "CPU_SHARE",
+    "EXCHANGE_SHARE",
     "LEAST_ONE_IN",
     "LEAST_SAMPLES",
     "LEAST_UNSHARED",
@@ -30,6 +32,7 @@ __all__ = [
     "describe",
     "disturbed_samples",
     "observe_activity",
+    "slow_exchanges",
     "too_few",
 ]
 
@@ -48,6 +51,11 @@ _AWAY_SHARE = 0.10
 CORE_SHARE = 0.95
 # The same for kernels limited by shared caches or memory, whose times hardly depend on the core.
 SHARED_CACHE_CORE_SHARE = 0.60
+# Lines are exchanged slowly if they take longer than the shortest time over this share of it. A
+# hypervisor that moves the processors of a virtual machine apart makes it four times as long.
+EXCHANGE_SHARE = 0.50
+# Transfers of lines between two workers in the fork and join of a parallel region or in a barrier.
+_TRANSFERS = 10
 # Samples are disturbed if the hypervisor gave more than this share of the time to others.
 STEAL_SHARE = 0.10
 # A placement is disturbed if fewer samples than this, or than one in LEAST_ONE_IN of those taken,
@@ -63,10 +71,11 @@ RunningThread = tuple[int, str, int]
 
 
 class Cores:
-    """The best throughput of this machine's cores, by number and kinds of the cores in use.
+    """The best rates of this machine's cores, by the cores in use.
 
-    It is the 99th percentile of all measurements since the system was booted, because a clock that
-    is read too low makes a throughput too high.
+    Rates are throughputs, by number and kinds of the cores, and lines exchanged per second, by the
+    units. The best is the 99th percentile of all measurements since the system was booted, because
+    a clock that is read too low makes a throughput too high.
 
     Parameters
     ----------
@@ -85,19 +94,19 @@ class Cores:
         for which in self._earlier:
             self._update(which)
 
-    def add(self, throughputs: Iterable[float], which: str) -> None:
+    def add(self, rates: Iterable[float], which: str) -> None:
         """Add measurements; NaN and repeated values are left out.
 
         Parameters
         ----------
-        throughputs : iterable of float
-            Loads with additions per cycle of the slowest core in use.
+        rates : iterable of float
+            Loads with additions per cycle of the slowest core in use, or lines per second.
         which : str
-            See `cores_at_work`.
+            The cores in use (see `cores_at_work`), or the units that exchange lines.
         """
         last = math.nan
         counts = self.counts.setdefault(which, Counter())
-        for value in throughputs:
+        for value in rates:
             if value > 0 and value != last:
                 counts[math.floor(math.log(value) / self._WIDTH)] += 1
                 last = value
@@ -113,7 +122,7 @@ class Cores:
                 break
 
     def best(self, which: str) -> float:
-        """Return the best throughput of these cores; NaN before any is known."""
+        """Return the best rate of these cores; NaN before any is known."""
         return self._best.get(which, math.nan)
 
 
@@ -156,6 +165,33 @@ def disturbed_samples(cpu_share: _Floats, throughput: _Floats, least_throughput:
     after = np.concatenate(([False], cpu_share[:-1] < 1 - _AWAY_SHARE))
     crowded = throughput < least_throughput
     return np.asarray((cpu_share < CPU_SHARE) | after | crowded, dtype=np.bool_)
+
+
+def slow_exchanges(seconds: _Floats, exchange_s: _Floats, best_s: float, sharing: str) -> _Bools:
+    """Return which samples took longer because workers exchanged lines slowly.
+
+    Parameters
+    ----------
+    seconds : ndarray of float64, shape (n,)
+        Time of an invocation in each sample.
+    exchange_s : ndarray of float64, shape (n,)
+        Time in which a line goes from one worker to the next, NaN if unknown.
+    best_s : float
+        The shortest one known, NaN if unknown.
+    sharing : str
+        ``all`` if the workers share what they write, ``ends`` if they meet at the begin and the end
+        of each invocation, ``none`` if they do not meet.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+    """
+    slow = exchange_s * EXCHANGE_SHARE > best_s
+    if sharing == "none":
+        return np.zeros(len(seconds), dtype=np.bool_)
+    if sharing == "all":
+        return slow
+    return slow & (_TRANSFERS * (exchange_s - best_s) > (1 - CORE_SHARE) * seconds)
 
 
 def too_few(kept: int, shared: int, taken: int) -> bool:

@@ -398,6 +398,7 @@ def _sample_columns(
         "disturbed_by": disturbance.describe(others),
         "cpu_share": float(np.mean([p.samples.cpu_share for p in every])),
         "core_share": min(throughput / best, 1.0),
+        "exchange_ns": median(np.array([p.samples.exchange_s for p in counted])) * 1e9,
         "clock_GHz": median(np.array([p.samples.clock_Hz for p in counted])) / 1e9,
         "valid": all(check.valid for check in checks),
         "error_max": max(check.error_max for check in checks),

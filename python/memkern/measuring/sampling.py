@@ -18,7 +18,7 @@ from memkern.measuring.cores import cores, cores_at_work
 if TYPE_CHECKING:
     from memkern.measuring.prepared import Prepared
 
-CONDITIONS = 3  # columns that the extension adds to each sample
+CONDITIONS = 4  # columns that the extension adds to each sample
 _FLOPS_PER_BYTE = 0.5  # above, the core may limit a kernel even where its data are in memory
 _STEAL_AFTER_S = 0.25  # the system counts stolen time in hundredths of a second
 
@@ -44,6 +44,8 @@ class Samples:
         Median over the samples of the cores' throughput, in loads with additions per cycle.
     clock_Hz : float
         Median clock of the cores; NaN if unknown.
+    exchange_s : float
+        Median time in which a line goes from one worker to the next; NaN if unknown.
     disturbed : bool
         Whether too few samples were undisturbed; `seconds` then includes disturbed ones.
     """
@@ -56,6 +58,7 @@ class Samples:
     cpu_share: float
     throughput: float
     clock_Hz: float
+    exchange_s: float
     disturbed: bool
 
 
@@ -105,7 +108,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         spent = time.perf_counter() - since
         first_s = min(first_s, spent)
         rows = np.concatenate((rows, block))
-        marked = mark_disturbed(prepared, block[:, times:])
+        marked = mark_disturbed(prepared, block[:, 0], block[:, times:])
         if spent > _STEAL_AFTER_S:
             marked |= environment.read_steal_s() - stolen > disturbance.STEAL_SHARE * spent * units
         rejected = np.concatenate((rejected, marked))
@@ -142,6 +145,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         cpu_share=float(weights @ conditions[:, 0]),
         throughput=median(conditions[:, 1]),
         clock_Hz=median(conditions[:, 2]),
+        exchange_s=median(conditions[:, 3]),
         disturbed=disturbed,
     )
 
@@ -171,17 +175,29 @@ def core_share(prepared: Prepared) -> float:
 
 
 def mark_disturbed(
-    prepared: Prepared, conditions: npt.NDArray[np.float64]
+    prepared: Prepared, seconds: npt.NDArray[np.float64], conditions: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.bool_]:
-    """Record the throughput of the cores, and return which samples were disturbed.
+    """Record the state of the cores, and return which samples were disturbed.
 
-    `conditions` are the columns that the extension adds to each sample.
+    `seconds` are those of an invocation, `conditions` the columns that the extension adds to each
+    sample.
     """
     if small.wanted():
         return np.zeros(len(conditions), dtype=np.bool_)
-    cores().add(conditions[:, 1], cores_at_work(prepared.native.obtained()))
+    obtained = prepared.native.obtained()
+    cores().add(conditions[:, 1], cores_at_work(obtained))
     least = least_throughput(prepared)
-    return disturbance.disturbed_samples(conditions[:, 0], conditions[:, 1], least)
+    marked = disturbance.disturbed_samples(conditions[:, 0], conditions[:, 1], least)
+    if obtained["threads"] < 2:
+        return marked
+    units = ",".join(sorted(obtained["pin"].split(",")))
+    exchanges = f"exchanges between units {units}"
+    with np.errstate(divide="ignore"):
+        cores().add(1 / conditions[:, 3], exchanges)
+    case = prepared.case
+    sharing = "all" if case.spec.amos else "none" if case.knobs.repetition == "free" else "ends"
+    best_s = 1 / cores().best(exchanges)
+    return marked | disturbance.slow_exchanges(seconds, conditions[:, 3], best_s, sharing)
 
 
 def median(values: npt.NDArray[np.float64]) -> float:

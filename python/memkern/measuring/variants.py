@@ -93,7 +93,7 @@ def _trial(prepared: Prepared, samples: int) -> npt.NDArray[np.float64]:
         prepared.native.sample(
             rows, prepared.invocations, prepared.left_s, sampling.least_throughput(prepared)
         )
-        unusable = sampling.mark_disturbed(prepared, rows[:, 1:]) | np.isnan(rows[:, 0])
+        unusable = sampling.mark_disturbed(prepared, rows[:, 0], rows[:, 1:]) | np.isnan(rows[:, 0])
         kept = rows[1:, 0][~unusable[1:]]
         if len(kept) or not prepared.left_s:
             break
