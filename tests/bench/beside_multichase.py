@@ -72,12 +72,9 @@ def main() -> None:
             mk.latency(SIZES["memory"], chains=chains, **how),
             lambda chains=chains: multichase(args.folder, SIZES["memory"], chains, args.samples),
         )
-    for kind, text in (
-        ("-u", "one line, loads and stores"),
-        ("-l", "one line, its compare-and-swap"),
-    ):
-        cases[text] = (
-            mk.case("latency.ping_pong", pin="0,1", pages="4k", budget_s=0.5),
+    for kind, take_by in (("-u", "load"), ("-l", "swap")):
+        cases[f"a line by {take_by}"] = (
+            mk.case("latency.ping_pong", take_by=take_by, pin="0,1", pages="4k", budget_s=0.5),
             lambda kind=kind: pingpong(args.folder, kind),
         )
     ours: dict[str, list[float]] = {name: [] for name in cases}
@@ -96,7 +93,7 @@ def main() -> None:
         ratio = ratio_interval(theirs[name], ours[name], paired=True)
         ratios.append(ratio)
         print(
-            f"{name:<34} {np.median(ours[name]):8.2f} ns, multichase "
+            f"{name:<18} {np.median(ours[name]):8.2f} ns, multichase "
             f"{np.median(theirs[name]):8.2f} ns, ratio {with_interval(ratio)}"
         )
     mean = geometric_mean([ratio.ratio for ratio in ratios])

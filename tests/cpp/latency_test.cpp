@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/errors.hpp"
@@ -39,7 +40,8 @@ struct Latency {
       workers(2);
     }
     if (kernel == "latency.ping_pong") {
-      request.index_dtype = request.template_variant = "";
+      request.index_dtype = "";
+      request.template_variant = "load";
       request.inputs.integers = {{"lines", 1}, {"line_B", kLine_B}, {"turns", 100}};
       request.threads = 2;
     }
@@ -209,10 +211,12 @@ TEST(Loaded, RefusesWhatItCannotRun) {
 }
 
 TEST(PingPong, BothWorkersTakeAllTheirTurns) {
-  for (const std::int64_t lines : {1, 2}) {
+  for (const auto& [lines, how] :
+       {std::pair{1, "load"}, std::pair{2, "load"}, std::pair{1, "swap"}}) {
     for (const char* repetition : {"fork", "barrier", "spin", "free"}) {
       Latency latency("latency.ping_pong");
       latency.set({{"lines", lines}});
+      latency.request.template_variant = how;
       latency.request.repetition = repetition;
       Prepared prepared(latency.made());
       for (std::int64_t row = 0; row < 2; ++row) {
@@ -227,6 +231,14 @@ TEST(PingPong, BothWorkersTakeAllTheirTurns) {
       }
     }
   }
+}
+
+TEST(PingPong, SwapsNoTwoWords) {
+  Latency latency("latency.ping_pong");
+  latency.set({{"lines", 2}});
+  latency.request.template_variant = "swap";
+  EXPECT_TRUE(contains(refusal<InputError>([&] { const Prepared prepared(latency.made()); }),
+                       "not built as 'swap'"));
 }
 
 TEST(PingPong, NeedsTwoWorkers) {

@@ -153,10 +153,11 @@ def test_traffic_that_does_not_add_up_is_invalid(column: int) -> None:
     assert not prepared.check(invoke).valid
 
 
-@pytest.mark.parametrize("lines", [1, 2])
-def test_two_workers_take_turns(lines: int) -> None:
-    record = ping_pong(lines=lines).measure().record
+@pytest.mark.parametrize("lines, take_by", [(1, "load"), (2, "load"), (1, "swap")])
+def test_two_workers_take_turns(lines: int, take_by: str) -> None:
+    record = ping_pong(lines=lines, take_by=take_by).measure().record
     assert record["valid"] and record["threads"] == 2 and record["lines"] == lines
+    assert record["take_by"] == take_by
     assert record["ns_per_access"] == pytest.approx(record["time_median_s"] / 400 * 1e9)
 
 
@@ -189,6 +190,8 @@ def test_missing_turns_are_invalid() -> None:
         (loaded, {"pause": -1}, "pause"),
         (ping_pong, {"threads": 3}, "has 2 threads"),
         (ping_pong, {"lines": 3}, "lines"),
+        (ping_pong, {"take_by": "hand"}, "take_by 'hand' with 1 lines is not one of load"),
+        (ping_pong, {"take_by": "swap", "lines": 2}, "swap of one line"),
     ],
 )
 def test_wrong_cases_are_refused(build: Any, options: dict[str, Any], problem: str) -> None:

@@ -74,7 +74,7 @@ def pairs(units=4, **other):
     return [
         record(
             "ping_pong", (50.0 if b // 2 == a // 2 else 100.0) / lines, pin=f"{a},{b}",
-            lines=lines, threads=2, **other,
+            lines=lines, threads=2, take_by="load", **other,
         )
         for lines in (1, 2)
         for a in range(units)

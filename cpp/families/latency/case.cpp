@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -198,6 +199,10 @@ class PingPongProblem : public Problem {
   const void* args() const override { return &args_; }
   std::int64_t count() const override { return args_.turns; }
   bool needs_every_worker() const override { return true; }
+  // Two words can't be swapped as one.
+  bool runs(const RegisteredEntry& entry) const override {
+    return args_.words[0] == args_.words[1] || std::string(entry.template_variant) == "load";
+  }
 
  private:
   PingPongArgs args_;

@@ -150,21 +150,33 @@ void loaded_again(const void* p, int) {
 }
 
 #if !MEMKERN_SIMD && !MEMKERN_AUTO && HWY_TARGET == HWY_STATIC_TARGET
-// Worker 0 writes odd numbers, worker 1 even ones. In one line both write the same word.
+// Worker 0 writes odd numbers, worker 1 even ones. In one line both write the same word; a
+// compare-and-swap of it takes the line for writing at once, a load takes it for reading first.
+template <bool kSwap>
 void ping_pong(const void* p, Range, int worker) {
   const PingPongArgs& args = *static_cast<const PingPongArgs*>(p);
   if (worker > 1) return;
   std::uint64_t* own = args.words[worker];
-  const std::uint64_t* others = args.words[1 - worker];
+  std::uint64_t* others = args.words[1 - worker];
   std::uint64_t* tally = args.tally + worker * args.tally_stride;
   std::uint64_t* next = args.next + worker * PingPongArgs::kNextStride;
   std::uint64_t turn = *next;
   std::uint64_t wrong = 0;
   for (std::int64_t i = 0; i < args.turns; ++i, turn += 2) {
-    std::uint64_t seen = __atomic_load_n(others, __ATOMIC_ACQUIRE);
-    while (seen < turn) seen = __atomic_load_n(others, __ATOMIC_ACQUIRE);
+    std::uint64_t seen = turn;
+    if constexpr (kSwap) {
+      while (!__atomic_compare_exchange_n(others, &seen, turn + 1, true, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_ACQUIRE)) {
+        if (seen > turn) break;
+        seen = turn;
+      }
+    } else {
+      do {
+        seen = __atomic_load_n(others, __ATOMIC_ACQUIRE);
+      } while (seen < turn);
+      __atomic_store_n(own, turn + 1, __ATOMIC_RELEASE);
+    }
     wrong += seen != turn ? 1U : 0U;
-    __atomic_store_n(own, turn + 1, __ATOMIC_RELEASE);
   }
   *next = turn;
   tally[PingPongArgs::kTurns] += static_cast<std::uint64_t>(args.turns);
@@ -183,7 +195,8 @@ constexpr Entry kEntries[] = {
     MEMKERN_CHASE(11) MEMKERN_CHASE(12) MEMKERN_CHASE(13) MEMKERN_CHASE(14) MEMKERN_CHASE(15)
     MEMKERN_CHASE(16) MEMKERN_CHASE(18) MEMKERN_CHASE(20) MEMKERN_CHASE(22) MEMKERN_CHASE(24)
     MEMKERN_CHASE(26) MEMKERN_CHASE(28) MEMKERN_CHASE(30) MEMKERN_CHASE(32)
-    {"latency.ping_pong", MEMKERN_VARIANT, "uint64", "", ping_pong, nullptr},
+    {"latency.ping_pong", MEMKERN_VARIANT, "uint64", "", ping_pong<false>, nullptr, 0, 0, 0, "load"},
+    {"latency.ping_pong", MEMKERN_VARIANT, "uint64", "", ping_pong<true>, nullptr, 0, 0, 0, "swap"},
 #endif
     {"latency.loaded", MEMKERN_VARIANT, "uint64", "int64", loaded, loaded_again},
 };

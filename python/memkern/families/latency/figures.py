@@ -272,18 +272,20 @@ def between_cores(records: Records = None) -> Figure:
     InputError
         No such record, or records without a needed column.
     """
-    frame, notes = select(records, [PING_PONG], ("pin", "lines"), measure=_MEASURE_CORES, value=NS)
-    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "pin", "lines"])
-    cells = list(frame.groupby(["machine", "lines"]))
+    columns = ("pin", "lines", "take_by")
+    frame, notes = select(records, [PING_PONG], columns, measure=_MEASURE_CORES, value=NS)
+    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", *columns])
+    cells = list(frame.groupby(["machine", "lines", "take_by"]))
     fig, axes = panels(len(cells), 2, 2.7)
     several = frame["machine"].nunique() > 1
-    for ax, ((machine, lines), rows) in zip(axes, cells, strict=True):
+    for ax, ((machine, lines, take_by), rows) in zip(axes, cells, strict=True):
         found = {}
         for pin, ns in zip(rows["pin"], rows[NS], strict=True):
             first, second = map(int, str(pin).split(","))
             found[first, second] = found[second, first] = ns
         heat_map(ax, found, "ns")
         kind = "one line" if lines == 1 else "a line in each direction"
+        kind += ", swapped" * (take_by == "swap")
         ax.set_title(f"{named(machine, 20)}\n{kind}" if several else kind)
         ax.set(xlabel="Processing unit", ylabel="Processing unit")
     return finish(fig, 2, notes, frame)
@@ -376,8 +378,9 @@ def findings(records: Records) -> list[str]:
             f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns "
             "from one to the next"
         )
-    exchanged, _ = select(records, [PING_PONG], ("pin", "lines"), value=NS)
-    for machine, rows in exchanged[exchanged["lines"] == 1].groupby("machine", sort=False):
+    exchanged, _ = select(records, [PING_PONG], ("pin", "lines", "take_by"), value=NS)
+    exchanged = exchanged[(exchanged["lines"] == 1) & (exchanged["take_by"] == "load")]
+    for machine, rows in exchanged.groupby("machine", sort=False):
         low, high = rows[NS].min(), rows[NS].max()
         spread = three_figures(low) if len(rows) == 1 else (
             f"{three_figures(low)} to {three_figures(high)}"

@@ -40,6 +40,7 @@ from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import case, register, registry, shows_options_of
 
 ORDERS = ("random", "in-page", "sequential", "one-per-page")
+TAKE_BY = ("load", "swap")
 CHAINS = (*range(1, 17), *range(18, 33, 2))
 # Lines that a generator of traffic moves between two pauses (see cpp/families/latency/args.hpp).
 GROUP = 8
@@ -289,6 +290,7 @@ def ping_pong_case(
     kernel: str,
     *,
     lines: int = 1,
+    take_by: str = "load",
     line_B: int | None = None,
     turns: int = _TURNS,
     name: str = "",
@@ -303,6 +305,9 @@ def ping_pong_case(
     lines : int
         1: both workers write the same word; 2: each writes a word in a line that only the other one
         reads.
+    take_by : str
+        How a worker waits for the other's word and takes the line: ``load``, then a store, which
+        asks for the line twice; or ``swap``, a compare-and-swap, which asks once (of one line).
     line_B : int, optional
         Size of a line; by default that of the caches.
     turns : int
@@ -324,6 +329,10 @@ def ping_pong_case(
         "line_B": topology.line_B() if line_B is None else integer(line_B, "line_B", 8, 2**20),
         "turns": small.cut(integer(turns, "turns", 1, 2**40), 2**6),
     }
+    if take_by not in TAKE_BY or (take_by == "swap" and lines == 2):
+        raise InputError(
+            f"take_by {shown(take_by)} with {lines} lines is not one of load, and swap of one line"
+        )
     if options.setdefault("threads", 2) not in (0, 2):
         raise InputError(f"latency.ping_pong has 2 threads, not {options['threads']}")
     options["threads"] = 2
@@ -332,6 +341,7 @@ def ping_pong_case(
         integers,
         {},
         {"lines": lines, "line_B": integers["line_B"], "turns": integers["turns"]},
+        template_variant=take_by,
         labels={"name": name, "suite": suite},
     ).with_(**{"repetition": "free", **options})
 
@@ -566,6 +576,7 @@ register(
         dtypes=("uint64",),
         idempotent=False,
         repeatable_check=True,
+        template_columns=("take_by",),
         # From a write of one worker to the answer of the other one.
         accesses=lambda case: 2 * case.integers["turns"],
     )

@@ -119,7 +119,7 @@ _STUDIES: dict[str, tuple[str, Callable[[], dict[str, Sequence[Any]]]]] = {
 _OPTIONS = {
     "chase": ("size_B", "order", "chains", "line_B", "steps", "threads"),
     "loaded": ("size_B", "order", "loads", "pause", "traffic_B", "line_B", "steps", "threads"),
-    "ping_pong": ("lines", "line_B", "turns"),
+    "ping_pong": ("lines", "take_by", "line_B", "turns"),
 }
 
 
@@ -148,8 +148,8 @@ def _latency(args: argparse.Namespace) -> int:
     results = measure(cases, args, *_TABLES[kernel])
     every_pair = "pin" in axes
     if every_pair and not (args.json or args.quiet):
-        for lines in axes["lines"]:
-            line(_matrix(results, lines))
+        for lines, take_by in itertools.product(axes["lines"], axes.get("take_by", ["load"])):
+            line(_matrix(results, lines, take_by))
     return exit_code(results)
 
 
@@ -169,16 +169,16 @@ def _numa(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
-def _matrix(results: ResultSet, lines: int) -> str:
+def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
     """Return the times from a write of one unit to the answer of another as a triangle."""
     found = {
         tuple(record["pin"].split(",")): record["ns_per_access"]
         for record in results
-        if record["lines"] == lines
+        if (record["lines"], record["take_by"]) == (lines, take_by)
     }
     units = sorted({unit for pair in found for unit in pair}, key=int)
     title = "one line" if lines == 1 else "a line in each direction"
-    rows = [f"ns from a core's write to another's answer, {title}:"]
+    rows = [f"ns from a core's write to another's answer, {title} taken by {take_by}:"]
     rows.append("unit " + "".join(f"{unit:>7}" for unit in units[:-1]))
     for k, unit in enumerate(units[1:], start=1):
         values = (found.get((other, unit)) for other in units[:k])
@@ -233,6 +233,12 @@ def add_verbs(verb: Verb) -> None:
         type=numbers(1, "lines"),
         metavar="N,...",
         help="of cores: 1 line that both write, 2: one in each direction (1,2)",
+    )
+    add(
+        "--take-by",
+        type=words,
+        metavar="NAME,...",
+        help="of cores: load (then a store), swap (compare-and-swap, of one line) (load)",
     )
     add("--turns", type=count(1), metavar="N", help="of cores: turns in an invocation (4096)")
     measuring_options(sub, dtypes=("uint64",))
