@@ -155,6 +155,14 @@ def test_loads_in_flight_are_latency_times_rate():
         concurrency(Results(chains()[1:]))
 
 
+def test_chains_in_another_cache_are_left_out():
+    rows = [*chains(most=10), *chains(size=8 * MIB, ns=100.0)[:3], *chains(size=8 * MIB, ns=10)[3:]]
+    found, notes = concurrency(Results(rows))
+    assert sorted(found.loc[found["size_B"] == 8 * MIB, "chains"]) == [1, 2, 4]
+    assert any("3 points left out" in note for note in notes)
+    assert "a shared cache held more" in footnotes(figures["latency-chains"](Results(rows)))
+
+
 def test_loaded_latency_names_saturation():
     saturated = figures["latency-loaded"](Results([*sizes(), *loaded(slower=3.0)]))
     assert not any("not saturated" in text for text in panel_texts(saturated.axes[0]))

@@ -20,7 +20,7 @@ from memkern.plots.drawing import (
     named,
     panels,
 )
-from memkern.plots.frames import Records, ranked, three_figures
+from memkern.plots.frames import Records, counted, ranked, three_figures
 from memkern.plots.registry import family_section
 from memkern.plots.selection import cache_ends, select
 from memkern.plots.sentences import with_names
@@ -38,6 +38,8 @@ TRIAD = "stream.triad"
 NODES = r"^units of node (\d+), memory of node (\d+)$"
 # Lines of a group of traffic (see `memkern.families.latency.kernels`).
 _GROUP = 8
+# More loads in flight than chains, by this factor, were not served by the same cache.
+_MOST_IN_FLIGHT = 1.25
 # Traffic that does not multiply the latency by this has not saturated the memory.
 _SATURATED = 2.0
 
@@ -171,7 +173,16 @@ def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
         raise InputError(
             f"no size was measured with one and with several chains: `{_MEASURE_CHAINS}` does so"
         )
-    return frame.assign(in_flight=frame["single"] / frame[NS]), notes
+    frame = frame.assign(in_flight=frame["single"] / frame[NS])
+    # Chains that ask more often keep more lines in a cache that other cores use as well.
+    elsewhere = frame["in_flight"] > _MOST_IN_FLIGHT * frame["chains"]
+    if elsewhere.any():
+        notes = [
+            *notes,
+            f"{counted(int(elsewhere.sum()), 'point')} left out, whose loads were faster than those "
+            "of a single chain: a shared cache held more of the data.",
+        ]
+    return frame[~elsewhere], notes
 
 
 def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
@@ -298,6 +309,7 @@ def heat_map(ax: Axes, values: Mapping[tuple[int, int], float], unit: str) -> No
     rows, columns = (sorted({pair[side] for pair in values}) for side in (0, 1))
     grid = np.array([[values.get((i, j), np.nan) for j in columns] for i in rows])
     image = ax.imshow(grid, cmap="viridis", vmin=0, aspect="auto")
+    ax.grid(visible=False)
     ax.figure.colorbar(image, ax=ax, label=unit)
     for axis, numbers in ((ax.yaxis, rows), (ax.xaxis, columns)):
         step = max(1, len(numbers) // 8)

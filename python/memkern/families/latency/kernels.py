@@ -49,8 +49,10 @@ _ACCESSES = _MOST_CHAINS
 _ENDS = _MOST_CHAINS + 1
 _LOADED, _STORED, _SUM, _FROM, _TO = range(5)
 _TALLIES = 5
-# So many dependent loads make the begin and the end of an invocation negligible.
-_LEAST_STEPS = 2**12
+# Dependent loads of an invocation: so many that its begin and end are negligible, and no more than
+# take some milliseconds. The next invocation goes on where one has ended.
+_LEAST_STEPS, _MOST_STEPS = 2**12, 2**16
+_LOADED_STEPS = 2**14
 _TURNS = 2**12
 _WORD_B = 8
 
@@ -165,8 +167,8 @@ def chase_case(
     line_B : int, optional
         Bytes from a line to the next; by default the size of a line of the caches.
     steps : int, optional
-        Loads of each chain in an invocation; by default as many as access every line once, and at
-        least 4096.
+        Loads of each chain in an invocation, which goes on where the last one has ended; by
+        default as many as access every line once, at least 4096 and at most 65536.
     threads : int
         Workers, which all follow the same cycle; 0 takes one for each processing unit.
     seed : int
@@ -186,7 +188,8 @@ def chase_case(
     label, lines_in_order, lines, line_B = _ring(order, size_B, line_B, seed)
     workers = _workers(threads)
     each = -(-len(lines_in_order) // (workers * chains))
-    steps = max(each, _LEAST_STEPS) if steps is None else integer(steps, "steps", 1, 2**40)
+    usual = min(max(each, _LEAST_STEPS), _MOST_STEPS)
+    steps = usual if steps is None else integer(steps, "steps", 1, 2**40)
     return _case(
         kernel,
         {"lines": lines, "line_B": line_B, "chains": chains, "steps": steps, "workers": workers},
@@ -252,11 +255,7 @@ def loaded_case(
     if traffic_B is None:
         traffic_B = max(4 * topology.last_level_cache_B() // (2 * (workers - 1)), 2**20)
     traffic_lines = max(small.cut(int(parse_bytes(traffic_B)), 2**18) // line_B, GROUP)
-    steps = (
-        max(len(lines_in_order), _LEAST_STEPS)
-        if steps is None
-        else integer(steps, "steps", 1, 2**40)
-    )
+    steps = _LOADED_STEPS if steps is None else integer(steps, "steps", 1, 2**40)
     return _case(
         kernel,
         {
