@@ -6,8 +6,8 @@
 namespace memkern {
 
 // Seconds in which a line that all workers write in turn goes from one to the next: the shortest of
-// a few rounds, NaN for a single worker, or where workers share processing units. The caller holds a
-// Team::Session.
+// a few rounds, NaN for a single worker, or where workers share processing units. The caller holds
+// a Team::Session.
 double measure_exchange(const Team& team);
 
 }  // namespace memkern

@@ -179,8 +179,8 @@ def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
     if elsewhere.any():
         notes = [
             *notes,
-            f"{counted(int(elsewhere.sum()), 'point')} left out, whose loads were faster than those "
-            "of a single chain: a shared cache held more of the data.",
+            f"{counted(int(elsewhere.sum()), 'point')} left out, with loads that were faster than "
+            "those of a single chain: a shared cache held more of the data.",
         ]
     return frame[~elsewhere], notes
 
