@@ -20,7 +20,7 @@ from memkern import report
 from memkern.families.latency.figures import concurrency, findings
 from memkern.families.latency.kernels import GROUP, report_cases
 from memkern.measuring.sweep import sweep
-from memkern.plots import figures, save, sections
+from memkern.plots import figures, save, sections, tables
 
 FIGURES = ("latency-chains", "latency-cores", "latency-loaded", "latency-numa", "latency-sizes")
 SIZES = tuple(16 * KIB * 4**i for i in range(7))
@@ -153,6 +153,27 @@ def test_loads_in_flight_are_latency_times_rate():
         concurrency(Results(sizes()))
     with refused("with one and with several chains"):
         concurrency(Results(chains()[1:]))
+
+
+def test_the_structure_stands_beside_what_the_system_says():
+    # The machine has L1 of 32 KiB, L2 of 1 MiB and L3 of 16 MiB; of L3 there is a quarter.
+    levels = {32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0}
+    rows = [
+        record("chase", next(ns for end, ns in levels.items() if size <= end), size_B=size,
+               order="random", chains=1)
+        for size in (int(4 * KIB * 2 ** (k / 4)) for k in range(60))
+    ]  # fmt: skip
+    found = tables["latency-structure"](Results(rows))
+    assert found["ns"].tolist() == list(levels.values())
+    assert found["system"].tolist() == ["L1", "L2", "L3", ""]
+    assert found["agrees"].tolist() == [True, True, False, None]
+    assert found["fits_B"][:3].tolist() == [32 * KIB, MIB, 4 * MIB]
+    (_, said) = findings(Results(rows))
+    assert said == (
+        "The latency rises between 4 MiB and 4.76 MiB, where the system says that L3 has 16 MiB"
+    )
+    with refused("no latency is the same over three sizes"):
+        tables["latency-structure"](Results(sizes()))
 
 
 def test_chains_in_another_cache_are_left_out():

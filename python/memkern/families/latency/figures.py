@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
+from memkern.models.structure import plateaus
 from memkern.plots.drawing import (
     bytes_axis,
     cache_regions,
@@ -21,7 +23,7 @@ from memkern.plots.drawing import (
     panels,
 )
 from memkern.plots.frames import Records, counted, ranked, three_figures
-from memkern.plots.registry import family_section
+from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import cache_ends, select
 from memkern.plots.sentences import with_names
 from memkern.plots.style import GREY, figure
@@ -42,6 +44,9 @@ _GROUP = 8
 _MOST_IN_FLIGHT = 1.25
 # Traffic that does not multiply the latency by this has not saturated the memory.
 _SATURATED = 2.0
+
+# By what a cache's size may miss the sizes between which the latency rises.
+_TOLERANCE = 4 / 3
 
 _MEASURE = "memkern latency -o latency.parquet"
 _MEASURE_CHAINS = "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32 -o chains.parquet"
@@ -367,6 +372,75 @@ def between_nodes(records: Records = None) -> Figure:
     return finish(fig, 2, notes, frame)
 
 
+@register(tables, "latency-structure")
+def structure(records: Records = None) -> DataFrame:
+    """Levels of the caches as the latency over sizes shows them, beside what the system says.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `latency.chase` in random order with one chain over many sizes. A ResultSet
+        describes the caches.
+
+    Returns
+    -------
+    DataFrame
+        A row for each machine and level: machine, level (from 1), ns (of a load), fits_B (largest
+        size of the level's plateau), exceeds_B (smallest size of the next level's plateau, NaN for
+        the last), system (name of the cache of that number) and system_B (its size), agrees
+        (whether that size lies within a third of the range from fits_B to exceeds_B).
+
+    Raises
+    ------
+    InputError
+        No such record at three sizes, or records without a needed column.
+
+    Notes
+    -----
+    See `memkern.models.structure.plateaus`.
+    """
+    from pandas import DataFrame
+
+    frame, _ = chases(records, _MEASURE)
+    frame = frame[(frame["chains"] == 1) & (frame["order"] == "random") & ~frame["disturbed"]]
+    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "size_B"])
+    lines = []
+    for machine, rows in frame.groupby("machine", sort=False):
+        found = plateaus(rows["size_B"], rows[NS])
+        known = cache_ends(rows)
+        for number, plateau in enumerate(found):
+            last = number + 1 == len(found)
+            exceeds_B = math.nan if last else found[number + 1].begin_B
+            name, system_B = known[number] if number < len(known) and not last else ("", math.nan)
+            inside = plateau.end_B / _TOLERANCE <= system_B <= exceeds_B * _TOLERANCE
+            lines.append(
+                {
+                    "machine": machine,
+                    "level": number + 1,
+                    "ns": plateau.value,
+                    "fits_B": plateau.end_B,
+                    "exceeds_B": exceeds_B,
+                    "system": name,
+                    "system_B": system_B,
+                    "agrees": bool(inside) if name else None,
+                }
+            )
+    if not lines:
+        raise InputError(f"no latency is the same over three sizes: `{_MEASURE}` measures them")
+    return DataFrame(lines)
+
+
+def levels_that_differ(records: Records) -> DataFrame:
+    """Return the levels whose capacity is not what the system says, none if there is no plateau."""
+    from pandas import DataFrame
+
+    try:
+        found = structure(records)
+    except InputError:
+        return DataFrame(columns=["machine"])
+    return found[found["agrees"].eq(False)]
+
+
 def findings(records: Records) -> list[str]:
     """Return sentences on latencies, misses in flight, and lines that two cores exchange."""
     frame, _ = chases(records, _MEASURE)
@@ -379,6 +453,13 @@ def findings(records: Records) -> list[str]:
             f"{in_bytes(smallest['size_B'])} and {three_figures(largest[NS])} ns in "
             f"{in_bytes(largest['size_B'])}"
         ]
+    for machine, rows in levels_that_differ(records).groupby("machine", sort=False):
+        for row in rows.to_dict("records"):
+            found.setdefault(machine, []).append(
+                f"The latency rises between {in_bytes(row['fits_B'])} and "
+                f"{in_bytes(row['exceeds_B'])}, where the system says that {row['system']} has "
+                f"{in_bytes(row['system_B'])}"
+            )
     try:
         several, _ = concurrency(records)
     except InputError:
