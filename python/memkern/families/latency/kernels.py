@@ -412,6 +412,18 @@ def _check_chase(case: Case, native: Native, invoke: Invoke) -> Check:
     return _verdict(_walked(case, before, _ends(native), runs))
 
 
+@functools.lru_cache(maxsize=2)
+def _line_sums(lines: int, words: int, salt: int) -> npt.NDArray[np.uint64]:
+    """Return the sum of the words of every line of a freshly filled row."""
+    sums = np.empty(lines, dtype=np.uint64)
+    # In parts, since the values of a row would take several times its memory.
+    for first in range(0, lines, 2**16):
+        at = np.arange(first * words, min(first + 2**16, lines) * words)
+        values = fill_values(at, {"salt": salt}).astype(np.uint64)
+        sums[first : first + 2**16] = values.reshape(-1, words).sum(axis=1)
+    return sums
+
+
 def _check_loaded(case: Case, native: Native, invoke: Invoke) -> Check:
     native.fill(outputs=True)
     native.run(1)
@@ -424,11 +436,7 @@ def _check_loaded(case: Case, native: Native, invoke: Invoke) -> Check:
     grown = (moved - tally).astype(np.int64)
     loaded, stored = int(grown[:, _LOADED].sum()), int(grown[:, _STORED].sum())
     valid = valid and loaded * (GROUP - loads) == stored * loads
-    source = native.arrays()["source"]
-    words = line_B // _WORD_B
-    line_sums = (
-        fill_values(np.arange(lines * words), source).astype(np.uint64).reshape(lines, words)
-    ).sum(axis=1)
+    line_sums = _line_sums(lines, line_B // _WORD_B, int(native.arrays()["source"]["salt"]))
     for old, new in zip(tally, moved, strict=True):
         valid = valid and _generated(old, new, loads, lines, line_sums)
     followed = runs * case.integers["steps"]
