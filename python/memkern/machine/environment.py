@@ -13,7 +13,7 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -155,23 +155,30 @@ def platform_label(environment: Environment, threads: int) -> str:
     return f"{name}, {threads} thread{'' if threads == 1 else 's'}"
 
 
-def read_steal_s(*, root: str | Path = "/") -> float:
+def read_steal_s(units: Collection[int] | None = None, *, root: str | Path = "/") -> float:
     """Return the steal time: seconds in which the hypervisor ran others instead of this machine.
 
     Parameters
     ----------
+    units : collection of int, optional
+        Processors that count; by default all.
     root : path
         Folder that contains ``proc``.
 
     Returns
     -------
     float
-        Sum over the processors since boot; NaN if unknown.
+        Sum over these processors since boot; NaN if unknown.
     """
-    fields = (read_text(Path(root), "proc/stat") or "").partition("\n")[0].split()
-    if len(fields) > 8 and fields[0] == "cpu" and fields[8].isdigit():
-        return int(fields[8]) / os.sysconf("SC_CLK_TCK")
-    return float("nan")
+    names = {"cpu"} if units is None else {f"cpu{unit}" for unit in units}
+    ticks = []
+    for line in (read_text(Path(root), "proc/stat") or "").splitlines():
+        fields = line.split()
+        if len(fields) > 8 and fields[0] in names and fields[8].isdigit():
+            ticks.append(int(fields[8]))
+    if len(ticks) < len(names):
+        return float("nan")
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def _machine(root: Path) -> dict[str, Any]:

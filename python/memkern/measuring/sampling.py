@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -81,7 +82,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
     times = 1 + len(prepared.stages)
     rows = np.empty((0, times + CONDITIONS))
     rejected = np.empty(0, dtype=np.bool_)
-    units = len(prepared.native.obtained()["pin"].split(",")) if prepared.device is None else 1
+    units = _units_of(prepared)
     begin = time.perf_counter()
     first_s = math.inf
     reason: str | None = None
@@ -99,7 +100,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         else:
             left = rule.budget_s * (2 if rejected.any() else 1) - elapsed
         left = min(left, prepared.left_s)
-        stolen, since = environment.read_steal_s(), time.perf_counter()
+        stolen, since = environment.read_steal_s(units), time.perf_counter()
         try:
             prepared.native.sample(block, invocations, left, least_throughput(prepared))
         except KeyboardInterrupt:
@@ -110,7 +111,8 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         rows = np.concatenate((rows, block))
         marked = mark_disturbed(prepared, block[:, 0], block[:, times:])
         if spent > _STEAL_AFTER_S:
-            marked |= environment.read_steal_s() - stolen > disturbance.STEAL_SHARE * spent * units
+            allowed_s = disturbance.STEAL_SHARE * spent * len(units)
+            marked |= environment.read_steal_s(units) - stolen > allowed_s
         rejected = np.concatenate((rejected, marked))
         if reason is not None:
             break
@@ -148,6 +150,14 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         exchange_s=median(conditions[:, 3]),
         disturbed=disturbed,
     )
+
+
+def _units_of(prepared: Prepared) -> set[int]:
+    """Return the processing units on which the workers may run."""
+    pin = prepared.native.obtained()["pin"]
+    if prepared.device is not None or pin in ("", "none"):
+        return set(os.sched_getaffinity(0))
+    return {int(unit) for unit in pin.split(",")}
 
 
 def least_throughput(prepared: Prepared) -> float:
