@@ -65,7 +65,9 @@ def sizes(low: str | float, high: str | float, count: int) -> list[int]:
     first, last = parse_bytes(low), parse_bytes(high)
     count = integer(count, "the number of sizes", 1, _MAX_SIZES)
     if first > last:
-        raise InputError(f"sizes go from {shown(low)} to {shown(high)}, which is smaller")
+        raise InputError(
+            f"sizes must go from the smaller one to the larger, not from {shown(low)} to {shown(high)}"
+        )
     if small.wanted():
         last = min(last, _SMALL_B)
         first, count = min(first, last / 16), min(count, 5)

@@ -76,7 +76,8 @@ def calibrate(
             complete[name] = np.array([listed[:runs] for listed in often])
     if not complete:
         raise InputError(
-            "every run was disturbed: calibrate on a machine on which nothing else runs"
+            f"no case had {_LEAST_RUNS} undisturbed runs: calibrate on a machine on which nothing "
+            "else runs"
         )
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
     found = Calibration(calibration.boot_id(), created, *calibration.estimate(complete))
