@@ -66,7 +66,8 @@ def sizes(low: str | float, high: str | float, count: int) -> list[int]:
     count = integer(count, "the number of sizes", 1, _MAX_SIZES)
     if first > last:
         raise InputError(
-            f"sizes must go from the smaller one to the larger, not from {shown(low)} to {shown(high)}"
+            f"sizes must go from the smaller one to the larger, not from {shown(low)} to "
+            f"{shown(high)}"
         )
     if small.wanted():
         last = min(last, _SMALL_B)
