@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import mmap
-import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -136,7 +135,9 @@ def _ring(
 
 
 def _workers(threads: int) -> int:
-    return integer(threads, "threads", 0, 2**20) or len(os.sched_getaffinity(0))
+    from memkern.machine.topology import workers_of
+
+    return integer(threads, "threads", 0, 2**20) or workers_of("cpu")
 
 
 def chase_case(
