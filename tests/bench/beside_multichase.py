@@ -1,4 +1,4 @@
-"""Compare memkern's latencies with those of multichase and its pingpong, in turns.
+"""Compare memkern's latencies with those of multichase, multiload and pingpong, in turns.
 
 They are built elsewhere with their own flags; this script only runs them::
 
@@ -8,7 +8,9 @@ Each turn measures every case on both sides in rotating order: a chase through 6
 random order over the whole buffer (``-T`` of its size), chains in parallel, and a line that two
 cores write in turn without pauses (``-u -r 0``), in 4 KiB pages. A ratio is the other program's
 time over memkern's; equal latencies have ratio 1. The published method of core-to-core-latency, in
-which both cores compare and swap one flag, is measured by ``pingpong -l -r 0``.
+which both cores compare and swap one flag, is measured by ``pingpong -l -r 0``. Beside a chase in
+memory a second core makes as much traffic as it can, by loads alone (``multiload -l stream-sum``)
+or by stores alone (``-l memset-libc``); the traffic of both sides is printed, since it may differ.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from memkern.statistics import geometric_mean, ratio_interval
 
 SIZES = {"L1": 2**14, "L2": 2**19, "L3": 2**23, "memory": 2**28}
 CHAINS = (2, 4, 6)
+# Lines loaded of every 8, and multiload's traffic of that kind.
+TRAFFIC = {8: "stream-sum", 0: "memset-libc"}
 
 
 def printed(words: list[object]) -> str:
@@ -37,20 +41,29 @@ def printed(words: list[object]) -> str:
     return done.stdout
 
 
-def multichase(folder: Path, size_B: int, chains: int, samples: int) -> float:
-    """Return the mean ns of a dereference of multichase."""
+def multichase(folder: Path, size_B: int, chains: int, samples: int) -> tuple[float, float]:
+    """Return the mean ns of a dereference of multichase, without traffic."""
     kind = "simple" if chains == 1 else f"parallel{chains}"
     words = [folder / "multichase", "-a", "-c", kind, "-m", size_B, "-s", 64, "-T", size_B]
-    return float(printed([*words, "-n", samples]).split()[-1])
+    return float(printed([*words, "-n", samples]).split()[-1]), 0.0
 
 
-def pingpong(folder: Path, kind: str) -> float:
-    """Return the ns from one core to the other of the first two units."""
+def multiload(folder: Path, kind: str, samples: int) -> tuple[float, float]:
+    """Return multiload's mean ns of a dereference beside traffic, and the traffic in GB/s."""
+    size_B = SIZES["memory"]
+    words = ["-a", "-c", "chaseload", "-l", kind, "-m", size_B, "-s", 64, "-T", size_B, "-t", 2]
+    heads, values = printed([folder / "multiload", *words, "-n", samples]).splitlines()
+    found = dict(zip(re.split(r"\s*,\s*", heads), re.split(r"\s*,\s*", values), strict=True))
+    return float(found["ChaseNS"]), float(found["LdAvgMibs"]) * 2**20 / 1e9
+
+
+def pingpong(folder: Path, kind: str) -> tuple[float, float]:
+    """Return the ns from one core to the other of the first two units, without traffic."""
     output = printed([folder / "pingpong", kind, "-r", 0, "-c", 2])
     found = re.search(r"(?m)^ *0: +([0-9.]+)", output)
     if found is None:
         raise SystemExit(f"pingpong printed no time:\n{output}")
-    return float(found[1])
+    return float(found[1]), 0.0
 
 
 def main() -> None:
@@ -61,7 +74,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=2, help="half seconds of multichase a turn")
     args = parser.parse_args()
     how = {"pages": "4k", "pin": "compact", "line_B": 64, "budget_s": 0.5}
-    cases: dict[str, tuple[mk.Case, Callable[[], float]]] = {}
+    cases: dict[str, tuple[mk.Case, Callable[[], tuple[float, float]]]] = {}
     for where, size_B in SIZES.items():
         cases[f"chase, {where}"] = (
             mk.latency(size_B, **how),
@@ -72,13 +85,18 @@ def main() -> None:
             mk.latency(SIZES["memory"], chains=chains, **how),
             lambda chains=chains: multichase(args.folder, SIZES["memory"], chains, args.samples),
         )
+    for loads, kind in TRAFFIC.items():
+        cases[f"beside {'loads' if loads else 'stores'}"] = (
+            mk.case("latency.loaded", size_B=SIZES["memory"], loads=loads, threads=2, **how),
+            lambda kind=kind: multiload(args.folder, kind, args.samples),
+        )
     for kind, take_by in (("-u", "load"), ("-l", "swap")):
         cases[f"a line by {take_by}"] = (
             mk.case("latency.ping_pong", take_by=take_by, pin="0,1", pages="4k", budget_s=0.5),
             lambda kind=kind: pingpong(args.folder, kind),
         )
-    ours: dict[str, list[float]] = {name: [] for name in cases}
-    theirs: dict[str, list[float]] = {name: [] for name in cases}
+    ours: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
+    theirs: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
     names = list(cases)
     for turn in range(args.turns):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
@@ -86,15 +104,20 @@ def main() -> None:
             measured = case.measure()
             if not measured.valid:
                 raise SystemExit(f"{name} failed its validation")
-            ours[name].append(measured.record["ns_per_access"])
+            record = measured.record
+            ours[name].append((record["ns_per_access"], record.get("traffic_GBps", 0.0)))
             theirs[name].append(peer())
     ratios = []
     for name in names:
-        ratio = ratio_interval(theirs[name], ours[name], paired=True)
+        (own_ns, own_GBps), (ns, GBps) = (np.transpose(side[name]) for side in (ours, theirs))
+        ratio = ratio_interval(ns, own_ns, paired=True)
         ratios.append(ratio)
+        traffic = ""
+        if own_GBps.any():
+            traffic = f", traffic {np.median(own_GBps):.1f} and {np.median(GBps):.1f} GB/s"
         print(
-            f"{name:<18} {np.median(ours[name]):8.2f} ns, multichase "
-            f"{np.median(theirs[name]):8.2f} ns, ratio {with_interval(ratio)}"
+            f"{name:<18} {np.median(own_ns):8.2f} ns, multichase {np.median(ns):8.2f} ns, ratio "
+            f"{with_interval(ratio)}{traffic}"
         )
     mean = geometric_mean([ratio.ratio for ratio in ratios])
     below = [name for name, ratio in zip(names, ratios, strict=True) if ratio.high < FLOOR]

@@ -188,6 +188,7 @@ def test_missing_turns_are_invalid() -> None:
         (loaded, {"threads": 1}, "needs two workers"),
         (loaded, {"loads": 9}, "loads"),
         (loaded, {"pause": -1}, "pause"),
+        (loaded, {"variant": "best"}, "no best variant"),
         (ping_pong, {"threads": 3}, "has 2 threads"),
         (ping_pong, {"lines": 3}, "lines"),
         (ping_pong, {"take_by": "hand"}, "take_by 'hand' with 1 lines is not one of load"),

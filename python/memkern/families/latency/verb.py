@@ -30,7 +30,7 @@ from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.sequences import joined, product
 
-LOADS = (8, 7, 6, 5, 4)
+LOADS = (8, 7, 6, 5, 4, 0)
 PAUSES = (0, 8, 16, 32, 64, 128, 256, 512)
 _SMALLEST_B = 2**12
 _PER_OCTAVE = 4
@@ -220,7 +220,7 @@ def add_verbs(verb: Verb) -> None:
         "--loads",
         type=numbers(0, "loads"),
         metavar="N,...",
-        help="of loaded: lines loaded of every 8, the others stored (8,7,6,5,4)",
+        help="of loaded: lines loaded of every 8, the others stored (8,7,6,5,4,0)",
     )
     add(
         "--pause",
