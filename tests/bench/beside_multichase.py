@@ -29,8 +29,9 @@ from memkern.statistics import geometric_mean, ratio_interval
 
 SIZES = {"L1": 2**14, "L2": 2**19, "L3": 2**23, "memory": 2**28}
 CHAINS = (2, 4, 6)
-# Lines loaded of every 8, and multiload's traffic of that kind.
-TRAFFIC = {8: "stream-sum", 0: "memset-libc"}
+# Lines loaded of every 8, the variant that makes about as much traffic as multiload, and the name
+# of that traffic in multiload.
+TRAFFIC = {"loads": (8, "scalar", "stream-sum"), "stores": (0, "simd", "memset-libc")}
 
 
 def printed(words: list[object]) -> str:
@@ -85,9 +86,10 @@ def main() -> None:
             mk.latency(SIZES["memory"], chains=chains, **how),
             lambda chains=chains: multichase(args.folder, SIZES["memory"], chains, args.samples),
         )
-    for loads, kind in TRAFFIC.items():
-        cases[f"beside {'loads' if loads else 'stores'}"] = (
-            mk.case("latency.loaded", size_B=SIZES["memory"], loads=loads, threads=2, **how),
+    for what, (loads, variant, kind) in TRAFFIC.items():
+        traffic = {"loads": loads, "variant": variant, "threads": 2}
+        cases[f"beside {what}"] = (
+            mk.case("latency.loaded", size_B=SIZES["memory"], **traffic, **how),
             lambda kind=kind: multiload(args.folder, kind, args.samples),
         )
     for kind, take_by in (("-u", "load"), ("-l", "swap")):
@@ -112,12 +114,12 @@ def main() -> None:
         (own_ns, own_GBps), (ns, GBps) = (np.transpose(side[name]) for side in (ours, theirs))
         ratio = ratio_interval(ns, own_ns, paired=True)
         ratios.append(ratio)
-        traffic = ""
+        moved = ""
         if own_GBps.any():
-            traffic = f", traffic {np.median(own_GBps):.1f} and {np.median(GBps):.1f} GB/s"
+            moved = f", traffic {np.median(own_GBps):.1f} and {np.median(GBps):.1f} GB/s"
         print(
             f"{name:<18} {np.median(own_ns):8.2f} ns, multichase {np.median(ns):8.2f} ns, ratio "
-            f"{with_interval(ratio)}{traffic}"
+            f"{with_interval(ratio)}{moved}"
         )
     mean = geometric_mean([ratio.ratio for ratio in ratios])
     below = [name for name, ratio in zip(names, ratios, strict=True) if ratio.high < FLOOR]
