@@ -59,7 +59,7 @@ class Case(FromFields):
     knobs: Knobs = field(default_factory=Knobs)
     stop: Stop = field(default_factory=Stop)
     columns: Mapping[str, Any] = field(default_factory=dict)
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=lambda: {"name": "", "suite": ""})
 
     def __post_init__(self) -> None:
         """Check the types, and the number of runs of a kernel whose values grow."""

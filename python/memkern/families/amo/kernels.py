@@ -173,8 +173,6 @@ def amo_case(
     dtype: str = "uint64",
     threads: int = 0,
     seed: int = 0,
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of atomic memory operations.
@@ -217,10 +215,8 @@ def amo_case(
         Workers; 0 takes one for each processing unit, and on a GPU 1024 for each multiprocessor.
     seed : int
         Of the indices and of the values.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`.
+        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 
     Raises
     ------
@@ -309,7 +305,6 @@ def amo_case(
             "hot": hot if pattern == "central" else 0,
             "index_pattern": label,
         },
-        labels={"name": name, "suite": suite},
     ).with_(threads=workers, seed=seed, **options)
 
 

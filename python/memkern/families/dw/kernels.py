@@ -303,8 +303,6 @@ def dw_case(
     share_planes: bool = False,
     prefetch_into: str = "L2",
     dtype: str = "float64",
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of the hopping term.
@@ -343,10 +341,8 @@ def dw_case(
         gains.
     dtype : str
         ``float64`` or ``float32``, of real and imaginary parts.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`.
+        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 
     Raises
     ------
@@ -433,7 +429,6 @@ def dw_case(
             "share_planes": share_planes,
             "prefetch_into": prefetch_into,
         },
-        labels={"name": name, "suite": suite},
     ).with_(**options)
 
 

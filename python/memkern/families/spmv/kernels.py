@@ -70,8 +70,6 @@ def spmv_case(
     mve: int | str = 0,
     dtype: str = "float64",
     index_dtype: str = "int32",
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of a sparse matrix-vector product.
@@ -97,11 +95,10 @@ def spmv_case(
         the kernel's own choice, ``auto`` by the mean length of rows.
     dtype, index_dtype : str
         Of the values and of the indices.
-    name, suite : str
-        Labels of the record.
     **options
         Fields of `memkern.Knobs`, of which ``prefetch`` is the distance in nonzeros of
-        x's software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.Stop`.
+        x's software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.Stop`, and the
+        labels `name` and `suite`.
         Variant ``nta`` of these two loads values and indices with a non-temporal prefetch hint.
 
     Raises
@@ -115,7 +112,7 @@ def spmv_case(
     label, a = matrices.build(matrix, options.get("seed", 0))
     rows, columns = (int(n) for n in a.shape)
     if a.nnz == 0:
-        raise InputError(f"the matrix {name or label} has no nonzeros to multiply")
+        raise InputError(f"the matrix {options.get('name') or label} has no nonzeros to multiply")
     if balance not in BALANCES:
         raise InputError(f"balance {shown(balance)} is not one of {', '.join(BALANCES)}")
     for option, given, owner in (
@@ -162,7 +159,6 @@ def spmv_case(
             "sigma": block,
             "balance": balance,
         },
-        labels={"name": name, "suite": suite},
     ).with_(unroll=unroll, **options)
 
 

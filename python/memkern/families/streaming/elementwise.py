@@ -153,8 +153,6 @@ def case_of(
     alpha: float | None = None,
     beta: float | None = None,
     runs: int | None = None,
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build the case of one streaming kernel.
@@ -173,10 +171,8 @@ def case_of(
         The kernel's scalars, if it has them; by default the spec's.
     runs : int, optional
         Exact number of samples; 10 by default for ``stream.rotation``.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`.
+        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 
     Raises
     ------
@@ -193,7 +189,6 @@ def case_of(
         dtype=dtype,
         stop=Stop(runs=runs),
         columns={"elements": elements, **numbers},
-        labels={"name": name, "suite": suite},
     ).with_(**options)
 
 
