@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import integer, shown
+from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.inputs import indices
@@ -231,9 +231,7 @@ def amo_case(
         ("sharing", sharing, SHARING),
         ("dtype", dtype, registry()[kernel].dtypes),
     ):
-        if value not in allowed:
-            known = ", ".join(filter(None, allowed))
-            raise InputError(f"{what} {shown(value)} is not one of {known}")
+        one_of(value, what, allowed)
     if not exists(pattern, primitive, order, dtype):
         raise InputError(
             f"there is no {primitive} in order {order} for {dtype} in amo.{pattern}: exchange and "

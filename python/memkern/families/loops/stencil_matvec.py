@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from memkern import small
-from memkern.checks import integer, shown
+from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, error, extent, fresh, positions, verdict
 from memkern.families.streaming.elementwise import footprint, memory_sized, scalars, value_B
@@ -75,10 +75,7 @@ def stencil(
         x is not None for x in (rows, elements, footprint_B)
     ) > 1:
         raise InputError("loops.stencil takes rows and columns, or elements, or footprint_B")
-    if layer_condition and layer_condition not in HOLDERS:
-        raise InputError(
-            f"layer_condition {shown(layer_condition)} is not one of {', '.join(HOLDERS)}"
-        )
+    one_of(layer_condition, "layer_condition", ("", *HOLDERS))
     if rows is None:
         points = _points(elements, footprint_B, dtype, arrays=2)
         rows = max(3, round((points / 2) ** 0.5))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memkern.checks import integer, shown
+from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, fresh, positions, verdict
 from memkern.families.spmv.model import SpmvModel
@@ -113,8 +113,7 @@ def spmv_case(
     rows, columns = (int(n) for n in a.shape)
     if a.nnz == 0:
         raise InputError(f"the matrix {options.get('name') or label} has no nonzeros to multiply")
-    if balance not in BALANCES:
-        raise InputError(f"balance {shown(balance)} is not one of {', '.join(BALANCES)}")
+    one_of(balance, "balance", BALANCES)
     for option, given, owner in (
         ("C", C is not None, ("sell",)),
         ("sigma", sigma is not None, ("sell",)),
@@ -366,8 +365,7 @@ def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
     **options
         As for `spmv_case`.
     """
-    if format not in FORMATS:
-        raise InputError(f"format {shown(format)} is not one of {', '.join(FORMATS)}")
+    one_of(format, "format", FORMATS)
     return case(f"spmv.{format}", matrix=matrix, **options)
 
 

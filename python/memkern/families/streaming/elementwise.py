@@ -10,14 +10,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import integer, shown
+from memkern.checks import integer, number
 from memkern.errors import InputError
 from memkern.families.checking import WHOLE, error, extent, fresh, positions, verdict
 from memkern.machine.topology import declared
@@ -203,12 +202,8 @@ def length(spec: KernelSpec, elements: int | None, footprint_B: float | None, dt
 
 
 def footprint(footprint_B: float) -> float:
-    """Return a footprint after checking that it is a positive number of bytes."""
-    if not isinstance(footprint_B, Real) or not 0 < footprint_B < 2**62:
-        raise InputError(
-            f"footprint_B must be a positive number of bytes, not {shown(footprint_B)}"
-        )
-    return footprint_B
+    """Return a footprint after checking that it is a number of bytes."""
+    return number(footprint_B, "footprint_B", 1, 2**62)
 
 
 def value_B(dtype: str) -> int:
@@ -236,9 +231,7 @@ def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
             continue
         if key not in found:
             raise InputError(f"kernel {spec.name!r} has no scalar {key}")
-        if not isinstance(value, Real) or not np.isfinite(value):
-            raise InputError(f"{key} must be a finite number, not {shown(value)}")
-        found[key] = float(value)
+        found[key] = number(value, key)
     return found
 
 
