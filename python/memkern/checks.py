@@ -6,6 +6,7 @@ import math
 import numbers
 import re
 import reprlib
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,7 +14,16 @@ import numpy as np
 
 from memkern.errors import InputError
 
-__all__ = ["INT64_MAX", "FromFields", "integer", "number", "read_integer", "read_number", "shown"]
+__all__ = [
+    "INT64_MAX",
+    "FromFields",
+    "integer",
+    "number",
+    "one_of",
+    "read_integer",
+    "read_number",
+    "shown",
+]
 
 INT64_MAX = 2**63 - 1
 """The largest index."""
@@ -113,6 +123,27 @@ def number(value: object, what: str, low: float = -math.inf, high: float = math.
             right = f"a number from {low:g} to {high:g}"
         raise InputError(f"{what} must be {right}, not {shown(value)}")
     return checked
+
+
+def one_of(value: object, what: str, allowed: Collection[str]) -> None:
+    """Refuse a word that is not allowed.
+
+    Parameters
+    ----------
+    value : object
+    what : str
+        The name that an error message uses for the value.
+    allowed : collection of str
+        An empty word is allowed, but not named, where it stands for a default.
+
+    Raises
+    ------
+    InputError
+        If the value is none of the words.
+    """
+    if not isinstance(value, str) or value not in allowed:
+        known = ", ".join(filter(None, allowed))
+        raise InputError(f"{what} {shown(value)} is not one of {known}")
 
 
 def read_integer(text: str, what: str) -> int:

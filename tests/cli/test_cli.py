@@ -150,6 +150,10 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str])
         (["spatter", "-p", "0", "--numa", "node:99"], "node:99"),
         (["spatter", "-p", "0", "--ci", "-1"], "--ci"),
         (["spatter", "-p", "0", "--budget", "nan"], "--budget"),
+        (
+            ["spatter", "-p", "0", "--runs", "2", "--ci", "1"],
+            "--runs takes exactly so many samples",
+        ),
         (["spatter", "-p", "0", "-b", "cuda"], "cuda"),
         (["spatter", "-p", "0", "--output", "/nowhere/x.db"], "/nowhere"),
         (["spatter", "-p", "0", "--output", "x.xlsx"], ".parquet"),
@@ -329,6 +333,16 @@ def test_stream_without_a_kernel_prints_the_table_of_stream(
     assert code == 0
     assert out == ""
     assert len(mk.load(target)) == 5
+
+
+@pytest.mark.parametrize("words", [("stream", "-k", "copy", "-n", "512"), ("spatter", "-p", "0,1")])
+def test_a_number_of_runs_is_kept_beside_a_budget(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    words = (*words, "-t", "1", "--runs", "2", "--budget", "1", "--json")
+    code, out, _ = run(capsys, *words)
+    (record,) = json.loads(out)
+    assert (code, record["samples"], record["stop"]) == (0, 2, "runs")
 
 
 def test_sizes_and_lists_of_knobs_are_combined(capsys: pytest.CaptureFixture[str]) -> None:

@@ -532,6 +532,14 @@ def test_large_cases_are_checked_by_samples(
     assert check.how in ("sampled", "membership")
 
 
+@pytest.mark.parametrize("chunk, how", [(0, "whole"), (4, "whole"), (2, "sampled")])
+def test_gathers_are_checked_whole_where_no_row_is_used_twice(chunk: int, how: str) -> None:
+    # In chunks of 2 a worker has instances 0, 1, 4 and 5, of which 4 and 5 take rows 0 and 1.
+    case = spatter.case("gather", pattern="0,1", count=8, wrap=4, threads=2, chunk=chunk)
+    check = checked(case, case.prepare().native)
+    assert (check.valid, check.how) == (True, how)
+
+
 def test_a_large_scatter_that_does_nothing_is_caught() -> None:
     case = mk.scatter("UNIFORM:8:4:NR", count=70_000, threads=2)
     assert not checked(case, Changed(case.prepare().native, run=lambda k: 0.0)).valid
@@ -897,7 +905,7 @@ def test_growing_values_are_sampled_from_steady_inputs() -> None:
         ({"kernel": "loops.stencil", "rows": 3}, "rows and columns"),
         ({"kernel": "loops.stencil", "rows": 2, "columns": 9}, "rows"),
         ({"kernel": "loops.stencil", "elements": 99, "layer_condition": "L9"}, "L9"),
-        ({"kernel": "loops.stencil", "footprint_B": -1.0}, "positive number of bytes"),
+        ({"kernel": "loops.stencil", "footprint_B": -1.0}, "footprint_B must be a number from 1"),
         ({"kernel": "loops.matvec", "elements": 0}, "elements"),
         ({"kernel": "loops.matvec", "rows": 9, "elements": 9}, "one of"),
         ({"kernel": "loops.matvec", "rows": 2**39, "columns": 2**39}, "rows times columns"),

@@ -352,7 +352,8 @@ def test_the_more_specific_value_wins_even_if_it_is_the_default(
         ("pages = 3", "pages 3 is not one of"),
         ("pattern = '0'", "has no option 'pattern'"),
         ("alpha = 'x'", "alpha"),
-        ("footprint_B = {}", "footprint_B must be a positive number of bytes, not {}"),
+        ("footprint_B = {}", "footprint_B must be a number from 1 to 4.6.*e[+]18, not {}"),
+        ("footprint_B = true", "footprint_B must be a number from 1 to .*, not True"),
         ("ci = 'x'", "not supported between"),
     ],
 )

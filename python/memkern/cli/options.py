@@ -204,13 +204,23 @@ def _arguments(name: str, default: Any, option: Option) -> dict[str, Any]:
 
 
 def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of a case that were given, with the first value of each list."""
+    """Return the options of a case that were given, with the first value of each list.
+
+    A budget or a target interval replaces the number of runs that a kernel or file has by default.
+
+    Raises
+    ------
+    InputError
+        A number of runs and a target interval are given, of which each decides when to stop.
+    """
     knobs = {name: each(value)[0] for name, value in given(args, "dtype", "index_dtype").items()}
     for name, _, option in (*declared(Knobs), *declared(Stop)):
         value = getattr(args, option.flag or name, None)
         if value is not None:
             value = each(value)[0]
             knobs[name] = value / option.per if option.per != 1 else value
+    if "runs" in knobs and "ci" in knobs:
+        raise InputError("--runs takes exactly so many samples: leave out --ci, or give no --runs")
     if {"ci", "budget_s"} & knobs.keys():
-        knobs["runs"] = None
+        knobs.setdefault("runs", None)
     return knobs

@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -505,15 +506,21 @@ class _Option(NamedTuple):
     help: str
     read: Callable[[str], Any] | None = None  # None makes it a switch
     metavar: str | None = None
-    argument: str | None = None  # of configs_from_options
     idle: str | None = None  # why it has no effect
 
     @property
     def dest(self) -> str:
         return self.flags[-1].removeprefix("--").replace("-", "_")
 
+    @property
+    def argument(self) -> str | None:
+        """The argument of `configs_from_options`, if it has one."""
+        name = "seed" if self.dest == "random" else self.dest
+        return name if name in signature(configs_from_options).parameters else None
+
 
 _SEED_OF_CLOCK = -1
+_BESIDE_A_FILE = (None, "runs", "compress")
 _pattern_text, _delta_text = _checked(parse), _checked(_read_delta)
 _INT32_MAX = 2**31 - 1
 
@@ -528,33 +535,19 @@ _OPTIONS = (
         "distance between bases, or a list such as 8,0 (default 8)",
         _delta_text,
         "N",
-        "delta",
     ),
     _Option(("--dense-buffers",), "no effect", idle="each thread always has its own dense buffer"),
-    _Option(
-        ("-e", "--boundary"),
-        "take indices modulo this (default: off)",
-        _at_least(0),
-        "N",
-        "boundary",
-    ),
+    _Option(("-e", "--boundary"), "take indices modulo this (default: off)", _at_least(0), "N"),
     _Option(("-f", "--file"), "JSON file of configurations", str, "FILE"),
     _Option(
         ("-g", "--pattern-gather"),
         "pattern to gather by (gs), inner pattern (multigather)",
         _pattern_text,
         "PATTERN",
-        "pattern_gather",
     ),
-    _Option(("-j", "--pattern-size"), "truncate the patterns", _at_least(1), "N", "pattern_size"),
-    _Option(
-        ("-k", "--kernel"),
-        f"{', '.join(_USED)} (default gather)",
-        _checked(_kernel),
-        "NAME",
-        "kernel",
-    ),
-    _Option(("-l", "--count"), "gathers or scatters (default 1024)", _at_least(1), "N", "count"),
+    _Option(("-j", "--pattern-size"), "truncate the patterns", _at_least(1), "N"),
+    _Option(("-k", "--kernel"), f"{', '.join(_USED)} (default gather)", _checked(_kernel), "NAME"),
+    _Option(("-l", "--count"), "gathers or scatters (default 1024)", _at_least(1), "N"),
     _Option(
         ("-m", "--shared-memory"),
         "no effect",
@@ -562,7 +555,7 @@ _OPTIONS = (
         "BYTES",
         idle="there is no GPU backend",
     ),
-    _Option(("-n", "--name"), "label of the configuration", _checked(_name), "TEXT", "name"),
+    _Option(("-n", "--name"), "label of the configuration", _checked(_name), "TEXT"),
     _Option(
         ("-o", "--op"),
         "a number has no effect, a path is the results file",
@@ -576,15 +569,13 @@ _OPTIONS = (
         "LAPLACIAN:dimension:order:size, RANDOM:length:high:seed or indices such as 0,4,8",
         _pattern_text,
         "PATTERN",
-        "pattern",
     ),
-    _Option(("-r", "--runs"), "timed runs (default 10, or the file's)", _at_least(1), "N", "runs"),
+    _Option(("-r", "--runs"), "timed runs (default 10, or the file's)", _at_least(1), "N"),
     _Option(
         ("-s", "--random"),
         "seed of the data; without a value, the time",
         _at_least(0, _INT32_MAX),
         "SEED",
-        "seed",
     ),
     _Option(("-t", "--omp-threads"), "threads (default: all)", _at_least(1, _INT32_MAX), "N,..."),
     _Option(
@@ -592,31 +583,14 @@ _OPTIONS = (
         "pattern to scatter by (gs), inner pattern (multiscatter)",
         _pattern_text,
         "PATTERN",
-        "pattern_scatter",
     ),
     _Option(("-v", "--verbosity"), "0 is quiet (default 1)", _at_least(0), "N"),
     _Option(
-        ("-w", "--wrap"),
-        "number of dense blocks, used in turn (default 1)",
-        _at_least(1),
-        "N",
-        "wrap",
+        ("-w", "--wrap"), "number of dense blocks, used in turn (default 1)", _at_least(1), "N"
     ),
-    _Option(
-        ("-x", "--delta-gather"),
-        "delta of gs's gather (default 8)",
-        _delta_text,
-        "N",
-        "delta_gather",
-    ),
-    _Option(
-        ("-y", "--delta-scatter"),
-        "delta of gs's scatter (default 8)",
-        _delta_text,
-        "N",
-        "delta_scatter",
-    ),
-    _Option(("-z", "--local-work-size"), "no effect", _at_least(0), "N", "local_work_size"),
+    _Option(("-x", "--delta-gather"), "delta of gs's gather (default 8)", _delta_text, "N"),
+    _Option(("-y", "--delta-scatter"), "delta of gs's scatter (default 8)", _delta_text, "N"),
+    _Option(("-z", "--local-work-size"), "no effect", _at_least(0), "N"),
 )
 
 
@@ -685,7 +659,7 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
         is_given = given[option.dest] is not None and given[option.dest] is not False
         if is_given and option.idle:
             warnings.append(f"{'/'.join(option.flags)} has no effect: {option.idle}")
-        elif is_given and option.argument not in (None, "runs") and given["file"] is not None:
+        elif is_given and given["file"] is not None and option.argument not in _BESIDE_A_FILE:
             warnings.append(f"{'/'.join(option.flags)} has no effect beside -f/--file")
     threads = given["omp_threads"]
     if given["backend"] == "serial":
@@ -701,7 +675,6 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
         if arguments["seed"] == _SEED_OF_CLOCK:
             arguments["seed"] = int(time.time())
         parsed = configs_from_options(
-            **{key: value for key, value in arguments.items() if value is not None},
-            compress=given["compress"],
+            **{key: value for key, value in arguments.items() if value is not None}
         )
     return SpatterFile(parsed.configs, warnings + parsed.warnings, threads)

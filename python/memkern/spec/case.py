@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 import memkern
 from memkern import small
-from memkern.checks import FromFields
+from memkern.checks import FromFields, one_of
 from memkern.errors import InputError
 from memkern.spec.kernel import Indices, KernelSpec, Traffic
-from memkern.spec.options import Knobs, Stop, one_of
+from memkern.spec.options import Knobs, Stop
 
 _PLACEMENTS = 5  # of a case's memory, by default
 _SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
@@ -59,12 +59,12 @@ class Case(FromFields):
     knobs: Knobs = field(default_factory=Knobs)
     stop: Stop = field(default_factory=Stop)
     columns: Mapping[str, Any] = field(default_factory=dict)
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=lambda: {"name": "", "suite": ""})
 
     def __post_init__(self) -> None:
         """Check the types, and the number of runs of a kernel whose values grow."""
-        one_of("dtype", self.dtype, self.spec.dtypes)
-        one_of("index_dtype", self.index_dtype, self.spec.index_dtypes)
+        one_of(self.dtype, "dtype", self.spec.dtypes)
+        one_of(self.index_dtype, "index_dtype", self.spec.index_dtypes)
         most = self.spec.most_runs.get(self.dtype)
         if most is not None and not (self.stop.runs and self.stop.runs <= most):
             raise InputError(

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from memkern import small
-from memkern.checks import integer, shown
+from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 
-__all__ = ["EVERYWHERE", "GPUS", "PROCESSORS", "Knobs", "Option", "Stop", "declared", "one_of"]
+__all__ = ["EVERYWHERE", "GPUS", "PROCESSORS", "Knobs", "Option", "Stop", "declared"]
 
 PROCESSORS, GPUS, EVERYWHERE = "processors", "GPUs", "processors and GPUs"
 
@@ -87,19 +87,13 @@ def declared(table: Any) -> Iterator[tuple[str, Any, Option]]:
 def _check(name: str, value: Any, option: Option) -> None:
     """Raise InputError if an option can't have this value."""
     if option.choices:
-        one_of(name, value, option.choices)
+        one_of(value, name, option.choices)
     elif option.least is not None:
         integer(value, name, option.least, option.most)
     elif option.below is not None and not 0 < value < option.below:
         finite = option.below == math.inf
         what = "be positive and finite" if finite else f"lie between 0 and {option.below:g}"
         raise InputError(f"{name} must {what}, not {value}")
-
-
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raise InputError if a value is not allowed."""
-    if value not in allowed:
-        raise InputError(f"{name} {value!r} is not one of {', '.join(map(repr, allowed))}")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memkern.checks import shown
+from memkern.checks import one_of, shown
 from memkern.discovery import family_modules
 from memkern.errors import InputError
 from memkern.spec.options import Knobs, Stop, declared
@@ -110,8 +110,7 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
         There is no such kernel, it has no such option, or an option's value is wrong.
     """
     kernels = registry()
-    if definition not in DEFINITIONS:
-        raise InputError(f"definition {shown(definition)} is not one of {', '.join(DEFINITIONS)}")
+    one_of(definition, "definition", DEFINITIONS)
     name = kernel if "." in kernel else f"spatter.{kernel}"
     if f"{name}@{definition}" in kernels:
         name = f"{name}@{definition}"

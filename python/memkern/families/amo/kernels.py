@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import integer, shown
+from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.inputs import indices
@@ -173,8 +173,6 @@ def amo_case(
     dtype: str = "uint64",
     threads: int = 0,
     seed: int = 0,
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of atomic memory operations.
@@ -217,10 +215,8 @@ def amo_case(
         Workers; 0 takes one for each processing unit, and on a GPU 1024 for each multiprocessor.
     seed : int
         Of the indices and of the values.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`.
+        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 
     Raises
     ------
@@ -235,9 +231,7 @@ def amo_case(
         ("sharing", sharing, SHARING),
         ("dtype", dtype, registry()[kernel].dtypes),
     ):
-        if value not in allowed:
-            known = ", ".join(filter(None, allowed))
-            raise InputError(f"{what} {shown(value)} is not one of {known}")
+        one_of(value, what, allowed)
     if not exists(pattern, primitive, order, dtype):
         raise InputError(
             f"there is no {primitive} in order {order} for {dtype} in amo.{pattern}: exchange and "
@@ -309,7 +303,6 @@ def amo_case(
             "hot": hot if pattern == "central" else 0,
             "index_pattern": label,
         },
-        labels={"name": name, "suite": suite},
     ).with_(threads=workers, seed=seed, **options)
 
 

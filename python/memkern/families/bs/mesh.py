@@ -49,8 +49,6 @@ def meshed(
     numbering: str = "elements",
     dtype: str = "float64",
     index_dtype: str = "int32",
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of BS6, BS7 or BS8.
@@ -70,11 +68,9 @@ def meshed(
         released code, or ``lexicographic``.
     dtype, index_dtype : str
         Of the values and of the indices (32 bits in the paper's code).
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs`, of which ``prefetch`` is on by default, and of
-        `memkern.Stop`.
+        Fields of `memkern.Knobs`, of which ``prefetch`` is on by default, and of `memkern.Stop`,
+        and the labels `name` and `suite`.
 
     Raises
     ------
@@ -99,7 +95,6 @@ def meshed(
             "local_nodes": mesh.local_nodes,
             "global_nodes": mesh.global_nodes,
         },
-        labels={"name": name, "suite": suite},
         knobs=Knobs(prefetch=_PREFETCH[kernel] if on_cpu else 0),
         stop=Stop(invocations=_INVOCATIONS.get(kernel, INVOCATIONS)),
     ).with_(**options)

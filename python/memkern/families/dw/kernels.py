@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memkern import small
-from memkern.checks import integer, shown
+from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, error, fresh, verdict
 from memkern.inputs.lattice import GAMMA, Extents, Parity, check_extents, check_parity
@@ -303,8 +303,6 @@ def dw_case(
     share_planes: bool = False,
     prefetch_into: str = "L2",
     dtype: str = "float64",
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of the hopping term.
@@ -343,10 +341,8 @@ def dw_case(
         gains.
     dtype : str
         ``float64`` or ``float32``, of real and imaginary parts.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`.
+        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 
     Raises
     ------
@@ -361,8 +357,7 @@ def dw_case(
         ("dtype", dtype, registry()[kernel].dtypes),
         ("prefetch_into", prefetch_into, ("L1", "L2")),
     ):
-        if given not in known:
-            raise InputError(f"{what} {shown(str(given))} is not one of {', '.join(known)}")
+        one_of(given, what, known)
     if cut not in ("auto", "s") and not (isinstance(cut, str) and cut and set(cut) <= set("tzyx")):
         raise InputError(f"cut {shown(cut)} is not one of {', '.join(CUTS)}")
     if sorted(str(order)) != sorted("tzyx"):
@@ -433,7 +428,6 @@ def dw_case(
             "share_planes": share_planes,
             "prefetch_into": prefetch_into,
         },
-        labels={"name": name, "suite": suite},
     ).with_(**options)
 
 

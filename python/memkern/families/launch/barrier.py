@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.measuring.record import measure
 from memkern.results import ResultSet, load
@@ -58,9 +59,8 @@ def barrier_cost(
     InputError
         A kind is unknown, or a team size is not available.
     """
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown:
-        raise InputError(f"barrier {unknown[0]!r} is not one of {', '.join(KINDS)}")
+    for kind in kinds:
+        one_of(kind, "barrier", KINDS)
     results: ResultSet | None = None
     for kind in kinds:
         found = _measure_in_new_process(kind, threads, runs, pin)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from memkern import small
-from memkern.checks import integer, shown
+from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, error, extent, fresh, positions, verdict
 from memkern.families.streaming.elementwise import footprint, memory_sized, scalars, value_B
@@ -45,8 +45,6 @@ def stencil(
     layer_condition: str = "",
     dtype: str = "float64",
     alpha: float | None = None,
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of the two-dimensional five-point stencil.
@@ -64,7 +62,7 @@ def stencil(
         Level that holds three rows, if known (see `rows_held`): ``L1``, ``L2`` (the layer
         condition is broken in L1), ``L3``, or ``memory`` if no cache holds them. The bytes that
         each level moves by the model follow; without it, memory is assumed to move each row once.
-    dtype, alpha, name, suite, **options
+    dtype, alpha, **options
         As for `memkern.families.streaming.elementwise.case_of`; alpha is a quarter by default.
 
     Raises
@@ -77,10 +75,7 @@ def stencil(
         x is not None for x in (rows, elements, footprint_B)
     ) > 1:
         raise InputError("loops.stencil takes rows and columns, or elements, or footprint_B")
-    if layer_condition and layer_condition not in HOLDERS:
-        raise InputError(
-            f"layer_condition {shown(layer_condition)} is not one of {', '.join(HOLDERS)}"
-        )
+    one_of(layer_condition, "layer_condition", ("", *HOLDERS))
     if rows is None:
         points = _points(elements, footprint_B, dtype, arrays=2)
         rows = max(3, round((points / 2) ** 0.5))
@@ -100,7 +95,6 @@ def stencil(
             **_bytes_by_level(layer_condition, value_B(dtype)),
             **numbers,
         },
-        labels={"name": name, "suite": suite},
     ).with_(**options)
 
 
@@ -155,8 +149,6 @@ def matvec(
     elements: int | None = None,
     footprint_B: float | None = None,
     dtype: str = "float64",
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of the dense column-major product y += A x.
@@ -170,7 +162,7 @@ def matvec(
     elements, footprint_B : optional
         Entries (by default four times the last-level caches) or bytes of the matrix, instead of
         `rows`.
-    dtype, name, suite, **options
+    dtype, **options
         As for `memkern.families.streaming.elementwise.case_of`. Variant ``nta`` loads the matrix
         with a non-temporal prefetch hint.
 
@@ -190,7 +182,6 @@ def matvec(
         integers={"rows": rows, "columns": columns},
         dtype=dtype,
         columns={"elements": rows * columns, "rows": rows, "columns": columns},
-        labels={"name": name, "suite": suite},
     ).with_(**options)
 
 

@@ -62,8 +62,6 @@ def indexed(
     index_dtype: str = "int64",
     alpha: float | None = None,
     seed: int = 0,
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of RaiderSTREAM.
@@ -88,10 +86,8 @@ def indexed(
         The scalar, where the kernel has one; 3 by default.
     seed : int
         Of the indices and of the values.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`.
+        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 
     Raises
     ------
@@ -116,7 +112,6 @@ def indexed(
         dtype=dtype,
         index_dtype=index_dtype if arrays else "",
         columns={"elements": n, **numbers, "index_pattern": label},
-        labels={"name": name, "suite": suite},
     ).with_(seed=seed, **options)
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import integer
+from memkern.checks import integer, one_of
 from memkern.errors import InputError
 from memkern.families.spatter import suites
 from memkern.inputs.patterns import Pattern, as_pattern
@@ -282,8 +282,16 @@ def _check_gather(case: Case, native: Native, invoke: Invoke) -> Check:
                 for w in candidates
             ),
         )
-    whole = case.knobs.schedule != "dynamic" and side.count <= wrap * workers
-    return Check(error == 0.0, error, "whole" if whole else "sampled")
+    return Check(error == 0.0, error, "whole" if _rows_hold_all(case, workers) else "sampled")
+
+
+def _rows_hold_all(case: Case, workers: int) -> bool:
+    """Return whether the dense rows still hold every instance: no later one overwrote it."""
+    count, wrap = case.integers["count"], case.integers["wrap"]
+    if case.knobs.schedule == "dynamic" or count > wrap * workers:
+        return False
+    kept = sum(len(np.unique(n % wrap)) for n in _last_instances(case, workers))
+    return kept == count
 
 
 def _check_scatter(case: Case, native: Native, invoke: Invoke) -> Check:
@@ -485,8 +493,7 @@ def case(
     Lavin et al., MEMSYS 2020, sections 3 and 4.
     """
     kernel = kernel.lower().removeprefix("spatter.")
-    if kernel not in KERNELS:
-        raise InputError(f"kernel {kernel!r} is not one of {', '.join(KERNELS)}")
+    one_of(kernel, "kernel", KERNELS)
     given = {
         "pattern": pattern,
         "pattern_gather": pattern_gather,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memkern.checks import integer, shown
+from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, fresh, positions, verdict
 from memkern.families.spmv.model import SpmvModel
@@ -70,8 +70,6 @@ def spmv_case(
     mve: int | str = 0,
     dtype: str = "float64",
     index_dtype: str = "int32",
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of a sparse matrix-vector product.
@@ -97,11 +95,10 @@ def spmv_case(
         the kernel's own choice, ``auto`` by the mean length of rows.
     dtype, index_dtype : str
         Of the values and of the indices.
-    name, suite : str
-        Labels of the record.
     **options
         Fields of `memkern.Knobs`, of which ``prefetch`` is the distance in nonzeros of
-        x's software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.Stop`.
+        x's software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.Stop`, and the
+        labels `name` and `suite`.
         Variant ``nta`` of these two loads values and indices with a non-temporal prefetch hint.
 
     Raises
@@ -115,9 +112,8 @@ def spmv_case(
     label, a = matrices.build(matrix, options.get("seed", 0))
     rows, columns = (int(n) for n in a.shape)
     if a.nnz == 0:
-        raise InputError(f"the matrix {name or label} has no nonzeros to multiply")
-    if balance not in BALANCES:
-        raise InputError(f"balance {shown(balance)} is not one of {', '.join(BALANCES)}")
+        raise InputError(f"the matrix {options.get('name') or label} has no nonzeros to multiply")
+    one_of(balance, "balance", BALANCES)
     for option, given, owner in (
         ("C", C is not None, ("sell",)),
         ("sigma", sigma is not None, ("sell",)),
@@ -162,7 +158,6 @@ def spmv_case(
             "sigma": block,
             "balance": balance,
         },
-        labels={"name": name, "suite": suite},
     ).with_(unroll=unroll, **options)
 
 
@@ -370,8 +365,7 @@ def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
     **options
         As for `spmv_case`.
     """
-    if format not in FORMATS:
-        raise InputError(f"format {shown(format)} is not one of {', '.join(FORMATS)}")
+    one_of(format, "format", FORMATS)
     return case(f"spmv.{format}", matrix=matrix, **options)
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import integer, shown
+from memkern.checks import integer, number
 from memkern.errors import InputError
 from memkern.families.checking import WHOLE, error, extent, fresh, positions, verdict
 from memkern.machine.topology import declared
@@ -153,8 +152,6 @@ def case_of(
     alpha: float | None = None,
     beta: float | None = None,
     runs: int | None = None,
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build the case of one streaming kernel.
@@ -173,10 +170,8 @@ def case_of(
         The kernel's scalars, if it has them; by default the spec's.
     runs : int, optional
         Exact number of samples; 10 by default for ``stream.rotation``.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`.
+        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 
     Raises
     ------
@@ -193,7 +188,6 @@ def case_of(
         dtype=dtype,
         stop=Stop(runs=runs),
         columns={"elements": elements, **numbers},
-        labels={"name": name, "suite": suite},
     ).with_(**options)
 
 
@@ -208,12 +202,8 @@ def length(spec: KernelSpec, elements: int | None, footprint_B: float | None, dt
 
 
 def footprint(footprint_B: float) -> float:
-    """Return a footprint after checking that it is a positive number of bytes."""
-    if not isinstance(footprint_B, Real) or not 0 < footprint_B < 2**62:
-        raise InputError(
-            f"footprint_B must be a positive number of bytes, not {shown(footprint_B)}"
-        )
-    return footprint_B
+    """Return a footprint after checking that it is a number of bytes."""
+    return number(footprint_B, "footprint_B", 1, 2**62)
 
 
 def value_B(dtype: str) -> int:
@@ -241,9 +231,7 @@ def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
             continue
         if key not in found:
             raise InputError(f"kernel {spec.name!r} has no scalar {key}")
-        if not isinstance(value, Real) or not np.isfinite(value):
-            raise InputError(f"{key} must be a finite number, not {shown(value)}")
-        found[key] = float(value)
+        found[key] = number(value, key)
     return found
 
 
