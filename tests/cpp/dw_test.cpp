@@ -371,6 +371,7 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {set("inner", kMax), "64 bits"},
       {set("reals", 0), "reals must be at least 1, not 0"},
       {set("reals", kMax), "64 bits"},
+      {set("reals", std::int64_t{1} << 55), "64 bits"},
       {set("reals", std::int64_t{1} << 56), "64 bits"},
       {set("prefetch", -1), "prefetch must be at least 0, not -1"},
       {set("into_l1", -1), "into_l1 must be at least 0, not -1"},
@@ -530,6 +531,7 @@ TEST(Workers, RunAtEveryAlignedOffset) {
         problem = r.prepare(team, offset_B);
       } catch (const InputError& error) {
         EXPECT_TRUE(contains(error.what(), "offset"));
+        EXPECT_NE(offset_B % (Form(e).reals * Form(e).real_B), 0);
         continue;
       }
       if (Form(e).real_B == 8) {

@@ -756,6 +756,10 @@ def test_missing_and_unknown_arguments_are_refused() -> None:
             _memkern.Prepared(**{k: v for k, v in TRIAD.items() if k != name})
     with pytest.raises(ValueError, match="argument colour is unknown"):
         _memkern.Prepared(**TRIAD, colour="red")
+    for name, wrong in (("index_dtype", 5), ("integers", {"elements": 1.5, "prefetch": 0}),
+                        ("integers", {"elements": 2**64, "prefetch": 0})):  # fmt: skip
+        with pytest.raises(ValueError, match=f"argument {name} has the wrong type"):
+            _memkern.Prepared(**{**TRIAD, name: wrong})
 
 
 @pytest.mark.parametrize(
