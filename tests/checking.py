@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -101,3 +102,24 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     out, err = capsys.readouterr()
     # After a notebook ran in this process there is a progress bar, which clears its line.
     return code, out, re.sub(r"[^\n]*\r", "", err)
+
+
+def one_sentence(err: str) -> str:
+    """Return the one line of an error message of the command line."""
+    (sentence,) = filter(None, err.splitlines())
+    assert sentence.startswith("memkern")
+    return sentence
+
+
+def refused_words(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run a command line that is refused; return its one sentence."""
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    return one_sentence(err)
+
+
+def measured(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    """Run a command line that measures; return its records."""
+    code, out, err = run(capsys, *words, "--json")
+    assert code == 0, err
+    return list(json.loads(out))

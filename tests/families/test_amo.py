@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
-from checking import Changed, checked, corrupted, run
+from checking import Changed, checked, corrupted, measured, refused_words, run
 
 import memkern as mk
 from memkern.errors import InputError
@@ -265,8 +264,7 @@ def test_the_verb_takes_circustents_options(
         float(lines[key]) for key in (" Timing (secs)        ", " Giga AMOs/sec (GAMS) ")
     )
     assert rate == pytest.approx(2000 / seconds / 1e9, rel=1e-4)
-    code, out, _ = run(capsys, "amo", *words, "--runs", "5", "--json")
-    (record,) = json.loads(out)
+    (record,) = measured(capsys, "amo", *words, "--runs", "5")
     assert record["words"] == 8000
     assert record["threads"] == 2
 
@@ -297,20 +295,15 @@ def test_the_list_has_the_sixteen_kernels_of_circustent(capsys: pytest.CaptureFi
 def test_wrong_words_of_the_verb_are_refused(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], match: str
 ) -> None:
-    code, out, err = run(capsys, "amo", *words)
-    assert code == 2
-    assert out == ""
-    assert match in err
-    assert len(err.splitlines()) == 1
+    assert match in refused_words(capsys, "amo", *words)
 
 
 def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(
+    records = measured(
         *(capsys, "amo", "--kernel", "rand,central", "--primitive", "add,cas", "--threads", "1,2"),
-        *("--order", "relaxed,seq_cst", "-i", "100", "--runs", "2", "--json"),
+        *("--order", "relaxed,seq_cst", "-i", "100", "--runs", "2"),
     )
-    assert code == 0
-    seen = {(r["kernel"], r["primitive"], r["order"], r["threads"]) for r in json.loads(out)}
+    seen = {(r["kernel"], r["primitive"], r["order"], r["threads"]) for r in records}
     assert len(seen) == 16
     code, out, _ = run(capsys, "amo", "-i", "50", "--runs", "2", "--primitive", "exchange,plain")
     assert code == 0
