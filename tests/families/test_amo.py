@@ -58,32 +58,6 @@ def test_wrong_options_are_refused(pattern: str, options: dict[str, Any], match:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "pattern, options, match",
-    [
-        ("stride1", {"words": 15}, "16 words at stride 1 need an array of 16 words, not 15"),
-        ("striden", {"stride": 9, "words": 100}, "136 words, not 100"),
-        ("central", {"hot": 4, "padding": 64, "words": 24}, "25 words, not 24"),
-        ("gather", {"words": 8}, "16 words"),
-        ("rand", {"indices": [5] * 17, "words": 5}, "outside 0 to 4"),
-        ("ptrchase", {"indices": [17] * 17}, "outside 0 to 16"),
-        ("rand", {"words": 2**46}, "memory"),
-    ],
-)
-def test_accesses_outside_an_array_are_refused(
-    pattern: str, options: dict[str, Any], match: str
-) -> None:
-    case = mk.amo(pattern, iters=8, threads=2, **options)
-    with pytest.raises((InputError, MemoryError), match=match):
-        case.prepare()
-
-
-def test_another_number_of_workers_is_refused() -> None:
-    case = mk.amo("rand", iters=8, threads=2).with_(threads=1)
-    with pytest.raises(InputError, match="2 workers but would run with 1"):
-        case.prepare()
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     "pattern, primitive",

@@ -743,13 +743,6 @@ TRIAD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("arrays", [[], [("a", True)], [("a", True)] * 5])
-def test_the_extension_takes_as_many_arrays_as_the_body(arrays: list[tuple[str, bool]]) -> None:
-    _memkern.Prepared(**TRIAD)
-    with pytest.raises(ValueError, match="takes 3 arrays"):
-        _memkern.Prepared(**{**TRIAD, "arrays": arrays})
-
-
 def test_missing_and_unknown_arguments_are_refused() -> None:
     for name in TRIAD:
         with pytest.raises(ValueError, match=f"argument {name} is missing"):
@@ -760,53 +753,6 @@ def test_missing_and_unknown_arguments_are_refused() -> None:
                         ("integers", {"elements": 2**64, "prefetch": 0})):  # fmt: skip
         with pytest.raises(ValueError, match=f"argument {name} has the wrong type"):
             _memkern.Prepared(**{**TRIAD, name: wrong})
-
-
-@pytest.mark.parametrize(
-    "changes, match",
-    [
-        ({"IDX1": [0, 1, 2]}, "IDX1 must have 4 entries, not 3"),
-        ({"IDX1": [0, 1, 2, 4]}, r"IDX1\[3\] is 4, outside 0 to 3"),
-        ({"IDX1": [0, -1, 2, 3]}, r"IDX1\[1\] is -1"),
-        ({}, "takes 1 index arrays, not 0"),
-        ({f"IDX{k}": [0, 1, 2, 3] for k in range(1, 6)}, "takes 1 index arrays, not 5"),
-    ],
-)
-def test_the_extension_checks_indices(changes: dict[str, list[int]], match: str) -> None:
-    request = {
-        **TRIAD,
-        "kernel": "raider.gather_copy",
-        "index_dtype": "int64",
-        "arrays": TRIAD["arrays"][:2],
-    }
-    with pytest.raises(ValueError, match=match):
-        _memkern.Prepared(**{**request, "indices": {k: np.array(v) for k, v in changes.items()}})
-
-
-@pytest.mark.parametrize(
-    "starts, columns, match",
-    [
-        ([0, 1, 2], [0, 5], r"columns\[1\] is 5"),
-        ([0, 1], [0, 1], "row_starts must have 3"),
-        ([1, 1, 2], [0, 1], "go from 0"),
-        ([0, 1, 1], [0, 1], "starts must go from 0 to 2"),
-        ([0, 2, 1], [0, 1], "go from 0"),
-        ([0, 3, 2], [0, 1], r"row_starts\[1\] is 3"),
-        ([0, 2, 1, 2], [0, 1], r"row_starts\[2\] is smaller"),
-    ],
-)
-def test_the_extension_checks_rows(starts: list[int], columns: list[int], match: str) -> None:
-    rows = 3 if len(starts) == 4 else 2
-    request = {
-        **TRIAD,
-        "kernel": "bs.bs6",
-        "index_dtype": "int32",
-        "integers": {"local_nodes": 4, "global_nodes": rows, "prefetch": 0},
-        "arrays": TRIAD["arrays"][:2],
-        "indices": {"row_starts": np.array(starts), "columns": np.array(columns)},
-    }
-    with pytest.raises(ValueError, match=match):
-        _memkern.Prepared(**request)
 
 
 @pytest.mark.parametrize("kernel", INDEXED)
@@ -862,17 +808,6 @@ def test_corrupted_meshes_are_caught(number: int, masked: str, elements: int) ->
     last = native.arrays()[array]["columns"] - 1
     for position in (0, last):
         assert not check_corrupted(case, array, position, 12345.678).valid
-
-
-def test_gather_and_scatter_are_each_others_transpose() -> None:
-    rng = np.random.default_rng(1)
-    gather, scatter = (mk.bs(n, elements=3, degree=4) for n in (6, 7))
-    x = rng.random(gather.integers["local_nodes"])
-    y = rng.random(gather.integers["global_nodes"])
-    gathered, scattered = gather.apply(xl=x)["xg"], scatter.apply(xg=y)["xl"]
-    assert np.dot(gathered, y) == pytest.approx(np.dot(x, scattered), rel=1e-13)
-    both = mk.bs(8, elements=3, degree=4).apply(xl=x)["xl"]
-    np.testing.assert_allclose(both, scatter.apply(xg=gathered)["xl"], rtol=1e-14)
 
 
 def test_growing_values_are_sampled_from_steady_inputs() -> None:

@@ -176,50 +176,28 @@ def native(**changes: Any) -> Any:
         "kernel": "spatter.gather",
         "index_dtype": "int64",
         "integers": {"count": 4, "wrap": 1, "prefetch": 0},
-        "indices": {"pattern_gather": np.arange(4), "delta_gather": np.array([4])},
+        "indices": indices(range(4)),
     }
     return _memkern.Prepared(**{**REQUEST, **gather, **changes})
 
 
-def indices(pattern: Any, delta: Any = (4,)) -> dict[str, Any]:
-    return {
-        "pattern_gather": np.array(pattern, dtype=np.int64),
-        "delta_gather": np.array(delta, dtype=np.int64),
-    }
+def indices(pattern: Any) -> dict[str, Any]:
+    return {"pattern_gather": np.array(pattern), "delta_gather": np.array([4])}
 
 
 @pytest.mark.parametrize(
     "changes, match",
     [
         ({"kernel": "spatter.nothing"}, "nothing"),
-        ({"kernel": "unknown.gather"}, "unknown"),
-        ({"dtype": "float16"}, "float16"),
-        ({"dtype": "int64"}, "int64"),
-        ({"index_dtype": "float64"}, "float64"),
-        ({"indices": indices([])}, "empty"),
-        ({"indices": indices([0, -1])}, "negative"),
         ({"indices": indices([[0, 1]])}, "one dimension"),
-        ({"indices": {"delta_gather": np.array([1])}}, "missing"),
-        ({"indices": indices([2**62])}, "64 bits"),
-        ({"indices": indices([0], [2**62])}, "64 bits"),
-        ({"indices": indices([2**40]), "index_dtype": "int32"}, "int32"),
-        ({"integers": {"count": 0, "wrap": 1, "prefetch": 0}}, "count"),
-        ({"integers": {"count": 4, "wrap": 0, "prefetch": 0}}, "wrap"),
-        ({"integers": {"count": 2**62, "wrap": 1, "prefetch": 0}}, "64 bits"),
-        ({"integers": {"count": 4, "wrap": 2**62, "prefetch": 0}}, "64 bits"),
         ({"integers": {}}, "missing"),
         ({"threads": -1}, "threads"),
-        ({"threads": 10**6}, "threads"),
         ({"pin": "0,x"}, "pin"),
-        ({"pin": "5-2"}, "descends"),
-        ({"pin": "99999"}, "99999"),
         ({"pages": "8k"}, "8k"),
-        ({"numa": "node:77"}, "node:77"),
         ({"numa": "far"}, "far"),
         ({"schedule": "guided"}, "guided"),
         ({"chunk": -1}, "chunk"),
         ({"repetition": "twice"}, "twice"),
-        ({"repetition": "free", "schedule": "dynamic"}, "dynamic"),
     ],
 )
 def test_the_extension_refuses_bad_input(changes: dict[str, Any], match: str) -> None:
