@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,9 +23,9 @@ namespace {
 
 using testing::contains;
 using testing::entries_of;
+using testing::kMax;
 using testing::refusal;
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kElements = 60;
 constexpr std::int64_t kGlobal = 20;  // nodes, to which belong
 constexpr std::int64_t kMembers = 40;

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -25,9 +24,12 @@
 namespace memkern {
 namespace {
 
+using testing::as;
+using testing::at;
 using testing::contains;
 using testing::entries_of;
 using testing::Fenced;
+using testing::kMax;
 using testing::permutation;
 using testing::refusal;
 using testing::scattered;
@@ -35,13 +37,10 @@ using testing::scattered;
 using Complex = std::complex<double>;
 using Integers = std::vector<std::int64_t>;
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr int kDirections = 8;
 constexpr int kSpinor = 12;  // complex numbers
 constexpr int kMatrix = 9;
 constexpr double kBefore = -777;  // in results before anything is written
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // gamma_x, gamma_y, gamma_z, gamma_t in Grid's chiral basis.
 const Complex kI{0, 1};
@@ -175,13 +174,6 @@ struct Fields {
     }
   }
 };
-
-template <class T>
-std::vector<T> as(const auto& values) {
-  std::vector<T> all;
-  for (const auto value : values) all.push_back(static_cast<T>(value));
-  return all;
-}
 
 struct Way {
   std::int64_t begin = 0;

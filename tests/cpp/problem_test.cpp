@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -20,9 +19,8 @@ namespace memkern {
 namespace {
 
 using testing::contains;
+using testing::kMax;
 using testing::refusal;
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 class Tiny : public Problem {
  public:

@@ -20,9 +20,8 @@ namespace memkern {
 namespace {
 
 using testing::contains;
+using testing::kMax;
 using testing::refusal;
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 // What a caller passes, with defaults for what a test does not set.
 struct Request {

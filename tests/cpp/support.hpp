@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <ostream>
@@ -42,6 +43,19 @@ inline void PrintTo(const RegisteredEntry& e, std::ostream* out) {
 }
 
 namespace testing {
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+
+inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// The values as T, followed by zeros.
+template <class T>
+std::vector<T> as(const auto& values, std::int64_t zeros = 0) {
+  std::vector<T> all;
+  for (const auto value : values) all.push_back(static_cast<T>(value));
+  all.insert(all.end(), at(zeros), T{});
+  return all;
+}
 
 // An array whose last element is followed by a page that faults when it is touched.
 template <class T>
