@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -70,6 +71,17 @@ def checked(case: Case, native: Any, runs: int = 1) -> Check:
         return runs
 
     return case.spec.check(case, native, invoke)
+
+
+@contextmanager
+def allocating_at_most(most_B: float) -> Iterator[None]:
+    """Assert that Python allocates no more memory than this within the block."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most_B
+    finally:
+        tracemalloc.stop()
 
 
 @contextmanager

@@ -840,8 +840,6 @@ def test_ctrl_c_before_the_first_record_leaves_no_file(
             "raider -k gather_copy --definition release -n 9",
             "--definition is for",
         ),
-        ("stream -k copy -n 9 --block-threads 64", "block_threads is for GPUs"),
-        ("stream -k copy -n 9 --timer events", "timer is for GPUs"),
         ("spmv hpcg:4 -f sell --unroll 2", "--unroll is for the format crs"),
         ("spmv hpcg:4 --tune --prefetch 8", "--prefetch means nothing with --tune"),
         ("spmv hpcg:4 --tune --runs 3", "--runs means nothing with --tune"),

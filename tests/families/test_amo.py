@@ -119,19 +119,20 @@ def test_another_pattern_is_caught(pattern: str) -> None:
     assert not checked(case, native).valid
 
 
-@pytest.mark.parametrize("primitive", ["add", "or", "and", "xor", "min", "max"])
-def test_another_primitive_is_caught(primitive: str) -> None:
-    # Its operands differ between words; it has no exchange.
-    case = mk.amo("scatter", iters=2000, threads=1, primitive=primitive)
-    for other in ("add", "or", "and", "xor", "min", "max"):
-        native = case.with_(template_variant=f"{other}/relaxed/unused").prepare().native
-        assert checked(case, native).valid == (other == primitive)
+# Operands differ between words in SCATTER, which has no exchange, and are constant in RAND.
+PRIMITIVES = {
+    "scatter": ("add", "or", "and", "xor", "min", "max"),
+    "rand": ("add", "or", "and", "xor", "max", "exchange"),
+}
 
 
-@pytest.mark.parametrize("primitive", ["add", "or", "and", "xor", "max", "exchange"])
-def test_another_primitive_with_constant_operands_is_caught(primitive: str) -> None:
-    case = mk.amo("rand", iters=2000, threads=2, primitive=primitive)
-    for other in ("add", "or", "and", "xor", "max", "exchange"):
+@pytest.mark.parametrize(
+    "pattern, primitive", [(pattern, p) for pattern, known in PRIMITIVES.items() for p in known]
+)
+def test_another_primitive_is_caught(pattern: str, primitive: str) -> None:
+    threads = 1 if pattern == "scatter" else 2
+    case = mk.amo(pattern, iters=2000, threads=threads, primitive=primitive)
+    for other in PRIMITIVES[pattern]:
         native = case.with_(template_variant=f"{other}/relaxed/unused").prepare().native
         assert checked(case, native).valid == (other == primitive)
 

@@ -14,7 +14,7 @@ import checking
 import numpy as np
 import pytest
 import scipy.io
-from checking import PROPERTY
+from checking import PROPERTY, allocating_at_most
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -515,10 +515,6 @@ def test_indices_are_as_wide_as_needed(name, monkeypatch):
         assert np.array_equal(again.toarray(), expected.toarray()[permutation][:, permutation])
 
 
-def bytes_of(matrix):
-    return matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
-
-
 def peak_of(make):
     """Return the bytes of a matrix and the most bytes allocated while it was made."""
     make()  # SciPy is imported
@@ -531,7 +527,7 @@ def peak_of(make):
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
-        size = bytes_of(matrix)
+        size = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
         del matrix
     return size, min(peaks)
 
@@ -1114,12 +1110,8 @@ def test_sizes_in_headers_are_checked_before_memory_is_allocated(
     path = written(tmp_path, content, "a.mtx" + ".gz" * packed)
     monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
     refusal(read, path)  # imports what it needs
-    tracemalloc.start()
-    try:
+    with allocating_at_most(8 * 2**20):
         assert says in refusal(read, path)
-        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
-    finally:
-        tracemalloc.stop()
 
 
 def test_a_gzip_bomb_is_inflated_no_further_than_the_sizes_in_its_header(tmp_path):
@@ -1128,12 +1120,8 @@ def test_a_gzip_bomb_is_inflated_no_further_than_the_sizes_in_its_header(tmp_pat
         file.write(market("9 9 3\n").encode())
         for _ in range(64):
             file.write(b"\n" * 2**20)
-    tracemalloc.start()
-    try:
+    with allocating_at_most(8 * 2**20):
         assert "text is longer than" in refusal(read, path)
-        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
-    finally:
-        tracemalloc.stop()
 
 
 def test_a_text_of_more_than_a_mebibyte_is_read_whole(tmp_path):

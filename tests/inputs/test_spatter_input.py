@@ -4,11 +4,10 @@ import argparse
 import json
 import shlex
 import time
-import tracemalloc
 
 import numpy as np
 import pytest
-from checking import PROPERTY, refusal
+from checking import PROPERTY, allocating_at_most, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -331,12 +330,8 @@ def test_patterns_without_memory_are_refused(monkeypatch, pattern, says):
     monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
     text = json.dumps([{"pattern": pattern}]).encode()
     refusal(read_json, text)  # imports what it needs
-    tracemalloc.start()
-    try:
+    with allocating_at_most(2**20):
         assert says in refusal(read_json, text)
-        assert tracemalloc.get_traced_memory()[1] < 2**20
-    finally:
-        tracemalloc.stop()
 
 
 def test_many_small_patterns_are_refused_together(monkeypatch):
