@@ -58,6 +58,20 @@ def frame(rows):
     return pd.DataFrame(rows)
 
 
+def common_columns(kernel, threads, machine):
+    """Return the columns that records of all families have in common."""
+    return {
+        "environment_id": "e1",
+        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
+        "kernel": kernel,
+        "backend": "openmp",
+        "dtype": "float64",
+        "threads": threads,
+        "disturbed": False,
+        "valid": True,
+    }
+
+
 def own_and_faulty(everything, value):
     """Return the inputs of every family: a machine's records, faulty ones, and extreme values."""
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -234,17 +235,29 @@ def test_sizes_beyond_memory_are_refused_before_allocation(
     assert peak_kB < (550_000 if "/dev/zero" in words else 200_000)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "spatter -p 0,1 -l 256",
+        "stream -k copy -n 256",
+        "raider -k gather_copy -n 256",
+        "loops -k sum -n 256",
+        "bs 1 -n 256",
+        "amo --kernel rand -i 256",
+        "dw --lattice 4 4 4 4 -l lexicographic",
+        *(f"spmv 5pt:4:5 -f {form}" for form in ("crs", "sell", "ell", "csc")),
+    ],
+)
 def test_a_failed_validation_is_exit_code_1(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
-    from memkern.spec.kernel import Check
+    check = mk.Prepared.check
 
-    def refuted(self: Any, invoke: Any) -> Check:
-        invoke()
-        return Check(False, 0.25, "whole")
+    def refuted(self: mk.Prepared, *how: Any) -> Any:
+        return dataclasses.replace(check(self, *how), valid=False)
 
     monkeypatch.setattr(mk.Prepared, "check", refuted)
-    code, out, _ = run(capsys, "spatter", "-p", "0,1", *SMALL)
+    code, out, _ = run(capsys, *words.split(), "--runs", "2", "-t", "1", "--variant", "scalar")
     assert code == 1
     assert "INVALID" in out
 

@@ -31,8 +31,10 @@ using testing::entries_of;
 using testing::Fenced;
 using testing::kMax;
 using testing::permutation;
+using testing::put;
 using testing::refusal;
 using testing::scattered;
+using testing::set;
 
 using Complex = std::complex<double>;
 using Integers = std::vector<std::int64_t>;
@@ -345,12 +347,6 @@ TEST(Prepare, RefusesWrongInputInASentence) {
     std::function<void(Request&)> spoil;
     std::string contains;
   };
-  const auto set = [](const char* name, std::int64_t value) {
-    return [=](Request& r) { r.integers[name] = value; };
-  };
-  const auto put = [](const char* name, std::int64_t i, std::int64_t value) {
-    return [=](Request& r) { r.indices[name][at(i)] = value; };
-  };
   std::vector<Wrong> wrong = {
       {[](Request& r) { r.kernel = "dw.jump"; }, "no kernel 'dw.jump'"},
       {[](Request& r) { r.dtype = "int64"; }, "dtype 'int64' is not float32 or float64"},
@@ -459,7 +455,7 @@ TEST(Prepare, LimitsThePrefetchToTheSites) {
 }
 
 template <class T>
-void put(Problem& problem, const std::string& name, const std::vector<double>& values) {
+void copy_in(Problem& problem, const std::string& name, const std::vector<double>& values) {
   const std::vector<T> all = as<T>(values);
   problem.copy_in(name, all.data());
 }
@@ -481,8 +477,8 @@ void run_by(const Team& team, const RegisteredEntry& e, std::int64_t distance) {
   const std::vector<double> wanted = r.fields.result(0, 53);
   const auto run = [&](Repetition repetition, Schedule schedule) {
     problem->fill(true);
-    put<T>(*problem, "links", r.fields.links);
-    put<T>(*problem, "psi", r.fields.psi);
+    copy_in<T>(*problem, "links", r.fields.links);
+    copy_in<T>(*problem, "psi", r.fields.psi);
     const Step step{e.body, e.finish, problem->args(), problem->count(), nullptr};
     {
       const Team::Session session(team);
@@ -527,11 +523,11 @@ TEST(Workers, RunAtEveryAlignedOffset) {
         continue;
       }
       if (Form(e).real_B == 8) {
-        put<double>(*problem, "links", r.fields.links);
-        put<double>(*problem, "psi", r.fields.psi);
+        copy_in<double>(*problem, "links", r.fields.links);
+        copy_in<double>(*problem, "psi", r.fields.psi);
       } else {
-        put<float>(*problem, "links", r.fields.links);
-        put<float>(*problem, "psi", r.fields.psi);
+        copy_in<float>(*problem, "links", r.fields.links);
+        copy_in<float>(*problem, "psi", r.fields.psi);
       }
       const auto& args = *static_cast<const DwArgs*>(problem->args());
       for (const void* field : {args.links, args.psi, static_cast<const void*>(args.result)}) {

@@ -36,6 +36,7 @@ using testing::Fenced;
 using testing::kMax;
 using testing::refusal;
 using testing::scattered;
+using testing::set;
 using testing::with_types;
 
 using Integers = std::vector<std::int64_t>;
@@ -507,9 +508,6 @@ TEST(Prepare, RefusesWrongInputInASentence) {
     std::vector<std::string> kernels;
     std::function<void(Request&)> spoil;
     std::string contains;
-  };
-  const auto set = [](const char* name, std::int64_t value) {
-    return [=](Request& r) { r.integers[name] = value; };
   };
   const std::vector<std::string> all = {"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"};
   const std::vector<std::string> by_rows = {"spmv.crs", "spmv.sell", "spmv.ell"};

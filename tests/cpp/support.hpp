@@ -149,6 +149,14 @@ inline std::string name_of(const ::testing::TestParamInfo<RegisteredEntry>& trie
   return name;
 }
 
+// Changes of a request that spoil it: another integer, or another entry of an index array.
+inline auto set(const char* name, std::int64_t value) {
+  return [=](auto& request) { request.integers[name] = value; };
+}
+inline auto put(const char* name, std::int64_t i, std::int64_t value) {
+  return [=](auto& request) { request.indices[name][at(i)] = value; };
+}
+
 // Calls fn<T, I>() with the types of an entry's values and indices.
 template <class Fn>
 void with_types(const RegisteredEntry& e, const Fn& fn) {

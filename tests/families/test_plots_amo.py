@@ -12,6 +12,7 @@ from plotting import (
     Family,
     Results,
     assert_legible,
+    common_columns,
     dot_values,
     footnotes,
     frame,
@@ -39,9 +40,7 @@ def record(pattern, primitive, threads, rate, machine="Own Machine 3000", **othe
     iters = other.get("iters", 2**16)
     chance = {"success_fraction": 1.0} if primitive == "cas" else {}
     return {
-        "environment_id": "e1",
-        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
-        "kernel": f"amo.{pattern}",
+        **common_columns(f"amo.{pattern}", threads, machine),
         "primitive": primitive,
         "order": "relaxed",
         "returns": "used" if primitive == "cas" else "unused",
@@ -52,14 +51,10 @@ def record(pattern, primitive, threads, rate, machine="Own Machine 3000", **othe
         "words": 1 if pattern == "central" else iters * threads,
         "stride": 1,
         "index_pattern": "" if pattern in ("stride1", "striden", "central") else "random",
-        "backend": "openmp",
         "dtype": "uint64",
-        "threads": threads,
         "rate_GAMS": rate,
         "time_min_s": iters * threads / rate / 1e9,
         "bandwidth_GBps": 16 * rate,
-        "disturbed": False,
-        "valid": True,
         **chance,
     } | other
 

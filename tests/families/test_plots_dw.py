@@ -11,6 +11,7 @@ from plotting import (
     Family,
     Results,
     assert_legible,
+    common_columns,
     curve_labels,
     dot_values,
     footnotes,
@@ -48,9 +49,7 @@ def record(kind, lattice=LARGE, threads=4, site_B=None, machine="Own Machine 300
     speed = other.pop("speed", speed)
     roofline = 1320 / site_B * TRIAD if site_B else math.nan
     return {
-        "environment_id": "e1",
-        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
-        "kernel": "dw.hop",
+        **common_columns("dw.hop", threads, machine),
         "lattice": lattice,
         "Ls": 8,
         "layout": layout,
@@ -65,9 +64,6 @@ def record(kind, lattice=LARGE, threads=4, site_B=None, machine="Own Machine 300
         "prefetch_into": "L2" if ahead else "",
         "variant": "simd",
         "isa": "avx512",
-        "backend": "openmp",
-        "dtype": "float64",
-        "threads": threads,
         "performance_GFLOPs": speed,
         "performance_median_GFLOPs": 0.9 * speed,
         "triad_GBps": TRIAD,
@@ -76,8 +72,6 @@ def record(kind, lattice=LARGE, threads=4, site_B=None, machine="Own Machine 300
         "roofline_fraction": 0.9 * speed / roofline,
         "bandwidth_GBps": speed / 2,
         "time_min_s": 1e-3,
-        "disturbed": False,
-        "valid": True,
     } | other
 
 

@@ -10,6 +10,7 @@ from plotting import (
     Family,
     Results,
     assert_legible,
+    common_columns,
     curve_labels,
     dot_values,
     footnotes,
@@ -47,9 +48,7 @@ def record(kind, label, shape, threads=4, speed=None, machine="Own Machine 3000"
     time_s = 2 * nonzeros / speed / 1e9
     beta = other.get("beta", 1.0)
     return {
-        "environment_id": "e1",
-        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
-        "kernel": f"spmv.{form}",
+        **common_columns(f"spmv.{form}", threads, machine),
         "name": label,
         "matrix": "matrix",
         "rows": rows,
@@ -62,10 +61,7 @@ def record(kind, label, shape, threads=4, speed=None, machine="Own Machine 3000"
         "result": "add",
         "unroll": 0,
         "prefetch": 0,
-        "backend": "openmp",
-        "dtype": "float64",
         "index_dtype": "int32",
-        "threads": threads,
         "performance_GFLOPs": speed,
         "performance_median_GFLOPs": 0.9 * speed,
         "roofline_load_GFLOPs": roofline,
@@ -80,8 +76,6 @@ def record(kind, label, shape, threads=4, speed=None, machine="Own Machine 3000"
         "time_min_s": time_s,
         "bandwidth_GBps": 6 * speed,
         "footprint_B": round(12 * nonzeros / beta) + 20 * rows,
-        "disturbed": False,
-        "valid": True,
     } | other
 
 
