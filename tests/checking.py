@@ -105,6 +105,15 @@ def refusal(
     return message
 
 
+def unless_refused(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a call returns, or None if it raises an `InputError` of one line."""
+    try:
+        return call(*arguments)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1
+        return None
+
+
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """Run a command line in this process; return exit code, standard output and error."""
     try:

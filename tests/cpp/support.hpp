@@ -18,6 +18,7 @@
 
 #include "core/buffer.hpp"
 #include "core/errors.hpp"
+#include "engine/problem.hpp"
 #include "engine/registry.hpp"
 
 namespace memkern {
@@ -97,6 +98,25 @@ class Fenced {
   std::int64_t size_;
   std::unique_ptr<Buffer> buffer_;
   T* data_;
+};
+
+// A problem whose arrays a test declares.
+class Declared : public Problem {
+ public:
+  explicit Declared(const Team& team, const Placement& placement = {}) : Problem(team, placement) {}
+  Declared(const Team& team, std::int64_t offset_B)
+      : Problem(team, {Pages::Default, {}, offset_B}) {}
+  const void* args() const override { return this; }
+  std::int64_t count() const override { return 1; }
+  using Problem::add_array;
+  using Problem::add_data;
+  using Problem::add_indices;
+  using Problem::check_starts;
+  using Problem::commit;
+  using Problem::data;
+  using Problem::indices;
+  using Problem::own;
+  using Problem::own_indices;
 };
 
 // Pseudo-random whole number in [0, bound), without a period that a vector's width could hide.

@@ -238,21 +238,30 @@ SAMPLES = {
 }
 
 
+Entry = tuple[str, str, str, str, str, int, str]
+
+
+def options_of(entry: Entry) -> dict[str, Any]:
+    """Return the options that select an entry of a kernel."""
+    names = ("variant", "isa", "dtype", "index_dtype", "unroll", "template_variant")
+    return dict(zip(names, entry[1:], strict=True))
+
+
 def entry_params() -> list[Any]:
-    """Return (kernel, variant, isa, dtype, index dtype, unroll, form) of every entry of the binary.
+    """Return a parameter of tests for every entry of the binary.
 
     Of each variant of a kernel a hash chooses one entry, so that types and instruction sets differ
     between kernels. The others are marked `every_entry`; the C++ tests run all of them. Cases of
     latency are for a number of workers and chains: test_latency.py runs their variants.
     """
-    groups: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
+    groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in _memkern.entries():
         if entry[2] in _memkern.supported_isas() and not entry[0].startswith("latency."):
             groups.setdefault(entry[:2], []).append(entry)
     chosen = {group[zlib.crc32(repr(key).encode()) % len(group)] for key, group in groups.items()}
     return [
         pytest.param(
-            *entry,
+            entry,
             id="-".join(filter(None, map(str, entry))),
             marks=() if entry in chosen else pytest.mark.every_entry,
         )
@@ -263,8 +272,8 @@ def entry_params() -> list[Any]:
 
 def test_chosen_entries_have_every_variant_type_and_instruction_set() -> None:
     params = entry_params()
-    every = [tuple(param.values) for param in params]
-    chosen = [tuple(param.values) for param in params if not param.marks]
+    every = [param.values[0] for param in params]
+    chosen = [param.values[0] for param in params if not param.marks]
     assert {entry[:2] for entry in chosen} == {entry[:2] for entry in every}
     assert len(chosen) == len({entry[:2] for entry in chosen})
     for place in (3, 4):
@@ -278,14 +287,11 @@ def test_unsupported_instruction_sets_are_refused() -> None:
     foreign = [("stream.copy", "simd", isa, "float64", "", 0, "") for isa in ("avx2", "sve")]
     refused = [e for e in (*_memkern.entries(), *foreign) if e[2] not in isas]
     assert refused
-    for kernel, variant, isa, dtype, index, unroll, form in refused:
-        if kernel.startswith("dw."):
+    for entry in refused:
+        if entry[0].startswith("dw."):
             continue  # laid out for a vector: see test_dw.py
-        options = {"variant": variant, "isa": isa, "dtype": dtype, "index_dtype": index}
         with pytest.raises(InputError, match="has no variant"):
-            for_entry(
-                SAMPLES[kernel][0], {**options, "unroll": unroll, "template_variant": form}
-            ).prepare()
+            for_entry(SAMPLES[entry[0]][0], options_of(entry)).prepare()
 
 
 def with_threads(case: Case, threads: int) -> Case:
@@ -436,19 +442,11 @@ def test_loops_are_unrolled_as_the_paper_does() -> None:
         assert found == wanted, key
 
 
-@pytest.mark.parametrize("kernel, variant, isa, dtype, index, unroll, form", entry_params())
-def test_kernel_agrees_with_its_reference(
-    kernel: str, variant: str, isa: str, dtype: str, index: str, unroll: int, form: str
-) -> None:
-    options = {
-        "variant": variant,
-        "isa": isa,
-        "dtype": dtype,
-        "index_dtype": index,
-        "unroll": unroll,
-        "template_variant": form,
-    }
-    samples = SAMPLES[kernel][:4] if unroll else SAMPLES[kernel]
+@pytest.mark.parametrize("entry", entry_params())
+def test_kernel_agrees_with_its_reference(entry: Entry) -> None:
+    kernel, variant, isa, dtype, *_ = entry
+    options = options_of(entry)
+    samples = SAMPLES[kernel][:4] if options["unroll"] else SAMPLES[kernel]
     if isa not in _memkern.supported_isas():
         for case in samples:
             with pytest.raises(InputError, match=r"has no variant|vector of"):

@@ -4,8 +4,6 @@ import gzip
 import itertools
 import math
 import os
-import subprocess
-import sys
 import tracemalloc
 from functools import partial, reduce
 from pathlib import Path
@@ -14,7 +12,7 @@ import checking
 import numpy as np
 import pytest
 import scipy.io
-from checking import PROPERTY, allocating_at_most
+from checking import PROPERTY, allocating_at_most, unless_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -743,16 +741,12 @@ def test_what_is_no_matrix_is_refused(given, says):
     | st.from_regex(r"(hpcg|spin|rmat|band|tsm|kkt|topins)(:-?[0-9.e]{0,2}){0,4}", fullmatch=True)
 )
 def test_any_text_is_a_matrix_or_refused_in_one_line(text):
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            # Only sizes are checked: no matrix is made.
-            for module in (grids, chains, synthetic):
-                patch.setattr(module, "assemble", lambda *sizes: sizes)
-            label, _ = build(text)
-    except InputError as error:
-        assert len(str(error).splitlines()) == 1
-    else:
-        assert label
+    with pytest.MonkeyPatch.context() as patch:
+        # Only sizes are checked: no matrix is made.
+        for module in (grids, chains, synthetic):
+            patch.setattr(module, "assemble", lambda *sizes: sizes)
+        made = unless_refused(build, text)
+    assert made is None or made[0]
 
 
 def test_matrices_of_all_kinds_are_converted():
@@ -1185,15 +1179,13 @@ def test_damaged_files_are_refused_in_one_line_or_another_matrix(tmp_path):
         for place in generator.integers(0, len(damaged), 1 + turn % 2):
             damaged[place] = generator.choice([*b"0123456789.-e \n%\0", generator.integers(256)])
         path = written(tmp_path, bytes(damaged))
-        try:
-            matrix = read(path)
-        except InputError as error:
-            assert len(str(error).splitlines()) == 1
-        else:
-            # A size may have become larger.
-            if max(matrix.shape) < 1000:
-                dense(matrix)
-            good += 1
+        matrix = unless_refused(read, path)
+        if matrix is None:
+            continue
+        # A size may have become larger.
+        if max(matrix.shape) < 1000:
+            dense(matrix)
+        good += 1
     assert good > 10
 
 
@@ -1256,15 +1248,6 @@ def test_statistics_are_what_brute_force_finds(rows, columns, seed, filled):
             assert statistics(from_array(some + some.T)) == brute_force(some + some.T)
 
 
-def test_statistics_of_known_matrices():
-    found = statistics(arrow(100))
-    assert (found["nonzeros_per_row_max"], found["nonzeros_per_row_min"]) == (100, 1)
-    assert (found["bandwidth"], found["symmetric_pattern"]) == (99, False)
-    assert statistics(arrow(100, True))["symmetric_pattern"] is True
-    assert statistics(spin_chain(8))["symmetric_pattern"] is True
-    assert statistics(hpcg(5))["bandwidth"] == 31
-
-
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"tsm"}))
 def test_reordering_renumbers_rows_and_columns_alike(name):
     matrix = CASES[name]()
@@ -1290,16 +1273,6 @@ def test_reordering_brings_entries_towards_the_diagonal():
     permuted, permutation = reorder(from_array(np.zeros((3, 3))))
     assert permuted.nnz == 0
     assert sorted(permutation.tolist()) == [0, 1, 2]
-
-
-def test_scipy_is_imported_when_it_is_needed():
-    code = (
-        "import sys, memkern, memkern.inputs.matrices\n"
-        "assert not any(name.startswith('scipy') for name in sys.modules)\n"
-        "memkern.inputs.matrices.hpcg(2)\n"
-        "assert 'scipy.sparse' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_paths_may_look_like_generators(tmp_path, monkeypatch):

@@ -7,11 +7,10 @@ import time
 
 import numpy as np
 import pytest
-from checking import PROPERTY, allocating_at_most, refusal
+from checking import PROPERTY, allocating_at_most, refusal, unless_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memkern.errors import InputError
 from memkern.inputs.patterns import custom, parse
 from memkern.inputs.spatter_files import (
     add_options,
@@ -419,10 +418,8 @@ HOSTILE = st.lists(st.dictionaries(st.sampled_from(KEYS), VALUE, max_size=5), ma
 
 def read_or_refuse(text):
     """Read a text, which gives valid configurations or an error of one line."""
-    try:
-        result = read_json(text)
-    except InputError as error:
-        assert len(str(error).splitlines()) == 1
+    result = unless_refused(read_json, text)
+    if result is None:
         return
     assert len(result.configs) >= 1
     for config in result.configs:
