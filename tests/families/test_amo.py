@@ -284,9 +284,3 @@ def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str])
     assert code == 0
     assert len(out.splitlines()) == 1 + 4 + 8
     assert "GAMS" in out
-
-
-def test_an_unused_stride_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "amo", "-b", "RAND_ADD", "-s", "4", "-i", "50", "--runs", "2")
-    assert code == 0
-    assert "takes no --stride" in err
