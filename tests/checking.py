@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -72,6 +74,17 @@ def checked(case: Case, native: Any, runs: int = 1) -> Check:
 
 
 @contextmanager
+def allocating_at_most(most_B: float) -> Iterator[None]:
+    """Assert that Python allocates no more memory than this within the block."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most_B
+    finally:
+        tracemalloc.stop()
+
+
+@contextmanager
 def refused(culprit: str) -> Iterator[None]:
     """Expect an `InputError` whose one line matches the regular expression `culprit`."""
     with pytest.raises(InputError, match=culprit) as caught:
@@ -92,6 +105,15 @@ def refusal(
     return message
 
 
+def unless_refused(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a call returns, or None if it raises an `InputError` of one line."""
+    try:
+        return call(*arguments)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1
+        return None
+
+
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """Run a command line in this process; return exit code, standard output and error."""
     try:
@@ -101,3 +123,24 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     out, err = capsys.readouterr()
     # After a notebook ran in this process there is a progress bar, which clears its line.
     return code, out, re.sub(r"[^\n]*\r", "", err)
+
+
+def one_sentence(err: str) -> str:
+    """Return the one line of an error message of the command line."""
+    (sentence,) = filter(None, err.splitlines())
+    assert sentence.startswith("memkern")
+    return sentence
+
+
+def refused_words(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run a command line that is refused; return its one sentence."""
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    return one_sentence(err)
+
+
+def measured(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    """Run a command line that measures; return its records."""
+    code, out, err = run(capsys, *words, "--json")
+    assert code == 0, err
+    return list(json.loads(out))

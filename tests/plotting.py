@@ -1,10 +1,14 @@
 """Helpers of the tests of figures: a result set with its machine, and the contents of a figure."""
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+
+import memkern.plots  # noqa: F401 (imports the families' figures, whose data need it first)
 
 KIB, MIB = 2**10, 2**20
 # A name that must be shortened and escaped.
@@ -28,8 +32,57 @@ class Results:
         return pd.DataFrame(self.rows)
 
 
+class Family(NamedTuple):
+    """Figures, tables and section of a family, and what test_plots_families.py needs of them."""
+
+    section: str
+    title: str
+    command: str  # that all messages about missing records name
+    figures: tuple[str, ...]
+    tables: tuple[str, ...]
+    everything: Callable  # returns records for all figures
+    inputs: dict[str, Callable]  # records by name, for which figures must be legible
+    lacking: tuple[list[str], ...]  # columns without which nothing is drawn
+    integers: tuple[str, ...]  # columns with missing values beside records of other families
+    disturbed: Callable  # chooses records of a frame
+    missing: list[tuple]  # name, records, options, and the part of the message that names them
+    images: int  # of a report
+    shown: str  # a column in a table of a report
+    # Names that need no records, and figures that do not look at records.
+    published: tuple[str, ...] = ()
+    independent: tuple[str, ...] = ()
+    without_markers: tuple[str, ...] = ()  # figures of what noise does not change
+
+
 def frame(rows):
     return pd.DataFrame(rows)
+
+
+def common_columns(kernel, threads, machine):
+    """Return the columns that records of all families have in common."""
+    return {
+        "environment_id": "e1",
+        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
+        "kernel": kernel,
+        "backend": "openmp",
+        "dtype": "float64",
+        "threads": threads,
+        "disturbed": False,
+        "valid": True,
+    }
+
+
+def own_and_faulty(everything, value):
+    """Return the inputs of every family: a machine's records, faulty ones, and extreme values."""
+    return {
+        "own": lambda: Results(everything()),
+        "faults": lambda: frame(everything()).assign(
+            valid=lambda rows: rows.index % 7 != 3, disturbed=lambda rows: rows.index % 5 == 2
+        ),
+        "extremes": lambda: frame(everything()).assign(
+            **{value: lambda rows: rows[value] * 1e-4 ** (rows.index % 2)}
+        ),
+    }
 
 
 def line(ax, label):

@@ -84,8 +84,8 @@ HEAVY = "pandas matplotlib pyarrow scipy jinja2"
         # Saved results can be analysed where the extension cannot be built.
         (
             "results.comparison results.comparison_output machine.environment models "
-            "inputs.patterns plots reference report results statistics families.spatter.suites "
-            "results.verdicts",
+            "inputs.matrices inputs.patterns plots reference report results statistics "
+            "families.spatter.suites results.verdicts",
             f"memkern._memkern {HEAVY} tqdm",
         ),
         ("cli", HEAVY),

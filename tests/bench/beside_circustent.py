@@ -18,16 +18,14 @@ other indices in each turn.
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import subprocess
 
 import numpy as np
-from peers import FLOOR, no_huge_pages, with_interval
+from peers import judge, printed, rotated, valid_record, with_interval
 
 import memkern as mk
 from memkern.families.amo.kernels import PATTERNS
-from memkern.statistics import geometric_mean, ratio_interval
+from memkern.statistics import Ratio, ratio_interval
 
 
 def workers(args: argparse.Namespace, pattern: str) -> int:
@@ -40,16 +38,12 @@ def circustent(args: argparse.Namespace, pattern: str) -> float:
     sizes = {"-m": args.memsize, "-p": workers(args, pattern), "-i": args.iters}
     words = [args.circustent, "-b", f"{pattern.upper()}_ADD"]
     for flag, value in sizes.items():
-        words += [flag, str(value)]
+        words += [flag, value]
     if pattern == "striden":
-        words += ["-s", str(args.stride)]
-    environment = {**os.environ, "OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
-    done = subprocess.run(
-        words, capture_output=True, text=True, check=True, env=environment, preexec_fn=no_huge_pages
-    )
-    found = re.search(r"Timing \(secs\)\s*:\s*(\S+)", done.stdout)
+        words += ["-s", args.stride]
+    found = re.search(r"Timing \(secs\)\s*:\s*(\S+)", printed(words))
     if found is None:
-        raise SystemExit(f"{' '.join(words)} printed no timing")
+        raise SystemExit(f"{' '.join(map(str, words))} printed no timing")
     return float(found[1])
 
 
@@ -85,27 +79,20 @@ def main() -> None:
     ours: dict[str, list[float]] = {name: [] for name in names}
     theirs: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(args.turns):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            measured = case_of(name, turn).measure()
-            if not measured.valid:
-                raise SystemExit(f"{name} failed its validation")
-            ours[name].append(measured.record["time_median_s"])
+        for name in rotated(names, turn):
+            ours[name].append(valid_record(case_of(name, turn), name)["time_median_s"])
             passes = [circustent(args, name) for _ in range(args.runs)]
             theirs[name].append(float(np.median(passes)))
-    ratios = []
+    ratios: dict[str, Ratio] = {}
     for name in names:
         case = case_of(name, 0)
-        ratio = ratio_interval(theirs[name], ours[name], paired=True)
-        ratios.append(ratio)
+        ratios[name] = ratio_interval(theirs[name], ours[name], paired=True)
         amos = case.iterations * case.spec.amos / 1e9
         print(
             f"{name:<9} {amos / np.median(ours[name]):8.4f} GAMS, CircusTent "
-            f"{amos / np.median(theirs[name]):8.4f}, ratio {with_interval(ratio)}"
+            f"{amos / np.median(theirs[name]):8.4f}, ratio {with_interval(ratios[name])}"
         )
-    mean = geometric_mean([ratio.ratio for ratio in ratios])
-    below = [name for name, ratio in zip(names, ratios, strict=True) if ratio.high < FLOOR]
-    print(f"geometric mean {mean:.3f}, wholly below {FLOOR}: {below}")
-    print("at least as fast" if mean >= 1 and not below else "NOT at least as fast")
+    judge(ratios)
 
 
 if __name__ == "__main__":

@@ -17,29 +17,20 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from peers import FLOOR, no_huge_pages, with_interval
+from peers import judge, printed, rotated, valid_record, with_interval
 
 import memkern as mk
-from memkern.statistics import geometric_mean, ratio_interval
+from memkern.statistics import Ratio, ratio_interval
 
 SIZES = {"L1": 2**14, "L2": 2**19, "L3": 2**23, "memory": 2**28}
 CHAINS = (2, 4, 6)
 # Lines loaded of every 8, the variant that makes about as much traffic as multiload, and the name
 # of that traffic in multiload.
 TRAFFIC = {"loads": (8, "scalar", "stream-sum"), "stores": (0, "simd", "memset-libc")}
-
-
-def printed(words: list[object]) -> str:
-    """Return what a program prints, run on 4 KiB pages."""
-    done = subprocess.run(
-        list(map(str, words)), capture_output=True, text=True, check=True, preexec_fn=no_huge_pages
-    )
-    return done.stdout
 
 
 def multichase(folder: Path, size_B: int, chains: int, samples: int) -> tuple[float, float]:
@@ -99,31 +90,24 @@ def main() -> None:
         )
     ours: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
     theirs: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
-    names = list(cases)
     for turn in range(args.turns):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        for name in rotated(list(cases), turn):
             case, peer = cases[name]
-            measured = case.measure()
-            if not measured.valid:
-                raise SystemExit(f"{name} failed its validation")
-            record = measured.record
+            record = valid_record(case, name)
             ours[name].append((record["ns_per_access"], record.get("traffic_GBps", 0.0)))
             theirs[name].append(peer())
-    ratios = []
-    for name in names:
+    ratios: dict[str, Ratio] = {}
+    for name in cases:
         (own_ns, own_GBps), (ns, GBps) = (np.transpose(side[name]) for side in (ours, theirs))
-        ratio = ratio_interval(ns, own_ns, paired=True)
-        ratios.append(ratio)
+        ratios[name] = ratio_interval(ns, own_ns, paired=True)
         moved = ""
         if own_GBps.any():
             moved = f", traffic {np.median(own_GBps):.1f} and {np.median(GBps):.1f} GB/s"
         print(
             f"{name:<18} {np.median(own_ns):8.2f} ns, multichase {np.median(ns):8.2f} ns, ratio "
-            f"{with_interval(ratio)}{moved}"
+            f"{with_interval(ratios[name])}{moved}"
         )
-    mean = geometric_mean([ratio.ratio for ratio in ratios])
-    below = [name for name, ratio in zip(names, ratios, strict=True) if ratio.high < FLOOR]
-    print(f"geometric mean {mean:.3f}, wholly below {FLOOR}: {below}")
+    judge(ratios)
 
 
 if __name__ == "__main__":

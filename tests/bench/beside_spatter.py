@@ -23,9 +23,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from peers import FLOOR, with_interval
+from peers import FLOOR, judge, rotated, with_interval
 
-from memkern.statistics import geometric_mean, ratio_interval
+from memkern.statistics import Ratio, geometric_mean, ratio_interval
 
 _ROW = re.compile(r"^(\d+)\s+(\d+)\s+([0-9.e+-]+)\s+([0-9.e+-]+)\s*$")
 
@@ -62,8 +62,7 @@ def main() -> int:
     args = parser.parse_args()
     own = [sys.executable, "-m", "memkern", "spatter", "--json", "-v0", "--pages", args.pages]
     own += ["-t", str(args.threads)]
-    ratios_all: list[float] = []
-    slower_all: list[str] = []
+    ratios_all: dict[str, Ratio] = {}
     for suite in args.suites:
         plain = [args.spatter, "-b", "openmp", "-t", str(args.threads), "-f", str(suite)]
         peers = [[*own, "-f", str(suite)]] if args.self else [plain, [*plain, "--dense-buffers"]]
@@ -73,8 +72,7 @@ def main() -> int:
         peaks: list[list[float]] = [[] for _ in contestants]
         records: list[dict[str, object]] = []
         for turn in range(args.turns):
-            for shift in range(len(contestants)):
-                who = (turn + shift) % len(contestants)
+            for who in rotated(range(len(contestants)), turn):
                 output, wall, peak = run(contestants[who], args.threads)
                 walls[who].append(wall)
                 peaks[who].append(peak)
@@ -94,18 +92,15 @@ def main() -> int:
             peer = others[int(np.argmin(medians))][:, case]
             ratio = ratio_interval(peer, ours[:, case], paired=True)
             ratios.append(ratio.ratio)
-            below = ratio.high < FLOOR
-            if below:
-                slower_all.append(f"{suite.name}:{case}")
+            ratios_all[f"{suite.name}:{case}"] = ratio
             print(
                 f"  {case:3} {record['kernel']:<21} {str(record['pattern'])[:28]:<28} "
                 f"delta {record['delta']:<8} {record['variant']}/{record['isa']:<9} "
                 f"{np.median(record['bytes_B'] / ours[:, case]) / 1e9:7.2f} GB/s  "
                 f"peer {record['bytes_B'] / min(medians) / 1e9:7.2f}  "
                 f"ratio {with_interval(ratio)}"
-                f"{'  BELOW' if below else ''}"
+                f"{'  BELOW' if ratio.high < FLOOR else ''}"
             )
-        ratios_all += ratios
         wall = [float(np.median(w)) for w in walls]
         peak = [float(np.median(p)) for p in peaks]
         print(
@@ -113,11 +108,7 @@ def main() -> int:
             f"{min(wall[1:]):.2f} s ({wall[0] / min(wall[1:]):.2f}); peak memory "
             f"{peak[0] / 1e6:.0f} MB beside {min(peak[1:]) / 1e6:.0f} MB"
         )
-    mean = geometric_mean(ratios_all)
-    good = mean >= 1.0 and not slower_all
-    print(f"\nall {len(ratios_all)} cases: geometric mean {mean:.3f}, below {FLOOR}: {slower_all}")
-    print("at least as fast" if good else "NOT at least as fast")
-    return 0 if good else 1
+    return 0 if judge(ratios_all) else 1
 
 
 if __name__ == "__main__":

@@ -19,18 +19,16 @@ turn.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import tempfile
 import time
 from typing import Any
 
 import numpy as np
-from peers import FLOOR, no_huge_pages, with_interval
+from peers import best_of_each, judge, printed_seconds, rotated, valid_record, with_interval
 
 import memkern as mk
 from memkern.families.spmv.model import SpmvModel
-from memkern.statistics import geometric_mean, ratio_interval
+from memkern.statistics import Ratio, ratio_interval
 
 FORMS: dict[str, dict[str, Any]] = {
     "crs": {"format": "crs"},
@@ -47,21 +45,6 @@ def write(matrix: Any, path: str) -> None:
         matrix.indptr.astype(np.int32).tofile(file)
         matrix.indices.astype(np.int32).tofile(file)
         matrix.data.astype(np.float64).tofile(file)
-
-
-def peer_seconds(program: str, path: str, args: argparse.Namespace) -> dict[str, float]:
-    """Return the median seconds of each form of a peer."""
-    environment = {**os.environ, "OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
-    done = subprocess.run(
-        [program, path, str(args.threads), str(args.seconds)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-        preexec_fn=no_huge_pages,
-    )
-    rows = (line.split() for line in done.stdout.splitlines())
-    return {row[0]: float(row[2]) for row in rows if len(row) >= 3}
 
 
 def scipy_seconds(matrix: Any, seconds: float) -> float:
@@ -86,7 +69,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5)
     args = parser.parse_args()
     programs = dict(peer.split("=", 1) for peer in args.peer)
-    ratios = []
+    ratios: dict[str, Ratio] = {}
     for text in args.matrices:
         label, matrix = mk.matrices.build(text)
         knobs = {"threads": args.threads, "pages": "4k", "budget_s": args.seconds}
@@ -102,12 +85,9 @@ def main() -> None:
             write(matrix, file.name)
             contestants = ["load", *cases, *programs, "scipy"]
             for turn in range(args.turns):
-                k = turn % len(contestants)
-                for name in contestants[k:] + contestants[:k]:
+                for name in rotated(contestants, turn):
                     if name in cases:
-                        record = cases[name].measure().record
-                        if not record["valid"]:
-                            raise SystemExit(f"{name} of {label} failed its validation")
+                        record = valid_record(cases[name], f"{name} of {label}")
                         ours[name].append(record["time_median_s"])
                     elif name == "load":
                         rate = load.measure().record["bandwidth_median_GBps"]
@@ -115,21 +95,16 @@ def main() -> None:
                     elif name == "scipy":
                         theirs.setdefault(name, []).append(scipy_seconds(matrix, args.seconds))
                     else:
-                        for form, seconds in peer_seconds(programs[name], file.name, args).items():
+                        words = [programs[name], file.name, args.threads, args.seconds]
+                        for form, seconds in printed_seconds(words).items():
                             theirs.setdefault(form, []).append(seconds)
         flops = 2 * matrix.nnz / 1e9
         print(f"{label}: {matrix.nnz} nonzeros, roofline {flops / np.median(limit):.2f} GFLOP/s")
         for name, times in (*ours.items(), *theirs.items()):
             share = with_interval(ratio_interval(limit, times, paired=True))
             print(f"  {name:<14} {flops / np.median(times):7.3f} GFLOP/s, of the roofline {share}")
-        best = min(ours, key=lambda name: float(np.median(ours[name])))
-        peer = min(theirs, key=lambda name: float(np.median(theirs[name])))
-        ratio = ratio_interval(theirs[peer], ours[best], paired=True)
-        ratios.append(ratio)
-        print(f"  {best} over {peer}: {with_interval(ratio)}", flush=True)
-    mean = geometric_mean([ratio.ratio for ratio in ratios])
-    below = sum(ratio.high < FLOOR for ratio in ratios)
-    print(f"geometric mean {mean:.3f}, wholly below {FLOOR}: {below}")
+        ratios[label] = best_of_each(ours, theirs)
+    judge(ratios)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ python tests/bench/best_variant.py --turns 7
 from __future__ import annotations
 
 import argparse
-import math
 import random
 from typing import Any
+
+from peers import with_interval
 
 import memkern as mk
 from memkern import _memkern, statistics
@@ -71,11 +72,10 @@ def main() -> None:
             below.append(name)
         words = ", ".join(f"{word} {n}" for word, n in chosen.items())
         print(
-            f"{name:<28} {fastest:<7} {ratio.ratio:5.2f} [{ratio.low:.2f}, {ratio.high:.2f}]  "
-            f"{words}",
+            f"{name:<28} {fastest:<7} {with_interval(ratio)}  {words}",
             flush=True,
         )
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    mean = statistics.geometric_mean(ratios)
     print(f"geometric mean {mean:.3f}; wholly below 0.9: {', '.join(below) or 'none'}")
 
 

@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from peers import with_interval
 
 import memkern as mk
 from memkern.statistics import ratio_interval
@@ -60,8 +61,7 @@ def main() -> None:
         ratio = ratio_interval(ours, theirs, paired=True)
         print(
             f"{threads} threads: BS0 {np.median(ours) * 1e9:.0f} ns, empty region "
-            f"{np.median(theirs) * 1e9:.0f} ns, ratio {ratio.ratio:.3f} "
-            f"[{ratio.low:.3f}, {ratio.high:.3f}]"
+            f"{np.median(theirs) * 1e9:.0f} ns, ratio {with_interval(ratio)}"
         )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from peers import with_interval
 
 import memkern as mk
 from memkern.statistics import ratio_interval
@@ -38,10 +39,7 @@ def main() -> None:
             rates[name].append(case.measure().bandwidth_GBps)
     for name, values in rates.items():
         ratio = ratio_interval(values, rates["bs1"], paired=True)
-        print(
-            f"{name}: {np.median(values):.1f} GB/s, of BS1 {ratio.ratio:.2f} "
-            f"[{ratio.low:.2f}, {ratio.high:.2f}]"
-        )
+        print(f"{name}: {np.median(values):.1f} GB/s, of BS1 {with_interval(ratio)}")
 
 
 if __name__ == "__main__":

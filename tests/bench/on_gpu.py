@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from peers import valid_record, with_interval
 
 import memkern as mk
 from memkern.machine import gpu
@@ -101,10 +102,7 @@ def main() -> None:
             gpu.copy_GBps.cache_clear()
             ceilings.append(gpu.copy_GBps(args.device))
             for name, case in cases.items():
-                record = case.measure().record
-                if not record["valid"]:
-                    raise SystemExit(f"{name} failed its validation")
-                ours[name].append(record["bandwidth_median_GBps"])
+                ours[name].append(valid_record(case, name)["bandwidth_median_GBps"])
             empty = mk.case("bs.bs0", device=args.device, runs=200)
             launches.append(empty.measure().record["time_median_s"])
             bare.append(bare_launch_s(program))
@@ -124,7 +122,7 @@ def main() -> None:
         text = f"{name:<16} {np.median(rates):8.0f} GB/s  {share.ratio:.3f} of the copy"
         if name in theirs:
             ratio = ratio_interval(rates, theirs[name], paired=True)
-            text += f"  {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of the peer"
+            text += f"  {with_interval(ratio)} of the peer"
         print(text)
     cost = ratio_interval(launches, bare, paired=True)
     print(f"empty launch {np.median(launches) * 1e6:.2f} us, {cost.ratio:.3f} of a bare one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import run
+from checking import measured, one_sentence, refused_words, run
 
 import memkern as mk
 from memkern import cli
@@ -22,14 +23,6 @@ from memkern.errors import InputError
 from memkern.measuring.disturbance import Activity
 
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
-
-
-def one_sentence(err: str) -> str:
-    lines = [line for line in err.splitlines() if line]
-    assert len(lines) == 1, err
-    assert "Traceback" not in err
-    assert lines[0].startswith("memkern")
-    return lines[0]
 
 
 def test_spatter_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,9 +35,7 @@ def test_spatter_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_the_only_output(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "spatter", "-pUNIFORM:8:4", "-d8", "-kscatter", "--json", *SMALL)
-    assert code == 0
-    (record,) = json.loads(out)
+    (record,) = measured(capsys, "spatter", "-pUNIFORM:8:4", "-d8", "-kscatter", *SMALL)
     assert record["kernel"] == "spatter.scatter"
     assert (record["delta"], record["count"], record["threads"]) == ("8", 256, 1)
     assert record["samples"] == 3
@@ -53,16 +44,14 @@ def test_json_is_the_only_output(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_long_options_of_both_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target = tmp_path / "out.csv"
-    code, out, _ = run(
+    records = measured(
         capsys,
         "spatter", "--pattern", "0,4,8", "--kernel", "gather", "--delta", "4", "--count", "64",
         "--wrap", "2", "--omp-threads", "1", "--runs", "2", "--pages", "4k", "--variant", "scalar",
         "--isa", "baseline", "--dtype", "float32", "--index-dtype", "int32", "--pin", "none",
         "--repetition", "barrier", "--prefetch", "2", "--chunk", "8", "--schedule", "dynamic",
-        "--repeats", "2", "--name", "mine", "--output", str(target), "--json",
+        "--repeats", "2", "--name", "mine", "--output", str(target),
     )  # fmt: skip
-    assert code == 0
-    records = json.loads(out)
     assert [record["repeat"] for record in records] == [0, 1]
     record = records[0]
     wanted: dict[str, Any] = {
@@ -183,10 +172,7 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(
     culprit: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = run(capsys, *arguments)
-    assert code == 2
-    assert out == ""
-    assert culprit in one_sentence(err)
+    assert culprit in refused_words(capsys, *arguments)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -194,20 +180,9 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(
     "text",
     [
         "",
-        "{}",
-        "[]",
         "[" * 100_000,
-        '[{"pattern": [0], "count": NaN}]',
-        '[{"pattern": [0], "count": 1e999}]',
-        '[{"pattern": [0], "count": ' + "9" * 5000 + "}]",
         '[{"pattern": "UNIFORM:8:' + "9" * 5000 + '"}]',
-        '[{"pattern": [true]}]',
-        '[{"pattern": [0.5]}]',
-        '[{"pattern": {"a": 1}}]',
-        '[{"pattern": [0], "delta": "many"}]',
-        '[{"kernel": 5, "pattern": [0]}]',
         '[{"pattern": [0], "count": 4611686018427387904}]',
-        '["pattern"]',
         "\x00\x01\x02",
     ],
 )
@@ -216,9 +191,7 @@ def test_malformed_files_are_refused(
 ) -> None:
     path = tmp_path / "bad.json"
     path.write_text(text)
-    code, out, err = run(capsys, "spatter", "-f", str(path))
-    assert (code, out) == (2, "")
-    assert len(one_sentence(err)) < 500
+    assert len(refused_words(capsys, "spatter", "-f", str(path))) < 500
 
 
 TOO_LARGE = {
@@ -266,17 +239,29 @@ def test_sizes_beyond_memory_are_refused_before_allocation(
     assert peak_kB < (550_000 if "/dev/zero" in words else 200_000)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "spatter -p 0,1 -l 256",
+        "stream -k copy -n 256",
+        "raider -k gather_copy -n 256",
+        "loops -k sum -n 256",
+        "bs 1 -n 256",
+        "amo --kernel rand -i 256",
+        "dw --lattice 4 4 4 4 -l lexicographic",
+        *(f"spmv 5pt:4:5 -f {form}" for form in ("crs", "sell", "ell", "csc")),
+    ],
+)
 def test_a_failed_validation_is_exit_code_1(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
-    from memkern.spec.kernel import Check
+    check = mk.Prepared.check
 
-    def refuted(self: Any, invoke: Any) -> Check:
-        invoke()
-        return Check(False, 0.25, "whole")
+    def refuted(self: mk.Prepared, *how: Any) -> Any:
+        return dataclasses.replace(check(self, *how), valid=False)
 
     monkeypatch.setattr(mk.Prepared, "check", refuted)
-    code, out, _ = run(capsys, "spatter", "-p", "0,1", *SMALL)
+    code, out, _ = run(capsys, *words.split(), "--runs", "2", "-t", "1", "--variant", "scalar")
     assert code == 1
     assert "INVALID" in out
 
@@ -298,9 +283,7 @@ SHORT = ("--runs", "2", "-t", "1")
 def test_streaming_verbs(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], kernels: list[str]
 ) -> None:
-    code, out, _ = run(capsys, *words, *SHORT, "--json")
-    assert code == 0
-    records = json.loads(out)
+    records = measured(capsys, *words, *SHORT)
     assert [record["kernel"] for record in records] == kernels
     assert all(record["valid"] for record in records)
     assert all(record.get("elements") in (None, 1000) for record in records)
@@ -347,9 +330,7 @@ def test_a_number_of_runs_is_kept_beside_a_budget(
 
 def test_sizes_and_lists_of_knobs_are_combined(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("loops", "-k", "copy,dot", "--sizes", "16KiB:64KiB:3", "--unroll", "1,4", "-t", "1,2")
-    code, out, _ = run(capsys, *words, "--variant", "simd", "--runs", "2", "--json")
-    assert code == 0
-    records = json.loads(out)
+    records = measured(capsys, *words, "--variant", "simd", "--runs", "2")
     assert len(records) == 2 * 3 * 2 * 2
     assert {r["footprint_B"] // 1024 for r in records if r["kernel"] == "loops.copy"} == {
         16,
@@ -360,33 +341,23 @@ def test_sizes_and_lists_of_knobs_are_combined(capsys: pytest.CaptureFixture[str
 
 
 def test_stencils_by_layer_condition(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("loops", "--layer-condition", "L1,memory", "-n", "2000000", *SHORT, "--json")
-    code, out, _ = run(capsys, *words)
-    assert code == 0
-    held, broken = json.loads(out)
+    words = ("loops", "--layer-condition", "L1,memory", "-n", "2000000", *SHORT)
+    held, broken = measured(capsys, *words)
     assert (held["layer_condition"], broken["layer_condition"]) == ("L1", "memory")
     assert held["columns"] < broken["columns"]
     assert held["kernel"] == broken["kernel"] == "loops.stencil"
-    code, _, err = run(capsys, "loops", "--layer-condition", "L9", "-n", "99")
-    assert code == 2
-    assert "'L9'" in one_sentence(err)
-    code, _, err = run(capsys, "loops", "-k", "copy", "--layer-condition", "L1")
-    assert code == 2
-    assert "stencil" in one_sentence(err)
+    assert "'L9'" in refused_words(capsys, "loops", "--layer-condition", "L9", "-n", "99")
+    assert "stencil" in refused_words(capsys, "loops", "-k", "copy", "--layer-condition", "L1")
 
 
 def test_indices_come_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     source = tmp_path / "idx.txt"
     source.write_text("3\n1\n0\n2\n")
     words = ("raider", "-k", "scatter_copy", "-n", "4", "--pattern", str(source), *SHORT)
-    code, out, _ = run(capsys, *words, "--json")
-    assert code == 0
-    (record,) = json.loads(out)
+    (record,) = measured(capsys, *words)
     assert (record["index_pattern"], record["index_dtype"]) == ("file idx.txt", "int64")
     source.write_text("3\n1\n0\n3\n")
-    code, _, err = run(capsys, *words)
-    assert code == 2
-    assert "idx.txt[3] repeats 3" in one_sentence(err)
+    assert "idx.txt[3] repeats 3" in refused_words(capsys, *words)
     assert run(capsys, *words, "--allow-repeats")[0] == 0
 
 
@@ -396,39 +367,28 @@ def test_barrier_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert code == 0
     assert len(out.splitlines()) == 7
     assert len(mk.load(target)) == 6
-    code, out, _ = run(capsys, "barrier", "-t", "1", "--kinds", "spin", "--runs", "3", "--json")
-    assert code == 0
-    assert json.loads(out)[0]["barrier"] == "spin"
+    (record,) = measured(capsys, "barrier", "-t", "1", "--kinds", "spin", "--runs", "3")
+    assert record["barrier"] == "spin"
 
 
 def test_wrong_streaming_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for words, culprit in (
         (("stream", "--kernel", "quad"), "stream.quad"),
-        (("stream", "--kernel", "copy", "--alpha", "2"), "alpha"),
-        (("stream", "--kernel", "copy", "-n", "9", "--index-dtype", "int32"), "--index-dtype"),
         (("stream", "--runs", "300", "-n", "9"), "at most 200"),
         (("loops", "--sizes", "1KiB:2KiB"), "LOW:HIGH:COUNT"),
         (("loops", "--sizes", "1KiB", "-n", "9"), "exclude each other"),
-        (("bs", "9"), "bs.bs9"),
         (("bs", "1", "--sizes", "1KiB", "-n", "9"), "exclude each other"),
         (("bs", "two"), "two"),
-        (("bs", "6", "--degree", "0"), "degree"),
-        (("raider", "--pattern", "sideways", "-n", "9", "-k", "sg_copy"), "sideways"),
-        (("loops", "-k", "copy", "--unroll", "5", "-n", "9"), "unroll 5"),
         (("loops", "-k", "copy", "--threads", "0", "-n", "9"), "--threads"),
         (("barrier", "--kinds", "nap"), "nap"),
     ):
-        code, _, err = run(capsys, *words)
-        assert code == 2, words
-        assert culprit in one_sentence(err), words
+        assert culprit in refused_words(capsys, *words), words
 
 
 def test_suite_and_tune(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, _ = run(
-        capsys, "suite", "nekbone", "--footprint", "1e5", "--runs", "2", "-t", "1", "--json"
-    )
-    assert code == 0
-    assert [record["name"] for record in json.loads(out)] == [f"NEKBONE-G{n}" for n in range(3)]
+    words = ("suite", "nekbone", "--footprint", "1e5", "--runs", "2", "-t", "1")
+    names = [record["name"] for record in measured(capsys, *words)]
+    assert names == [f"NEKBONE-G{n}" for n in range(3)]
     target = tmp_path / "search.json"
     code, out, _ = run(
         capsys,
@@ -468,8 +428,7 @@ def test_tune_takes_any_kernel(words: str, kernel: str, capsys: Any, tmp_path: P
     ],
 )
 def test_wrong_options_of_tune_are_refused(words: str, culprit: str, capsys: Any) -> None:
-    code, out, err = run(capsys, *words.split())
-    assert (code, out) == (2, "") and culprit in one_sentence(err)
+    assert culprit in refused_words(capsys, *words.split())
 
 
 SWEEP = """
@@ -496,16 +455,14 @@ def test_sweep_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "sweep.toml"
     path.write_text(SWEEP.replace("[0, 4]]", '"0,4"]').replace("count = 64\n", ""))
     target = tmp_path / "out.db"
-    code, out, _ = run(capsys, "sweep", str(path), "-o", str(target), "--json")
-    assert code == 0
-    records = json.loads(out)
+    records = measured(capsys, "sweep", str(path), "-o", str(target))
     assert len(records) == 2 * (4 + 2 + 3)
     assert {record["samples"] for record in records} == {2}
     assert {record["delta"] for record in records} >= {"8,0", "4"}
-    resumed = run(capsys, "sweep", str(path), "-o", str(target), "--json", "--resume")
-    assert len(json.loads(resumed[1])) == len(records)
-    fewer = run(capsys, "sweep", str(path), "--json", "--runs", "3", "--variant", "auto")
-    assert {(r["samples"], r["variant"]) for r in json.loads(fewer[1])} == {(3, "auto")}
+    resumed = measured(capsys, "sweep", str(path), "-o", str(target), "--resume")
+    assert len(resumed) == len(records)
+    fewer = measured(capsys, "sweep", str(path), "--runs", "3", "--variant", "auto")
+    assert {(r["samples"], r["variant"]) for r in fewer} == {(3, "auto")}
 
 
 def test_the_command_line_overrides_a_sweep_file(
@@ -516,9 +473,9 @@ def test_the_command_line_overrides_a_sweep_file(
         "repeats = 2\n[[case]]\nkernel = 'gather'\npattern = '0'\ncount = 64\nruns = 1\n"
         "pages = '4k'\nvariant = 'scalar'\nthreads = 1\nschedule = 'dynamic'\n"
     )
-    of_file = json.loads(run(capsys, "sweep", str(path), "--json")[1])
+    of_file = measured(capsys, "sweep", str(path))
     words = "--repeats 1 --pages default --variant best --schedule static"
-    given = json.loads(run(capsys, "sweep", str(path), "--json", *words.split())[1])
+    given = measured(capsys, "sweep", str(path), *words.split())
     asked = ("pages_asked", "variant_asked", "schedule")
     assert [tuple(r[n] for n in asked) for r in of_file] == [("4k", "scalar", "dynamic")] * 2
     assert [tuple(r[n] for n in asked) for r in given] == [("default", "best", "static")]
@@ -531,10 +488,8 @@ def test_the_command_line_overrides_a_sweep_file(
         ("[[case]]\nkernel = 'stream.copy'\nelements = []", "elements"),
         ("[[case]]\nkernel = 'gather'\npattern = '0'\ncount = 'x'", "count"),
         ("[[case]]\nkernel = 'gather'", "pattern"),
-        ("colour = 1", "colour"),
         ("repeats = 1", "[[case]]"),
         ("[[case]]\npattern = '0'", "kernel"),
-        ("[[case]]\nkernel = 'gather'\npattern = '0'\ncolour = 1", "colour"),
         ("[[case]]\nkernel = 'gather'\npattern = []", "pattern"),
         ("[[case]]\nkernel = 'gather'\npattern = 'UNIFORM:1'", "UNIFORM"),
         ("[[case]]\nsuite = 'none'", "none"),
@@ -547,9 +502,7 @@ def test_bad_sweep_files(
 ) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(text)
-    code, _, err = run(capsys, "sweep", str(path))
-    assert code == 2
-    assert culprit in one_sentence(err)
+    assert culprit in refused_words(capsys, "sweep", str(path))
 
 
 def test_figures_and_tables_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -820,9 +773,7 @@ def test_non_ascii_arguments_raise_no_exception(tmp_path: Path, setting: str) ->
 def test_numbers_with_other_signs_than_ascii_digits_are_refused(
     capsys: pytest.CaptureFixture[str], words: str, three: str
 ) -> None:
-    code, out, err = run(capsys, *words.replace("X", three).split())
-    assert (code, out) == (2, "")
-    assert repr(three)[1:-1] in one_sentence(err)
+    assert repr(three)[1:-1] in refused_words(capsys, *words.replace("X", three).split())
 
 
 # Interrupts
@@ -916,8 +867,6 @@ def test_ctrl_c_before_the_first_record_leaves_no_file(
             "raider -k gather_copy --definition release -n 9",
             "--definition is for",
         ),
-        ("stream -k copy -n 9 --block-threads 64", "block_threads is for GPUs"),
-        ("stream -k copy -n 9 --timer events", "timer is for GPUs"),
         ("spmv hpcg:4 -f sell --unroll 2", "--unroll is for the format crs"),
         ("spmv hpcg:4 --tune --prefetch 8", "--prefetch means nothing with --tune"),
         ("spmv hpcg:4 --tune --runs 3", "--runs means nothing with --tune"),
@@ -929,8 +878,7 @@ def test_ctrl_c_before_the_first_record_leaves_no_file(
     ],
 )
 def test_options_that_mean_nothing_are_refused(words, message, capsys):
-    code, out, err = run(capsys, *words.split())
-    assert (code, out) == (2, "") and message in one_sentence(err)
+    assert message in refused_words(capsys, *words.split())
 
 
 @pytest.mark.parametrize(
@@ -945,10 +893,8 @@ def test_options_that_mean_nothing_are_refused(words, message, capsys):
     ],
 )
 def test_options_of_some_kernels_apply_to_these_only(words, column, value, capsys):
-    how = ("--runs", "1", "--threads", "1", "--variant", "scalar", "--json", "-q")
-    code, out, _ = run(capsys, *words.split(), *how)
-    records = json.loads(out)
-    assert code == 0
+    how = ("--runs", "1", "--threads", "1", "--variant", "scalar", "-q")
+    records = measured(capsys, *words.split(), *how)
     having = {r["kernel"] for r in records if r.get(column) == value}
     assert having and having < {r["kernel"] for r in records}
 
@@ -956,7 +902,9 @@ def test_options_of_some_kernels_apply_to_these_only(words, column, value, capsy
 def test_unused_options_of_circustent_are_reported(capsys):
     words = "amo -b PTRCHASE_ADD -m 800 -s 7 -i 9 --runs 1 --threads 1"
     code, _, err = run(capsys, *words.split())
-    assert code == 0 and "amo.ptrchase takes no --memsize: 800 is not used" in err
+    assert code == 0
+    for unused in ("--memsize: 800", "--stride: 7"):
+        assert f"amo.ptrchase takes no {unused} is not used" in err
 
 
 def set_activity(monkeypatch: pytest.MonkeyPatch, observations: list[Activity]) -> list[Activity]:
@@ -1015,17 +963,14 @@ def test_disturbed_records_are_reported(
 
 def test_placements_and_order_are_options(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("stream", "-k", "copy,scale", "-n", "512", "-t", "1", "--variant", "scalar")
-    brief = (*words, "--budget", "0.01", "--placements", "2", "--json")
-    code, out, _ = run(capsys, *brief, "--case-order", "declared")
-    assert code == 0
-    records = json.loads(out)
+    brief = (*words, "--budget", "0.01", "--placements", "2")
+    records = measured(capsys, *brief, "--case-order", "declared")
     assert [r["kernel"] for r in records] == ["stream.copy", "stream.scale"]
     assert {r["case_order"] for r in records} == {"declared"}
     assert all(r["placements"] <= 2 for r in records)
-    code, out, _ = run(capsys, *brief)
-    assert len({r["case_order_seed"] for r in json.loads(out)}) == 1
-    assert run(capsys, *brief, "--case-order", "backwards")[0] == 2
-    assert run(capsys, *words, "--placements", "0")[0] == 2
+    assert len({r["case_order_seed"] for r in measured(capsys, *brief)}) == 1
+    refused_words(capsys, *brief, "--case-order", "backwards")
+    refused_words(capsys, *words, "--placements", "0")
 
 
 def test_calibrate_prints_what_it_stores(
@@ -1099,12 +1044,9 @@ def test_short_options_of_spatter_accept_memkerns_values(
     code, _, err = run(capsys, *words, "-o", "7", "-t", "1")
     assert code == 0
     assert "-o/--op has no effect" in one_sentence(err)
-    code, _, err = run(capsys, *words, "-o", "x.json", "--output", str(target))
-    assert code == 2
-    assert "-o 'x.json' and --output are the same" in one_sentence(err)
-    code, _, err = run(capsys, *words, "-o", str(tmp_path / "x.txt"))
-    assert code == 2
-    assert "x.txt" in one_sentence(err)
+    sentence = refused_words(capsys, *words, "-o", "x.json", "--output", str(target))
+    assert "-o 'x.json' and --output are the same" in sentence
+    assert "x.txt" in refused_words(capsys, *words, "-o", str(tmp_path / "x.txt"))
 
 
 def test_atomics_take_short_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -1130,9 +1072,7 @@ def test_atomics_over_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["amo.stride1"] == [(128, 0, 64), (128, 64, 8), (512, 0, 200), (512, 64, 32)]
     assert found["amo.gather"] == found["amo.stride1"]
     assert len(found["amo.ptrchase"]) == 1
-    code, _, err = run(capsys, *words, "--words", "64")
-    assert code == 2
-    assert "--words means nothing with --sizes" in one_sentence(err)
+    assert "--words means nothing with --sizes" in refused_words(capsys, *words, "--words", "64")
 
 
 @pytest.mark.parametrize("verb", ["amo", "spatter", "stream", "compare", "report"])

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,9 +23,11 @@ namespace {
 
 using testing::contains;
 using testing::entries_of;
+using testing::kMax;
+using testing::put;
 using testing::refusal;
+using testing::set;
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kElements = 60;
 constexpr std::int64_t kGlobal = 20;  // nodes, to which belong
 constexpr std::int64_t kMembers = 40;
@@ -158,11 +159,8 @@ TEST(Prepare, RefusesWrongInputByName) {
     std::function<void(Request&)> spoil;
     const char* contains;
   };
-  const auto set = [](const char* name, std::int64_t value) {
-    return [=](Request& r) { r.integers[name] = value; };
-  };
-  const auto put = [](const char* name, std::size_t at, std::int64_t value) {
-    return [=](Request& r) { r.indices[name][at] = value; };
+  const auto index_dtype = [](const char* dtype) {
+    return [=](Request& r) { r.index_dtype = dtype; };
   };
   const auto cut = [](const char* name) { return [=](Request& r) { r.indices[name].pop_back(); }; };
   const Wrong wrong[] = {
@@ -171,7 +169,7 @@ TEST(Prepare, RefusesWrongInputByName) {
       {"stream.copy", set("elements", kMax), "an array's size does not fit 64 bits"},
       {"stream.copy", set("prefetch", -1), "prefetch must be at least 0, not -1"},
       {"stream.copy", [](Request& r) { r.dtype = "int32"; }, "dtype 'int32' is not float32 or"},
-      {"stream.copy", [](Request& r) { r.index_dtype = "int64"; }, "has no index_dtype"},
+      {"stream.copy", index_dtype("int64"), "has no index_dtype"},
       {"stream.copy", [](Request& r) { r.kernel += "y"; }, "there is no kernel 'stream.copyy'"},
       {"stream.triad", [](Request& r) { r.arrays.pop_back(); }, "takes 3 arrays, not 2"},
       {"loops.sum", [](Request& r) { r.arrays.pop_back(); }, "arrays and a result, not 1"},
@@ -181,7 +179,12 @@ TEST(Prepare, RefusesWrongInputByName) {
       {"loops.stencil", set("columns", kMax / 4), "rows times columns does not fit"},
       {"loops.matvec", set("columns", 0), "columns must be at least 1"},
       {"loops.matvec", set("rows", kMax / 4), "rows times columns does not fit"},
-      {"raider.gather_copy", [](Request& r) { r.index_dtype.clear(); }, "needs an index_dtype"},
+      {"raider.gather_copy", index_dtype(""), "needs an index_dtype"},
+      {"raider.gather_copy", index_dtype("float32"), "float32"},
+      {"raider.gather_copy", index_dtype("float64"), "float64"},
+      {"raider.sg_copy", [](Request& r) { r.indices.erase("IDX2"); }, "2 index arrays, not 1"},
+      {"raider.sg_copy", [](Request& r) { r.indices["IDX3"] = r.indices["IDX1"]; },
+       "2 index arrays, not 3"},
       {"raider.gather_copy", cut("IDX1"), "IDX1 must have 60 entries, not 59"},
       {"raider.gather_copy", put("IDX1", 3, 60), "IDX1[3] is 60, outside 0 to 59"},
       {"raider.sg_add", put("IDX3", 59, -1), "IDX3[59] is -1, outside 0 to 59"},
@@ -199,7 +202,7 @@ TEST(Prepare, RefusesWrongInputByName) {
       {"bs.bs7", put("ids", 59, -2), "ids[59] is -2, outside -1 to 19"},
       {"bs.bs7", put("ids", 0, 20), "ids[0] is 20, outside -1 to 19"},
       {"bs.bs7", cut("ids"), "ids must have 60 entries, not 59"},
-      {"bs.bs7", [](Request& r) { r.index_dtype = "int16"; }, "'int16'"},
+      {"bs.bs7", index_dtype("int16"), "'int16'"},
   };
   const Team team({2, "none"});
   for (const Wrong& w : wrong) {
@@ -207,25 +210,6 @@ TEST(Prepare, RefusesWrongInputByName) {
     w.spoil(r);
     EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), w.contains)) << w.kernel;
   }
-}
-
-TEST(Prepare, RefusesIndexTypesOtherThanIntegers) {
-  const Team team({1, "none"});
-  Request r("raider.gather_copy");
-  for (const char* dtype : {"float32", "float64"}) {
-    r.index_dtype = dtype;
-    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), dtype));
-  }
-}
-
-TEST(Prepare, CountsTheIndexArrays) {
-  const Team team({1, "none"});
-  Request few("raider.sg_copy");
-  few.indices.erase("IDX2");
-  EXPECT_TRUE(contains(refusal<InputError>([&] { few.prepare(team); }), "2 index arrays, not 1"));
-  Request many("raider.sg_triad");
-  many.indices["IDX4"] = many.indices["IDX1"];
-  EXPECT_TRUE(contains(refusal<InputError>([&] { many.prepare(team); }), "3 index arrays, not 4"));
 }
 
 TEST(Rotation, RunsItsFourKernelsInTurn) {

@@ -21,6 +21,7 @@ namespace memkern {
 namespace {
 
 using testing::contains;
+using testing::Declared;
 using testing::refusal;
 
 Device& device() { return cuda::device(0); }
@@ -28,21 +29,6 @@ Device& device() { return cuda::device(0); }
 Placement on_device(std::int64_t offset_B = 0, int workers = 1) {
   return {Pages::Default, {}, offset_B, &device(), workers};
 }
-
-class Declared : public Problem {
- public:
-  Declared(const Team& team, const Placement& placement) : Problem(team, placement) {}
-  const void* args() const override { return this; }
-  std::int64_t count() const override { return 1; }
-  using Problem::add_array;
-  using Problem::add_data;
-  using Problem::add_indices;
-  using Problem::check_starts;
-  using Problem::commit;
-  using Problem::indices;
-  using Problem::own;
-  using Problem::own_indices;
-};
 
 TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
   const Team team({1, "none"});

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -25,23 +24,25 @@
 namespace memkern {
 namespace {
 
+using testing::as;
+using testing::at;
 using testing::contains;
 using testing::entries_of;
 using testing::Fenced;
+using testing::kMax;
 using testing::permutation;
+using testing::put;
 using testing::refusal;
 using testing::scattered;
+using testing::set;
 
 using Complex = std::complex<double>;
 using Integers = std::vector<std::int64_t>;
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr int kDirections = 8;
 constexpr int kSpinor = 12;  // complex numbers
 constexpr int kMatrix = 9;
 constexpr double kBefore = -777;  // in results before anything is written
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // gamma_x, gamma_y, gamma_z, gamma_t in Grid's chiral basis.
 const Complex kI{0, 1};
@@ -175,13 +176,6 @@ struct Fields {
     }
   }
 };
-
-template <class T>
-std::vector<T> as(const auto& values) {
-  std::vector<T> all;
-  for (const auto value : values) all.push_back(static_cast<T>(value));
-  return all;
-}
 
 struct Way {
   std::int64_t begin = 0;
@@ -353,12 +347,6 @@ TEST(Prepare, RefusesWrongInputInASentence) {
     std::function<void(Request&)> spoil;
     std::string contains;
   };
-  const auto set = [](const char* name, std::int64_t value) {
-    return [=](Request& r) { r.integers[name] = value; };
-  };
-  const auto put = [](const char* name, std::int64_t i, std::int64_t value) {
-    return [=](Request& r) { r.indices[name][at(i)] = value; };
-  };
   std::vector<Wrong> wrong = {
       {[](Request& r) { r.kernel = "dw.jump"; }, "no kernel 'dw.jump'"},
       {[](Request& r) { r.dtype = "int64"; }, "dtype 'int64' is not float32 or float64"},
@@ -371,6 +359,7 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {set("inner", kMax), "64 bits"},
       {set("reals", 0), "reals must be at least 1, not 0"},
       {set("reals", kMax), "64 bits"},
+      {set("reals", std::int64_t{1} << 55), "64 bits"},
       {set("reals", std::int64_t{1} << 56), "64 bits"},
       {set("prefetch", -1), "prefetch must be at least 0, not -1"},
       {set("into_l1", -1), "into_l1 must be at least 0, not -1"},
@@ -466,7 +455,7 @@ TEST(Prepare, LimitsThePrefetchToTheSites) {
 }
 
 template <class T>
-void put(Problem& problem, const std::string& name, const std::vector<double>& values) {
+void copy_in(Problem& problem, const std::string& name, const std::vector<double>& values) {
   const std::vector<T> all = as<T>(values);
   problem.copy_in(name, all.data());
 }
@@ -488,8 +477,8 @@ void run_by(const Team& team, const RegisteredEntry& e, std::int64_t distance) {
   const std::vector<double> wanted = r.fields.result(0, 53);
   const auto run = [&](Repetition repetition, Schedule schedule) {
     problem->fill(true);
-    put<T>(*problem, "links", r.fields.links);
-    put<T>(*problem, "psi", r.fields.psi);
+    copy_in<T>(*problem, "links", r.fields.links);
+    copy_in<T>(*problem, "psi", r.fields.psi);
     const Step step{e.body, e.finish, problem->args(), problem->count(), nullptr};
     {
       const Team::Session session(team);
@@ -530,14 +519,15 @@ TEST(Workers, RunAtEveryAlignedOffset) {
         problem = r.prepare(team, offset_B);
       } catch (const InputError& error) {
         EXPECT_TRUE(contains(error.what(), "offset"));
+        EXPECT_NE(offset_B % (Form(e).reals * Form(e).real_B), 0);
         continue;
       }
       if (Form(e).real_B == 8) {
-        put<double>(*problem, "links", r.fields.links);
-        put<double>(*problem, "psi", r.fields.psi);
+        copy_in<double>(*problem, "links", r.fields.links);
+        copy_in<double>(*problem, "psi", r.fields.psi);
       } else {
-        put<float>(*problem, "links", r.fields.links);
-        put<float>(*problem, "psi", r.fields.psi);
+        copy_in<float>(*problem, "links", r.fields.links);
+        copy_in<float>(*problem, "psi", r.fields.psi);
       }
       const auto& args = *static_cast<const DwArgs*>(problem->args());
       for (const void* field : {args.links, args.psi, static_cast<const void*>(args.result)}) {

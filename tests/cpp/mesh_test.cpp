@@ -150,20 +150,5 @@ TEST(Meshes, HaveRowsOfEveryLength) {
   EXPECT_EQ(std::count(seen.begin(), seen.end(), 0), 0);
 }
 
-TEST(Registry, HasEveryMeshKernelInEveryType) {
-  for (const char* kernel : {"bs.bs6", "bs.bs7", "bs.bs8"}) {
-    for (const std::string& isa : supported_isas()) {
-      for (const char* variant : {"scalar", "auto"}) {
-        for (const char* dtype : {"float64", "float32"}) {
-          for (const char* index : {"int32", "int64"}) {
-            EXPECT_NE(find_entry(kernel, variant, isa, dtype, index), nullptr)
-                << kernel << " " << variant << " " << isa << " " << dtype << " " << index;
-          }
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace memkern

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -20,45 +19,17 @@ namespace memkern {
 namespace {
 
 using testing::contains;
+using testing::Declared;
+using testing::kMax;
 using testing::refusal;
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-
-class Tiny : public Problem {
+class Tiny : public Declared {
  public:
-  Tiny(const Team& team, DType type, std::int64_t columns) : Problem(team, Placement{}) {
+  Tiny(const Team& team, DType type, std::int64_t columns) : Declared(team) {
     add_array("read", type, columns, false, false);
     add_array("written", type, columns + 1, true, true);
     commit();
   }
-  const void* args() const override { return this; }
-  std::int64_t count() const override { return 1; }
-  using Problem::own_indices;
-};
-
-class TooLarge : public Problem {
- public:
-  TooLarge(const Team& team, std::int64_t columns) : Problem(team, Placement{}) {
-    add_array("huge", DType::F64, columns, true, false);
-  }
-  const void* args() const override { return this; }
-  std::int64_t count() const override { return 1; }
-};
-
-// A problem whose arrays a test declares.
-class Declared : public Problem {
- public:
-  explicit Declared(const Team& team, std::int64_t offset_B = 0)
-      : Problem(team, {Pages::Default, {}, offset_B}) {}
-  const void* args() const override { return this; }
-  std::int64_t count() const override { return 1; }
-  using Problem::add_array;
-  using Problem::add_data;
-  using Problem::add_indices;
-  using Problem::check_starts;
-  using Problem::commit;
-  using Problem::data;
-  using Problem::indices;
 };
 
 IndexView view(const std::vector<std::int64_t>& values) {
@@ -199,8 +170,9 @@ TEST(Problem, NamesAMissingArray) {
 TEST(Problem, RefusesSizesThatOverflow) {
   const Team team({3, "none"});
   for (const int bits : {60, 61, 62}) {
-    const std::string message =
-        refusal<InputError>([&] { TooLarge(team, std::int64_t{1} << bits); });
+    Declared problem(team);
+    const std::string message = refusal<InputError>(
+        [&] { problem.add_array("huge", DType::F64, std::int64_t{1} << bits, true, false); });
     EXPECT_TRUE(contains(message, "an array's size"));
   }
 }

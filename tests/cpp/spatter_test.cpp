@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <limits>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,9 +20,9 @@ namespace memkern {
 namespace {
 
 using testing::contains;
+using testing::kMax;
 using testing::refusal;
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+using testing::set;
 
 // What a caller passes, with defaults for what a test does not set.
 struct Request {
@@ -44,10 +44,6 @@ struct Request {
     }
     return find_family("spatter")("spatter." + kernel, dtype, index_dtype, inputs, team,
                                   Placement{});
-  }
-  std::string refused() const {
-    const Team team({1, "none"});
-    return refusal<InputError>([&] { prepare(team); });
   }
 };
 
@@ -89,65 +85,52 @@ TEST(Prepare, FollowsACyclicWalk) {
 }
 
 TEST(Prepare, RefusesWrongInputByName) {
-  Request r;
-  r.indices["pattern_gather"] = {0, -3};
-  EXPECT_TRUE(contains(r.refused(), "pattern_gather[1] is -3"));
-  r = {};
-  r.indices["pattern_gather"] = {};
-  EXPECT_TRUE(contains(r.refused(), "pattern_gather must not be empty"));
-  r = {};
-  r.indices.erase("delta_gather");
-  EXPECT_TRUE(contains(r.refused(), "'delta_gather' is missing"));
-  r = {};
-  r.integers["count"] = 0;
-  EXPECT_TRUE(contains(r.refused(), "count must be at least 1"));
-  r = {};
-  r.integers["wrap"] = 0;
-  EXPECT_TRUE(contains(r.refused(), "wrap must be at least 1"));
-  r = {};
-  r.integers["prefetch"] = -1;
-  EXPECT_TRUE(contains(r.refused(), "prefetch must be at least 0"));
-  r = {};
-  r.kernel = "gather2";
-  EXPECT_TRUE(contains(r.refused(), "'spatter.gather2'"));
-  r = {};
-  r.dtype = "int32";
-  EXPECT_TRUE(contains(r.refused(), "dtype 'int32'"));
-  r = {};
-  r.index_dtype = "float32";
-  EXPECT_TRUE(contains(r.refused(), "index_dtype 'float32'"));
-  r = {};
-  r.kernel = "gs";
-  r.indices["pattern_scatter"] = {0, 1};
-  EXPECT_TRUE(contains(r.refused(), "gs needs as many of both"));
-  r = {};
-  r.kernel = "multigather";
-  r.indices["pattern_gather"] = {0, 3};
-  EXPECT_TRUE(contains(r.refused(), "pattern_gather[1] is 3, outside 0 to 2"));
-  r = {};
-  r.index_dtype = "int32";
-  r.indices["pattern_gather"] = {std::int64_t{1} << 31};
-  r.integers["count"] = 1;
-  EXPECT_TRUE(contains(r.refused(), "use int64"));
-}
-
-TEST(Prepare, RefusesSizesThatOverflow) {
-  Request r;
-  r.indices["pattern_gather"] = {kMax};
-  EXPECT_TRUE(contains(r.refused(), "does not fit 64 bits"));
-  r = {};
-  r.indices["delta_gather"] = {kMax};
-  EXPECT_TRUE(contains(r.refused(), "does not fit 64 bits"));
-  r.indices["delta_gather"] = {kMax, kMax};
-  EXPECT_TRUE(contains(r.refused(), "the base that delta_gather reaches"));
-  r.indices["delta_gather"] = {std::numeric_limits<std::int64_t>::min()};
-  EXPECT_TRUE(contains(r.refused(), "does not fit 64 bits"));
-  r = {};
-  r.integers["count"] = kMax;
-  EXPECT_TRUE(contains(r.refused(), "does not fit 64 bits"));
-  r = {};
-  r.integers["wrap"] = kMax;
-  EXPECT_TRUE(contains(r.refused(), "does not fit 64 bits"));
+  struct Wrong {
+    std::function<void(Request&)> spoil;
+    std::string contains;
+  };
+  const auto list = [](const char* name, const std::vector<std::int64_t>& values) {
+    return [=](Request& r) { r.indices[name] = values; };
+  };
+  const Wrong wrong[] = {
+      {list("pattern_gather", {0, -3}), "pattern_gather[1] is -3"},
+      {list("pattern_gather", {}), "pattern_gather must not be empty"},
+      {[](Request& r) { r.indices.erase("delta_gather"); }, "'delta_gather' is missing"},
+      {set("count", 0), "count must be at least 1"},
+      {set("wrap", 0), "wrap must be at least 1"},
+      {set("prefetch", -1), "prefetch must be at least 0"},
+      {[](Request& r) { r.kernel = "gather2"; }, "'spatter.gather2'"},
+      {[](Request& r) { r.dtype = "int32"; }, "dtype 'int32'"},
+      {[](Request& r) { r.index_dtype = "float32"; }, "index_dtype 'float32'"},
+      {[](Request& r) {
+         r.kernel = "gs";
+         r.indices["pattern_scatter"] = {0, 1};
+       },
+       "gs needs as many of both"},
+      {[](Request& r) {
+         r.kernel = "multigather";
+         r.indices["pattern_gather"] = {0, 3};
+       },
+       "pattern_gather[1] is 3, outside 0 to 2"},
+      {[](Request& r) {
+         r.index_dtype = "int32";
+         r.indices["pattern_gather"] = {std::int64_t{1} << 31};
+         r.integers["count"] = 1;
+       },
+       "use int64"},
+      {list("pattern_gather", {kMax}), "does not fit 64 bits"},
+      {list("delta_gather", {kMax}), "does not fit 64 bits"},
+      {list("delta_gather", {kMax, kMax}), "the base that delta_gather reaches"},
+      {list("delta_gather", {-kMax - 1}), "does not fit 64 bits"},
+      {set("count", kMax), "does not fit 64 bits"},
+      {set("wrap", kMax), "does not fit 64 bits"},
+  };
+  const Team team({1, "none"});
+  for (const Wrong& w : wrong) {
+    Request r;
+    w.spoil(r);
+    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), w.contains));
+  }
 }
 
 TEST(Prepare, LetsEveryVariantRunOnSmallIndices) {

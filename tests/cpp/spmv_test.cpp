@@ -28,21 +28,22 @@
 namespace memkern {
 namespace {
 
+using testing::as;
+using testing::at;
 using testing::contains;
 using testing::entries_of;
 using testing::Fenced;
+using testing::kMax;
 using testing::refusal;
 using testing::scattered;
+using testing::set;
 using testing::with_types;
 
 using Integers = std::vector<std::int64_t>;
 using Numbers = std::vector<double>;
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Compressed rows, with whole numbers small enough that no sum is rounded.
 struct Matrix {
@@ -185,14 +186,6 @@ Stored stored(const std::string& kernel, const Matrix& m, std::int64_t chunk, st
   s.x_size = m.columns;
   s.y_size = m.rows();
   return s;
-}
-
-template <class T>
-std::vector<T> as(const auto& values, std::int64_t zeros = 0) {
-  std::vector<T> all;
-  for (const auto value : values) all.push_back(static_cast<T>(value));
-  all.insert(all.end(), at(zeros), T{});
-  return all;
 }
 
 Numbers x_of(std::int64_t columns) { return testing::scattered_values<double>(columns, 5, 100); }
@@ -515,9 +508,6 @@ TEST(Prepare, RefusesWrongInputInASentence) {
     std::vector<std::string> kernels;
     std::function<void(Request&)> spoil;
     std::string contains;
-  };
-  const auto set = [](const char* name, std::int64_t value) {
-    return [=](Request& r) { r.integers[name] = value; };
   };
   const std::vector<std::string> all = {"spmv.crs", "spmv.sell", "spmv.ell", "spmv.csc"};
   const std::vector<std::string> by_rows = {"spmv.crs", "spmv.sell", "spmv.ell"};

@@ -346,25 +346,5 @@ TEST(Registry, HasNoStreamingKernelWithoutADefinition) {
   }
 }
 
-TEST(Registry, HasEveryDefinedKernelInEveryType) {
-  for (const auto& [kernel, what] : kernels()) {
-    std::vector<const char*> indices = {"int32", "int64"};
-    if (indices_of(what) == 0) indices = {""};
-    std::vector<const char*> variants = {"scalar", "auto"};
-    // No access may be optimised away, so that there is no vector variant.
-    if (kernel.find("central") != std::string::npos) variants = {"scalar"};
-    for (const std::string& isa : supported_isas()) {
-      for (const char* variant : variants) {
-        for (const char* dtype : {"float64", "float32"}) {
-          for (const char* index : indices) {
-            EXPECT_NE(find_entry(kernel, variant, isa, dtype, index), nullptr)
-                << kernel << " " << variant << " " << isa << " " << dtype << " " << index;
-          }
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace memkern

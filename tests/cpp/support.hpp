@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <ostream>
@@ -17,6 +18,7 @@
 
 #include "core/buffer.hpp"
 #include "core/errors.hpp"
+#include "engine/problem.hpp"
 #include "engine/registry.hpp"
 
 namespace memkern {
@@ -42,6 +44,19 @@ inline void PrintTo(const RegisteredEntry& e, std::ostream* out) {
 }
 
 namespace testing {
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+
+inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// The values as T, followed by zeros.
+template <class T>
+std::vector<T> as(const auto& values, std::int64_t zeros = 0) {
+  std::vector<T> all;
+  for (const auto value : values) all.push_back(static_cast<T>(value));
+  all.insert(all.end(), at(zeros), T{});
+  return all;
+}
 
 // An array whose last element is followed by a page that faults when it is touched.
 template <class T>
@@ -83,6 +98,25 @@ class Fenced {
   std::int64_t size_;
   std::unique_ptr<Buffer> buffer_;
   T* data_;
+};
+
+// A problem whose arrays a test declares.
+class Declared : public Problem {
+ public:
+  explicit Declared(const Team& team, const Placement& placement = {}) : Problem(team, placement) {}
+  Declared(const Team& team, std::int64_t offset_B)
+      : Problem(team, {Pages::Default, {}, offset_B}) {}
+  const void* args() const override { return this; }
+  std::int64_t count() const override { return 1; }
+  using Problem::add_array;
+  using Problem::add_data;
+  using Problem::add_indices;
+  using Problem::check_starts;
+  using Problem::commit;
+  using Problem::data;
+  using Problem::indices;
+  using Problem::own;
+  using Problem::own_indices;
 };
 
 // Pseudo-random whole number in [0, bound), without a period that a vector's width could hide.
@@ -133,6 +167,14 @@ inline std::string name_of(const ::testing::TestParamInfo<RegisteredEntry>& trie
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
   }
   return name;
+}
+
+// Changes of a request that spoil it: another integer, or another entry of an index array.
+inline auto set(const char* name, std::int64_t value) {
+  return [=](auto& request) { request.integers[name] = value; };
+}
+inline auto put(const char* name, std::int64_t i, std::int64_t value) {
+  return [=](auto& request) { request.indices[name][at(i)] = value; };
 }
 
 // Calls fn<T, I>() with the types of an entry's values and indices.

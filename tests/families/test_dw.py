@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import REQUEST, Changed, checked, corrupted, refused, run
+from checking import REQUEST, Changed, checked, corrupted, measured, refused, refused_words, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,10 +21,10 @@ from memkern import _memkern
 from memkern.errors import InputError
 from memkern.families.dw import kernels as family
 from memkern.inputs import lattice
-from memkern.inputs.lattice import GAMMA, GAMMA5, random_field, random_links
+from memkern.inputs.lattice import random_field, random_links
 from memkern.models.layer_conditions import LayerConditions
 from memkern.spec.case import Case
-from memkern.spec.kernel import Ceilings, Check
+from memkern.spec.kernel import Ceilings
 
 pytestmark = pytest.mark.usefixtures("ceilings")
 WIDTHS = family.widths()
@@ -105,23 +105,6 @@ def test_every_layout_agrees_with_the_formula(dtype: str, layout: str, bits: int
     compare(small, 3, dtype, parity="odd", dagger=True, **{**how, "variant": "nt"})
 
 
-@pytest.mark.parametrize(
-    "entry", [e for e in _memkern.entries() if e[0] == "dw.hop"], ids=lambda e: "-".join(e[1:4])
-)
-def test_every_body_agrees_with_the_formula(entry: Any) -> None:
-    _, variant, isa, dtype, _, _, form = entry
-    if isa not in _memkern.supported_isas():
-        pytest.skip(f"this processor has no {isa}")
-    layout, lanes, bits = form.split("/") if "/" in form else (form, "", "0")
-    how: dict[str, Any] = {"layout": layout, "variant": variant, "isa": isa, "threads": 1}
-    if lanes:
-        how |= {"vector": int(bits), "cut": "tzyx" if lanes == "sites" else "s"}
-    extents, ls = (2, 4, 4, 4), 16 if lanes == "s" else 2
-    assert mk.dw.case(extents, ls=ls, dtype=dtype, **how).template_variant == form
-    for options in ({}, {"dagger": True, "antiperiodic_t": True, "prefetch": 2}):
-        compare(extents, ls, dtype, **how, **options)
-
-
 @pytest.mark.parametrize("extents", [(1, 1, 1, 1), (2, 1, 3, 2), (3, 2, 1, 5), (1, 4, 2, 1)])
 def test_any_extents_have_the_lexicographic_layout(extents: Any) -> None:
     for dtype, dagger, antiperiodic_t in itertools.product(LIMITS, (False, True), (False, True)):
@@ -179,27 +162,6 @@ def test_the_defaults_are_right() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_whole_numbers_are_not_rounded(dtype: str) -> None:
-    rng = np.random.default_rng(3)
-    extents, ls = (2, 4, 4, 4), 8
-
-    def whole(shape: Any) -> Any:
-        real, imaginary = rng.integers(-9, 10, (2, *shape))
-        return (real + 1j * imaginary).astype(COMPLEX[dtype])
-
-    links, psi = whole((*extents[::-1], 4, 3, 3)), whole((*extents[::-1], ls, 4, 3))
-    for layout, dagger in itertools.product(family.LAYOUTS, (False, True)):
-        for cut in ("auto",) if layout == "lexicographic" else ("s", "tzy"):
-            how = fixed(layout=layout, cut=cut, dagger=dagger, antiperiodic_t=True)
-            if cut == "s":
-                how["vector"] = min(WIDTHS)
-            got = mk.dw.hop(links, psi, **how)
-            np.testing.assert_array_equal(
-                got, lattice.hop(links, psi, dagger=dagger, antiperiodic_t=True)
-            )
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("layout", family.LAYOUTS)
 def test_numbers_are_copied_unchanged(layout: str, dtype: str) -> None:
     # Links are 1 from even to odd t, and 0 otherwise. With only the upper or only the lower spins,
@@ -236,100 +198,12 @@ def test_arrays_may_have_any_strides(form: str) -> None:
     assert got.flags.writeable
 
 
-# Symmetries of the kernel itself
-
-EXTENTS = (3, 4, 2, 6)
 WAYS: list[dict[str, Any]] = [
     fixed(layout="RRII", cut="tyz"),
     fixed(layout="RIRI", cut="tz"),
     fixed(layout="RRII", cut="s"),
     fixed(layout="lexicographic"),
 ]
-
-
-@pytest.fixture(params=WAYS, ids=lambda w: f"{w['layout']} {w.get('cut', '')}".strip())
-def way(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return dict(request.param)
-
-
-@pytest.mark.parametrize("antiperiodic_t", [False, True])
-def test_gamma5_hermiticity(way: dict[str, Any], antiperiodic_t: bool) -> None:
-    links, psi = fields(EXTENTS, 8)
-    phi = random_field(EXTENTS, 8, seed=9)
-    way["antiperiodic_t"] = antiperiodic_t
-    conjugate = mk.dw.hop(links, phi, dagger=True, **way)
-    assert np.vdot(phi, mk.dw.hop(links, psi, **way)) == pytest.approx(
-        np.vdot(conjugate, psi), rel=1e-12
-    )
-
-    def gamma5(field: Any) -> Any:
-        return np.diag(GAMMA5)[:, None] * field
-
-    assert_close(gamma5(mk.dw.hop(links, gamma5(phi), **way)), conjugate)
-
-
-@pytest.mark.parametrize("dagger", [False, True])
-@pytest.mark.parametrize("antiperiodic_t", [False, True])
-def test_plane_waves_are_eigenvectors_of_the_free_field(
-    way: dict[str, Any], dagger: bool, antiperiodic_t: bool
-) -> None:
-    links = np.broadcast_to(np.eye(3, dtype=complex), (*EXTENTS[::-1], 4, 3, 3))
-    rng = np.random.default_rng(1)
-    t, z, y, x = np.indices(EXTENTS[::-1])
-    waves, values = [], []
-    for k in range(8):
-        p = rng.integers(0, EXTENTS) + np.array([0, 0, 0, antiperiodic_t / 2])
-        p = 2 * np.pi * p / EXTENTS
-        sine = 2 * np.sin(p)
-        slash = 1j * np.tensordot(sine, GAMMA, 1) * (-1 if dagger else 1)
-        # i slash has the eigenvalues +- i |sine|: their vectors come from a projection.
-        size, sign = np.sqrt((sine**2).sum()), (1, -1)[k % 2]
-        u = (1j * size * np.eye(4) + sign * slash) @ rng.normal(size=(4, 3))
-        phase = np.exp(1j * (p[0] * x + p[1] * y + p[2] * z + p[3] * t))
-        waves.append(phase[..., None, None] * u)
-        values.append(2 * np.cos(p).sum() + sign * 1j * size)
-    # Each s has another wave.
-    psi = np.stack(waves, axis=4)
-    got = mk.dw.hop(links, psi, dagger=dagger, antiperiodic_t=antiperiodic_t, **way)
-    assert_close(got, np.array(values)[:, None, None] * psi, 1e-13)
-
-
-def test_it_is_linear(way: dict[str, Any]) -> None:
-    links, psi = fields(EXTENTS, 8)
-    phi = random_field(EXTENTS, 8, seed=9)
-    a, b = 0.3 - 2j, 1.7 + 0.4j
-    wanted = a * mk.dw.hop(links, psi, **way) + b * mk.dw.hop(links, phi, **way)
-    assert_close(mk.dw.hop(links, a * psi + b * phi, **way), wanted)
-
-
-@pytest.mark.parametrize("antiperiodic_t", [False, True])
-def test_it_is_gauge_covariant(way: dict[str, Any], antiperiodic_t: bool) -> None:
-    links, psi = fields(EXTENTS, 8)
-    way["antiperiodic_t"] = antiperiodic_t
-    g = random_links(EXTENTS, seed=9)[..., 0, :, :]
-    moved = np.stack(
-        [
-            g @ links[..., mu, :, :] @ np.swapaxes(np.roll(g, -1, axis).conj(), -1, -2)
-            for mu, axis in enumerate((3, 2, 1, 0))
-        ],
-        axis=4,
-    )
-
-    def turned(field: Any) -> Any:
-        return np.einsum("tzyxab,tzyxsjb->tzyxsja", g, field)
-
-    assert_close(mk.dw.hop(moved, turned(psi), **way), turned(mk.dw.hop(links, psi, **way)))
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_parities_add_up_and_read_each_other(way: dict[str, Any]) -> None:
-    extents = (2, 4, 4, 8)
-    links, psi = fields(extents, 8)
-    even, odd = (mk.dw.hop(links, psi, parity=parity, **way) for parity in ("even", "odd"))
-    np.testing.assert_array_equal(even + odd, mk.dw.hop(links, psi, **way))
-    np.testing.assert_array_equal(mk.dw.hop(links, odd, parity="odd", **way), 0)
-    assert even[0, 0, 0, 0].any()
-    assert not odd[0, 0, 0, 0].any()
 
 
 # Layouts
@@ -770,24 +644,10 @@ LINKS, PSI = fields((2, 2, 4, 4), 2)
     "links, psi, match",
     [
         (LINKS[0], PSI, r"links must have the shape \(Lt, Lz, Ly, Lx, 4, 3, 3\), not"),
-        (LINKS[..., :2], PSI, "links must have the shape"),
-        (LINKS[..., :2, :], PSI, "links must have the shape"),
-        (LINKS[..., :3, :, :], PSI, "links must have the shape"),
-        (LINKS, PSI[..., 0, :, :], "psi must have the shape"),
-        (LINKS, np.swapaxes(PSI, -1, -2), "psi must have the shape"),
-        (LINKS.real, PSI, "links must be complex64 or complex128, not float64"),
-        (LINKS, PSI.real, "psi must be complex64 or complex128, not float64"),
-        (LINKS, PSI.astype(np.clongdouble), "psi must be complex64 or complex128, not c"),
-        (LINKS, PSI.astype(object), "psi must be complex64 or complex128, not object"),
         (LINKS.astype(">c16"), PSI, "links must be complex64 or complex128, not >c16"),
         (LINKS.astype("complex64"), PSI, "one type, not complex64 and complex128"),
         (LINKS, PSI.astype("complex64"), "one type, not complex128 and complex64"),
-        (LINKS.tolist(), PSI, "links must be a NumPy array, not a list"),
         (LINKS, None, "psi must be a NumPy array, not a NoneType"),
-        (LINKS, PSI[:3], "must have the same extents"),
-        (LINKS[:, :, :1], PSI, "must have the same extents"),
-        (LINKS, PSI[:, :, :, :, :0], "Ls must be an integer of at least 1, not 0"),
-        (LINKS[:0], PSI[:0], "extents must be four integers of at least 1"),
     ],
 )
 def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
@@ -850,24 +710,16 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
         ({"isa": "mmx"}, "isa 'mmx' is not one of"),
         ({"elements": 5}, "no option 'elements'"),
         ({"offset": 12}, "offset must be a multiple of 8"),
+        ({"cut": 5}, "cut"),
+        ({"cut": None}, "cut"),
+        ({"order": None}, "order"),
+        ({"order": 5}, "order"),
+        ({"block": "2220"}, "block"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
     with refused(match):
         mk.dw.case(**{"lattice": (4, 4, 4, 4), "ls": 4, **options}).prepare()
-    if not set(options) & {"lattice", "ls", "dtype"}:
-        links, psi = fields((4, 4, 4, 4), 1)
-        with refused(match):
-            mk.dw.hop(links, np.repeat(psi, 4, axis=4), **options)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"cut": 5}, {"cut": None}, {"order": None}, {"order": 5}, {"block": "2220"}],
-)
-def test_options_of_wrong_types_are_refused(options: dict[str, Any]) -> None:
-    with refused(next(iter(options))):
-        mk.dw.case(**{"lattice": (4, 4, 4, 4), **options})
 
 
 def test_narrower_instruction_sets_have_narrower_vectors() -> None:
@@ -908,23 +760,6 @@ def test_fields_that_memory_does_not_hold_are_refused() -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("offset", [8, 16, 32, 64, 200])
-@pytest.mark.parametrize("way", WAYS)
-def test_fields_may_begin_at_any_offset(way: dict[str, Any], offset: int) -> None:
-    # Vectors are loaded aligned, so that other offsets must be refused.
-    variants = ("scalar",) if way["layout"] == "lexicographic" else ("simd", "nt")
-    for variant in variants:
-        how = {**way, "variant": variant, "offset": offset}
-        try:
-            case = mk.dw.case((2, 4, 4, 4), **how)
-            prepared = case.prepare()
-        except InputError as error:
-            assert "offset" in str(error)
-            assert offset % (max(WIDTHS) // 8) or offset == 200
-            continue
-        assert prepared.check().valid
-
-
 # The extension
 
 
@@ -946,121 +781,11 @@ PLAIN = mk.dw.case((2, 2, 2, 4), ls=3, layout="lexicographic", threads=1)
 
 
 @pytest.mark.parametrize("case", [SITES, IN_S, PLAIN])
-@pytest.mark.parametrize("name", ["order", "neighbours", "permutations"])
-def test_the_extension_checks_its_tables(case: Case, name: str) -> None:
-    _memkern.Prepared(**request(case))
-    table = case.indices[name]
-    bound = {"order": 1, "neighbours": 2}.get(name, 0) * case.iterations
-    bound = bound or case.integers["reals"]
-
-    def assert_refused(values: Any, match: str) -> None:
-        with pytest.raises(ValueError, match=match) as caught:
-            _memkern.Prepared(**request(case, indices={**case.indices, name: values}))
-        assert "\n" not in str(caught.value)
-
-    size = len(table)
-    assert_refused(table[:-1], f"{name} must have {size} entries, not {size - 1}")
-    assert_refused(np.append(table, 0), f"{name} must have {size} entries, not {size + 1}")
-    assert_refused(np.tile(table, 2), f"{name} must have {size} entries, not {2 * size}")
-    assert_refused(table[:0], f"{name} must not be empty")
-    for at, value in itertools.product((0, size // 2, size - 1), (-1, bound, 2**31, -(2**63))):
-        wrong = table.astype(np.int64)
-        wrong[at] = value
-        assert_refused(wrong, rf"{name}\[{at}\] is {value}, outside 0 to {bound - 1}")
-    narrow = table.astype(np.int32)
-    narrow[-1] = -5
-    assert_refused(narrow, rf"{name}\[{size - 1}\] is -5")
-    assert_refused(table.reshape(1, -1), f"{name} must have one dimension")
-    without = {k: v for k, v in case.indices.items() if k != name}
-    with pytest.raises(ValueError, match=f"'{name}' is missing"):
-        _memkern.Prepared(**request(case, indices=without))
-
-
-@pytest.mark.parametrize("case", [SITES, IN_S, PLAIN])
-@pytest.mark.parametrize(
-    "name, value, match",
-    [
-        ("sites", 0, "sites must be at least 1"),
-        ("sites", 2**30, "too long for int32"),
-        ("sites", 2**62, "too long for int32"),
-        ("sites", 15, "order must have 15 entries"),
-        ("sites", 17, "order must have 17 entries"),
-        ("inner", 0, "inner must be at least 1"),
-        ("inner", 2**62, "64 bits|memory"),
-        ("reals", 0, "reals must be at least 1"),
-        ("reals", -8, "reals must be at least 1"),
-        ("reals", 3, "permutations must have 24 entries"),
-        ("reals", 2**55, "64 bits"),
-        ("reals", 2**56, "64 bits"),
-        ("reals", 2**57, "64 bits"),
-        ("reals", 2**62, "64 bits"),
-        ("split", -1, "split must be at least 0"),
-        ("shared", -1, "shared must be at least 0"),
-        ("into_l1", -1, "into_l1 must be at least 0"),
-        ("prefetch", -1, "prefetch must be at least 0"),
-    ],
-)
-def test_the_extension_checks_its_numbers(case: Case, name: str, value: int, match: str) -> None:
-    integers = {**case.integers, "prefetch": 0, name: value}
-    with pytest.raises((ValueError, MemoryError), match=match) as caught:
-        _memkern.Prepared(**request(case, integers=integers))
-    assert "\n" not in str(caught.value)
-    without = {k: v for k, v in integers.items() if k != name}
-    with pytest.raises(ValueError, match=f"'{name}' is missing"):
-        _memkern.Prepared(**request(case, integers=without))
-
-
-@pytest.mark.parametrize("case", [SITES, IN_S, PLAIN])
 def test_the_extension_runs_no_body_on_another_form(case: Case) -> None:
     forms = {e[6] for e in _memkern.entries() if e[0] == "dw.hop"} | {"", "RRII", "RRII/sites/0"}
     for form in forms - {case.template_variant}:
         with pytest.raises(ValueError, match=f"is not built as '{form}'|has no variant"):
             _memkern.Prepared(**request(case, template_variant=form))
-    # The same holds for other properties of the layout.
-    for name in ("split", "shared"):
-        integers = {**case.integers, "prefetch": 0, name: 1 - case.integers[name]}
-        with pytest.raises(
-            ValueError, match=r"is not built as|has no variant|one real|permutations"
-        ):
-            _memkern.Prepared(**request(case, integers=integers))
-    for dtype in {"float64", "float32"} - {case.dtype}:
-        if case.template_variant != "lexicographic":
-            with pytest.raises(ValueError, match=r"is not built as|has no variant"):
-                _memkern.Prepared(**request(case, dtype=dtype))
-    reals = 3
-    tables = {**case.indices, "permutations": np.zeros(8 * reals, dtype=np.int64)}
-    integers = {**case.integers, "prefetch": 0, "reals": reals}
-    with pytest.raises(ValueError, match="has no variant"):
-        _memkern.Prepared(**request(case, integers=integers, indices=tables))
-
-
-@pytest.mark.parametrize(
-    "changes, match",
-    [
-        ({"kernel": "dw.jump"}, "dw.jump"),
-        ({"kernel": "dw."}, "no kernel 'dw.'"),
-        ({"dtype": "int64"}, "int64"),
-        ({"dtype": "complex128"}, "complex128"),
-        ({"index_dtype": 5}, "index_dtype has the wrong type"),
-        ({"unroll": 2}, "unroll 2"),
-        ({"offset": 4}, "multiple of 8"),
-        ({"integers": {}}, "'sites' is missing"),
-        ({"integers": {"sites": 1.5}}, "wrong type"),
-        ({"integers": {"sites": 2**64}}, "wrong type"),
-    ],
-)
-def test_the_extension_refuses_other_arguments(changes: dict[str, Any], match: str) -> None:
-    for case in (SITES, IN_S, PLAIN):
-        with pytest.raises(ValueError, match=match):
-            _memkern.Prepared(**request(case, **changes))
-
-
-def test_tables_are_copied_when_a_case_is_prepared() -> None:
-    table = SITES.indices["neighbours"].copy()
-    indices = {**SITES.indices, "neighbours": table}
-    native: Any = _memkern.Prepared(**request(SITES, indices=indices))
-    table[:] = 2**40
-    assert checked(SITES, native).valid
 
 
 # The verb
@@ -1071,13 +796,11 @@ SMALL = ("--lattice", "4", "4", "4", "4")
 
 
 def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(
+    records = measured(
         *(capsys, "dw", *SMALL, "--lattice", "2", "4", "4", "8", "--ls", "2,4"),
         *("-l", "RRII,RIRI,lexicographic", "--cut", "s,t", "--vector", "128"),
-        *("--parity", "full,odd", *QUICK, "--json"),
+        *("--parity", "full,odd", *QUICK),
     )
-    assert code == 0, err
-    records = json.loads(out)
     assert all(r["valid"] and r["kernel"] == "dw.hop" for r in records)
     seen = {(r["lattice"], r["Ls"], r["layout"], r["cut"], r["parity"]) for r in records}
     wanted = set()
@@ -1119,37 +842,14 @@ def test_the_verbs_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert {key: record[key] for key in wanted} == wanted
 
 
-def test_the_verbs_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "dw", *SMALL, *QUICK, "--json")
-    assert code == 0
-    (record,) = json.loads(out)
-    wanted = {"Ls": 8, "layout": "RRII", "cut": "s", "parity": "full", "dtype": "float64"}
-    assert {key: record[key] for key in wanted} == wanted
-    assert record["vector_bits"] == max(WIDTHS)
-
-
 def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(
-        *(capsys, "dw", *SMALL, "--variant", "simd", "--prefetch", "0,2", "--json", *QUICK)
-    )
-    assert code == 0, err
-    found = [(r["prefetch"], r["prefetch_into"]) for r in json.loads(out)]
-    assert found == [(0, "L2"), (2, "L2")]
-    code, out, err = run(
+    records = measured(capsys, "dw", *SMALL, "--variant", "simd", "--prefetch", "0,2", *QUICK)
+    assert [(r["prefetch"], r["prefetch_into"]) for r in records] == [(0, "L2"), (2, "L2")]
+    records = measured(
         *(capsys, "dw", *SMALL, "-l", "lexicographic", "--variant", "scalar", "--share-planes"),
-        *("-t", "1,2", "--runs", "2", "--json"),
+        *("-t", "1,2", "--runs", "2"),
     )
-    assert code == 0, err
-    assert [(r["threads"], r["chunk"]) for r in json.loads(out)] == [(1, 64), (2, 32)]
-
-
-def test_a_wrong_result_is_exit_code_1(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(family, "verdict", lambda case, worst, how, **c: Check(False, 1.0, how, c))
-    code, out, _ = run(capsys, "dw", *SMALL, *QUICK, "--variant", "simd")
-    assert code == 1
-    assert "INVALID" in out
+    assert [(r["threads"], r["chunk"]) for r in records] == [(1, 64), (2, 32)]
 
 
 @pytest.mark.parametrize(
@@ -1158,36 +858,17 @@ def test_a_wrong_result_is_exit_code_1(
         ((), "--lattice"),
         (("--lattice", "4", "4", "4"), "expected 4 arguments"),
         (("--lattice", "4", "4", "4", "x"), "'x'"),
-        (("--lattice", "4", "4", "4", "0"), "at least 1"),
         (("--lattice", "4", "4", "4", "-4"), "at least 1"),
         (("--lattice", "5", "5", "5", "5", "--cut", "t"), "multiple of"),
-        (("--lattice", "5", "5", "5", "5", "--cut", "zx"), "multiple of"),
-        (("--lattice", "3", "4", "4", "4", "--parity", "even"), "all even, not 3 4 4 4"),
-        (("--lattice", *["1048576"] * 4), "memory"),
         ((*SMALL, "--ls", "0"), "ls '0' is no list of whole numbers of at least 1"),
         ((*SMALL, "--ls", "-3"), "--ls"),
-        ((*SMALL, "--ls", "3", "--cut", "s"), "complex numbers of a vector, not 3"),
-        ((*SMALL, "--layout", "RIIR"), "layout 'RIIR' is not one of RRII, RIRI, lexicographic"),
         ((*SMALL, "--layout", "RRII,x"), "layout 'x'"),
-        ((*SMALL, "--cut", "w"), "cut 'w'"),
-        ((*SMALL, "--vector", "1024"), "vector of 1024 bits is not one of"),
         ((*SMALL, "--vector", "wide"), "vector"),
-        ((*SMALL, "--parity", "both"), "'both'"),
-        ((*SMALL, "--order", "xyz"), "order 'xyz'"),
         ((*SMALL, "--block", "2", "2", "2"), "--block: expected 4 arguments"),
-        ((*SMALL, "--block", "2", "2", "2", "-1"), "block must be at least 0, not -1"),
         ((*SMALL, "--prefetch-into", "L3"), "L3"),
-        ((*SMALL, "--dtype", "float16"), "float16"),
-        ((*SMALL, "--variant", "scalar"), "no variant 'scalar'"),
-        ((*SMALL, "--ls", str(2**20)), "memory"),
-        ((*SMALL, "--isa", "avx2", "--vector", "512"), "bits is not one of"),
     ],
 )
 def test_wrong_words_of_the_verb_are_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], match: str
 ) -> None:
-    code, out, err = run(capsys, "dw", *words, "--runs", "1", "-t", "1")
-    assert code == 2
-    assert out == ""
-    assert match in err
-    assert len(err.splitlines()) == 1
+    assert match in refused_words(capsys, "dw", *words, "--runs", "1", "-t", "1")

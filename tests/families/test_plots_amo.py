@@ -4,29 +4,28 @@ import math
 import os
 
 import numpy as np
-import pandas as pd
 import pytest
-from checking import refused
 from plotting import (
     KIB,
     LONG,
     MIB,
+    Family,
     Results,
     assert_legible,
-    disturbed_markers,
+    common_columns,
     dot_values,
     footnotes,
     frame,
     line,
+    own_and_faulty,
     panel_texts,
 )
 
-from memkern import report
 from memkern.errors import InputError
 from memkern.families.amo.data import PATTERNS, atomics, in_rows, one_setting
 from memkern.families.amo.kernels import amo, report_cases
 from memkern.measuring.sweep import sweep
-from memkern.plots import figures, save, sections, tables
+from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of, percent
 
 FIGURES = ("amo-latency", "amo-price", "amo-rates", "amo-sharing", "amo-workers")
@@ -36,14 +35,12 @@ RATES = dict(zip(PATTERNS, (0.2, 0.4, 0.5, 0.1, 0.6, 0.3, 0.25, 0.24), strict=Tr
 PRICES = {"add": 1.0, "cas": 1.25, "plain": 0.2, "xor": 1.0}
 
 
-def record(pattern, primitive, threads, rate, name="Own Machine 3000", **other):
+def record(pattern, primitive, threads, rate, machine="Own Machine 3000", **other):
     """Return one record with the columns that figures read."""
     iters = other.get("iters", 2**16)
     chance = {"success_fraction": 1.0} if primitive == "cas" else {}
     return {
-        "environment_id": "e1",
-        "platform": f"{name}, {threads} thread{'s' * (threads > 1)}",
-        "kernel": f"amo.{pattern}",
+        **common_columns(f"amo.{pattern}", threads, machine),
         "primitive": primitive,
         "order": "relaxed",
         "returns": "used" if primitive == "cas" else "unused",
@@ -54,14 +51,10 @@ def record(pattern, primitive, threads, rate, name="Own Machine 3000", **other):
         "words": 1 if pattern == "central" else iters * threads,
         "stride": 1,
         "index_pattern": "" if pattern in ("stride1", "striden", "central") else "random",
-        "backend": "openmp",
         "dtype": "uint64",
-        "threads": threads,
         "rate_GAMS": rate,
         "time_min_s": iters * threads / rate / 1e9,
         "bandwidth_GBps": 16 * rate,
-        "disturbed": False,
-        "valid": True,
         **chance,
     } | other
 
@@ -124,35 +117,24 @@ def everything(**other):
     return [*patterns(**other), *large(**other), *sharing(**other), *chases(**other)]
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return Results(everything())
-
-
 INPUTS = {
-    "own": lambda: Results(everything()),
+    **own_and_faulty(everything, "rate_GAMS"),
     "several": lambda: Results(
         [
             *everything(),
             *(
                 row | {"rate_GAMS": 3 * row["rate_GAMS"]}
                 for part in (
-                    patterns(counts=(1, 2, 4, 8, 16, 32, 64, 96, 112), name=LONG),
-                    large(threads=112, name=LONG),
-                    sharing(counts=(1, 2, 4, 8, 16, 32, 64, 96, 112), name=LONG),
-                    chases(name=LONG, environment_id="e2"),
+                    patterns(counts=(1, 2, 4, 8, 16, 32, 64, 96, 112), machine=LONG),
+                    large(threads=112, machine=LONG),
+                    sharing(counts=(1, 2, 4, 8, 16, 32, 64, 96, 112), machine=LONG),
+                    chases(machine=LONG, environment_id="e2"),
                 )
                 for row in part
             ),
         ]
     ),
-    "three": lambda: Results([row for n in "ABC" for row in everything(name=f"Machine {n}")]),
-    "faults": lambda: frame(everything()).assign(
-        valid=lambda rows: rows.index % 7 != 3, disturbed=lambda rows: rows.index % 5 == 2
-    ),
-    "extremes": lambda: frame(everything()).assign(
-        rate_GAMS=lambda rows: rows["rate_GAMS"] * 1e-4 ** (rows.index % 2)
-    ),
+    "three": lambda: Results([row for n in "ABC" for row in everything(machine=f"Machine {n}")]),
     "equal": lambda: frame(everything()).assign(rate_GAMS=0.125),
     "few": lambda: frame(
         [
@@ -164,58 +146,18 @@ INPUTS = {
     ),
 }
 
-
-@pytest.mark.parametrize("given", INPUTS)
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_legible(name, given):
-    fig = figures[name](INPUTS[given]())
-    assert fig.get_figwidth() in (3.35, 6.9)
-    assert_legible(fig)
-
-
-@pytest.mark.parametrize("name", ["amo-rates", "amo-price"])
-def test_any_primitives_can_be_compared(name):
-    rows = frame(patterns(primitives=("add", "cas", "plain", "xor")))
-    fig = figures[name](rows, primitives="xor, cas,add")
-    assert_legible(fig)
-    words = ("xor", "cas", "add") if name == "amo-rates" else ("over xor", "over cas", "over add")
-    assert [text.get_text() for text in fig.legends[0].texts] == list(words)
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_becomes_a_file(name, whole, tmp_path):
-    assert save(figures[name](whole), tmp_path / "figure.pdf").stat().st_size > 1000
-
-
-# ---------------------------------------------------------------------------------- which records
-
-
-@pytest.mark.parametrize("name", FIGURES)
-@pytest.mark.parametrize("records", [None, [{"kernel": "stream.add"} | record("sg", "add", 1, 1)]])
-def test_without_records_the_command_is_named(name, records):
-    given = records if records is None else frame(records).assign(kernel="stream.add")
-    with refused("`memkern "):
-        figures[name](given)
-
-
-@pytest.mark.parametrize(
-    ("rows", "culprit"),
-    [
-        (lambda: frame(everything()).iloc[:0], "no record"),
-        (lambda: frame(everything()).drop(columns=["valid", "primitive"]), "'valid', 'primitive'"),
-        (lambda: frame(everything()).drop(columns=["rate_GAMS"]), "'rate_GAMS'"),
-        (lambda: [1, 2], "list"),
-    ],
-)
-@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
-def test_wrong_records_are_refused(name, rows, culprit):
-    with refused(culprit):
-        {**figures, **tables}[name](rows())
-
-
-@pytest.mark.parametrize(
-    ("name", "rows", "options", "culprit"),
-    [
+FAMILY = Family(
+    section="atomics",
+    title="Atomics",
+    command="",
+    figures=FIGURES,
+    tables=TABLES,
+    everything=everything,
+    inputs=INPUTS,
+    lacking=(["valid", "primitive"], ["rate_GAMS"]),
+    integers=("threads", "words", "hot"),
+    disturbed=lambda rows: rows["primitive"].ne("cas"),
+    missing=[
         ("amo-rates", patterns(), {"primitives": "xor,nand"}, "'xor' or 'nand', only of add,"),
         ("amo-rates", patterns(), {"threads": 3}, "3 workers, only 1, 2 and 4"),
         ("amo-rates", sharing(), {}, "sharing 'original', only 'private' and 'shared'"),
@@ -228,19 +170,19 @@ def test_wrong_records_are_refused(name, rows, culprit):
         ("amo-latency", chases(sizes=(MIB,)), {}, "two sizes"),
         ("amo-latency", chases(), {"threads": 2}, "2 workers, only 1"),
     ],
+    images=5,
+    shown="PTRCHASE",
+    published=("amo-circustent",),
 )
-def test_missing_records_are_named(name, rows, options, culprit):
-    with refused(culprit):
-        figures[name](frame(rows), **options)
 
 
-def test_records_of_other_families_may_lack_the_columns():
-    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "disturbed": False}
-    mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
-    mixed = mixed.astype({"threads": "Int64", "words": "Int64", "hot": "Int64"})
-    for name in FIGURES:
-        figures[name](mixed)
-    assert dot_values(figures["amo-rates"](mixed).axes[0], "add")["SG"] == pytest.approx(1.2)
+@pytest.mark.parametrize("name", ["amo-rates", "amo-price"])
+def test_any_primitives_can_be_compared(name):
+    rows = frame(patterns(primitives=("add", "cas", "plain", "xor")))
+    fig = figures[name](rows, primitives="xor, cas,add")
+    assert_legible(fig)
+    words = ("xor", "cas", "add") if name == "amo-rates" else ("over xor", "over cas", "over add")
+    assert [text.get_text() for text in fig.legends[0].texts] == list(words)
 
 
 def test_records_of_another_setting_are_left_out():
@@ -309,7 +251,7 @@ def test_the_price_is_relative_to_plain_loads_and_stores(whole):
     one, four = fig.axes
     assert "lost" not in panel_texts(one) and {"lost", "50 %"} <= set(panel_texts(four))
     assert dot_values(four, "over add")["RAND, 64 MiB"] == 1.0
-    rows = [*everything(), *patterns(counts=(1, 8), name="Other")]
+    rows = [*everything(), *patterns(counts=(1, 8), machine="Other")]
     titles = [ax.get_title() for ax in figures["amo-price"](frame(rows)).axes]
     assert titles == [
         *("Own Machine 3000, 1 worker", "Own Machine 3000, 4 workers"),
@@ -378,17 +320,6 @@ def test_latency_is_each_workers_time_for_an_operation(whole):
     assert line(figures["amo-latency"](frame(words)).axes[0], "add").get_xdata()[0] == 8 * KIB
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
-    rows = frame(everything())
-    count = rows.groupby("kernel").cumcount()
-    rows["valid"] = ~count.eq(4)
-    rows["disturbed"] = rows["primitive"].ne("cas")
-    fig = figures[name](rows)
-    assert disturbed_markers(fig)
-    assert "failed validation left out" in footnotes(fig) and "Hollow" in footnotes(fig)
-
-
 # ----------------------------------------------------------------------------------- the tables
 
 
@@ -445,14 +376,6 @@ def test_findings_follow_from_the_records(whole):
     assert "CircusTent" in section.citation
 
 
-def test_section_of_several_machines_names_them():
-    rows = [*everything(), *everything(name="Other")]
-    findings = sections["atomics"](frame(rows)).findings
-    assert len(findings) == 8
-    assert findings[0].startswith("Own Machine 3000: ")
-    assert findings[-1].startswith("Other: ")
-
-
 @pytest.mark.parametrize(
     ("rows", "shown", "found"),
     [
@@ -466,28 +389,15 @@ def test_section_of_several_machines_names_them():
 )
 def test_section_of_few_records(rows, shown, found):
     section = sections["atomics"](frame(rows))
-    assert section.title == "Atomics"
     assert len(section.findings) == found
     assert (len(section.exhibits), len(section.remarks)) == (shown, 7 - shown)
     assert all("\n" not in remark for remark in section.remarks)
-
-
-def test_section_of_other_records():
-    assert sections["atomics"](frame([{"kernel": "stream.add"}])) is None
-    assert sections["atomics"](frame([{"platform": "Own"}])) is None
 
 
 def test_section_marks_disturbed_numbers():
     text = " ".join(sections["atomics"](frame(everything(disturbed=True))).findings)
     assert "add 0.8 GAMS (disturbed)" in text
     assert "(disturbed) at random places" in text and "ns (disturbed) in" in text
-
-
-def test_the_section_in_a_report(whole, tmp_path):
-    path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
-    text = path.read_text(encoding="utf-8")
-    assert "<h2>Atomics</h2>" in text and text.count("data:image/svg+xml") == 5
-    assert "rate_GAMS" in text and "PTRCHASE" in text
 
 
 # ------------------------------------------------------------------------------- real measurements

@@ -5,28 +5,27 @@ import os
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
-from checking import refused
 from plotting import (
     LONG,
+    Family,
     Results,
     assert_legible,
+    common_columns,
     curve_labels,
-    disturbed_markers,
     dot_values,
     footnotes,
     frame,
     line,
+    own_and_faulty,
     panel_texts,
 )
 
-from memkern import report
 from memkern.families.dw.data import hops, in_order
 from memkern.families.dw.kernels import dw, report_cases
 from memkern.measuring.sweep import sweep
 from memkern.models import LayerConditions, simulate
-from memkern.plots import figures, save, sections, tables
+from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of
 
 MEASURED = ("dw-extent", "dw-layouts", "dw-scaling")
@@ -50,9 +49,7 @@ def record(kind, lattice=LARGE, threads=4, site_B=None, machine="Own Machine 300
     speed = other.pop("speed", speed)
     roofline = 1320 / site_B * TRIAD if site_B else math.nan
     return {
-        "environment_id": "e1",
-        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
-        "kernel": "dw.hop",
+        **common_columns("dw.hop", threads, machine),
         "lattice": lattice,
         "Ls": 8,
         "layout": layout,
@@ -67,9 +64,6 @@ def record(kind, lattice=LARGE, threads=4, site_B=None, machine="Own Machine 300
         "prefetch_into": "L2" if ahead else "",
         "variant": "simd",
         "isa": "avx512",
-        "backend": "openmp",
-        "dtype": "float64",
-        "threads": threads,
         "performance_GFLOPs": speed,
         "performance_median_GFLOPs": 0.9 * speed,
         "triad_GBps": TRIAD,
@@ -78,8 +72,6 @@ def record(kind, lattice=LARGE, threads=4, site_B=None, machine="Own Machine 300
         "roofline_fraction": 0.9 * speed / roofline,
         "bandwidth_GBps": speed / 2,
         "time_min_s": 1e-3,
-        "disturbed": False,
-        "valid": True,
     } | other
 
 
@@ -120,13 +112,8 @@ def everything(**other):
     return [*layouts(**other), *workers(**other), *scan(**other)]
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return Results(everything())
-
-
 INPUTS = {
-    "own": lambda: Results(everything()),
+    **own_and_faulty(everything, "performance_GFLOPs"),
     "several": lambda: Results(
         [
             *everything(),
@@ -136,12 +123,6 @@ INPUTS = {
         ]
     ),
     "three": lambda: Results([row for n in "ABC" for row in everything(machine=f"Machine {n}")]),
-    "faults": lambda: frame(everything()).assign(
-        valid=lambda rows: rows.index % 7 != 3, disturbed=lambda rows: rows.index % 5 == 2
-    ),
-    "extremes": lambda: frame(everything()).assign(
-        performance_GFLOPs=lambda rows: rows["performance_GFLOPs"] * 1e-3 ** (rows.index % 2)
-    ),
     "equal": lambda: frame(everything()).assign(performance_GFLOPs=2.0, roofline_GFLOPs=2.0),
     "few": lambda: frame(
         [*scan(each=(2, 3)), *(record("lexicographic", "2x2x2x2", n) for n in (1, 20))]
@@ -159,58 +140,21 @@ INPUTS = {
     ),
 }
 
-
-# dw-traffic takes only the last cache from records, which is unknown in data frames.
-CASES = [
-    *((name, given) for name in MEASURED for given in INPUTS),
-    *(("dw-traffic", given) for given in ("own", "several", "few")),
-]
-
-
-@pytest.mark.parametrize(("name", "given"), CASES)
-def test_every_figure_is_legible(name, given):
-    fig = figures[name](INPUTS[given]())
-    assert fig.get_figwidth() in (3.35, 6.9)
-    assert_legible(fig)
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_becomes_a_file(name, whole, tmp_path):
-    assert save(figures[name](whole), tmp_path / "figure.pdf").stat().st_size > 1000
-
-
-# ---------------------------------------------------------------------------------- which records
-
-
-@pytest.mark.parametrize("name", [*MEASURED, *TABLES])
-@pytest.mark.parametrize("records", [None, [{"kernel": "stream.add"}]])
-def test_without_records_the_command_is_named(name, records):
-    given = records if records is None else frame(everything()).assign(kernel="stream.add")
-    with refused("`memkern dw "):
-        {**tables, **figures}[name](given)
-
-
-@pytest.mark.parametrize(
-    ("rows", "culprit"),
-    [
-        (lambda: frame(everything()).iloc[:0], "no record"),
-        (lambda: frame(everything()).drop(columns=["valid", "cut"]), "'valid', 'cut'"),
-        (lambda: frame(everything()).drop(columns=["performance_GFLOPs"]), "'performance_GFLOPs'"),
-        (lambda: frame(everything()).assign(lattice="8x8x8"), "'8x8x8' is not four extents"),
-        (lambda: [1, 2], "list"),
-    ],
-)
-@pytest.mark.parametrize("name", [*MEASURED, *TABLES])
-def test_wrong_records_are_refused(name, rows, culprit):
-    with refused(culprit):
-        {**tables, **figures}[name](rows())
-
-
-@pytest.mark.parametrize(
-    ("name", "rows", "options", "culprit"),
-    [
+FAMILY = Family(
+    section="dw",
+    title="Domain-wall kernel",
+    command="dw ",
+    figures=FIGURES,
+    tables=TABLES,
+    everything=everything,
+    inputs=INPUTS,
+    lacking=(["valid", "cut"], ["performance_GFLOPs"]),
+    integers=("threads", "Ls", "prefetch"),
+    disturbed=lambda rows: rows["layout"].eq("RRII"),
+    missing=[
         ("dw-layouts", layouts(), {"threads": 3}, "3 workers, only 4"),
         ("dw-layouts", layouts(), {"lattices": "24,32"}, "'24' or '32', only of 8x8x8x8, 16x"),
+        ("dw-layouts", layouts(["8x8x8"]), {}, "'8x8x8' is not four extents"),
         ("dw-scaling", layouts(), {}, "no lattice was measured with two numbers"),
         ("dw-scaling", everything(), {"lattice": "24"}, "no lattice '24' was measured"),
         ("dw-extent", layouts(), {}, "no lattices that differ in Lx alone"),
@@ -221,19 +165,10 @@ def test_wrong_records_are_refused(name, rows, culprit):
         ("dw-traffic", scan(), {"lattice": "8x8x8x9"}, "multiple of 2"),
         ("dw-traffic", scan(), {"ls": 0}, "ls must be at least 1, not 0"),
     ],
+    images=4,
+    shown="site_B",
+    independent=("dw-traffic",),
 )
-def test_missing_records_are_named(name, rows, options, culprit):
-    with refused(culprit):
-        figures[name](frame(rows), **options)
-
-
-def test_records_of_other_families_may_lack_the_columns():
-    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "disturbed": False}
-    mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
-    mixed = mixed.astype({"threads": "Int64", "Ls": "Int64", "prefetch": "Int64"})
-    for name in FIGURES:
-        figures[name](mixed)
-    assert len(tables["dw-table"](mixed)) == len(tables["dw-table"](frame(everything())))
 
 
 def test_records_of_another_setting_are_left_out():
@@ -364,6 +299,11 @@ def test_traffic_of_the_model_and_of_the_simulation(whole):
     assert "What takes long is not simulated." in footnotes(cores.figure)
 
 
+@pytest.mark.parametrize("given", ["own", "several", "few"])
+def test_traffic_is_legible(given):
+    assert_legible(figures["dw-traffic"](INPUTS[given]()))
+
+
 def test_traffic_needs_no_records():
     fig = figures["dw-traffic"](cuts="1x2x2x2", lattice="8x4x4x8", cache_MiB=0.5, ls=4)
     assert curve_labels(fig.axes[0]) == ["cut y2 z2 t2"]
@@ -371,17 +311,6 @@ def test_traffic_needs_no_records():
     assert "not simulated" not in footnotes(fig)
     assert_legible(fig)
     assert "Beyond 32 MiB of cache" in footnotes(figures["dw-traffic"](cuts="1x2x2x2"))
-
-
-@pytest.mark.parametrize("name", MEASURED)
-def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
-    rows = frame(everything())
-    rows["valid"] = rows.index % 5 != 4
-    rows["disturbed"] = rows["layout"].eq("RRII")
-    fig = figures[name](rows)
-    assert "failed validation left out" in footnotes(fig)
-    assert disturbed_markers(fig)
-    assert "Hollow" in footnotes(fig)
 
 
 # ------------------------------------------------------------------------------------- the table
@@ -422,14 +351,6 @@ def test_findings_follow_from_the_records(whole):
     assert len(section.exhibits) == 5 and section.remarks == ()
 
 
-def test_section_of_several_machines_names_them():
-    rows = [*everything(), *everything(machine="Other")]
-    findings = sections["dw"](frame(rows)).findings
-    assert findings[0].startswith("Own Machine 3000: ")
-    assert findings[-1].startswith("Other: ")
-    assert len(findings) == 2 * len(sections["dw"](frame(everything())).findings)
-
-
 @pytest.mark.parametrize(
     ("rows", "shown"),
     [
@@ -441,14 +362,8 @@ def test_section_of_several_machines_names_them():
 )
 def test_section_of_few_records(rows, shown):
     section = sections["dw"](frame(rows))
-    assert section.title == "Domain-wall kernel"
     assert len(section.exhibits) == shown
     assert all("\n" not in remark for remark in section.remarks)
-
-
-def test_section_of_other_records():
-    assert sections["dw"](frame([{"kernel": "stream.add"}])) is None
-    assert sections["dw"](frame([{"platform": "Own"}])) is None
 
 
 def test_the_fastest_is_an_undisturbed_form_where_there_is_any():
@@ -465,14 +380,6 @@ def test_section_marks_disturbed_numbers():
     text = " ".join(sections["dw"](frame(everything(disturbed=True))).findings)
     assert "106 GFLOP/s (disturbed)" in text and "4.00 in RRII s (disturbed)" in text
     assert "in cache (disturbed)" in text
-
-
-def test_the_section_has_its_place_in_a_report(whole, tmp_path):
-    assert list(sections)[-3:] == ["spmv", "dw", "latency"]
-    path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
-    text = path.read_text(encoding="utf-8")
-    assert "<h2>Domain-wall kernel</h2>" in text
-    assert text.count("data:image/svg+xml") == 4 and "site_B" in text
 
 
 # ------------------------------------------------------------------------------- real measurements

@@ -4,27 +4,26 @@ import math
 import os
 
 import numpy as np
-import pandas as pd
 import pytest
-from checking import refused
 from plotting import (
     LONG,
+    Family,
     Results,
     assert_legible,
+    common_columns,
     curve_labels,
-    disturbed_markers,
     dot_values,
     footnotes,
     frame,
     line,
+    own_and_faulty,
     panel_texts,
 )
 
-from memkern import report
 from memkern.families.spmv.data import in_order, products
 from memkern.families.spmv.kernels import report_cases, spmv
 from memkern.measuring.sweep import sweep
-from memkern.plots import figures, save, sections, tables
+from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of
 
 FIGURES = ("spmv-fill-in", "spmv-matrices", "spmv-row-length", "spmv-saturation")
@@ -49,9 +48,7 @@ def record(kind, label, shape, threads=4, speed=None, machine="Own Machine 3000"
     time_s = 2 * nonzeros / speed / 1e9
     beta = other.get("beta", 1.0)
     return {
-        "environment_id": "e1",
-        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
-        "kernel": f"spmv.{form}",
+        **common_columns(f"spmv.{form}", threads, machine),
         "name": label,
         "matrix": "matrix",
         "rows": rows,
@@ -64,10 +61,7 @@ def record(kind, label, shape, threads=4, speed=None, machine="Own Machine 3000"
         "result": "add",
         "unroll": 0,
         "prefetch": 0,
-        "backend": "openmp",
-        "dtype": "float64",
         "index_dtype": "int32",
-        "threads": threads,
         "performance_GFLOPs": speed,
         "performance_median_GFLOPs": 0.9 * speed,
         "roofline_load_GFLOPs": roofline,
@@ -82,8 +76,6 @@ def record(kind, label, shape, threads=4, speed=None, machine="Own Machine 3000"
         "time_min_s": time_s,
         "bandwidth_GBps": 6 * speed,
         "footprint_B": round(12 * nonzeros / beta) + 20 * rows,
-        "disturbed": False,
-        "valid": True,
     } | other
 
 
@@ -132,13 +124,8 @@ def everything(**other):
     return [*matrices(**other), *blocks(**other), *lengths(**other)]
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return Results(everything())
-
-
 INPUTS = {
-    "own": lambda: Results(everything()),
+    **own_and_faulty(everything, "performance_GFLOPs"),
     "several": lambda: Results(
         [
             *everything(),
@@ -148,17 +135,11 @@ INPUTS = {
         ]
     ),
     "three": lambda: Results([row for n in "ABC" for row in everything(machine=f"Machine {n}")]),
-    "faults": lambda: frame(everything()).assign(
-        valid=lambda rows: rows.index % 7 != 3, disturbed=lambda rows: rows.index % 5 == 2
-    ),
-    "extremes": lambda: frame(everything()).assign(
-        performance_GFLOPs=lambda rows: rows["performance_GFLOPs"] * 1e-3 ** (rows.index % 2)
-    ),
     "equal": lambda: frame(everything()).assign(performance_GFLOPs=2.0, beta=1.0),
     "few": lambda: frame(
         [
             *lengths(each=(8, 9))[::5],
-            *(record("sell-4", "spin:6", (20, 80), n, 0.1 * n, sigma=n) for n in (1, 20)),
+            *(record("sell-8", "spin:6", (20, 80), n, 0.1 * n, sigma=n) for n in (1, 20)),
         ]
     ),
     "chunks": lambda: frame(
@@ -173,50 +154,18 @@ INPUTS = {
     ),
 }
 
-
-@pytest.mark.parametrize("given", INPUTS)
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_legible(name, given):
-    options = {"formats": "sell"} if (given, name) == ("few", "spmv-matrices") else {}
-    fig = figures[name](INPUTS[given](), **options)
-    assert fig.get_figwidth() in (3.35, 6.9)
-    assert_legible(fig)
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_becomes_a_file(name, whole, tmp_path):
-    assert save(figures[name](whole), tmp_path / "figure.pdf").stat().st_size > 1000
-
-
-# ---------------------------------------------------------------------------------- which records
-
-
-@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
-@pytest.mark.parametrize("records", [None, [{"kernel": "stream.add"}]])
-def test_without_records_the_command_is_named(name, records):
-    given = records if records is None else frame(everything()).assign(kernel="stream.add")
-    with refused("`memkern spmv "):
-        {**tables, **figures}[name](given)
-
-
-@pytest.mark.parametrize(
-    ("rows", "culprit"),
-    [
-        (lambda: frame(everything()).iloc[:0], "no record"),
-        (lambda: frame(everything()).drop(columns=["valid", "sigma"]), "'valid', 'sigma'"),
-        (lambda: frame(everything()).drop(columns=["performance_GFLOPs"]), "'performance_GFLOPs'"),
-        (lambda: [1, 2], "list"),
-    ],
-)
-@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
-def test_wrong_records_are_refused(name, rows, culprit):
-    with refused(culprit):
-        {**tables, **figures}[name](rows())
-
-
-@pytest.mark.parametrize(
-    ("name", "rows", "options", "culprit"),
-    [
+FAMILY = Family(
+    section="spmv",
+    title="Sparse matrix-vector products",
+    command="spmv ",
+    figures=FIGURES,
+    tables=TABLES,
+    everything=everything,
+    inputs=INPUTS,
+    lacking=(["valid", "sigma"], ["performance_GFLOPs"]),
+    integers=("threads", "C", "sigma", "unroll"),
+    disturbed=lambda rows: rows["kernel"].eq("spmv.sell"),
+    missing=[
         ("spmv-row-length", matrices(), {}, "no tall and skinny matrices"),
         ("spmv-row-length", lengths(each=(8,)), {}, "rows of two lengths"),
         ("spmv-row-length", lengths(), {"threads": 3}, "3 workers, only 4"),
@@ -230,20 +179,10 @@ def test_wrong_records_are_refused(name, rows, culprit):
         ("spmv-fill-in", matrices(), {}, "two values of sigma"),
         ("spmv-fill-in", blocks(), {"matrices": "hpcg"}, "two values of sigma"),
     ],
+    images=4,
+    shown="alpha_implied",
+    without_markers=("spmv-fill-in",),  # stored elements do not depend on noise
 )
-def test_missing_records_are_named(name, rows, options, culprit):
-    with refused(culprit):
-        figures[name](frame(rows), **options)
-
-
-def test_records_of_other_families_may_lack_the_columns():
-    other = {"platform": "Own", "kernel": "spatter.gather", "valid": True, "disturbed": False}
-    mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
-    mixed = mixed.astype({"threads": "Int64", "C": "Int64", "sigma": "Int64", "unroll": "Int64"})
-    for name in FIGURES:
-        figures[name](mixed)
-    (ax,) = figures["spmv-matrices"](mixed).axes
-    assert dot_values(ax, "CRS")["hpcg:68"] == 4.0
 
 
 def test_records_of_another_setting_are_left_out():
@@ -387,20 +326,6 @@ def test_fill_in_has_the_lines_that_sigma_changes_most():
     assert_legible(fig)
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
-    rows = frame(everything())
-    rows["valid"] = rows.index % 5 != 4
-    rows["disturbed"] = rows["kernel"].eq("spmv.sell")
-    fig = figures[name](rows)
-    assert "failed validation left out" in footnotes(fig)
-    if name == "spmv-fill-in":
-        assert not disturbed_markers(fig)  # stored elements do not depend on noise
-    else:
-        assert disturbed_markers(fig)
-        assert "Hollow" in footnotes(fig)
-
-
 # ------------------------------------------------------------------------------------- the table
 
 
@@ -449,14 +374,6 @@ def test_findings_follow_from_the_records(whole):
     assert len(section.exhibits) == 5 and section.remarks == ()
 
 
-def test_section_of_several_machines_names_them():
-    rows = [*everything(), *everything(machine="Other")]
-    findings = sections["spmv"](frame(rows)).findings
-    assert findings[0].startswith("Own Machine 3000: ")
-    assert findings[-1].startswith("Other: ")
-    assert len(findings) == 2 * len(sections["spmv"](frame(everything())).findings)
-
-
 @pytest.mark.parametrize(
     ("rows", "shown"),
     [
@@ -469,7 +386,6 @@ def test_section_of_several_machines_names_them():
 )
 def test_section_of_few_records(rows, shown):
     section = sections["spmv"](frame(rows))
-    assert section.title == "Sparse matrix-vector products"
     assert (len(section.exhibits), len(section.remarks)) == (shown, 5 - shown)
     assert all("\n" not in remark for remark in section.remarks)
 
@@ -479,22 +395,9 @@ def test_unknown_caches_are_not_mentioned():
     assert "4 workers on hpcg:68: CRS" in text and "From the caches" not in text
 
 
-def test_section_of_other_records():
-    assert sections["spmv"](frame([{"kernel": "stream.add"}])) is None
-    assert sections["spmv"](frame([{"platform": "Own"}])) is None
-
-
 def test_section_marks_disturbed_numbers():
     text = " ".join(sections["spmv"](frame(everything(disturbed=True))).findings)
     assert "CRS 4 GFLOP/s (disturbed)" in text and "4.00 in CRS (disturbed)" in text
-
-
-def test_the_section_in_a_report(whole, tmp_path):
-    assert list(sections)[:4] == ["spatter", "streaming", "atomics", "spmv"]
-    path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
-    text = path.read_text(encoding="utf-8")
-    assert "<h2>Sparse matrix-vector products</h2>" in text
-    assert text.count("data:image/svg+xml") == 4 and "alpha_implied" in text
 
 
 # ------------------------------------------------------------------------------- real measurements

@@ -10,20 +10,22 @@ from plotting import (
     KIB,
     LONG,
     MIB,
+    Family,
     Results,
     assert_legible,
     disturbed_markers,
     footnotes,
     frame,
     line,
+    own_and_faulty,
 )
 
-from memkern import reference, report
+from memkern import reference
 from memkern.errors import InputError
 from memkern.families.bs.figures import fitted, own_tests
 from memkern.families.streaming.data import as_defined, levels, short
 from memkern.models import from_memory
-from memkern.plots import figures, save, sections, tables
+from memkern.plots import figures, sections, tables
 from memkern.plots.drawing import in_bytes, named, spaced
 from memkern.plots.frames import frame_of, listed, three_figures, usable
 from memkern.plots.selection import cache_ends, machine, prevailing, select
@@ -201,13 +203,8 @@ def labels(ax):
     return {curve.get_label() for curve in ax.lines}
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return Results(everything())
-
-
 INPUTS = {
-    "own": lambda: Results(everything()),
+    **own_and_faulty(everything, "bandwidth_GBps"),
     "several": lambda: Results(
         [
             *everything(),
@@ -219,12 +216,6 @@ INPUTS = {
             *barriers(counts=(1, 8, 112), name=LONG),
             *threads(counts=(1, 8, 112), name=LONG, environment_id="e2"),
         ]
-    ),
-    "faults": lambda: frame(everything()).assign(
-        valid=lambda rows: rows.index % 7 != 3, disturbed=lambda rows: rows.index % 5 == 2
-    ),
-    "extremes": lambda: frame(everything()).assign(
-        bandwidth_GBps=lambda rows: rows["bandwidth_GBps"] * 1e-4 ** (rows.index % 2)
     ),
     "few": lambda: frame(
         [
@@ -240,13 +231,23 @@ INPUTS = {
     ),
 }
 
-
-@pytest.mark.parametrize("given", INPUTS)
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_legible(name, given):
-    fig = figures[name](INPUTS[given]())
-    assert fig.get_figwidth() in (3.35, 6.9)
-    assert_legible(fig)
+FAMILY = Family(
+    section="streaming",
+    title="Streaming",
+    command="",
+    figures=FIGURES,
+    tables=TABLES,
+    everything=everything,
+    inputs=INPUTS,
+    lacking=(["valid", "disturbed"], ["kernel", "valid"]),
+    integers=("elements", "threads", "degree"),
+    disturbed=lambda rows: rows.groupby("kernel").cumcount().eq(5) | rows["bytes_B"].eq(2**30),
+    missing=[],
+    images=9,
+    shown="Wmax",
+    published=(*PUBLISHED, "bs-t0-wmax", "loops-cycles"),
+    without_markers=PUBLISHED,
+)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -254,37 +255,6 @@ def test_published_data_alone_are_legible(name):
     fig = figures[name](None)
     assert_legible(fig)
     assert "Published clusters only." in footnotes(fig)
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_becomes_a_file(name, whole, tmp_path):
-    assert save(figures[name](whole), tmp_path / "figure.pdf").stat().st_size > 1000
-
-
-# ---------------------------------------------------------------------------------- which records
-
-
-@pytest.mark.parametrize("name", [name for name in FIGURES if name not in PUBLISHED])
-@pytest.mark.parametrize("records", [None, [record("spatter.gather", 8, 1.0)]])
-def test_without_records_the_command_is_named(name, records):
-    given = records if records is None else frame(records)
-    with refused("`memkern "):
-        figures[name](given)
-
-
-@pytest.mark.parametrize(
-    ("rows", "culprit"),
-    [
-        (lambda: frame(everything()).iloc[:0], "no record"),
-        (lambda: frame(everything()).drop(columns=["valid", "disturbed"]), "'valid', 'disturbed'"),
-        (lambda: frame(everything()).drop(columns=["kernel", "valid"]), "'kernel', 'valid'"),
-        (lambda: [1, 2], "list"),
-    ],
-)
-@pytest.mark.parametrize("name", [*FIGURES, *TABLES])
-def test_wrong_records_are_refused(name, rows, culprit):
-    with refused(culprit):
-        {**figures, **tables}[name](rows())
 
 
 @pytest.mark.parametrize("name", ["sizes", "bs-fit", "saturation", "raider-kernels"])
@@ -301,15 +271,6 @@ def test_kernels_that_move_nothing_have_no_bandwidth_to_refuse():
     assert {name.partition(".")[0] for name in chosen["kernel"]} == {"stream"}
     known, _ = select(frame(rows), ["bs.bs0"], value="time_min_s")
     assert len(known) == 1
-
-
-def test_records_of_other_families_may_lack_the_columns():
-    other = {"platform": OWN, "kernel": "spatter.gather", "valid": True, "disturbed": False}
-    mixed = pd.concat([frame([other]), frame(everything())], ignore_index=True)
-    mixed = mixed.astype({"elements": "Int64", "threads": "Int64", "degree": "Int64"})
-    for name in FIGURES:
-        figures[name](mixed)
-    assert line(figures["sizes"](mixed).axes[0], "copy").get_ydata()[0] == 400
 
 
 def test_the_setting_with_most_cases_prevails():
@@ -653,17 +614,6 @@ def test_barriers_are_drawn_in_nanoseconds_and_cycles():
     assert len(fig.axes) == 1 and "no clock frequency" in footnotes(fig)
 
 
-@pytest.mark.parametrize("name", ["sizes", "bs-fit", "loops-cycles", "barrier-cost"])
-def test_invalid_records_are_left_out_and_disturbed_ones_hollow(name):
-    rows = frame([*stream(), *bs(), *loops(), *barriers()])
-    count = rows.groupby("kernel").cumcount()
-    rows["valid"] = ~count.eq(3)
-    rows["disturbed"] = count.eq(5)
-    fig = figures[name](rows)
-    assert disturbed_markers(fig)
-    assert "failed validation left out" in footnotes(fig) and "Hollow" in footnotes(fig)
-
-
 # ----------------------------------------------------------------------------------- the tables
 
 
@@ -789,12 +739,6 @@ def test_disturbed_records_are_neither_fitted_nor_the_best():
     size = rows[first]["bytes_B"].iloc[0]
     assert [list(curve.get_xdata()) for curve in disturbed_markers(fig)] == [[size]]
     assert size not in line(fig.axes[0], "_left out").get_xdata()
-
-
-def test_the_section_in_a_report(whole, tmp_path):
-    path = report.write(whole, tmp_path / "report.html", title="A title", environment={})
-    text = path.read_text(encoding="utf-8")
-    assert "<h2>Streaming</h2>" in text and text.count("data:image/svg+xml") == 9
 
 
 def test_usable_leaves_out_records_that_failed_validation():

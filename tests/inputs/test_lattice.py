@@ -249,6 +249,7 @@ LINKS, PSI = fields((2, 3, 4, 5), 2)
     [
         (LINKS[0], PSI, r"links must have the shape .* not \(4, 3, 2, 4, 3, 3\)"),
         (LINKS[..., :2], PSI, "links must have the shape"),
+        (LINKS[..., :2, :], PSI, "links must have the shape"),
         (LINKS[..., :3, :, :], PSI, "links must have the shape"),
         (LINKS, PSI[..., 0, :, :], r"psi must have the shape \(Lt, Lz, Ly, Lx, Ls, 4, 3\)"),
         (LINKS, np.swapaxes(PSI, -1, -2), "psi must have the shape"),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from checking import run
+from checking import refused_words, run
 
 import memkern as mk
 from memkern import reference
@@ -562,14 +562,9 @@ def test_where_a_line_holds():
     ("text", "arguments", "message"),
     [
         ("bytes_B,time_s\n1,1\n2,0\n3,3\n", [], "time_s must be positive and finite, not 0 (row 2"),
-        ("bytes_B,time\n1,1\n2,2\n3,3\n", [], "no column time_s or time_min_s, only bytes_B, time"),
-        ("bytes_B,time_s\n8,1\n8,2\n8,3\n", [], "every bytes_B is 8"),
-        ("bytes_B,time_s\n1,1\n2,2\n", [], "at least 3 points, not 2"),
         ("bytes_B,time_s\n1,1\n2,two\n3,3\n", [], "column time_s must hold numbers"),
         ("bytes_B,time_s\n", [], "bad.csv has no rows"),
         ("", [], "can't be read as a table"),
-        ("bytes_B,time_s\n0,1\n0,2\n0,3\n", [], "bytes_B must be positive"),
-        ("bytes_B,time_s\n1,1\n2,2\n3,3\n", ["--leave-out", "caches"], "give caches_B"),
         ("bytes_B,time_s\n1,1\n2,2\n3,3\n", ["--leave-out", "l2"], "'l2' is not a positive"),
         ("bytes_B,time_s\n1,1\n2,2\n3,3\n", ["--level", "100"], "level must lie between 0 and 1"),
         ("bytes_B,time_s\n1,1\n2,2\n3,3\n", ["--weighting", "x"], "--weighting"),
@@ -578,18 +573,15 @@ def test_where_a_line_holds():
 def test_wrong_input_is_one_sentence(capsys, tmp_path, text, arguments, message):
     path = tmp_path / "bad.csv"
     path.write_text(text)
-    code, out, err = run(capsys, "fit", str(path), *arguments)
-    assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1 and err.startswith("memkern") and message in err
+    assert message in refused_words(capsys, "fit", str(path), *arguments)
 
 
 def test_missing_files_and_files_without_a_table_are_refused(capsys, tmp_path):
     for name in ("none.csv", "none.parquet", "none.db"):
-        code, _, err = run(capsys, "fit", str(tmp_path / name))
-        assert code == 2 and "does not exist" in err
+        assert "does not exist" in refused_words(capsys, "fit", str(tmp_path / name))
     (tmp_path / "x.parquet").write_bytes(b"no table")
-    code, _, err = run(capsys, "fit", str(tmp_path / "x.parquet"))
-    assert code == 2 and "x.parquet can't be read as a table" in err
+    sentence = refused_words(capsys, "fit", str(tmp_path / "x.parquet"))
+    assert "x.parquet can't be read as a table" in sentence
 
 
 def test_a_bad_group_is_reported_and_the_others_are_fitted(capsys, tmp_path):

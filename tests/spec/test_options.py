@@ -48,13 +48,6 @@ def test_values_out_of_range_are_refused() -> None:
         assert getattr(table(**on, **{name: default}), name) == default or name == "device"
 
 
-def test_options_of_other_devices_are_refused() -> None:
-    with refused("pages is for processors: leave it out on cuda:0"):
-        Knobs(device="cuda", pages="4k")
-    with refused("timer is for GPUs: leave it out on cpu"):
-        Knobs(timer="events")
-
-
 def test_every_knob_has_a_column() -> None:
     columns = Knobs().columns
     assert set(columns) <= set(COLUMNS)
