@@ -68,12 +68,16 @@ def test_disturbed_turns_do_not_count() -> None:
     (row,) = mk.slowdowns(results(rows)).to_dict("records")
     assert (row["turns"], row["disturbed"]) == (5, False)
     assert row["ratio"] == pytest.approx(1.5, rel=0.02)
-    # With fewer than half, the ratio is that of all turns and has no interval.
+    # With fewer than half there is no interval.
     for k in (6, 8):
         rows[k] |= {"disturbed": True}
     (row,) = mk.slowdowns(results(rows)).to_dict("records")
     assert (row["turns"], row["disturbed"]) == (3, True)
     assert math.isnan(row["low"]) and math.isnan(row["high"])
+    assert row["ratio"] == pytest.approx(1.5, rel=0.02)
+    # Without any, the ratio is that of all turns.
+    (row,) = mk.slowdowns(results([r | {"disturbed": True} for r in rows])).to_dict("records")
+    assert (row["turns"], row["disturbed"]) == (0, True)
     assert row["ratio"] > 1.6
     # One turn is too few.
     (row,) = mk.slowdowns(results(turns(number=1))).to_dict("records")

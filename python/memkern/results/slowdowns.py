@@ -45,8 +45,8 @@ def slowdowns(results: Iterable[_Record], *, level: float = 0.95) -> DataFrame:
           that alone, and the ends ``low`` and ``high`` of its interval by Student's t on the
           logarithms of the turns' ratios;
         - ``turns`` that count, those in which neither time was disturbed; if they are fewer than
-          two, or fewer than half, the row is ``disturbed``, and its ratio, of all turns, has no
-          interval;
+          two, or fewer than half, the row is ``disturbed`` and has no interval, and if there are
+          none, its ratio is that of all turns;
         - ``quantity`` (GAMS, ns per access, GB/s, GFLOP/s or s) and its values ``alone`` and
           ``together``, geometric means over the same turns.
 
@@ -99,7 +99,7 @@ def _row(pairs: Sequence[_Pair], level: float) -> dict[str, Any]:
     """Return the row of a case and a neighbour."""
     quiet = [pair for pair in pairs if not any(map(is_disturbed, pair))]
     disturbed = len(quiet) < max(2, len(pairs) / 2)
-    alone, together = np.array([list(map(time_s, p)) for p in (pairs if disturbed else quiet)]).T
+    alone, together = np.array([list(map(time_s, pair)) for pair in quiet or pairs]).T
     ratio = ratio_interval(together, alone, level, paired=True)
     first, work = pairs[0][1], work_of(pairs[0][0])
     quantity = quantity_of(work)
