@@ -248,7 +248,7 @@ def corun(
     turns = small.cut(integer(turns, "turns", 2), 2)
     first, second = sides(units)
     if cases is None:
-        cases = [build(kernel, len(first)) for kernel in KERNELS]
+        cases = [build(kernel, min(len(first), len(second))) for kernel in KERNELS]
     measured = _on_side(cases, first, turns)
     others = _on_side(cases if neighbours is None else neighbours, second, turns)
     order = {"case_order": "random", "case_order_seed": integer(seed, "seed")}
