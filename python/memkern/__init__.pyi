@@ -21,6 +21,7 @@ from memkern.inputs import matrices as matrices
 from memkern.inputs import patterns as patterns
 from memkern.inputs.sizes import sizes as sizes
 from memkern.measuring.calibrate import calibrate as calibrate
+from memkern.measuring.corun import corun as corun
 from memkern.measuring.describe import describe as describe
 from memkern.measuring.interleaved import compare_runs as compare_runs
 from memkern.measuring.prepared import Prepared as Prepared
@@ -35,6 +36,7 @@ from memkern.models import fit_t0_wmax as fit_t0_wmax
 from memkern.results import ResultSet as ResultSet
 from memkern.results import load as load
 from memkern.results.comparison import compare as compare
+from memkern.results.slowdowns import slowdowns as slowdowns
 from memkern.spec.case import Case as Case
 from memkern.spec.options import Knobs as Knobs
 from memkern.spec.options import Stop as Stop
@@ -57,6 +59,7 @@ __all__ = [
     "case",
     "compare",
     "compare_runs",
+    "corun",
     "describe",
     "dw",
     "fit_t0_wmax",
@@ -82,6 +85,7 @@ __all__ = [
     "results",
     "scatter",
     "sizes",
+    "slowdowns",
     "spmv",
     "statistics",
     "stream",

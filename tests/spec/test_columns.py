@@ -19,7 +19,8 @@ from memkern.spec.columns import COLUMNS, KINDS, TYPES, in_order, of_kind
 # Columns that no record of the sample cases has.
 ELSEWHERE = {
     *(name for name in COLUMNS if name.startswith(("gpu_", "barrier"))),
-    *("case_order", "case_order_seed", "tune_step", "rcm", "success_fraction", "attempts_per_amo"),
+    *("case_order", "case_order_seed", "tune_step", "rcm", "beside", "success_fraction"),
+    "attempts_per_amo",
     *("lost_fraction", *(f"site_L{level}_B" for level in range(1, 5))),
 }
 

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import cast
 
 from memkern import small
-from memkern.cli import analysis, compare, machine, sweep
+from memkern.cli import analysis, compare, corun, machine, sweep
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
     FAILED,
@@ -61,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
         return sub
 
     # The help lists the verbs in this order.
-    for module in (machine, *family_modules("verb"), sweep, compare, analysis):
+    for module in (machine, *family_modules("verb"), sweep, corun, compare, analysis):
         module.add_verbs(verb)
     return parser
 
@@ -96,9 +96,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the options of the command line."""
     parser = build_parser()
     args, extra = parser.parse_known_args(argv)
-    if extra and hasattr(args, "files") and not any(word.startswith("-") for word in extra):
-        # argparse accepts the files in one place only; people also put them after options.
-        args.files += extra
+    listed = getattr(args, "files", getattr(args, "kernels", None))
+    if extra and listed is not None and not any(word.startswith("-") for word in extra):
+        # argparse accepts a list in one place only; people also put its words after options.
+        listed += extra
     elif extra:
         getattr(args, "parser", parser).error(f"unrecognized arguments: {' '.join(extra)}")
     if args.verb is None and not args.version:

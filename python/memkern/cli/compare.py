@@ -20,6 +20,7 @@ from memkern.cli.options import (
     measuring_options,
     positive,
 )
+from memkern.cli.refusing import refuse_lists
 from memkern.errors import InputError
 from memkern.files import unused
 
@@ -111,8 +112,7 @@ def _changes(side: str, text: str) -> dict[str, Any]:
     for name, value in given.items():
         if value is not None and name in _OF_COMPARISON:
             raise InputError(f"--{name} is not an option of one side: leave it out of --{side}")
-        if isinstance(value, list):
-            raise InputError(f"--{name.replace('_', '-')} of --{side} takes one value, not a list")
+    refuse_lists(given, f" of --{side}")
     return knobs_of(argparse.Namespace(**given))
 
 

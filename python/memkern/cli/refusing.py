@@ -76,6 +76,19 @@ def options_by_kernel(
     }
 
 
+def refuse_lists(given: Mapping[str, Any], where: str = "") -> None:
+    """Refuse options with several values where one is needed, such as `` of --a``.
+
+    Raises
+    ------
+    InputError
+        There is one.
+    """
+    for name, value in given.items():
+        if isinstance(value, list):
+            raise InputError(f"--{name.replace('_', '-')}{where} takes one value, not a list")
+
+
 def refuse(args: argparse.Namespace, reason: str, **defaults: Any) -> None:
     """Refuse options that mean nothing together with another one.
 

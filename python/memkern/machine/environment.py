@@ -28,6 +28,7 @@ __all__ = [
     "identity",
     "platform_label",
     "read_steal_s",
+    "units_of_core",
 ]
 
 Environment = dict[str, Any]
@@ -181,16 +182,22 @@ def read_steal_s(units: Collection[int] | None = None, *, root: str | Path = "/"
     return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
+def units_of_core(unit: int, root: str | Path = "/") -> str | None:
+    """Return the processing units on the physical core of one, such as ``0,64``; None if unknown.
+
+    `root` is the folder that contains ``sys``.
+    """
+    folder = Path(root) / f"sys/devices/system/cpu/cpu{unit}/topology"
+    return read_text(folder, "core_cpus_list") or read_text(folder, "thread_siblings_list")
+
+
 def _machine(root: Path) -> dict[str, Any]:
     cpuinfo = _fields(read_text(root, "proc/cpuinfo"))
     meminfo = _fields(read_text(root, "proc/meminfo"))
     cpus = cpu_list(read_text(root, "sys/devices/system/cpu/online"))
     topology = [root / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
     sockets = {read_text(folder, "physical_package_id") for folder in topology} - {None}
-    cores = {
-        read_text(folder, "core_cpus_list") or read_text(folder, "thread_siblings_list")
-        for folder in topology
-    } - {None}
+    cores = {units_of_core(cpu, root) for cpu in cpus} - {None}
     return {
         "architecture": platform.machine() or None,
         "vendor": cpuinfo.get("vendor_id") or cpuinfo.get("CPU implementer"),

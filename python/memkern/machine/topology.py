@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from memkern import _memkern
@@ -68,6 +69,19 @@ def declared(kernel: str) -> Declaration:
             f"kernel {kernel!r} is not declared in the extension: its family's entries.inc lacks it"
         )
     return known[kernel]
+
+
+def physical_cores(root: str | Path = "/") -> list[list[int]]:
+    """Return the processing units that this process may use, by physical core.
+
+    Cores that share caches or a NUMA node follow each other. `root` is the folder that contains
+    ``sys``; where that does not tell the core of a unit, the unit counts as a core.
+    """
+    cores: dict[str, list[int]] = {}
+    for unit in _memkern.topology()["units"]:
+        siblings = environment.units_of_core(unit, root)
+        cores.setdefault(siblings or f"unit {unit}", []).append(unit)
+    return list(cores.values())
 
 
 def last_level_cache_B() -> int:

@@ -8,12 +8,13 @@ disturbed. The answer ``{"error": "..."}`` is why a case can't be measured.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from memkern.errors import InputError
 from memkern.measuring.prepared import prepare
 from memkern.measuring.record import measure
 from memkern.measuring.sweepfile import read_sweep
-from memkern.results.values import dumps, plain_record
+from memkern.measuring.workers import Answer, run_worker
+from memkern.results.values import plain_record
 from memkern.spec.case import Case
 
 # Stop rule of one placement: many pairs and placements are more informative than many samples.
@@ -64,12 +66,10 @@ def value_of(case: Case) -> float | None:
     return float(np.median(values)) if values else None
 
 
-def serve(sweep: str, changes: Mapping[str, Any], requests: IO[str], answers: IO[str]) -> None:
+def serve(
+    sweep: str, changes: Mapping[str, Any], requests: Iterable[bytes], answer: Answer
+) -> None:
     """Answer requests until there are no more."""
-
-    def answer(**content: Any) -> None:
-        print(dumps(content), file=answers, flush=True)
-
     cases = [short(case) for case in read_sweep(sweep, changes)[0]]
     answer(cases=len(cases), build=_memkern.build(), package=os.path.dirname(memkern.__file__))
     for line in requests:
@@ -88,15 +88,7 @@ def serve(sweep: str, changes: Mapping[str, Any], requests: IO[str], answers: IO
 def main(words: Sequence[str]) -> int:
     """Serve a sweep file with changes (JSON) on standard input and output."""
     sweep, changes = words
-    # Other output of this process goes to standard error.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    try:
-        serve(sweep, json.loads(changes), sys.stdin, answers)
-    except (InputError, MemoryError) as error:
-        print(dumps({"error": str(error) or "out of memory"}), file=answers, flush=True)
-        return 2
-    return 0
+    return run_worker(functools.partial(serve, sweep, json.loads(changes)))
 
 
 if __name__ == "__main__":

@@ -14,19 +14,17 @@ import functools
 import json
 import math
 import random
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from memkern import small
-from memkern.checks import shown
 from memkern.errors import InputError
+from memkern.measuring.workers import WorkerProcess
 from memkern.progress import bar as progress_bar
 from memkern.results.comparison import (
     DISTURBED,
@@ -51,91 +49,33 @@ _SIDES = ("A", "B")
 class Side(Protocol):
     """The interface of what measures one side in one round."""
 
-    def request(self, verb: str, case: int) -> dict[str, Any]:
+    def request(self, verb: str, case: int, /) -> dict[str, Any]:
         """Return the answer to a request of `memkern.measuring.comparison_worker`."""
         ...
 
 
-class Worker:
+class Worker(WorkerProcess):
     """A process that measures one side; see `memkern.measuring.comparison_worker`."""
 
     def __init__(
         self, side: str, python: str, sweep: str | Path, changes: Mapping[str, Any]
     ) -> None:
         self._side = side
-        words = [
-            python,
-            "-m",
+        super().__init__(
+            f"measures side {side}",
             "memkern.measuring.comparison_worker",
             str(sweep),
             json.dumps(dict(changes)),
-        ]
-        with ExitStack() as stack:
-            self._errors = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
-            try:
-                self._process = subprocess.Popen(
-                    words,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=self._errors,
-                    text=True,
-                    encoding="utf-8",
-                )
-            except OSError as error:
-                raise InputError(f"{python} can't be run: {error.strerror or error}") from None
-            self._open = stack.pop_all()
+            python=python,
+        )
 
     @functools.cached_property
     def about(self) -> dict[str, Any]:
         """Description by the worker, once it is ready: ``cases``, ``build``, ``package``."""
-        about = self._answer()
+        about = self.answer()
         if "error" in about:
             raise InputError(f"side {self._side}: {about['error']}")
         return about
-
-    def request(self, verb: str, case: int) -> dict[str, Any]:
-        """Return the answer to a request (see `memkern.measuring.comparison_worker`).
-
-        Raises
-        ------
-        InputError
-            The process has ended.
-        """
-        stdin = self._process.stdin
-        assert stdin is not None
-        # If the process has ended, `_answer` reads its last output.
-        with suppress(BrokenPipeError):
-            stdin.write(json.dumps({verb: case}) + "\n")
-            stdin.flush()
-        return self._answer()
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            with suppress(BrokenPipeError):
-                if stream is not None:
-                    stream.close()
-        self._open.close()
-
-    def _answer(self) -> dict[str, Any]:
-        stdout = self._process.stdout
-        assert stdout is not None
-        line = stdout.readline()
-        if line.endswith("\n"):
-            try:
-                return dict(json.loads(line))
-            except (ValueError, TypeError):
-                raise InputError(
-                    f"the process that measures side {self._side} printed {shown(line.strip())}: "
-                    "its interpreter must be Python with memkern"
-                ) from None
-        code = self._process.wait()
-        self._errors.seek(0)
-        lines = [text.strip() for text in self._errors if text.strip()]
-        why = lines[-1] if lines else f"exit code {code}"
-        raise InputError(f"the process that measures side {self._side} ended: {why}")
 
 
 def compare_runs(

@@ -16,6 +16,7 @@ from memkern import _memkern
 from memkern.errors import InputError
 from memkern.machine import gpu
 from memkern.measuring import process, sampling, variants
+from memkern.measuring.cores import Neighbour
 from memkern.measuring.process import as_input_error, exclusive
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, Invoke
@@ -49,7 +50,11 @@ class Prepared:
         ``best`` was requested and all trials of a candidate were disturbed.
     choosing_s : float
         Seconds that the choice took.
+    beside : Neighbour or None
+        What runs at the same time on purpose; may be set before samples are taken.
     """
+
+    beside: Neighbour | None = None
 
     def __init__(
         self, case: Case, chosen: Choice | None = None, deadline: float = math.inf

@@ -17,7 +17,7 @@ from memkern import _memkern, statistics
 from memkern.machine import environment, gpu
 from memkern.machine.topology import copy_GBps, machine_environment
 from memkern.measuring import calibration, disturbance
-from memkern.measuring.cores import cores, cores_at_work
+from memkern.measuring.cores import Neighbour, competitors, cores, cores_at_work
 from memkern.measuring.costs import ceilings_GBps, device_launch_cost_s, launch_cost_s
 from memkern.measuring.prepared import Choice, Prepared
 from memkern.measuring.process import exclusive, refuse_forked
@@ -120,12 +120,15 @@ class CaseRun:
     case : Case
     repeat : int
         Number of this repeat, for the record.
+    beside : Neighbour, optional
+        What runs at the same time on purpose.
     """
 
-    def __init__(self, case: Case, repeat: int = 0) -> None:
+    def __init__(self, case: Case, repeat: int = 0, beside: Neighbour | None = None) -> None:
         refuse_forked()
         self.case = case
         self.repeat = repeat
+        self.beside = beside
         self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self.placements: list[Placement] = []
         # Deadline of the next placement, on the clock of `time.perf_counter`.
@@ -135,6 +138,12 @@ class CaseRun:
         # Measured before the case allocates the device's memory.
         on_device = case.knobs.device != "cpu"
         self._copy = {"gpu_copy_GBps": copy_GBps(case.knobs.device)} if on_device else {}
+
+    @property
+    def case_id(self) -> str:
+        """The case's identity, with that of the neighbour."""
+        own = self.case.identity()
+        return f"{own}-{self.beside.case_id}" if self.beside else own
 
     @property
     def interrupted(self) -> bool:
@@ -163,8 +172,8 @@ class CaseRun:
         caches = machine["machine"]["caches"] or ()
         return calibration.class_name(obtained["footprint_B"], obtained["threads"], caches)
 
-    def place(self) -> Placement:
-        """Allocate, fill, sample and validate in a new placement.
+    def place(self, prepared: Prepared | None = None) -> Placement:
+        """Fill, sample and validate, in a new placement or in that of a prepared case.
 
         Raises
         ------
@@ -172,13 +181,15 @@ class CaseRun:
             See `prepare`.
         """
         with exclusive():
-            return self._place()
+            return self._place(prepared)
 
-    def _place(self) -> Placement:
+    def _place(self, prepared: Prepared | None) -> Placement:
         case, start = self.case, time.perf_counter()
         spec, knobs = case.spec, case.knobs
-        chosen = self.placements[0].choice if self.placements else None
-        prepared = Prepared(case, chosen, self.deadline)
+        if prepared is None:
+            chosen = self.placements[0].choice if self.placements else None
+            prepared = Prepared(case, chosen, self.deadline)
+        prepared.beside = self.beside
         again_s = time.perf_counter() - start - prepared.choosing_s
         taken: list[tuple[Samples, dict[str, float]]] = []
         if spec.repeatable_check:
@@ -213,7 +224,7 @@ class CaseRun:
         # Read only once, since the operating system walks the page tables for it.
         known = self.placements[0].obtained["pages"] if self.placements else None
         obtained = {**prepared.native.obtained(), "pages": known or prepared.native.pages()}
-        others = tuple(_memkern.running_threads()) if samples.rejected else ()
+        others = competitors(self.beside) if samples.rejected else ()
         choice = Choice(obtained["variant"], obtained["isa"], prepared.variant_choice)
         wall_s = time.perf_counter() - start
         placement = Placement(
@@ -221,6 +232,13 @@ class CaseRun:
         )
         self.placements.append(placement)
         return placement
+
+    def disturb(self) -> None:
+        """Mark the last placement as disturbed, by something that its samples do not show."""
+        last = self.placements[-1]
+        samples = dataclasses.replace(last.samples, disturbed=True)
+        others = last.others or competitors(self.beside)
+        self.placements[-1] = dataclasses.replace(last, samples=samples, others=others)
 
     def measurement(
         self,
@@ -282,11 +300,11 @@ class CaseRun:
             )
 
         names = last.samples.seconds.shape[1] - 1
-        whole = row(case, 0, case.identity())
+        whole = row(case, 0, self.case_id)
         parts = []
         for column, kernel in enumerate(obtained["stages"][:names], start=1):
             part = dataclasses.replace(case, spec=registry()[kernel])
-            record = row(part, column, f"{case.identity()}-{kernel}")
+            record = row(part, column, f"{self.case_id}-{kernel}")
             parts.append(Measurement(record, np.concatenate(series)[:, column], machine))
         return Measurement(whole, np.concatenate(series)[:, 0], machine, tuple(parts))
 
@@ -387,7 +405,7 @@ def _sample_columns(
     checks = [p.check for p in every]
     others = dict.fromkeys(thread for p in every for thread in p.others)
     throughput = median(np.array([p.samples.throughput for p in counted]))
-    best = cores().best(cores_at_work(every[-1].obtained))
+    best = cores().best(cores_at_work(every[-1].obtained, run.beside))
     return {
         "samples": sum(map(len, series)),
         "invocations": every[-1].samples.invocations,
@@ -476,7 +494,13 @@ def measure(
         run.place()
         if run.interrupted:
             break
-    machine = machine_environment() if machine is None else machine
+    return calibrated(run, machine_environment() if machine is None else machine, extra)
+
+
+def calibrated(
+    run: CaseRun, machine: dict[str, Any], extra: Mapping[str, Any] | None = None
+) -> Measurement:
+    """Return the record of all placements so far, with the calibrated variances of its class."""
     known = calibration.load()
     prior, drift = known.of(run.class_of(machine)) if known is not None else (None, None)
     return run.measurement(machine, prior=prior, drift=drift, extra=extra)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from memkern import _memkern, small, statistics
 from memkern.machine import environment
 from memkern.measuring import disturbance
-from memkern.measuring.cores import cores, cores_at_work
+from memkern.measuring.cores import cores, cores_at_work, exchanging_units
 
 if TYPE_CHECKING:
     from memkern.measuring.prepared import Prepared
@@ -164,7 +164,7 @@ def least_throughput(prepared: Prepared) -> float:
     """Return the throughput that the cores need for samples to be used; 0 if it is unknown."""
     if small.wanted():
         return 0.0
-    best = cores().best(cores_at_work(prepared.native.obtained()))
+    best = cores().best(cores_at_work(prepared.native.obtained(), prepared.beside))
     return 0.0 if math.isnan(best) else prepared.core_share * best
 
 
@@ -195,13 +195,12 @@ def mark_disturbed(
     if small.wanted():
         return np.zeros(len(conditions), dtype=np.bool_)
     obtained = prepared.native.obtained()
-    cores().add(conditions[:, 1], cores_at_work(obtained))
+    cores().add(conditions[:, 1], cores_at_work(obtained, prepared.beside))
     least = least_throughput(prepared)
     marked = disturbance.disturbed_samples(conditions[:, 0], conditions[:, 1], least)
     if obtained["threads"] < 2:
         return marked
-    units = ",".join(sorted(obtained["pin"].split(",")))
-    exchanges = f"exchanges between units {units}"
+    exchanges = exchanging_units(obtained, prepared.beside)
     with np.errstate(divide="ignore"):
         cores().add(1 / conditions[:, 3], exchanges)
     case = prepared.case

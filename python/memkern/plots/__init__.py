@@ -11,6 +11,7 @@ Examples
 
 from memkern.discovery import family_modules
 from memkern.plots.kernels import kernel_table
+from memkern.plots.neighbours import slowdown_map, slowdown_table
 from memkern.plots.registry import Exhibit, Section, describe, figures, sections, tables
 from memkern.plots.style import save
 
@@ -29,5 +30,7 @@ __all__ = [
     "kernel_table",
     "save",
     "sections",
+    "slowdown_map",
+    "slowdown_table",
     "tables",
 ]

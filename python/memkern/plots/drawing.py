@@ -34,6 +34,7 @@ MOST_LINES = len(_LINES)
 ROOFLINE_LABEL = "roofline of memory"
 _MARKERS = "os^DvPX*"
 _DIAMOND = _MARKERS.index("D")
+MOST_CELLS = 8  # in a row or column of a heat map with numbers
 
 
 def line_look(number: int) -> Look:
@@ -345,6 +346,40 @@ def dots(
 def row_in(rows: int, series: int) -> float:
     """Return the height in inches of a panel with rows of several series."""
     return 0.35 + rows * (0.125 * series + 0.04)
+
+
+def heat_map(
+    ax: Axes,
+    values: Mapping[tuple[Any, Any], float],
+    unit: str,
+    *,
+    texts: Mapping[tuple[Any, Any], str] | None = None,
+    order: Callable[[Iterable[Any]], list[Any]] = sorted,
+    ends: tuple[float, float] = (0.0, 0.0),
+) -> None:
+    """Draw values by row and column, with their numbers or `texts` if at most `MOST_CELLS` of each.
+
+    `order` sorts the rows and the columns. The colours range from the first of `ends` to the
+    second, or to the largest value if that is larger; NaN has none.
+    """
+    import numpy as np
+
+    rows, columns = (order(dict.fromkeys(pair[side] for pair in values)) for side in (0, 1))
+    grid = np.array([[values.get((i, j), np.nan) for j in columns] for i in rows])
+    low, high = ends[0], float(np.nanmax([*grid.flat, ends[1]]))
+    image = ax.imshow(grid, cmap="viridis", vmin=low, vmax=high, aspect="auto")
+    ax.grid(visible=False)
+    ax.figure.colorbar(image, ax=ax, label=unit)
+    for axis, names in ((ax.yaxis, rows), (ax.xaxis, columns)):
+        step = max(1, len(names) // 8)
+        axis.set_ticks(range(0, len(names), step), [str(name) for name in names[::step]])
+    if max(grid.shape) > MOST_CELLS:
+        return
+    for (i, j), value in np.ndenumerate(grid):
+        text = three_figures(value) if texts is None else texts.get((rows[i], columns[j]), "")
+        if value == value or texts is not None:
+            light = value - low < 0.6 * (high - low)
+            ax.text(j, i, text, ha="center", va="center", color="white" if light else "black")
 
 
 def counted_axis(ax: Axes, counts: Iterable[float]) -> None:

@@ -96,7 +96,12 @@ class Compared:
     @property
     def quantity(self) -> Quantity:
         """The quantity by which the case is compared."""
-        return next(q for q in _QUANTITIES if all(q.suffix in work for work in self.work))
+        return quantity_of(*self.work)
+
+
+def quantity_of(*works: Mapping[str, float]) -> Quantity:
+    """Return the quantity by which records are compared, given their units of work."""
+    return next(q for q in _QUANTITIES if all(q.suffix in work for work in works))
 
 
 def compare(a: ResultSet, b: ResultSet) -> DataFrame:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,16 +72,20 @@ def summary(frame: DataFrame) -> str:
 def text(frame: DataFrame) -> str:
     """Return a comparison as a text table, with summary and remarks below."""
     header, rows = _cells(frame)
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    left = [0, len(header) - 1]
-    lines = [
+    lines = aligned([header, *rows], left=[0, len(header) - 1])
+    return "\n".join([*lines, summary(frame), *frame.attrs["remarks"]])
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
+    """Return rows of cells as lines with columns, those numbered in `left` flush left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
         "  ".join(
             f"{cell:<{width}}" if k in left else f"{cell:>{width}}"
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
-        for row in (header, *rows)
+        for row in rows
     ]
-    return "\n".join([*lines, summary(frame), *frame.attrs["remarks"]])
 
 
 def markdown(frame: DataFrame) -> str:

@@ -91,6 +91,27 @@ def find(name: str) -> KernelSpec:
     return found
 
 
+def spec_of(kernel: str, definition: str = "paper") -> KernelSpec:
+    """Return the spec of a kernel (see `case`).
+
+    Raises
+    ------
+    InputError
+        There is no such kernel.
+    """
+    kernels = registry()
+    one_of(definition, "definition", DEFINITIONS)
+    name = kernel if "." in kernel else f"spatter.{kernel}"
+    if f"{name}@{definition}" in kernels:
+        name = f"{name}@{definition}"
+    if name not in kernels:
+        family = f"{name.partition('.')[0]}."
+        known = [k for k in kernels if "@" not in k]
+        near = [k for k in known if k.startswith(family)]
+        raise InputError(f"kernel {shown(kernel)} is not one of {', '.join(near or known)}")
+    return kernels[name]
+
+
 def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     """Build a case of any kernel.
 
@@ -109,18 +130,9 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     InputError
         There is no such kernel, it has no such option, or an option's value is wrong.
     """
-    kernels = registry()
-    one_of(definition, "definition", DEFINITIONS)
-    name = kernel if "." in kernel else f"spatter.{kernel}"
-    if f"{name}@{definition}" in kernels:
-        name = f"{name}@{definition}"
-    if name not in kernels:
-        family = f"{name.partition('.')[0]}."
-        known = [k for k in kernels if "@" not in k]
-        near = [k for k in known if k.startswith(family)]
-        raise InputError(f"kernel {shown(kernel)} is not one of {', '.join(near or known)}")
-    _check_options(kernels[name], options)
-    return kernels[name].build(name, **options)
+    spec = spec_of(kernel, definition)
+    _check_options(spec, options)
+    return spec.build(spec.name, **options)
 
 
 def shows_options_of(*kernels: str) -> Callable[[F], F]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
@@ -16,6 +15,7 @@ from memkern.plots.drawing import (
     curve,
     curves,
     finish,
+    heat_map,
     in_bytes,
     machine_panels,
     marked_look,
@@ -29,7 +29,6 @@ from memkern.plots.sentences import with_names
 from memkern.plots.style import GREY, figure
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
@@ -305,26 +304,6 @@ def between_cores(records: Records = None) -> Figure:
         ax.set_title(f"{named(machine, 20)}\n{kind}" if several else kind)
         ax.set(xlabel="Processing unit", ylabel="Processing unit")
     return finish(fig, 2, notes, frame)
-
-
-def heat_map(ax: Axes, values: Mapping[tuple[int, int], float], unit: str) -> None:
-    """Draw values by row and column number, with their numbers if there are few."""
-    import numpy as np
-
-    rows, columns = (sorted({pair[side] for pair in values}) for side in (0, 1))
-    grid = np.array([[values.get((i, j), np.nan) for j in columns] for i in rows])
-    image = ax.imshow(grid, cmap="viridis", vmin=0, aspect="auto")
-    ax.grid(visible=False)
-    ax.figure.colorbar(image, ax=ax, label=unit)
-    for axis, numbers in ((ax.yaxis, rows), (ax.xaxis, columns)):
-        step = max(1, len(numbers) // 8)
-        axis.set_ticks(range(0, len(numbers), step), [str(n) for n in numbers[::step]])
-    if max(grid.shape) > 8:
-        return
-    for (i, j), value in np.ndenumerate(grid):
-        if value == value:
-            color = "white" if value < 0.6 * np.nanmax(grid) else "black"
-            ax.text(j, i, three_figures(value), ha="center", va="center", color=color)
 
 
 @figure("latency-numa")

@@ -1,0 +1,137 @@
+"""The verb corun: kernels alone and beside neighbours on other processing units."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memkern.checks import shown
+from memkern.cli.measuring import (
+    exit_code,
+    line,
+    wait_until_quiet,
+    warn,
+    warn_if_disturbed,
+    warn_if_not_quiet,
+)
+from memkern.cli.options import Verb, count, given, knobs_of, measuring_options, named_values
+from memkern.cli.refusing import refuse, refuse_idle, refuse_lists
+from memkern.errors import InputError
+
+if TYPE_CHECKING:
+    from memkern.measuring.record import Measurement
+    from memkern.spec.case import Case
+
+_Row = Mapping[Any, Any]
+
+
+def _corun(args: argparse.Namespace) -> int:
+    from memkern.measuring import corun
+    from memkern.results.slowdowns import ENTRIES, entry, label_of
+
+    refuse(args, "beside neighbours: --units names the processing units", pin=None)
+    refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
+    refuse(args, "in turns, whose order is random", case_order="random")
+    refuse_lists({name: value for name, value in vars(args).items() if name != "kernels"})
+    sides = corun.sides(None if args.units is None else corun.read_units(args.units))
+    requests = _requests(args.kernels or corun.KERNELS)
+    cases, neighbours = ([_case(*each, len(side), args) for each in requests] for side in sides)
+    refuse_idle(cases, args)
+    warn_if_not_quiet(wait_until_quiet(args), args)
+
+    def show(turn: Sequence[Measurement]) -> None:
+        records = [measurement.record for measurement in turn]
+        _print_matrix(f"turn {records[0]['repeat'] + 1}", records, _entry_of_turn)
+
+    table = not (args.json or args.quiet)
+    results = corun.corun(
+        cases,
+        neighbours if len(sides[0]) != len(sides[1]) else None,
+        units=sides,
+        **given(args, "turns", "seed"),
+        output=args.output,
+        resume=args.resume,
+        force=args.force,
+        progress=not args.quiet,
+        on_turn=show if table else None,
+    )
+    warn_if_disturbed(results)
+    if args.json:
+        print(results.to_json_text())
+    elif table:
+        _print_matrix("all turns", results, entry)
+        line(ENTRIES)
+    wrong = [label_of(r["kernel"], r["definition"], r["name"]) for r in results if not r["valid"]]
+    if wrong:
+        warn(f"the results of {', '.join(dict.fromkeys(wrong))} are invalid")
+    return exit_code(results)
+
+
+def _requests(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the kernels that words name, each with the words NAME=VALUE that follow it."""
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if "=" not in word:
+            found.append((word, []))
+        elif found:
+            found[-1][1].append(word)
+        else:
+            raise InputError(f"{shown(word)} must follow the kernel that it is an option of")
+    return found
+
+
+def _case(kernel: str, words: Sequence[str], units: int, args: argparse.Namespace) -> Case:
+    """Return the case of a kernel for a side, whose name shows the options of its own."""
+    from memkern.measuring.corun import build
+
+    named = {"name": " ".join(words)} if words else {}
+    try:
+        return build(kernel, units, **knobs_of(args) | named | named_values(words))
+    except InputError as error:
+        raise InputError(f"{kernel}: {error}") from None
+
+
+def _entry_of_turn(row: _Row) -> str:
+    mark = " *" if row["turns"] == 0 else ""
+    return f"{row['ratio']:.2f}{mark}"
+
+
+def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], str]) -> None:
+    """Print the slowdowns of records: a line for each case, a column for each neighbour."""
+    from memkern.results.comparison_output import aligned
+    from memkern.results.slowdowns import slowdowns
+
+    try:
+        rows = slowdowns(records).to_dict("records")
+    except InputError:  # none is valid
+        return
+    neighbours = list(dict.fromkeys(row["beside"] for row in rows))
+    lines: dict[str, list[str]] = {}
+    for row in rows:
+        alone = f"{row['alone']:.3g} {row['quantity'].removesuffix(' per access')}"
+        cells = lines.setdefault(row["kernel"], [row["kernel"], alone, *[""] * len(neighbours)])
+        cells[2 + neighbours.index(row["beside"])] = entry(row)
+    for text in aligned([[title, "alone", *neighbours], *lines.values()], left=[0]):
+        line(text)
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb corun."""
+    sub = verb("corun", _corun, "what a neighbour costs: kernels alone and beside each other")
+    sub.add_argument(
+        "kernels",
+        nargs="*",
+        metavar="KERNEL",
+        help="such as stream.triad or latency.chase, each followed by options of its own as "
+        "NAME=VALUE, such as elements=1000000 (loads, triad, gather, atomics and a chase)",
+    )
+    group = sub.add_argument_group("neighbours")
+    group.add_argument(
+        "--units",
+        metavar="A:B",
+        help="processing units of the measured kernel and of its neighbour, such as 0-3:4-7 "
+        "(every second core, and the others)",
+    )
+    group.add_argument("--turns", type=count(2), metavar="N", help="turns of all pairs (7)")
+    measuring_options(sub)

@@ -1,0 +1,92 @@
+"""The figure and the table of slowdowns beside neighbours."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
+from memkern.plots.frames import Records, counted, frame_of
+from memkern.plots.registry import register, tables
+from memkern.plots.selection import machine
+from memkern.plots.style import figure, note, plain
+from memkern.results.slowdowns import ENTRIES, entry, slowdowns
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+
+# Names that fit into half the width of a page: their number, and the length of each.
+_NARROW, _SHORT = 6, 16
+
+
+@register(tables, "corun")
+def slowdown_table(records: Records = None) -> DataFrame:
+    """Slowdown of each case beside each neighbour, with intervals and rates.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of ``memkern corun``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As of `memkern.slowdowns`.
+
+    Raises
+    ------
+    InputError
+        There is no such record.
+    """
+    frame = frame_of(records).astype(object)
+    return slowdowns(frame.where(frame.notna(), None).to_dict("records"))
+
+
+@figure("corun")
+def slowdown_map(records: Records = None) -> Figure:
+    """Slowdown of each case beside each neighbour, as a heat map.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of ``memkern corun``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine, 6.9 in wide, 3.35 in with one panel of few and short names.
+
+    Raises
+    ------
+    InputError
+        There is no such record.
+    """
+    frame = slowdown_table(records)
+    frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
+    pair = ["machine", "kernel", "beside"]
+    first = frame.drop_duplicates(pair)
+    notes = [ENTRIES] if first[["kernel", "beside"]].nunique().max() <= MOST_CELLS else []
+    if len(first) < len(frame):
+        left = counted(len(frame) - len(first), "row")
+        notes.append(f"{left} of the same names with other options left out.")
+    cells = list(first.groupby("machine", sort=False))
+    names = set(first["kernel"]) | set(first["beside"])
+    wide = len(names) > _NARROW or max(map(len, names)) > _SHORT
+    most = max(rows["kernel"].nunique() for _, rows in cells)
+    fig, axes = panels(len(cells), 1 if wide else 2, 1.4 + 0.32 * most)
+    for ax, (name, rows) in zip(axes, cells, strict=True):
+        values, texts = {}, {}
+        for row in rows.to_dict("records"):
+            key = plain(row["kernel"], 24), plain(row["beside"], 24)
+            values[key] = math.nan if row["disturbed"] else row["ratio"]
+            texts[key] = entry(row).replace(" ±", "\n±")
+        heat_map(ax, values, "Time over that alone", texts=texts, order=list, ends=(1.0, 2.0))
+        for label in ax.get_xticklabels():
+            label.set(rotation=35, ha="right")
+        ax.set(xlabel="Neighbour", ylabel="Measured")
+        if len(cells) > 1:
+            ax.set_title(named(name, 20))
+    note(fig, notes)
+    return fig

@@ -1,0 +1,138 @@
+"""Slowdowns of cases beside neighbours, from records of `memkern.corun`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memkern.errors import InputError
+from memkern.results.comparison import is_disturbed, quantity_of, time_s, work_of
+from memkern.statistics import ratio_interval
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_Record = Mapping[Any, Any]
+_Pair = tuple[_Record, _Record]
+
+
+def label_of(kernel: object, definition: object = "", name: object = "") -> str:
+    """Return what a case is called beside others: its kernel, and its name if it has one."""
+    which = f"@{definition}" if isinstance(definition, str) and definition else ""
+    return f"{kernel}{which}" + (f" {name}" if isinstance(name, str) and name else "")
+
+
+def slowdowns(results: Iterable[_Record], *, level: float = 0.95) -> DataFrame:
+    """Return how much longer cases take beside their neighbours than alone.
+
+    Parameters
+    ----------
+    results : ResultSet
+        Records of `memkern.corun`; others are ignored.
+    level : float
+        Confidence level of the intervals.
+
+    Returns
+    -------
+    DataFrame
+        A row for each case and neighbour, in the order of the records:
+
+        - ``platform``, ``threads``, ``kernel`` (with its name, if it has one) and ``beside``;
+        - ``ratio``, the geometric mean over the turns of the median time beside the neighbour over
+          that alone, and the ends ``low`` and ``high`` of its interval by Student's t on the
+          logarithms of the turns' ratios;
+        - ``turns`` that count, those in which neither time was disturbed; if they are fewer than
+          two, or fewer than half, the row is ``disturbed`` and has no interval, and if there are
+          none, its ratio is that of all turns;
+        - ``quantity`` (GAMS, ns per access, GB/s, GFLOP/s or s) and its values ``alone`` and
+          ``together``, geometric means over the same turns.
+
+        Invalid records do not count.
+
+    Raises
+    ------
+    InputError
+        There is no case alone and beside a neighbour in one turn, or `level` is out of range.
+    """
+    from pandas import DataFrame
+
+    rows = [_row(pairs, level) for pairs in _pairs(results)]
+    if not rows:
+        raise InputError(
+            "there is no case that was measured alone and beside a neighbour in the same turn: "
+            "`memkern corun` does so"
+        )
+    return DataFrame(rows)
+
+
+def _pairs(results: Iterable[_Record]) -> list[list[_Pair]]:
+    """Return the pairs of records alone and beside a neighbour, by case and neighbour."""
+    # Records of one machine, case and turn: those of several files pair in their order.
+    alone: dict[Any, list[_Record]] = {}
+    beside: dict[Any, dict[Any, list[_Record]]] = {}
+    for record in results:
+        if not isinstance(record.get("beside"), str) or record.get("valid") is not True:
+            continue
+        own, _, neighbour = str(record["case_id"]).partition("-")
+        case, turn = (record.get("environment_id"), own), record["repeat"]
+        if neighbour:
+            beside.setdefault((case, neighbour), {}).setdefault(turn, []).append(record)
+        else:
+            alone.setdefault((case, turn), []).append(record)
+    found = []
+    for (case, _), turns in beside.items():
+        pairs = [
+            pair
+            for turn, there in turns.items()
+            for pair in zip(alone.get((case, turn), ()), there, strict=False)
+            if all(time_s(record) for record in pair)
+        ]
+        if pairs:
+            found.append(pairs)
+    return found
+
+
+def _row(pairs: Sequence[_Pair], level: float) -> dict[str, Any]:
+    """Return the row of a case and a neighbour."""
+    quiet = [pair for pair in pairs if not any(map(is_disturbed, pair))]
+    disturbed = len(quiet) < max(2, len(pairs) / 2)
+    alone, together = np.array([list(map(time_s, pair)) for pair in quiet or pairs]).T
+    ratio = ratio_interval(together, alone, level, paired=True)
+    first, work = pairs[0][1], work_of(pairs[0][0])
+    quantity = quantity_of(work)
+    log_work = math.log(work[quantity.suffix])
+    return {
+        "platform": first.get("platform"),
+        "threads": first.get("threads"),
+        "kernel": label_of(first["kernel"], first.get("definition"), first.get("name")),
+        "beside": first["beside"],
+        "ratio": ratio.ratio,
+        "low": math.nan if disturbed else ratio.low,
+        "high": math.nan if disturbed else ratio.high,
+        "turns": len(quiet),
+        "disturbed": disturbed,
+        "quantity": quantity.name,
+        "alone": quantity.value(float(np.log(alone).mean()) - log_work),
+        "together": quantity.value(float(np.log(together).mean()) - log_work),
+    }
+
+
+# What the texts of `entry` mean.
+ENTRIES = (
+    "1.43 ±0.03: 1.43 times the time alone, with the half width of the interval; in parentheses "
+    "if the interval includes 1; * if too many turns were disturbed for an interval."
+)
+
+
+def entry(row: _Record) -> str:
+    """Return the text of a row of `slowdowns` (see `ENTRIES`)."""
+    ratio = f"{row['ratio']:.2f}"
+    if row["disturbed"]:
+        return f"{ratio} *"
+    half = (row["high"] - row["low"]) / 2
+    # An interval is never shown as none.
+    text = f"{ratio} ±{max(half, 0.005):.2f}" if half < 10 else f"{ratio} ±{half:.1g}"
+    return f"({text})" if row["low"] <= 1 <= row["high"] else text

@@ -1,0 +1,154 @@
+"""The verb corun."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from checking import run
+
+import memkern as mk
+from memkern import _memkern
+from memkern.measuring import corun
+from memkern.measuring.prepared import Prepared
+from memkern.spec.kernel import Check, Invoke
+
+UNITS = _memkern.topology()["units"]
+TWO_UNITS = pytest.mark.skipif(len(UNITS) < 2, reason="a neighbour needs a unit of its own")
+UNITS_OPTION = f"--units={UNITS[0]}:{UNITS[-1]}"
+
+
+@pytest.fixture(autouse=True)
+def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+
+
+@TWO_UNITS
+def test_a_matrix_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    output = str(tmp_path / "x.db")
+    words = ["loops.load", "elements=1000", "stream.triad", UNITS_OPTION, "-o", output]
+    code, out, err = run(capsys, "corun", *words, "--turns", "2")
+    assert code == 0
+    assert "2 of 2" not in err
+    lines = out.splitlines()
+    # Two turns and all of them, each a heading and two rows, and the explanation.
+    assert len(lines) == 10
+    names = ["loops.load elements=1000", "stream.triad"]
+    for begin, title in ((0, "turn 1"), (3, "turn 2"), (6, "all turns")):
+        assert lines[begin].split() == [*title.split(), "alone", *" ".join(names).split()]
+        for line, name in zip(lines[begin + 1 : begin + 3], names, strict=True):
+            assert line.startswith(f"{name} ")
+        assert "GB/s" in lines[begin + 1]
+    assert "±" in lines[7] or "*" in lines[7]
+    assert "in parentheses if the interval includes 1" in lines[-1]
+    results = mk.load(output)
+    assert {(r["elements"], r["name"]) for r in results.filter(kernel="loops.load")} == {
+        (1000, "elements=1000")
+    }
+    assert {r["beside"] for r in results} == {"", *names}
+    code, out, err = run(capsys, "corun", *words, "--turns", "2")
+    assert (code, out) == (2, "") and "exists already" in err
+    # Nothing is left to be measured.
+    assert run(capsys, "corun", *words, "--turns", "2", "--resume")[0] == 0
+    assert mk.load(output) == results
+    picture = tmp_path / "x.png"
+    assert run(capsys, "figure", "corun", output, "-o", str(picture))[0] == 0
+    assert picture.exists()
+    table = json.loads(run(capsys, "table", "corun", output, "--json")[1])
+    assert [row["beside"] for row in table] == names * 2
+
+
+@TWO_UNITS
+def test_the_usual_kernels_are_records_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "corun", UNITS_OPTION, "--json", "--pages", "4k", "-q")
+    assert code == 0
+    records = json.loads(out)
+    assert len(records) == 2 * 5 * 6
+    assert {record["kernel"] for record in records} == set(corun.KERNELS)
+    assert {record["pages_asked"] for record in records} == {"4k"}
+    assert all(record["valid"] for record in records)
+
+
+@TWO_UNITS
+def test_kernels_may_follow_options(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["loops.load", UNITS_OPTION, "--json", "-q", "latency.chase", "size_B=64KiB"]
+    code, out, _ = run(capsys, "corun", *words)
+    assert code == 0
+    assert {r["beside"] for r in json.loads(out)} == {
+        "", "loops.load", "latency.chase size_B=64KiB",
+    }  # fmt: skip
+
+
+@TWO_UNITS
+def test_invalid_results_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(self: Prepared, invoke: Invoke | None = None) -> Check:
+        if invoke is not None:
+            invoke()
+        return Check(False, 1.0, "no")
+
+    monkeypatch.setattr(Prepared, "check", wrong)
+    code, out, err = run(capsys, "corun", "loops.load", UNITS_OPTION)
+    assert code == 1
+    assert "the results of loops.load are invalid" in err
+    assert out.splitlines()[-1].startswith("1.43")
+
+
+@TWO_UNITS
+@pytest.mark.parametrize(
+    ("words", "culprit"),
+    [
+        ("nope", "nope"),
+        ("loops.nope", "kernel 'loops.nope' is not one of loops."),
+        ("elements=5 loops.load", "'elements=5' must follow the kernel"),
+        ("loops.load elements=", "elements must be an integer, not ''"),
+        ("loops.load colour=5", "has no option 'colour'"),
+        ("loops.load loops.load", "two cases are called loops.load"),
+        ("loops.load --threads 1,2", "--threads takes one value, not a list"),
+        ("loops.load --threads 99", "has 99 threads"),
+        ("loops.load --device cuda", "loops.load runs on cuda:0"),
+        ("loops.load --turns 1", "'1' is not a whole number of at least 2"),
+        ("loops.load --pin compact", "--pin means nothing beside neighbours"),
+        ("loops.load --repeats 2", "--repeats means nothing in turns"),
+        ("loops.load --placements 2", "--placements means nothing in turns"),
+        ("loops.load --case-order declared", "--case-order means nothing in turns"),
+        ("loops.load --output x.txt", "x.txt"),
+        ("loops.peakflops --prefetch 4", "--prefetch does nothing for loops.peakflops"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], words: str, culprit: str
+) -> None:
+    code, out, err = run(capsys, "corun", UNITS_OPTION, "-q", *words.split())
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert culprit in err
+
+
+@pytest.mark.parametrize(
+    ("units", "culprit"),
+    [
+        (f"{UNITS[0]}:{UNITS[0]}", f"processing unit {UNITS[0]} twice"),
+        (f"{UNITS[0]}:70000", "70000"),
+        (f"{UNITS[0]}", "such as 0-3:4-7"),
+        ("", "such as 0-3:4-7"),
+    ],
+)
+def test_wrong_units_are_refused(
+    capsys: pytest.CaptureFixture[str], units: str, culprit: str
+) -> None:
+    code, out, err = run(capsys, "corun", "-q", f"--units={units}")
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert culprit in err
+
+
+def test_one_unit_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corun, "physical_cores", lambda: [[0]])
+    code, out, err = run(capsys, "corun", "-q")
+    assert (code, out) == (2, "")
+    assert "two processing units, and this process may use one" in err

@@ -1,0 +1,122 @@
+"""The heat map and the table of slowdowns."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from checking import refused
+from plotting import LONG, assert_legible, footnotes, panel_texts
+
+import memkern as mk
+from memkern.plots import figures, save, tables
+
+KERNELS = ["loops.load", "stream.triad", "spatter.gather", "amo.rand", "latency.chase"]
+
+
+def rows(kernels=KERNELS, turns=7, platform="Machine", factor=0.3, **more):
+    """Return records of every kernel, slower by `factor` times the number of its neighbour."""
+    found = []
+    for turn in range(turns):
+        for kernel in kernels:
+            for number, beside in enumerate(["", *kernels]):
+                time_s = (1 + factor * max(number - 1, 0)) * 1.001 ** (
+                    (turn % 3 - 1) * (number > 0)
+                )
+                found.append(
+                    {
+                        "case_id": f"{kernel}-{beside}" if beside else kernel,
+                        "environment_id": platform,
+                        "platform": f"{platform}, 2 threads",
+                        "repeat": turn,
+                        "kernel": kernel,
+                        "definition": "",
+                        "name": "",
+                        "threads": 2,
+                        "beside": beside,
+                        "time_min_s": time_s,
+                        "time_median_s": time_s,
+                        "bytes_B": 10**9,
+                        "valid": True,
+                        "disturbed": False,
+                    }
+                    | more
+                )
+    return found
+
+
+def frame(*found):
+    return pd.DataFrame(list(itertools.chain(*found)))
+
+
+MANY = [f"{kernel} {number}" for kernel in KERNELS for number in range(2)]
+RECORDS = {
+    "one": lambda: frame(rows()),
+    "a pair": lambda: frame(rows(KERNELS[:2])),
+    "one kernel": lambda: frame(rows(KERNELS[:1])),
+    "machines": lambda: frame(rows(), rows(platform="Other", factor=3.0), rows(platform=LONG)),
+    "long names": lambda: frame(rows([f"{kernel} {LONG}" for kernel in KERNELS])),
+    "many": lambda: frame(rows(MANY, turns=2)),
+    "disturbed": lambda: frame(rows(disturbed=True)),
+    "uncertain": lambda: frame(rows(factor=0.0)),
+}
+
+
+@pytest.mark.parametrize("records", RECORDS)
+def test_the_figure_is_legible(records):
+    fig = figures["corun"](RECORDS[records]())
+    assert fig.get_figwidth() in (3.35, 6.9)
+    assert_legible(fig)
+
+
+def test_cells_have_the_slowdowns():
+    fig = figures["corun"](frame(rows()))
+    ax = fig.axes[0]
+    assert [text.get_text() for text in ax.get_yticklabels()] == KERNELS
+    assert [text.get_text() for text in ax.get_xticklabels()] == KERNELS
+    grid = ax.images[0].get_array()
+    expected = np.tile(1 + 0.3 * np.arange(5), (5, 1))
+    np.testing.assert_allclose(grid, expected, rtol=0.002)
+    assert panel_texts(ax)[:5] == [
+        "(1.00\n±0.01)", "1.30\n±0.01", "1.60\n±0.01", "1.90\n±0.01", "2.20\n±0.01",
+    ]  # fmt: skip
+    assert "in parentheses if the interval includes 1" in footnotes(fig)
+
+
+def test_disturbed_entries_have_no_colour():
+    found = frame(rows())
+    found["disturbed"] = (found["kernel"] == "amo.rand") & (found["beside"] == "loops.load")
+    ax = figures["corun"](found).axes[0]
+    shown = np.ma.filled(ax.images[0].get_array().astype(float), np.nan)
+    assert np.argwhere(np.isnan(shown)).tolist() == [[3, 0]]
+    assert panel_texts(ax)[15] == "1.00 *"
+
+
+def test_each_machine_has_a_panel():
+    fig = figures["corun"](RECORDS["machines"]())
+    assert [ax.get_title() for ax in fig.axes[:2]] == ["Machine", "Other"]
+    # Numbers of threads are not drawn apart.
+    other = [row | {"environment_id": "g", "threads": 1} for row in rows()]
+    assert "25 rows of the same names with other options" in footnotes(
+        figures["corun"](frame(rows(), other))
+    )
+
+
+def test_the_figure_and_the_table_take_result_sets_and_become_files(tmp_path: Path):
+    results = mk.ResultSet(rows(), [np.empty(0)] * len(rows()))
+    pd.testing.assert_frame_equal(tables["corun"](results), mk.slowdowns(results))
+    assert save(figures["corun"](results), tmp_path / "x.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["figure", "table"])
+def test_other_records_are_refused(name):
+    exhibit = {"figure": figures, "table": tables}[name]["corun"]
+    ordinary = [{"kernel": "stream.triad", "valid": True}]
+    for records in (None, frame(ordinary), frame(rows(valid=False))):
+        with refused("`memkern corun` does so"):
+            exhibit(records)
+    assert "matplotlib.pyplot" not in sys.modules

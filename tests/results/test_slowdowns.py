@@ -1,0 +1,150 @@
+"""Slowdowns beside neighbours, from synthetic records."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from checking import refused
+
+import memkern as mk
+from memkern.results.slowdowns import ENTRIES, entry, label_of
+from memkern.statistics import ratio_interval
+
+
+def record(kernel: str, beside: str, turn: int, time_s: float, **more: Any) -> dict[str, Any]:
+    return {
+        "case_id": kernel + (f"-{beside}" if beside else ""), "repeat": turn,
+        "environment_id": "e", "platform": "Machine, 2 threads", "kernel": kernel,
+        "definition": "", "name": "", "case_columns": "", "threads": 2, "beside": beside,
+        "time_min_s": time_s, "time_median_s": time_s, "bytes_B": 10**9,
+        "bandwidth_median_GBps": 1 / time_s, "valid": True, "disturbed": False, **more,
+    }  # fmt: skip
+
+
+def results(records: list[dict[str, Any]]) -> mk.ResultSet:
+    return mk.ResultSet(records, [np.empty(0)] * len(records))
+
+
+def turns(beside: float = 1.5, number: int = 7, **more: Any) -> list[dict[str, Any]]:
+    """Return records of a triad alone and `beside` times as long beside a load; times drift."""
+    rng = np.random.default_rng(1)
+    found = []
+    for turn in range(number):
+        time_s = 0.1 * 1.3**turn
+        noise = math.exp(0.01 * rng.standard_normal())
+        found.append(record("stream.triad", "", turn, time_s))
+        found.append(record("stream.triad", "loops.load", turn, beside * time_s * noise, **more))
+    return found
+
+
+def test_the_slowdown_and_its_interval_are_those_of_the_pairs() -> None:
+    rows = turns()
+    (row,) = mk.slowdowns(results(rows)).to_dict("records")
+    times = np.array([r["time_median_s"] for r in rows]).reshape(-1, 2)
+    expected = ratio_interval(times[:, 1], times[:, 0], paired=True)
+    assert (row["ratio"], row["low"], row["high"]) == (expected.ratio, expected.low, expected.high)
+    # The drift over the turns, a factor of 4.8, cancels.
+    assert row["low"] < 1.5 < row["high"]
+    assert row["high"] - row["low"] < 0.05
+    assert (row["platform"], row["threads"]) == ("Machine, 2 threads", 2)
+    assert (row["kernel"], row["beside"], row["turns"]) == ("stream.triad", "loops.load", 7)
+    assert row["quantity"] == "GB/s" and not row["disturbed"]
+    assert row["alone"] == pytest.approx(1 / (0.1 * 1.3**3))
+    assert row["together"] == pytest.approx(row["alone"] / row["ratio"])
+    wide = mk.slowdowns(results(rows), level=0.99)
+    assert wide["low"].item() < row["low"] < row["high"] < wide["high"].item()
+    # Any order of the records has the same pairs.
+    again = mk.slowdowns(results(rows[::-1]))
+    assert again["ratio"].item() == pytest.approx(row["ratio"])
+
+
+def test_disturbed_turns_do_not_count() -> None:
+    rows = turns()
+    rows[3] |= {"time_median_s": 10.0, "disturbed": True}
+    rows[4] |= {"disturbed": True}
+    (row,) = mk.slowdowns(results(rows)).to_dict("records")
+    assert (row["turns"], row["disturbed"]) == (5, False)
+    assert row["ratio"] == pytest.approx(1.5, rel=0.02)
+    # With fewer than half there is no interval.
+    for k in (6, 8):
+        rows[k] |= {"disturbed": True}
+    (row,) = mk.slowdowns(results(rows)).to_dict("records")
+    assert (row["turns"], row["disturbed"]) == (3, True)
+    assert math.isnan(row["low"]) and math.isnan(row["high"])
+    assert row["ratio"] == pytest.approx(1.5, rel=0.02)
+    # Without any, the ratio is that of all turns.
+    (row,) = mk.slowdowns(results([r | {"disturbed": True} for r in rows])).to_dict("records")
+    assert (row["turns"], row["disturbed"]) == (0, True)
+    assert row["ratio"] > 1.6
+    # One turn is too few.
+    (row,) = mk.slowdowns(results(turns(number=1))).to_dict("records")
+    assert (row["turns"], row["disturbed"]) == (1, True)
+
+
+def test_every_neighbour_has_a_row_in_the_order_of_the_records() -> None:
+    rows = turns()
+    for turn in range(7):
+        rows.append(record("latency.chase", "", turn, 1e-3, name="far", ns_per_access=100.0))
+        for beside in ("stream.triad", "loops.load"):
+            more = {"name": "far", "ns_per_access": 120.0}
+            rows.append(record("latency.chase", beside, turn, 1.2e-3, **more))
+        # Neither measured together with a neighbour, nor valid.
+        rows.append(record("loops.sum", "", turn, 1.0))
+        rows.append(record("stream.triad", "loops.dot", turn, 1.0, valid=False))
+    rows.append({k: v for k, v in rows[0].items() if k != "beside"})
+    found = mk.slowdowns(results(rows))
+    assert list(zip(found["kernel"], found["beside"], strict=True)) == [
+        ("stream.triad", "loops.load"),
+        ("latency.chase far", "stream.triad"),
+        ("latency.chase far", "loops.load"),
+    ]
+    assert list(found["quantity"]) == ["GB/s", "ns per access", "ns per access"]
+    assert found["alone"].iloc[1] == pytest.approx(100.0)
+    assert found["together"].iloc[1] == pytest.approx(120.0)
+
+
+def test_files_of_one_case_add_their_turns_and_machines_differ() -> None:
+    twice = mk.slowdowns(results(turns()) + results(turns()))
+    assert twice["turns"].tolist() == [14]
+    other = [r | {"environment_id": "f", "platform": "Other, 2 threads"} for r in turns(2.0)]
+    both = mk.slowdowns(results(turns()) + results(other))
+    assert both["turns"].tolist() == [7, 7]
+    assert both["ratio"].tolist() == pytest.approx([1.5, 2.0], rel=0.02)
+
+
+def test_records_without_pairs_are_refused() -> None:
+    for rows in ([], turns()[::2], turns()[1::2], turns(valid=False)):
+        with refused("there is no case that was measured alone and beside a neighbour"):
+            mk.slowdowns(results(rows))
+    with refused("level must lie between 0 and 1"):
+        mk.slowdowns(results(turns()), level=1.0)
+
+
+def test_entries_tell_what_is_known() -> None:
+    row = {"ratio": 1.432, "low": 1.40, "high": 1.46, "disturbed": False}
+    assert entry(row) == "1.43 ±0.03"
+    assert entry(row | {"low": 0.98}) == "(1.43 ±0.24)"
+    assert entry(row | {"low": 1.431, "high": 1.433}) == "1.43 ±0.01"
+    assert entry(row | {"low": 0.001, "high": 1e6}) == "(1.43 ±5e+05)"
+    assert entry(row | {"low": math.nan, "high": math.nan, "disturbed": True}) == "1.43 *"
+    assert "parentheses" in ENTRIES and "*" in ENTRIES
+
+
+def test_labels() -> None:
+    assert label_of("stream.triad") == "stream.triad"
+    assert label_of("bs.bs5", "release", "x") == "bs.bs5@release x"
+    assert label_of("stream.triad", None, math.nan) == "stream.triad"
+
+
+def test_comparisons_distinguish_a_case_from_the_same_beside_a_neighbour() -> None:
+    a, b = results(turns(1.5)), results(turns(3.0))
+    frame = mk.compare(a, b)
+    assert dict(zip(frame["beside"], frame["ratio"], strict=True)) == pytest.approx(
+        {"": 1.0, "loops.load": 0.5}, rel=0.02
+    )
+    # A neighbour instead of another is what is compared.
+    other = [r | {"beside": "loops.dot"} for r in turns(3.0)[1::2]]
+    assert mk.compare(results(turns(1.5)[1::2]), results(other)).attrs["compared"] == ["beside"]
