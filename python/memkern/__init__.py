@@ -50,6 +50,7 @@ _NAMES = {
     "inputs.sizes": ("sizes",),
     "measuring.calibrate": ("calibrate",),
     "measuring.describe": ("describe",),
+    "measuring.doctor": ("doctor",),
     "measuring.interleaved": ("compare_runs",),
     "measuring.prepared": ("Prepared", "apply", "prepare"),
     "measuring.record": ("Measurement", "measure"),

@@ -22,6 +22,7 @@ from memkern.inputs import patterns as patterns
 from memkern.inputs.sizes import sizes as sizes
 from memkern.measuring.calibrate import calibrate as calibrate
 from memkern.measuring.describe import describe as describe
+from memkern.measuring.doctor import doctor as doctor
 from memkern.measuring.interleaved import compare_runs as compare_runs
 from memkern.measuring.prepared import Prepared as Prepared
 from memkern.measuring.prepared import apply as apply
@@ -58,6 +59,7 @@ __all__ = [
     "compare",
     "compare_runs",
     "describe",
+    "doctor",
     "dw",
     "fit_t0_wmax",
     "gather",

@@ -400,6 +400,7 @@ def _sample_columns(
         "core_share": min(throughput / best, 1.0),
         "exchange_ns": median(np.array([p.samples.exchange_s for p in counted])) * 1e9,
         "clock_GHz": median(np.array([p.samples.clock_Hz for p in counted])) / 1e9,
+        "doctor": calibration.load_health(),
         "valid": all(check.valid for check in checks),
         "error_max": max(check.error_max for check in checks),
         "validation": checks[-1].how,
@@ -476,7 +477,13 @@ def measure(
         run.place()
         if run.interrupted:
             break
-    machine = machine_environment() if machine is None else machine
+    return calibrated(run, machine_environment() if machine is None else machine, extra)
+
+
+def calibrated(
+    run: CaseRun, machine: dict[str, Any], extra: Mapping[str, Any] | None = None
+) -> Measurement:
+    """Return the record of a run, with the variances of this boot's calibration if there is one."""
     known = calibration.load()
     prior, drift = known.of(run.class_of(machine)) if known is not None else (None, None)
     return run.measurement(machine, prior=prior, drift=drift, extra=extra)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -200,14 +201,18 @@ def mark_disturbed(
     marked = disturbance.disturbed_samples(conditions[:, 0], conditions[:, 1], least)
     if obtained["threads"] < 2:
         return marked
-    units = ",".join(sorted(obtained["pin"].split(",")))
-    exchanges = f"exchanges between units {units}"
+    which = exchanging(obtained)
     with np.errstate(divide="ignore"):
-        cores().add(1 / conditions[:, 3], exchanges)
+        cores().add(1 / conditions[:, 3], which)
     case = prepared.case
     sharing = "all" if case.spec.amos else "none" if case.knobs.repetition == "free" else "ends"
-    best_s = 1 / cores().best(exchanges)
+    best_s = 1 / cores().best(which)
     return marked | disturbance.slow_exchanges(seconds, conditions[:, 3], best_s, sharing)
+
+
+def exchanging(obtained: Mapping[str, Any]) -> str:
+    """Return the name by which rates of exchanges between a case's workers are kept."""
+    return f"exchanges between units {','.join(sorted(obtained['pin'].split(',')))}"
 
 
 def median(values: npt.NDArray[np.float64]) -> float:
