@@ -35,6 +35,7 @@ from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 
 _Floats = npt.NDArray[np.float64]
+_ROOT = Path("/")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ _LOAD, _TRIAD, _CHASE = "loops.load", "stream.triad", "latency.chase"
 _SUBJECTS = {_LOAD: "load", _TRIAD: "triad", _CHASE: "latency"}
 
 _PEAK, _PER_THREAD = "share of peak", "bandwidth of a thread"
-# Subjects whose text is printed even if they are good.
+# Subjects whose text is printed even if there is no advice.
 _MEASURED = {*_SUBJECTS.values(), _PEAK, _PER_THREAD, BASELINE}
 
 # Limits of the states note and bad.
@@ -114,21 +115,21 @@ class Health:
         """Return the verdict, then the findings, with their advice: reasons and measurements."""
         lines = [self.verdict]
         width = max((len(finding.subject) for finding in self.findings), default=0)
-        for finding in self.findings:
-            if finding.state == GOOD and finding.subject not in _MEASURED:
-                continue
-            head = f"{finding.state:<8} {finding.subject:<{width}}  "
-            lines += _wrapped(head, finding.text)
-            if finding.advice:
-                lines += _wrapped(" " * len(head), f"-> {finding.advice}")
-        rest = [f.subject for f in self.findings if f.state == GOOD and f.subject not in _MEASURED]
-        if rest:
-            lines += _wrapped(f"{GOOD:<8} ", ", ".join(rest))
+        for state in STATES:
+            names = []
+            for finding in (finding for finding in self.findings if finding.state == state):
+                if finding.advice or finding.subject in _MEASURED:
+                    head = f"{state:<8} {finding.subject:<{width}}  "
+                    lines += _wrapped(head, finding.text)
+                    lines += _wrapped(" " * len(head), finding.advice and f"-> {finding.advice}")
+                else:
+                    names.append(finding.subject)
+            lines += _wrapped(f"{state:<8} ", ", ".join(names))
         return "\n".join(lines)
 
 
 def _wrapped(head: str, text: str) -> list[str]:
-    """Return the lines of a text, of at most 100 characters and indented after the first."""
+    """Return the lines of a text, of at most 100 characters and indented; none without one."""
     return textwrap.wrap(
         text,
         100,
@@ -171,8 +172,13 @@ def doctor(
         If the baseline can't be read, or has no case of this check.
     """
     plan = _QUICK if quick else _WHOLE
-    begin, cpu_begin_s = time.perf_counter(), time.process_time()
-    end = begin + small.cut(plan.total_s, 1.0)
+    begin = time.perf_counter()
+    end = begin + plan.total_s
+
+    def tell() -> None:
+        if progress is not None:
+            progress(min((time.perf_counter() - begin) / (end - begin), 1.0))
+
     machine = machine_environment()
     earlier = None if baseline is None else load(baseline)
     if earlier is not None:
@@ -180,46 +186,15 @@ def doctor(
     runs, refused = _build(plan)
     if earlier is not None:
         _check_cases(baseline, earlier, runs)
-    root = Path("/")
-    before, stolen_s = health.read_counters(root), read_steal_s()
-    activity = core_state.observe_activity()
-    launch_s = launch_cost_s(0, "none", "fork")
-    watch = _Watch()
-    watch_s = small.cut(plan.watch_s, 0.05)
-
-    def tell() -> None:
-        if progress is not None:
-            progress(min((time.perf_counter() - begin) / (end - begin), 1.0))
-
-    try:
-        for number in range(plan.rounds):
-            if number:
-                _memkern.release_memory(LARGE_B)
-            for kernel, run in runs.items():
-                watching_s = watch_s * (plan.rounds - number) / plan.rounds
-                with _refusal(refused, kernel):
-                    _place(run, end - watching_s)
-                tell()
-            watch.observe(min(watch_s / plan.rounds, end - time.perf_counter()))
-            tell()
-    finally:
-        _memkern.release_memory()
-    elapsed_s = time.perf_counter() - begin
-    after = health.read_counters(root)
-    busy = health.grown(before, after, ["busy_ticks"])
-    busy_s = math.nan if busy is None else busy / os.sysconf("SC_CLK_TCK")
-    others = (busy_s - (time.process_time() - cpu_begin_s)) / elapsed_s
-    units = machine["machine"]["threads"] or len(os.sched_getaffinity(0))
+    system, watch = _System(), _Watch()
+    _measure(plan, end, runs, refused, watch, tell)
     done = {kernel: calibrated(run, machine) for kernel, run in runs.items() if run.placements}
     results = to_result_set(list(done.values()))
     found = [
-        *health.findings(machine, before, after),
-        health.timer(_memkern.clock_tick(), launch_s),
-        other_programs(activity, others),
-        steal_time((read_steal_s() - stolen_s) / (elapsed_s * units)),
+        *system.findings(machine),
         *watch.findings(),
         *(_measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in _SUBJECTS),
-        share_of_peak(list(results), machine, smbios.population(root)),
+        share_of_peak(list(results), machine, smbios.population(_ROOT)),
         *_bandwidth_of_a_thread(list(results)),
     ]
     if earlier is not None:
@@ -267,9 +242,10 @@ def _build(plan: _Plan) -> tuple[dict[str, CaseRun], dict[str, str]]:
     """Return the cases by kernel, and why those that can't be built are missing."""
     left_B, _ = memory_left()
     beyond_B = max(4 * last_level_cache_B(), 2**26)
-    size_B, chase_B = (
-        int(min(beyond_B, most, left_B / 8)) for most in (plan.most_B, plan.most_chase_B)
-    )
+    size_B, chase_B = (min(beyond_B, most) for most in (plan.most_B, plan.most_chase_B))
+    while size_B > left_B / 4:
+        # By halves, so that a baseline has the same sizes.
+        size_B, chase_B = size_B // 2, min(size_B // 2, chase_B)
     how: dict[str, Any] = {"placements": plan.rounds, "budget_s": plan.sample_s * plan.rounds}
     inputs: dict[str, dict[str, Any]] = {
         _LOAD: {"footprint_B": size_B},
@@ -293,9 +269,39 @@ def _refusal(refused: dict[str, str], kernel: str) -> Iterator[None]:
         refused[kernel] = str(error) or "out of memory"
 
 
-def _place(run: CaseRun, deadline: float) -> None:
-    """Place and sample a case, unless that would take longer than until the deadline."""
-    needed_s = 0.0
+def _measure(
+    plan: _Plan,
+    end: float,
+    runs: Mapping[str, CaseRun],
+    refused: dict[str, str],
+    watch: _Watch,
+    tell: Callable[[], None],
+) -> None:
+    """Place all cases and watch the cores in turns, until `end` at the latest."""
+    watch_s = small.cut(plan.watch_s, 0.05)
+    longest_s = 0.0
+    try:
+        for number in range(plan.rounds):
+            if number:
+                _memkern.release_memory(LARGE_B)
+            left_to_watch_s = watch_s * (plan.rounds - number) / plan.rounds
+            for kernel, run in runs.items():
+                with _refusal(refused, kernel):
+                    _place(run, end - left_to_watch_s, longest_s)
+                longest_s = max([longest_s, *(placed.wall_s for placed in run.placements[:1])])
+                tell()
+            watch.observe(min(watch_s / plan.rounds, end - time.perf_counter()))
+            tell()
+    finally:
+        _memkern.release_memory()
+
+
+def _place(run: CaseRun, deadline: float, first_s: float) -> None:
+    """Place and sample a case, unless that would take longer than until the deadline.
+
+    `first_s` is what the first placements of other cases took.
+    """
+    needed_s = first_s
     if run.placements:
         # The last placement is validated like the first.
         last = len(run.placements) == run.case.placements - 1
@@ -309,6 +315,31 @@ def _place(run: CaseRun, deadline: float) -> None:
 
 
 # Findings
+
+
+class _System:
+    """Settings and counters of the system, and other programs, from now on."""
+
+    def __init__(self) -> None:
+        self._launch_s = launch_cost_s(0, "none", "fork")
+        self._activity = core_state.observe_activity()
+        self._before, self._stolen_s = health.read_counters(_ROOT), read_steal_s()
+        self._begin, self._own_s = time.perf_counter(), time.process_time()
+
+    def findings(self, machine: dict[str, Any]) -> list[Finding]:
+        """Return the findings on the time since then."""
+        elapsed_s = time.perf_counter() - self._begin
+        own_s, stolen_s = time.process_time() - self._own_s, read_steal_s() - self._stolen_s
+        after = health.read_counters(_ROOT)
+        busy = health.grown(self._before, after, ["busy_ticks"])
+        busy_s = math.nan if busy is None else busy / os.sysconf("SC_CLK_TCK")
+        units = machine["machine"]["threads"] or len(os.sched_getaffinity(0))
+        return [
+            *health.findings(machine, self._before, after),
+            health.timer(_memkern.clock_tick(), self._launch_s),
+            other_programs(self._activity, (busy_s - own_s) / elapsed_s),
+            steal_time(stolen_s / (elapsed_s * units)),
+        ]
 
 
 class _Watch:
@@ -447,14 +478,17 @@ def other_programs(activity: Activity, processors: float) -> Finding:
     Parameters
     ----------
     activity : Activity
-        What ran all the time when it was observed.
+        What ran at the begin.
     processors : float
         Processors that other programs used on average; NaN if unknown.
     """
-    state = BAD if activity.others else graded(processors, *_OTHERS)
+    state = graded(processors, *_OTHERS)
+    if activity.others:
+        # What ended soon is no reason to call all numbers wrong.
+        state = NOTE if state == GOOD else BAD
     words = []
     if activity.others:
-        words.append(f"{disturbance.describe(activity.others)} ran all the time")
+        words.append(f"{disturbance.describe(activity.others)} ran when doctor began")
     if processors == processors:
         words.append(f"other programs used {max(processors, 0.0):.2f} processors on average")
     text = "; ".join(words) or "nothing else was seen, but the system does not tell its load"
