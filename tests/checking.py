@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,15 @@ REQUEST: dict[str, Any] = {
     "schedule": "static", "chunk": 0, "repetition": "fork", "unroll": 0, "flush": False, "seed": 0,
     "device": None, "timer": "host", "block_threads": 0,
 }  # fmt: skip
+
+
+def tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files below a folder, by path, and return the folder."""
+    for path, text in files.items():
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return root
 
 
 class Changed:

@@ -51,6 +51,7 @@ _NAMES = {
     "measuring.calibrate": ("calibrate",),
     "measuring.corun": ("corun",),
     "measuring.describe": ("describe",),
+    "measuring.doctor": ("doctor",),
     "measuring.interleaved": ("compare_runs",),
     "measuring.prepared": ("Prepared", "apply", "prepare"),
     "measuring.record": ("Measurement", "measure"),

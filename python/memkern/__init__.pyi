@@ -23,6 +23,7 @@ from memkern.inputs.sizes import sizes as sizes
 from memkern.measuring.calibrate import calibrate as calibrate
 from memkern.measuring.corun import corun as corun
 from memkern.measuring.describe import describe as describe
+from memkern.measuring.doctor import doctor as doctor
 from memkern.measuring.interleaved import compare_runs as compare_runs
 from memkern.measuring.prepared import Prepared as Prepared
 from memkern.measuring.prepared import apply as apply
@@ -61,6 +62,7 @@ __all__ = [
     "compare_runs",
     "corun",
     "describe",
+    "doctor",
     "dw",
     "fit_t0_wmax",
     "gather",

@@ -5,6 +5,7 @@ import math
 import os
 
 import pytest
+from checking import tree
 
 from memkern.machine.environment import collect, differences, identity, platform_label, read_steal_s
 
@@ -21,14 +22,6 @@ flags\t\t: fpu vme sse2 hypervisor avx512f
 processor\t: 1
 model name\t: another
 """
-
-
-def tree(root, files):
-    for path, text in files.items():
-        file = root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return root
 
 
 @pytest.fixture

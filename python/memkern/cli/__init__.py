@@ -1,8 +1,8 @@
 """The command line, whose verbs all follow these conventions.
 
 Tables go to standard output, progress and warnings to standard error. Exit codes:
-0 good, 1 a result failed its validation, 2 wrong input, 3 a gate (``--fail-on``) failed, 130
-interrupted, 143 terminated.
+0 good, 1 a result failed its validation, 2 wrong input, 3 a gate (``--fail-on``, ``doctor
+--baseline``) failed, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import FrameType
 from typing import cast
 
 from memkern import small
-from memkern.cli import analysis, compare, corun, machine, sweep
+from memkern.cli import analysis, compare, corun, doctor, machine, sweep
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
     FAILED,
@@ -61,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
         return sub
 
     # The help lists the verbs in this order.
-    for module in (machine, *family_modules("verb"), sweep, corun, compare, analysis):
+    for module in (machine, doctor, *family_modules("verb"), sweep, corun, compare, analysis):
         module.add_verbs(verb)
     return parser
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID
 from memkern.cli.refusing import refuse_idle
+from memkern.machine.health import DISTURBED
 from memkern.spec.options import Knobs, declared
 from memkern.spec.sequences import Cases, joined, product, sample
 
@@ -247,7 +248,10 @@ def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object
 
 
 def warn_if_disturbed(results: ResultSet) -> None:
-    """Warn if records are disturbed: how many, and by what."""
+    """Warn if records are disturbed, how many and by what, or if the doctor found it so."""
+    verdicts = dict.fromkeys(str(record.get("doctor") or "") for record in results)
+    if ailing := [verdict for verdict in verdicts if verdict.startswith(DISTURBED)]:
+        warn(f"memkern doctor found this machine {ailing[-1]} (run it again to see what to do)")
     disturbed = [record for record in results if record.get("disturbed")]
     if not disturbed:
         return

@@ -24,8 +24,11 @@ from memkern.machine.limits import cgroup_folders, read_number, read_text
 __all__ = [
     "Environment",
     "collect",
+    "cpu_list",
     "differences",
+    "each_cpu",
     "identity",
+    "numbered",
     "platform_label",
     "read_steal_s",
     "units_of_core",
@@ -231,7 +234,7 @@ def _model(cpuinfo: Mapping[str, str]) -> str | None:
 def _caches(root: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
     seen = set()
     for cpu in cpus:
-        for folder in _glob(root, f"sys/devices/system/cpu/cpu{cpu}/cache/index*"):
+        for folder in numbered(root, f"sys/devices/system/cpu/cpu{cpu}/cache/index*"):
             shared = read_text(folder, "shared_cpu_list")
             seen.add(
                 (
@@ -254,7 +257,7 @@ def _caches(root: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
 
 def _numa_nodes(root: Path) -> list[dict[str, Any]] | None:
     nodes = []
-    for folder in _glob(root, "sys/devices/system/node/node*"):
+    for folder in numbered(root, "sys/devices/system/node/node*"):
         # "Node 0 MemTotal: 24684084 kB"
         total = re.search(r"MemTotal:\s*(\d+ kB)", read_text(folder, "meminfo") or "")
         nodes.append(
@@ -294,7 +297,7 @@ def _settings(root: Path) -> dict[str, Any]:
             "reserved": read_number(folder, "nr_hugepages"),
             "overcommit": read_number(folder, "nr_overcommit_hugepages"),
         }
-        for folder in _glob(root, "sys/kernel/mm/hugepages/hugepages-*")
+        for folder in numbered(root, "sys/kernel/mm/hugepages/hugepages-*")
     }
     return {
         "thp": {
@@ -302,8 +305,8 @@ def _settings(root: Path) -> dict[str, Any]:
             "defrag": _bracketed(read_text(root, f"{thp}/defrag")),
         },
         "hugepages": pools or None,
-        "governor": _each_cpu(root, "scaling_governor"),
-        "frequency_driver": _each_cpu(root, "scaling_driver"),
+        "governor": each_cpu(root, "scaling_governor"),
+        "frequency_driver": each_cpu(root, "scaling_driver"),
         "smt": read_text(root, f"{cpu}/smt/control"),
         "numa_balancing": read_number(root, "proc/sys/kernel/numa_balancing"),
         "randomize_va_space": read_number(root, "proc/sys/kernel/randomize_va_space"),
@@ -394,7 +397,7 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else str(value)
 
 
-def _glob(root: Path, pattern: str) -> list[Path]:
+def numbered(root: Path, pattern: str) -> list[Path]:
     """Return the matches whose name contains a number, in the order of their first number."""
 
     def first_number(path: Path) -> int:
@@ -408,9 +411,9 @@ def _glob(root: Path, pattern: str) -> list[Path]:
     return sorted(found, key=first_number)
 
 
-def _each_cpu(root: Path, name: str) -> str | None:
+def each_cpu(root: Path, name: str) -> str | None:
     """Return a value of all processors' frequency policies, comma-separated where they differ."""
-    folders = _glob(root, "sys/devices/system/cpu/cpu[0-9]*")
+    folders = numbered(root, "sys/devices/system/cpu/cpu[0-9]*")
     return ", ".join(sorted({read_text(f / "cpufreq", name) or "" for f in folders} - {""})) or None
 
 

@@ -2,7 +2,8 @@
 
 The first is how much times differ between placements and between runs. `memkern.calibrate` measures
 it for classes of cases (cache level and threads), and the intervals of later measurements include
-it. The second is the throughput of the cores, to which every measuring process contributes.
+it. The second is the throughput of the cores, to which every measuring process contributes. The
+third is the verdict of `memkern.doctor`, which later records have.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from memkern import small
 from memkern.errors import InputError
 from memkern.files import publish, read
 from memkern.statistics import Prior, moderate
@@ -32,9 +35,11 @@ __all__ = [
     "level_of",
     "load",
     "load_cores",
+    "load_health",
     "path",
     "save",
     "save_cores",
+    "save_health",
 ]
 
 _VERSION = 1
@@ -219,6 +224,36 @@ def load_cores(target: Path) -> dict[str, dict[int, int]]:
         }
     except (InputError, AttributeError, KeyError, TypeError, ValueError):
         return {}
+
+
+def _health_path() -> Path:
+    return path().with_name("doctor.json")
+
+
+def save_health(summary: str) -> None:
+    """Store the verdict of `memkern.doctor`; do nothing where it can't be written.
+
+    Parameters
+    ----------
+    summary : str
+        See `memkern.machine.health.summary`.
+    """
+    if small.wanted():
+        return
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    document = {"version": _VERSION, "boot": boot_id(), "created": created, "summary": summary}
+    with contextlib.suppress(InputError, OSError):
+        _store(_health_path(), document)
+
+
+def load_health() -> str:
+    """Return the verdict since the system was booted (see `save_health`); empty if unknown."""
+    if small.wanted():
+        return ""
+    try:
+        return str(_stored(_health_path())["summary"])
+    except (InputError, KeyError, TypeError, ValueError):
+        return ""
 
 
 def load() -> Calibration | None:

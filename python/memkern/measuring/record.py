@@ -418,6 +418,7 @@ def _sample_columns(
         "core_share": min(throughput / best, 1.0),
         "exchange_ns": median(np.array([p.samples.exchange_s for p in counted])) * 1e9,
         "clock_GHz": median(np.array([p.samples.clock_Hz for p in counted])) / 1e9,
+        "doctor": calibration.load_health(),
         "valid": all(check.valid for check in checks),
         "error_max": max(check.error_max for check in checks),
         "validation": checks[-1].how,

@@ -200,12 +200,12 @@ def mark_disturbed(
     marked = disturbance.disturbed_samples(conditions[:, 0], conditions[:, 1], least)
     if obtained["threads"] < 2:
         return marked
-    exchanges = exchanging_units(obtained, prepared.beside)
+    which = exchanging_units(obtained, prepared.beside)
     with np.errstate(divide="ignore"):
-        cores().add(1 / conditions[:, 3], exchanges)
+        cores().add(1 / conditions[:, 3], which)
     case = prepared.case
     sharing = "all" if case.spec.amos else "none" if case.knobs.repetition == "free" else "ends"
-    best_s = 1 / cores().best(exchanges)
+    best_s = 1 / cores().best(which)
     return marked | disturbance.slow_exchanges(seconds, conditions[:, 3], best_s, sharing)
 
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from memkern.errors import InputError
 from memkern.files import publish
+from memkern.machine.health import DISTURBED
 from memkern.models.memory import contradictions
 from memkern.plots import Exhibit, Section
 from memkern.plots import sections as registered
@@ -339,6 +340,12 @@ def _banners(frame: DataFrame, against: Sequence[str], left_out: int) -> list[st
             f"{'is' if disturbed == 1 else 'are'} disturbed; such a record has no interval, is "
             "drawn with hollow markers and counts only where there is no undisturbed one. Measure "
             "again when nothing else runs."
+        )
+    verdicts = [text for text in _distinct(frame, "doctor") if text.startswith(DISTURBED)]
+    if verdicts:
+        banners.append(
+            f"Before measuring, memkern doctor found this machine {' and '.join(verdicts)}: run it "
+            "again, and see what to do."
         )
     if left_out:
         banners.append(

@@ -1,0 +1,53 @@
+"""The verb doctor."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+
+from memkern.cli.measuring import show_progress
+from memkern.cli.options import FAILED, GOOD, INVALID, Verb, force_option
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from memkern.measuring.doctor import doctor
+    from memkern.results import check_output
+    from memkern.results.values import jsonable
+
+    if args.output:
+        check_output(args.output, args.force)
+    with show_progress(args) as progress:
+        found = doctor(quick=args.quick, baseline=args.baseline, progress=progress)
+    if args.output:
+        found.results.save(args.output)
+    if args.json:
+        document = {
+            "verdict": found.verdict,
+            "findings": [dataclasses.asdict(finding) for finding in found.findings],
+            "records": jsonable(found.results.records),
+        }
+        print(json.dumps(document, indent=1, allow_nan=False))
+    elif args.quiet:
+        print(found.summary)
+    else:
+        print(f"{found}\ntook {found.seconds:.1f} s")
+    if not found.results.valid:
+        return INVALID
+    return FAILED if found.worse else GOOD
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb doctor."""
+    sub = verb("doctor", _doctor, "whether this machine is fit for measuring, and what to do")
+    sub.add_argument("--quick", action="store_true", help="within 5 s instead of 30 s")
+    sub.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="compare with the records that an earlier check of this machine wrote with -o; exit "
+        "code 3 if a case is slower",
+    )
+    sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
+    sub.add_argument("--json", action="store_true", help="verdict, findings and records as JSON")
+    force_option(sub)
+    sub.add_argument("-q", "--quiet", action="store_true", help="verdict in one line, no progress")

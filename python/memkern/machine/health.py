@@ -1,0 +1,591 @@
+"""What the system tells about itself that makes measurements wrong, biased or unsteady.
+
+Every function here reads files under `root`, as `memkern.machine.environment` does, and gives a
+`Finding`. What a system does not tell is ``unknown``, never an error. `memkern.doctor` adds what it
+measures.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memkern.machine import smbios
+from memkern.machine.environment import Environment, cpu_list, each_cpu, numbered
+from memkern.machine.limits import cgroup_folders, read_number, read_text
+
+__all__ = [
+    "BAD",
+    "BASELINE",
+    "DISTURBED",
+    "FIT",
+    "GOOD",
+    "NOTE",
+    "RESERVATIONS",
+    "UNKNOWN",
+    "Counters",
+    "Finding",
+    "findings",
+    "graded",
+    "grown",
+    "read_counters",
+    "summary",
+    "timer",
+    "verdict",
+]
+
+BAD, NOTE, UNKNOWN, GOOD = STATES = ("bad", "note", "unknown", "good")
+FIT, RESERVATIONS, DISTURBED = "fit", "fit with reservations", "disturbed"
+# Subject of the comparison with earlier records.
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding on a machine.
+
+    Attributes
+    ----------
+    subject : str
+        What it is about.
+    state : str
+        ``bad``: numbers are wrong, or change while measuring; ``note``: numbers are biased, or may
+        change; ``unknown``: the system does not tell; ``good``.
+    text : str
+        One sentence with the value found.
+    advice : str
+        One sentence that says what to do; empty where nothing is to be done.
+    """
+
+    subject: str
+    state: str
+    text: str
+    advice: str = ""
+
+
+def verdict(found: Iterable[Finding]) -> str:
+    """Return the verdict on a machine.
+
+    Returns
+    -------
+    str
+        ``disturbed`` if a finding is bad, but for the comparison with earlier records, which says
+        nothing about the present state; else ``fit with reservations`` if a finding is bad or a
+        note; else ``fit``. What is unknown does not count.
+    """
+    states = {(finding.state, finding.subject == BASELINE) for finding in found}
+    if (BAD, False) in states:
+        return DISTURBED
+    return RESERVATIONS if states & {(BAD, True), (NOTE, False), (NOTE, True)} else FIT
+
+
+def summary(found: Sequence[Finding]) -> str:
+    """Return the verdict with the subjects of all bad findings: ``disturbed: steal time, swap``."""
+    bad = ", ".join(finding.subject for finding in found if finding.state == BAD)
+    return f"{verdict(found)}: {bad}" if bad else verdict(found)
+
+
+def graded(value: float, note: float, bad: float) -> str:
+    """Return the state of a value of which small is good, with the limits above which it is not.
+
+    NaN is unknown.
+    """
+    if value != value:
+        return UNKNOWN
+    return BAD if value > bad else NOTE if value > note else GOOD
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# The kernel's counters
+
+# Pages swapped in and out, reclaimed, and moved between NUMA nodes; names of /proc/vmstat.
+_SWAPPED = ("pswpin", "pswpout")
+_RECLAIMED = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged", "pgsteal_proactive")
+_MIGRATED = ("numa_pages_migrated",)
+
+Counters = Mapping[str, int]
+
+
+def read_counters(root: Path) -> Counters:
+    """Return the kernel's counters that show activity between two readings.
+
+    These are the counters of ``/proc/vmstat``; ``throttled``, how often this process's control
+    groups have used up their processor time; and ``busy_ticks``, the time that all processors
+    worked, in hundredths of a second (``SC_CLK_TCK``). Missing ones are not in it.
+    """
+    counters: dict[str, int] = {}
+    for line in (read_text(root, "proc/stat") or "").splitlines():
+        name, *ticks = line.split()
+        if name == "cpu" and len(ticks) > 6 and all(map(str.isdecimal, ticks)):
+            user, nice, system, _, _, irq, softirq = map(int, ticks[:7])
+            counters["busy_ticks"] = user + nice + system + irq + softirq
+    for line in (read_text(root, "proc/vmstat") or "").splitlines():
+        name, _, value = line.partition(" ")
+        if value.strip().isdecimal():
+            counters[name] = int(value)
+    for folder in cgroup_folders(root):
+        for line in (read_text(folder, "cpu.stat") or "").splitlines():
+            name, _, value = line.partition(" ")
+            if name == "nr_throttled" and value.strip().isdecimal():
+                counters["throttled"] = counters.get("throttled", 0) + int(value)
+    return counters
+
+
+def grown(before: Counters, after: Counters, names: Iterable[str]) -> int | None:
+    """Return by how much these counters have grown in total; None if none of them is known."""
+    known = [after[name] - before[name] for name in names if name in before and name in after]
+    return sum(known) if known else None
+
+
+# Findings from files
+
+
+def findings(
+    environment: Environment,
+    before: Counters,
+    after: Counters,
+    *,
+    root: str | Path = "/",
+) -> list[Finding]:
+    """Return what the system tells about itself.
+
+    Parameters
+    ----------
+    environment : dict
+        As `memkern.machine.environment.collect` returns it for the same `root`.
+    before, after : mapping
+        `read_counters` before and after what was measured.
+    root : path
+        Folder that contains ``proc`` and ``sys``.
+    """
+    base = Path(root)
+    machine, settings = environment["machine"], environment["settings"]
+    nodes = machine["numa_nodes"]
+    return [
+        _processors(environment),
+        _governor(settings),
+        _frequency(base),
+        _turbo(base),
+        _smt(machine, settings),
+        _numa_balancing(nodes, settings, grown(before, after, _MIGRATED)),
+        _huge_pages(settings),
+        _pools(machine, settings),
+        _mitigations(settings),
+        _cgroup(base, environment, grown(before, after, ("throttled",))),
+        _swap(base, grown(before, after, _SWAPPED)),
+        _reclaim(grown(before, after, _RECLAIMED)),
+        _ksm(base),
+        _damon(base),
+        _balloon(base, before, after),
+        _memory(base, machine["hypervisor"]),
+    ]
+
+
+_CPU = "sys/devices/system/cpu"
+_UNTOLD = "the system does not tell"
+
+
+def _processors(environment: Environment) -> Finding:
+    subject = "processors"
+    usable = len(cpu_list(environment["run"]["cpus_allowed"]))
+    there = environment["machine"]["threads"]
+    if not (usable and there):
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} which processing units this process may use")
+    if usable < there:
+        return Finding(
+            subject,
+            NOTE,
+            f"this process may use {usable} of {there} processing units, and others may use the "
+            "rest, which share caches and memory with it",
+            "run it without taskset, in an exclusive job or container, and say in reports how many "
+            "units it had",
+        )
+    return Finding(subject, GOOD, f"this process may use all {there} processing units")
+
+
+def _governor(settings: Mapping[str, Any]) -> Finding:
+    governor, driver = settings["governor"], settings["frequency_driver"]
+    if governor is None:
+        text = f"{_UNTOLD} how the clock is governed (virtual machines usually do not)"
+        return Finding("governor", UNKNOWN, text)
+    if governor == "performance":
+        return Finding("governor", GOOD, f"performance ({driver or 'driver unknown'})")
+    return Finding(
+        "governor",
+        NOTE,
+        f"{governor} ({driver or 'driver unknown'}): the clock follows the load, and a worker that "
+        "waits gets a lower one",
+        "as root: cpupower frequency-set -g performance",
+    )
+
+
+def _GHz(base: Path, name: str) -> float | None:
+    """Return the greatest value of a file of all frequency policies, which has kHz."""
+    texts = (each_cpu(base, name) or "").split(", ")
+    return max((int(text) / 1e6 for text in texts if text.isdecimal()), default=None)
+
+
+def _frequency(base: Path) -> Finding:
+    names = ("cpuinfo_max_freq", "scaling_max_freq", "scaling_cur_freq")
+    most, allowed, now = (_GHz(base, name) for name in names)
+    if most is None or allowed is None:
+        return Finding("frequency", UNKNOWN, f"{_UNTOLD} the limits of the clock")
+    is_now = f", and the fastest core has {now:.2f} GHz now" if now else ""
+    if allowed < most:
+        return Finding(
+            "frequency",
+            NOTE,
+            f"the clock is limited to {allowed:.2f} of {most:.2f} GHz{is_now}",
+            f"as root: cpupower frequency-set -u {most * 1e6:.0f}, or say the limit in reports",
+        )
+    return Finding("frequency", GOOD, f"the clock may rise to {most:.2f} GHz{is_now}")
+
+
+def _turbo(base: Path) -> Finding:
+    for path, on in (("intel_pstate/no_turbo", 0), ("cpufreq/boost", 1)):
+        value = read_number(base, f"{_CPU}/{path}")
+        if value not in (0, 1):
+            continue
+        if value != on:
+            return Finding("turbo", GOOD, "off")
+        return Finding(
+            "turbo",
+            NOTE,
+            "on: the clock depends on temperature and on the number of active cores",
+            f"as root, for steady numbers: echo {1 - on} > /{_CPU}/{path}; records have clock_GHz",
+        )
+    return Finding("turbo", UNKNOWN, f"{_UNTOLD} whether the clock may exceed its nominal value")
+
+
+def _smt(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
+    control, cores, threads = settings["smt"], machine["cores"], machine["threads"]
+    if control == "on" or (control is None and cores and threads and threads > cores):
+        units = f"{threads} units on {cores} cores" if cores and threads else "two units on a core"
+        return Finding(
+            "SMT",
+            NOTE,
+            f"on, with {units}: a program on the other unit of a core takes a third to a half of "
+            "its throughput",
+            f"measure with --threads {cores or 'CORES'} and with all units, or, as root: "
+            f"echo off > /{_CPU}/smt/control",
+        )
+    if control in ("off", "forceoff", "notsupported", "notimplemented") or (cores and threads):
+        return Finding("SMT", GOOD, "off" if control in ("off", "forceoff") else "none")
+    return Finding("SMT", UNKNOWN, f"{_UNTOLD} whether units share cores")
+
+
+def _numa_balancing(
+    nodes: Sequence[Any] | None, settings: Mapping[str, Any], migrated: int | None
+) -> Finding:
+    subject, value = "NUMA balancing", settings["numa_balancing"]
+    if nodes is not None and len(nodes) == 1:
+        return Finding(subject, GOOD, "one node")
+    if value is None:
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether the kernel moves pages between nodes")
+    if value == 0:
+        return Finding(subject, GOOD, "off")
+    moved = "" if migrated is None else f", {migrated} of them while doctor measured"
+    return Finding(
+        subject,
+        BAD if migrated else NOTE,
+        f"on: the kernel unmaps pages to see who uses them, and moves pages between nodes{moved}",
+        "as root: sysctl kernel.numa_balancing=0",
+    )
+
+
+def _huge_pages(settings: Mapping[str, Any]) -> Finding:
+    subject, enabled = "transparent huge pages", settings["thp"]["enabled"]
+    if enabled in ("always", "madvise"):
+        return Finding(subject, GOOD, enabled)
+    if enabled == "never":
+        return Finding(
+            subject,
+            NOTE,
+            "never: memory is in small pages, so that random accesses also miss the TLB",
+            "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        )
+    return Finding(subject, UNKNOWN, f"{_UNTOLD} whether there are transparent huge pages")
+
+
+def _pools(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
+    subject, pools = "huge page pools", settings["hugepages"]
+    if not pools:
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} which pages are reserved")
+    reserved_B = 0
+    parts = []
+    for size, pool in pools.items():
+        pages = pool["reserved"] or 0
+        parts.append(f"{pages} of {size}")
+        if found := re.fullmatch(r"(\d+)kB", size):
+            reserved_B += pages * int(found[1]) * 1024
+    text = f"reserved are {' and '.join(parts)}"
+    if reserved_B > 0.5 * (machine["memory_B"] or float("inf")):
+        return Finding(
+            subject,
+            NOTE,
+            f"{text}: more than half of the memory, which ordinary pages can not use",
+            "as root: sysctl vm.nr_hugepages=0, unless you measure with --pages hugetlb-2m",
+        )
+    return Finding(subject, GOOD, text)
+
+
+def _mitigations(settings: Mapping[str, Any]) -> Finding:
+    """Judge those that slow down loads: gathers by microcode, loads that wait for all stores."""
+    subject = "mitigations"
+    gathers = settings["mitigations"]["gather_data_sampling"] or ""
+    stores = settings["mitigations"]["spec_store_bypass"] or ""
+    slow = []
+    if gathers.startswith("Mitigation"):
+        slow.append(f"gather instructions are slow by gather_data_sampling ({gathers})")
+    if re.fullmatch("Mitigation: Speculative Store Bypass disabled", stores):
+        slow.append("loads wait for the addresses of earlier stores (spec_store_bypass)")
+    if slow:
+        return Finding(
+            subject,
+            NOTE,
+            " and ".join(slow),
+            "compare --variant scalar with simd, and say it in reports; mitigations=off on the "
+            "kernel's command line switches them off, for machines without secrets",
+        )
+    if not gathers or gathers.startswith("Unknown"):
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether gathers are slowed down")
+    return Finding(subject, GOOD, f"none slows down gathers (gather_data_sampling: {gathers})")
+
+
+def _cgroup(base: Path, environment: Environment, throttled: int | None) -> Finding:
+    subject, limits = "cgroup", environment["settings"]["cgroup"]
+    if next(cgroup_folders(base), None) is None:
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} which limits this process has")
+    units = len(cpu_list(environment["run"]["cpus_allowed"])) or environment["machine"]["threads"]
+    cpus, memory_B = limits["cpus"], limits["memory_limit_B"]
+    parts = []
+    if memory_B is not None:
+        parts.append(f"a memory limit of {memory_B / 1e9:.3g} GB")
+    if cpus is not None:
+        parts.append(f"a quota of {cpus:g} processors for {units or 'an unknown number of'} units")
+    text = " and ".join(parts) or "no limits on memory or processor time"
+    if throttled:
+        text += f"; it was stopped {_counted(throttled, 'time')} while doctor measured"
+    if throttled or (cpus is not None and cpus < (units or float("inf"))):
+        return Finding(
+            subject,
+            BAD,
+            f"{text}: workers are stopped when the quota is used up",
+            f"measure with --threads {max(int(cpus or 1), 1)}, or lift the quota (docker run "
+            "without --cpus, cpu.max of the group)",
+        )
+    return Finding(subject, GOOD, text)
+
+
+def _swap(base: Path, moved: int | None) -> Finding:
+    lines = (read_text(base, "proc/swaps") or "").splitlines()
+    if not lines or not lines[0].startswith("Filename"):
+        if not moved:
+            return Finding("swap", UNKNOWN, f"{_UNTOLD} whether memory is swapped")
+        lines = []
+    sizes = [words[2:4] for line in lines[1:] if len(words := line.split()) >= 4]
+    used_B = sum(int(used) * 1024 for _, used in sizes if used.isdecimal())
+    in_use = f"{used_B / 1e9:.3g} GB of swap are in use"
+    if moved:
+        return Finding(
+            "swap",
+            BAD,
+            f"{_counted(moved, 'page')} moved from or to swap while doctor measured; {in_use}",
+            "stop what needs the memory (see free and top), or, as root: swapoff -a",
+        )
+    if used_B:
+        return Finding(
+            "swap",
+            NOTE,
+            f"{in_use}, though no page moved while doctor measured",
+            "stop what needs the memory (see free and top), or, as root: swapoff -a",
+        )
+    return Finding("swap", GOOD, "nothing is swapped" if sizes else "there is none")
+
+
+def _reclaim(pages: int | None) -> Finding:
+    subject = "memory reclaim"
+    if pages is None:
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether it takes pages back")
+    if pages:
+        return Finding(
+            subject,
+            NOTE,
+            f"the kernel took {_counted(pages, 'page')} back while doctor measured: little is free",
+            "stop what needs the memory, or, as root: echo 1 > /proc/sys/vm/drop_caches",
+        )
+    return Finding(subject, GOOD, "none while doctor measured")
+
+
+def _ksm(base: Path) -> Finding:
+    run = read_number(base, "sys/kernel/mm/ksm/run")
+    if run is None:
+        return Finding("KSM", UNKNOWN, f"{_UNTOLD} whether equal pages are merged")
+    if run != 1:
+        return Finding("KSM", GOOD, "off")
+    sharing = read_number(base, "sys/kernel/mm/ksm/pages_sharing")
+    return Finding(
+        "KSM",
+        NOTE,
+        "on: a kernel thread compares pages, which takes processor time and bandwidth"
+        + ("" if sharing is None else f"; {_counted(sharing, 'merged page')}"),
+        "as root: echo 0 > /sys/kernel/mm/ksm/run",
+    )
+
+
+# Actions of DAMON that take pages away, and those that move them while they are in use.
+_TAKES, _MOVES = {"pageout"}, {"migrate_hot", "migrate_cold"}
+
+
+def _damon(base: Path) -> Finding:
+    subject = "DAMON"
+    threads = numbered(base, "sys/kernel/mm/damon/admin/kdamonds/*")
+    running = [folder for folder in threads if read_text(folder, "state") == "on"]
+    actions = {
+        action
+        for folder in running
+        for scheme in numbered(folder, "contexts/*/schemes/*")
+        if (action := read_text(scheme, "action"))
+    }
+    modules = [
+        name
+        for name in ("damon_reclaim", "damon_lru_sort")
+        if (read_text(base, f"sys/module/{name}/parameters/enabled") or "") in ("Y", "1")
+    ]
+    if "damon_reclaim" in modules:
+        actions.add("pageout")
+    if not (running or modules):
+        if (base / "sys/kernel/mm").is_dir():
+            return Finding(subject, GOOD, "off")
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether it watches memory")
+    stops = [f"echo off > /{(f / 'state').relative_to(base)}" for f in running]
+    stops += [f"echo N > /sys/module/{name}/parameters/enabled" for name in modules]
+    advice = f"as root: {'; '.join(stops)}"
+    found = ", ".join(sorted(actions)) or "no action"
+    # Without swap there is no place to which the memory of a measurement could go.
+    swap = len((read_text(base, "proc/swaps") or "").splitlines()) > 1
+    if actions & _MOVES or (swap and actions & _TAKES):
+        text = f"on ({found}): it takes or moves pages that a measurement has not used for a while"
+        return Finding(subject, BAD, text, advice)
+    text = f"on ({found}): it clears marks in page tables to see which pages are used"
+    if actions & _TAKES:
+        text += "; without swap it can only take pages of files"
+    return Finding(subject, NOTE, text, advice)
+
+
+_BALLOONS = ("virtio/drivers/virtio_balloon", "vmbus/drivers/hv_balloon")
+
+
+def _balloon(base: Path, before: Counters, after: Counters) -> Finding:
+    subject = "balloon"
+    # The counters exist even where there is no balloon: only a bound device shows one.
+    drivers = [name.rpartition("/")[2] for name in _BALLOONS if numbered(base, f"sys/bus/{name}/*")]
+    if (base / "sys/module/vmw_balloon").is_dir():
+        drivers.append("vmw_balloon")
+    if not drivers:
+        if (base / "sys/bus").is_dir():
+            return Finding(subject, GOOD, "none")
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether a hypervisor may take memory away")
+    held = after.get("nr_balloon_pages")
+    if held is None and "balloon_inflate" in after:
+        held = after["balloon_inflate"] - after.get("balloon_deflate", 0)
+    moved = grown(before, after, ("balloon_inflate", "balloon_deflate"))
+    text = f"{' and '.join(drivers)} lets the hypervisor take memory away"
+    if held is None:
+        return Finding(subject, UNKNOWN, f"{text}; {_UNTOLD} how much")
+    text += f"; it has {held * os.sysconf('SC_PAGE_SIZE') / 1e9:.3g} GB"
+    advice = "give the virtual machine fixed memory: no ballooning, in the hypervisor's settings"
+    if moved:
+        text = f"{text}, and {_counted(moved, 'page')} moved while doctor measured"
+        return Finding(subject, BAD, text, advice)
+    if held:
+        return Finding(subject, NOTE, text, advice)
+    return Finding(subject, GOOD, text)
+
+
+def _memory(base: Path, hypervisor: str | None) -> Finding:
+    subject, found = "memory population", smbios.population(base)
+    if found is None:
+        return Finding(subject, UNKNOWN, f"the firmware's table, /{smbios.TABLE}, is damaged")
+    if hypervisor:
+        text = "this is a virtual machine, and only its host has the modules"
+        if found.modules:
+            text += f": the {len(found.modules)} in its table are invented"
+        return Finding(subject, UNKNOWN, text)
+    if not found.modules:
+        text = f"{_UNTOLD} which modules there are"
+        if found.channels:
+            text = (
+                f"{_counted(found.channels, 'populated channel')} (counted {found.counted_by}), of "
+                "unknown speed"
+            )
+        return Finding(subject, UNKNOWN, text, f"root can read it (/{smbios.TABLE}): run it once")
+    sizes = {module.size_B for module in found.modules}
+    speeds = {module.configured_MTs or module.rated_MTs for module in found.modules}
+    rated = max(module.rated_MTs for module in found.modules)
+    text = (
+        f"{_counted(len(found.modules), 'module')} "
+        f"({sum(m.size_B for m in found.modules) / 2**30:.0f} GiB) in "
+        f"{_counted(found.channels, 'channel')}, counted {found.counted_by}, at "
+        f"{found.speed_MTs} MT/s"
+    )
+    if found.peak_GBps is not None:
+        text += f": at most {found.peak_GBps:.1f} GB/s, with 64 bits in a channel"
+    wrong = []
+    if found.empty_channels:
+        wrong.append(_counted(found.empty_channels, "empty channel"))
+    if len(sizes) > 1 or len(speeds) > 1:
+        wrong.append("the modules differ in size or speed")
+    if rated > found.speed_MTs > 0:
+        wrong.append(f"modules for {rated} MT/s run at {found.speed_MTs}")
+    if wrong:
+        return Finding(
+            subject,
+            NOTE,
+            f"{text}; {', '.join(wrong)}",
+            "equip every channel with equal modules as the board's manual says, and see the speed "
+            "in the firmware's setup",
+        )
+    return Finding(subject, GOOD, text)
+
+
+# Clock sources that are read through a system call and a slow device.
+_SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
+# Steps of the clock: a sample has at least 1000 of them, so that it takes longer with long steps.
+_STEP_S = (200e-9, 2e-6)
+
+
+def timer(tick_s: float, launch_s: float, *, root: str | Path = "/") -> Finding:
+    """Return the finding on the system's clock.
+
+    Parameters
+    ----------
+    tick_s : float
+        Its smallest step in seconds.
+    launch_s : float
+        Seconds that an empty parallel region takes.
+    root : path
+        Folder that contains ``sys``.
+    """
+    folder = Path(root) / "sys/devices/system/clocksource/clocksource0"
+    source = read_text(folder, "current_clocksource")
+    state = BAD if source in _SLOW_CLOCKS else graded(tick_s, *_STEP_S)
+    text = (
+        f"the clock is {source or 'of unknown source'}, its smallest step {tick_s * 1e9:.0f} ns; "
+        f"an empty parallel region takes {launch_s * 1e6:.2f} us"
+    )
+    if state in (GOOD, UNKNOWN):
+        return Finding("timer", state, text)
+    others = (read_text(folder, "available_clocksource") or "").split()
+    better = [name for name in others if name not in (source, *_SLOW_CLOCKS)]
+    advice = "see dmesg for why the kernel rejects the processor's counter (tsc=reliable)"
+    if better:
+        advice = f"as root: echo {better[0]} > /{folder.relative_to(root)}/current_clocksource"
+    return Finding("timer", state, text, advice)

@@ -1,0 +1,633 @@
+"""A check of this machine: what makes measurements wrong, biased or unsteady, and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import _memkern, reference, small
+from memkern.errors import InputError
+from memkern.machine import health, smbios
+from memkern.machine.environment import read_steal_s
+from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding, graded
+from memkern.machine.limits import memory_left
+from memkern.machine.topology import last_level_cache_B, machine_environment
+from memkern.measuring import calibration, disturbance, sampling
+from memkern.measuring import cores as core_state
+from memkern.measuring.costs import launch_cost_s
+from memkern.measuring.disturbance import Activity
+from memkern.measuring.prepared import prepare
+from memkern.measuring.process import exclusive
+from memkern.measuring.record import LARGE_B, CaseRun, Measurement, calibrated, to_result_set
+from memkern.results import ResultSet, load
+from memkern.results.verdicts import FASTER, SAME, SLOWER
+from memkern.spec.case import Case
+from memkern.spec.registry import case as kernel_case
+
+_Floats = npt.NDArray[np.float64]
+_ROOT = Path("/")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How long a check takes: it ends after `total_s`, and watches the cores for `watch_s`.
+
+    Each of the `rounds` places every case once and samples it for `sample_s`. Building and
+    validating cases of at most `most_B`, and chases of at most `most_chase_B`, leaves time for it.
+    """
+
+    total_s: float
+    watch_s: float
+    rounds: int
+    sample_s: float
+    most_B: int
+    most_chase_B: int
+
+
+_WHOLE = _Plan(26.0, 10.0, 5, 0.5, 2**31, 2**29)
+_QUICK = _Plan(4.0, 2.0, 3, 0.06, 2**28, 2**27)
+
+_LOAD, _TRIAD, _CHASE = "loops.load", "stream.triad", "latency.chase"
+_SUBJECTS = {_LOAD: "load", _TRIAD: "triad", _CHASE: "latency"}
+
+_PEAK, _PER_THREAD = "share of peak", "bandwidth of a thread"
+# Subjects whose text is printed even if there is no advice.
+_MEASURED = {*_SUBJECTS.values(), _PEAK, _PER_THREAD, BASELINE}
+
+# Limits of the states note and bad.
+_AWAY = (0.01, 1 - disturbance.CPU_SHARE)  # share of the time without a processor
+_STEAL = (0.01, disturbance.STEAL_SHARE)  # share of the time that the hypervisor gave to others
+_OTHERS = (0.1, 0.5)  # processors that other programs use on average
+_SHARED = (0.05, 0.3)  # share of the probes with a core_share below disturbance.CORE_SHARE
+_CLOCK = (0.05, 0.15)  # 5th to 95th percentile of the clock, relative to its median
+_SPREAD = (0.05, 0.15)  # standard deviation of the logarithms of the placements' medians
+# Share of the probes with slow exchanges of lines; those that depend on them are marked, so that
+# other numbers are good.
+_EXCHANGES = (0.05, math.inf)
+# Triads reach 70 to 90 % of the peak of all channels if enough cores run.
+_LEAST_OF_PEAK = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Health:
+    """Result of `memkern.doctor`.
+
+    Attributes
+    ----------
+    verdict : str
+        ``disturbed`` if a finding is bad, but for the comparison with a baseline; else ``fit with
+        reservations`` if a finding is bad or a note; else ``fit``.
+    findings : tuple of Finding
+        Bad ones first, then notes, what is unknown, and what is good. Each has ``subject``,
+        ``state``, ``text`` and ``advice``.
+    results : ResultSet
+        Records of loads, a triad and dependent loads from memory.
+    seconds : float
+        Time that it took.
+    """
+
+    verdict: str
+    findings: tuple[Finding, ...]
+    results: ResultSet
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """The verdict with the subjects of the bad findings, as later records have it."""
+        return health.summary(self.findings)
+
+    @property
+    def worse(self) -> bool:
+        """Whether a case is slower than in the baseline."""
+        return any(f.subject == BASELINE and f.state == BAD for f in self.findings)
+
+    def __str__(self) -> str:
+        """Return the verdict, then the findings, with their advice: reasons and measurements."""
+        lines = [self.verdict]
+        width = max((len(finding.subject) for finding in self.findings), default=0)
+        for state in STATES:
+            names = []
+            for finding in (finding for finding in self.findings if finding.state == state):
+                if finding.advice or finding.subject in _MEASURED:
+                    head = f"{state:<8} {finding.subject:<{width}}  "
+                    lines += _wrapped(head, finding.text)
+                    lines += _wrapped(" " * len(head), finding.advice and f"-> {finding.advice}")
+                else:
+                    names.append(finding.subject)
+            lines += _wrapped(f"{state:<8} ", ", ".join(names))
+        return "\n".join(lines)
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    """Return the lines of a text, of at most 100 characters and indented; none without one."""
+    return textwrap.wrap(
+        text,
+        100,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def doctor(
+    *,
+    quick: bool = False,
+    baseline: str | Path | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> Health:
+    """Check this machine: settings of the system, other activity, cores, and memory.
+
+    Loads, a triad and dependent loads are placed in memory several times, and in between the cores
+    of all workers are watched. Neither root nor hardware counters are needed; what the system does
+    not tell is ``unknown``. The verdict is stored until the system is booted again, and later
+    records have it in their column ``doctor``.
+
+    Parameters
+    ----------
+    quick : bool
+        Take 4 s instead of 26 s; caches above 64 MiB are then not exceeded by far.
+    baseline : path, optional
+        Results of an earlier check of this machine, to compare with as `memkern.compare` does.
+    progress : callable, optional
+        Called with the share of the time that is over, from 0 to 1.
+
+    Returns
+    -------
+    Health
+
+    Raises
+    ------
+    InputError
+        If the baseline can't be read, or has no case of this check.
+    """
+    plan = _QUICK if quick else _WHOLE
+    begin = time.perf_counter()
+    end = begin + plan.total_s
+
+    def tell() -> None:
+        if progress is not None:
+            progress(min((time.perf_counter() - begin) / (end - begin), 1.0))
+
+    machine = machine_environment()
+    earlier = None if baseline is None else load(baseline)
+    if earlier is not None:
+        _check_machine(baseline, earlier, machine)
+    runs, refused = _build(plan)
+    if earlier is not None:
+        _check_cases(baseline, earlier, runs)
+    system, watch = _System(), _Watch()
+    _measure(plan, end, runs, refused, watch, tell)
+    done = {kernel: calibrated(run, machine) for kernel, run in runs.items() if run.placements}
+    results = to_result_set(list(done.values()))
+    found = [
+        *system.findings(machine),
+        *watch.findings(),
+        *(_measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in _SUBJECTS),
+        share_of_peak(list(results), machine, smbios.population(_ROOT)),
+        *_bandwidth_of_a_thread(list(results)),
+    ]
+    if earlier is not None:
+        found.append(against(earlier, results))
+    found.sort(key=lambda finding: STATES.index(finding.state))
+    summary = health.summary(found)
+    for record in results:
+        record["doctor"] = summary
+    calibration.save_health(summary)
+    if progress is not None:
+        progress(1.0)
+    seconds = time.perf_counter() - begin
+    return Health(health.verdict(found), tuple(found), results, seconds)
+
+
+def _check_machine(path: Any, earlier: ResultSet, machine: Mapping[str, Any]) -> None:
+    """Raise InputError if records were measured on another processor."""
+    here = machine["machine"]["model"]
+    for there in earlier.environments.values():
+        model = (there.get("machine") or {}).get("model")
+        if model and here and model != here:
+            raise InputError(
+                f"{path} was measured on another machine ({model}, this is {here}): a baseline is "
+                "a file that memkern doctor -o wrote on this one"
+            )
+
+
+def _check_cases(path: Any, earlier: ResultSet, runs: Mapping[str, CaseRun]) -> None:
+    """Raise InputError if no case of this check is among the records."""
+    for run in runs.values():
+        wanted = {"kernel": run.case.spec.kernel, **run.case.columns}
+        for record in earlier:
+            if all(record.get(name) == value for name, value in wanted.items()):
+                return
+    raise InputError(
+        f"{path} has no case of this check: a baseline is a file that memkern doctor -o wrote on "
+        "this machine, with --quick if this check has it"
+    )
+
+
+# Cases
+
+
+def _build(plan: _Plan) -> tuple[dict[str, CaseRun], dict[str, str]]:
+    """Return the cases by kernel, and why those that can't be built are missing."""
+    left_B, _ = memory_left()
+    beyond_B = max(4 * last_level_cache_B(), 2**26)
+    size_B, chase_B = (min(beyond_B, most) for most in (plan.most_B, plan.most_chase_B))
+    while size_B > left_B / 4:
+        # By halves, so that a baseline has the same sizes.
+        size_B, chase_B = size_B // 2, min(size_B // 2, chase_B)
+    how: dict[str, Any] = {"placements": plan.rounds, "budget_s": plan.sample_s * plan.rounds}
+    inputs: dict[str, dict[str, Any]] = {
+        _LOAD: {"footprint_B": size_B},
+        _TRIAD: {"footprint_B": size_B},
+        _CHASE: {"size_B": chase_B},
+    }
+    runs: dict[str, CaseRun] = {}
+    refused: dict[str, str] = {}
+    for kernel, values in inputs.items():
+        with _refusal(refused, kernel):
+            runs[kernel] = CaseRun(kernel_case(kernel, **values, **how))
+    return runs, refused
+
+
+@contextlib.contextmanager
+def _refusal(refused: dict[str, str], kernel: str) -> Iterator[None]:
+    """Keep the message of a case that this machine can't measure."""
+    try:
+        yield
+    except (InputError, MemoryError) as error:
+        refused[kernel] = str(error) or "out of memory"
+
+
+def _measure(
+    plan: _Plan,
+    end: float,
+    runs: Mapping[str, CaseRun],
+    refused: dict[str, str],
+    watch: _Watch,
+    tell: Callable[[], None],
+) -> None:
+    """Place all cases and watch the cores in turns, until `end` at the latest."""
+    watch_s = small.cut(plan.watch_s, 0.05)
+    longest_s = 0.0
+    try:
+        for number in range(plan.rounds):
+            if number:
+                _memkern.release_memory(LARGE_B)
+            left_to_watch_s = watch_s * (plan.rounds - number) / plan.rounds
+            for kernel, run in runs.items():
+                with _refusal(refused, kernel):
+                    _place(run, end - left_to_watch_s, longest_s)
+                longest_s = max([longest_s, *(placed.wall_s for placed in run.placements[:1])])
+                tell()
+            watch.observe(min(watch_s / plan.rounds, end - time.perf_counter()))
+            tell()
+    finally:
+        _memkern.release_memory()
+
+
+def _place(run: CaseRun, deadline: float, first_s: float) -> None:
+    """Place and sample a case, unless that would take longer than until the deadline.
+
+    `first_s` is what the first placements of other cases took.
+    """
+    needed_s = first_s
+    if run.placements:
+        # The last placement is validated like the first.
+        last = len(run.placements) == run.case.placements - 1
+        needed_s = run.placements[0].wall_s if last else run.placements[-1].again_s
+    if deadline - time.perf_counter() <= needed_s:
+        return
+    run.deadline = deadline
+    run.place()
+    if run.interrupted:
+        raise KeyboardInterrupt
+
+
+# Findings
+
+
+class _System:
+    """Settings and counters of the system, and other programs, from now on."""
+
+    def __init__(self) -> None:
+        self._launch_s = launch_cost_s(0, "none", "fork")
+        self._activity = core_state.observe_activity()
+        self._before, self._stolen_s = health.read_counters(_ROOT), read_steal_s()
+        self._begin, self._own_s = time.perf_counter(), time.process_time()
+
+    def findings(self, machine: dict[str, Any]) -> list[Finding]:
+        """Return the findings on the time since then."""
+        elapsed_s = time.perf_counter() - self._begin
+        own_s, stolen_s = time.process_time() - self._own_s, read_steal_s() - self._stolen_s
+        after = health.read_counters(_ROOT)
+        busy = health.grown(self._before, after, ["busy_ticks"])
+        busy_s = math.nan if busy is None else busy / os.sysconf("SC_CLK_TCK")
+        units = machine["machine"]["threads"] or len(os.sched_getaffinity(0))
+        return [
+            *health.findings(machine, self._before, after),
+            health.timer(_memkern.clock_tick(), self._launch_s),
+            other_programs(self._activity, (busy_s - own_s) / elapsed_s),
+            steal_time(stolen_s / (elapsed_s * units)),
+        ]
+
+
+class _Watch:
+    """Conditions of the cores of all workers, observed while they compute."""
+
+    _INVOCATIONS = 1000  # of a sample: about a millisecond
+    _SAMPLES = 256  # that are taken at once
+
+    def __init__(self) -> None:
+        self._rows: list[_Floats] = []
+        self._watched_s = 0.0
+        self._cores = ""
+        self._exchanges = ""
+        self._case: Case = kernel_case("launch.compute", invocations=self._INVOCATIONS)
+
+    def observe(self, seconds: float) -> None:
+        """Take samples for some seconds."""
+        self._watched_s += max(seconds, 0.0)
+        end = time.perf_counter() + seconds
+        with exclusive():
+            prepared = prepare(self._case)
+            self._cores = core_state.cores_at_work(prepared.obtained)
+            self._exchanges = core_state.exchanging_units(prepared.obtained)
+            while (left_s := end - time.perf_counter()) > 0:
+                block = np.full((self._SAMPLES, 1 + sampling.CONDITIONS), np.nan)
+                prepared.native.sample(block, prepared.invocations, left_s, 0.0)
+                block = block[~np.isnan(block[:, 0])]
+                sampling.mark_disturbed(prepared, block[:, 0], block[:, 1:])
+                self._rows.append(block)
+
+    def findings(self) -> list[Finding]:
+        """Return the findings on all samples."""
+        best = core_state.cores().best
+        rows = np.concatenate(self._rows) if self._rows else np.empty((0, 5))
+        return core_findings(rows, self._watched_s, best(self._cores), 1 / best(self._exchanges))
+
+
+def core_findings(
+    rows: _Floats, watched_s: float, best: float, best_exchange_s: float
+) -> list[Finding]:
+    """Return the findings on processor time, throughput, clock and exchanges of the cores.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n, 5)
+        For each sample its seconds, the share of them in which all workers had a processor,
+        throughput and clock of the slowest core, and the seconds in which a line goes from one
+        worker to the next; NaN where unknown.
+    watched_s : float
+        Seconds in which they were taken.
+    best : float
+        The best throughput since the system was booted; NaN if unknown.
+    best_exchange_s : float
+        The shortest exchange since then; NaN if unknown.
+    """
+    seconds, cpu_share, throughput, clock_Hz, exchange_s = rows.T
+    return [
+        _processor_time(seconds, cpu_share),
+        _core_share(throughput / best, watched_s),
+        _clock(clock_Hz[clock_Hz > 0] / 1e9),
+        _exchange(exchange_s, best_exchange_s),
+    ]
+
+
+def _processor_time(seconds: _Floats, cpu_share: _Floats) -> Finding:
+    subject, known = "processor time", ~np.isnan(cpu_share)
+    total_s = float(seconds[known].sum())
+    if not total_s:
+        return Finding(subject, UNKNOWN, "the system does not tell how long threads wait")
+    away = 1 - float(seconds[known] @ cpu_share[known]) / total_s
+    state = graded(away, *_AWAY)
+    text = f"all workers had their processors {1 - away:.1%} of the time"
+    advice = (
+        "see in top what runs beside it (in a container, on the host), and stop it, or use fewer "
+        "--threads; --wait-quiet 600 waits for it to end"
+    )
+    return Finding(subject, state, text, "" if state == GOOD else advice)
+
+
+def _core_share(share: _Floats, watched_s: float) -> Finding:
+    subject, share = "core share", share[~np.isnan(share)]
+    if not len(share):
+        return Finding(subject, UNKNOWN, "the best throughput of the cores is not known")
+    low = float((share < disturbance.CORE_SHARE).mean())
+    least, middle = (float(min(x, 1.0)) for x in np.quantile(share, (0.01, 0.5)))
+    state = graded(low, *_SHARED)
+    text = (
+        f"in {watched_s:.3g} s the cores had {middle:.0%} of their best throughput since "
+        f"the boot, in the worst hundredth of the probes {least:.0%}; {low:.0%} of them were below "
+        f"{disturbance.CORE_SHARE:.0%}"
+    )
+    advice = (
+        "others compute on the same cores: stop them, use one thread of a core (--threads, --pin), "
+        "or move to a host without neighbours"
+    )
+    return Finding(subject, state, text, "" if state == GOOD else advice)
+
+
+def _clock(GHz: _Floats) -> Finding:
+    if not len(GHz):
+        return Finding("clock", UNKNOWN, "it can't be measured on this processor")
+    low, middle, high = (float(x) for x in np.quantile(GHz, (0.05, 0.5, 0.95)))
+    state = graded((high - low) / middle, *_CLOCK)
+    text = f"{middle:.2f} GHz, nine of ten probes between {low:.2f} and {high:.2f} GHz"
+    advice = (
+        "fix it: as root, cpupower frequency-set -g performance, and switch turbo off; otherwise "
+        "compare cycles (cycles_per_vector, cycles_per_access), not times"
+    )
+    return Finding("clock", state, text, "" if state == GOOD else advice)
+
+
+def _exchange(exchange_s: _Floats, best_s: float) -> Finding:
+    subject, exchange_s = "exchanges", exchange_s[exchange_s > 0]
+    if not len(exchange_s):
+        text = "there are not two processing units between which lines could be exchanged"
+        return Finding(subject, UNKNOWN, text)
+    slow = math.nan
+    text = f"a line takes {np.median(exchange_s) * 1e9:.0f} ns from one worker to the next"
+    if best_s > 0:
+        slow = float((exchange_s * disturbance.EXCHANGE_SHARE > best_s).mean())
+        text += (
+            f", at best since the boot {best_s * 1e9:.0f} ns; it took twice the best or longer in "
+            f"{slow:.0%} of the probes"
+        )
+    state = graded(slow, *_EXCHANGES)
+    advice = (
+        "the hypervisor moves processors apart: give the virtual machine fixed ones; until then "
+        "trust atomics, barriers and short parallel regions less than streams"
+    )
+    return Finding(subject, state, text, advice if state == NOTE else "")
+
+
+def other_programs(activity: Activity, processors: float) -> Finding:
+    """Return the finding on other programs.
+
+    Parameters
+    ----------
+    activity : Activity
+        What ran at the begin.
+    processors : float
+        Processors that other programs used on average; NaN if unknown.
+    """
+    state = graded(processors, *_OTHERS)
+    if activity.others:
+        # What ended soon is no reason to call all numbers wrong.
+        state = NOTE if state == GOOD else BAD
+    words = []
+    if activity.others:
+        words.append(f"{disturbance.describe(activity.others)} ran when doctor began")
+    if processors == processors:
+        words.append(f"other programs used {max(processors, 0.0):.2f} processors on average")
+    text = "; ".join(words) or "nothing else was seen, but the system does not tell its load"
+    advice = "stop them (top shows them), or wait until they end with --wait-quiet 600"
+    return Finding("other programs", state, text, advice if state in (BAD, NOTE) else "")
+
+
+def steal_time(share: float) -> Finding:
+    """Return the finding on the share of the time that a hypervisor gave to others."""
+    state = graded(share, *_STEAL)
+    if state == UNKNOWN:
+        return Finding("steal time", UNKNOWN, "the system does not tell the stolen time")
+    text = f"the hypervisor gave {max(share, 0.0):.1%} of the processors' time to others"
+    advice = "move to a host without neighbours, or to a virtual machine with dedicated processors"
+    return Finding("steal time", state, text, "" if state == GOOD else advice)
+
+
+def _value(record: Mapping[str, Any]) -> str:
+    """Return bandwidth or latency of a record."""
+    if record["kernel"] == _CHASE:
+        return f"{record['ns_per_access']:.0f} ns"
+    return f"{record['bandwidth_median_GBps']:.1f} GB/s"
+
+
+def _measured(kernel: str, measurement: Measurement | None, refusal: str) -> Finding:
+    """Return the finding on a case: right, undisturbed, and how much placements differ."""
+    subject = _SUBJECTS[kernel]
+    if measurement is None:
+        return Finding(subject, UNKNOWN, f"not measured: {refusal or 'the time was over'}")
+    record = measurement.record
+    workers = f"{record['threads']} thread{'s' * (record['threads'] > 1)}"
+    text = f"{_value(record)} with {workers} in {record['footprint_B'] / 2**20:.0f} MiB"
+    if not measurement.valid:
+        advice = "test memory and processor (memtest86+, mcelog): other numbers are wrong as well"
+        return Finding(subject, BAD, f"{text}, but its results are wrong", advice)
+    if measurement.disturbed:
+        by = record["disturbed_by"]
+        text += f", but its samples were disturbed{f' by {by}' if by else ''}"
+        return Finding(subject, BAD, text, "check again when nothing else runs")
+    sd = record["placement_sd"]
+    if sd != sd:
+        return Finding(subject, UNKNOWN, f"{text}, placed once, so that its spread is unknown")
+    state = graded(sd, *_SPREAD)
+    text += f", {sd:.1%} standard deviation over {record['placements']} placements in memory"
+    advice = (
+        "look for what comes and goes beside it, and measure with more placements (--placements "
+        "20) or fixed pages (--pages thp)"
+    )
+    return Finding(subject, state, text, "" if state == GOOD else advice)
+
+
+def share_of_peak(
+    records: Sequence[Mapping[str, Any]],
+    machine: Mapping[str, Any],
+    memory: smbios.Population | None,
+) -> Finding:
+    """Return the finding on the share of the memory's theoretical peak that was reached.
+
+    Parameters
+    ----------
+    records : sequence of mapping
+        Those of load and triad count, with reads of written lines.
+    machine : mapping
+        The environment.
+    memory : Population, optional
+        The memory's modules.
+    """
+    subject = _PEAK
+    rates = [
+        record["bytes_model_B"] / record["time_median_s"] / 1e9
+        for record in records
+        if record["kernel"] in (_LOAD, _TRIAD)
+    ]
+    peak = memory.peak_GBps if memory is not None else None
+    if not rates or peak is None or machine["machine"]["hypervisor"]:
+        return Finding(subject, UNKNOWN, "the theoretical peak of the memory is unknown")
+    share = max(rates) / peak
+    text = f"{max(rates):.1f} GB/s are {share:.0%} of the theoretical peak of {peak:.1f} GB/s"
+    if share > 1:
+        return Finding(subject, UNKNOWN, f"{text}: the channels are miscounted, or caches helped")
+    if share >= _LEAST_OF_PEAK:
+        return Finding(subject, GOOD, text)
+    return Finding(
+        subject,
+        NOTE,
+        text,
+        "see whether modules are in all channels (board's manual, dmidecode -t 17), whether all "
+        "cores ran, and the clock of the memory in the firmware's setup",
+    )
+
+
+def _bandwidth_of_a_thread(records: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Return the triad's bandwidth of a thread beside the published platforms, without judging."""
+    published = [
+        row["table3_stream_MBps"] / row["table3_threads"] / 1e3
+        for row in reference.rows("lavin2020-platforms")
+        if row["table3_threads"] and row["table3_stream_MBps"]
+    ]
+    return [
+        Finding(
+            _PER_THREAD,
+            GOOD,
+            f"the triad moves {record['bandwidth_median_GBps'] / record['threads']:.1f} GB/s by "
+            f"each thread; processors published in 2020 {min(published):.1f} to "
+            f"{max(published):.1f} GB/s (Lavin et al., table 3)",
+        )
+        for record in records
+        if record["kernel"] == _TRIAD
+    ]
+
+
+def against(earlier: ResultSet, results: ResultSet) -> Finding:
+    """Return the finding on the comparison with earlier records of this machine.
+
+    Raises
+    ------
+    InputError
+        If they have no case in common.
+    """
+    from memkern.results.comparison import compare, slowdowns
+
+    frame = compare(earlier, results)
+    words, slower = [], False
+    rows = zip(frame["case"], frame["verdict"], slowdowns(frame), strict=True)
+    for name, verdict, by in rows:
+        words.append(f"{_SUBJECTS[name.split()[0]]} {verdict}")
+        if verdict in (SLOWER, FASTER):
+            words[-1] += f" ({by:+.1%} time)"
+        slower = slower or verdict == SLOWER
+    text = f"compared with the earlier records: {', '.join(words)}"
+    differ = [remark for remark in frame.attrs["remarks"] if "environments differ" in remark]
+    text = "; ".join([text, *differ])
+    if slower:
+        return Finding(
+            BASELINE,
+            BAD,
+            text,
+            "check again; if it stays so, compare settings, clock, temperature and memory errors "
+            "(ras-mc-ctl, mcelog) with a host that is as fast as before",
+        )
+    judged = frame["verdict"].isin((FASTER, SAME)).any()
+    return Finding(BASELINE, GOOD if judged else UNKNOWN, text)

@@ -1,0 +1,145 @@
+"""Memory modules in tables of SMBIOS structures that are built here, and in EDAC's folders."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from checking import tree
+
+from memkern.machine.smbios import TABLE, edac_channels, parse, population
+
+END = struct.pack("<BBH", 127, 4, 99) + b"\0\0"
+BIOS = struct.pack("<BBH", 0, 18, 0) + bytes(14) + b"Vendor\0" + b"1.0\0\0"
+
+
+def slot(
+    size: int = 16384,
+    locator: str = "DIMM_A1",
+    bank: str = "BANK 0",
+    *,
+    kind: int = 0x1A,
+    rated: int = 3200,
+    configured: int = 2933,
+    extended_B: int = 0,
+    length: int = 0x5C,
+) -> bytes:
+    """Return a structure of type 17, `size` in MiB as in the table, of the given length."""
+    fields = bytearray(0x5C)
+    struct.pack_into("<BBH", fields, 0, 17, length, 17)
+    struct.pack_into("<HHH", fields, 0x08, 72, 64, size)
+    # Texts are numbered from 1; 0 is none.
+    fields[0x10], fields[0x11], fields[0x12] = 1, 2 if bank else 0, kind
+    struct.pack_into("<H", fields, 0x15, rated)
+    struct.pack_into("<I", fields, 0x1C, extended_B >> 20)
+    struct.pack_into("<H", fields, 0x20, configured)
+    texts = "".join(f"{text}\0" for text in (locator, bank) if text)
+    return bytes(fields[:length]) + texts.encode() + b"\0"
+
+
+TWO_CHANNELS = BIOS + slot() + slot(0, "DIMM_A2") + slot(locator="DIMM_B1") + END
+
+
+def test_two_populated_channels_and_an_empty_slot(tmp_path: Path) -> None:
+    found = population(tree(tmp_path, {TABLE: TWO_CHANNELS}))
+    assert found is not None
+    assert [m.locator for m in found.modules] == ["DIMM_A1", "DIMM_B1"]
+    assert [m.size_B for m in found.modules] == [2**34, 2**34]
+    assert {(m.kind, m.rated_MTs, m.configured_MTs) for m in found.modules} == {
+        ("DDR4", 3200, 2933)
+    }
+    assert (found.empty, found.channels, found.empty_channels) == (("DIMM_A2",), 2, 0)
+    assert found.speed_MTs == 2933
+    assert found.peak_GBps == pytest.approx(2 * 2933e6 * 8 / 1e9)
+
+
+def test_a_channel_without_a_module_is_counted(tmp_path: Path) -> None:
+    table = slot() + slot(0, "DIMM_B1") + END
+    found = population(tree(tmp_path, {TABLE: table}))
+    assert found is not None and (found.channels, found.empty_channels) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "names, channels",
+    [
+        ([("ChannelA-DIMM0", "BANK 0"), ("ChannelA-DIMM1", "BANK 1"), ("ChannelB-DIMM0", "x")], 2),
+        ([("DIMM 0", "P0 CHANNEL A"), ("DIMM 1", "P0 CHANNEL A"), ("DIMM 0", "P1 CHANNEL A")], 2),
+        ([("P1-DIMMA1", "P0_Node0_Channel1_Dimm0"), ("P1-DIMMK1", "P0_Node0_Channel10_Dimm0")], 2),
+        ([("P1-DIMMA1", ""), ("P1-DIMMA2", ""), ("P2-DIMMA1", ""), ("P2-DIMMB1", "")], 3),
+        ([("DIMM_P0_A0", ""), ("DIMM_P0_A1", ""), ("DIMM_P1_A0", "")], 2),
+        # The letter is that of the socket here, so that slots count.
+        ([("A1", ""), ("A2", ""), ("B1", ""), ("B2", "")], 4),
+        ([("PROC 1 DIMM 1", ""), ("PROC 1 DIMM 8", "")], 2),
+    ],
+)
+def test_channels_are_counted_by_names(
+    names: list[tuple[str, str]], channels: int, tmp_path: Path
+) -> None:
+    table = b"".join(slot(locator=locator, bank=bank) for locator, bank in names) + END
+    found = population(tree(tmp_path, {TABLE: table}))
+    assert found is not None and found.channels == channels
+    wanted = "one for each slot" if names[0][0] in ("A1", "PROC 1 DIMM 1") else "by the names"
+    assert found.counted_by.startswith(wanted)
+
+
+def test_sizes_and_speeds_of_other_ranges() -> None:
+    (large,) = parse(slot(0x7FFF, extended_B=2**37) + END)
+    assert large.size_B == 2**37
+    (small,) = parse(slot(0x8000 | 512) + END)
+    assert small.size_B == 512 * 1024
+    (unknown,) = parse(slot(0xFFFF) + END)
+    assert unknown.size_B == 0
+    fast = bytearray(slot(rated=0xFFFF, configured=0xFFFF))
+    struct.pack_into("<II", fast, 0x54, 70000, 66000)
+    (module,) = parse(bytes(fast) + END)
+    assert (module.rated_MTs, module.configured_MTs) == (70000, 66000)
+
+
+def test_older_tables_have_no_configured_speed() -> None:
+    (module,) = parse(slot(length=0x1B) + END)
+    assert (module.rated_MTs, module.configured_MTs, module.locator) == (3200, 0, "DIMM_A1")
+
+
+def test_stacked_memory_has_no_known_peak(tmp_path: Path) -> None:
+    found = population(tree(tmp_path, {TABLE: slot(kind=0x20) + END}))
+    assert found is not None and found.channels == 1 and found.peak_GBps is None
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        TWO_CHANNELS[:-40], slot()[:20], b"\x11", b"\x11\x02\0\0\0\0", b"\xff" * 50,
+        slot(length=0x5C)[:-1],
+    ],
+    ids=["truncated", "in a structure", "one byte", "wrong length", "garbage", "no end of texts"],
+)  # fmt: skip
+def test_damaged_tables_are_refused(table: bytes, tmp_path: Path) -> None:
+    with pytest.raises(ValueError):
+        parse(table)
+    assert population(tree(tmp_path, {TABLE: table})) is None
+
+
+def test_no_table_and_no_edac(tmp_path: Path) -> None:
+    found = population(tmp_path)
+    assert found is not None
+    assert (found.modules, found.channels, found.speed_MTs) == ((), 0, 0)
+    assert found.peak_GBps is None
+
+
+def test_edac_counts_channels(tmp_path: Path) -> None:
+    mc = "sys/devices/system/edac/mc"
+    files = {
+        f"{mc}/mc0/dimm0/dimm_location": "channel 0 slot 0 \n", f"{mc}/mc0/dimm0/size": "32768\n",
+        f"{mc}/mc0/dimm1/dimm_location": "channel 0 slot 1 \n", f"{mc}/mc0/dimm1/size": "32768\n",
+        f"{mc}/mc0/dimm2/dimm_location": "csrow 0 channel 1 \n", f"{mc}/mc0/dimm2/size": "32768\n",
+        f"{mc}/mc0/dimm3/dimm_location": "channel 2 slot 0\n", f"{mc}/mc0/dimm3/size": "0\n",
+        f"{mc}/mc1/dimm0/dimm_location": "channel 0 slot 0\n", f"{mc}/mc1/dimm0/size": "32768\n",
+        f"{mc}/mc1/dimm1/dimm_location": "\xff\n", f"{mc}/mc1/dimm1/size": "many\n",
+    }  # fmt: skip
+    tree(tmp_path, files)
+    assert edac_channels(tmp_path) == 3
+    # EDAC knows the channels, the table the speed.
+    found = population(tree(tmp_path, {TABLE: TWO_CHANNELS}))
+    assert found is not None and (found.channels, found.counted_by) == (3, "by EDAC")
+    assert found.peak_GBps == pytest.approx(3 * 2933e6 * 8 / 1e9)
