@@ -393,6 +393,7 @@ def test_the_comparison_with_a_baseline() -> None:
     assert "faster (-16.7% time)" in against(results_of(1.2), results_of(1.0)).text
     assert against(results_of(1.0, 0.3), results_of(1.1)).state == UNKNOWN
     assert against(results_of(1.0), results_of(9.0, disturbed=True)).state == UNKNOWN
+    assert against(results_of(1.0), mk.ResultSet([], [])).state == UNKNOWN
     assert "environments differ" in against(results_of(1.0, vendor="A"), results_of(1.0)).text
 
 

@@ -478,7 +478,7 @@ def other_programs(activity: Activity, processors: float) -> Finding:
     Parameters
     ----------
     activity : Activity
-        What ran at the begin.
+        What ran when the check began.
     processors : float
         Processors that other programs used on average; NaN if unknown.
     """
@@ -606,10 +606,13 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
     Raises
     ------
     InputError
-        If they have no case in common.
+        If kernels are the same but no case is, as in files of other versions.
     """
     from memkern.results.comparison import compare, slowdowns
 
+    if not {record["kernel"] for record in results} & {r.get("kernel") for r in earlier}:
+        text = "no case of the earlier records was measured in time"
+        return Finding(BASELINE, UNKNOWN, text, "check again when nothing else runs")
     frame = compare(earlier, results)
     words, slower = [], False
     rows = zip(frame["case"], frame["verdict"], slowdowns(frame), strict=True)
