@@ -25,7 +25,7 @@ PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples
 # Arguments of the extension's `Prepared` for the smallest case, an empty kernel.
 REQUEST: dict[str, Any] = {
     "kernel": "launch.empty", "dtype": "float64", "index_dtype": "", "template_variant": "",
-    "integers": {"prefetch": 0}, "numbers": {}, "arrays": [], "indices": {}, "data": {},
+    "integers": {"prefetch": 0}, "numbers": {}, "indices": {}, "data": {},
     "threads": 1, "pin": "none", "pages": "default", "numa": "first-touch", "offset": 0,
     "schedule": "static", "chunk": 0, "repetition": "fork", "unroll": 0, "flush": False, "seed": 0,
     "device": None, "timer": "host", "block_threads": 0,

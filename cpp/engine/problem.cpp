@@ -137,8 +137,10 @@ std::vector<std::int64_t> Inputs::copy(const std::string& name) const {
   return all;
 }
 
-Problem::Problem(const Team& team, const Placement& placement)
-    : team_(team),
+Problem::Problem(const Declaration& declaration, const Team& team, const Placement& placement)
+    : kernel_(declaration.kernel),
+      declared_(arrays_of(declaration)),
+      team_(team),
       arena_(team, placement),
       offset_B_(placement.offset_B),
       workers_(placement.device == nullptr ? team.size() : placement.workers) {
@@ -152,7 +154,7 @@ const Array& Problem::array(const std::string& name) const {
   for (const Array& a : arrays_) {
     if (a.name == name) return a;
   }
-  throw InputError("this kernel has no array '" + name + "'");
+  throw InputError("kernel '" + kernel_ + "' has no array '" + name + "'");
 }
 
 const Array& Problem::any_array(const std::string& name) const {
@@ -208,9 +210,14 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
 }
 
 void Problem::add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
-                        bool written, const Boundaries& boundaries) {
+                        const Boundaries& boundaries) {
+  const auto found = std::find_if(declared_.begin(), declared_.end(),
+                                  [&](const DeclaredArray& d) { return d.name == name; });
+  if (found == declared_.end()) {
+    throw InputError("the declaration of kernel '" + kernel_ + "' lacks its array '" + name + "'");
+  }
   Array a = request(name, type, columns, per_worker ? workers() : 1, boundaries);
-  a.written = written;
+  a.written = found->role != 'r';
   a.salt = static_cast<std::uint32_t>(arrays_.size() + 1) * 0x9E3779B9U;
   arrays_.push_back(a);
 }
@@ -233,6 +240,7 @@ void Problem::add_data(const std::string& name, const DataView& values,
 }
 
 void Problem::commit() {
+  for (const DeclaredArray& declared : declared_) array(declared.name);  // throws if there is none
   arena_.commit();
   for (Array& a : arrays_) a.data = arena_[a.slot].data() + a.offset_B;
   for (Indices& i : indices_) {
@@ -518,8 +526,10 @@ Factory find_family(const std::string& family) {
   throw InputError("there is no kernel family '" + family + "': there are " + known);
 }
 
-FamilyRegistrar::FamilyRegistrar(const char* family, Factory factory) {
+FamilyRegistrar::FamilyRegistrar(const char* family, Factory factory,
+                                 std::span<const Declaration> declared) {
   families()[family] = factory;
+  add_declarations(declared.data(), declared.size());
 }
 
 }  // namespace memkern

@@ -1,11 +1,13 @@
-// A prepared case: its arguments and its arrays. The constructor of a family's class declares
-// arrays and inputs; first touch, copies, fills and checks of bounds are done here for all of them.
+// A prepared case: its arguments and its arrays. The constructor of a family's class adds the
+// arrays that the kernel declares, and inputs; first touch, copies, fills and checks of bounds are
+// done here for all of them.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,8 +50,6 @@ class Inputs {
  public:
   std::map<std::string, std::int64_t> integers;
   std::map<std::string, double> numbers;
-  // Name of each array, in the order of the spec, and whether the kernel writes it.
-  std::vector<std::pair<std::string, bool>> arrays;
   std::map<std::string, IndexView> indices;
   std::map<std::string, DataView> data;
 
@@ -89,7 +89,7 @@ struct Stage {
 
 class Problem {
  public:
-  Problem(const Team& team, const Placement& placement);
+  Problem(const Declaration& declaration, const Team& team, const Placement& placement);
   virtual ~Problem() = default;
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
@@ -137,9 +137,10 @@ class Problem {
   void poke(const Array& array, std::int64_t position, double value);
 
  protected:
-  // Declared in the constructor, before commit().
+  // Every array that the kernel declares is added in the constructor, before commit(), and no
+  // other: otherwise these throw InputError.
   void add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
-                 bool written, const Boundaries& boundaries = {});
+                 const Boundaries& boundaries = {});
   void commit();
   // Adds an index array of the type that the kernel reads, placed like any other array. commit()
   // copies the values and checks that the copies lie in [low, bound). `tail` zeros follow, for
@@ -162,6 +163,7 @@ class Problem {
   T* own(const std::vector<T>& values) {
     return static_cast<T*>(own_bytes(values.data(), std::ssize(values) * std::int64_t{sizeof(T)}));
   }
+  const std::vector<DeclaredArray>& declared() const { return declared_; }
   const Team& team() const { return team_; }
   // Null if the case runs on the processor.
   DeviceMemory* device() const { return arena_.device(); }
@@ -198,6 +200,8 @@ class Problem {
   void in_parts(const Boundaries& boundaries, std::int64_t size,
                 const std::function<void(Range)>& fn) const;
 
+  std::string kernel_;
+  std::vector<DeclaredArray> declared_;
   const Team& team_;
   Arena arena_;
   std::int64_t offset_B_;
@@ -220,7 +224,7 @@ Factory find_family(const std::string& family);
 
 class FamilyRegistrar {
  public:
-  FamilyRegistrar(const char* family, Factory factory);
+  FamilyRegistrar(const char* family, Factory factory, std::span<const Declaration> declared);
 };
 
 }  // namespace memkern

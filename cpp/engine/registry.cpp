@@ -1,7 +1,9 @@
 #include "engine/registry.hpp"
 
 #include <algorithm>
+#include <sstream>
 
+#include "core/errors.hpp"
 #include "hwy/targets.h"
 
 namespace memkern {
@@ -51,11 +53,31 @@ TableRegistrar::TableRegistrar(std::int64_t target, const Entry* table, std::siz
   for (std::size_t i = 0; i < size; ++i) entries().push_back({table[i], isa_name(target)});
 }
 
-DeclarationRegistrar::DeclarationRegistrar(const Declaration* declared, std::size_t size) {
-  declared_kernels().insert(declared_kernels().end(), declared, declared + size);
+std::vector<DeclaredArray> arrays_of(const Declaration& declaration) {
+  std::vector<DeclaredArray> all;
+  std::istringstream text(declaration.arrays);
+  DeclaredArray array;
+  while (std::getline(text >> std::ws, array.name, ':')) {
+    text >> array.role;
+    array.shape = "elements";
+    if (text.peek() == '[') std::getline(text.ignore(), array.shape, ']');
+    all.push_back(array);
+  }
+  return all;
 }
 
 const std::vector<Declaration>& declarations() { return declared_kernels(); }
+
+const Declaration& declaration_of(const std::string& kernel) {
+  for (const Declaration& d : declarations()) {
+    if (d.kernel == kernel) return d;
+  }
+  throw InputError("there is no kernel '" + kernel + "'");
+}
+
+void add_declarations(const Declaration* declared, std::size_t size) {
+  declared_kernels().insert(declared_kernels().end(), declared, declared + size);
+}
 
 const std::vector<RegisteredEntry>& registered_entries() { return entries(); }
 

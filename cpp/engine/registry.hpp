@@ -19,20 +19,29 @@ struct Entry {
   const char* index;  // type of the indices; "" if there are none
   Body body;
   Finish finish;
-  int arrays = 0;   // number of arrays, as declared; 0 if only the family's case knows it
   int unroll = 0;   // vectors or accumulators per step; 0 for the kernel's default
   int indices = 0;  // number of index arrays; 0 if only the family's case knows it
   const char* template_variant = "";  // template variant of the kernel, such as "add/relaxed/used"
 };
 
-// Properties of a kernel that are the same for all its entries, declared beside its operation.
+// Properties of a kernel that are the same for all its entries, declared beside its operation or
+// its case.
 struct Declaration {
   const char* kernel;
-  const char* arrays;   // in the order of the operation, such as "a:w b:r c:u": written, read or
-                        // updated
+  const char* arrays;   // in the order of the operation, such as "a:w b:r c:u[rows * columns]":
+                        // written, read or updated, and the shape unless it is [elements]
   double flops;         // per element
   const char* scalars;  // with their defaults, such as "alpha=3 beta=-1"
+  double amos = 0;      // atomic operations per iteration
 };
+
+// One array of a declaration.
+struct DeclaredArray {
+  std::string name;
+  char role = 'r';  // or w or u
+  std::string shape;
+};
+std::vector<DeclaredArray> arrays_of(const Declaration& declaration);
 
 // Number of arrays in a declaration.
 constexpr int arrays_in(const char* arrays) {
@@ -43,11 +52,9 @@ constexpr int arrays_in(const char* arrays) {
 
 // All declarations in this binary, in order of registration.
 const std::vector<Declaration>& declarations();
-
-class DeclarationRegistrar {
- public:
-  DeclarationRegistrar(const Declaration* declared, std::size_t size);
-};
+// The declaration of a kernel. Throws InputError if there is none.
+const Declaration& declaration_of(const std::string& kernel);
+void add_declarations(const Declaration* declared, std::size_t size);
 
 struct RegisteredEntry : Entry {
   std::string isa;

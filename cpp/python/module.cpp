@@ -72,7 +72,6 @@ struct Parsed : Request {
     parse("template_variant", template_variant);
     parse("integers", inputs.integers);
     parse("numbers", inputs.numbers);
-    parse("arrays", inputs.arrays);
     std::map<std::string, py::array> arrays;
     parse("indices", arrays);
     for (const auto& [name, array] : arrays) add_indices(name, array);
@@ -423,13 +422,16 @@ PYBIND11_MODULE(_memkern, m) {
   m.def(
       "declarations",
       [] {
-        std::vector<std::tuple<std::string, std::string, double, std::string>> all;
+        using Arrays = std::vector<std::tuple<std::string, char, std::string>>;
+        std::vector<std::tuple<std::string, Arrays, double, std::string, double>> all;
         for (const Declaration& d : declarations()) {
-          all.emplace_back(d.kernel, d.arrays, d.flops, d.scalars);
+          Arrays arrays;
+          for (const DeclaredArray& a : arrays_of(d)) arrays.emplace_back(a.name, a.role, a.shape);
+          all.emplace_back(d.kernel, arrays, d.flops, d.scalars, d.amos);
         }
         return all;
       },
-      "Kernels that are declared beside their operations: name, arrays, flops, scalars.");
+      "All kernels: name, arrays (name, role, shape), flops, scalars, amos.");
 
   py::class_<Case, Case::Holder>(m, "Prepared")
       .def(py::init(&Case::make))

@@ -44,12 +44,8 @@ struct Request {
   explicit Request(const std::string& name) : kernel(name) {
     for (const RegisteredEntry& e : registered_entries()) {
       if (kernel != e.kernel) continue;
-      arrays.clear();
-      for (int k = 0; k < e.arrays; ++k) arrays.push_back("x" + std::to_string(k));
-      if (e.finish != nullptr) arrays.emplace_back("result");
       index_dtype = e.index;
     }
-    if (kernel == "stream.rotation") arrays = {"a", "b", "c"};
     for (int k = 0; k < index_arrays(kernel); ++k) {
       const std::int64_t steps[] = {7, 11, 13};  // which have no divisor in common with kElements
       auto& index = indices["IDX" + std::to_string(k + 1)];
@@ -72,7 +68,6 @@ struct Request {
     Inputs inputs;
     inputs.integers = integers;
     inputs.numbers = numbers;
-    for (const std::string& name : arrays) inputs.arrays.emplace_back(name, true);
     for (const auto& [name, values] : indices) {
       inputs.indices[name] = {values.data(), std::ssize(values)};
     }
@@ -83,7 +78,6 @@ struct Request {
   std::string kernel;
   std::string dtype = "float64";
   std::string index_dtype;
-  std::vector<std::string> arrays;
   std::map<std::string, std::int64_t> integers = {
       {"elements", kElements},   {"rows", 12},   {"columns", 9}, {"local_nodes", kElements},
       {"global_nodes", kGlobal}, {"prefetch", 0}};
@@ -171,9 +165,6 @@ TEST(Prepare, RefusesWrongInputByName) {
       {"stream.copy", [](Request& r) { r.dtype = "int32"; }, "dtype 'int32' is not float32 or"},
       {"stream.copy", index_dtype("int64"), "has no index_dtype"},
       {"stream.copy", [](Request& r) { r.kernel += "y"; }, "there is no kernel 'stream.copyy'"},
-      {"stream.triad", [](Request& r) { r.arrays.pop_back(); }, "takes 3 arrays, not 2"},
-      {"loops.sum", [](Request& r) { r.arrays.pop_back(); }, "arrays and a result, not 1"},
-      {"stream.rotation", [](Request& r) { r.arrays.pop_back(); }, "no array 'c'"},
       {"loops.stencil", set("rows", 2), "rows must be at least 3"},
       {"loops.stencil", set("columns", 2), "columns must be at least 3"},
       {"loops.stencil", set("columns", kMax / 4), "rows times columns does not fit"},
@@ -228,7 +219,7 @@ TEST(Rotation, RunsItsFourKernelsInTurn) {
     ASSERT_NE(e, nullptr) << stage.kernel;
     names.push_back(stage.kernel);
     steps.push_back({e->body, e->finish, stage.args, problem->count()});
-    EXPECT_EQ(args_of(stage.args).streams, e->arrays);
+    EXPECT_EQ(args_of(stage.args).streams, streams_of(e->kernel));
     EXPECT_EQ(args_of(stage.args).distance, kElements);
   }
   EXPECT_EQ(names, (std::vector<std::string>{"stream.copy", "stream.scale", "stream.add",

@@ -35,11 +35,11 @@ TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
   for (const DType type :
        {DType::F32, DType::F64, DType::I32, DType::I64, DType::U32, DType::U64}) {
     for (const std::int64_t offset_B : {0, 8, 4096 + 64}) {
-      Declared here(team, {Pages::Default, {}, offset_B});
-      Declared there(team, on_device(offset_B, 5));
+      Declared here(team, "read:r written:w", offset_B);
+      Declared there(team, "read:r written:w", on_device(offset_B, 5));
       for (Declared* p : {&here, &there}) {
-        p->add_array("read", type, 1001, false, false);
-        p->add_array("written", type, 37, true, true);
+        p->add_array("read", type, 1001, false);
+        p->add_array("written", type, 37, true);
         p->commit();
         p->set_seed(3);
         p->fill(true);
@@ -77,7 +77,7 @@ TEST(DeviceMemory, ReceivesCheckedIndices) {
   std::iota(values.begin(), values.end(), 0);
   const std::int64_t bound = std::ssize(values);
   for (const DType type : {DType::I32, DType::I64}) {
-    Declared p(team, on_device());
+    Declared p(team, "", on_device());
     p.add_indices("starts", {values.data(), bound}, type, 0, bound, {}, 3);
     p.commit();
     p.check_starts("starts", bound - 1);
@@ -91,7 +91,7 @@ TEST(DeviceMemory, ReceivesCheckedIndices) {
     EXPECT_EQ(last, bound - 1);
   }
   values.back() = -1;
-  Declared p(team, on_device());
+  Declared p(team, "", on_device());
   p.add_indices("starts", {values.data(), bound}, DType::I64, 0, bound);
   EXPECT_TRUE(
       contains(refusal<InputError>([&] { p.commit(); }), "starts[1048580] is -1, outside 0"));
@@ -99,7 +99,7 @@ TEST(DeviceMemory, ReceivesCheckedIndices) {
 
 TEST(DeviceMemory, HoldsListsOwnedByACase) {
   const Team team({1, "none"});
-  Declared p(team, on_device());
+  Declared p(team, "", on_device());
   const std::vector<std::int64_t> list{3, 1, 4};
   std::vector<std::int64_t> back(3);
   device().read(back.data(), reinterpret_cast<const std::byte*>(p.own(list)), 24);
@@ -117,8 +117,8 @@ TEST(DeviceMemory, IsRefusedBeforeAllocation) {
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
   {
-    Declared p(team, on_device());
-    p.add_array("huge", DType::F64, free_B / 8, false, false);
+    Declared p(team, "huge:r", on_device());
+    p.add_array("huge", DType::F64, free_B / 8, false);
     EXPECT_TRUE(contains(refusal<MemoryError>([&] { p.commit(); }), "cuda:0 leaves"));
   }
   Arena::release_pool();
@@ -132,8 +132,8 @@ TEST(DeviceMemory, IsReusedByLaterCases) {
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
   for (int k = 0; k < 3; ++k) {
-    Declared p(team, on_device());
-    p.add_array("x", DType::F64, 1000, false, false);
+    Declared p(team, "x:r", on_device());
+    p.add_array("x", DType::F64, 1000, false);
     p.commit();
   }
   EXPECT_EQ(device().free_B(), free_B - 8000);

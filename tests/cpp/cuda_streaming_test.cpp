@@ -80,13 +80,11 @@ struct Size {
 class Case {
  public:
   Case(const Entry& e, const Size& size) : entry_(e), host_(host_entry(e)) {
-    for (int k = 0; k < e.arrays; ++k) inputs_.arrays.emplace_back("x" + std::to_string(k), true);
-    if (reduces(e)) inputs_.arrays.emplace_back("result", true);
     inputs_.integers = {{"elements", size.elements},
                         {"rows", size.rows},
                         {"columns", size.columns},
                         {"prefetch", 0}};
-    inputs_.numbers = {{"alpha", e.arrays == 0 ? 1.0 : 3.0}, {"beta", -0.5}};
+    inputs_.numbers = {{"alpha", streams_of(e.kernel) == 0 ? 1.0 : 3.0}, {"beta", -0.5}};
     const std::string kernel = e.kernel;
     if (kernel == "bs.bs6" || kernel == "bs.bs7" || kernel == "bs.bs8") {
       mesh(size, kernel == "bs.bs7");
@@ -245,10 +243,8 @@ TEST_P(Streaming, MatchesTheProcessor) {
 INSTANTIATE_TEST_SUITE_P(AllEntries, Streaming, ::testing::ValuesIn(device_entries()), name_of);
 
 TEST(Table, HasWhatTheProcessorHas) {
-  using Row = std::tuple<std::string, std::string, std::string, int, int>;
-  const auto row_of = [](const Entry& e) {
-    return Row{e.kernel, e.dtype, e.index, e.arrays, e.indices};
-  };
+  using Row = std::tuple<std::string, std::string, std::string, int>;
+  const auto row_of = [](const Entry& e) { return Row{e.kernel, e.dtype, e.index, e.indices}; };
   std::set<Row> here;
   for (const RegisteredEntry& e : registered_entries()) {
     if (is_streaming(e.kernel)) here.insert(row_of(e));
@@ -262,7 +258,7 @@ TEST(Table, HasWhatTheProcessorHas) {
   }
   EXPECT_EQ(there, here);
   for (const auto& [row, found] : variants) {
-    const auto& [kernel, dtype, index, arrays, indices] = row;
+    const auto& [kernel, dtype, index, indices] = row;
     std::vector<std::string> wanted = {"simt"};
     if (find_entry(kernel, "scalar", "baseline", dtype, index)->finish != nullptr) {
       wanted = {"two-kernel", "one-kernel"};
@@ -372,7 +368,7 @@ TEST(Reductions, StayAccurateForManyElements) {
     constexpr std::int64_t kMany = std::int64_t{4096} * 512 * 4;
     const auto problem = Case(e, {kMany, 3, 3, 1, 1}).prepare_there();
     const std::vector<float> values(static_cast<std::size_t>(kMany), value);
-    problem->copy_in("x0", values.data());
+    problem->copy_in("a", values.data());
     run(*problem, e, {0, kMany}, 1);
     EXPECT_TRUE(is_near(result_of(*problem), static_cast<double>(value) * kMany, e.dtype));
   }

@@ -314,7 +314,6 @@ struct Request {
   std::unique_ptr<Problem> prepare(const Team& team, std::int64_t offset_B = 0) {
     Inputs inputs;
     inputs.integers = integers;
-    inputs.arrays = {{"links", false}, {"psi", false}, {"result", true}};
     for (const auto& [name, values] : indices) {
       inputs.indices[name] = {values.data(), std::ssize(values)};
     }

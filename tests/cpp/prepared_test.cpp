@@ -27,7 +27,6 @@ Request copy(std::int64_t elements) {
   request.kernel = "stream.copy";
   request.threads = 2;
   request.inputs.integers = {{"elements", elements}, {"prefetch", 0}};
-  request.inputs.arrays = {{"c", true}, {"a", false}};
   return request;
 }
 
@@ -103,7 +102,6 @@ TEST(Prepared, SamplesWithTheirConditions) {
 TEST(Prepared, TimesEachKernelOfARotation) {
   Request request = copy(1000);
   request.kernel = "stream.rotation";
-  request.inputs.arrays = {{"a", true}, {"b", true}, {"c", true}};
   Prepared prepared(request);
   ASSERT_EQ(prepared.runner().steps(), 4U);
   double seconds = 0.0;
@@ -146,7 +144,6 @@ TEST(Prepared, RefusesUnknownValues) {
   EXPECT_TRUE(contains(refused([](Request& r) { r.kernel = "dance.copy"; }), "dance"));
   EXPECT_TRUE(contains(refused([](Request& r) { r.schedule = "odd"; }), "odd"));
   EXPECT_TRUE(contains(refused([](Request& r) { r.repetition = "odd"; }), "odd"));
-  EXPECT_TRUE(contains(refused([](Request& r) { r.inputs.arrays.pop_back(); }), "takes 2 arrays"));
 
   Prepared prepared(copy(100));
   EXPECT_TRUE(

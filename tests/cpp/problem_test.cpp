@@ -25,9 +25,9 @@ using testing::refusal;
 
 class Tiny : public Declared {
  public:
-  Tiny(const Team& team, DType type, std::int64_t columns) : Declared(team) {
-    add_array("read", type, columns, false, false);
-    add_array("written", type, columns + 1, true, true);
+  Tiny(const Team& team, DType type, std::int64_t columns) : Declared(team, "read:r written:w") {
+    add_array("read", type, columns, false);
+    add_array("written", type, columns + 1, true);
     commit();
   }
 };
@@ -170,9 +170,9 @@ TEST(Problem, NamesAMissingArray) {
 TEST(Problem, RefusesSizesThatOverflow) {
   const Team team({3, "none"});
   for (const int bits : {60, 61, 62}) {
-    Declared problem(team);
+    Declared problem(team, "huge:r");
     const std::string message = refusal<InputError>(
-        [&] { problem.add_array("huge", DType::F64, std::int64_t{1} << bits, true, false); });
+        [&] { problem.add_array("huge", DType::F64, std::int64_t{1} << bits, true); });
     EXPECT_TRUE(contains(message, "an array's size"));
   }
 }
@@ -231,9 +231,9 @@ TEST_F(AddedIndices, AreCopiesInTheGivenType) {
     std::vector<std::int64_t> values(static_cast<std::size_t>(n));
     std::iota(values.begin(), values.end(), -1);
     const std::vector<std::int64_t> before = values;
-    Declared problem(three_);
+    Declared problem(three_, "between:r");
     problem.add_indices("narrow", view(values), DType::I32, -1, n - 1);
-    problem.add_array("between", DType::F32, 5, false, false);
+    problem.add_array("between", DType::F32, 5, false);
     problem.add_indices("wide", view(values), DType::I64, -1, n - 1);
     problem.commit();
     values.assign(values.size(), -2);
@@ -302,8 +302,8 @@ TEST_F(AddedIndices, MarkTheirMemoryAsNotFilled) {
   const std::byte* memory = nullptr;
   for (int round = 0; round < 2; ++round) {
     {
-      Declared problem(three_);
-      problem.add_array("read", DType::I64, 1000, false, false);
+      Declared problem(three_, "read:r");
+      problem.add_array("read", DType::I64, 1000, false);
       problem.commit();
       problem.fill(true);
       const Array& a = problem.array("read");
@@ -435,8 +435,8 @@ TEST_F(AddedData, MayBeFilledByTheFamily) {
 TEST_F(AddedData, CanBeCopiedOutAndDigested) {
   const std::vector<float> values = {1.5F, -2.0F, 0.0F, 7.0F};
   const std::vector<std::int64_t> ids = {3, 1, 2};
-  Declared problem(three_);
-  problem.add_array("read", DType::F64, 5, false, false);
+  Declared problem(three_, "read:r");
+  problem.add_array("read", DType::F64, 5, false);
   problem.add_data("values", {values.data(), 4, DType::F32}, {}, 64);
   problem.add_indices("ids", view(ids), DType::I32, 0, 4, {}, 64);
   problem.commit();
@@ -482,8 +482,8 @@ TEST_F(AddedData, HasTheRequestedOffset) {
   const std::vector<double> values = {1, 2, 3};
   for (const std::int64_t offset_B : {8, 136, 4096, 5000}) {
     for (const Boundaries& boundaries : {Boundaries{}, Boundaries{0, 1, 1, 3}}) {
-      Declared problem(three_, offset_B);
-      problem.add_array("y", DType::F64, 3, false, true, boundaries);
+      Declared problem(three_, "y:w", offset_B);
+      problem.add_array("y", DType::F64, 3, false, boundaries);
       problem.add_data("values", {values.data(), 3, DType::F64}, boundaries, 8);
       problem.commit();
       const auto place = reinterpret_cast<std::uintptr_t>(problem.data("values"));
@@ -495,6 +495,44 @@ TEST_F(AddedData, HasTheRequestedOffset) {
       for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(problem.peek(y, i), closed_form(y, i));
     }
   }
+}
+
+TEST(Problem, AddsTheArraysThatItsKernelDeclares) {
+  const Team team({1, "none"});
+  Declared problem(team, "a:r b:w c:u[rows, 2]");
+  for (const char* name : {"a", "b", "c"}) problem.add_array(name, DType::F64, 3, false);
+  EXPECT_EQ(refusal<InputError>([&] { problem.add_array("d", DType::F64, 3, false); }),
+            "the declaration of kernel 'declared' lacks its array 'd'");
+  problem.commit();
+  for (const auto& [name, written] :
+       {std::pair{"a", false}, std::pair{"b", true}, std::pair{"c", true}}) {
+    EXPECT_EQ(problem.array(name).written, written) << name;
+  }
+  Declared fewer(team, "a:r b:w");
+  fewer.add_array("a", DType::F64, 3, false);
+  EXPECT_EQ(refusal<InputError>([&] { fewer.commit(); }), "kernel 'declared' has no array 'b'");
+}
+
+TEST(Declarations, NameTheArraysWithRolesAndShapes) {
+  const auto parsed = [](const char* text) {
+    std::string all;
+    for (const DeclaredArray& a : arrays_of({"", text, 0, ""})) {
+      all += a.name + "/" + a.role + "/" + a.shape + ";";
+    }
+    return all;
+  };
+  EXPECT_EQ(parsed(""), "");
+  EXPECT_EQ(parsed("a:w"), "a/w/elements;");
+  EXPECT_EQ(parsed("A:r[rows * columns] y:u  result:w[1]"),
+            "A/r/rows * columns;y/u/elements;result/w/1;");
+}
+
+TEST(Declarations, CoverEveryEntry) {
+  for (const RegisteredEntry& e : registered_entries()) {
+    EXPECT_NO_THROW(declaration_of(e.kernel)) << e.kernel;
+  }
+  EXPECT_EQ(refusal<InputError>([] { declaration_of("stream.dance"); }),
+            "there is no kernel 'stream.dance'");
 }
 
 TEST(Problem, HasNoBoundariesAndNoFactsByDefault) {
@@ -510,11 +548,11 @@ class Offsets : public ::testing::TestWithParam<std::int64_t> {
 
 TEST_P(Offsets, ShiftArraysOneByOne) {
   const std::vector<std::int64_t> values = {0, 1, 2};
-  Declared problem(team_, GetParam());
-  problem.add_array("first", DType::F64, 1001, false, false);
-  problem.add_array("second", DType::F32, 77, true, true);
+  Declared problem(team_, "first:r second:w fourth:w", GetParam());
+  problem.add_array("first", DType::F64, 1001, false);
+  problem.add_array("second", DType::F32, 77, true);
   problem.add_indices("third", view(values), DType::I32, 0, 3);
-  problem.add_array("fourth", DType::I64, 5, false, true);
+  problem.add_array("fourth", DType::I64, 5, false);
   problem.commit();
   const auto past_page = [](const std::byte* data) {
     return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(data) % 4096);
@@ -537,8 +575,8 @@ TEST_P(Offsets, ShiftArraysOneByOne) {
 TEST_P(Offsets, CauseAFillOfReusedMemory) {
   Arena::release_pool();
   for (const std::int64_t offset_B : {std::int64_t{0}, GetParam(), std::int64_t{16}, GetParam()}) {
-    Declared problem(team_, offset_B);
-    problem.add_array("read", DType::F64, 100, false, false);
+    Declared problem(team_, "read:r", offset_B);
+    problem.add_array("read", DType::F64, 100, false);
     problem.commit();
     problem.fill(true);
     const Array& a = problem.array("read");
@@ -547,8 +585,8 @@ TEST_P(Offsets, CauseAFillOfReusedMemory) {
 }
 
 TEST_P(Offsets, GiveWorkersSeparatePages) {
-  Declared problem(team_, GetParam());
-  problem.add_array("rows", DType::F64, 4096 / 8, true, true);
+  Declared problem(team_, "rows:w", GetParam());
+  problem.add_array("rows", DType::F64, 4096 / 8, true);
   problem.commit();
   const Array& a = problem.array("rows");
   const auto page = [&](std::int64_t i) {
@@ -563,16 +601,16 @@ TEST(Offset, MustBeASmallMultipleOf8Bytes) {
   const Team team({1, "none"});
   for (const std::int64_t bad : {std::int64_t{-8}, std::int64_t{4}, std::int64_t{12},
                                  (std::int64_t{1} << 20) + 8, kMax, kMax - 7}) {
-    EXPECT_EQ(refusal<InputError>([&] { Declared(team, bad); }),
+    EXPECT_EQ(refusal<InputError>([&] { Declared(team, "", bad); }),
               "offset must be a multiple of 8 bytes from 0 to 1048576, not " + std::to_string(bad));
   }
 }
 
 TEST(Offset, CountsInSizesThatOverflow) {
   const Team team({1, "none"});
-  Declared problem(team, 1 << 20);
+  Declared problem(team, "huge:r", 1 << 20);
   const std::string message =
-      refusal<InputError>([&] { problem.add_array("huge", DType::I64, kMax / 8, false, false); });
+      refusal<InputError>([&] { problem.add_array("huge", DType::I64, kMax / 8, false); });
   EXPECT_TRUE(contains(message, "an array's size"));
 }
 

@@ -472,7 +472,6 @@ struct Request {
   std::unique_ptr<Problem> prepare(const Team& team) const {
     Inputs inputs;
     inputs.integers = integers;
-    inputs.arrays = {{"x", false}, {"y", true}};
     const std::vector<std::int32_t> narrow = as<std::int32_t>(columns);
     if (has_columns) inputs.indices["columns"] = {columns.data(), std::ssize(columns)};
     if (has_columns && narrow_columns) {

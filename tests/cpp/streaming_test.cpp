@@ -284,7 +284,9 @@ TEST_P(Largest, IsFoundAtEveryPosition) {
   constexpr std::int64_t kFew = 300;  // more than sixteen of the longest vectors
   with_types(GetParam(), [&]<class T, class>() {
     std::deque<Fenced<T>> arrays;
-    for (int k = 0; k < GetParam().arrays; ++k) arrays.emplace_back(std::vector<T>(kFew, T(1)));
+    for (int k = 0; k < streams_of(GetParam().kernel); ++k) {
+      arrays.emplace_back(std::vector<T>(kFew, T(1)));
+    }
     for (Fenced<T>& array : arrays) {
       for (std::int64_t i = 0; i < kFew; ++i) {
         array.data()[i] = T(2);
@@ -301,7 +303,9 @@ TEST(LargestValue, OfNegativeValuesIsNegative) {
   for (const RegisteredEntry& e : reductions(true)) {
     with_types(e, [&]<class T, class>() {
       std::deque<Fenced<T>> arrays;
-      for (int k = 0; k < e.arrays; ++k) arrays.emplace_back(std::vector<T>(100, T(-5)));
+      for (int k = 0; k < streams_of(e.kernel); ++k) {
+        arrays.emplace_back(std::vector<T>(100, T(-5)));
+      }
       EXPECT_EQ(reduce(e, arrays, 100), -5.0) << ::testing::PrintToString(e);
     });
   }
@@ -318,7 +322,9 @@ TEST_P(Sums, StayAccurateForManyElements) {
     std::deque<Fenced<T>> arrays;
     double x[StreamingArgs::kMaxStreams];
     std::fill_n(x, StreamingArgs::kMaxStreams, double{T(0.1)});
-    for (int k = 0; k < e.arrays; ++k) arrays.emplace_back(std::vector<T>(kMany, T(0.1)));
+    for (int k = 0; k < streams_of(e.kernel); ++k) {
+      arrays.emplace_back(std::vector<T>(kMany, T(0.1)));
+    }
     const double wanted = kMany * kernel_of(e).definition(x);
     // One rounding for each value that an accumulator adds: a block has 2^13 values per lane.
     const int accumulators = e.unroll != 0 ? e.unroll : std::string(e.variant) == "auto" ? 2 : 8;
@@ -340,7 +346,7 @@ TEST(Registry, HasNoStreamingKernelWithoutADefinition) {
     if (std::set<std::string>{"stream", "raider", "bs", "loops"}.count(family) == 0) continue;
     if (elsewhere.count(kernel) == 1) continue;
     ASSERT_EQ(kernels().count(kernel), 1U) << kernel;
-    EXPECT_EQ(e.arrays, std::ssize(kernel_of(e).places)) << kernel;
+    EXPECT_EQ(streams_of(kernel), std::ssize(kernel_of(e).places)) << kernel;
     EXPECT_EQ(e.indices, static_cast<int>(indices_of(kernel_of(e)))) << kernel;
     EXPECT_EQ(*e.index == '\0', e.indices == 0) << kernel;
   }

@@ -38,6 +38,13 @@ inline const RegisteredEntry* find_entry(const std::string& kernel, const std::s
 }
 
 // Printed by GoogleTest for a parameter of a test.
+// Number of arrays of a streaming kernel, without the result of a reduction.
+inline int streams_of(const std::string& kernel) {
+  const std::vector<DeclaredArray> all = arrays_of(declaration_of(kernel));
+  return static_cast<int>(std::count_if(all.begin(), all.end(),
+                                        [](const DeclaredArray& a) { return a.name != "result"; }));
+}
+
 inline void PrintTo(const RegisteredEntry& e, std::ostream* out) {
   *out << e.kernel << ' ' << e.variant << ' ' << e.isa << ' ' << e.dtype << ' ' << e.index
        << " unroll " << e.unroll << ' ' << e.template_variant;
@@ -103,9 +110,10 @@ class Fenced {
 // A problem whose arrays a test declares.
 class Declared : public Problem {
  public:
-  explicit Declared(const Team& team, const Placement& placement = {}) : Problem(team, placement) {}
-  Declared(const Team& team, std::int64_t offset_B)
-      : Problem(team, {Pages::Default, {}, offset_B}) {}
+  explicit Declared(const Team& team, const char* arrays = "", const Placement& placement = {})
+      : Problem({"declared", arrays, 0, ""}, team, placement) {}
+  Declared(const Team& team, const char* arrays, std::int64_t offset_B)
+      : Declared(team, arrays, Placement{Pages::Default, {}, offset_B}) {}
   const void* args() const override { return this; }
   std::int64_t count() const override { return 1; }
   using Problem::add_array;

@@ -769,7 +769,6 @@ def request(case: Case, **changes: Any) -> dict[str, Any]:
         **REQUEST,
         "kernel": case.spec.name, "dtype": case.dtype, "template_variant": case.template_variant,
         "integers": {**case.integers, "prefetch": 0},
-        "arrays": [("links", False), ("psi", False), ("result", True)],
         "indices": dict(case.indices), "threads": case.knobs.threads, **changes,
     }  # fmt: skip
 

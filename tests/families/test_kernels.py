@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import REQUEST, Changed, checked, corrupted
+from checking import REQUEST, Changed, checked, corrupted, refused
 
 import memkern as mk
 from memkern import _memkern
@@ -22,6 +22,7 @@ from memkern.families.checking import rounding
 from memkern.families.loops.stencil_matvec import rows_held
 from memkern.families.spatter import kernels as spatter
 from memkern.families.streaming import elementwise as streaming
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
 from memkern.spec.registry import registry
@@ -335,6 +336,7 @@ def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
 def test_the_extension_and_the_registry_have_the_same_kernels() -> None:
     # The rotation is a sequence of other kernels.
     assert {entry[0] for entry in _memkern.entries()} | {"stream.rotation"} == set(registry())
+    assert {kernel for kernel, *_ in _memkern.declarations()} == set(registry())
     assert set(SAMPLES) == set(registry())
 
 
@@ -616,14 +618,22 @@ def test_cases_of_a_report_fit_half_of_the_memory(quick: bool, memory_B: int) ->
     assert {case.labels["name"] for case in cases} >= {"PENNANT-G0", "LULESH-S3"}
 
 
-@pytest.mark.parametrize("kernel", [*MAPS, "stream.rotation", *INDEXED])
-def test_roles_say_what_a_kernel_reads_and_writes(kernel: str) -> None:
-    case = built(kernel, elements=50, threads=1)
+@pytest.mark.parametrize("kernel", [k for k in SAMPLES if not k.startswith("latency.")])
+def test_roles_say_what_a_kernel_writes(kernel: str) -> None:
+    case = with_threads(SAMPLES[kernel][1 % len(SAMPLES[kernel])], 1)
     arrays = inputs(case, 1)
     after = case.apply(**arrays)
     for role in case.spec.arrays:
         changed = (after[role.name] != arrays[role.name]).any()
         assert changed == (role.role != "read"), role
+
+
+@pytest.mark.parametrize("kernel", [*MAPS, "stream.rotation", *INDEXED])
+def test_roles_say_what_a_kernel_reads(kernel: str) -> None:
+    case = built(kernel, elements=50, threads=1)
+    arrays = inputs(case, 1)
+    after = case.apply(**arrays)
+    for role in case.spec.arrays:
         # Arrays that are read affect some result, arrays that are only written affect none.
         other = {**arrays, role.name: arrays[role.name] + np.asarray(2**21, case.dtype)}
         again = case.apply(**other)
@@ -740,8 +750,26 @@ TRIAD: dict[str, Any] = {
     **REQUEST,
     "kernel": "stream.triad",
     "integers": {"elements": 4, "prefetch": 0},
-    "arrays": [("a", True), ("b", False), ("c", False)],
 }
+
+
+# Kernels whose declared shapes are formulas of integers of the case.
+FORMULAS = [*STREAMING, *INDEXED, *SHAPED[1:], "spmv.crs", "spmv.ell", "spmv.csc", "dw.hop"]
+
+
+@pytest.mark.parametrize("kernel", FORMULAS)
+def test_declared_shapes_are_those_of_the_arrays(kernel: str) -> None:
+    case = SAMPLES[kernel][1].with_(threads=1, variant="scalar")
+    arrays = case.prepare().native.arrays()
+    assert {*arrays} == {role.name for role in case.spec.arrays}
+    for role in case.spec.arrays:
+        shape = eval(role.shape, {"cuts": 1}, dict(case.integers))
+        assert shape == (arrays[role.name]["columns"],), role
+
+
+def test_kernels_that_the_extension_does_not_declare_are_refused() -> None:
+    with refused("kernel 'loops.dance' is not declared in the extension"):
+        declared("loops.dance")
 
 
 def test_missing_and_unknown_arguments_are_refused() -> None:

@@ -14,7 +14,7 @@ class AmoProblem : public Problem {
  public:
   AmoProblem(const std::string& kernel, DType dtype, const std::string& index_dtype,
              const Inputs& inputs, const Team& team, const Placement& placement)
-      : Problem(team, placement), index_dtype_(index_dtype) {
+      : Problem(declaration_of(kernel), team, placement), index_dtype_(index_dtype) {
     const std::int64_t workers = inputs.integer("workers", 1);
     if (workers != this->workers()) {
       throw InputError("the case was made for " + std::to_string(workers) +
@@ -43,8 +43,8 @@ class AmoProblem : public Problem {
                          std::to_string(words));
       }
     }
-    if (!chases) add_array("VAL", dtype, words, false, true);
-    add_array("tally", DType::U64, kTallies, true, true);
+    if (!chases) add_array("VAL", dtype, words, false);
+    add_array("tally", DType::U64, kTallies, true);
     if (indexed) {
       const IndexView& view = inputs.index("IDX");
       const std::int64_t least = checked_add(count_, 1, "iterations");
@@ -84,7 +84,14 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
                                       placement);
 }
 
-const FamilyRegistrar amo("amo", make);
+constexpr const char* kArrays = "VAL:u[words] tally:u[workers, sums]";
+constexpr Declaration kDeclared[] = {
+    {"amo.rand", kArrays, 0, "", 1},    {"amo.stride1", kArrays, 0, "", 1},
+    {"amo.striden", kArrays, 0, "", 1}, {"amo.ptrchase", "tally:u[workers, sums]", 0, "", 1},
+    {"amo.central", kArrays, 0, "", 1}, {"amo.scatter", kArrays, 0, "", 3},
+    {"amo.gather", kArrays, 0, "", 3},  {"amo.sg", kArrays, 0, "", 4},
+};
+const FamilyRegistrar amo("amo", make, kDeclared);
 
 }  // namespace
 }  // namespace memkern

@@ -78,9 +78,9 @@ void body(const void* p, Range range, int worker) {
 }
 
 // clang-format off
-#define MEMKERN_ENTRY(name, Pattern, V, W, dtype, index, P, order, used, template_variant)                     \
-  {name, MEMKERN_VARIANT, dtype, index, body<amo::Pattern, V, W, Primitive::P, order, used>,      \
-   nullptr, 0, 0, 0, template_variant},
+#define MEMKERN_ENTRY(name, Pattern, V, W, dtype, index, P, order, used, template_variant)   \
+  {name, MEMKERN_VARIANT, dtype, index, body<amo::Pattern, V, W, Primitive::P, order, used>, \
+   nullptr, 0, 0, template_variant},
 #define MEMKERN_USED(primitive, P, ...)                                                           \
   MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_RELAXED, true, primitive "/relaxed/used")                 \
   MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_ACQ_REL, true, primitive "/acq_rel/used")                 \

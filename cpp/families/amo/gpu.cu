@@ -318,8 +318,8 @@ void start(const void* p, Range range, int threads, void* queue) {
 }
 
 // clang-format off
-#define MEMKERN_ROW(variant, template_variant, name, dtype, index, ...)                                       \
-  {{name, variant, dtype, index, nullptr, nullptr, 0, 0, 0, template_variant}, start<__VA_ARGS__>},
+#define MEMKERN_ROW(variant, template_variant, name, dtype, index, ...) \
+  {{name, variant, dtype, index, nullptr, nullptr, 0, 0, template_variant}, start<__VA_ARGS__>},
 
 // A primitive of a variant, for one kernel: its name, pattern and types.
 #define MEMKERN_ENTRY(used, returns, variant, How, Where, primitive, P, order, O, name, Pattern,   \

@@ -6,13 +6,13 @@ namespace {
 #include "families/streaming/declare.inc"
 constexpr Declaration kDeclared[] = {
 #include "families/bs/entries.inc"
+    {"bs.bs0", "", 0, ""},
     // xl: local nodes of a mesh, xg: its unique nodes.
-    {"bs.bs6", "xg:w xl:r", 0, ""},
-    {"bs.bs7", "xl:w xg:r", 0, ""},
-    {"bs.bs8", "xl:u", 0, ""},
+    {"bs.bs6", "xg:w[global_nodes] xl:r[local_nodes]", 0, ""},
+    {"bs.bs7", "xl:w[local_nodes] xg:r[global_nodes]", 0, ""},
+    {"bs.bs8", "xl:u[local_nodes]", 0, ""},
 };
-const DeclarationRegistrar declared(kDeclared, std::size(kDeclared));
-const FamilyRegistrar registrar("bs", make_streaming);
+const FamilyRegistrar registrar("bs", make_streaming, kDeclared);
 
 }  // namespace
 }  // namespace memkern

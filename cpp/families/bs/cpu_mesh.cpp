@@ -228,24 +228,24 @@ void gather_scatter(const void* p, Range range, int) {
 
 // clang-format off
 #undef MEMKERN_MESH  // may differ from target to target
-#define MEMKERN_TYPES(name, streams, indices, body, variant, nontemporal)                              \
-  {name, variant, "float64", "int32", body<double, std::int32_t, nontemporal>, nullptr, streams, 0, indices}, \
-  {name, variant, "float64", "int64", body<double, std::int64_t, nontemporal>, nullptr, streams, 0, indices}, \
-  {name, variant, "float32", "int32", body<float, std::int32_t, nontemporal>, nullptr, streams, 0, indices},  \
-  {name, variant, "float32", "int64", body<float, std::int64_t, nontemporal>, nullptr, streams, 0, indices},
+#define MEMKERN_TYPES(name, indices, body, variant, nontemporal)                                     \
+  {name, variant, "float64", "int32", body<double, std::int32_t, nontemporal>, nullptr, 0, indices}, \
+  {name, variant, "float64", "int64", body<double, std::int64_t, nontemporal>, nullptr, 0, indices}, \
+  {name, variant, "float32", "int32", body<float, std::int32_t, nontemporal>, nullptr, 0, indices},  \
+  {name, variant, "float32", "int64", body<float, std::int64_t, nontemporal>, nullptr, 0, indices},
 #if MEMKERN_NT_VARIANT
-#define MEMKERN_MESH(name, streams, indices, body)                                                     \
-  MEMKERN_TYPES(name, streams, indices, body, MEMKERN_VARIANT, false)                                  \
-  MEMKERN_TYPES(name, streams, indices, body, "nt", true)
+#define MEMKERN_MESH(name, indices, body)                    \
+  MEMKERN_TYPES(name, indices, body, MEMKERN_VARIANT, false) \
+  MEMKERN_TYPES(name, indices, body, "nt", true)
 #else
-#define MEMKERN_MESH(name, streams, indices, body)                                                     \
-  MEMKERN_TYPES(name, streams, indices, body, MEMKERN_VARIANT, false)
+#define MEMKERN_MESH(name, indices, body) \
+  MEMKERN_TYPES(name, indices, body, MEMKERN_VARIANT, false)
 #endif
 
 constexpr Entry kEntries[] = {
-    MEMKERN_MESH("bs.bs6", 2, 2, gather)
-    MEMKERN_MESH("bs.bs7", 2, 1, scatter)
-    MEMKERN_TYPES("bs.bs8", 1, 2, gather_scatter, MEMKERN_VARIANT, false)
+    MEMKERN_MESH("bs.bs6", 2, gather)
+    MEMKERN_MESH("bs.bs7", 1, scatter)
+    MEMKERN_TYPES("bs.bs8", 2, gather_scatter, MEMKERN_VARIANT, false)
 };
 // clang-format on
 

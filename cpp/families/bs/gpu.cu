@@ -115,8 +115,8 @@ void start(const void* p, Range range, int threads, void* queue) {
 }
 
 // clang-format off
-#define MEMKERN_ONE(name, streams, indices, K, T, I, dtype, index) \
-  {{name, "simt", dtype, index, nullptr, nullptr, streams, 0, indices}, start<T, K<T, I>>},
+#define MEMKERN_ONE(name, indices, K, T, I, dtype, index) \
+  {{name, "simt", dtype, index, nullptr, nullptr, 0, indices}, start<T, K<T, I>>},
 #define MEMKERN_MESH(...)                                                \
   MEMKERN_ONE(__VA_ARGS__, double, std::int32_t, "float64", "int32")     \
   MEMKERN_ONE(__VA_ARGS__, double, std::int64_t, "float64", "int64")     \
@@ -125,9 +125,9 @@ void start(const void* p, Range range, int threads, void* queue) {
 
 constexpr DeviceEntry kEntries[] = {
     {{"bs.bs0", "simt", "float64", "", nullptr, nullptr}, empty},
-    MEMKERN_MESH("bs.bs6", 2, 2, Gather)
-    MEMKERN_MESH("bs.bs7", 2, 1, Scatter)
-    MEMKERN_MESH("bs.bs8", 1, 2, GatherScatter)
+    MEMKERN_MESH("bs.bs6", 2, Gather)
+    MEMKERN_MESH("bs.bs7", 1, Scatter)
+    MEMKERN_MESH("bs.bs8", 2, GatherScatter)
 };
 // clang-format on
 

@@ -13,8 +13,9 @@ namespace {
 
 class DwProblem : public Problem {
  public:
-  DwProblem(DType dtype, const Inputs& inputs, const Team& team, const Placement& placement)
-      : Problem(team, placement),
+  DwProblem(const std::string& kernel, DType dtype, const Inputs& inputs, const Team& team,
+            const Placement& placement)
+      : Problem(declaration_of(kernel), team, placement),
         count_(inputs.integer("sites", 1)),
         template_variant_("lexicographic") {
     const std::int64_t reals = inputs.integer("reals", 1);
@@ -49,9 +50,9 @@ class DwProblem : public Problem {
     const std::int64_t spinors =
         checked_mul(checked_mul(args_.inner, DwArgs::kSpinor, what), numbers, what);
     const std::int64_t links = checked_mul(DwArgs::kLinks, shared ? 1 : numbers, what);
-    add_array("links", dtype, checked_mul(count_, links, what), false, false);
-    add_array("psi", dtype, checked_mul(count_, spinors, what), false, false);
-    add_array("result", dtype, checked_mul(count_, spinors, what), false, true);
+    add_array("links", dtype, checked_mul(count_, links, what), false);
+    add_array("psi", dtype, checked_mul(count_, spinors, what), false);
+    add_array("result", dtype, checked_mul(count_, spinors, what), false);
     add_table("order", count_, count_, DType::I32);
     add_table("neighbours", DwArgs::kDirections * count_, 2 * count_, DType::I32);
     add_table("permutations", DwArgs::kDirections * reals, reals,
@@ -81,11 +82,16 @@ class DwProblem : public Problem {
 std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
                               const std::string&, const Inputs& inputs, const Team& team,
                               const Placement& placement) {
-  if (kernel != "dw.hop") throw InputError("family dw has no kernel '" + kernel + "'");
-  return std::make_unique<DwProblem>(parse_value_dtype(dtype), inputs, team, placement);
+  return std::make_unique<DwProblem>(kernel, parse_value_dtype(dtype), inputs, team, placement);
 }
 
-const FamilyRegistrar dw("dw", make);
+// cuts: number of lattice sites in a vector.
+constexpr Declaration kDeclared[] = {
+    {"dw.hop",
+     "links:r[sites * 144 * cuts] psi:r[sites * Ls * 24 * cuts] result:w[sites * Ls * 24 * cuts]",
+     1320, ""},
+};
+const FamilyRegistrar dw("dw", make, kDeclared);
 
 }  // namespace
 }  // namespace memkern

@@ -395,9 +395,9 @@ void hop(const void* p, Range range, int) {
 
 // clang-format off
 #if MEMKERN_SIMD
-#define MEMKERN_STORES(T, dtype, reals, split, shared, template_variant)                                      \
-  {"dw.hop", "simd", dtype, "", hop<Packed<T, reals>, split, shared, false>, nullptr, 3, 0, 2, template_variant}, \
-  {"dw.hop", "nt", dtype, "", hop<Packed<T, reals>, split, shared, true>, nullptr, 3, 0, 2, template_variant},
+#define MEMKERN_STORES(T, dtype, reals, split, shared, template_variant)                                       \
+  {"dw.hop", "simd", dtype, "", hop<Packed<T, reals>, split, shared, false>, nullptr, 0, 2, template_variant}, \
+  {"dw.hop", "nt", dtype, "", hop<Packed<T, reals>, split, shared, true>, nullptr, 0, 2, template_variant},
 #define MEMKERN_WIDTH(bits)                                                                       \
   MEMKERN_STORES(double, "float64", bits / 64, true, false, "RRII/sites/" #bits)                  \
   MEMKERN_STORES(double, "float64", bits / 64, true, true, "RRII/s/" #bits)                       \
@@ -418,8 +418,8 @@ constexpr Entry kEntries[] = {
 };
 #else
 constexpr Entry kEntries[] = {
-    {"dw.hop", MEMKERN_VARIANT, "float64", "", hop<Single<double>, true, true, false>, nullptr, 3, 0, 2, "lexicographic"},
-    {"dw.hop", MEMKERN_VARIANT, "float32", "", hop<Single<float>, true, true, false>, nullptr, 3, 0, 2, "lexicographic"},
+    {"dw.hop", MEMKERN_VARIANT, "float64", "", hop<Single<double>, true, true, false>, nullptr, 0, 2, "lexicographic"},
+    {"dw.hop", MEMKERN_VARIANT, "float32", "", hop<Single<float>, true, true, false>, nullptr, 0, 2, "lexicographic"},
 };
 #endif
 // clang-format on

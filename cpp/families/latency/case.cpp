@@ -30,8 +30,11 @@ std::int64_t line_of(const Inputs& inputs) {
 // The ring is no array that a caller can write: chains follow the addresses in it.
 class ChaseProblem : public Problem {
  public:
-  ChaseProblem(const Inputs& inputs, const Team& team, const Placement& placement, int chasers)
-      : Problem(team, placement), chasers_(chasers), line_B_(line_of(inputs)) {
+  ChaseProblem(const std::string& kernel, const Inputs& inputs, const Team& team,
+               const Placement& placement, int chasers)
+      : Problem(declaration_of(kernel), team, placement),
+        chasers_(chasers),
+        line_B_(line_of(inputs)) {
     chains_ = inputs.integer("chains", 1);
     if (chains_ > ChaseArgs::kMaxChains) {
       throw InputError("chains must be at most " + std::to_string(ChaseArgs::kMaxChains) +
@@ -52,7 +55,7 @@ class ChaseProblem : public Problem {
                        std::to_string(lines - 1));
     }
     const std::int64_t words = checked_mul(lines, line_B_ / kWord_B, "lines times line_B");
-    add_array("ends", DType::U64, ChaseArgs::kColumns, true, true);
+    add_array("ends", DType::U64, ChaseArgs::kColumns, true);
     add_indices("ring", {nullptr, words}, DType::I64, 0, words);
   }
 
@@ -103,8 +106,9 @@ class ChaseProblem : public Problem {
 
 class PlainChase : public ChaseProblem {
  public:
-  PlainChase(const Inputs& inputs, const Team& team, const Placement& placement)
-      : ChaseProblem(inputs, team, placement, team.size()),
+  PlainChase(const std::string& kernel, const Inputs& inputs, const Team& team,
+             const Placement& placement)
+      : ChaseProblem(kernel, inputs, team, placement, team.size()),
         chains_(std::to_string(inputs.integer("chains", 1))) {
     commit();
     link();
@@ -119,8 +123,9 @@ class PlainChase : public ChaseProblem {
 
 class LoadedProblem : public ChaseProblem {
  public:
-  LoadedProblem(const Inputs& inputs, const Team& team, const Placement& placement)
-      : ChaseProblem(inputs, team, placement, 1) {
+  LoadedProblem(const std::string& kernel, const Inputs& inputs, const Team& team,
+                const Placement& placement)
+      : ChaseProblem(kernel, inputs, team, placement, 1) {
     if (inputs.integer("chains", 1) != 1) {
       throw InputError("chains must be 1 beside traffic, not " +
                        std::to_string(inputs.integer("chains", 1)));
@@ -141,9 +146,9 @@ class LoadedProblem : public ChaseProblem {
     }
     const std::int64_t words =
         checked_mul(args_.lines, line_B() / kWord_B, "traffic_lines times line_B");
-    add_array("source", DType::U64, words, true, false);
-    add_array("target", DType::U64, words, true, true);
-    add_array("tally", DType::U64, LoadedArgs::kColumns, true, true);
+    add_array("source", DType::U64, words, true);
+    add_array("target", DType::U64, words, true);
+    add_array("tally", DType::U64, LoadedArgs::kColumns, true);
     commit();
     link();
     args_.chase = chase();
@@ -172,8 +177,9 @@ class LoadedProblem : public ChaseProblem {
 
 class PingPongProblem : public Problem {
  public:
-  PingPongProblem(const Inputs& inputs, const Team& team, const Placement& placement)
-      : Problem(team, placement) {
+  PingPongProblem(const std::string& kernel, const Inputs& inputs, const Team& team,
+                  const Placement& placement)
+      : Problem(declaration_of(kernel), team, placement) {
     if (workers() != 2) {
       throw InputError("two workers exchange a line, not " + std::to_string(workers()));
     }
@@ -183,7 +189,7 @@ class PingPongProblem : public Problem {
     args_.turns = inputs.integer("turns", 1);
     // Prefetchers that fetch pairs of lines leave the next but one alone.
     const std::int64_t apart = 4 * line_B / kWord_B;
-    add_array("tally", DType::U64, PingPongArgs::kColumns, true, true);
+    add_array("tally", DType::U64, PingPongArgs::kColumns, true);
     add_indices("words", {nullptr, 2 * apart}, DType::I64, 0, 2 * apart);
     commit();
     auto* words = reinterpret_cast<std::uint64_t*>(indices("words"));
@@ -216,13 +222,22 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
     throw InputError("kernel '" + kernel + "' has uint64 words" +
                      (ping_pong ? "" : " and int64 indices"));
   }
-  if (ping_pong) return std::make_unique<PingPongProblem>(inputs, team, placement);
-  if (kernel == "latency.loaded") return std::make_unique<LoadedProblem>(inputs, team, placement);
-  if (kernel == "latency.chase") return std::make_unique<PlainChase>(inputs, team, placement);
-  throw InputError("family latency has no kernel '" + kernel + "'");
+  if (ping_pong) return std::make_unique<PingPongProblem>(kernel, inputs, team, placement);
+  if (kernel == "latency.loaded") {
+    return std::make_unique<LoadedProblem>(kernel, inputs, team, placement);
+  }
+  return std::make_unique<PlainChase>(kernel, inputs, team, placement);
 }
 
-const FamilyRegistrar latency("latency", make);
+constexpr Declaration kDeclared[] = {
+    {"latency.chase", "ends:u[workers, most chains + 1]", 0, ""},
+    {"latency.loaded",
+     "ends:u[workers, most chains + 1] source:r[workers, traffic words] "
+     "target:w[workers, traffic words] tally:u[workers, sums]",
+     0, ""},
+    {"latency.ping_pong", "tally:u[2, 2]", 0, ""},
+};
+const FamilyRegistrar latency("latency", make, kDeclared);
 
 }  // namespace
 }  // namespace memkern

@@ -185,8 +185,8 @@ void ping_pong(const void* p, Range, int worker) {
 #endif
 
 // clang-format off
-#define MEMKERN_CHASE(n)                                                                          \
-  {"latency.chase", MEMKERN_VARIANT, "uint64", "int64", chase<n>, nullptr, 0, 0, 0, #n},
+#define MEMKERN_CHASE(n) \
+  {"latency.chase", MEMKERN_VARIANT, "uint64", "int64", chase<n>, nullptr, 0, 0, #n},
 
 constexpr Entry kEntries[] = {
 #if !MEMKERN_SIMD && !MEMKERN_AUTO && HWY_TARGET == HWY_STATIC_TARGET
@@ -195,8 +195,8 @@ constexpr Entry kEntries[] = {
     MEMKERN_CHASE(11) MEMKERN_CHASE(12) MEMKERN_CHASE(13) MEMKERN_CHASE(14) MEMKERN_CHASE(15)
     MEMKERN_CHASE(16) MEMKERN_CHASE(18) MEMKERN_CHASE(20) MEMKERN_CHASE(22) MEMKERN_CHASE(24)
     MEMKERN_CHASE(26) MEMKERN_CHASE(28) MEMKERN_CHASE(30) MEMKERN_CHASE(32)
-    {"latency.ping_pong", MEMKERN_VARIANT, "uint64", "", ping_pong<false>, nullptr, 0, 0, 0, "load"},
-    {"latency.ping_pong", MEMKERN_VARIANT, "uint64", "", ping_pong<true>, nullptr, 0, 0, 0, "swap"},
+    {"latency.ping_pong", MEMKERN_VARIANT, "uint64", "", ping_pong<false>, nullptr, 0, 0, "load"},
+    {"latency.ping_pong", MEMKERN_VARIANT, "uint64", "", ping_pong<true>, nullptr, 0, 0, "swap"},
 #endif
     {"latency.loaded", MEMKERN_VARIANT, "uint64", "int64", loaded, loaded_again},
 };

@@ -3,7 +3,11 @@
 namespace memkern {
 namespace {
 
-const FamilyRegistrar registrar("launch", make_streaming);
+constexpr Declaration kDeclared[] = {
+    {"launch.empty", "", 0, ""},
+    {"launch.compute", "", 0, ""},
+};
+const FamilyRegistrar registrar("launch", make_streaming, kDeclared);
 
 }  // namespace
 }  // namespace memkern

@@ -7,8 +7,7 @@ namespace {
 constexpr Declaration kDeclared[] = {
 #include "families/loops/entries.inc"
 };
-const DeclarationRegistrar declared(kDeclared, std::size(kDeclared));
-const FamilyRegistrar registrar("loops", make_streaming);
+const FamilyRegistrar registrar("loops", make_streaming, kDeclared);
 
 }  // namespace
 }  // namespace memkern

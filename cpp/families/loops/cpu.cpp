@@ -63,28 +63,28 @@ void matvec(const void* p, Range range, int) {
 }
 
 // clang-format off
-#define MEMKERN_BODY(name, variant, arrays, body)                                  \
-  {name, variant, "float64", "", body<double, false>, nullptr, arrays_in(arrays)}, \
-  {name, variant, "float32", "", body<float, false>, nullptr, arrays_in(arrays)},
+#define MEMKERN_BODY(name, variant, body)                       \
+  {name, variant, "float64", "", body<double, false>, nullptr}, \
+  {name, variant, "float32", "", body<float, false>, nullptr},
 #undef MEMKERN_SECOND_BODY  // may differ from target to target
 #if MEMKERN_NT_VARIANT
-#define MEMKERN_SECOND_BODY(name, variant, arrays, body)                          \
-  {name, variant, "float64", "", body<double, true>, nullptr, arrays_in(arrays)}, \
-  {name, variant, "float32", "", body<float, true>, nullptr, arrays_in(arrays)},
+#define MEMKERN_SECOND_BODY(name, variant, body)               \
+  {name, variant, "float64", "", body<double, true>, nullptr}, \
+  {name, variant, "float32", "", body<float, true>, nullptr},
 #else
-#define MEMKERN_SECOND_BODY(name, variant, arrays, body)
+#define MEMKERN_SECOND_BODY(name, variant, body)
 #endif
 
 #if MEMKERN_SIMD
-#define MEMKERN_MAP_BY(u, name, Op, arrays, flops, scalars)                                         \
-  {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false, u>, nullptr, arrays_in(arrays), u}, \
-  {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false, u>, nullptr, arrays_in(arrays), u},
-#define MEMKERN_REDUCE_BY(u, name, Op, arrays, flops, scalars)                                     \
-  {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op, u>, finish<Op>, arrays_in(arrays), u}, \
-  {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op, u>, finish<Op>, arrays_in(arrays), u},
-#define MEMKERN_BODY_BY(u, name, body, arrays)                                                   \
-  {name, MEMKERN_VARIANT, "float64", "", body<double, false, u>, nullptr, arrays_in(arrays), u}, \
-  {name, MEMKERN_VARIANT, "float32", "", body<float, false, u>, nullptr, arrays_in(arrays), u},
+#define MEMKERN_MAP_BY(u, name, Op, arrays, flops, scalars)                      \
+  {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false, u>, nullptr, u}, \
+  {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false, u>, nullptr, u},
+#define MEMKERN_REDUCE_BY(u, name, Op, arrays, flops, scalars)                  \
+  {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op, u>, finish<Op>, u}, \
+  {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op, u>, finish<Op>, u},
+#define MEMKERN_BODY_BY(u, name, body)                                        \
+  {name, MEMKERN_VARIANT, "float64", "", body<double, false, u>, nullptr, u}, \
+  {name, MEMKERN_VARIANT, "float32", "", body<float, false, u>, nullptr, u},
 #define MEMKERN_UNROLLED(by, ...)                                             \
   by(1, __VA_ARGS__) by(2, __VA_ARGS__) by(3, __VA_ARGS__) by(4, __VA_ARGS__) \
   by(6, __VA_ARGS__) by(8, __VA_ARGS__) by(12, __VA_ARGS__) by(16, __VA_ARGS__)
@@ -96,9 +96,9 @@ void matvec(const void* p, Range range, int) {
 #define MEMKERN_LOOP_MAP(...) MEMKERN_MAP(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_MAP_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_REDUCE(...) MEMKERN_REDUCE(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_REDUCE_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_BODY(name, body, second, arrays, flops, scalars) \
-  MEMKERN_BODY(name, MEMKERN_VARIANT, arrays, body)                   \
-  MEMKERN_SECOND_BODY(name, second, arrays, body)                     \
-  MEMKERN_UNROLLED(MEMKERN_BODY_BY, name, body, arrays)
+  MEMKERN_BODY(name, MEMKERN_VARIANT, body)                           \
+  MEMKERN_SECOND_BODY(name, second, body)                             \
+  MEMKERN_UNROLLED(MEMKERN_BODY_BY, name, body)
 
 constexpr Entry kEntries[] = {
 #include "families/loops/entries.inc"

@@ -7,8 +7,7 @@ namespace {
 constexpr Declaration kDeclared[] = {
 #include "families/raider/entries.inc"
 };
-const DeclarationRegistrar declared(kDeclared, std::size(kDeclared));
-const FamilyRegistrar registrar("raider", make_streaming);
+const FamilyRegistrar registrar("raider", make_streaming, kDeclared);
 
 }  // namespace
 }  // namespace memkern

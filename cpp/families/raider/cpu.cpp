@@ -101,22 +101,22 @@ void central(const void* p, Range range, int) {
     do_not_optimize(args.stream[0]);
   }
 }
-#define MEMKERN_CENTRAL(name, Op, arrays, flops, scalars)                                  \
-  {name, MEMKERN_VARIANT, "float64", "", central<double, Op>, nullptr, arrays_in(arrays)}, \
-      {name, MEMKERN_VARIANT, "float32", "", central<float, Op>, nullptr, arrays_in(arrays)},
+#define MEMKERN_CENTRAL(name, Op, arrays, flops, scalars)               \
+  {name, MEMKERN_VARIANT, "float64", "", central<double, Op>, nullptr}, \
+      {name, MEMKERN_VARIANT, "float32", "", central<float, Op>, nullptr},
 #else
 #define MEMKERN_CENTRAL(name, Op, arrays, flops, scalars)
 #endif
 
 // clang-format off
 #undef MEMKERN_ONE  // may differ from target to target
-#define MEMKERN_PLAIN(name, Op, arrays, T, I, dtype, index, ...)                                                  \
-  {name, MEMKERN_VARIANT, dtype, index, indexed<T, Op, By<I, __VA_ARGS__>, false>, nullptr, arrays_in(arrays), 0, \
+#define MEMKERN_PLAIN(name, Op, arrays, T, I, dtype, index, ...)                               \
+  {name, MEMKERN_VARIANT, dtype, index, indexed<T, Op, By<I, __VA_ARGS__>, false>, nullptr, 0, \
    By<I, __VA_ARGS__>::kIndices},
 #if HWY_ARCH_X86_64 && MEMKERN_NONTEMPORAL && HWY_TARGET == HWY_STATIC_TARGET
-#define MEMKERN_ONE(name, Op, arrays, T, I, dtype, index, ...)                                        \
-  MEMKERN_PLAIN(name, Op, arrays, T, I, dtype, index, __VA_ARGS__)                                    \
-  {name, "nt", dtype, index, indexed<T, Op, By<I, __VA_ARGS__>, true>, nullptr, arrays_in(arrays), 0, \
+#define MEMKERN_ONE(name, Op, arrays, T, I, dtype, index, ...)                     \
+  MEMKERN_PLAIN(name, Op, arrays, T, I, dtype, index, __VA_ARGS__)                 \
+  {name, "nt", dtype, index, indexed<T, Op, By<I, __VA_ARGS__>, true>, nullptr, 0, \
    By<I, __VA_ARGS__>::kIndices},
 #else
 #define MEMKERN_ONE MEMKERN_PLAIN

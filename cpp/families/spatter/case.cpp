@@ -75,7 +75,7 @@ class SpatterProblem : public Problem {
  public:
   SpatterProblem(const std::string& kernel, DType dtype, DType index_dtype, const Inputs& inputs,
                  const Team& team, const Placement& placement)
-      : Problem(team, placement),
+      : Problem(declaration_of(kernel), team, placement),
         dtype_(dtype),
         index_dtype_(index_dtype),
         count_(inputs.integer("count", 1)) {
@@ -83,7 +83,6 @@ class SpatterProblem : public Problem {
     const bool both = kernel == "spatter.gs";
     const bool gathers = both || kernel == "spatter.gather" || kernel == "spatter.multigather";
     const bool scatters = both || kernel == "spatter.scatter" || kernel == "spatter.multiscatter";
-    if (!gathers && !scatters) throw InputError("family spatter has no kernel '" + kernel + "'");
 
     args_.wrap = both ? 1 : inputs.integer("wrap", 1);
     args_.distance = inputs.integer("prefetch", 0);
@@ -131,11 +130,11 @@ class SpatterProblem : public Problem {
       args_.scatter_index = own_indices("pattern_scatter", scatter, index_dtype, inner_bound);
     }
 
-    if (gathers) add_array(both ? "sparse_gather" : "sparse", dtype, gather_size, false, false);
-    if (scatters) add_array(both ? "sparse_scatter" : "sparse", dtype, scatter_size, false, true);
+    if (gathers) add_array(both ? "sparse_gather" : "sparse", dtype, gather_size, false);
+    if (scatters) add_array(both ? "sparse_scatter" : "sparse", dtype, scatter_size, false);
     if (!both) {
       const std::int64_t columns = checked_mul(args_.length, args_.wrap, "length times wrap");
-      add_array("dense", dtype, columns, true, gathers);
+      add_array("dense", dtype, columns, true);
     }
     collect_lines(multi ? outer : gathers ? gather : scatter);
     commit();
@@ -192,7 +191,18 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
                                           parse_index_dtype(index_dtype), inputs, team, placement);
 }
 
-const FamilyRegistrar registrar("spatter", make);
+constexpr const char* kGather = "sparse:r[max(base) + max(index) + 1] dense:w[workers, wrap * L]";
+constexpr const char* kScatter = "sparse:w[max(base) + max(index) + 1] dense:r[workers, wrap * L]";
+constexpr Declaration kDeclared[] = {
+    {"spatter.gather", kGather, 0, ""},
+    {"spatter.scatter", kScatter, 0, ""},
+    {"spatter.gs",
+     "sparse_gather:r[max(base) + max(index) + 1] sparse_scatter:w[max(base) + max(index) + 1]", 0,
+     ""},
+    {"spatter.multigather", kGather, 0, ""},
+    {"spatter.multiscatter", kScatter, 0, ""},
+};
+const FamilyRegistrar registrar("spatter", make, kDeclared);
 
 }  // namespace
 }  // namespace memkern

@@ -157,7 +157,7 @@ void start(const void* p, Range range, int threads, void* queue) {
 
 // clang-format off
 #define MEMKERN_BY(u, unrolled, name, op, T, I, dtype, index) \
-  {{"spatter." name, "simt", dtype, index, nullptr, nullptr, 0, u}, start<T, I, op, unrolled>},
+  {{"spatter." name, "simt", dtype, index, nullptr, nullptr, u}, start<T, I, op, unrolled>},
 #define MEMKERN_UNROLLED(...)                                                               \
   MEMKERN_BY(0, kUnrolled, __VA_ARGS__)                                                     \
   MEMKERN_BY(1, 1, __VA_ARGS__) MEMKERN_BY(2, 2, __VA_ARGS__)                               \

@@ -21,7 +21,7 @@ class SpmvProblem : public Problem {
  public:
   SpmvProblem(const std::string& kernel, DType dtype, DType index, const Inputs& inputs,
               const Team& team, const Placement& placement)
-      : Problem(team, placement), dtype_(dtype), index_(index) {
+      : Problem(declaration_of(kernel), team, placement), dtype_(dtype), index_(index) {
     const double begin_s = now();
     const Source source(kernel, dtype, inputs);
     const Format format = kernel == "spmv.sell"  ? Format::Sell
@@ -141,8 +141,8 @@ class SpmvProblem : public Problem {
     }
     const bool chunked = format == Format::Sell || format == Format::Ell;
     const std::int64_t padded = checked_mul(units, layout_.chunk, "rows");
-    add_array("x", dtype_, x_size, false, false);
-    add_array("y", dtype_, format == Format::Sell ? padded : source.rows, false, true, in_y);
+    add_array("x", dtype_, x_size, false);
+    add_array("y", dtype_, format == Format::Sell ? padded : source.rows, false, in_y);
     add_indices("starts", {starts.data(), units + 1}, index_, 0, stored + 1);
     if (chunked) {
       add_indices("columns", {nullptr, stored}, index_, 0, x_size, in_matrix, SpmvArgs::kTail);
@@ -229,7 +229,13 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
                                        parse_index_dtype(index_dtype), inputs, team, placement);
 }
 
-const FamilyRegistrar spmv("spmv", make);
+constexpr Declaration kDeclared[] = {
+    {"spmv.crs", "x:r[columns] y:u[rows]", 2, ""},
+    {"spmv.sell", "x:r[columns + 1] y:u[rows of whole chunks]", 2, ""},
+    {"spmv.ell", "x:r[columns + 1] y:u[rows]", 2, ""},
+    {"spmv.csc", "x:r[columns] y:u[rows]", 2, ""},
+};
+const FamilyRegistrar spmv("spmv", make, kDeclared);
 
 }  // namespace
 }  // namespace memkern

@@ -269,18 +269,18 @@ void csc_finish(const void* p, int workers) {
   }
 }
 // clang-format off
-#define MEMKERN_CSC_TYPE(T, I, dtype, index)                                                      \
-  {"spmv.csc", MEMKERN_VARIANT, dtype, index, csc<T, I>, csc_finish<T, false>, 0, 0, 0, "write"}, \
-  {"spmv.csc", MEMKERN_VARIANT, dtype, index, csc<T, I>, csc_finish<T, true>, 0, 0, 0, "add"},
+#define MEMKERN_CSC_TYPE(T, I, dtype, index)                                                   \
+  {"spmv.csc", MEMKERN_VARIANT, dtype, index, csc<T, I>, csc_finish<T, false>, 0, 0, "write"}, \
+  {"spmv.csc", MEMKERN_VARIANT, dtype, index, csc<T, I>, csc_finish<T, true>, 0, 0, "add"},
 // clang-format on
 #else
 #define MEMKERN_CSC_TYPE(T, I, dtype, index)
 #endif
 
 // clang-format off
-#define MEMKERN_FORMS(name, variant, unroll, dtype, index, write, add)                            \
-  {name, variant, dtype, index, write, nullptr, 0, unroll, 0, "write"},                           \
-  {name, variant, dtype, index, add, nullptr, 0, unroll, 0, "add"},
+#define MEMKERN_FORMS(name, variant, unroll, dtype, index, write, add) \
+  {name, variant, dtype, index, write, nullptr, unroll, 0, "write"},   \
+  {name, variant, dtype, index, add, nullptr, unroll, 0, "add"},
 #define MEMKERN_CRS(T, I, dtype, index, variant, hint, unroll, accumulators)                      \
   MEMKERN_FORMS("spmv.crs", variant, unroll, dtype, index,                                        \
                 (crs<T, I, false, hint, accumulators>), (crs<T, I, true, hint, accumulators>))

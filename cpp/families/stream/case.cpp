@@ -10,16 +10,16 @@ namespace {
 // STREAM's four kernels in turn over the same three arrays.
 class RotationProblem : public Problem {
  public:
-  RotationProblem(DType dtype, const Inputs& inputs, const Team& team, const Placement& placement)
-      : Problem(team, placement), count_(inputs.integer("elements", 1)) {
-    for (const auto& [name, written] : inputs.arrays)
-      add_array(name, dtype, count_, false, written);
+  RotationProblem(const std::string& kernel, DType dtype, const Inputs& inputs, const Team& team,
+                  const Placement& placement)
+      : Problem(declaration_of(kernel), team, placement), count_(inputs.integer("elements", 1)) {
+    for (const DeclaredArray& a : declared()) add_array(a.name, dtype, count_, false);
     commit();
     const auto alpha = inputs.numbers.find("alpha");
     for (std::size_t k = 0; k < kKernels.size(); ++k) {
       StreamingArgs& args = args_.at(k);
-      for (const char name : std::string(kKernels.at(k).arrays)) {
-        args.stream[args.streams++] = array(std::string(1, name)).data;
+      for (const DeclaredArray& a : arrays_of(declaration_of(kKernels.at(k)))) {
+        args.stream[args.streams++] = array(a.name).data;
       }
       args.alpha = alpha == inputs.numbers.end() ? 1.0 : alpha->second;
       args.distance = std::min(inputs.integer("prefetch", 0), count_);
@@ -31,20 +31,14 @@ class RotationProblem : public Problem {
   std::vector<Stage> stages() const override {
     std::vector<Stage> all;
     for (std::size_t k = 0; k < kKernels.size(); ++k) {
-      all.push_back({kKernels.at(k).name, &args_.at(k)});
+      all.push_back({kKernels.at(k), &args_.at(k)});
     }
     return all;
   }
 
  private:
-  struct Kernel {
-    const char* name;
-    const char* arrays;
-  };
-  static constexpr std::array<Kernel, 4> kKernels{{{"stream.copy", "ca"},
-                                                   {"stream.scale", "bc"},
-                                                   {"stream.add", "cab"},
-                                                   {"stream.triad", "abc"}}};
+  static constexpr std::array<const char*, 4> kKernels{"stream.copy", "stream.scale", "stream.add",
+                                                       "stream.triad"};
   std::array<StreamingArgs, 4> args_;
   std::int64_t count_;
 };
@@ -53,7 +47,8 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
                               const std::string& index_dtype, const Inputs& inputs,
                               const Team& team, const Placement& placement) {
   if (kernel == "stream.rotation") {
-    return std::make_unique<RotationProblem>(parse_value_dtype(dtype), inputs, team, placement);
+    return std::make_unique<RotationProblem>(kernel, parse_value_dtype(dtype), inputs, team,
+                                             placement);
   }
   return make_streaming(kernel, dtype, index_dtype, inputs, team, placement);
 }
@@ -63,8 +58,7 @@ constexpr Declaration kDeclared[] = {
 #include "families/stream/entries.inc"
     {"stream.rotation", "a:u b:w c:w", 4, "alpha=3"},
 };
-const DeclarationRegistrar declared(kDeclared, std::size(kDeclared));
-const FamilyRegistrar registrar("stream", make);
+const FamilyRegistrar registrar("stream", make, kDeclared);
 
 }  // namespace
 }  // namespace memkern

@@ -1,5 +1,5 @@
-// Prepares streaming cases: arrays as the spec declares them, with the lengths that the kernel
-// accesses, and index arrays that stay within these lengths.
+// Prepares streaming cases: the arrays that the kernel declares, with the lengths that it accesses,
+// and index arrays that stay within these lengths.
 #include "families/streaming/case.hpp"
 
 #include <algorithm>
@@ -21,8 +21,9 @@ struct Index {
 
 // The iterations of a kernel and the arrays that it accesses.
 struct Extent {
-  std::int64_t count = 0;             // iterations
-  std::vector<std::int64_t> lengths;  // of the arrays; empty: `count` elements each
+  std::int64_t count = 0;  // iterations
+  // With their lengths, in the order of the body; empty: those declared, of `count` elements each.
+  std::vector<std::pair<std::string, std::int64_t>> arrays;
   std::vector<Index> indices;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -37,23 +38,27 @@ Extent extent_of(const std::string& kernel, const Inputs& inputs, int workers) {
     e.count = inputs.integer("global_nodes", 1);
     e.rows = e.count;
     const std::int64_t entries = inputs.index("columns").size;
-    e.lengths = kernel == "bs.bs6" ? std::vector{e.count, local} : std::vector{local};
+    if (kernel == "bs.bs6") e.arrays.emplace_back("xg", e.count);
+    e.arrays.emplace_back("xl", local);
     e.indices = {{"row_starts", checked_add(e.count, 1, "global_nodes"), 0, entries + 1},
                  {"columns", entries, 0, local}};
   } else if (kernel == "bs.bs7") {
     e.count = e.rows = inputs.integer("local_nodes", 1);
     const std::int64_t global = inputs.integer("global_nodes", 1);
-    e.lengths = {e.count, global};
+    e.arrays = {{"xl", e.count}, {"xg", global}};
     e.indices = {{"ids", e.count, -1, global}};
   } else if (kernel == "loops.stencil") {
     e.rows = inputs.integer("rows", 3);
     e.columns = inputs.integer("columns", 3);
     e.count = e.rows - 2;
-    e.lengths.assign(2, checked_mul(e.rows, e.columns, "rows times columns"));
+    const std::int64_t both = checked_mul(e.rows, e.columns, "rows times columns");
+    e.arrays = {{"a", both}, {"b", both}};
   } else if (kernel == "loops.matvec") {
     e.rows = e.count = inputs.integer("rows", 1);
     e.columns = inputs.integer("columns", 1);
-    e.lengths = {e.rows, checked_mul(e.rows, e.columns, "rows times columns"), e.columns};
+    e.arrays = {{"y", e.rows},
+                {"A", checked_mul(e.rows, e.columns, "rows times columns")},
+                {"x", e.columns}};
   } else {
     e.count = e.rows = inputs.integer("elements", 1);
     for (const auto& [name, view] : inputs.indices) {
@@ -67,18 +72,19 @@ class StreamingProblem : public Problem {
  public:
   StreamingProblem(const std::string& kernel, DType dtype, const std::string& index_dtype,
                    const Inputs& inputs, const Team& team, const Placement& placement)
-      : Problem(team, placement), dtype_(dtype), index_dtype_(index_dtype) {
+      : Problem(declaration_of(kernel), team, placement), dtype_(dtype), index_dtype_(index_dtype) {
     Extent extent = extent_of(kernel, inputs, workers());
     count_ = extent.count;
-    const RegisteredEntry& entry = baseline_entry(kernel, inputs.arrays.size(), extent);
-    const auto streams = static_cast<std::size_t>(entry.arrays);
+    const RegisteredEntry& entry = baseline_entry(kernel, extent);
     const bool reduces = entry.finish != nullptr;
-    if (extent.lengths.empty()) extent.lengths.assign(streams, extent.count);
-    for (std::size_t k = 0; k < streams; ++k) {
-      const auto& [name, written] = inputs.arrays[k];
-      add_array(name, dtype, extent.lengths.at(k), false, written);
+    if (extent.arrays.empty()) {
+      for (const DeclaredArray& a : declared()) {
+        if (a.name != kResult) extent.arrays.emplace_back(a.name, extent.count);
+      }
     }
-    if (reduces) add_array(inputs.arrays[streams].first, DType::F64, 1, false, true);
+    const std::size_t streams = extent.arrays.size();
+    for (const auto& [name, length] : extent.arrays) add_array(name, dtype, length, false);
+    if (reduces) add_array(kResult, DType::F64, 1, false);
     if (extent.indices.empty() != index_dtype.empty()) {
       throw InputError("kernel '" + kernel + "' has " +
                        (extent.indices.empty() ? "no" : "indices and needs an") + " index_dtype");
@@ -134,21 +140,18 @@ class StreamingProblem : public Problem {
   }
 
  private:
-  // The kernel's entry for the baseline. Throws InputError if it takes another number of arrays or
-  // index arrays.
-  static const RegisteredEntry& baseline_entry(const std::string& kernel, std::size_t arrays,
-                                               const Extent& extent) {
+  static constexpr const char* kResult = "result";  // of a reduction
+
+  // The kernel's entry for the baseline. Throws InputError if it takes another number of index
+  // arrays.
+  static const RegisteredEntry& baseline_entry(const std::string& kernel, const Extent& extent) {
     for (const RegisteredEntry& e : registered_entries()) {
       if (kernel != e.kernel || std::string(e.isa) != "baseline") continue;
       if (extent.indices.size() != static_cast<std::size_t>(e.indices)) {
         throw InputError("kernel '" + kernel + "' takes " + std::to_string(e.indices) +
                          " index arrays, not " + std::to_string(extent.indices.size()));
       }
-      const bool reduces = e.finish != nullptr;
-      const auto streams = static_cast<std::size_t>(e.arrays);
-      if (arrays == streams + (reduces ? 1 : 0)) return e;
-      throw InputError("kernel '" + kernel + "' takes " + std::to_string(streams) + " arrays" +
-                       (reduces ? " and a result" : "") + ", not " + std::to_string(arrays));
+      return e;
     }
     throw InputError("there is no kernel '" + kernel + "'");
   }

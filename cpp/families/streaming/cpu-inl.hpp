@@ -287,20 +287,20 @@ void finish(const void* p, int workers) {
 #undef MEMKERN_STORE
 #undef MEMKERN_REDUCE
 // clang-format off
-#define MEMKERN_MAP(name, Op, arrays, flops, scalars)                                         \
-  {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false>, nullptr, arrays_in(arrays)}, \
-  {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false>, nullptr, arrays_in(arrays)},
+#define MEMKERN_MAP(name, Op, arrays, flops, scalars)                      \
+  {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false>, nullptr}, \
+  {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false>, nullptr},
 #if MEMKERN_NT_VARIANT
-#define MEMKERN_STORE(name, Op, arrays, flops, scalars)                           \
-  MEMKERN_MAP(name, Op, arrays, flops, scalars)                                   \
-  {name, "nt", "float64", "", map<double, Op, true>, nullptr, arrays_in(arrays)}, \
-  {name, "nt", "float32", "", map<float, Op, true>, nullptr, arrays_in(arrays)},
+#define MEMKERN_STORE(name, Op, arrays, flops, scalars)        \
+  MEMKERN_MAP(name, Op, arrays, flops, scalars)                \
+  {name, "nt", "float64", "", map<double, Op, true>, nullptr}, \
+  {name, "nt", "float32", "", map<float, Op, true>, nullptr},
 #else
 #define MEMKERN_STORE MEMKERN_MAP
 #endif
-#define MEMKERN_REDUCE(name, Op, arrays, flops, scalars)                                     \
-  {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op>, finish<Op>, arrays_in(arrays)}, \
-  {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op>, finish<Op>, arrays_in(arrays)},
+#define MEMKERN_REDUCE(name, Op, arrays, flops, scalars)                  \
+  {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op>, finish<Op>}, \
+  {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op>, finish<Op>},
 // clang-format on
 
 }  // namespace

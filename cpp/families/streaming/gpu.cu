@@ -596,17 +596,17 @@ void matvec(const void* p, Range range, int threads, void* queue) {
 }
 
 // clang-format off
-#define MEMKERN_MAP_BY(u, name, Op, arrays, ...)                                                                  \
-  {{name, "simt", "float64", "", nullptr, nullptr, arrays_in(arrays), u}, map<double, Op, arrays_in(arrays), u>}, \
-  {{name, "simt", "float32", "", nullptr, nullptr, arrays_in(arrays), u}, map<float, Op, arrays_in(arrays), u>},
-#define MEMKERN_VARIANT(variant, one, u, name, Op, arrays, ...)                                                            \
-  {{name, variant, "float64", "", nullptr, nullptr, arrays_in(arrays), u}, reduce<double, Op, arrays_in(arrays), u, one>}, \
-  {{name, variant, "float32", "", nullptr, nullptr, arrays_in(arrays), u}, reduce<float, Op, arrays_in(arrays), u, one>},
+#define MEMKERN_MAP_BY(u, name, Op, arrays, ...)                                               \
+  {{name, "simt", "float64", "", nullptr, nullptr, u}, map<double, Op, arrays_in(arrays), u>}, \
+  {{name, "simt", "float32", "", nullptr, nullptr, u}, map<float, Op, arrays_in(arrays), u>},
+#define MEMKERN_VARIANT(variant, one, u, name, Op, arrays, ...)                                         \
+  {{name, variant, "float64", "", nullptr, nullptr, u}, reduce<double, Op, arrays_in(arrays), u, one>}, \
+  {{name, variant, "float32", "", nullptr, nullptr, u}, reduce<float, Op, arrays_in(arrays), u, one>},
 #define MEMKERN_REDUCE_BY(...) \
   MEMKERN_VARIANT("two-kernel", false, __VA_ARGS__) MEMKERN_VARIANT("one-kernel", true, __VA_ARGS__)
-#define MEMKERN_BODY_BY(u, name, body, arrays)                                              \
-  {{name, "simt", "float64", "", nullptr, nullptr, arrays_in(arrays), u}, body<double, u>}, \
-  {{name, "simt", "float32", "", nullptr, nullptr, arrays_in(arrays), u}, body<float, u>},
+#define MEMKERN_BODY_BY(u, name, body)                                   \
+  {{name, "simt", "float64", "", nullptr, nullptr, u}, body<double, u>}, \
+  {{name, "simt", "float32", "", nullptr, nullptr, u}, body<float, u>},
 #define MEMKERN_MAP(...) MEMKERN_MAP_BY(0, __VA_ARGS__)
 #define MEMKERN_STORE MEMKERN_MAP
 #define MEMKERN_REDUCE(...) MEMKERN_REDUCE_BY(0, __VA_ARGS__)
@@ -615,15 +615,15 @@ void matvec(const void* p, Range range, int threads, void* queue) {
 #define MEMKERN_LOOP_MAP(...) MEMKERN_LOOP(MEMKERN_MAP_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_STORE MEMKERN_LOOP_MAP
 #define MEMKERN_LOOP_REDUCE(...) MEMKERN_LOOP(MEMKERN_REDUCE_BY, __VA_ARGS__)
-#define MEMKERN_LOOP_BODY(name, body, second, arrays, ...) \
-  MEMKERN_LOOP(MEMKERN_BODY_BY, name, body, arrays)
+#define MEMKERN_LOOP_BODY(name, body, ...) \
+  MEMKERN_LOOP(MEMKERN_BODY_BY, name, body)
 
-#define MEMKERN_ONE(name, Op, arrays, T, I, dtype, index, ...)                                         \
-  {{name, "simt", dtype, index, nullptr, nullptr, arrays_in(arrays), 0, By<I, __VA_ARGS__>::kIndices}, \
+#define MEMKERN_ONE(name, Op, arrays, T, I, dtype, index, ...)                      \
+  {{name, "simt", dtype, index, nullptr, nullptr, 0, By<I, __VA_ARGS__>::kIndices}, \
    one_each<Indexed<T, By<I, __VA_ARGS__>>, Op, arrays_in(arrays)>},
-#define MEMKERN_CENTRAL(name, Op, arrays, ...)                                                                            \
-  {{name, "simt", "float64", "", nullptr, nullptr, arrays_in(arrays)}, one_each<Central<double>, Op, arrays_in(arrays)>}, \
-  {{name, "simt", "float32", "", nullptr, nullptr, arrays_in(arrays)}, one_each<Central<float>, Op, arrays_in(arrays)>},
+#define MEMKERN_CENTRAL(name, Op, arrays, ...)                                                         \
+  {{name, "simt", "float64", "", nullptr, nullptr}, one_each<Central<double>, Op, arrays_in(arrays)>}, \
+  {{name, "simt", "float32", "", nullptr, nullptr}, one_each<Central<float>, Op, arrays_in(arrays)>},
 
 constexpr DeviceEntry kEntries[] = {
 #include "families/stream/entries.inc"

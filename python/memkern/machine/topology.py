@@ -30,16 +30,30 @@ def template_variants(kernel: str, isa: str = "best") -> set[str]:
 
 
 @dataclass(frozen=True)
+class ArrayRole:
+    """One array of a kernel.
+
+    `shape` is text that uses the kernel's parameters; `role` is ``read``, ``write`` or ``update``
+    (read and written).
+    """
+
+    name: str
+    shape: str
+    role: str
+
+
+@dataclass(frozen=True)
 class Declaration:
     """The extension's declaration of a kernel.
 
-    `roles` are ``write``, ``read`` or ``update`` by array, in the order of the body's arguments;
-    `flops` are per element; `scalars` have their defaults.
+    `arrays` are in the order of the body's arguments; `flops` are per element, `amos` (atomic
+    operations) per iteration; `scalars` have their defaults.
     """
 
-    roles: Mapping[str, str]
+    arrays: tuple[ArrayRole, ...]
     flops: float
     scalars: Mapping[str, float]
+    amos: float
 
 
 _ROLES = {"r": "read", "w": "write", "u": "update"}
@@ -48,10 +62,13 @@ _ROLES = {"r": "read", "w": "write", "u": "update"}
 @functools.cache
 def _declarations() -> dict[str, Declaration]:
     found = {}
-    for kernel, arrays, flops, scalars in _memkern.declarations():
-        roles = {name: _ROLES[role] for name, role in (word.split(":") for word in arrays.split())}
+    for kernel, arrays, flops, scalars, amos in _memkern.declarations():
+        roles = tuple(
+            ArrayRole(name, f"({shape})" if "," in shape else f"({shape},)", _ROLES[role])
+            for name, role, shape in arrays
+        )
         numbers = {name: float(v) for name, v in (word.split("=") for word in scalars.split())}
-        found[kernel] = Declaration(roles, flops, numbers)
+        found[kernel] = Declaration(roles, flops, numbers, amos)
     return found
 
 
@@ -66,7 +83,8 @@ def declared(kernel: str) -> Declaration:
     known = _declarations()
     if kernel not in known:
         raise InputError(
-            f"kernel {kernel!r} is not declared in the extension: its family's entries.inc lacks it"
+            f"kernel {kernel!r} is not declared in the extension: its family's entries.inc or "
+            "case.cpp lacks it"
         )
     return known[kernel]
 

@@ -82,7 +82,6 @@ class Prepared:
                 template_variant=case.template_variant,
                 integers={**case.integers, "prefetch": knobs.prefetch},
                 numbers=dict(case.numbers),
-                arrays=[(array.name, array.role != "read") for array in case.spec.arrays],
                 indices=dict(case.indices),
                 data={
                     name: np.ascontiguousarray(values, dtype=case.dtype)

@@ -13,6 +13,7 @@ from memkern.errors import InputError
 from memkern.spec.registry import find, registry
 
 if TYPE_CHECKING:
+    from memkern.machine.topology import ArrayRole
     from memkern.spec.case import Case
 
 IndexArray = npt.NDArray[np.int64]
@@ -61,19 +62,6 @@ class Traffic:
             + (self.index if index else 0.0)
             + (self.write_allocate if write_allocate else 0.0)
         )
-
-
-@dataclass(frozen=True)
-class ArrayRole:
-    """One array of a kernel.
-
-    `shape` is text that uses the kernel's parameters; `role` is ``read``, ``write`` or ``update``
-    (read and written).
-    """
-
-    name: str
-    shape: str
-    role: str
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,11 @@ from memkern.families.checking import WHOLE, Values, error, extent, fresh, posit
 from memkern.inputs import indices
 from memkern.inputs.sizes import sizes
 from memkern.machine.limits import check_memory
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
     DTYPES,
     WORD_DTYPES,
-    ArrayRole,
     Check,
     IndexArray,
     Invoke,
@@ -55,14 +55,14 @@ CIRCUSTENT = (
     "Operations, MEMSYS 2020"
 )
 PATTERNS = {
-    "rand": ("AMO(VAL[IDX[i]])", 1),
-    "stride1": ("AMO(VAL[i])", 1),
-    "striden": ("AMO(VAL[i * stride])", 1),
-    "ptrchase": ("start = AMO(IDX[start])", 1),
-    "central": ("AMO(VAL[0])", 1),
-    "scatter": ("dest = AMO(IDX[i+1]); val = AMO(VAL[i]); AMO(VAL[dest], val)", 3),
-    "gather": ("src = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[i], val)", 3),
-    "sg": ("src = AMO(IDX[i]); dest = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[dest], val)", 4),
+    "rand": "AMO(VAL[IDX[i]])",
+    "stride1": "AMO(VAL[i])",
+    "striden": "AMO(VAL[i * stride])",
+    "ptrchase": "start = AMO(IDX[start])",
+    "central": "AMO(VAL[0])",
+    "scatter": "dest = AMO(IDX[i+1]); val = AMO(VAL[i]); AMO(VAL[dest], val)",
+    "gather": "src = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[i], val)",
+    "sg": "src = AMO(IDX[i]); dest = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[dest], val)",
 }
 PRIMITIVES = ("add", "and", "or", "xor", "min", "max", "exchange", "cas", "cas-retry", "plain")
 ORDERS = ("relaxed", "acq_rel", "seq_cst")
@@ -632,8 +632,10 @@ def _hits_at(case: Case, look: IndexArray) -> IndexArray:
     return np.bincount(np.searchsorted(look, hits), minlength=len(look))
 
 
-def _spec(pattern: str, summary: str, amos: int) -> None:
+def _spec(pattern: str, summary: str) -> None:
     chases = pattern == "ptrchase"
+    declaration = declared(f"amo.{pattern}")
+    amos = declaration.amos
 
     def traffic(case: Case) -> Traffic:
         moved = amos * float(np.dtype(case.dtype).itemsize)
@@ -661,10 +663,7 @@ def _spec(pattern: str, summary: str, amos: int) -> None:
             name=f"amo.{pattern}",
             summary=summary,
             source=CIRCUSTENT,
-            arrays=(
-                *([] if chases else [ArrayRole("VAL", "(words,)", "update")]),
-                ArrayRole("tally", f"(workers, {_TALLIES})", "update"),
-            ),
+            arrays=declaration.arrays,
             indices=("IDX",) if pattern in _INDEXED else (),
             traffic=traffic,
             iterations=lambda case: case.integers["iters"] * case.integers["workers"],
@@ -683,8 +682,8 @@ def _spec(pattern: str, summary: str, amos: int) -> None:
     )
 
 
-for _name, _definition in PATTERNS.items():
-    _spec(_name, *_definition)
+for _name, _summary in PATTERNS.items():
+    _spec(_name, _summary)
 
 
 @shows_options_of("amo.rand")

@@ -18,7 +18,7 @@ from memkern.inputs.mesh import HexMesh
 from memkern.inputs.sizes import sizes
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
-from memkern.spec.kernel import ArrayRole, Check, IndexArray, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.kernel import Check, IndexArray, Invoke, KernelSpec, Native, Traffic
 from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import case, register, registry
 
@@ -187,7 +187,8 @@ def _spec(
 ) -> None:
     """Register a kernel whose bytes are those of its arrays, each once, and of its indices."""
     nodes = {"xl": "local_nodes", "xg": "global_nodes"}
-    roles = declared(name).roles
+    arrays = declared(name).arrays
+    roles = {array.name: array.role for array in arrays}
 
     def traffic(case: Case) -> Traffic:
         size = np.dtype(case.dtype).itemsize
@@ -207,7 +208,7 @@ def _spec(
             name=name,
             summary=summary,
             source=BS,
-            arrays=tuple(ArrayRole(key, f"({nodes[key]},)", role) for key, role in roles.items()),
+            arrays=arrays,
             traffic=traffic,
             iterations=lambda case: case.integers[iterations],
             check=check,

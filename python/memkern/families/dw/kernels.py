@@ -27,9 +27,9 @@ from memkern.errors import InputError
 from memkern.families.checking import Values, error, fresh, verdict
 from memkern.inputs.lattice import GAMMA, Extents, Parity, check_extents, check_parity
 from memkern.machine.limits import check_memory
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
-    ArrayRole,
     Ceilings,
     Check,
     IndexArray,
@@ -49,7 +49,6 @@ ALAPPAT = (
 )
 LAYOUTS = ("RRII", "RIRI", "lexicographic")
 CUTS = ("auto", "s", "t, z, y and x in any order, such as tz or x")
-FLOPS = 1320
 _LINKS = 8 * 9  # complex numbers of a site
 _SPINOR = 12
 _WHOLE_SITES = 2**12
@@ -508,9 +507,10 @@ def _roofline_columns(
     levels = model_of(case).levels(ceilings.caches)
     site_B = float(levels[-1]["site_B"]) if levels else math.nan
     updates = case.iterations * case.spec.width(case)
-    median = FLOPS * updates / median_s / 1e9
+    flops = case.spec.flops
+    median = flops * updates / median_s / 1e9
     # If nothing comes from memory, it sets no limit.
-    roofline = FLOPS / site_B * ceilings.triad_GBps if site_B else math.nan
+    roofline = flops / site_B * ceilings.triad_GBps if site_B else math.nan
     return {
         "triad_GBps": ceilings.triad_GBps,
         **{f"site_{level['cache']}_B": float(level["site_B"]) for level in levels},
@@ -540,11 +540,7 @@ register(
         name="dw.hop",
         summary="psi'(n) = sum of U(n) (1 +- gamma) psi(n +- mu), for every s",
         source=ALAPPAT,
-        arrays=(
-            ArrayRole("links", "(sites * 144 * numbers of a vector,), without cuts of one", "read"),
-            ArrayRole("psi", "(sites * Ls / shared * 24 * numbers of a vector,)", "read"),
-            ArrayRole("result", "as psi", "write"),
-        ),
+        arrays=declared("dw.hop").arrays,
         indices=("order", "neighbours", "permutations"),
         traffic=_traffic,
         iterations=lambda case: case.integers["sites"],
@@ -552,7 +548,7 @@ register(
         reference=_reference,
         model_bytes=lambda case: _traffic(case).view(write_allocate=True) * case.integers["sites"],
         build=dw_case,
-        flops=FLOPS,
+        flops=declared("dw.hop").flops,
         width=lambda case: prod(layout_of(case).cuts) * case.integers["Ls"],
         ulps=64.0,
         roofline_columns=_roofline_columns,

@@ -24,9 +24,9 @@ from memkern.families.checking import Values
 from memkern.inputs.sizes import parse_bytes, sizes
 from memkern.machine.environment import cpu_list
 from memkern.machine.limits import check_memory
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
-    ArrayRole,
     Check,
     IndexArray,
     Invoke,
@@ -524,14 +524,12 @@ def _word(case: Case) -> Traffic:
     return Traffic(read=float(_WORD_B))
 
 
-_ENDS_ROLE = ArrayRole("ends", f"(workers, {_ENDS})", "update")
-
 register(
     KernelSpec(
         name="latency.chase",
         summary="p = *p, for each chain p",
         source="McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996",
-        arrays=(_ENDS_ROLE,),
+        arrays=declared("latency.chase").arrays,
         indices=("order",),
         traffic=_word,
         iterations=lambda case: (
@@ -554,12 +552,7 @@ register(
         summary="p = *p by one worker; by the others sum += source[i] and target[i] = count",
         source="Esmaili-Dokht et al., A Mess of Memory System Benchmarking, Simulation and "
         "Application Profiling, MICRO 2024",
-        arrays=(
-            _ENDS_ROLE,
-            ArrayRole("source", "(workers, traffic words)", "read"),
-            ArrayRole("target", "(workers, traffic words)", "write"),
-            ArrayRole("tally", f"(workers, {_TALLIES})", "update"),
-        ),
+        arrays=declared("latency.loaded").arrays,
         indices=("order",),
         traffic=_word,
         iterations=lambda case: case.integers["steps"],
@@ -579,7 +572,7 @@ register(
         name="latency.ping_pong",
         summary="while (*theirs < turn); *mine = turn + 1",
         source="nviennot, core-to-core-latency, 2022; multichase's pingpong, Google 2015",
-        arrays=(ArrayRole("tally", "(2, 2)", "update"),),
+        arrays=declared("latency.ping_pong").arrays,
         traffic=lambda case: Traffic(),
         iterations=lambda case: case.integers["turns"],
         check=_check_ping_pong,

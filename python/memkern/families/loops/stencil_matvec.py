@@ -14,7 +14,7 @@ from memkern.families.checking import Values, error, extent, fresh, positions, v
 from memkern.families.streaming.elementwise import footprint, memory_sized, scalars, value_B
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
-from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic
 from memkern.spec.registry import register, registry
 
 LOOPS = "Alappat et al., ECM modeling and performance tuning of SpMV and lattice QCD, 2021"
@@ -259,19 +259,12 @@ def _traffic_matvec(case: Case) -> Traffic:
     return Traffic(read=(case.integers["columns"] + 1) * size, write=size)
 
 
-def _arrays(kernel: str, **shapes: str) -> tuple[ArrayRole, ...]:
-    """Return the declared arrays, with the given shapes."""
-    return tuple(
-        ArrayRole(name, shapes[name], role) for name, role in declared(kernel).roles.items()
-    )
-
-
 register(
     KernelSpec(
         name="loops.stencil",
         summary="a = s (b there and at its four neighbours)",
         source=LOOPS,
-        arrays=_arrays("loops.stencil", a="(rows * columns,)", b="(rows * columns,)"),
+        arrays=declared("loops.stencil").arrays,
         traffic=_traffic_stencil,
         iterations=lambda case: case.integers["rows"] - 2,
         check=_check_stencil,
@@ -290,7 +283,7 @@ register(
         name="loops.matvec",
         summary="y += A x, column by column",
         source=LOOPS + ", figure 4",
-        arrays=_arrays("loops.matvec", y="(rows,)", A="(rows * columns,)", x="(columns,)"),
+        arrays=declared("loops.matvec").arrays,
         traffic=_traffic_matvec,
         iterations=lambda case: case.integers["rows"],
         check=_check_matvec,

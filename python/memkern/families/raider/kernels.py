@@ -23,7 +23,6 @@ from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
     INDEX_DTYPES,
-    ArrayRole,
     Check,
     IndexArray,
     Invoke,
@@ -134,7 +133,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
     values from those of the others and the scalar.
     """
     declaration = declared(f"raider.{name}")
-    written, *read = declaration.roles
+    written, *read = (array.name for array in declaration.arrays)
     idx = tuple(sorted(place for place in places.values() if place.startswith("IDX")))
 
     def traffic(case: Case) -> Traffic:
@@ -203,9 +202,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
             name=f"raider.{name}",
             summary=summary,
             source=RAIDER,
-            arrays=tuple(
-                ArrayRole(key, "(elements,)", role) for key, role in declaration.roles.items()
-            ),
+            arrays=declaration.arrays,
             indices=idx,
             traffic=traffic,
             iterations=lambda case: case.integers["elements"],

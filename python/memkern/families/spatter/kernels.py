@@ -32,10 +32,10 @@ from memkern.checks import integer, one_of
 from memkern.errors import InputError
 from memkern.families.spatter import suites
 from memkern.inputs.patterns import Pattern, as_pattern
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
     INDEX_DTYPES,
-    ArrayRole,
     Check,
     IndexArray,
     Invoke,
@@ -418,14 +418,14 @@ def _writers(
     return which[row, element], n[row], element
 
 
-def _spec(kernel: str, summary: str, arrays: tuple[ArrayRole, ...]) -> None:
+def _spec(kernel: str, summary: str) -> None:
     check = _check_gather if kernel in ("gather", "multigather") else _check_scatter
     register(
         KernelSpec(
             name=f"spatter.{kernel}",
             summary=summary,
             source=SOURCE,
-            arrays=arrays,
+            arrays=declared(f"spatter.{kernel}").arrays,
             traffic=_traffic,
             iterations=lambda case: case.integers["count"],
             check=check,
@@ -557,22 +557,11 @@ def case(
     return result
 
 
-_DENSE_OUT = ArrayRole("dense", "(workers, wrap * L), one row a worker", "write")
-_DENSE_IN = ArrayRole("dense", "(workers, wrap * L), one row a worker", "read")
-_SPARSE_IN = ArrayRole("sparse", "(max(base) + max(index) + 1,)", "read")
-_SPARSE_OUT = ArrayRole("sparse", "(max(base) + max(index) + 1,)", "write")
-_spec("gather", "A[:] = B[i[:]]", (_SPARSE_IN, _DENSE_OUT))
-_spec("scatter", "A[j[:]] = B[:]", (_SPARSE_OUT, _DENSE_IN))
-_spec(
-    "gs",
-    "A[j[:]] = B[i[:]]",
-    (
-        ArrayRole("sparse_gather", _SPARSE_IN.shape, "read"),
-        ArrayRole("sparse_scatter", _SPARSE_IN.shape, "write"),
-    ),
-)
-_spec("multigather", "A[:] = B[i1[i2[:]]]", (_SPARSE_IN, _DENSE_OUT))
-_spec("multiscatter", "A[j1[j2[:]]] = B[:]", (_SPARSE_OUT, _DENSE_IN))
+_spec("gather", "A[:] = B[i[:]]")
+_spec("scatter", "A[j[:]] = B[:]")
+_spec("gs", "A[j[:]] = B[i[:]]")
+_spec("multigather", "A[:] = B[i1[i2[:]]]")
+_spec("multiscatter", "A[j1[j2[:]]] = B[:]")
 
 
 def registered(kernel: str) -> KernelSpec:

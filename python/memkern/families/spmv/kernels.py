@@ -24,10 +24,10 @@ from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, fresh, positions, verdict
 from memkern.families.spmv.model import SpmvModel
+from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
     INDEX_DTYPES,
-    ArrayRole,
     Ceilings,
     Check,
     IndexArray,
@@ -316,15 +316,13 @@ def _roofline_columns(
 
 
 def _spec(name: str, summary: str, source: str) -> None:
+    declaration = declared(f"spmv.{name}")
     register(
         KernelSpec(
             name=f"spmv.{name}",
             summary=summary,
             source=source,
-            arrays=(
-                ArrayRole("x", "(columns,), one more where rows are padded", "read"),
-                ArrayRole("y", "(rows,), those of whole chunks in sell", "update"),
-            ),
+            arrays=declaration.arrays,
             indices=("starts", "columns"),
             traffic=_traffic,
             iterations=_iterations,
@@ -335,7 +333,7 @@ def _spec(name: str, summary: str, source: str) -> None:
             ),
             build=spmv_case,
             index_dtypes=INDEX_DTYPES,
-            flops=2,
+            flops=declaration.flops,
             width=lambda case: case.integers["nonzeros"] / _iterations(case),
             work=None if name == "ell" else lambda case, native: native.copy_out("starts"),
             ulps=32.0,

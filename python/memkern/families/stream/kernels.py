@@ -12,7 +12,7 @@ from memkern.families.streaming.elementwise import Arrays, case_of, mccalpin
 from memkern.inputs.sizes import sizes
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
-from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic
 from memkern.spec.registry import case, register, registry, shows_options_of
 
 STREAM = "McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers"
@@ -60,7 +60,7 @@ register(
         name="stream.rotation",
         summary="copy, scale, add and triad in turn over the same arrays",
         source=STREAM,
-        arrays=tuple(ArrayRole(a, "(elements,)", role) for a, role in _DECLARED.roles.items()),
+        arrays=_DECLARED.arrays,
         traffic=lambda case: sum(
             (registry()[name].traffic(case) for name in _ROTATION), start=Traffic()
         ),

@@ -21,7 +21,7 @@ from memkern.errors import InputError
 from memkern.families.checking import WHOLE, error, extent, fresh, positions, verdict
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
-from memkern.spec.kernel import ArrayRole, Check, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic
 from memkern.spec.options import Stop
 from memkern.spec.registry import register, registry
 
@@ -52,12 +52,10 @@ def regular(
     joins partial results of a reduction. `build` makes its cases, `case_of` by default.
     """
     declaration = declared(name)
-    arrays = [ArrayRole(array, "(elements,)", role) for array, role in declaration.roles.items()]
+    arrays = [array for array in declaration.arrays if array.name != RESULT]
     read = sum(a.role != "write" for a in arrays)
     written = sum(a.role != "read" for a in arrays)
     allocated = sum(a.role == "write" for a in arrays)
-    if combine is not None:
-        arrays.append(ArrayRole(RESULT, "(1,)", "write"))
 
     def traffic(case: Case) -> Traffic:
         size = float(np.dtype(case.dtype).itemsize)
@@ -79,8 +77,7 @@ def regular(
         return after
 
     def values_at(native: Native, at: npt.NDArray[np.int64]) -> dict[str, Values]:
-        names = [array.name for array in arrays if array.name != RESULT]
-        return {POSITION: at, **{name: fresh(native, name, at) for name in names}}
+        return {POSITION: at, **{a.name: fresh(native, a.name, at) for a in arrays}}
 
     def check(case: Case, native: Native, invoke: Invoke) -> Check:
         n = case.iterations
@@ -124,7 +121,7 @@ def regular(
             name=name,
             summary=summary,
             source=source,
-            arrays=tuple(arrays),
+            arrays=declaration.arrays,
             traffic=traffic,
             iterations=lambda case: case.integers["elements"],
             check=check,
