@@ -343,7 +343,7 @@ def _mitigations(settings: Mapping[str, Any]) -> Finding:
     stores = settings["mitigations"]["spec_store_bypass"] or ""
     slow = []
     if gathers.startswith("Mitigation"):
-        slow.append(f"gather instructions are slow by gather_data_sampling ({gathers})")
+        slow.append(f"gather_data_sampling slows down gathers ({gathers})")
     if re.fullmatch("Mitigation: Speculative Store Bypass disabled", stores):
         slow.append("loads wait for the addresses of earlier stores (spec_store_bypass)")
     if slow:
