@@ -117,7 +117,7 @@ _STUDIES: dict[str, tuple[str, Callable[[], dict[str, Sequence[Any]]]]] = {
 }
 # Options of these kernels, by their names in Python.
 _OPTIONS = {
-    "chase": ("size_B", "order", "chains", "line_B", "steps", "threads"),
+    "chase": ("size_B", "order", "chains", "line_B", "steps", "distance_B", "threads"),
     "loaded": ("size_B", "order", "loads", "pause", "traffic_B", "line_B", "steps", "threads"),
     "ping_pong": ("lines", "take_by", "line_B", "turns"),
 }
@@ -214,6 +214,13 @@ def add_verbs(verb: Verb) -> None:
         help="independent chains at the same time, 1 to 32 (1)",
     )
     add("--line", dest="line_B", type=count(8), metavar="BYTES", help="size of a cache line")
+    add(
+        "--distance",
+        dest="distance_B",
+        type=numbers(8, "distance"),
+        metavar="BYTES,...",
+        help="of the orders pairs and pairs-across: bytes between the two lines of a pair",
+    )
     add("--steps", type=count(1), metavar="N", help="loads of each chain in an invocation")
     add("--traffic", dest="traffic_B", metavar="BYTES", help="of loaded: buffers of the traffic")
     add(
