@@ -59,6 +59,8 @@ _WORD_B = 8
 # serve another, and no pair spans two pages.
 _PAIR_B = 2**12
 _FARTHEST_B = _PAIR_B // 4
+# Many times more than the TLBs of any processor.
+_MOST_PAGES = 2**17
 
 
 @functools.lru_cache(maxsize=4)
@@ -688,6 +690,50 @@ def numa_cases(
     if not cases:
         raise InputError("no NUMA node has processing units that this process may use")
     return cases
+
+
+def octaves(low_B: int, high_B: int, each: int) -> list[int]:
+    """Return sizes from the lowest to the highest, so many in each octave."""
+    return sizes(low_B, high_B, round(each * np.log2(high_B / low_B)) + 1)
+
+
+def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) -> list[Case]:
+    """Return the chases that show capacities of caches, reaches of TLBs, and lines.
+
+    Parameters
+    ----------
+    cache_B, line_B : int
+        Bytes of the last-level caches and of a line, as the system reports them.
+    memory_B : float
+        Bytes that may be allocated.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`.
+
+    Returns
+    -------
+    list of Case
+        Lines in random order, four sizes per octave from 1 KiB to four times the caches; as many
+        lines in pages of their own, 16 to 131072; pairs 8 to 1024 bytes apart.
+    """
+    largest = int(min(max(4 * cache_B, 2**26), memory_B // 8))
+    dense = octaves(2**10, largest, 4)
+    most = min(_MOST_PAGES, int(memory_B // 8) // mmap.PAGESIZE)
+    counts = [n for n in dict.fromkeys(size // line_B for size in dense) if 16 <= n <= most]
+    # Pages of another size than 4 KiB are only known by the name of the default.
+    small_pages = {"pages": "4k" if mmap.PAGESIZE == 2**12 else "default"}
+    distances = [2**power for power in range(3, _FARTHEST_B.bit_length())]
+    return [
+        *(latency(size, **options) for size in dense),
+        *(
+            latency(n * mmap.PAGESIZE, order="one-per-page", **small_pages, **options)
+            for n in counts
+        ),
+        *(
+            latency(largest, order=order, distance_B=distance, **options)
+            for order in PAIRS
+            for distance in distances
+        ),
+    ]
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
