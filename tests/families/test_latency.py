@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -273,9 +274,32 @@ def test_numa_cases_are_of_every_pair_of_nodes() -> None:
         latency.numa_cases(nodes, [12])
 
 
+def test_the_structure_has_as_many_lines_in_pages_as_side_by_side() -> None:
+    cases = latency.structure_cases(2**25, 64, 2**34, budget_s=0.01)
+    by_order: dict[str, list[Case]] = {}
+    for case in cases:
+        by_order.setdefault(case.columns["order"], []).append(case)
+    sizes = [case.columns["size_B"] for case in by_order["random"]]
+    assert (sizes[0], sizes[-1], len(sizes)) == (2**10, 2**27, 4 * 17 + 1)
+    pages = [case.columns["lines"] for case in by_order["one-per-page"]]
+    assert (pages[0], pages[-1]) == (16, 2**17) and sorted(set(pages)) == pages
+    assert set(pages) <= {case.columns["lines"] for case in by_order["random"]}
+    assert {case.knobs.pages for case in by_order["one-per-page"]} <= {"4k", "default"}
+    for order in latency.PAIRS:
+        distances = [case.columns["distance_B"] for case in by_order[order]]
+        assert distances == [8, 16, 32, 64, 128, 256, 512, 1024]
+    few = latency.structure_cases(2**25, 64, 2**24)
+    assert max(case.columns["size_B"] for case in few) <= 2**21
+    assert {case.stop.budget_s for case in cases} == {0.01}
+    assert latency.structure_cases(2**15, 64, float("inf"))
+
+
 @pytest.mark.parametrize(
     "words, problem",
     [
+        ("structure --chains 2", "latency structure chooses chains"),
+        ("structure --pages thp", "latency structure chooses pages"),
+        ("structure -k chase", "latency structure chooses the kernel"),
         ("numa --chains 2", "latency numa chooses chains"),
         ("numa --pin 0", "latency numa chooses pin"),
         ("loaded -k chase", "chooses the kernel"),
@@ -313,6 +337,20 @@ def test_the_verb_prints_a_row_for_each_case(
     assert code == 0
     found = [row for row in out.splitlines() if re.match(r"( *\d+ )?\d+ +\S", row)]
     assert len(found) == rows
+
+
+def test_structure_of_this_machine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    path = tmp_path / "structure.parquet"
+    code, out, _ = run(capsys, "latency", "structure", "--runs", "3", "-o", str(path))
+    assert code == 0
+    assert {"random", "one-per-page", *latency.PAIRS} <= set(out.split())
+    assert re.search(r"^ *what +found +system +agrees +ns +cycles$", out, re.MULTILINE)
+    code, again, _ = run(capsys, "table", "latency-structure", str(path))
+    assert code == 0 and "exceeds_B" in again
+    assert re.findall(r"line +not found|line +\d+ B", again)
 
 
 def test_numa_of_this_machine(

@@ -715,9 +715,9 @@ def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) 
         Lines in random order, four sizes per octave from 1 KiB to four times the caches; as many
         lines in pages of their own, 16 to 131072; pairs 8 to 1024 bytes apart.
     """
-    largest = int(min(max(4 * cache_B, 2**26), memory_B // 8))
+    largest = int(min(max(4 * cache_B, 2**26), memory_B / 8))
     dense = octaves(2**10, largest, 4)
-    most = min(_MOST_PAGES, int(memory_B // 8) // mmap.PAGESIZE)
+    most = min(_MOST_PAGES, memory_B / 8 / mmap.PAGESIZE)
     counts = [n for n in dict.fromkeys(size // line_B for size in dense) if 16 <= n <= most]
     # Pages of another size than 4 KiB are only known by the name of the default.
     small_pages = {"pages": "4k" if mmap.PAGESIZE == 2**12 else "default"}

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from memkern import small
-from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus
+from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, warn
 from memkern.cli.options import (
     Verb,
     count,
@@ -45,6 +45,7 @@ _LOADED_HEADER = (
     f"{'ns':>9} {'cycles':>8} {'±%':>5}"
 )
 _NUMA_HEADER = f"{'case':<4} {'from':<36} {'kernel':<13} {'thr':>3} {'ns':>9} {'GB/s':>8} {'±%':>5}"
+_FOUND = ("what", "found", "system", "agrees", "ns", "cycles")
 _CORES_HEADER = f"{'case':<4} {'units':<9} {'lines':>5} {'ns':>9} {'cycles':>8} {'±%':>5}"
 
 
@@ -166,12 +167,17 @@ def _structure(args: argparse.Namespace) -> int:
     from memkern.plots import tables
 
     _refuse_options(args, "pages")
+    # Shortest times and medians of so many cases need few samples.
+    options = {"budget_s": 0.1, **knobs_of(args)}
     cases = latency.structure_cases(
-        topology.last_level_cache_B(), topology.line_B(), memory_left()[0], **knobs_of(args)
+        topology.last_level_cache_B(), topology.line_B(), memory_left()[0], **options
     )
     results = measure(cases, args, *_TABLES["chase"])
     if not (args.json or args.quiet):
-        line(table_text(tables["latency-structure"](results)))
+        try:
+            line(table_text(tables["latency-structure"](results)[list(_FOUND)]))
+        except InputError as error:
+            warn(str(error))
     return exit_code(results)
 
 
