@@ -16,12 +16,13 @@ LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+"
 
 
 class Results:
-    """The parts of a `ResultSet` that figures use: records and environments."""
+    """The parts of a `ResultSet` that figures use: records, samples and environments."""
 
-    def __init__(self, rows):
+    def __init__(self, rows, samples=()):
         self.rows = rows
+        self.samples = [np.asarray(taken) for taken in samples]
         caches = [
-            {"level": 1, "type": "data", "size_B": 32 * KIB, "instances": 4},
+            {"level": 1, "type": "data", "size_B": 32 * KIB, "instances": 4, "line_B": 64},
             {"level": 1, "type": "instruction", "size_B": 64 * KIB, "instances": 4},
             {"level": 2, "type": "unified", "size_B": MIB, "instances": 4},
             {"level": 3, "type": "unified", "size_B": 16 * MIB, "instances": 1},

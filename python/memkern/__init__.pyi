@@ -266,6 +266,7 @@ def latency(
     chains: int = ...,
     line_B: int | None = ...,
     steps: int | None = ...,
+    distance_B: int | None = ...,
     threads: int = ...,
     seed: int = ...,
     name: str = ...,

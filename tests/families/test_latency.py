@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def ping_pong(**options: Any) -> Case:
     return registry.case("latency.ping_pong", **{"turns": 200, "runs": 3, **options})
 
 
-@pytest.mark.parametrize("order", latency.ORDERS)
+@pytest.mark.parametrize("order", [o for o in latency.ORDERS if o not in latency.PAIRS])
 def test_an_order_has_its_lines_once(order: str) -> None:
     lines = latency.line_order(order, 8 * mmap.PAGESIZE + 640, 64, seed=3)
     whole = order in ("random", "sequential")
@@ -51,9 +52,60 @@ def test_orders_are_what_they_are_called() -> None:
     assert np.count_nonzero(np.diff(in_page)) == 15
     one = latency.line_order("one-per-page", size_B, 64)
     assert sorted(one // LINES_PER_PAGE) == list(range(16))
-    assert len(np.unique(one % LINES_PER_PAGE)) > 4
+    assert len(np.unique(one % LINES_PER_PAGE)) == 16
+    many = latency.line_order("one-per-page", (2 * LINES_PER_PAGE + 1) * mmap.PAGESIZE, 64)
+    assert set(np.bincount(many % LINES_PER_PAGE)) == {2, 3}
     other = latency.line_order("random", size_B, 64, seed=1)
     assert (other != latency.line_order("random", size_B, 64, seed=0)).any()
+
+
+@pytest.mark.parametrize("order", latency.PAIRS)
+@pytest.mark.parametrize("distance_B", [8, 32, 64, 256, 1024])
+@pytest.mark.parametrize("line_B", [8, 64])
+def test_pairs_are_as_far_apart_as_they_say(order: str, distance_B: int, line_B: int) -> None:
+    if distance_B < line_B:
+        with refused("distance_B must be a power of two from 64 to 1024 and a multiple of line_B"):
+            latency.line_order(order, 2**20, line_B, distance_B=distance_B)
+        return
+    places = latency.line_order(order, 2**20 + 2**11, line_B, 1, distance_B) * line_B
+    pairs = places.reshape(-1, 2)
+    assert sorted(pairs[:, 0] // 4096) == list(range(256))
+    assert (pairs[:, 0] // 4096 == pairs[:, 1] // 4096).all()
+    assert (np.abs(np.diff(pairs)) == distance_B).all()
+    blocks = pairs // (2 * distance_B)
+    assert (blocks[:, 0] == blocks[:, 1]).all() == (order == "pairs")
+    assert (blocks[:, 0] != blocks[:, 1]).all() == (order == "pairs-across")
+    # Either comes first, and the pairs are everywhere in their 4 KiB.
+    assert 64 < (pairs[:, 0] < pairs[:, 1]).sum() < 192
+    lowest = pairs.min(axis=1) % 4096
+    assert len(np.unique(lowest)) > min(4096 // line_B, 256) // 4 or distance_B > 256
+    assert len(np.unique(pairs)) == 512
+
+
+@pytest.mark.parametrize(
+    "order, distance_B, problem",
+    [
+        ("pairs", None, "a power of two from 8 to 1024 and a multiple of line_B for pairs"),
+        ("pairs", 0, "a power of two from 8 to 1024"),
+        ("pairs", 48, "not 48"),
+        ("pairs-across", 2048, "not 2048"),
+        ("pairs-across", -8, "not -8"),
+        ("random", 64, "distance_B is for order pairs and pairs-across, not for random"),
+        ([1, 2], 64, "distance_B is for order pairs and pairs-across, not for an array"),
+    ],
+)
+def test_wrong_distances_are_refused(order: Any, distance_B: int | None, problem: str) -> None:
+    with refused(problem):
+        mk.latency(2**14, order=order, distance_B=distance_B)
+
+
+def test_pairs_are_of_words_and_say_their_distance() -> None:
+    case = mk.latency(2**14, order="pairs", distance_B=32, runs=2)
+    record = case.measure().record
+    assert record["valid"] and record["distance_B"] == 32 and record["line_B"] == 8
+    assert (record["lines"], record["size_B"]) == (8, 2**14)
+    assert case.identity() != mk.latency(2**14, order="pairs", distance_B=64, runs=2).identity()
+    assert "distance_B" not in chase().columns
 
 
 @pytest.mark.parametrize(
@@ -61,7 +113,8 @@ def test_orders_are_what_they_are_called() -> None:
     [
         ("shuffled", 4096, "order 'shuffled' is not one of random, in-page"),
         ("random", 63, "has no line of 64 bytes"),
-        ("in-page", mmap.PAGESIZE - 64, "needs a buffer of at least a page"),
+        ("pairs", 4088, "needs a buffer of at least 4096 bytes"),
+        ("in-page", mmap.PAGESIZE - 64, f"needs a buffer of at least {mmap.PAGESIZE} bytes"),
     ],
 )
 def test_wrong_orders_are_refused(order: str, size_B: int, problem: str) -> None:
@@ -222,15 +275,40 @@ def test_numa_cases_are_of_every_pair_of_nodes() -> None:
         latency.numa_cases(nodes, [12])
 
 
+def test_the_structure_has_as_many_lines_in_pages_as_side_by_side() -> None:
+    cases = latency.structure_cases(2**25, 64, 2**34, budget_s=0.01)
+    by_order: dict[str, list[Case]] = {}
+    for case in cases:
+        by_order.setdefault(case.columns["order"], []).append(case)
+    sizes = [case.columns["size_B"] for case in by_order["random"]]
+    assert (sizes[0], sizes[-1], len(sizes)) == (2**10, 2**27, 4 * 17 + 1)
+    pages = [case.columns["lines"] for case in by_order["one-per-page"]]
+    assert (pages[0], pages[-1]) == (16, 2**17) and sorted(set(pages)) == pages
+    assert set(pages) <= {case.columns["lines"] for case in by_order["random"]}
+    assert {case.knobs.pages for case in by_order["one-per-page"]} <= {"4k", "default"}
+    for order in latency.PAIRS:
+        distances = [case.columns["distance_B"] for case in by_order[order]]
+        assert distances == [8, 16, 32, 64, 128, 256, 512, 1024]
+    few = latency.structure_cases(2**25, 64, 2**24)
+    assert max(case.columns["size_B"] for case in few) <= 2**21
+    assert {case.stop.budget_s for case in cases} == {0.01}
+    assert latency.structure_cases(2**15, 64, float("inf"))
+
+
 @pytest.mark.parametrize(
     "words, problem",
     [
+        ("structure --chains 2", "latency structure chooses chains"),
+        ("structure --pages thp", "latency structure chooses pages"),
+        ("structure -k chase", "latency structure chooses the kernel"),
         ("numa --chains 2", "latency numa chooses chains"),
         ("numa --pin 0", "latency numa chooses pin"),
         ("loaded -k chase", "chooses the kernel"),
         ("-k ping_pong --chains 2", "chains"),
         ("cores --loads 3", "loads"),
         ("-k nope", "invalid choice"),
+        ("--order pairs", "distance_B must be a power of two"),
+        ("loaded --distance 64", "distance"),
         ("--sizes 1KiB:1B:3", "smaller"),
     ],
 )
@@ -249,6 +327,7 @@ def test_wrong_words_are_refused(
         ("cores --lines 1", 1),
         ("-k ping_pong --turns 50", 1),
         ("-k chase --sizes 8KiB --order in-page,sequential", 2),
+        ("-k chase --sizes 8KiB --order pairs,pairs-across --distance 8,64", 4),
     ],
 )
 def test_the_verb_prints_a_row_for_each_case(
@@ -257,8 +336,22 @@ def test_the_verb_prints_a_row_for_each_case(
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     code, out, _ = run(capsys, "latency", *words.split())
     assert code == 0
-    found = [row for row in out.splitlines() if re.match(r"\d+ +\S", row)]
+    found = [row for row in out.splitlines() if re.match(r"( *\d+ )?\d+ +\S", row)]
     assert len(found) == rows
+
+
+def test_structure_of_this_machine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    path = tmp_path / "structure.parquet"
+    code, out, _ = run(capsys, "latency", "structure", "--runs", "3", "-o", str(path))
+    assert code == 0
+    assert {"random", "one-per-page", *latency.PAIRS} <= set(out.split())
+    assert re.search(r"^ *what +found +system +agrees +ns +cycles$", out, re.MULTILINE)
+    code, again, _ = run(capsys, "table", "latency-structure", str(path))
+    assert code == 0 and "exceeds_B" in again
+    assert re.findall(r"line +not found|line +\d+ B", again)
 
 
 def test_numa_of_this_machine(

@@ -1,5 +1,6 @@
 """Figures, findings and section of latency, against the records that they show."""
 
+import numpy as np
 import pytest
 from checking import refused
 from plotting import (
@@ -17,12 +18,16 @@ from plotting import (
 )
 
 from memkern import report
-from memkern.families.latency.figures import concurrency, findings
+from memkern.families.latency.data import DIFFERS, concurrency
+from memkern.families.latency.findings import findings
 from memkern.families.latency.kernels import GROUP, report_cases
 from memkern.measuring.sweep import sweep
 from memkern.plots import figures, save, sections, tables
 
-FIGURES = ("latency-chains", "latency-cores", "latency-loaded", "latency-numa", "latency-sizes")
+FIGURES = (
+    "latency-chains", "latency-cores", "latency-gather", "latency-histogram", "latency-loaded",
+    "latency-numa", "latency-sizes", "latency-structure",
+)  # fmt: skip
 SIZES = tuple(16 * KIB * 4**i for i in range(7))
 
 
@@ -36,6 +41,10 @@ def record(kernel, ns, machine="Own Machine 3000", threads=1, **other):
         "pages": "4k",
         "pages_asked": "default",
         "ns_per_access": ns,
+        "lines": other.get("size_B", 64) // 64,
+        "clock_GHz": 4.0,
+        "time_min_s": 0.9e-3,
+        "time_median_s": 1e-3,
         "bandwidth_GBps": 8 / ns,
         "disturbed": False,
         "valid": True,
@@ -95,31 +104,82 @@ def nodes(units=2, memories=2, **other):
     return rows
 
 
+def levels(ends, **other):
+    """Return chases in random order, of 1 KiB to 128 MiB, with the latency of each level."""
+    every = [round(KIB * 2 ** (k / 4)) for k in range(69)]
+    return [
+        record("chase", next(ns for end, ns in ends.items() if size <= end), size_B=size,
+               order="random", chains=1, **other)
+        for size in every
+    ]  # fmt: skip
+
+
+def structured(line_B=64, fetched=False, reaches=(64, 1536), ends=None, **other):
+    """Return records of a whole structure: caches, TLBs of 2 ns and 20 ns a miss, and pairs."""
+    dense = levels(ends or {32 * KIB: 1.0, MIB: 4.0, 16 * MIB: 15.0, 2**40: 100.0}, **other)
+    costs = (0.0, 2.0, 20.0)
+    apart = [
+        {
+            **row, "order": "one-per-page", "size_B": 4096 * row["lines"], "pages_asked": "4k",
+            "ns_per_access": row["ns_per_access"] + costs[np.searchsorted(reaches, row["lines"])],
+        }
+        for row in dense
+        if 16 <= row["lines"] <= 2**14
+    ]  # fmt: skip
+    both = []
+    for order in ("pairs", "pairs-across"):
+        for distance in 2 ** np.arange(3, 11):
+            second = 1.0 if distance < line_B else 15.0
+            if fetched and order == "pairs" and distance == line_B:
+                second = 4.0
+            both.append(record("chase", (15.0 + second) / 2, size_B=128 * MIB, order=order,
+                               chains=1, distance_B=int(distance), **other))  # fmt: skip
+    return [*dense, *apart, *both]
+
+
+def gathers(**other):
+    """Return gathers of 100 million lines per second at random, and of twice as many by stride."""
+    patterns = {f"UNIFORM:8:{stride}:NR": 0.5 for stride in (4, 8, 16, 64, 128)}
+    return [
+        record("chase", 1.0, pattern=pattern, dtype="float64", bytes_model_B=64e5, **other)
+        | {"kernel": "spatter.gather", "time_median_s": 1e-3 * share}
+        for pattern, share in {**patterns, "RANDOM:1048576:33554432:1": 1.0}.items()
+    ]
+
+
 def all_records(**other):
-    return [*sizes(**other), *chains(**other), *loaded(**other), *pairs(**other), *nodes(**other)]
+    return [
+        *sizes(**other), *chains(**other), *loaded(**other), *pairs(**other), *nodes(**other),
+        *gathers(**other),
+    ]  # fmt: skip
 
 
 INPUTS = {
-    "own": all_records(),
-    "several": [*all_records(), *all_records(machine=LONG)],
+    "own": [*all_records(), *structured()],
+    "several": [
+        *all_records(), *structured(), *all_records(machine=LONG), *structured(machine=LONG),
+    ],
     "many": [
         *sizes(), *sizes("in-page"), *sizes("one-per-page"), *sizes("random", pages_asked="thp"),
         *chains(), *chains(size=64 * KIB, ns=6.0, most=4), *chains(size=MIB, ns=20.0, most=8),
-        *loaded(threads=64, slower=8.0), *pairs(units=24), *nodes(12, 12),
+        *loaded(threads=64, slower=8.0), *pairs(units=24), *nodes(12, 12), *gathers(),
+        *structured(reaches=(1024, 1536)),
     ],
-    "disturbed": [*all_records(), *all_records(disturbed=True, pages="thp")],
+    "disturbed": [
+        *all_records(), *structured(), *all_records(disturbed=True, pages="thp"),
+    ],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("records", INPUTS)
 def test_every_figure_is_legible(name, records):
-    assert_legible(figures[name](Results(INPUTS[records])))
+    assert_legible(figures[name](sampled(INPUTS[records])))
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_becomes_a_file(name, tmp_path):
-    assert save(figures[name](Results(all_records())), tmp_path / "x.pdf").stat().st_size > 5000
+    assert save(figures[name](sampled(INPUTS["own"])), tmp_path / "x.pdf").stat().st_size > 5000
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -155,25 +215,140 @@ def test_loads_in_flight_are_latency_times_rate():
         concurrency(Results(chains()[1:]))
 
 
+def table(rows):
+    """Return the rows of the table latency-structure by what they are about."""
+    return tables["latency-structure"](Results(rows)).set_index("what")
+
+
 def test_the_structure_stands_beside_what_the_system_says():
     # The machine has L1 of 32 KiB, L2 of 1 MiB and L3 of 16 MiB; of L3 there is a quarter.
-    levels = {32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0}
-    rows = [
-        record("chase", next(ns for end, ns in levels.items() if size <= end), size_B=size,
-               order="random", chains=1)
-        for size in (int(4 * KIB * 2 ** (k / 4)) for k in range(60))
+    rows = structured(ends={32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0})
+    found = table(rows)
+    assert list(found.index) == [
+        "cache 1", "cache 2", "cache 3", "beyond", "TLB 1", "TLB 2", "page walk", "line",
+        "adjacent line",
     ]  # fmt: skip
-    found = tables["latency-structure"](Results(rows))
-    assert found["ns"].tolist() == list(levels.values())
-    assert found["system"].tolist() == ["L1", "L2", "L3", ""]
-    assert found["agrees"].tolist() == [True, True, False, None]
+    assert found["ns"].tolist() == pytest.approx([1, 4, 15, 100, 0, 1.8, 18, 14 * 0.9, 14 * 0.9])
+    assert found["cycles"].tolist() == pytest.approx((4 * found["ns"]).tolist())
     assert found["fits_B"][:3].tolist() == [32 * KIB, MIB, 4 * MIB]
+    assert found["agrees"].tolist() == ["yes", "yes", "differs", *[""] * 4, "yes", ""]
+    assert found["found"].tolist() == [
+        "32 KiB to 38.1 KiB", "1 MiB to 1.19 MiB", "4 MiB to 4.76 MiB", "from 4.76 MiB",
+        "64 to 76 pages", "1448 to 1722 pages", "in 16384 pages", "64 B", "not fetched with it",
+    ]  # fmt: skip
+    assert found["system"].tolist() == [
+        "L1: 32 KiB", "L2: 1 MiB", "L3: 16 MiB", "", "unknown", "unknown", "", "64 B", "unknown",
+    ]  # fmt: skip
     (_, said) = findings(Results(rows))
-    assert said == (
-        "The latency rises between 4 MiB and 4.76 MiB, where the system says that L3 has 16 MiB"
-    )
+    assert said == "By latency, cache 3 has 4 MiB to 4.76 MiB, while the system says L3: 16 MiB"
+
+
+def test_lines_that_differ_or_come_in_pairs_are_said():
+    found = table(structured(line_B=128))
+    assert found["found"]["line"] == "128 B" and found["agrees"]["line"] == DIFFERS
+    found = table(structured(fetched=True))
+    assert found["found"]["line"] == "64 B" and found["agrees"]["line"] == "yes"
+    assert found["found"]["adjacent line"] == "fetched with it"
+    assert found["ns"]["adjacent line"] == pytest.approx(3 * 0.9)
+    found = table(structured(line_B=4096))
+    assert found["found"]["line"] == "not found" and "adjacent line" not in found.index
+    unknown = tables["latency-structure"](frame(structured())).set_index("what")
+    assert set(unknown["agrees"]) == {""} and unknown["system"]["line"] == "unknown"
+
+
+def test_parts_of_a_structure_are_shown_alone():
+    rows = structured()
+    assert set(table([r for r in rows if r["order"] == "random"]).index) == {
+        "cache 1", "cache 2", "cache 3", "beyond",
+    }  # fmt: skip
+    assert set(table([r for r in rows if r["order"].startswith("pairs")]).index) == {
+        "line", "adjacent line",
+    }  # fmt: skip
     with refused("no latency is the same over three sizes"):
-        tables["latency-structure"](Results(sizes()))
+        table(sizes())
+    with refused("latency structure"):
+        table([r for r in rows if r["order"] == "one-per-page"])
+    # Pages that fit in the TLBs to the last.
+    found = table(structured(reaches=(64, 2**20)))
+    assert found["found"]["TLB 2"] == "at least 16384 pages" and "page walk" not in found.index
+    # Disturbed records decide nothing, and huge pages have other TLBs.
+    huge = [{**r, "pages": "thp", "ns_per_access": 1.0} for r in rows if r["lines"] < 2**14]
+    disturbed = [{**r, "disturbed": True, "ns_per_access": 0.1} for r in rows]
+    apart = [r for r in huge if r["order"] == "one-per-page"]
+    assert table([*rows, *apart, *disturbed]).equals(table(rows))
+
+
+def test_the_structure_is_drawn_with_its_marks():
+    fig = figures["latency-structure"](Results(structured()))
+    costs, pair = fig.axes
+    assert {"TLB 1: 64 pages", "TLB 2: 1448 pages", "page walks"} == set(panel_texts(costs))
+    assert set(panel_texts(pair)) == {"same line", "other lines of 64 B"}
+    within, across = (line(pair, label) for label in curve_labels(pair))
+    assert list(within.get_xdata()) == [8, 16, 32, 64, 128, 256, 512, 1024]
+    assert list(within.get_ydata()) == pytest.approx([0, 0, 0, *[14 * 0.9] * 5])
+    assert list(across.get_xdata()) == [64, 128, 256, 512, 1024]
+    (alone,) = figures["latency-structure"](
+        Results([r for r in structured() if r["order"].startswith("pairs")])
+    ).axes
+    assert "Distance" in alone.get_xlabel()
+    with refused("no chase shows what translation costs"):
+        figures["latency-structure"](Results(sizes()))
+
+
+def sampled(rows):
+    """Return records with samples around their times."""
+    rng = np.random.default_rng(0)
+    return Results(rows, [1e-3 * np.exp(0.1 * rng.standard_normal(50)) for _ in rows])
+
+
+def test_samples_are_drawn_as_histograms():
+    fig = figures["latency-histogram"](sampled([*sizes(), *sizes("in-page"), *chains()]))
+    assert len(fig.axes) == 6
+    assert [ax.get_title() for ax in fig.axes] == [
+        "16 KiB", "64 KiB", "256 KiB", "4 MiB", "16 MiB", "64 MiB",
+    ]  # fmt: skip
+    for ax, ns in zip(fig.axes, (2, 4, 8, 32, 64, 128), strict=True):
+        assert [curve.get_xdata()[0] for curve in ax.lines] == [ns, ns]
+        heights = sum(patch.get_height() for patch in ax.patches)
+        assert heights == pytest.approx(200)
+        assert ax.get_xscale() == "linear"
+    (ax,) = figures["latency-histogram"](sampled(sizes()), sizes="1MiB").axes
+    assert ax.get_title() == "1 MiB"
+    wide = Results(sizes()[:1], [[1e-3, 9e-3]])
+    assert figures["latency-histogram"](wide).axes[0].get_xscale() == "log"
+
+
+@pytest.mark.parametrize(
+    "records, options, problem",
+    [
+        (frame(sizes()), {}, "no chase with one chain has samples"),
+        (Results(sizes()), {}, "no chase with one chain has samples"),
+        (sampled(sizes()), {"sizes": "5KiB"}, "no chase was measured in 5 KiB, only in 16 KiB"),
+        (sampled(sizes()), {"sizes": "big"}, "is not a size in bytes"),
+    ],
+)
+def test_wrong_histograms_are_refused(records, options, problem):
+    with refused(problem):
+        figures["latency-histogram"](records, **options)
+
+
+def test_gathers_stand_beside_chains():
+    rows = [*chains(most=10, ns=100.0), *chains(size=64 * KIB, ns=10.0), *gathers()]
+    chained, strided = figures["latency-gather"](Results(rows)).axes
+    label = "chains of random loads"
+    assert sorted(line(chained, label).get_ydata()) == pytest.approx([10, 20, 40, 80, 100, 100])
+    for ax in (chained, strided):
+        assert set(line(ax, "most by chains").get_ydata()) == {100.0}
+    strides = line(strided, "strided gather")
+    assert list(strides.get_xdata()) == [64, 128, 512, 1024]
+    assert list(strides.get_ydata()) == pytest.approx([200.0] * 4)
+    assert list(line(strided, "random gather").get_ydata()) == pytest.approx([100.0] * 2)
+    note = footnotes(figures["latency-gather"](Results(rows)))
+    assert "bound random gathers" in note
+    with refused("no gather by one worker is random or has a stride"):
+        figures["latency-gather"](Results([*chains(), *gathers()[:1]]))
+    with refused("no machine has chases and gathers"):
+        figures["latency-gather"](Results([*chains(), *gathers(machine="Other")]))
 
 
 def test_chains_in_another_cache_are_left_out():

@@ -1,10 +1,10 @@
-"""Plateaus of curves over sizes, against curves whose levels are known."""
+"""Plateaus, reaches of TLBs and lines, against curves whose levels are known."""
 
 import numpy as np
 import pytest
 from checking import refused
 
-from memkern.models.structure import plateaus
+from memkern.models.structure import lines, plateaus, tlb_levels
 
 SIZES = 2.0 ** np.arange(12, 29, 0.25)
 # Capacities and latencies of a hierarchy; the last level has no end.
@@ -58,3 +58,125 @@ def test_a_slow_rise_is_one_plateau_and_a_steep_one_none():
 def test_wrong_curves_are_refused(sizes, values, problem):
     with refused(problem):
         plateaus(sizes, values)
+
+
+CYCLE_NS = 0.25
+PAGES = np.array([round(16 * 2 ** (k / 4)) for k in range(53)])
+
+
+def translation(reaches, costs, noise=0.0, seed=0):
+    """Return costs in ns that rise to the next level from the page after each reach."""
+    level = np.searchsorted(reaches, PAGES)
+    rng = np.random.default_rng(seed)
+    # Beyond the last level, more pages make walks of the page table slower.
+    slower = np.where(level == len(reaches), np.sqrt(PAGES / PAGES[0]) / 8, 1.0)
+    return np.asarray(costs)[level] * slower + noise * rng.standard_normal(len(PAGES))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "reaches, costs",
+    [((96, 4096), (0.0, 1.7, 20.0)), ((64, 1536), (0.0, 2.2, 9.0)), ((48, 1280), (0.0, 1.3, 30.0))],
+)
+def test_tlbs_are_found_with_their_reaches(reaches, costs, noise, seed):
+    found = tlb_levels(4096 * PAGES, translation(reaches, costs, noise, seed), CYCLE_NS)
+    assert [level.value for level in found] == pytest.approx(costs[:2], abs=0.1)
+    assert [level.end_B / 4096 for level in found] == [PAGES[r >= PAGES].max() for r in reaches]
+
+
+def test_without_a_level_there_is_no_tlb():
+    # Walks at once, as if no TLB held 16 pages.
+    assert tlb_levels(4096 * PAGES, np.full(len(PAGES), 30.0), CYCLE_NS) == []
+    assert tlb_levels(4096 * PAGES, 0.5 * PAGES, CYCLE_NS) == []
+    assert tlb_levels([], [], CYCLE_NS) == []
+
+
+def test_costs_around_zero_are_one_level_that_does_not_end():
+    rng = np.random.default_rng(0)
+    (level,) = tlb_levels(4096 * PAGES, 0.05 * rng.standard_normal(len(PAGES)), CYCLE_NS)
+    assert level.end_B == 4096 * PAGES[-1] and level.value == pytest.approx(0, abs=0.05)
+
+
+def test_a_level_after_walks_is_a_cache():
+    costs = translation((96,), (0.0, 1.0))
+    costs[PAGES > 96] = 25.0
+    (level,) = tlb_levels(4096 * PAGES, costs, CYCLE_NS)
+    assert level.end_B == 4096 * 91
+
+
+@pytest.mark.parametrize(
+    "sizes, costs, cycle, problem",
+    [
+        ([4096.0], [1.0, 2.0], CYCLE_NS, "as many"),
+        ([4096.0], [np.nan], CYCLE_NS, "positive"),
+        ([0.0], [1.0], CYCLE_NS, "positive"),
+        ([4096.0], [1.0], 0.0, "cycle must be positive, not 0"),
+        ([4096.0], [1.0], np.nan, "cycle must be positive, not nan"),
+    ],
+)
+def test_wrong_costs_are_refused(sizes, costs, cycle, problem):
+    with refused(problem):
+        tlb_levels(sizes, costs, cycle)
+
+
+DISTANCES = 2.0 ** np.arange(3, 11)
+
+
+def pair_times(line_B, fetched=None, first=15.0, hit=1.0, l2=4.0, noise=0.0, seed=0):
+    """Return mean times of pairs in one and across two blocks, with lines fetched or not.
+
+    A miss may fetch the ``pair`` of its line or ``both`` neighbours into L2.
+    """
+    rng = np.random.default_rng(seed)
+    within = np.where(line_B > DISTANCES, hit, first)
+    across = np.where(line_B > DISTANCES, (hit + first) / 2, first)
+    if fetched is not None:
+        within[line_B == DISTANCES] = l2
+    if fetched == "both":
+        across[line_B == DISTANCES] = l2
+    means = [(first + second) / 2 for second in (within, across)]
+    return [m * np.exp(noise * rng.standard_normal(len(m))) for m in means]
+
+
+@pytest.mark.parametrize("line_B", [16, 64, 128, 256])
+@pytest.mark.parametrize("first", [12.0, 40.0])
+@pytest.mark.parametrize("noise, seed", [(0.0, 0), (0.004, 1), (0.004, 2)])
+def test_lines_are_found(line_B, first, noise, seed):
+    times = pair_times(line_B, first=first, noise=noise, seed=seed)
+    found = lines(DISTANCES, *times, CYCLE_NS)
+    assert found.line_B == line_B and not found.fetched_in_pairs
+    assert found.far_ns == pytest.approx(first - 1, rel=0.1)
+    assert found.pair_ns == pytest.approx(found.across_ns, rel=0.1)
+
+
+@pytest.mark.parametrize("line_B", [64, 128])
+@pytest.mark.parametrize("fetched, expected", [(None, False), ("pair", True), ("both", False)])
+def test_a_line_that_comes_with_its_neighbour_is_no_larger_line(line_B, fetched, expected):
+    found = lines(DISTANCES, *pair_times(line_B, fetched), CYCLE_NS)
+    assert found.line_B == line_B and found.fetched_in_pairs == expected
+
+
+def test_without_a_rise_no_line_is_found():
+    flat = np.full(len(DISTANCES), 15.0)
+    found = lines(DISTANCES, flat, flat, CYCLE_NS)
+    assert np.isnan(found.line_B) and not found.fetched_in_pairs
+    # A single slow pair is no line.
+    bump = np.where(DISTANCES == 32, 20.0, flat)
+    assert np.isnan(lines(DISTANCES, bump, bump, CYCLE_NS).line_B)
+
+
+@pytest.mark.parametrize(
+    "distances, pairs, across, cycle, problem",
+    [
+        ([8, 16, 32], [1.0, 1.0], [1.0, 1.0, 1.0], CYCLE_NS, "as many, not 3, 2 and 3"),
+        ([8, 16], [1.0, 1.0], [1.0, 1.0], CYCLE_NS, "at least 3 and ascend"),
+        ([8, 32, 16], [1.0] * 3, [1.0] * 3, CYCLE_NS, "at least 3 and ascend"),
+        ([8, 16, 32], [1.0, 0.0, 1.0], [1.0] * 3, CYCLE_NS, "positive"),
+        ([8, 16, 32], [1.0] * 3, [1.0, np.nan, 1.0], CYCLE_NS, "positive"),
+        ([8, 16, 32], [1.0] * 3, [1.0] * 3, -1.0, "positive"),
+    ],
+)
+def test_wrong_pairs_are_refused(distances, pairs, across, cycle, problem):
+    with refused(problem):
+        lines(distances, pairs, across, cycle)

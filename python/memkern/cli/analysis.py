@@ -32,6 +32,8 @@ from memkern.errors import InputError
 from memkern.files import publish, unused
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from memkern.models import Side, T0WmaxFit
     from memkern.results import ResultSet
 
@@ -178,8 +180,13 @@ def _table(args: argparse.Namespace) -> int:
     elif args.json:
         print(frame.to_json(orient="records"))
     else:
-        print(frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3g}"))
+        print(table_text(frame))
     return GOOD
+
+
+def table_text(frame: DataFrame) -> str:
+    """Return a table as text, in three figures."""
+    return frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3g}")
 
 
 def _report(args: argparse.Namespace) -> int:

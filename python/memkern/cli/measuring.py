@@ -129,6 +129,7 @@ _VARIABLE = (
     "unroll", "repetition", "flush", "seed", "device", "timer", "block_threads", "delta", "count",
     "wrap", "alpha", "beta", "layer_condition", "index_pattern", "masked", "numbering", "iters",
     "stride", "padding_B", "hot", "result", "order", "block", "share_planes", "prefetch_into",
+    "distance_B",
 )  # fmt: skip
 
 

@@ -131,6 +131,16 @@ def data_caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, in
     }
 
 
+def line_sizes(environments: Mapping[str, Any]) -> dict[str, int]:
+    """Return the largest size of a cache line in bytes, by environment where it is known."""
+    every = {
+        key: [cache.get("line_B") or 0 for cache in environment["machine"].get("caches") or ()]
+        for key, environment in environments.items()
+        if environment.get("machine")
+    }
+    return {key: max(sizes) for key, sizes in every.items() if any(sizes)}
+
+
 def cache_ends(records: Records) -> list[tuple[str, float]]:
     """Return name and total size in bytes of the caches that the workers of these records use.
 

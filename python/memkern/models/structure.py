@@ -1,7 +1,8 @@
-"""Levels of a memory hierarchy found by measuring: plateaus of a latency over sizes."""
+"""Levels of a memory hierarchy found by measuring: capacities, reaches of TLBs, sizes of lines."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,12 +10,23 @@ import numpy.typing as npt
 
 from memkern.errors import InputError
 
-__all__ = ["Plateau", "plateaus"]
+__all__ = ["Lines", "Plateau", "lines", "plateaus", "tlb_levels"]
 
 # Values of a plateau differ by at most this factor, medians of neighbouring ones by more than the
 # second.
 _SPREAD, _STEP = 1.15, 1.3
 _LEAST_POINTS = 3
+# What is added to costs of translation before they are compared, in cycles: costs near zero differ
+# by large factors that mean nothing.
+_FLOOR_CYCLES = 2.0
+# A hit in a second level costs 5 to 10 cycles, a walk of the page table in caches 20 or more.
+_MOST_TLB_CYCLES = 16.0
+_MOST_TLB_LEVELS = 2
+# Accesses that miss take longer by more than this share of the slowest ones, and this many cycles.
+_MISS_SHARE, _MISS_CYCLES = 0.05, 2.0
+# A line that was fetched with its neighbour takes less than this share of the time of one that was
+# not.
+_FETCHED = 0.5
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,126 @@ def plateaus(sizes_B: npt.ArrayLike, values: npt.ArrayLike) -> list[Plateau]:
         Plateau(float(np.median(found[begin:end])), float(sizes[begin]), float(sizes[end - 1]))
         for begin, end in joined
     ]
+
+
+def tlb_levels(sizes_B: npt.ArrayLike, costs_ns: npt.ArrayLike, cycle_ns: float) -> list[Plateau]:
+    """Return the levels of TLBs that the cost of translation over the size of the pages shows.
+
+    A level is one of the first two plateaus of the cost, see `plateaus`; it reaches as far as the
+    cost stays below the next step. Costs are compared after two cycles were added to each. A
+    plateau of more than 16 cycles is a walk of the page table, whose levels are those of the
+    caches that hold it.
+
+    Parameters
+    ----------
+    sizes_B : array_like of float, shape (n,)
+        Different total sizes in bytes of the pages in use.
+    costs_ns : array_like of float, shape (n,)
+        Time of a load in so many pages less that of a load in as many lines side by side, in ns.
+        Negative values count as zero.
+    cycle_ns : float
+        Time of a cycle of the core in ns.
+
+    Returns
+    -------
+    list of Plateau
+        In ascending order: the cost, the smallest size and the reach.
+
+    Raises
+    ------
+    InputError
+        The arrays differ in length, a size or the cycle is not positive, or a cost is not a number.
+    """
+    if not cycle_ns > 0:
+        raise InputError(f"the time of a cycle must be positive, not {cycle_ns}")
+    floor = _FLOOR_CYCLES * cycle_ns
+    sizes, costs = np.asarray(sizes_B, dtype=float), np.asarray(costs_ns, dtype=float)
+    values = np.maximum(costs, 0) + floor
+    found = []
+    for plateau in plateaus(sizes, values)[:_MOST_TLB_LEVELS]:
+        if plateau.value - floor > _MOST_TLB_CYCLES * cycle_ns:
+            break
+        higher = sizes[(values >= _STEP * plateau.value) & (sizes > plateau.end_B)]
+        reach_B = sizes[sizes < higher.min(initial=np.inf)].max()
+        found.append(Plateau(plateau.value - floor, plateau.begin_B, float(reach_B)))
+    return found
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What pairs of accesses show of cache lines, in ns by which the second one takes longer.
+
+    Attributes
+    ----------
+    line_B : float
+        Size of a line, NaN if no distance is slower than the smallest one.
+    far_ns : float
+        Second access at the largest distance.
+    pair_ns : float
+        In the other line of the aligned pair of lines.
+    across_ns : float
+        In the neighbouring line that belongs to another pair.
+    """
+
+    line_B: float
+    far_ns: float
+    pair_ns: float
+    across_ns: float
+
+    @property
+    def fetched_in_pairs(self) -> bool:
+        """Whether a miss also fetches the other line of an aligned pair."""
+        return self.pair_ns < _FETCHED * self.across_ns
+
+
+def lines(
+    distances_B: npt.ArrayLike, pairs_ns: npt.ArrayLike, across_ns: npt.ArrayLike, cycle_ns: float
+) -> Lines:
+    """Return the size of a line and whether lines are fetched in pairs, from pairs of accesses.
+
+    The first access of each pair misses. The size of a line is the smallest distance from which on
+    the second one takes longer than at the smallest distance, by 5 % of the time at the largest
+    one and by two cycles. A line that was prefetched into L1 in time is taken for a part of the
+    first one, and one that was prefetched into L2 is not if memory takes less than about
+    twenty times as long as L2. Neighbouring lines may take less than distant ones
+    because memory has their row open, or because prefetchers foresee some of them.
+
+    Parameters
+    ----------
+    distances_B : array_like of float, shape (n,)
+        Distances in bytes, ascending powers of two.
+    pairs_ns, across_ns : array_like of float, shape (n,)
+        Mean time of an access in ns: of pairs in the same aligned block of twice the distance, and
+        of pairs in two such blocks.
+    cycle_ns : float
+        Time of a cycle of the core in ns.
+
+    Raises
+    ------
+    InputError
+        The arrays differ in length or have fewer than three values, distances do not ascend, or
+        the cycle or a time is not positive.
+    """
+    distances, within, across = (
+        np.asarray(values, dtype=float) for values in (distances_B, pairs_ns, across_ns)
+    )
+    if not distances.shape == within.shape == across.shape or distances.ndim != 1:
+        raise InputError(
+            f"distances and times must be as many, not {distances.size}, {within.size} and "
+            f"{across.size}"
+        )
+    if len(distances) < _LEAST_POINTS or not (np.diff(distances) > 0).all():
+        raise InputError(f"distances must be at least {_LEAST_POINTS} and ascend")
+    if not ((within > 0).all() and (across > 0).all() and cycle_ns > 0):
+        raise InputError("times must be positive")
+    # The mean of two accesses rises by half of what the second one takes longer.
+    longer, across_longer = 2 * (within - within[0]), 2 * (across - within[0])
+    far = float(longer[-1])
+    missed = longer > max(_MISS_SHARE * far, _MISS_CYCLES * cycle_ns)
+    if not missed[-1]:
+        return Lines(math.nan, far, math.nan, math.nan)
+    first = len(missed) - int(np.argmin(missed[::-1]))
+    return Lines(float(distances[first]), far, float(longer[first]), float(across_longer[first]))
 
 
 def _longest(

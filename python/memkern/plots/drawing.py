@@ -179,7 +179,7 @@ def bytes_axis(axis: Axis, most: int) -> None:
     low, high = (math.log2(end) for end in axis.get_view_interval())
     step = max(1, math.ceil((high - low) / most))
     first = math.ceil(low / step)
-    _ticks(
+    ticks_at(
         axis, [2.0**power for power in range(first * step, math.floor(high) + 1, step)], in_bytes
     )
 
@@ -200,10 +200,11 @@ def counts_axis(axis: Axis, most: int = 7) -> None:
         from matplotlib.ticker import MaxNLocator
 
         ticks = [tick for tick in MaxNLocator(3).tick_values(low, high) if low <= tick <= high]
-    _ticks(axis, ticks, _in_thousands)
+    ticks_at(axis, ticks, _in_thousands)
 
 
-def _ticks(axis: Axis, ticks: Sequence[float], name: Callable[[float], str]) -> None:
+def ticks_at(axis: Axis, ticks: Sequence[float], name: Callable[[float], str]) -> None:
+    """Put ticks at these places alone, with their names."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axis.set_major_locator(FixedLocator(list(ticks)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from memkern.errors import InputError
-from memkern.models.records import data_caches
+from memkern.models.records import data_caches, line_sizes
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -31,7 +31,8 @@ def frame_of(records: Records) -> DataFrame:
     """Return records as a DataFrame; None gives one without rows and columns.
 
     If a ResultSet describes the caches of its machines, they are in ``attrs["caches"]``: level,
-    size in bytes and number of each kind of data cache, by ``environment_id``.
+    size in bytes and number of each kind of data cache, by ``environment_id``; and the sizes of
+    their lines in ``attrs["line_B"]``.
 
     Raises
     ------
@@ -46,12 +47,25 @@ def frame_of(records: Records) -> DataFrame:
         frame = records
     elif hasattr(records, "to_frame"):
         frame = records.to_frame()
-        frame.attrs["caches"] = data_caches(getattr(records, "environments", {}))
+        environments = getattr(records, "environments", {})
+        frame.attrs.update(caches=data_caches(environments), line_B=line_sizes(environments))
     else:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     if frame.empty:
         raise InputError("there is no record to draw: the table of records has no row")
     return _with_current_names(frame)
+
+
+def with_samples(records: Records) -> DataFrame:
+    """Return records as `frame_of`, with their samples in seconds in the column samples.
+
+    Records of a DataFrame, or of a file without samples, have none.
+    """
+    frame = frame_of(records)
+    every = getattr(records, "samples", None) or [()] * len(frame)
+    column = frame.index.to_series().astype(object)
+    column[:] = every
+    return frame.assign(samples=column)
 
 
 def _with_current_names(frame: DataFrame) -> DataFrame:

@@ -3,10 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
-from memkern.models.structure import plateaus
+from memkern.families.latency.data import (
+    CHASE,
+    MEASURE,
+    MEASURE_CHAINS,
+    MEASURE_CORES,
+    MEASURE_GATHER,
+    MEASURE_NUMA,
+    MEASURE_STRUCTURE,
+    NODES,
+    NS,
+    PAIRS,
+    PING_PONG,
+    TRIAD,
+    chases,
+    concurrency,
+    gathers,
+    lines_of,
+    loaded_points,
+    pairs,
+    sampled,
+    structure_chases,
+    structure_rows,
+    tlbs,
+    translation,
+)
+from memkern.families.latency.findings import findings
 from memkern.plots.drawing import (
     bytes_axis,
     cache_regions,
@@ -21,59 +47,38 @@ from memkern.plots.drawing import (
     marked_look,
     named,
     panels,
+    ticks_at,
 )
-from memkern.plots.frames import Records, counted, ranked, three_figures
+from memkern.plots.frames import Records, ranked, three_figures
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import cache_ends, select
-from memkern.plots.sentences import with_names
-from memkern.plots.style import GREY, figure
+from memkern.plots.style import GREY, figure, log2_axis
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-NS = "ns_per_access"
-CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
-TRIAD = "stream.triad"
-# Names of the cases of `memkern.families.latency.kernels.numa_cases`.
-NODES = r"^units of node (\d+), memory of node (\d+)$"
-# Lines of a group of traffic (see `memkern.families.latency.kernels`).
-_GROUP = 8
-# More loads in flight than chains, by this factor, were not served by the same cache.
-_MOST_IN_FLIGHT = 1.25
+_BINS = 40
+# Times that span more than this factor are drawn on a logarithmic axis.
+_WIDE = 3.0
+_PAIR_LABELS = {
+    "pairs": "in the same aligned block of twice the distance",
+    "pairs-across": "in the next one",
+}
+_MOST = "most by chains"
+_BOUND = (
+    "The lines that a core has in flight bound random gathers; hardware prefetchers foresee "
+    "strides and load further lines."
+)
 # Traffic that does not multiply the latency by this has not saturated the memory.
 _SATURATED = 2.0
 
-# By what a cache's size may miss the sizes between which the latency rises.
-_TOLERANCE = 4 / 3
 
-_MEASURE = "memkern latency -o latency.parquet"
-_MEASURE_CHAINS = "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32 -o chains.parquet"
-_MEASURE_LOADED = "memkern latency loaded -o loaded.parquet"
-_MEASURE_CORES = "memkern latency cores -o cores.parquet"
-_MEASURE_NUMA = "memkern latency numa -o numa.parquet"
-
-
-def chases(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
-    """Return the chases by one worker, with their order in the column kind, and notes."""
-    frame, notes = select(
-        records,
-        [CHASE],
-        ("size_B", "chains", "order", "threads"),
-        measure=measure,
-        value=NS,
-    )
-    frame = frame[frame["threads"] == 1]
-    if "name" in frame:
-        frame = frame[~frame["name"].astype(str).str.fullmatch(NODES.strip("^$"))]
-    if frame.empty:
-        raise InputError(f"no chase was measured with one worker: `{measure}` does so")
-    kinds = frame[["order", "pages_asked"]] if "pages_asked" in frame else frame[["order"]]
-    several = kinds.nunique()
-    texts = frame["order"].astype(str) + " order"
-    if several.get("pages_asked", 1) > 1:
-        texts += ", pages " + frame["pages_asked"].astype(str)
-    return frame.assign(kind=texts), notes
+def _title(ax: Axes, machine: object, several: bool, title: str = "") -> None:
+    """Write a panel's machine, if there are several, and its title."""
+    lines = [named(machine, 20 if title else 32)] * several + [title] * bool(title)
+    ax.set_title("\n".join(lines), pad=11)
 
 
 @figure("latency-sizes")
@@ -96,11 +101,11 @@ def over_sizes(records: Records = None) -> Figure:
     InputError
         No chase over two sizes, or records without a needed column.
     """
-    frame, notes = chases(records, _MEASURE)
+    frame, notes = chases(records, MEASURE)
     frame = frame[frame["chains"] == 1]
     frame = frame[frame.groupby(["machine", "kind"])["size_B"].transform("nunique") > 1]
     if frame.empty:
-        raise InputError(f"no chase was measured over two sizes: `{_MEASURE}` does so")
+        raise InputError(f"no chase was measured over two sizes: `{MEASURE}` does so")
     frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
     kinds = sorted(set(frame["kind"]))
     fig, cells = machine_panels(frame, 2.5)
@@ -114,8 +119,7 @@ def over_sizes(records: Records = None) -> Figure:
         counts_axis(ax.yaxis, 12)
         cache_regions(ax, cache_ends(rows))
         ax.set(xlabel="Size of the buffer", ylabel="Time of a load (ns)")
-        if len(cells) > 1:
-            ax.set_title(named(rows["machine"].iloc[0]), pad=11)
+        _title(ax, rows["machine"].iloc[0], len(cells) > 1)
     return finish(fig, 2, notes, frame)
 
 
@@ -159,56 +163,8 @@ def in_parallel(records: Records = None) -> Figure:
         ax.set_yscale("log", base=2)
         counts_axis(ax.yaxis)
         ax.set(xlabel="Independent chains", ylabel="Loads in flight")
-        if len(cells) > 1:
-            ax.set_title(named(rows["machine"].iloc[0]), pad=11)
+        _title(ax, rows["machine"].iloc[0], len(cells) > 1)
     return finish(fig, 4, notes, frame)
-
-
-def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return chases with the column in_flight, of sizes with one and with several chains."""
-    frame, notes = chases(records, _MEASURE_CHAINS)
-    case = ["machine", "kind", "size_B"]
-    frame = ranked(frame, NS, lowest=True).drop_duplicates([*case, "chains"])
-    single = frame[frame["chains"] == 1].set_index(case)[NS]
-    frame = frame[frame.groupby(case)["chains"].transform("nunique") > 1]
-    frame = frame.join(single.rename("single"), on=case)
-    frame = frame[frame["single"].notna()]
-    if frame.empty:
-        raise InputError(
-            f"no size was measured with one and with several chains: `{_MEASURE_CHAINS}` does so"
-        )
-    frame = frame.assign(in_flight=frame["single"] / frame[NS])
-    # Chains that ask more often keep more lines in a cache that other cores use as well.
-    elsewhere = frame["in_flight"] > _MOST_IN_FLIGHT * frame["chains"]
-    if elsewhere.any():
-        notes = [
-            *notes,
-            f"{counted(int(elsewhere.sum()), 'point')} left out, with loads that were faster than "
-            "those of a single chain: a shared cache held more of the data.",
-        ]
-    return frame[~elsewhere], notes
-
-
-def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return loaded latencies with their share of loads and the idle latency of the machine."""
-    frame, notes = select(
-        records,
-        [LOADED],
-        ("loads", "pause", "size_B", "traffic_GBps", "threads"),
-        measure=_MEASURE_LOADED,
-        value=NS,
-    )
-    idle, _ = select(records, [CHASE], ("size_B", "chains", "threads"), value=NS)
-    if len(idle):
-        idle = idle[(idle["chains"] == 1) & (idle["threads"] == 1)]
-        idle = idle[idle["size_B"].isin(frame["size_B"].unique())]
-        idle = ranked(idle, NS, lowest=True).drop_duplicates("machine")
-        frame = frame.join(idle.set_index("machine")[NS].rename("idle_ns"), on="machine")
-    else:
-        frame = frame.assign(idle_ns=float("nan"))
-    share = 100 * frame["loads"] / _GROUP
-    texts = [f"{s:.0f} % loads" for s in share]
-    return frame.assign(share=share, kind=texts), notes
 
 
 @figure("latency-loaded")
@@ -258,8 +214,7 @@ def beside_traffic(records: Records = None) -> Figure:
         ax.set_xlim(left=0)
         ax.set_ylim(0, 1.15 * max(frame[NS].max(), idle if idle == idle else 0.0))
         ax.set(xlabel="Bandwidth of the traffic (GB/s)", ylabel="Time of a load (ns)")
-        if len(cells) > 1:
-            ax.set_title(named(rows["machine"].iloc[0]), pad=11)
+        _title(ax, rows["machine"].iloc[0], len(cells) > 1)
         generators = int(rows["threads"].max()) - 1
         if idle == idle and rows[NS].max() < _SATURATED * idle:
             text = f"not saturated with {generators} generator{'s' * (generators > 1)}"
@@ -288,7 +243,7 @@ def between_cores(records: Records = None) -> Figure:
         No such record, or records without a needed column.
     """
     columns = ("pin", "lines", "take_by")
-    frame, notes = select(records, [PING_PONG], columns, measure=_MEASURE_CORES, value=NS)
+    frame, notes = select(records, [PING_PONG], columns, measure=MEASURE_CORES, value=NS)
     frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", *columns])
     cells = list(frame.groupby(["machine", "lines", "take_by"]))
     fig, axes = panels(len(cells), 2, 2.7)
@@ -301,7 +256,7 @@ def between_cores(records: Records = None) -> Figure:
         heat_map(ax, found, "ns")
         kind = "one line" if lines == 1 else "a line in each direction"
         kind += ", swapped" * (take_by == "swap")
-        ax.set_title(f"{named(machine, 20)}\n{kind}" if several else kind)
+        _title(ax, machine, several, kind)
         ax.set(xlabel="Processing unit", ylabel="Processing unit")
     return finish(fig, 2, notes, frame)
 
@@ -327,12 +282,12 @@ def between_nodes(records: Records = None) -> Figure:
     """
     columns = ("name", "bandwidth_GBps")
     frame, notes = select(
-        records, [CHASE, TRIAD], columns, measure=_MEASURE_NUMA, value="time_min_s"
+        records, [CHASE, TRIAD], columns, measure=MEASURE_NUMA, value="time_min_s"
     )
     nodes = frame["name"].astype(str).str.extract(NODES).astype(float)
     frame = frame.assign(units=nodes[0], memory=nodes[1]).dropna(subset=["units", "memory"])
     if frame.empty:
-        raise InputError(f"no record is of NUMA nodes: `{_MEASURE_NUMA}` measures them")
+        raise InputError(f"no record is of NUMA nodes: `{MEASURE_NUMA}` measures them")
     kinds = {
         CHASE: (NS, "ns", "Latency"),
         TRIAD: ("bandwidth_GBps", "GB/s", "Bandwidth of a triad"),
@@ -343,8 +298,7 @@ def between_nodes(records: Records = None) -> Figure:
         column, unit, title = kinds[str(kernel)]
         pairs = zip(rows["units"].astype(int), rows["memory"].astype(int), strict=True)
         heat_map(ax, dict(zip(pairs, rows[column], strict=True)), unit)
-        several = frame["machine"].nunique() > 1
-        ax.set_title(f"{named(machine, 20)}\n{title}" if several else title)
+        _title(ax, machine, frame["machine"].nunique() > 1, title)
         ax.set(xlabel="Node of the memory", ylabel="Node of the units")
     single = frame["units"].nunique() == frame["memory"].nunique() == 1
     notes = [*notes, *["One node: nothing is remote."] * single]
@@ -353,114 +307,262 @@ def between_nodes(records: Records = None) -> Figure:
 
 @register(tables, "latency-structure")
 def structure(records: Records = None) -> DataFrame:
-    """Levels of the caches as the latency over sizes shows them, beside what the system says.
+    """Capacities of caches, reaches of TLBs and sizes of lines by latency, beside the system's.
 
     Parameters
     ----------
     records : DataFrame or ResultSet
-        Own records of `latency.chase` in random order with one chain over many sizes. A ResultSet
-        describes the caches.
+        Own records of ``memkern latency structure``, or of `latency.chase` in random order with one
+        chain over many sizes alone. A ResultSet describes the machine.
 
     Returns
     -------
     DataFrame
-        A row for each machine and level: machine, level (from 1), ns (of a load), fits_B (largest
-        size of the level's plateau), exceeds_B (smallest size of the next level's plateau, NaN for
-        the last), system (name of the cache of that number) and system_B (its size), agrees
-        (whether that size lies within a third of the range from fits_B to exceeds_B).
+        For each machine: rows for each cache, for what lies beyond, for each level of TLBs, for
+        walks of the page table, for the line, and for the line beside it. Columns: machine, what,
+        found (in words), system (what the system says; it does not know of TLBs and prefetchers),
+        agrees (``yes``, ``differs`` or nothing), ns (of a load in this level; what translation adds
+        in this level, for walks with all pages; by how much a second access in a distant line or in
+        the adjacent one takes longer than in the same line), cycles (the same), fits_B (largest
+        size of the level, size of the line) and exceeds_B (smallest size of the next level).
 
     Raises
     ------
     InputError
-        No such record at three sizes, or records without a needed column.
+        No such record shows anything of these, or records without a needed column.
 
     Notes
     -----
-    See `memkern.models.structure.plateaus`.
+    Caches agree if the system's size lies between fits_B and exceeds_B, or misses them by less than
+    a third. Caches are found in median times, the rest in differences of the shortest ones, to
+    which other processes add least. See `memkern.models.structure`.
     """
     from pandas import DataFrame
 
-    frame, _ = chases(records, _MEASURE)
-    frame = frame[(frame["chains"] == 1) & (frame["order"] == "random") & ~frame["disturbed"]]
-    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "size_B"])
-    lines = []
-    for machine, rows in frame.groupby("machine", sort=False):
-        found = plateaus(rows["size_B"], rows[NS])
-        known = cache_ends(rows)
-        for number, plateau in enumerate(found):
-            last = number + 1 == len(found)
-            exceeds_B = math.nan if last else found[number + 1].begin_B
-            name, system_B = known[number] if number < len(known) and not last else ("", math.nan)
-            inside = plateau.end_B / _TOLERANCE <= system_B <= exceeds_B * _TOLERANCE
-            lines.append(
-                {
-                    "machine": machine,
-                    "level": number + 1,
-                    "ns": plateau.value,
-                    "fits_B": plateau.end_B,
-                    "exceeds_B": exceeds_B,
-                    "system": name,
-                    "system_B": system_B,
-                    "agrees": bool(inside) if name else None,
-                }
-            )
-    if not lines:
-        raise InputError(f"no latency is the same over three sizes: `{_MEASURE}` measures them")
-    return DataFrame(lines)
-
-
-def levels_that_differ(records: Records) -> DataFrame:
-    """Return the levels whose capacity is not what the system says, none if there is no plateau."""
-    from pandas import DataFrame
-
-    try:
-        found = structure(records)
-    except InputError:
-        return DataFrame(columns=["machine"])
-    return found[found["agrees"].eq(False)]
-
-
-def findings(records: Records) -> list[str]:
-    """Return sentences on latencies, misses in flight, and lines that two cores exchange."""
-    frame, _ = chases(records, _MEASURE)
-    single = frame[(frame["chains"] == 1) & (frame["order"] == "random")]
-    found: dict[object, list[str]] = {}
-    for machine, rows in single.groupby("machine", sort=False):
-        smallest, largest = (rows.sort_values("size_B").iloc[k] for k in (0, -1))
-        found[machine] = [
-            f"A load that waits for the one before takes {three_figures(smallest[NS])} ns in "
-            f"{in_bytes(smallest['size_B'])} and {three_figures(largest[NS])} ns in "
-            f"{in_bytes(largest['size_B'])}"
-        ]
-    for machine, rows in levels_that_differ(records).groupby("machine", sort=False):
-        for row in rows.to_dict("records"):
-            found.setdefault(machine, []).append(
-                f"The latency rises between {in_bytes(row['fits_B'])} and "
-                f"{in_bytes(row['exceeds_B'])}, where the system says that {row['system']} has "
-                f"{in_bytes(row['system_B'])}"
-            )
-    try:
-        several, _ = concurrency(records)
-    except InputError:
-        several = frame.iloc[:0]
-    for machine, rows in several.groupby("machine", sort=False):
-        most = rows.sort_values(["size_B", "in_flight"]).iloc[-1]
-        found.setdefault(machine, []).append(
-            f"{int(most['chains'])} independent chains in {in_bytes(most['size_B'])} have "
-            f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns "
-            "from one to the next"
+    rows = structure_rows(records)
+    if not rows:
+        raise InputError(
+            f"no latency is the same over three sizes: `{MEASURE_STRUCTURE}` measures them"
         )
-    exchanged, _ = select(records, [PING_PONG], ("pin", "lines", "take_by"), value=NS)
-    exchanged = exchanged[(exchanged["lines"] == 1) & (exchanged["take_by"] == "load")]
-    for machine, rows in exchanged.groupby("machine", sort=False):
-        low, high = rows[NS].min(), rows[NS].max()
-        spread = three_figures(low) if len(rows) == 1 else (
-            f"{three_figures(low)} to {three_figures(high)}"
-        )  # fmt: skip
-        found.setdefault(machine, []).append(
-            f"A core answers another core's write after {spread} ns"
+    return DataFrame(rows)
+
+
+@figure("latency-structure")
+def structure_curves(records: Records = None) -> Figure:
+    """Cost of address translation over pages, and time of a second access over its distance.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of ``memkern latency structure``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels for each machine, 6.9 in wide: what lines in pages of their own cost more than as
+        many side by side, with the reach of each TLB, and by how much the second access of a pair
+        takes longer than one 8 bytes away, with the size of a line.
+
+    Raises
+    ------
+    InputError
+        No such record, or records without a needed column.
+
+    See Also
+    --------
+    memkern.models.structure.tlb_levels, memkern.models.structure.lines
+    """
+    frame, notes = structure_chases(records)
+    cells: list[tuple[Callable[[Axes, DataFrame], None], str, DataFrame]] = []
+    for _, rows in frame.groupby("machine", sort=False):
+        if len(translation(rows)) > 1:
+            cells.append((_draw_translation, "Address translation", rows))
+        if lines_of(rows) is not None:
+            cells.append((_draw_pairs, "Second access of a pair", rows))
+    if not cells:
+        raise InputError(
+            f"no chase shows what translation costs, nor lines: `{MEASURE_STRUCTURE}` measures both"
         )
-    return with_names(found)
+    fig, axes = panels(len(cells), 2, 2.5)
+    for ax, (draw, title, rows) in zip(axes, cells, strict=True):
+        draw(ax, rows)
+        _title(ax, rows["machine"].iloc[0], frame["machine"].nunique() > 1, title)
+    return finish(fig, 2, notes, frame)
+
+
+def _draw_translation(ax: Axes, rows: DataFrame) -> None:
+    """Draw the cost of translation over pages, with the reaches of the TLBs."""
+    costs = translation(rows)
+    page_B = costs["size_B"].iloc[0] / costs["pages"].iloc[0]
+    ax.plot(costs["size_B"], costs["cost_ns"], **marked_look(0)._asdict())
+    ax.set_xscale("log", base=2)
+    # Costs of nothing and of hundreds of nanoseconds.
+    ax.set_yscale("symlog", linthresh=1, linscale=0.4)
+    ax.set_ylim(-0.5, max(2 * costs["cost_ns"].max(), 10))
+    bytes_axis(ax.xaxis, 6)
+    ticks_at(ax.yaxis, (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000), three_figures)
+    largest = costs["size_B"].max()
+    ends = [
+        (f"TLB {number}: {level.end_B / page_B:.0f} pages", level.end_B)
+        for number, level in enumerate(tlbs(rows), start=1)
+        if level.end_B < largest
+    ]
+    cache_regions(ax, ends, "page walks")
+    ax.set(xlabel=f"Size of all pages of {in_bytes(page_B)}", ylabel="Cost of translation (ns)")
+
+
+def _draw_pairs(ax: Axes, rows: DataFrame) -> None:
+    """Draw the time of a second access over its distance, with the size of a line."""
+    times, found = pairs(rows), lines_of(rows)
+    assert found is not None
+    for number, order in enumerate(PAIRS):
+        # Pairs across blocks that are smaller than a line are partly in one line.
+        mine = times if order == "pairs" else times[~(times["distance_B"] < found.line_B)]
+        longer = 2 * (mine[order] - times["pairs"].iloc[0])
+        ax.plot(
+            mine["distance_B"], longer, label=_PAIR_LABELS[order], **marked_look(number)._asdict()
+        )
+    ax.set_xscale("log", base=2)
+    log2_axis(ax.xaxis)
+    ax.set_ylim(top=1.15 * ax.get_ylim()[1])
+    known = found.line_B == found.line_B
+    # The first access in another line is drawn right of the mark.
+    ends = [("same line", found.line_B / math.sqrt(2))] if known else []
+    cache_regions(ax, ends, f"other lines of {in_bytes(found.line_B)}")
+    ax.set(xlabel="Distance of the second access (B)", ylabel="Longer than 8 B away (ns)")
+
+
+@figure("latency-histogram")
+def histograms(records: Records = None, sizes: str = "") -> Figure:
+    """Distribution of the time of a load over the samples, for each size of the buffer.
+
+    Parameters
+    ----------
+    records : ResultSet
+        Own records of `latency.chase` with one chain, with their samples.
+    sizes : str
+        Sizes of the buffers, such as ``16KiB,1MiB``; by default up to six of all.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine and size, with a histogram for each order. Vertical lines mark the
+        medians. The axis is logarithmic if the times span more than a factor of three.
+
+    Raises
+    ------
+    InputError
+        No such record, records without samples, or a size that was not measured.
+    """
+    frame, notes = sampled(records, sizes)
+    kinds = sorted(set(frame["kind"]))
+    cells = [rows for _, rows in frame.groupby(["machine", "size_B"])]
+    fig, axes = panels(len(cells), 3, 1.7)
+    for ax, rows in zip(axes, cells, strict=True):
+        first = rows.iloc[0]
+        _draw_histograms(ax, rows, kinds)
+        _title(ax, first["machine"], frame["machine"].nunique() > 1, in_bytes(first["size_B"]))
+    return finish(fig, 3, notes, frame)
+
+
+def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
+    """Draw the samples of the records of one size in one panel."""
+    import numpy as np
+
+    times = rows["samples"]
+    low, high = min(map(np.min, times)), max(map(np.max, times))
+    wide = high > _WIDE * low
+    edges = np.geomspace(low, high, _BINS + 1) if wide else np.linspace(low, high, _BINS + 1)
+    for row in rows.to_dict("records"):
+        taken, color = row["samples"], marked_look(kinds.index(row["kind"])).color
+        share = np.full(len(taken), 100 / len(taken))
+        how: dict[str, Any] = {"color": color, "alpha": 0.5, "label": row["kind"]}
+        if row["disturbed"]:
+            how = {"color": color, "histtype": "step", "label": "_disturbed"}
+        ax.hist(taken, list(edges), weights=share, **how)
+        ax.axvline(row[NS], color=color, linewidth=1.0, label="median")
+    if wide:
+        ax.set_xscale("log")
+        counts_axis(ax.xaxis, 5)
+    ax.set(xlabel="Time of a load (ns)", ylabel="Samples (%)")
+
+
+@figure("latency-gather")
+def beside_gather(records: Records = None) -> Figure:
+    """Lines that one core loads per second: in independent chains, and by gathers.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `latency.chase` with one worker and several numbers of chains, of which the
+        largest buffer counts, and of `spatter.gather` with one worker and uniform strides of a line
+        or more or a random pattern, in arrays beyond the caches.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels for each machine, 6.9 in wide. The most lines that chains load bound random
+        gathers; hardware prefetchers foresee strides and may load more.
+
+    Raises
+    ------
+    InputError
+        No record of either, or records without a needed column.
+
+    References
+    ----------
+    Little's law: k lines in flight, each for the latency, are k / latency lines per second.
+    """
+    from pandas import concat
+
+    chains, notes = concurrency(records)
+    chains = chains[chains["order"] == "random"]
+    chains = chains[chains["size_B"] == chains.groupby("machine")["size_B"].transform("max")]
+    chains = ranked(chains, NS, lowest=True).drop_duplicates(["machine", "chains"])
+    chains = chains.assign(rate=1e3 / chains[NS])
+    loads, more = gathers(records)
+    loads = loads.assign(rate=loads["lines_per_s"] / 1e6)
+    both = [name for name in dict.fromkeys(chains["machine"]) if name in set(loads["machine"])]
+    if not both:
+        raise InputError(
+            f"no machine has chases and gathers: `{MEASURE_CHAINS}` and `{MEASURE_GATHER}` measure "
+            "both"
+        )
+    fig, axes = panels(2 * len(both), 2, 2.5)
+    for left, right, name in zip(axes[::2], axes[1::2], both, strict=True):
+        mine, gathered = (rows[rows["machine"] == name] for rows in (chains, loads))
+        most = mine["rate"].max()
+        _draw_chains(left, mine)
+        _draw_strides(right, gathered)
+        for ax in (left, right):
+            ax.axhline(most, color=GREY, linestyle=(0, (4, 2)), linewidth=0.9, label=_MOST)
+            ax.set(ylabel="Lines (million/s)", yscale="log")
+            ax.set_ylim(0.7 * chains["rate"].min(), 1.5 * max(most, gathered["rate"].max()))
+            counts_axis(ax.yaxis)
+        _title(left, name, len(both) > 1, f"Chains in {in_bytes(mine['size_B'].iloc[0])}")
+        _title(right, name, len(both) > 1, "Gathers")
+    return finish(fig, 4, [*notes, *more, _BOUND], concat([chains, loads]))
+
+
+def _draw_chains(ax: Axes, rows: DataFrame) -> None:
+    """Draw the lines per second of chains, beside those of chains that do not slow each other."""
+    curve(ax, rows, "chains", "rate", marked_look(0), "chains of random loads")
+    counts = sorted(rows["chains"])
+    alone = rows.loc[rows["chains"] == 1, "rate"].iloc[0]
+    ax.plot(counts, [alone * n for n in counts], color=GREY, linewidth=0.8, label="as one chain")
+    counted_axis(ax, counts)
+    ax.set_xlabel("Independent chains")
+
+
+def _draw_strides(ax: Axes, rows: DataFrame) -> None:
+    """Draw the lines per second of gathers over their stride, of random ones as a line."""
+    strided = rows[rows["stride_B"].notna()]
+    curve(ax, strided, "stride_B", "rate", marked_look(1), "strided gather")
+    ax.set_xscale("log", base=2)
+    bytes_axis(ax.xaxis, 6)
+    for rate in rows.loc[rows["stride_B"].isna(), "rate"]:
+        ax.axhline(rate, color=marked_look(2).color, linewidth=1.2, label="random gather")
+    ax.set_xlabel("Stride")
 
 
 family_section(

@@ -38,7 +38,8 @@ from memkern.spec.kernel import (
 from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import case, register, registry, shows_options_of
 
-ORDERS = ("random", "in-page", "sequential", "one-per-page")
+PAIRS = ("pairs", "pairs-across")
+ORDERS = ("random", "in-page", "sequential", "one-per-page", *PAIRS)
 TAKE_BY = ("load", "swap")
 CHAINS = (*range(1, 17), *range(18, 33, 2))
 # Lines that a generator of traffic moves between two pauses (see cpp/families/latency/args.hpp).
@@ -54,10 +55,18 @@ _LEAST_STEPS, _MOST_STEPS = 2**12, 2**16
 _LOADED_STEPS = 2**14
 _TURNS = 2**12
 _WORD_B = 8
+# Each pair has a part of the buffer of this size to itself, so that prefetches for one do not
+# serve another, and no pair spans two pages.
+_PAIR_B = 2**12
+_FARTHEST_B = _PAIR_B // 4
+# Many times more than the TLBs of any processor.
+_MOST_PAGES = 2**17
 
 
 @functools.lru_cache(maxsize=4)
-def line_order(order: str, size_B: int, line_B: int, seed: int = 0) -> IndexArray:
+def line_order(
+    order: str, size_B: int, line_B: int, seed: int = 0, distance_B: int | None = None
+) -> IndexArray:
     """Return the order in which a chase accesses the lines of a buffer.
 
     Parameters
@@ -66,10 +75,14 @@ def line_order(order: str, size_B: int, line_B: int, seed: int = 0) -> IndexArra
         ``random``: all lines in random order.  ``in-page``: pages in random order, and in each page
         all lines in random order, so that few accesses miss the TLB.  ``sequential``: ascending, as
         hardware prefetches lines.  ``one-per-page``: pages in random order, one line of each, so
-        that accesses miss the TLB although few lines are in use.
+        that accesses miss the TLB although few lines are in use.  ``pairs``: of every 4 KiB, in
+        random order, two lines `distance_B` apart, either of them first, in the same aligned block
+        of twice the distance.  ``pairs-across``: the same in two such blocks.
     size_B, line_B : int
         Of the buffer and of a line, in bytes.
     seed : int
+    distance_B : int, optional
+        Of pairs: a power of two, at least `line_B` and at most 1024.
 
     Returns
     -------
@@ -79,8 +92,8 @@ def line_order(order: str, size_B: int, line_B: int, seed: int = 0) -> IndexArra
     Raises
     ------
     InputError
-        The order is unknown, or the buffer is smaller than a line, or than a page where pages
-        matter.
+        The order is unknown, the buffer is smaller than a line, or than a page where pages matter,
+        or the distance is out of range.
 
     Notes
     -----
@@ -89,6 +102,8 @@ def line_order(order: str, size_B: int, line_B: int, seed: int = 0) -> IndexArra
     """
     if order not in ORDERS:
         raise InputError(f"order {shown(order)} is not one of {', '.join(ORDERS)}")
+    if distance_B is not None and order not in PAIRS:
+        raise InputError(f"distance_B is for order {' and '.join(PAIRS)}, not for {order}")
     lines = size_B // line_B
     if lines < 1:
         raise InputError(f"a buffer of {size_B} bytes has no line of {line_B} bytes")
@@ -98,40 +113,84 @@ def line_order(order: str, size_B: int, line_B: int, seed: int = 0) -> IndexArra
         return np.arange(lines)
     if order == "random":
         return rng.permutation(lines)
-    per_page = max(mmap.PAGESIZE // line_B, 1)
-    pages = lines // per_page
-    if pages < 1:
-        raise InputError(f"order {order} needs a buffer of at least a page, not {size_B} bytes")
-    first = rng.permutation(pages)[:, None] * per_page
+    part_B = _PAIR_B if order in PAIRS else mmap.PAGESIZE
+    per_part = max(part_B // line_B, 1)
+    parts = lines // per_part
+    if parts < 1:
+        raise InputError(f"order {order} needs a buffer of at least {part_B} bytes, not {size_B}")
+    first = rng.permutation(parts)[:, None] * per_part
     if order == "one-per-page":
-        # Lines at the same place of every page would share few sets of the caches.
-        return (first + rng.integers(0, per_page, (pages, 1))).ravel()
-    within: IndexArray = rng.permuted(np.tile(np.arange(per_page), (pages, 1)), axis=1)
+        # All places in a page are used equally often: lines in few sets of the caches would miss
+        # them earlier than as many lines of any other order.
+        return (first + rng.permutation(parts)[:, None] % per_part).ravel()
+    if order in PAIRS:
+        within = _pairs(rng, parts, per_part, _apart(distance_B, line_B), order != "pairs")
+        return (first + within).ravel()
+    within = rng.permuted(np.tile(np.arange(per_part), (parts, 1)), axis=1)
     return (first + within).ravel()
 
 
+def _apart(distance_B: int | None, line_B: int) -> int:
+    """Return the distance of a pair in lines."""
+    distances = [2**power for power in range(_FARTHEST_B.bit_length())]
+    if distance_B is None or distance_B not in distances or distance_B % line_B:
+        raise InputError(
+            f"distance_B must be a power of two from {line_B} to {_FARTHEST_B} and a multiple of "
+            f"line_B for pairs, not {distance_B}"
+        )
+    return distance_B // line_B
+
+
+def _pairs(
+    rng: np.random.Generator, parts: int, per_part: int, apart: int, across: bool
+) -> IndexArray:
+    """Return for each part the places of two lines in it, shape (parts, 2)."""
+    block = rng.integers(0, per_part // (2 * apart) - across, parts)
+    lower = (2 * block + across) * apart + rng.integers(0, apart, parts)
+    # Either is first, since prefetchers learn a direction.
+    return rng.permuted(np.stack([lower, lower + apart], axis=1), axis=1)
+
+
 def _ring(
-    order: str | npt.ArrayLike, size: float | str | None, line_B: int | None, seed: int
-) -> tuple[str, IndexArray, int, int]:
-    """Return the order's name, the order, the number of lines and the bytes of each."""
+    order: str | npt.ArrayLike,
+    size: float | str | None,
+    line_B: int | None,
+    seed: int,
+    distance_B: int | None = None,
+) -> tuple[dict[str, int], IndexArray, dict[str, Any]]:
+    """Return the integers, the order and the columns of a case with a chain through lines."""
     from memkern.machine import topology
 
-    line_B = topology.line_B() if line_B is None else integer(line_B, "line_B", _WORD_B, 2**20)
+    named = isinstance(order, str)
+    if line_B is None:
+        line_B = _WORD_B if named and order in PAIRS else topology.line_B()
+    line_B = integer(line_B, "line_B", _WORD_B, 2**20)
     if line_B % _WORD_B:
         raise InputError(f"line_B must be a multiple of {_WORD_B}, not {line_B}")
     size_B = 4 * topology.last_level_cache_B() if size is None else int(parse_bytes(size))
     size_B = small.cut(size_B, 2**18)
+    lines = size_B // line_B
     if isinstance(order, str):
-        chosen = line_order(order, size_B, line_B, integer(seed, "seed", 0))
-        return order, chosen, size_B // line_B, line_B
-    given = np.asarray(order)
-    if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
-        raise InputError("order must be a word or a 1-d array of line numbers")
-    given = given.astype(np.int64)
-    if given.min() < 0 or len(np.unique(given)) < len(given):
-        raise InputError("order must have every line at most once, and none below 0")
-    least = 0 if size is None else size_B // line_B
-    return "array", given, max(least, int(given.max()) + 1), line_B
+        given = line_order(order, size_B, line_B, integer(seed, "seed", 0), distance_B)
+    else:
+        given = np.asarray(order)
+        if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
+            raise InputError("order must be a word or a 1-d array of line numbers")
+        given = given.astype(np.int64)
+        if given.min() < 0 or len(np.unique(given)) < len(given):
+            raise InputError("order must have every line at most once, and none below 0")
+        if distance_B is not None:
+            raise InputError(f"distance_B is for order {' and '.join(PAIRS)}, not for an array")
+        lines = max(0 if size is None else lines, int(given.max()) + 1)
+    integers = {"lines": lines, "line_B": line_B}
+    columns = {
+        "size_B": lines * line_B,
+        "lines": len(given),
+        "line_B": line_B,
+        "order": order if named else "array",
+        **({} if distance_B is None else {"distance_B": distance_B}),
+    }
+    return integers, given, columns
 
 
 def _workers(threads: int) -> int:
@@ -148,6 +207,7 @@ def chase_case(
     chains: int = 1,
     line_B: int | None = None,
     steps: int | None = None,
+    distance_B: int | None = None,
     threads: int = 1,
     seed: int = 0,
     name: str = "",
@@ -166,10 +226,12 @@ def chase_case(
     chains : int
         Independent chains that each worker follows at the same time, one of `CHAINS`.
     line_B : int, optional
-        Bytes from a line to the next; by default the size of a line of the caches.
+        Bytes from a line to the next; by default the size of a line of the caches, of pairs 8.
     steps : int, optional
         Loads of each chain in an invocation, which goes on where the last one has ended; by
         default as many as access every line once, at least 4096 and at most 65536.
+    distance_B : int, optional
+        Bytes between the two lines of a pair (see `line_order`).
     threads : int
         Workers, which all follow the same cycle; 0 takes one for each processing unit.
     seed : int
@@ -186,23 +248,16 @@ def chase_case(
     """
     if chains not in CHAINS:
         raise InputError(f"chains must be one of {', '.join(map(str, CHAINS))}, not {chains}")
-    label, lines_in_order, lines, line_B = _ring(order, size_B, line_B, seed)
+    ring, lines, columns = _ring(order, size_B, line_B, seed, distance_B)
     workers = _workers(threads)
-    each = -(-len(lines_in_order) // (workers * chains))
+    each = -(-len(lines) // (workers * chains))
     usual = min(max(each, _LEAST_STEPS), _MOST_STEPS)
     steps = usual if steps is None else integer(steps, "steps", 1, 2**40)
     return _case(
         kernel,
-        {"lines": lines, "line_B": line_B, "chains": chains, "steps": steps, "workers": workers},
-        {"order": lines_in_order},
-        {
-            "size_B": lines * line_B,
-            "lines": len(lines_in_order),
-            "line_B": line_B,
-            "order": label,
-            "chains": chains,
-            "steps": steps,
-        },
+        {**ring, "chains": chains, "steps": steps, "workers": workers},
+        {"order": lines},
+        {**columns, "chains": chains, "steps": steps},
         template_variant=str(chains),
         labels={"name": name, "suite": suite},
     ).with_(**{"threads": workers, "seed": seed, "repetition": "free", **options})
@@ -249,7 +304,7 @@ def loaded_case(
     """
     from memkern.machine import topology
 
-    label, lines_in_order, lines, line_B = _ring(order, size_B, line_B, seed)
+    ring, lines, columns = _ring(order, size_B, line_B, seed)
     if options.get("variant") == "best":
         raise InputError(
             "latency.loaded has no best variant, since it is the chain that is timed and not the "
@@ -260,13 +315,13 @@ def loaded_case(
         raise InputError("latency.loaded needs two workers: one that waits, others that move lines")
     if traffic_B is None:
         traffic_B = max(4 * topology.last_level_cache_B() // (2 * (workers - 1)), 2**20)
-    traffic_lines = max(small.cut(int(parse_bytes(traffic_B)), 2**18) // line_B, GROUP)
+    traffic_B = small.cut(int(parse_bytes(traffic_B)), 2**18)
+    traffic_lines = max(traffic_B // ring["line_B"], GROUP)
     steps = _LOADED_STEPS if steps is None else integer(steps, "steps", 1, 2**40)
     return _case(
         kernel,
         {
-            "lines": lines,
-            "line_B": line_B,
+            **ring,
             "chains": 1,
             "steps": steps,
             "workers": workers,
@@ -274,16 +329,13 @@ def loaded_case(
             "loads": integer(loads, "loads", 0, GROUP),
             "pause": integer(pause, "pause", 0, 2**30),
         },
-        {"order": lines_in_order},
+        {"order": lines},
         {
-            "size_B": lines * line_B,
-            "lines": len(lines_in_order),
-            "line_B": line_B,
-            "order": label,
+            **columns,
             "steps": steps,
             "loads": loads,
             "pause": pause,
-            "traffic_B": traffic_lines * line_B,
+            "traffic_B": traffic_lines * ring["line_B"],
         },
         labels={"name": name, "suite": suite},
     ).with_(
@@ -374,14 +426,6 @@ def _case(
     )
 
 
-def _places(case: Case) -> IndexArray:
-    """Return for every line its place in the cycle, -1 for lines that are not on it."""
-    order = case.indices["order"]
-    places = np.full(case.integers["lines"], -1)
-    places[order] = np.arange(len(order))
-    return places
-
-
 def _ends(native: Native) -> npt.NDArray[np.uint64]:
     """Return where the chains are and how often they were followed, a row for each worker."""
     return native.copy_out("ends").reshape(-1, _ENDS)
@@ -394,16 +438,16 @@ def _walked(
     runs: int,
 ) -> bool:
     """Whether all chains went the asked number of steps along the cycle."""
-    n, places = case.integers, _places(case)
-    chains, size_B = n["chains"], n["lines"] * n["line_B"]
-    began, ended = (rows[:, :chains].astype(np.int64) for rows in (before, after))
-    for rows in (began, ended):
-        if (rows < 0).any() or (rows >= size_B).any() or (rows % n["line_B"]).any():
-            return False
-    expected = (places[began // n["line_B"]] + runs * n["steps"]) % len(case.indices["order"])
+    n, order = case.integers, case.indices["order"]
+    began, ended = (rows[:, : n["chains"]].astype(np.int64) for rows in (before, after))
+    on_cycle = np.flatnonzero(np.isin(order, began // n["line_B"]))
+    places = {int(order[k] * n["line_B"]): int(k) for k in on_cycle}
+    if not {*began.flat} <= places.keys():
+        return False
+    at = np.array([places[int(first)] for first in began.flat]) + runs * n["steps"]
+    same = (order[at % len(order)] * n["line_B"] == ended.ravel()).all()
     followed = after[:, _ACCESSES] - before[:, _ACCESSES]
-    same = (places[ended // n["line_B"]] == expected).all()
-    return bool(same and (followed == runs * n["steps"] * chains).all())
+    return bool(same and (followed == runs * n["steps"] * n["chains"]).all())
 
 
 def _verdict(valid: bool, **columns: float) -> Check:
@@ -644,6 +688,50 @@ def numa_cases(
     if not cases:
         raise InputError("no NUMA node has processing units that this process may use")
     return cases
+
+
+def octaves(low_B: int, high_B: int, each: int) -> list[int]:
+    """Return sizes from the lowest to the highest, so many in each octave."""
+    return sizes(low_B, high_B, round(each * np.log2(high_B / low_B)) + 1)
+
+
+def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) -> list[Case]:
+    """Return the chases that show capacities of caches, reaches of TLBs, and lines.
+
+    Parameters
+    ----------
+    cache_B, line_B : int
+        Bytes of the last-level caches and of a line, as the system reports them.
+    memory_B : float
+        Bytes that may be allocated.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`.
+
+    Returns
+    -------
+    list of Case
+        Lines in random order, four sizes per octave from 1 KiB to four times the caches; as many
+        lines in pages of their own, 16 to 131072; pairs 8 to 1024 bytes apart.
+    """
+    largest = int(min(max(4 * cache_B, 2**26), memory_B / 8))
+    dense = octaves(2**10, largest, 4)
+    most = min(_MOST_PAGES, memory_B / 8 / mmap.PAGESIZE)
+    counts = [n for n in dict.fromkeys(size // line_B for size in dense) if 16 <= n <= most]
+    # Pages of another size than 4 KiB are only known by the name of the default.
+    small_pages = {"pages": "4k" if mmap.PAGESIZE == 2**12 else "default"}
+    distances = [2**power for power in range(3, _FARTHEST_B.bit_length())]
+    return [
+        *(latency(size, **options) for size in dense),
+        *(
+            latency(n * mmap.PAGESIZE, order="one-per-page", **small_pages, **options)
+            for n in counts
+        ),
+        *(
+            latency(largest, order=order, distance_B=distance, **options)
+            for order in PAIRS
+            for distance in distances
+        ),
+    ]
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

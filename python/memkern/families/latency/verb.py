@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
 from memkern import small
-from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus
+from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, warn
 from memkern.cli.options import (
     Verb,
     count,
@@ -24,7 +24,8 @@ from memkern.cli.options import (
 from memkern.cli.refusing import options_by_kernel
 from memkern.errors import InputError
 from memkern.families.latency import kernels as latency
-from memkern.inputs.sizes import parse_sizes, sizes
+from memkern.inputs.sizes import parse_sizes
+from memkern.machine.limits import memory_left
 from memkern.results import ResultSet
 from memkern.spec import registry
 from memkern.spec.case import Case
@@ -44,6 +45,7 @@ _LOADED_HEADER = (
     f"{'ns':>9} {'cycles':>8} {'±%':>5}"
 )
 _NUMA_HEADER = f"{'case':<4} {'from':<36} {'kernel':<13} {'thr':>3} {'ns':>9} {'GB/s':>8} {'±%':>5}"
+_FOUND = ("what", "found", "system", "agrees", "ns", "cycles")
 _CORES_HEADER = f"{'case':<4} {'units':<9} {'lines':>5} {'ns':>9} {'cycles':>8} {'±%':>5}"
 
 
@@ -89,9 +91,7 @@ def _sizes() -> list[int]:
     """Return four sizes per octave from 4 KiB to four times the caches."""
     from memkern.machine.topology import last_level_cache_B
 
-    most = max(4 * last_level_cache_B(), 2**26)
-    octaves = (most // _SMALLEST_B).bit_length() - 1
-    return sizes(_SMALLEST_B, most, _PER_OCTAVE * octaves + 1)
+    return latency.octaves(_SMALLEST_B, max(4 * last_level_cache_B(), 2**26), _PER_OCTAVE)
 
 
 def _pairs() -> list[str]:
@@ -117,7 +117,7 @@ _STUDIES: dict[str, tuple[str, Callable[[], dict[str, Sequence[Any]]]]] = {
 }
 # Options of these kernels, by their names in Python.
 _OPTIONS = {
-    "chase": ("size_B", "order", "chains", "line_B", "steps", "threads"),
+    "chase": ("size_B", "order", "chains", "line_B", "steps", "distance_B", "threads"),
     "loaded": ("size_B", "order", "loads", "pause", "traffic_B", "line_B", "steps", "threads"),
     "ping_pong": ("lines", "take_by", "line_B", "turns"),
 }
@@ -127,8 +127,8 @@ def _latency(args: argparse.Namespace) -> int:
     if args.study is not None and args.kernel is not None:
         raise InputError(f"latency {args.study} chooses the kernel: leave out --kernel")
     study = args.study or "sizes"
-    if study == "numa" and args.kernel is None:
-        return _numa(args)
+    if study in _OWN_CASES and args.kernel is None:
+        return _OWN_CASES[study](args)
     kernel, defaults = (args.kernel, dict) if args.kernel else _STUDIES[study]
     owners: dict[str, list[str]] = {}
     for name, options in _OPTIONS.items():
@@ -153,13 +153,39 @@ def _latency(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
+def _refuse_options(args: argparse.Namespace, *more: str, but: Collection[str] = ()) -> None:
+    """Refuse options of kernels, and some more, in a study that chooses them."""
+    every = given(args, *(name for names in _OPTIONS.values() for name in names), *more)
+    for name in every.keys() - {*but}:
+        raise InputError(f"latency {args.study} chooses {name}: leave it out")
+
+
+def _structure(args: argparse.Namespace) -> int:
+    """Measure what shows caches, TLBs and lines, and print them beside what the system says."""
+    from memkern.cli.analysis import table_text
+    from memkern.machine import topology
+    from memkern.plots import tables
+
+    _refuse_options(args, "pages")
+    # Shortest times and medians of so many cases need few samples.
+    options = {"budget_s": 0.1, **knobs_of(args)}
+    cases = latency.structure_cases(
+        topology.last_level_cache_B(), topology.line_B(), memory_left()[0], **options
+    )
+    results = measure(cases, args, *_TABLES["chase"])
+    if not (args.json or args.quiet):
+        try:
+            line(table_text(tables["latency-structure"](results)[list(_FOUND)]))
+        except InputError as error:
+            warn(str(error))
+    return exit_code(results)
+
+
 def _numa(args: argparse.Namespace) -> int:
     """Measure latency and bandwidth between the units and the memory of all NUMA nodes."""
     from memkern.machine.topology import machine_environment
 
-    own = given(args, *(name for names in _OPTIONS.values() for name in names), "pin", "numa")
-    for name in own.keys() - {"size_B"}:
-        raise InputError(f"latency numa chooses {name}: leave it out")
+    _refuse_options(args, "pin", "numa", but={"size_B"})
     size = {"size_B": args.size_B} if args.size_B is not None else {}
     nodes = machine_environment()["machine"]["numa_nodes"] or [{"node": 0, "cpus": None}]
     cases = latency.numa_cases(nodes, os.sched_getaffinity(0), **knobs_of(args), **size)
@@ -187,16 +213,24 @@ def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
     return "\n".join(rows)
 
 
+# Studies whose cases are no product of options.
+_OWN_CASES: dict[str, Callable[[argparse.Namespace], int]] = {
+    "structure": _structure,
+    "numa": _numa,
+}
+
+
 def add_verbs(verb: Verb) -> None:
     """Add the verb latency."""
     sub = verb("latency", _latency, "latency of loads, beside traffic, and between cores")
     sub.add_argument(
         "study",
         nargs="?",
-        choices=(*_STUDIES, "numa"),
+        choices=(*_STUDIES, *_OWN_CASES),
         help="sizes: dependent loads from L1 to memory; loaded: from memory, beside traffic of the "
-        "other workers; cores: lines that two cores write in turn, for every pair; numa: latency "
-        "and bandwidth from each node's units to each node's memory (sizes)",
+        "other workers; cores: lines that two cores write in turn, for every pair; structure: "
+        "caches, TLBs and lines, beside what the system says; numa: latency and bandwidth from "
+        "each node's units to each node's memory (sizes)",
     )
     add = sub.add_argument_group("latency").add_argument
     add("-k", "--kernel", choices=_TABLES, help="only this kernel, with the options given")
@@ -214,6 +248,13 @@ def add_verbs(verb: Verb) -> None:
         help="independent chains at the same time, 1 to 32 (1)",
     )
     add("--line", dest="line_B", type=count(8), metavar="BYTES", help="size of a cache line")
+    add(
+        "--distance",
+        dest="distance_B",
+        type=numbers(8, "distance"),
+        metavar="BYTES,...",
+        help="of the orders pairs and pairs-across: bytes between the two lines of a pair",
+    )
     add("--steps", type=count(1), metavar="N", help="loads of each chain in an invocation")
     add("--traffic", dest="traffic_B", metavar="BYTES", help="of loaded: buffers of the traffic")
     add(

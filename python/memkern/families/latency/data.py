@@ -1,0 +1,348 @@
+"""Records of latencies that figures draw and findings compare.
+
+If a case has several records, the one with the lowest latency is used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from memkern.errors import InputError
+from memkern.inputs.sizes import parse_bytes
+from memkern.models.structure import Lines, Plateau, lines, plateaus, tlb_levels
+from memkern.plots.drawing import in_bytes
+from memkern.plots.frames import Records, counted, listed, ranked, typed, with_samples
+from memkern.plots.selection import cache_ends, select, split
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+NS = "ns_per_access"
+SHORTEST = "shortest_ns"
+PAIRS = ("pairs", "pairs-across")
+DIFFERS = "differs"
+_UNKNOWN = "unknown"
+_LEAST_DISTANCES = 3
+_MOST_HISTOGRAMS = 6
+CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
+TRIAD, GATHER = "stream.triad", "spatter.gather"
+# Names of the cases of `memkern.families.latency.kernels.numa_cases`.
+NODES = r"^units of node (\d+), memory of node (\d+)$"
+# Lines of a group of traffic (see `memkern.families.latency.kernels`).
+_GROUP = 8
+# More loads in flight than chains, by this factor, were not served by the same cache.
+_MOST_IN_FLIGHT = 1.25
+# By what a cache's size may miss the sizes between which the latency rises.
+_TOLERANCE = 4 / 3
+# Size of a line in the model of a gather's traffic.
+_MODEL_LINE_B = 64
+
+MEASURE = "memkern latency -o latency.parquet"
+MEASURE_CHAINS = "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32 -o chains.parquet"
+MEASURE_LOADED = "memkern latency loaded -o loaded.parquet"
+MEASURE_CORES = "memkern latency cores -o cores.parquet"
+MEASURE_NUMA = "memkern latency numa -o numa.parquet"
+MEASURE_STRUCTURE = "memkern latency structure -o structure.parquet"
+MEASURE_GATHER = "memkern spatter -k gather -p UNIFORM:8:16:NR -t 1 -o gather.parquet"
+
+
+def chases(
+    records: Records, measure: str, columns: Sequence[str] = ()
+) -> tuple[DataFrame, list[str]]:
+    """Return the chases by one worker, with their order in the column kind, and notes.
+
+    `columns` are required beside those that every figure of chases reads.
+    """
+    frame, notes = select(
+        records,
+        [CHASE],
+        ("size_B", "chains", "order", "threads", *columns),
+        measure=measure,
+        value=NS,
+    )
+    frame = frame[frame["threads"] == 1]
+    if "name" in frame:
+        frame = frame[~frame["name"].astype(str).str.fullmatch(NODES.strip("^$"))]
+    if frame.empty:
+        raise InputError(f"no chase was measured with one worker: `{measure}` does so")
+    kinds = frame[["order", "pages_asked"]] if "pages_asked" in frame else frame[["order"]]
+    several = kinds.nunique()
+    texts = frame["order"].astype(str) + " order"
+    if several.get("pages_asked", 1) > 1:
+        texts += ", pages " + frame["pages_asked"].astype(str)
+    return frame.assign(kind=texts), notes
+
+
+def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return chases with the column in_flight, of sizes with one and with several chains."""
+    frame, notes = chases(records, MEASURE_CHAINS)
+    case = ["machine", "kind", "size_B"]
+    frame = ranked(frame, NS, lowest=True).drop_duplicates([*case, "chains"])
+    single = frame[frame["chains"] == 1].set_index(case)[NS]
+    frame = frame[frame.groupby(case)["chains"].transform("nunique") > 1]
+    frame = frame.join(single.rename("single"), on=case)
+    frame = frame[frame["single"].notna()]
+    if frame.empty:
+        raise InputError(
+            f"no size was measured with one and with several chains: `{MEASURE_CHAINS}` does so"
+        )
+    frame = frame.assign(in_flight=frame["single"] / frame[NS])
+    # Chains that ask more often keep more lines in a cache that other cores use as well.
+    elsewhere = frame["in_flight"] > _MOST_IN_FLIGHT * frame["chains"]
+    if elsewhere.any():
+        notes = [
+            *notes,
+            f"{counted(int(elsewhere.sum()), 'point')} left out, with loads that were faster than "
+            "those of a single chain: a shared cache held more of the data.",
+        ]
+    return frame[~elsewhere], notes
+
+
+def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return loaded latencies with their share of loads and the idle latency of the machine."""
+    frame, notes = select(
+        records,
+        [LOADED],
+        ("loads", "pause", "size_B", "traffic_GBps", "threads"),
+        measure=MEASURE_LOADED,
+        value=NS,
+    )
+    idle, _ = select(records, [CHASE], ("size_B", "chains", "threads"), value=NS)
+    if len(idle):
+        idle = idle[(idle["chains"] == 1) & (idle["threads"] == 1)]
+        idle = idle[idle["size_B"].isin(frame["size_B"].unique())]
+        idle = ranked(idle, NS, lowest=True).drop_duplicates("machine")
+        frame = frame.join(idle.set_index("machine")[NS].rename("idle_ns"), on="machine")
+    else:
+        frame = frame.assign(idle_ns=float("nan"))
+    share = 100 * frame["loads"] / _GROUP
+    texts = [f"{s:.0f} % loads" for s in share]
+    return frame.assign(share=share, kind=texts), notes
+
+
+def structure_chases(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return undisturbed chases with one chain, with their shortest times in a column.
+
+    Whatever else runs only adds to times: differences are those of the shortest ones.
+    """
+    columns = ["lines", "clock_GHz", "time_min_s", "time_median_s"]
+    frame, notes = chases(records, MEASURE_STRUCTURE, [*columns, "pages"])
+    frame = typed(frame, [*columns, "distance_B"])
+    frame = frame[(frame["chains"] == 1) & ~frame["disturbed"]]
+    shortest = frame[NS] * frame["time_min_s"] / frame["time_median_s"]
+    return frame.assign(**{SHORTEST: shortest}), notes
+
+
+def cycle_ns(rows: DataFrame) -> float:
+    """Return the time of a cycle, from the median clock of the records."""
+    return 1 / float(rows["clock_GHz"].median())
+
+
+def translation(rows: DataFrame) -> DataFrame:
+    """Return what lines in pages of their own cost more than as many lines side by side.
+
+    The rows are those of one machine from `structure_chases`, of which huge pages do not count. The
+    columns are size_B (of all pages, ascending), pages and cost_ns.
+    """
+    huge = rows["pages"].astype(str).str.contains("thp|hugetlb")
+    rows = rows[(rows["order"] == "random") | ~huge]
+    rows = ranked(rows, SHORTEST, lowest=True).drop_duplicates(["order", "lines"])
+    apart, dense = (
+        rows[rows["order"] == order].set_index("lines").sort_index()
+        for order in ("one-per-page", "random")
+    )
+    apart = apart.assign(pages=apart.index, cost_ns=apart[SHORTEST] - dense[SHORTEST])
+    return apart[["size_B", "pages", "cost_ns"]].dropna().reset_index(drop=True)
+
+
+def tlbs(rows: DataFrame) -> list[Plateau]:
+    """Return the levels of TLBs of one machine's rows from `structure_chases`."""
+    costs = translation(rows)
+    return tlb_levels(costs["size_B"], costs["cost_ns"], cycle_ns(rows))
+
+
+def pairs(rows: DataFrame) -> DataFrame:
+    """Return the mean times of an access in pairs of accesses, in ns.
+
+    The rows are those of one machine from `structure_chases`. The columns are distance_B
+    (ascending), pairs and pairs-across, both of which every distance has.
+    """
+    rows = rows[rows["order"].isin(PAIRS)]
+    rows = ranked(rows, SHORTEST, lowest=True).drop_duplicates(["order", "distance_B"])
+    times = rows.pivot(index="distance_B", columns="order", values=SHORTEST)
+    return times.reindex(columns=list(PAIRS)).dropna().reset_index()
+
+
+def lines_of(rows: DataFrame) -> Lines | None:
+    """Return what `pairs` show of lines, None if there are fewer than three distances."""
+    times = pairs(rows)
+    if len(times) < _LEAST_DISTANCES:
+        return None
+    return lines(times["distance_B"], times[PAIRS[0]], times[PAIRS[1]], cycle_ns(rows))
+
+
+def structure_rows(records: Records) -> list[dict[str, Any]]:
+    """Return the rows of the table latency-structure."""
+    frame, _ = structure_chases(records)
+    rows = []
+    for machine, mine in frame.groupby("machine", sort=False):
+        for row in (*_cache_rows(mine), *_tlb_rows(mine), *_line_rows(mine)):
+            rows.append({"machine": machine, **row, "cycles": row["ns"] / cycle_ns(mine)})
+    return rows
+
+
+def _row(
+    what: str,
+    found: str,
+    ns: float,
+    *,
+    system: str = "",
+    agrees: bool | None = None,
+    fits_B: float = math.nan,
+    exceeds_B: float = math.nan,
+) -> dict[str, Any]:
+    return {
+        "what": what,
+        "found": found,
+        "system": system,
+        "agrees": "" if agrees is None else "yes" if agrees else DIFFERS,
+        "ns": ns,
+        "cycles": math.nan,
+        "fits_B": fits_B,
+        "exceeds_B": exceeds_B,
+    }
+
+
+def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
+    """Return the levels that the latency over sizes shows, beside the caches of the system."""
+    rows = rows[rows["order"] == "random"]
+    rows = ranked(rows, NS, lowest=True).drop_duplicates("size_B")
+    found = plateaus(rows["size_B"], rows[NS])
+    known = cache_ends(rows)
+    table = []
+    for number, (plateau, following) in enumerate(itertools.pairwise(found)):
+        fits_B, exceeds_B = plateau.end_B, following.begin_B
+        name, system_B = known[number] if number < len(known) else ("", math.nan)
+        inside = fits_B / _TOLERANCE <= system_B <= exceeds_B * _TOLERANCE
+        table.append(
+            _row(
+                f"cache {number + 1}",
+                f"{in_bytes(fits_B)} to {in_bytes(exceeds_B)}",
+                plateau.value,
+                system=f"{name}: {in_bytes(system_B)}" if name else _UNKNOWN,
+                agrees=inside if name else None,
+                fits_B=fits_B,
+                exceeds_B=exceeds_B,
+            )
+        )
+    return table + [_row("beyond", f"from {in_bytes(p.begin_B)}", p.value) for p in found[-1:]]
+
+
+def _tlb_rows(rows: DataFrame) -> list[dict[str, Any]]:
+    """Return the levels of TLBs, and what a load costs whose page is in none of them."""
+    costs, levels = translation(rows), tlbs(rows)
+    table = []
+    for number, level in enumerate(levels):
+        within, beyond = (costs[costs["size_B"].gt(level.end_B) == more] for more in (False, True))
+        ends = f"{within['pages'].max():.0f}", f"{beyond['pages'].min():.0f}"
+        table.append(
+            _row(
+                f"TLB {number + 1}",
+                f"{' to '.join(ends)} pages" if len(beyond) else f"at least {ends[0]} pages",
+                level.value,
+                system=_UNKNOWN,
+                fits_B=level.end_B,
+                exceeds_B=beyond["size_B"].min(),
+            )
+        )
+    last = costs.iloc[-1:].to_dict("records") if levels else []
+    return table + [
+        _row("page walk", f"in {row['pages']:.0f} pages", row["cost_ns"])
+        for row in last
+        if row["size_B"] > levels[-1].end_B
+    ]
+
+
+def _line_rows(rows: DataFrame) -> list[dict[str, Any]]:
+    """Return the size of a line beside that of the system, and whether lines come in pairs."""
+    found = lines_of(rows)
+    if found is None:
+        return []
+    known = rows.attrs.get("line_B", {})
+    here = [known[key] for key in dict.fromkeys(rows.get("environment_id", ())) if key in known]
+    if math.isnan(found.line_B):
+        return [_row("line", "not found", found.far_ns)]
+    together = "fetched with it" if found.fetched_in_pairs else "not fetched with it"
+    return [
+        _row(
+            "line",
+            in_bytes(found.line_B),
+            found.far_ns,
+            system=in_bytes(here[0]) if here else _UNKNOWN,
+            agrees=found.line_B == here[0] if here else None,
+            fits_B=found.line_B,
+        ),
+        _row("adjacent line", together, found.pair_ns, system=_UNKNOWN),
+    ]
+
+
+def gathers(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return gathers by one worker, with their lines per second.
+
+    The column stride_B has the distance of uniform patterns, and is NaN for random ones.
+    """
+    frame, notes = select(
+        records,
+        [GATHER],
+        ("pattern", "dtype", "threads", "bytes_model_B"),
+        measure=MEASURE_GATHER,
+        value="time_median_s",
+    )
+    frame = typed(frame, ["bytes_model_B"], ["pattern"])
+    value_B = frame["dtype"].map({"float64": 8, "float32": 4}).astype(float)
+    elements = frame["pattern"].str.extract(r"^UNIFORM:\d+:(\d+)(?:$|:)")[0].astype(float)
+    frame = frame.assign(
+        stride_B=elements * value_B,
+        lines_per_s=frame["bytes_model_B"] / _MODEL_LINE_B / frame["time_median_s"],
+    )
+    random = frame["pattern"].str.startswith("RANDOM:")
+    frame = frame[(frame["threads"] == 1) & (random | (frame["stride_B"] >= _MODEL_LINE_B))]
+    if frame.empty:
+        raise InputError(
+            "no gather by one worker is random or has a stride of a line and more: "
+            f"`{MEASURE_GATHER}` measures one"
+        )
+    frame = ranked(frame, "lines_per_s")
+    return frame.drop_duplicates(["machine", "stride_B"]), notes
+
+
+def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
+    """Return chases with the times of an access in each sample, in ns, in the column samples.
+
+    `sizes` are those of the buffers, such as ``16KiB,1MiB``; by default up to six of all.
+    """
+    frame, notes = chases(with_samples(records), MEASURE, ["time_median_s"])
+    frame = typed(frame, ["time_median_s"])
+    frame = frame[(frame["chains"] == 1) & (frame["samples"].map(len) > 0)]
+    if frame.empty:
+        raise InputError(
+            f"no chase with one chain has samples: `{MEASURE}` writes them beside the records"
+        )
+    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
+    known = sorted(set(frame["size_B"]))
+    wanted = [parse_bytes(size) for size in split(sizes)]
+    for size_B in wanted:
+        if size_B not in known:
+            texts = listed([in_bytes(one) for one in known])
+            raise InputError(f"no chase was measured in {in_bytes(size_B)}, only in {texts}")
+    if not wanted:
+        last = len(known) - 1
+        some = min(_MOST_HISTOGRAMS, len(known))
+        wanted = [known[round(k * last / max(some - 1, 1))] for k in range(some)]
+    frame = frame[frame["size_B"].isin(wanted)]
+    each_ns = frame[NS] / frame["time_median_s"]
+    times = [ns * taken for ns, taken in zip(each_ns, frame["samples"], strict=True)]
+    return frame.assign(samples=times), notes

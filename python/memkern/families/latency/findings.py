@@ -1,0 +1,68 @@
+"""Findings on latencies: of loads alone and in parallel, of caches, and between cores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memkern.errors import InputError
+from memkern.families.latency.data import (
+    DIFFERS,
+    MEASURE,
+    NS,
+    PING_PONG,
+    chases,
+    concurrency,
+    structure_rows,
+)
+from memkern.plots.drawing import in_bytes
+from memkern.plots.frames import Records, three_figures
+from memkern.plots.selection import select
+from memkern.plots.sentences import with_names
+
+
+def _differences(records: Records) -> list[dict[str, Any]]:
+    """Return the rows of the table latency-structure where the system says something else."""
+    try:
+        return [row for row in structure_rows(records) if row["agrees"] == DIFFERS]
+    except InputError:  # from another study, without what the table needs
+        return []
+
+
+def findings(records: Records) -> list[str]:
+    """Return sentences on latencies, misses in flight, and lines that two cores exchange."""
+    frame, _ = chases(records, MEASURE)
+    single = frame[(frame["chains"] == 1) & (frame["order"] == "random")]
+    found: dict[object, list[str]] = {}
+    for machine, rows in single.groupby("machine", sort=False):
+        smallest, largest = (rows.sort_values("size_B").iloc[k] for k in (0, -1))
+        found[machine] = [
+            f"A load that waits for the one before takes {three_figures(smallest[NS])} ns in "
+            f"{in_bytes(smallest['size_B'])} and {three_figures(largest[NS])} ns in "
+            f"{in_bytes(largest['size_B'])}"
+        ]
+    for row in _differences(records):
+        found.setdefault(row["machine"], []).append(
+            f"By latency, {row['what']} has {row['found']}, while the system says {row['system']}"
+        )
+    try:
+        several, _ = concurrency(records)
+    except InputError:
+        several = frame.iloc[:0]
+    for machine, rows in several.groupby("machine", sort=False):
+        most = rows.sort_values(["size_B", "in_flight"]).iloc[-1]
+        found.setdefault(machine, []).append(
+            f"{int(most['chains'])} independent chains in {in_bytes(most['size_B'])} have "
+            f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns "
+            "from one to the next"
+        )
+    exchanged, _ = select(records, [PING_PONG], ("pin", "lines", "take_by"), value=NS)
+    exchanged = exchanged[(exchanged["lines"] == 1) & (exchanged["take_by"] == "load")]
+    for machine, rows in exchanged.groupby("machine", sort=False):
+        low, high = rows[NS].min(), rows[NS].max()
+        spread = three_figures(low) if len(rows) == 1 else (
+            f"{three_figures(low)} to {three_figures(high)}"
+        )  # fmt: skip
+        found.setdefault(machine, []).append(
+            f"A core answers another core's write after {spread} ns"
+        )
+    return with_names(found)
