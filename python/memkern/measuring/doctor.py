@@ -55,7 +55,7 @@ class _Plan:
 
 
 _WHOLE = _Plan(26.0, 10.0, 5, 0.5, 2**31, 2**29)
-_QUICK = _Plan(4.0, 2.0, 3, 0.06, 2**28, 2**27)
+_QUICK = _Plan(4.2, 2.0, 3, 0.06, 2**28, 2**27)
 
 _LOAD, _TRIAD, _CHASE = "loops.load", "stream.triad", "latency.chase"
 _SUBJECTS = {_LOAD: "load", _TRIAD: "triad", _CHASE: "latency"}
@@ -156,7 +156,7 @@ def doctor(
     Parameters
     ----------
     quick : bool
-        Take 4 s instead of 26 s; caches above 64 MiB are then not exceeded by far.
+        Take about 4 s instead of at most 26 s; caches above 64 MiB are then not exceeded by far.
     baseline : path, optional
         Results of an earlier check of this machine, to compare with as `memkern.compare` does.
     progress : callable, optional
