@@ -122,7 +122,7 @@ def _row(pairs: Sequence[_Pair], level: float) -> dict[str, Any]:
 
 # What the texts of `entry` mean.
 ENTRIES = (
-    "1.43 ±0.03: 1.43 times the time alone, with the half width of the interval; in parentheses "
+    "1.43 ±0.03: 1.43 times the time alone, and half the 95 % interval; in parentheses "
     "if the interval includes 1; * if too many turns were disturbed for an interval."
 )
 
