@@ -287,8 +287,9 @@ def test_the_structure_has_as_many_lines_in_pages_as_side_by_side() -> None:
     assert set(pages) <= {case.columns["lines"] for case in by_order["random"]}
     assert {case.knobs.pages for case in by_order["one-per-page"]} <= {"4k", "default"}
     for order in latency.PAIRS:
-        distances = [case.columns["distance_B"] for case in by_order[order]]
-        assert distances == [8, 16, 32, 64, 128, 256, 512, 1024]
+        found = [(case.columns["size_B"], case.columns["distance_B"]) for case in by_order[order]]
+        distances = (8, 16, 32, 64, 128, 256, 512, 1024)
+        assert found == [(size, distance) for size in (2**23, 2**27) for distance in distances]
     few = latency.structure_cases(2**25, 64, 2**24)
     assert max(case.columns["size_B"] for case in few) <= 2**21
     assert {case.stop.budget_s for case in cases} == {0.01}

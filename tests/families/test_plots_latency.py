@@ -127,13 +127,14 @@ def structured(line_B=64, fetched=False, reaches=(64, 1536), ends=None, **other)
         if 16 <= row["lines"] <= 2**14
     ]  # fmt: skip
     both = []
-    for order in ("pairs", "pairs-across"):
-        for distance in 2 ** np.arange(3, 11):
-            second = 1.0 if distance < line_B else 15.0
-            if fetched and order == "pairs" and distance == line_B:
-                second = 4.0
-            both.append(record("chase", (15.0 + second) / 2, size_B=128 * MIB, order=order,
-                               chains=1, distance_B=int(distance), **other))  # fmt: skip
+    for size_B, level in ((8 * MIB, 4.0), (128 * MIB, 15.0)):
+        for order in ("pairs", "pairs-across"):
+            for distance in 2 ** np.arange(3, 11):
+                second = 1.0 if distance < line_B else level
+                if fetched and order == "pairs" and distance == line_B:
+                    second = 4.0
+                both.append(record("chase", (level + second) / 2, size_B=size_B, chains=1,
+                                   order=order, distance_B=int(distance), **other))  # fmt: skip
     return [*dense, *apart, *both]
 
 
@@ -276,6 +277,17 @@ def test_parts_of_a_structure_are_shown_alone():
     disturbed = [{**r, "disturbed": True, "ns_per_access": 0.1} for r in rows]
     apart = [r for r in huge if r["order"] == "one-per-page"]
     assert table([*rows, *apart, *disturbed]).equals(table(rows))
+
+
+def test_pairs_in_the_large_buffer_do_not_decide_on_the_line():
+    rows = structured()
+    for row in rows:
+        if row.get("distance_B") == 32 and row["size_B"] == 128 * MIB:
+            row["ns_per_access"] += 5.0
+    assert table(rows).loc["line", "found"] == "64 B"
+    # Alone they do.
+    far = [row for row in rows if row["size_B"] != 8 * MIB or "distance_B" not in row]
+    assert table(far).loc["line", "found"] == "32 B"
 
 
 def test_the_structure_is_drawn_with_its_marks():

@@ -166,6 +166,15 @@ def test_without_a_rise_no_line_is_found():
     assert np.isnan(lines(DISTANCES, bump, bump, CYCLE_NS).line_B)
 
 
+def test_a_size_that_other_pairs_have_shown_is_used():
+    times = pair_times(32)
+    found = lines(DISTANCES, *times, CYCLE_NS, 128.0)
+    assert found.line_B == 128
+    second = 2 * (times[0] - times[0][0])
+    assert found.pair_ns == second[DISTANCES == 128] and found.far_ns == second[-1]
+    assert np.isnan(lines(DISTANCES, *times, CYCLE_NS, np.nan).line_B)
+
+
 @pytest.mark.parametrize(
     "distances, pairs, across, cycle, problem",
     [

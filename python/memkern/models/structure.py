@@ -169,7 +169,11 @@ class Lines:
 
 
 def lines(
-    distances_B: npt.ArrayLike, pairs_ns: npt.ArrayLike, across_ns: npt.ArrayLike, cycle_ns: float
+    distances_B: npt.ArrayLike,
+    pairs_ns: npt.ArrayLike,
+    across_ns: npt.ArrayLike,
+    cycle_ns: float,
+    line_B: float | None = None,
 ) -> Lines:
     """Return the size of a line and whether lines are fetched in pairs, from pairs of accesses.
 
@@ -189,6 +193,8 @@ def lines(
         of pairs in two such blocks.
     cycle_ns : float
         Time of a cycle of the core in ns.
+    line_B : float, optional
+        Size of a line, if other pairs have shown it; NaN if they have not.
 
     Raises
     ------
@@ -211,11 +217,14 @@ def lines(
     # The mean of two accesses rises by half of what the second one takes longer.
     longer, across_longer = 2 * (within - within[0]), 2 * (across - within[0])
     far = float(longer[-1])
-    missed = longer > max(_MISS_SHARE * far, _MISS_CYCLES * cycle_ns)
-    if not missed[-1]:
+    if line_B is None:
+        missed = longer > max(_MISS_SHARE * far, _MISS_CYCLES * cycle_ns)
+        first = len(missed) - int(np.argmin(missed[::-1]))
+        line_B = float(distances[first]) if missed[-1] else math.nan
+    if line_B not in distances:
         return Lines(math.nan, far, math.nan, math.nan)
-    first = len(missed) - int(np.argmin(missed[::-1]))
-    return Lines(float(distances[first]), far, float(longer[first]), float(across_longer[first]))
+    first = int(np.argmax(distances == line_B))
+    return Lines(line_B, far, float(longer[first]), float(across_longer[first]))
 
 
 def _longest(

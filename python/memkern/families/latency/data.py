@@ -164,24 +164,34 @@ def tlbs(rows: DataFrame) -> list[Plateau]:
     return tlb_levels(costs["size_B"], costs["cost_ns"], cycle_ns(rows))
 
 
-def pairs(rows: DataFrame) -> DataFrame:
+def pairs(rows: DataFrame, buffer: str = "max") -> DataFrame:
     """Return the mean times of an access in pairs of accesses, in ns.
 
-    The rows are those of one machine from `structure_chases`. The columns are distance_B
-    (ascending), pairs and pairs-across, both of which every distance has.
+    The rows are those of one machine from `structure_chases`, of which those in the largest or,
+    with ``min``, in the smallest buffer count. The columns are distance_B (ascending), pairs and
+    pairs-across, both of which every distance has.
     """
     rows = rows[rows["order"].isin(PAIRS)]
+    rows = rows[rows["size_B"] == rows["size_B"].agg(buffer)]
     rows = ranked(rows, SHORTEST, lowest=True).drop_duplicates(["order", "distance_B"])
     times = rows.pivot(index="distance_B", columns="order", values=SHORTEST)
     return times.reindex(columns=list(PAIRS)).dropna().reset_index()
 
 
 def lines_of(rows: DataFrame) -> Lines | None:
-    """Return what `pairs` show of lines, None if there are fewer than three distances."""
-    times = pairs(rows)
-    if len(times) < _LEAST_DISTANCES:
-        return None
-    return lines(times["distance_B"], times[PAIRS[0]], times[PAIRS[1]], cycle_ns(rows))
+    """Return what `pairs` show of lines, None if there are fewer than three distances.
+
+    The size of a line is that found in the smallest buffer, whose lines stay in a private cache.
+    """
+    line_B = None
+    for buffer in ("min", "max"):
+        times = pairs(rows, buffer)
+        if len(times) < _LEAST_DISTANCES:
+            return None
+        within, across = times[PAIRS[0]], times[PAIRS[1]]
+        found = lines(times["distance_B"], within, across, cycle_ns(rows), line_B)
+        line_B = found.line_B
+    return found
 
 
 def structure_rows(records: Records) -> list[dict[str, Any]]:

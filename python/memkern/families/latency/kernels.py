@@ -59,6 +59,8 @@ _WORD_B = 8
 # serve another, and no pair spans two pages.
 _PAIR_B = 2**12
 _FARTHEST_B = _PAIR_B // 4
+# A buffer whose pairs lie in more lines than L1 has, and in no more than a private L2 has.
+_NEAR_B = 2**11 * _PAIR_B
 # Many times more than the TLBs of any processor.
 _MOST_PAGES = 2**17
 
@@ -711,7 +713,8 @@ def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) 
     -------
     list of Case
         Lines in random order, four sizes per octave from 1 KiB to four times the caches; as many
-        lines in pages of their own, 16 to 131072; pairs 8 to 1024 bytes apart.
+        lines in pages of their own, 16 to 131072; pairs 8 to 1024 bytes apart in 8 MiB, where their
+        lines fit in L2, and in the largest buffer.
     """
     largest = int(min(max(4 * cache_B, 2**26), memory_B / 8))
     dense = octaves(2**10, largest, 4)
@@ -727,7 +730,8 @@ def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) 
             for n in counts
         ),
         *(
-            latency(largest, order=order, distance_B=distance, **options)
+            latency(size, order=order, distance_B=distance, **options)
+            for size in dict.fromkeys((min(_NEAR_B, largest), largest))
             for order in PAIRS
             for distance in distances
         ),
