@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from checking import refused
 
-from memkern.models.structure import lines, plateaus, tlb_levels
+from memkern.models.structure import line_size, plateaus, tlb_levels
 
 SIZES = 2.0 ** np.arange(12, 29, 0.25)
 # Capacities and latencies of a hierarchy; the last level has no end.
@@ -123,69 +123,45 @@ def test_wrong_costs_are_refused(sizes, costs, cycle, problem):
 DISTANCES = 2.0 ** np.arange(3, 11)
 
 
-def pair_times(line_B, fetched=None, first=15.0, hit=1.0, l2=4.0, noise=0.0, seed=0):
-    """Return mean times of pairs in one and across two blocks, with lines fetched or not.
-
-    A miss may fetch the ``pair`` of its line or ``both`` neighbours into L2.
-    """
-    rng = np.random.default_rng(seed)
-    within = np.where(line_B > DISTANCES, hit, first)
-    across = np.where(line_B > DISTANCES, (hit + first) / 2, first)
+def longer(line_B, far=10.0, fetched=None, noise=0.0, seed=0):
+    """Return what a second access takes longer beyond a line, of which the first may be fetched."""
+    times = np.where(line_B > DISTANCES, 0.0, far)
     if fetched is not None:
-        within[line_B == DISTANCES] = l2
-    if fetched == "both":
-        across[line_B == DISTANCES] = l2
-    means = [(first + second) / 2 for second in (within, across)]
-    return [m * np.exp(noise * rng.standard_normal(len(m))) for m in means]
+        times[line_B == DISTANCES] = fetched
+    times += noise * np.random.default_rng(seed).standard_normal(len(times))
+    return times - times[0]
 
 
 @pytest.mark.parametrize("line_B", [16, 64, 128, 256])
-@pytest.mark.parametrize("first", [12.0, 40.0])
-@pytest.mark.parametrize("noise, seed", [(0.0, 0), (0.004, 1), (0.004, 2)])
-def test_lines_are_found(line_B, first, noise, seed):
-    times = pair_times(line_B, first=first, noise=noise, seed=seed)
-    found = lines(DISTANCES, *times, CYCLE_NS)
-    assert found.line_B == line_B and not found.fetched_in_pairs
-    assert found.far_ns == pytest.approx(first - 1, rel=0.1)
-    assert found.pair_ns == pytest.approx(found.across_ns, rel=0.1)
+@pytest.mark.parametrize("far", [2.5, 20.0, 60.0])
+@pytest.mark.parametrize("noise, seed", [(0.0, 0), (0.1, 1), (0.1, 2), (0.1, 3)])
+def test_lines_are_found(line_B, far, noise, seed):
+    assert line_size(DISTANCES, longer(line_B, far, None, noise, seed), CYCLE_NS) == line_B
 
 
 @pytest.mark.parametrize("line_B", [64, 128])
-@pytest.mark.parametrize("fetched, expected", [(None, False), ("pair", True), ("both", False)])
-def test_a_line_that_comes_with_its_neighbour_is_no_larger_line(line_B, fetched, expected):
-    found = lines(DISTANCES, *pair_times(line_B, fetched), CYCLE_NS)
-    assert found.line_B == line_B and found.fetched_in_pairs == expected
+@pytest.mark.parametrize("far", [10.0, 40.0])
+def test_a_line_that_comes_with_its_neighbour_into_l2_is_no_larger_line(line_B, far):
+    assert line_size(DISTANCES, longer(line_B, far, fetched=2.5), CYCLE_NS) == line_B
 
 
 def test_without_a_rise_no_line_is_found():
-    flat = np.full(len(DISTANCES), 15.0)
-    found = lines(DISTANCES, flat, flat, CYCLE_NS)
-    assert np.isnan(found.line_B) and not found.fetched_in_pairs
+    assert np.isnan(line_size(DISTANCES, np.zeros(len(DISTANCES)), CYCLE_NS))
     # A single slow pair is no line.
-    bump = np.where(DISTANCES == 32, 20.0, flat)
-    assert np.isnan(lines(DISTANCES, bump, bump, CYCLE_NS).line_B)
-
-
-def test_a_size_that_other_pairs_have_shown_is_used():
-    times = pair_times(32)
-    found = lines(DISTANCES, *times, CYCLE_NS, 128.0)
-    assert found.line_B == 128
-    second = 2 * (times[0] - times[0][0])
-    assert found.pair_ns == second[DISTANCES == 128] and found.far_ns == second[-1]
-    assert np.isnan(lines(DISTANCES, *times, CYCLE_NS, np.nan).line_B)
+    assert np.isnan(line_size(DISTANCES, np.where(DISTANCES == 32, 20.0, 0.0), CYCLE_NS))
+    assert np.isnan(line_size(DISTANCES, np.full(len(DISTANCES), 9.0), CYCLE_NS))
 
 
 @pytest.mark.parametrize(
-    "distances, pairs, across, cycle, problem",
+    "distances, times, cycle, problem",
     [
-        ([8, 16, 32], [1.0, 1.0], [1.0, 1.0, 1.0], CYCLE_NS, "as many, not 3, 2 and 3"),
-        ([8, 16], [1.0, 1.0], [1.0, 1.0], CYCLE_NS, "at least 3 and ascend"),
-        ([8, 32, 16], [1.0] * 3, [1.0] * 3, CYCLE_NS, "at least 3 and ascend"),
-        ([8, 16, 32], [1.0, 0.0, 1.0], [1.0] * 3, CYCLE_NS, "positive"),
-        ([8, 16, 32], [1.0] * 3, [1.0, np.nan, 1.0], CYCLE_NS, "positive"),
-        ([8, 16, 32], [1.0] * 3, [1.0] * 3, -1.0, "positive"),
+        ([8, 16, 32], [0.0, 1.0], CYCLE_NS, "as many, not 3 and 2"),
+        ([8, 16], [0.0, 1.0], CYCLE_NS, "at least 3 and ascend"),
+        ([8, 32, 16], [0.0] * 3, CYCLE_NS, "at least 3 and ascend"),
+        ([8, 16, 32], [0.0, np.nan, 1.0], CYCLE_NS, "times must be numbers"),
+        ([8, 16, 32], [0.0] * 3, -1.0, "cycle positive"),
     ],
 )
-def test_wrong_pairs_are_refused(distances, pairs, across, cycle, problem):
+def test_wrong_pairs_are_refused(distances, times, cycle, problem):
     with refused(problem):
-        lines(distances, pairs, across, cycle)
+        line_size(distances, times, cycle)

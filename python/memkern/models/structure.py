@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from memkern.errors import InputError
 
-__all__ = ["Lines", "Plateau", "lines", "plateaus", "tlb_levels"]
+__all__ = ["Plateau", "line_size", "plateaus", "tlb_levels"]
 
 # Values of a plateau differ by at most this factor, medians of neighbouring ones by more than the
 # second.
@@ -22,11 +22,9 @@ _FLOOR_CYCLES = 2.0
 # A hit in a second level costs 5 to 10 cycles, a walk of the page table in caches 20 or more.
 _MOST_TLB_CYCLES = 16.0
 _MOST_TLB_LEVELS = 2
-# Accesses that miss take longer by more than this share of the slowest ones, and this many cycles.
+# A second access in another line takes longer by more than this share of that at the largest
+# distance, and by more than so many cycles.
 _MISS_SHARE, _MISS_CYCLES = 0.05, 2.0
-# A line that was fetched with its neighbour takes less than this share of the time of one that was
-# not.
-_FETCHED = 0.5
 
 
 @dataclass(frozen=True)
@@ -141,90 +139,50 @@ def tlb_levels(sizes_B: npt.ArrayLike, costs_ns: npt.ArrayLike, cycle_ns: float)
     return found
 
 
-@dataclass(frozen=True)
-class Lines:
-    """What pairs of accesses show of cache lines, in ns by which the second one takes longer.
+def line_size(distances_B: npt.ArrayLike, longer_ns: npt.ArrayLike, cycle_ns: float) -> float:
+    """Return the size of a cache line that pairs of accesses show.
 
-    Attributes
-    ----------
-    line_B : float
-        Size of a line, NaN if no distance is slower than the smallest one.
-    far_ns : float
-        Second access at the largest distance.
-    pair_ns : float
-        In the other line of the aligned pair of lines.
-    across_ns : float
-        In the neighbouring line that belongs to another pair.
-    """
-
-    line_B: float
-    far_ns: float
-    pair_ns: float
-    across_ns: float
-
-    @property
-    def fetched_in_pairs(self) -> bool:
-        """Whether a miss also fetches the other line of an aligned pair."""
-        return self.pair_ns < _FETCHED * self.across_ns
-
-
-def lines(
-    distances_B: npt.ArrayLike,
-    pairs_ns: npt.ArrayLike,
-    across_ns: npt.ArrayLike,
-    cycle_ns: float,
-    line_B: float | None = None,
-) -> Lines:
-    """Return the size of a line and whether lines are fetched in pairs, from pairs of accesses.
-
-    The first access of each pair misses. The size of a line is the smallest distance from which on
-    the second one takes longer than at the smallest distance, by 5 % of the time at the largest
-    one and by two cycles. A line that was prefetched into L1 in time is taken for a part of the
-    first one, and one that was prefetched into L2 is not if memory takes less than about
-    twenty times as long as L2. Neighbouring lines may take less than distant ones
-    because memory has their row open, or because prefetchers foresee some of them.
+    The first access of each pair misses. A line is as large as the smallest distance from which on
+    the second access takes longer than at the smallest one: by two cycles, and by 5 % of what it
+    takes longer at the largest one. A line that a prefetcher loads into L1 in time is taken for a
+    part of the one before. A line that it loads into L2 is not, unless a miss takes twenty times as
+    long: pairs in a buffer that L2 holds show lines best.
 
     Parameters
     ----------
     distances_B : array_like of float, shape (n,)
         Distances in bytes, ascending powers of two.
-    pairs_ns, across_ns : array_like of float, shape (n,)
-        Mean time of an access in ns: of pairs in the same aligned block of twice the distance, and
-        of pairs in two such blocks.
+    longer_ns : array_like of float, shape (n,)
+        By how much the second access takes longer than at the smallest distance, in ns.
     cycle_ns : float
         Time of a cycle of the core in ns.
     line_B : float, optional
         Size of a line, if other pairs have shown it; NaN if they have not.
 
+    Returns
+    -------
+    float
+        In bytes, NaN if the largest distance takes no longer.
+
     Raises
     ------
     InputError
-        The arrays differ in length or have fewer than three values, distances do not ascend, or
-        the cycle or a time is not positive.
+        The arrays differ in length or have fewer than three values, distances do not ascend, the
+        cycle is not positive, or a time is not a number.
     """
-    distances, within, across = (
-        np.asarray(values, dtype=float) for values in (distances_B, pairs_ns, across_ns)
-    )
-    if not distances.shape == within.shape == across.shape or distances.ndim != 1:
+    distances, longer = np.asarray(distances_B, dtype=float), np.asarray(longer_ns, dtype=float)
+    if distances.shape != longer.shape or distances.ndim != 1:
         raise InputError(
-            f"distances and times must be as many, not {distances.size}, {within.size} and "
-            f"{across.size}"
+            f"distances and times must be as many, not {distances.size} and {longer.size}"
         )
     if len(distances) < _LEAST_POINTS or not (np.diff(distances) > 0).all():
         raise InputError(f"distances must be at least {_LEAST_POINTS} and ascend")
-    if not ((within > 0).all() and (across > 0).all() and cycle_ns > 0):
-        raise InputError("times must be positive")
-    # The mean of two accesses rises by half of what the second one takes longer.
-    longer, across_longer = 2 * (within - within[0]), 2 * (across - within[0])
-    far = float(longer[-1])
-    if line_B is None:
-        missed = longer > max(_MISS_SHARE * far, _MISS_CYCLES * cycle_ns)
-        first = len(missed) - int(np.argmin(missed[::-1]))
-        line_B = float(distances[first]) if missed[-1] else math.nan
-    if line_B not in distances:
-        return Lines(math.nan, far, math.nan, math.nan)
-    first = int(np.argmax(distances == line_B))
-    return Lines(line_B, far, float(longer[first]), float(across_longer[first]))
+    if not (np.isfinite(longer).all() and cycle_ns > 0):
+        raise InputError("times must be numbers, that of a cycle positive")
+    missed = longer > max(_MISS_SHARE * longer[-1], _MISS_CYCLES * cycle_ns)
+    if not missed[-1] or missed.all():
+        return math.nan
+    return float(distances[len(missed) - int(np.argmin(missed[::-1]))])
 
 
 def _longest(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_bytes
-from memkern.models.structure import Lines, Plateau, lines, plateaus, tlb_levels
+from memkern.models.structure import Plateau, line_size, plateaus, tlb_levels
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, listed, ranked, typed, with_samples
 from memkern.plots.selection import cache_ends, select, split
@@ -26,6 +26,8 @@ PAIRS = ("pairs", "pairs-across")
 DIFFERS = "differs"
 _UNKNOWN = "unknown"
 _LEAST_DISTANCES = 3
+# A line that came with the other one of its pair takes less than this share of a line that did not.
+_FETCHED = 0.5
 _MOST_HISTOGRAMS = 6
 CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
 TRIAD, GATHER = "stream.triad", "spatter.gather"
@@ -164,34 +166,28 @@ def tlbs(rows: DataFrame) -> list[Plateau]:
     return tlb_levels(costs["size_B"], costs["cost_ns"], cycle_ns(rows))
 
 
-def pairs(rows: DataFrame, buffer: str = "max") -> DataFrame:
-    """Return the mean times of an access in pairs of accesses, in ns.
+def pairs(rows: DataFrame) -> DataFrame:
+    """Return by how much the second access of a pair takes longer than one 8 bytes away, in ns.
 
-    The rows are those of one machine from `structure_chases`, of which those in the largest or,
-    with ``min``, in the smallest buffer count. The columns are distance_B (ascending), pairs and
-    pairs-across, both of which every distance has.
+    The rows are those of one machine from `structure_chases`. The columns are size_B and distance_B
+    (both ascending), pairs and pairs-across, which every distance has.
     """
     rows = rows[rows["order"].isin(PAIRS)]
-    rows = rows[rows["size_B"] == rows["size_B"].agg(buffer)]
-    rows = ranked(rows, SHORTEST, lowest=True).drop_duplicates(["order", "distance_B"])
-    times = rows.pivot(index="distance_B", columns="order", values=SHORTEST)
-    return times.reindex(columns=list(PAIRS)).dropna().reset_index()
+    case = ["size_B", "distance_B"]
+    rows = ranked(rows, SHORTEST, lowest=True).drop_duplicates(["order", *case])
+    times = rows.pivot(index=case, columns="order", values=SHORTEST)
+    times = times.reindex(columns=list(PAIRS)).dropna().reset_index()
+    nearest = times.groupby("size_B")["pairs"].transform("first")
+    # The mean of two accesses rises by half of what the second one takes longer.
+    return times.assign(**{order: 2 * (times[order] - nearest) for order in PAIRS})
 
 
-def lines_of(rows: DataFrame) -> Lines | None:
-    """Return what `pairs` show of lines, None if there are fewer than three distances.
-
-    The size of a line is that found in the smallest buffer, whose lines stay in a private cache.
-    """
-    line_B = None
-    for buffer in ("min", "max"):
-        times = pairs(rows, buffer)
-        if len(times) < _LEAST_DISTANCES:
-            return None
-        within, across = times[PAIRS[0]], times[PAIRS[1]]
-        found = lines(times["distance_B"], within, across, cycle_ns(rows), line_B)
-        line_B = found.line_B
-    return found
+def line_B(times: DataFrame, cycle: float) -> float:
+    """Return the size of a line that `pairs` in the smallest buffer show, NaN if they show none."""
+    mine = times[times["size_B"] == times["size_B"].min()]
+    if len(mine) < _LEAST_DISTANCES:
+        return math.nan
+    return line_size(mine["distance_B"], mine["pairs"], cycle)
 
 
 def structure_rows(records: Records) -> list[dict[str, Any]]:
@@ -278,25 +274,32 @@ def _tlb_rows(rows: DataFrame) -> list[dict[str, Any]]:
 
 def _line_rows(rows: DataFrame) -> list[dict[str, Any]]:
     """Return the size of a line beside that of the system, and whether lines come in pairs."""
-    found = lines_of(rows)
-    if found is None:
+    times = pairs(rows)
+    if times.empty:
         return []
+    found_B = line_B(times, cycle_ns(rows))
+    if math.isnan(found_B):
+        return [_row("line", "not found", math.nan)]
     known = rows.attrs.get("line_B", {})
     here = [known[key] for key in dict.fromkeys(rows.get("environment_id", ())) if key in known]
-    if math.isnan(found.line_B):
-        return [_row("line", "not found", found.far_ns)]
-    together = "fetched with it" if found.fetched_in_pairs else "not fetched with it"
-    return [
+    least, most = times["size_B"].min(), times["size_B"].max()
+    table = [
         _row(
             "line",
-            in_bytes(found.line_B),
-            found.far_ns,
+            in_bytes(found_B),
+            float(times.loc[times["size_B"] == least, "pairs"].iloc[-1]),
             system=in_bytes(here[0]) if here else _UNKNOWN,
-            agrees=found.line_B == here[0] if here else None,
-            fits_B=found.line_B,
-        ),
-        _row("adjacent line", together, found.pair_ns, system=_UNKNOWN),
+            agrees=found_B == here[0] if here else None,
+            fits_B=found_B,
+        )
     ]
+    # What a miss fetches into L2 is seen beyond L2.
+    beside = times[(times["distance_B"] == found_B) & (times["size_B"] > least)]
+    for row in beside[beside["size_B"] == most].to_dict("records"):
+        within, across = (float(row[order]) for order in PAIRS)
+        fetched = "fetched with it" if within < _FETCHED * across else "not fetched with it"
+        table.append(_row("adjacent line", fetched, within, system=_UNKNOWN))
+    return table
 
 
 def gathers(records: Records) -> tuple[DataFrame, list[str]]:

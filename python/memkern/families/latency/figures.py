@@ -22,8 +22,9 @@ from memkern.families.latency.data import (
     TRIAD,
     chases,
     concurrency,
+    cycle_ns,
     gathers,
-    lines_of,
+    line_B,
     loaded_points,
     pairs,
     sampled,
@@ -62,10 +63,10 @@ if TYPE_CHECKING:
 _BINS = 40
 # Times that span more than this factor are drawn on a logarithmic axis.
 _WIDE = 3.0
-_PAIR_LABELS = {
-    "pairs": "in the same aligned block of twice the distance",
-    "pairs-across": "in the next one",
-}
+_PAIRS_MEAN = (
+    "Pairs lie in the same aligned block of twice their distance, pairs-across in two such blocks, "
+    "either access first; a line that is fetched with its neighbour is near in pairs alone."
+)
 _MOST = "most by chains"
 _BOUND = (
     "The lines that a core has in flight bound random gathers; hardware prefetchers foresee "
@@ -322,9 +323,10 @@ def structure(records: Records = None) -> DataFrame:
         walks of the page table, for the line, and for the line beside it. Columns: machine, what,
         found (in words), system (what the system says; it does not know of TLBs and prefetchers),
         agrees (``yes``, ``differs`` or nothing), ns (of a load in this level; what translation adds
-        in this level, for walks with all pages; by how much a second access in a distant line or in
-        the adjacent one takes longer than in the same line), cycles (the same), fits_B (largest
-        size of the level, size of the line) and exceeds_B (smallest size of the next level).
+        in this level, for walks with the most pages; by how much a second access in another line
+        that is in L2, or in the adjacent line beyond L2, takes longer than in the same one), cycles
+        (the same), fits_B (largest size of the level, size of the line) and exceeds_B (smallest
+        size of the next level).
 
     Raises
     ------
@@ -370,14 +372,14 @@ def structure_curves(records: Records = None) -> Figure:
 
     See Also
     --------
-    memkern.models.structure.tlb_levels, memkern.models.structure.lines
+    memkern.models.structure.tlb_levels, memkern.models.structure.line_size
     """
     frame, notes = structure_chases(records)
     cells: list[tuple[Callable[[Axes, DataFrame], None], str, DataFrame]] = []
     for _, rows in frame.groupby("machine", sort=False):
         if len(translation(rows)) > 1:
             cells.append((_draw_translation, "Address translation", rows))
-        if lines_of(rows) is not None:
+        if len(pairs(rows)) > 1:
             cells.append((_draw_pairs, "Second access of a pair", rows))
     if not cells:
         raise InputError(
@@ -387,7 +389,8 @@ def structure_curves(records: Records = None) -> Figure:
     for ax, (draw, title, rows) in zip(axes, cells, strict=True):
         draw(ax, rows)
         _title(ax, rows["machine"].iloc[0], frame["machine"].nunique() > 1, title)
-    return finish(fig, 2, notes, frame)
+    explained = any(draw is _draw_pairs for draw, _, _ in cells)
+    return finish(fig, 4, [*notes, *[_PAIRS_MEAN] * explained], frame)
 
 
 def _draw_translation(ax: Axes, rows: DataFrame) -> None:
@@ -396,11 +399,8 @@ def _draw_translation(ax: Axes, rows: DataFrame) -> None:
     page_B = costs["size_B"].iloc[0] / costs["pages"].iloc[0]
     ax.plot(costs["size_B"], costs["cost_ns"], **marked_look(0)._asdict())
     ax.set_xscale("log", base=2)
-    # Costs of nothing and of hundreds of nanoseconds.
-    ax.set_yscale("symlog", linthresh=1, linscale=0.4)
-    ax.set_ylim(-0.5, max(2 * costs["cost_ns"].max(), 10))
     bytes_axis(ax.xaxis, 6)
-    ticks_at(ax.yaxis, (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000), three_figures)
+    _cost_axis(ax, costs["cost_ns"].max())
     largest = costs["size_B"].max()
     ends = [
         (f"TLB {number}: {level.end_B / page_B:.0f} pages", level.end_B)
@@ -413,23 +413,32 @@ def _draw_translation(ax: Axes, rows: DataFrame) -> None:
 
 def _draw_pairs(ax: Axes, rows: DataFrame) -> None:
     """Draw the time of a second access over its distance, with the size of a line."""
-    times, found = pairs(rows), lines_of(rows)
-    assert found is not None
-    for number, order in enumerate(PAIRS):
-        # Pairs across blocks that are smaller than a line are partly in one line.
-        mine = times if order == "pairs" else times[~(times["distance_B"] < found.line_B)]
-        longer = 2 * (mine[order] - times["pairs"].iloc[0])
-        ax.plot(
-            mine["distance_B"], longer, label=_PAIR_LABELS[order], **marked_look(number)._asdict()
-        )
+    times, size_B = pairs(rows), line_B(pairs(rows), cycle_ns(rows))
+    # Across blocks that are smaller than a line, some pairs are in one line.
+    curves = [
+        (order, buffer_B, mine if order == "pairs" else mine[~(mine["distance_B"] < size_B)])
+        for buffer_B in sorted(set(times["size_B"]))
+        for mine in [times[times["size_B"] == buffer_B]]
+        for order in PAIRS
+    ]
+    for number, (order, buffer_B, mine) in enumerate(curves):
+        label = f"{order} in {in_bytes(buffer_B)}"
+        ax.plot(mine["distance_B"], mine[order], label=label, **marked_look(number)._asdict())
     ax.set_xscale("log", base=2)
     log2_axis(ax.xaxis)
-    ax.set_ylim(top=1.15 * ax.get_ylim()[1])
-    known = found.line_B == found.line_B
+    _cost_axis(ax, float(times[list(PAIRS)].to_numpy().max()))
     # The first access in another line is drawn right of the mark.
-    ends = [("same line", found.line_B / math.sqrt(2))] if known else []
-    cache_regions(ax, ends, f"other lines of {in_bytes(found.line_B)}")
+    known = size_B == size_B
+    ends = [("same line", size_B / math.sqrt(2))] if known else []
+    cache_regions(ax, ends, f"other lines of {in_bytes(size_B)}")
     ax.set(xlabel="Distance of the second access (B)", ylabel="Longer than 8 B away (ns)")
+
+
+def _cost_axis(ax: Axes, most: float) -> None:
+    """Make the y axis one for costs of nothing and of hundreds of nanoseconds."""
+    ax.set_yscale("symlog", linthresh=1, linscale=0.4)
+    ax.set_ylim(-0.5, max(2 * most, 4))
+    ticks_at(ax.yaxis, (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000), three_figures)
 
 
 @figure("latency-histogram")

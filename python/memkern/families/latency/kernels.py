@@ -59,8 +59,8 @@ _WORD_B = 8
 # serve another, and no pair spans two pages.
 _PAIR_B = 2**12
 _FARTHEST_B = _PAIR_B // 4
-# A buffer whose pairs lie in more lines than L1 has, and in no more than a private L2 has.
-_NEAR_B = 2**11 * _PAIR_B
+# Pairs in such a buffer have 2048 lines or 4096, which L2 holds but L1 does not.
+_FEW_PAIRS_B = 2**23
 # Many times more than the TLBs of any processor.
 _MOST_PAGES = 2**17
 
@@ -713,8 +713,8 @@ def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) 
     -------
     list of Case
         Lines in random order, four sizes per octave from 1 KiB to four times the caches; as many
-        lines in pages of their own, 16 to 131072; pairs 8 to 1024 bytes apart in 8 MiB, where their
-        lines fit in L2, and in the largest buffer.
+        lines in pages of their own, 16 to 131072; pairs 8 to 1024 bytes apart, as many as L2 holds
+        but not L1, and in the largest buffer.
     """
     largest = int(min(max(4 * cache_B, 2**26), memory_B / 8))
     dense = octaves(2**10, largest, 4)
@@ -731,7 +731,7 @@ def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) 
         ),
         *(
             latency(size, order=order, distance_B=distance, **options)
-            for size in dict.fromkeys((min(_NEAR_B, largest), largest))
+            for size in (_FEW_PAIRS_B, largest)
             for order in PAIRS
             for distance in distances
         ),

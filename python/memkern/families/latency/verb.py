@@ -168,7 +168,7 @@ def _structure(args: argparse.Namespace) -> int:
 
     _refuse_options(args, "pages")
     # Shortest times and medians of so many cases need few samples.
-    options = {"budget_s": 0.1, **knobs_of(args)}
+    options = {"budget_s": 0.25, **knobs_of(args)}
     cases = latency.structure_cases(
         topology.last_level_cache_B(), topology.line_B(), memory_left()[0], **options
     )
