@@ -484,9 +484,8 @@ def check_corrupted(case: Case, array: str, position: int, value: float) -> Chec
     return checked(case, native)
 
 
-@pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("kernel", spatter.KERNELS)
-@pytest.mark.parametrize("value", [0.5, 3e6, float("nan"), -1.0])
+@pytest.mark.parametrize("threads, value", [(1, 0.5), (1, 3e6), (1, np.nan), (1, -1.0), (2, 0.5)])
 def test_corrupted_result_is_caught(kernel: str, threads: int, value: float) -> None:
     array = {"gs": "sparse_scatter"}.get(kernel, "dense" if "gather" in kernel else "sparse")
     for case in SAMPLES[f"spatter.{kernel}"]:

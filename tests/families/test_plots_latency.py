@@ -399,6 +399,17 @@ def test_loaded_latency_names_saturation():
     assert "no traffic" not in curve_labels(without.axes[0])
 
 
+def test_traffic_beyond_saturation_is_drawn_in_the_order_of_its_pauses():
+    rows = [row for row in loaded() if row["loads"] == 8]
+    rows.sort(key=lambda row: row["pause"])
+    for row, traffic in zip(rows, (30.0, 40.0, 35.0, 20.0), strict=True):
+        row["traffic_GBps"] = traffic
+    fig = figures["latency-loaded"](Results(rows))
+    drawn = line(fig.axes[0], "100 % loads").get_xdata()[:4]
+    assert drawn.tolist() == [30.0, 40.0, 35.0, 20.0]
+    assert line(fig.axes[0], "_highest").get_xdata().tolist() == [40.0]
+
+
 def test_every_pair_stands_twice_in_the_map():
     fig = figures["latency-cores"](Results(pairs(units=3)))
     values = fig.axes[0].images[0].get_array()

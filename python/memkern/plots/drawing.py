@@ -67,9 +67,14 @@ def shade(share: float) -> str:
     return to_hex(colormaps["viridis"](0.15 + 0.7 * share))
 
 
-def curve(ax: Axes, rows: DataFrame, x: str, y: str, look: Look, label: str) -> None:
-    """Draw one column over another, with hollow markers for disturbed records."""
-    rows = rows.sort_values(x)
+def curve(
+    ax: Axes, rows: DataFrame, x: str, y: str, look: Look, label: str, along: str = ""
+) -> None:
+    """Draw one column over another, in the order of `along` or else of x.
+
+    Disturbed records have hollow markers.
+    """
+    rows = rows.sort_values(along or x)
     ax.plot(rows[x], rows[y], label=label, **look._asdict())
     disturbed = rows[rows["disturbed"]]
     hollow = look._replace(linestyle="none", zorder=look.zorder + 0.05)._asdict()

@@ -199,11 +199,13 @@ def beside_traffic(records: Records = None) -> Figure:
     fig, cells = machine_panels(frame, 2.6)
     for ax, rows in cells:
         for number, share in enumerate(shares):
-            mine = rows[rows["share"] == share].sort_values("traffic_GBps")
+            mine = rows[rows["share"] == share]
             if mine.empty:
                 continue
-            curve(ax, mine, "traffic_GBps", NS, marked_look(number), str(mine["kind"].iloc[0]))
-            top = mine.iloc[-1]
+            # Past saturation, shorter pauses may make less traffic.
+            label = str(mine["kind"].iloc[0])
+            curve(ax, mine, "traffic_GBps", NS, marked_look(number), label, along="pause")
+            top = mine.loc[mine["traffic_GBps"].idxmax()]
             color = marked_look(number).color
             ax.plot(
                 top["traffic_GBps"], top[NS], "*", color=color, markersize=9, zorder=7,
