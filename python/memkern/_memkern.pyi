@@ -25,7 +25,6 @@ class Prepared:
         template_variant: str,
         integers: dict[str, int],
         numbers: dict[str, float],
-        arrays: list[tuple[str, bool]],
         indices: dict[str, npt.NDArray[Any]],
         data: dict[str, npt.NDArray[Any]],
         threads: int,

@@ -191,6 +191,7 @@ LATENCY_SHAPES: dict[str, list[dict[str, Any]]] = {
         {"size_B": 2**15, "chains": 3, "order": "in-page", "repetition": "barrier"},
         {"size_B": 2**14, "steps": 7, "order": [5, 0, 9], "offset": 24, "seed": 3},
         {"size_B": 2**13, "line_B": 8, "order": "sequential", "chunk": 100},
+        {"size_B": 2**14, "order": "pairs", "distance_B": 64},
     ],
     "latency.loaded": [{"size_B": 2**13, "traffic_B": 2**12, "threads": 2, "loads": 3}],
     "latency.ping_pong": [{"turns": 20}, {"turns": 3, "lines": 2, "repetition": "fork"}],
