@@ -78,8 +78,8 @@ def chases(
     return frame.assign(kind=texts), notes
 
 
-def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return chases with the column in_flight, of sizes with one and with several chains."""
+def several_chains(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return chases of sizes with one and with several chains, with the latency of one."""
     frame, notes = chases(records, MEASURE_CHAINS)
     case = ["machine", "kind", "size_B"]
     frame = ranked(frame, NS, lowest=True).drop_duplicates([*case, "chains"])
@@ -91,6 +91,12 @@ def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
         raise InputError(
             f"no size was measured with one and with several chains: `{MEASURE_CHAINS}` does so"
         )
+    return frame, notes
+
+
+def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return chases with the column in_flight, of sizes with one and with several chains."""
+    frame, notes = several_chains(records)
     frame = frame.assign(in_flight=frame["single"] / frame[NS])
     # Chains that ask more often keep more lines in a cache that other cores use as well.
     elsewhere = frame["in_flight"] > _MOST_IN_FLIGHT * frame["chains"]

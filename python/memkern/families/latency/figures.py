@@ -28,6 +28,7 @@ from memkern.families.latency.data import (
     loaded_points,
     pairs,
     sampled,
+    several_chains,
     structure_chases,
     structure_rows,
     tlbs,
@@ -60,7 +61,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-_BINS = 40
+_MOST_BINS = 40
+# Share of the samples up to which the axis of a histogram extends.
+_SHOWN = 0.98
+_SLOWEST = "The last bin of a panel also has all samples that are slower."
 # Times that span more than this factor are drawn on a logarithmic axis.
 _WIDE = 3.0
 _PAIRS_MEAN = (
@@ -69,17 +73,21 @@ _PAIRS_MEAN = (
 )
 _MOST = "most by chains"
 _BOUND = (
-    "The lines that a core has in flight bound random gathers; hardware prefetchers foresee "
-    "strides and load further lines."
+    "Once further chains load no more lines, their rate bounds random gathers; hardware "
+    "prefetchers foresee strides and load further lines."
 )
+# Twice as many chains whose rate grows by more than this have not reached the bound.
+_STILL_GROWS = 1.15
+# Distance of a title from axes with names of regions above them.
+_ABOVE_REGIONS = 11.0
 # Traffic that does not multiply the latency by this has not saturated the memory.
 _SATURATED = 2.0
 
 
-def _title(ax: Axes, machine: object, several: bool, title: str = "") -> None:
+def _title(ax: Axes, machine: object, several: bool, title: str = "", *, pad: float = 4.0) -> None:
     """Write a panel's machine, if there are several, and its title."""
     lines = [named(machine, 20 if title else 32)] * several + [title] * bool(title)
-    ax.set_title("\n".join(lines), pad=11)
+    ax.set_title("\n".join(lines), pad=pad)
 
 
 @figure("latency-sizes")
@@ -120,7 +128,7 @@ def over_sizes(records: Records = None) -> Figure:
         counts_axis(ax.yaxis, 12)
         cache_regions(ax, cache_ends(rows))
         ax.set(xlabel="Size of the buffer", ylabel="Time of a load (ns)")
-        _title(ax, rows["machine"].iloc[0], len(cells) > 1)
+        _title(ax, rows["machine"].iloc[0], len(cells) > 1, pad=_ABOVE_REGIONS)
     return finish(fig, 2, notes, frame)
 
 
@@ -390,7 +398,8 @@ def structure_curves(records: Records = None) -> Figure:
     fig, axes = panels(len(cells), 2, 2.5)
     for ax, (draw, title, rows) in zip(axes, cells, strict=True):
         draw(ax, rows)
-        _title(ax, rows["machine"].iloc[0], frame["machine"].nunique() > 1, title)
+        several = frame["machine"].nunique() > 1
+        _title(ax, rows["machine"].iloc[0], several, title, pad=_ABOVE_REGIONS)
     explained = any(draw is _draw_pairs for draw, _, _ in cells)
     return finish(fig, 4, [*notes, *[_PAIRS_MEAN] * explained], frame)
 
@@ -473,7 +482,7 @@ def histograms(records: Records = None, sizes: str = "") -> Figure:
         first = rows.iloc[0]
         _draw_histograms(ax, rows, kinds)
         _title(ax, first["machine"], frame["machine"].nunique() > 1, in_bytes(first["size_B"]))
-    return finish(fig, 3, notes, frame)
+    return finish(fig, 3, [*notes, _SLOWEST], frame)
 
 
 def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
@@ -481,16 +490,18 @@ def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
     import numpy as np
 
     times = rows["samples"]
-    low, high = min(map(np.min, times)), max(map(np.max, times))
+    low = min(map(np.min, times))
+    high = max(1.01 * low, *(np.quantile(one, _SHOWN) for one in times))
     wide = high > _WIDE * low
-    edges = np.geomspace(low, high, _BINS + 1) if wide else np.linspace(low, high, _BINS + 1)
+    bins = min(_MOST_BINS, 10 + math.isqrt(max(map(len, times))))
+    edges = (np.geomspace if wide else np.linspace)(low, high, bins + 1)
     for row in rows.to_dict("records"):
         taken, color = row["samples"], marked_look(kinds.index(row["kind"])).color
         share = np.full(len(taken), 100 / len(taken))
         how: dict[str, Any] = {"color": color, "alpha": 0.5, "label": row["kind"]}
         if row["disturbed"]:
             how = {"color": color, "histtype": "step", "label": "_disturbed"}
-        ax.hist(taken, list(edges), weights=share, **how)
+        ax.hist(np.minimum(taken, high), list(edges), weights=share, **how)
         ax.axvline(row[NS], color=color, linewidth=1.0, label="median")
     if wide:
         ax.set_xscale("log")
@@ -512,8 +523,9 @@ def beside_gather(records: Records = None) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Two panels for each machine, 6.9 in wide. The most lines that chains load bound random
-        gathers; hardware prefetchers foresee strides and may load more.
+        Two panels for each machine, 6.9 in wide. The most lines that chains load, once further
+        chains load no more, bound random gathers; hardware prefetchers foresee strides and may load
+        more.
 
     Raises
     ------
@@ -526,7 +538,7 @@ def beside_gather(records: Records = None) -> Figure:
     """
     from pandas import concat
 
-    chains, notes = concurrency(records)
+    chains, notes = several_chains(records)
     chains = chains[chains["order"] == "random"]
     chains = chains[chains["size_B"] == chains.groupby("machine")["size_B"].transform("max")]
     chains = ranked(chains, NS, lowest=True).drop_duplicates(["machine", "chains"])
@@ -539,10 +551,14 @@ def beside_gather(records: Records = None) -> Figure:
             f"no machine has chases and gathers: `{MEASURE_CHAINS}` and `{MEASURE_GATHER}` measure "
             "both"
         )
+    notes = [*notes, *more, _BOUND]
     fig, axes = panels(2 * len(both), 2, 2.5)
     for left, right, name in zip(axes[::2], axes[1::2], both, strict=True):
         mine, gathered = (rows[rows["machine"] == name] for rows in (chains, loads))
         most = mine["rate"].max()
+        where = f" on {named(name)}" if len(both) > 1 else ""
+        if most > _STILL_GROWS * mine.loc[mine["chains"] <= mine["chains"].max() / 2, "rate"].max():
+            notes = [*notes, f"{mine['chains'].max():.0f} chains do not reach this bound{where}."]
         _draw_chains(left, mine)
         _draw_strides(right, gathered)
         for ax in (left, right):
@@ -552,7 +568,7 @@ def beside_gather(records: Records = None) -> Figure:
             counts_axis(ax.yaxis)
         _title(left, name, len(both) > 1, f"Chains in {in_bytes(mine['size_B'].iloc[0])}")
         _title(right, name, len(both) > 1, "Gathers")
-    return finish(fig, 4, [*notes, *more, _BOUND], concat([chains, loads]))
+    return finish(fig, 4, notes, concat([chains, loads]))
 
 
 def _draw_chains(ax: Axes, rows: DataFrame) -> None:
