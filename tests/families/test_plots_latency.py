@@ -403,6 +403,15 @@ def test_loaded_latency_names_saturation():
     assert "no traffic" not in curve_labels(without.axes[0])
 
 
+def test_a_disturbed_chain_leaves_no_others_out():
+    rows = chains()
+    for row in rows:
+        if row["chains"] == 1:
+            row |= {"disturbed": True, "ns_per_access": 10 * row["ns_per_access"]}
+    drawn = figures["latency-chains"](Results(rows)).axes[0].get_lines()[0]
+    assert len(drawn.get_xdata()) == len({row["chains"] for row in rows})
+
+
 def test_traffic_beyond_saturation_is_drawn_in_the_order_of_its_pauses():
     rows = [row for row in loaded() if row["loads"] == 8]
     rows.sort(key=lambda row: row["pause"])

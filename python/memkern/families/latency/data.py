@@ -83,9 +83,9 @@ def several_chains(records: Records) -> tuple[DataFrame, list[str]]:
     frame, notes = chases(records, MEASURE_CHAINS)
     case = ["machine", "kind", "size_B"]
     frame = ranked(frame, NS, lowest=True).drop_duplicates([*case, "chains"])
-    single = frame[frame["chains"] == 1].set_index(case)[NS]
+    single = frame[frame["chains"] == 1].set_index(case)[[NS, "disturbed"]]
     frame = frame[frame.groupby(case)["chains"].transform("nunique") > 1]
-    frame = frame.join(single.rename("single"), on=case)
+    frame = frame.join(single.set_axis(["single", "unsure"], axis=1), on=case)
     frame = frame[frame["single"].notna()]
     if frame.empty:
         raise InputError(
@@ -99,7 +99,7 @@ def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
     frame, notes = several_chains(records)
     frame = frame.assign(in_flight=frame["single"] / frame[NS])
     # Chains that ask more often keep more lines in a cache that other cores use as well.
-    elsewhere = frame["in_flight"] > _MOST_IN_FLIGHT * frame["chains"]
+    elsewhere = (frame["in_flight"] > _MOST_IN_FLIGHT * frame["chains"]) & ~frame["unsure"]
     if elsewhere.any():
         notes = [
             *notes,
