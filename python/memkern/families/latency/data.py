@@ -132,10 +132,7 @@ def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
 
 
 def structure_chases(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return undisturbed chases with one chain, with their shortest times in a column.
-
-    Whatever else runs only adds to times: differences are those of the shortest ones.
-    """
+    """Return undisturbed chases with one chain, with their shortest times in a column."""
     columns = ["lines", "clock_GHz", "time_min_s", "time_median_s"]
     frame, notes = chases(records, MEASURE_STRUCTURE, [*columns, "pages"])
     frame = typed(frame, [*columns, "distance_B"])
@@ -153,7 +150,8 @@ def translation(rows: DataFrame) -> DataFrame:
     """Return what lines in pages of their own cost more than as many lines side by side.
 
     The rows are those of one machine from `structure_chases`, of which huge pages do not count. The
-    columns are size_B (of all pages, ascending), pages and cost_ns.
+    columns are size_B (of all pages, ascending), pages and cost_ns: the difference of the shortest
+    times, since all that runs beside the chase takes entries of the TLBs.
     """
     huge = rows["pages"].astype(str).str.contains("thp|hugetlb")
     rows = rows[(rows["order"] == "random") | ~huge]
@@ -180,8 +178,9 @@ def pairs(rows: DataFrame) -> DataFrame:
     """
     rows = rows[rows["order"].isin(PAIRS)]
     case = ["size_B", "distance_B"]
-    rows = ranked(rows, SHORTEST, lowest=True).drop_duplicates(["order", *case])
-    times = rows.pivot(index=case, columns="order", values=SHORTEST)
+    rows = ranked(rows, NS, lowest=True).drop_duplicates(["order", *case])
+    # Medians, since beyond L2 few of the shortest samples hit a cache that others use as well.
+    times = rows.pivot(index=case, columns="order", values=NS)
     times = times.reindex(columns=list(PAIRS)).dropna().reset_index()
     nearest = times.groupby("size_B")["pairs"].transform("first")
     # The mean of two accesses rises by half of what the second one takes longer.
@@ -345,7 +344,8 @@ def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
     """
     frame, notes = chases(with_samples(records), MEASURE, ["time_median_s"])
     frame = typed(frame, ["time_median_s"])
-    frame = frame[(frame["chains"] == 1) & (frame["samples"].map(len) > 0)]
+    frame = frame[(frame["chains"] == 1) & ~frame["order"].isin(PAIRS)]
+    frame = frame[frame["samples"].map(len) > 0]
     if frame.empty:
         raise InputError(
             f"no chase with one chain has samples: `{MEASURE}` writes them beside the records"

@@ -346,8 +346,9 @@ def structure(records: Records = None) -> DataFrame:
     Notes
     -----
     Caches agree if the system's size lies between fits_B and exceeds_B, or misses them by less than
-    a third. Caches are found in median times, the rest in differences of the shortest ones, to
-    which other processes add least. See `memkern.models.structure`.
+    a third. TLBs are found in the shortest times, since all that runs beside the chase takes
+    entries of them, the rest in medians. Lines beyond L2 take less than distant ones if prefetchers
+    foresee some of them or memory has their row open. See `memkern.models.structure`.
     """
     from pandas import DataFrame
 
@@ -411,7 +412,7 @@ def _draw_translation(ax: Axes, rows: DataFrame) -> None:
     ax.plot(costs["size_B"], costs["cost_ns"], **marked_look(0)._asdict())
     ax.set_xscale("log", base=2)
     bytes_axis(ax.xaxis, 6)
-    _cost_axis(ax, costs["cost_ns"].max())
+    _cost_axis(ax)
     largest = costs["size_B"].max()
     ends = [
         (f"TLB {number}: {level.end_B / page_B:.0f} pages", level.end_B)
@@ -437,7 +438,7 @@ def _draw_pairs(ax: Axes, rows: DataFrame) -> None:
         ax.plot(mine["distance_B"], mine[order], label=label, **marked_look(number)._asdict())
     ax.set_xscale("log", base=2)
     log2_axis(ax.xaxis)
-    _cost_axis(ax, float(times[list(PAIRS)].to_numpy().max()))
+    _cost_axis(ax)
     # The first access in another line is drawn right of the mark.
     known = size_B == size_B
     ends = [("same line", size_B / math.sqrt(2))] if known else []
@@ -445,11 +446,13 @@ def _draw_pairs(ax: Axes, rows: DataFrame) -> None:
     ax.set(xlabel="Distance of the second access (B)", ylabel="Longer than 8 B away (ns)")
 
 
-def _cost_axis(ax: Axes, most: float) -> None:
+def _cost_axis(ax: Axes) -> None:
     """Make the y axis one for costs of nothing and of hundreds of nanoseconds."""
+    low, high = ax.dataLim.intervaly
     ax.set_yscale("symlog", linthresh=1, linscale=0.4)
-    ax.set_ylim(-0.5, max(2 * most, 4))
-    ticks_at(ax.yaxis, (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000), three_figures)
+    ax.set_ylim(min(-0.5, 2 * low), max(2 * high, 4))
+    costs = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+    ticks_at(ax.yaxis, [*(-cost for cost in costs[::2]), 0, *costs], three_figures)
 
 
 @figure("latency-histogram")
