@@ -14,6 +14,9 @@ from checking import refused, run
 import memkern as mk
 from memkern import _memkern
 from memkern.families.latency import kernels as latency
+from memkern.machine.topology import machine_environment
+from memkern.measuring import sampling
+from memkern.measuring.record import CaseRun
 from memkern.spec import registry
 from memkern.spec.case import Case
 
@@ -186,9 +189,24 @@ def test_traffic_adds_up(loads: int, variant: str, isa: str) -> None:
     assert (record["variant"], record["isa"]) == (variant, isa)
     assert record["valid"] and record["loads"] == loads
     assert record["traffic_per_access_B"] > 0
-    assert record["traffic_GBps"] == pytest.approx(
-        record["traffic_per_access_B"] / record["ns_per_access"]
-    )
+
+
+def test_traffic_is_that_of_the_time_in_which_it_was_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    every: list[float] = []
+
+    def slow_half(_: Any, seconds: Any, __: Any) -> Any:
+        every.extend(seconds)
+        return seconds >= np.median(seconds)
+
+    monkeypatch.setattr(sampling, "mark_disturbed", slow_half)
+    once = CaseRun(loaded(loads=8, steps=2**12, budget_s=0.02))
+    samples = once.place().samples
+    assert samples.rejected > 0 and samples.mean_s == pytest.approx(np.mean(every))
+    record = once.measurement(machine_environment()).record
+    access_s = samples.mean_s / record["steps"]
+    assert record["traffic_GBps"] == pytest.approx(record["traffic_per_access_B"] / access_s / 1e9)
 
 
 @pytest.mark.parametrize("column", [latency._LOADED, latency._SUM, latency._FROM, latency._TO])

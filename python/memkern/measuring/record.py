@@ -440,6 +440,8 @@ def _rates(
     vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
     cycles = shortest * placement.samples.clock_Hz * obtained["threads"]
     access_s = median / case.spec.accesses(case) if case.spec.accesses else math.nan
+    # Traffic is counted over all samples, disturbed ones included.
+    mean_access_s = placement.samples.mean_s * access_s / median
     traffic_B = placement.check.columns.get("traffic_per_access_B", math.nan)
     amos = case.spec.amos * placement.check.columns.get("attempts_per_amo", 1.0)
     return {
@@ -456,7 +458,7 @@ def _rates(
         "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
         "ns_per_access": access_s * 1e9,
         "cycles_per_access": access_s * placement.samples.clock_Hz,
-        **({} if math.isnan(traffic_B) else {"traffic_GBps": traffic_B / access_s / 1e9}),
+        **({} if math.isnan(traffic_B) else {"traffic_GBps": traffic_B / mean_access_s / 1e9}),
     }
 
 

@@ -49,6 +49,8 @@ class Samples:
         Median time in which a line goes from one worker to the next; NaN if unknown.
     disturbed : bool
         Whether too few samples were undisturbed; `seconds` then includes disturbed ones.
+    mean_s : float
+        Mean seconds of an invocation over all samples taken, to which totals of a check belong.
     """
 
     seconds: npt.NDArray[np.float64]
@@ -61,6 +63,7 @@ class Samples:
     clock_Hz: float
     exchange_s: float
     disturbed: bool
+    mean_s: float
 
 
 def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples:
@@ -149,6 +152,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         clock_Hz=median(conditions[:, 2]),
         exchange_s=median(conditions[:, 3]),
         disturbed=disturbed,
+        mean_s=float(rows[:, 0].mean()),
     )
 
 
