@@ -308,7 +308,7 @@ def _line_rows(rows: DataFrame) -> list[dict[str, Any]]:
 
 
 def gathers(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return gathers by one worker, with their lines per second.
+    """Return gathers by one worker with their lines per second, the largest of each stride.
 
     The column stride_B has the distance of uniform patterns, and is NaN for random ones.
     """
@@ -333,7 +333,9 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
             "no gather by one worker is random or has a stride of a line and more: "
             f"`{MEASURE_GATHER}` measures one"
         )
-    frame = ranked(frame, "lines_per_s")
+    frame = ranked(frame, "lines_per_s").sort_values(
+        "bytes_model_B", ascending=False, kind="stable"
+    )
     return frame.drop_duplicates(["machine", "stride_B"]), notes
 
 

@@ -347,8 +347,10 @@ def structure(records: Records = None) -> DataFrame:
     -----
     Caches agree if the system's size lies between fits_B and exceeds_B, or misses them by less than
     a third. TLBs are found in the shortest times, since all that runs beside the chase takes
-    entries of them, the rest in medians. Lines beyond L2 take less than distant ones if prefetchers
-    foresee some of them or memory has their row open. See `memkern.models.structure`.
+    entries of them, and the rest in medians. Lines side by side are in a 64th of the pages: where
+    these exceed a TLB as well, the cost of translation is too low. Adjacent lines beyond L2 take
+    less than distant ones also if prefetchers foresee some of them or memory has their row open.
+    See `memkern.models.structure`.
     """
     from pandas import DataFrame
 
