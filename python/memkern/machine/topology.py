@@ -107,6 +107,11 @@ def last_level_cache_B() -> int:
     return int(_memkern.topology()["last_level_cache_B"])
 
 
+def beyond_caches_B() -> int:
+    """Return the size of data that lie in memory: four times the caches, and at least 64 MiB."""
+    return max(4 * last_level_cache_B(), 2**26)
+
+
 def line_B() -> int:
     """Return the size of a cache line, the largest where they differ; 64 where it is unknown."""
     caches: list[dict[str, Any]] = _memkern.topology()["caches"]

@@ -17,7 +17,7 @@ from memkern.checks import integer, shown
 from memkern.errors import InputError
 from memkern.machine.environment import cpu_list
 from memkern.machine.topology import (
-    last_level_cache_B,
+    beyond_caches_B,
     line_B,
     machine_environment,
     physical_cores,
@@ -41,7 +41,6 @@ Sides: TypeAlias = tuple[Sequence[int], Sequence[int]]
 # operations in random order, dependent loads.
 KERNELS = ("loops.load", "stream.triad", "spatter.gather", "amo.rand", "latency.chase")
 TURNS = 7
-_LEAST_B = 2**26  # of a case from memory, where the caches are small or unknown
 _SIZES = {"elements", "footprint_B", "pattern", "count", "iters", "words", "memsize"}
 
 
@@ -148,7 +147,7 @@ def build(kernel: str, units: int, **options: Any) -> Case:
 
 def _from_memory(kernel: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that give one of `KERNELS` data in memory."""
-    size_B = max(4 * last_level_cache_B(), _LEAST_B)
+    size_B = beyond_caches_B()
     lines = size_B // line_B()
     stride = line_B() // (4 if options.get("dtype") == "float32" else 8)
     sized: dict[str, dict[str, Any]] = {

@@ -21,7 +21,7 @@ from memkern.machine import health, smbios
 from memkern.machine.environment import read_steal_s
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding, graded
 from memkern.machine.limits import memory_left
-from memkern.machine.topology import last_level_cache_B, machine_environment
+from memkern.machine.topology import beyond_caches_B, machine_environment
 from memkern.measuring import calibration, disturbance, sampling
 from memkern.measuring import cores as core_state
 from memkern.measuring.costs import launch_cost_s
@@ -241,7 +241,7 @@ def _check_cases(path: Any, earlier: ResultSet, runs: Mapping[str, CaseRun]) -> 
 def _build(plan: _Plan) -> tuple[dict[str, CaseRun], dict[str, str]]:
     """Return the cases by kernel, and why those that can't be built are missing."""
     left_B, _ = memory_left()
-    beyond_B = max(4 * last_level_cache_B(), 2**26)
+    beyond_B = beyond_caches_B()
     size_B, chase_B = (min(beyond_B, most) for most in (plan.most_B, plan.most_chase_B))
     while size_B > left_B / 4:
         # By halves, so that a baseline has the same sizes.

@@ -89,9 +89,9 @@ def _numa_row(number: int, record: dict[str, Any]) -> str:
 
 def _sizes() -> list[int]:
     """Return four sizes per octave from 4 KiB to four times the caches."""
-    from memkern.machine.topology import last_level_cache_B
+    from memkern.machine.topology import beyond_caches_B
 
-    return latency.octaves(_SMALLEST_B, max(4 * last_level_cache_B(), 2**26), _PER_OCTAVE)
+    return latency.octaves(_SMALLEST_B, beyond_caches_B(), _PER_OCTAVE)
 
 
 def _pairs() -> list[str]:
