@@ -349,7 +349,8 @@ std::string Arena::obtained_pages() const {
 
 Arena::~Arena() {
   for (Slot& slot : slots_) {
-    if (slot.buffer) pool().emplace_back(slot.key, std::move(slot.buffer));
+    const bool reusable = placement_.device == nullptr || placement_.device->reusable();
+    if (slot.buffer && reusable) pool().emplace_back(slot.key, std::move(slot.buffer));
   }
 }
 

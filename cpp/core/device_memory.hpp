@@ -6,7 +6,14 @@
 #include <cstdint>
 #include <string>
 
+#include "core/body.hpp"
+
 namespace memkern {
+
+// Value with which an element of an array is filled, by its position: a whole number below 2^23.
+MEMKERN_ANYWHERE std::uint32_t fill_value(std::uint32_t position, std::uint32_t salt) {
+  return (position * 2654435761U + salt) >> 9;
+}
 
 class DeviceMemory {
  public:
@@ -17,9 +24,11 @@ class DeviceMemory {
   // Uninitialised memory; throws MemoryError.
   virtual std::byte* allocate(std::int64_t bytes) = 0;
   virtual void release(std::byte* data) noexcept = 0;
+  // Whether a released buffer may be used again for any request that it is large enough for.
+  virtual bool reusable() const { return true; }
   virtual void write(std::byte* to, const void* from, std::int64_t bytes) = 0;
   virtual void read(void* to, const std::byte* from, std::int64_t bytes) const = 0;
-  // Sets each element to the value of its position (see Array).
+  // Sets each element to the value of its position.
   virtual void fill(const char* dtype, std::byte* data, std::int64_t rows, std::int64_t columns,
                     std::uint32_t salt) = 0;
 };

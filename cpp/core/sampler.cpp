@@ -90,13 +90,6 @@ Schedule parse_schedule(const std::string& kind, std::int64_t chunk) {
   throw InputError("schedule '" + kind + "' is not static or dynamic");
 }
 
-Range contiguous_part(std::int64_t count, int workers, int worker) {
-  const std::int64_t share = count / workers;
-  const std::int64_t rest = count % workers;
-  const std::int64_t begin = share * worker + std::min<std::int64_t>(worker, rest);
-  return {begin, begin + share + (worker < rest ? 1 : 0)};
-}
-
 Range part_of(const Step& step, int workers, int worker) {
   if (step.boundaries == nullptr) return contiguous_part(step.count, workers, worker);
   return {step.boundaries[worker], step.boundaries[worker + 1]};

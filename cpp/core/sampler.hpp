@@ -1,6 +1,7 @@
 // The only timing loop: parallel regions, chunks, barriers, repetition and the clock are here.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -49,7 +50,12 @@ struct Step {
 };
 
 // The worker's part of [0, count), which is divided into contiguous ranges of equal length.
-Range contiguous_part(std::int64_t count, int workers, int worker);
+inline Range contiguous_part(std::int64_t count, int workers, int worker) {
+  const std::int64_t share = count / workers;
+  const std::int64_t rest = count % workers;
+  const std::int64_t begin = share * worker + std::min<std::int64_t>(worker, rest);
+  return {begin, begin + share + (worker < rest ? 1 : 0)};
+}
 
 // The worker's part of a step if each worker has one range.
 Range part_of(const Step& step, int workers, int worker);

@@ -38,7 +38,9 @@ enum class Timer { Host, Events, Graph };
 class Device : public DeviceMemory {
  public:
   virtual const std::string& isa() const = 0;  // such as "sm_90"
-  virtual int units() const = 0;               // multiprocessors
+  virtual int units() const = 0;               // multiprocessors, or ranks
+  // Processes that have the device together and call its functions in the same order.
+  virtual int ranks() const { return 1; }
   virtual int max_threads() const = 0;         // per block
   virtual const std::vector<DeviceEntry>& entries() const = 0;
 

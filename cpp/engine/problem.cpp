@@ -25,7 +25,7 @@ template <class T>
 void fill_part(std::byte* row, Range columns, std::uint32_t salt) {
   T* values = reinterpret_cast<T*>(row);
   for (std::int64_t i = columns.begin; i < columns.end; ++i) {
-    values[i] = static_cast<T>((static_cast<std::uint32_t>(i) * 2654435761U + salt) >> 9);
+    values[i] = static_cast<T>(fill_value(static_cast<std::uint32_t>(i), salt));
   }
 }
 

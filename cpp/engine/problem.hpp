@@ -66,8 +66,7 @@ DType parse_value_dtype(const std::string& text);
 DType parse_index_dtype(const std::string& text);
 
 // An array of a case. Every element has a value that follows from its position, so that results
-// can be checked in closed form: value(i) = ((i * 2654435761 + salt) mod 2^32) >> 9, a whole
-// number below 2^23, exact in every type.
+// can be checked in closed form: fill_value(i, salt), which is exact in every type.
 struct Array {
   std::string name;
   DType type = DType::F64;

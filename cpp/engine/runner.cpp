@@ -235,7 +235,7 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   std::unique_ptr<Watch> watch(double) override { return nullptr; }
   Obtained obtained() const override {
     Obtained o = RunnerOf::obtained();
-    o.threads = threads_requested_ > 0 ? threads_requested_ : device_.units();
+    o.threads = threads_requested_ > 0 ? threads_requested_ / device_.ranks() : device_.units();
     o.block_threads = selected().front().threads;
     o.pin = "none";
     return o;

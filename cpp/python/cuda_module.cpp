@@ -1,14 +1,10 @@
 // The Python module _memkern_cuda: the CUDA devices of this machine, for cases to run on. Importing
 // it needs no driver.
 #include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
-
-#include <string>
-#include <tuple>
-#include <vector>
 
 #include "backends/cuda/device.hpp"
 #include "gpu/registry.hpp"
+#include "python/devices.hpp"
 #include "python/errors.hpp"
 
 namespace py = pybind11;
@@ -37,15 +33,8 @@ PYBIND11_MODULE(_memkern_cuda, m) {
   });
   m.def("copy_s", &copy_s, py::arg("number"), py::arg("bytes"), py::arg("times"),
         py::call_guard<py::gil_scoped_release>());
-  m.def("entries", [] {
-    using Row = std::tuple<std::string, std::string, std::string, std::string, int, std::string>;
-    std::vector<Row> all;
-    for (const DeviceEntry& e : gpu::entries()) {
-      all.emplace_back(e.kernel, e.variant, e.dtype, e.index, e.unroll, e.template_variant);
-    }
-    return all;
-  });
-  m.def("device", [](int number) { return py::capsule(&device(number), "memkern.Device"); });
+  m.def("entries", [] { return rows_of(gpu::entries()); });
+  m.def("device", [](int number) { return capsule_of(device(number)); });
 }
 
 }  // namespace memkern::cuda

@@ -1,8 +1,10 @@
-"""Compare memkern's atomics with CircusTent's OpenMP build, in turns.
+"""Compare memkern's atomics with CircusTent's OpenMP, MPI or OpenSHMEM build, in turns.
 
 CircusTent is built elsewhere with its own flags; this script only runs it::
 
     python tests/bench/beside_circustent.py --circustent /path/to/circustent
+    python tests/bench/beside_circustent.py --mpi /path/to/circustent-mpi
+    python tests/bench/beside_circustent.py --shmem /path/to/circustent-shmem
 
 Its eight ADD kernels perform the same operation. Its CAS kernels can't be compared: they expect the
 target itself or the value of the last round, so that most of their swaps fail or none can. Each
@@ -13,12 +15,21 @@ compared with the median of as many runs of CircusTent.
 CircusTent's pointer chase soon repeats a short cycle, another one in each run. The rate of two
 workers depends on whether they end in the same cycle, so that the chase has one worker here, and
 other indices in each turn.
+
+Over ranks, each of one thread, all operations are on the next rank's words, as in CircusTent, but
+for its chase, whose steps are on random ranks. VAL of a rank has as many words as there are
+iterations. CircusTent's MPI completes no operation before the end of the epoch, though it uses the
+results; `--flush-every` is memkern's number of operations in a batch.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import re
+import sys
+from functools import partial
 
 import numpy as np
 from peers import judge, printed, rotated, valid_record, with_interval
@@ -27,16 +38,22 @@ import memkern as mk
 from memkern.families.amo.kernels import PATTERNS
 from memkern.statistics import Ratio, ratio_interval
 
+LAUNCHERS = {
+    "mpi": ["mpirun", "--bind-to", "core"],
+    # Open MPI's OpenSHMEM ends with a segmentation fault in this transport.
+    "shmem": ["oshrun", "--bind-to", "core", "--mca", "btl", "^uct"],
+}
+
 
 def workers(args: argparse.Namespace, pattern: str) -> int:
     """Return the number of workers for a pattern."""
-    return 1 if pattern == "ptrchase" else args.threads
+    return 1 if pattern == "ptrchase" and not args.device else args.threads
 
 
 def circustent(args: argparse.Namespace, pattern: str) -> float:
     """Return the seconds of one pass."""
     sizes = {"-m": args.memsize, "-p": workers(args, pattern), "-i": args.iters}
-    words = [args.circustent, "-b", f"{pattern.upper()}_ADD"]
+    words = [*args.launcher, args.circustent, "-b", f"{pattern.upper()}_ADD"]
     for flag, value in sizes.items():
         words += [flag, value]
     if pattern == "striden":
@@ -47,47 +64,85 @@ def circustent(args: argparse.Namespace, pattern: str) -> float:
     return float(found[1])
 
 
+def in_this_process(args: argparse.Namespace, name: str, seed: int) -> float:
+    """Return the median seconds of memkern's passes."""
+    indexed = mk.registry()[f"amo.{name}"].indices
+    case = mk.amo(
+        name,
+        iters=args.iters,
+        memsize=args.memsize,
+        threads=workers(args, name),
+        stride=args.stride if name == "striden" else 1,
+        indices="circustent" if indexed else "random",
+        pages="4k",
+        pin="compact",
+        runs=args.runs,
+        seed=seed,
+    )
+    return float(valid_record(case, name)["time_median_s"])
+
+
+def over_ranks(args: argparse.Namespace, name: str, seed: int) -> float:
+    """Return the median seconds of memkern's passes over ranks."""
+    words = [*args.launcher, sys.executable, "-m", "memkern", "amo", "--kernel", name]
+    options = {
+        "--device": args.device,
+        "--targets": "random" if name == "ptrchase" else "ring",
+        "--returns": "used",
+        "--iters": args.iters,
+        "--flush-every": args.flush_every,
+        "--runs": args.runs,
+        "--seed": seed,
+    }
+    for flag, value in options.items():
+        words += [flag, value]
+    if name == "striden":
+        words += ["--stride", args.stride]
+    (record,) = json.loads(printed([*words, "--json"]))
+    if not record["valid"]:
+        raise SystemExit(f"{name} failed its validation")
+    return float(record["time_median_s"])
+
+
 def main() -> None:
     """Print rates and ratios."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--circustent", required=True, help="executable")
+    peer = parser.add_mutually_exclusive_group(required=True)
+    peer.add_argument("--circustent", metavar="PATH", help="executable of the OpenMP build")
+    peer.add_argument("--mpi", metavar="PATH", help="executable of the MPI build")
+    peer.add_argument("--shmem", metavar="PATH", help="executable of the OpenSHMEM build")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--runs", type=int, default=5, help="passes of each side a turn")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2, help="or ranks")
     parser.add_argument("--iters", type=int, default=2_000_000)
     parser.add_argument("--memsize", type=int, default=256_000_000)
     parser.add_argument("--stride", type=int, default=8)
+    parser.add_argument("--flush-every", type=int, default=1)
     parser.add_argument("--patterns", default=",".join(PATTERNS))
     args = parser.parse_args()
+    args.device = "mpi" if args.mpi else "shmem" if args.shmem else ""
+    args.launcher = []
+    if args.device:
+        args.circustent = args.mpi or args.shmem
+        args.launcher = [*LAUNCHERS[args.device], "-n", str(args.threads)]
+        os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
     names = args.patterns.split(",")
-
-    def case_of(name: str, seed: int) -> mk.Case:
-        indexed = mk.registry()[f"amo.{name}"].indices
-        return mk.amo(
-            name,
-            iters=args.iters,
-            memsize=args.memsize,
-            threads=workers(args, name),
-            stride=args.stride if name == "striden" else 1,
-            indices="circustent" if indexed else "random",
-            pages="4k",
-            pin="compact",
-            runs=args.runs,
-            seed=seed,
-        )
+    memkern = partial(over_ranks if args.device else in_this_process, args)
 
     ours: dict[str, list[float]] = {name: [] for name in names}
     theirs: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(args.turns):
         for name in rotated(names, turn):
-            ours[name].append(valid_record(case_of(name, turn), name)["time_median_s"])
+            if args.device:
+                args.memsize = 8 * args.iters * (args.stride if name == "striden" else 1)
+            ours[name].append(memkern(name, turn))
             passes = [circustent(args, name) for _ in range(args.runs)]
             theirs[name].append(float(np.median(passes)))
     ratios: dict[str, Ratio] = {}
     for name in names:
-        case = case_of(name, 0)
         ratios[name] = ratio_interval(theirs[name], ours[name], paired=True)
-        amos = case.iterations * case.spec.amos / 1e9
+        amos = args.iters * workers(args, name) * mk.registry()[f"amo.{name}"].amos / 1e9
         print(
             f"{name:<9} {amos / np.median(ours[name]):8.4f} GAMS, CircusTent "
             f"{amos / np.median(theirs[name]):8.4f}, ratio {with_interval(ratios[name])}"

@@ -42,7 +42,7 @@ struct Fill {
     T* to = static_cast<T*>(args.data);
     for (std::int64_t i = thread.index(); i < args.rows * args.columns; i += thread.total()) {
       const auto column = static_cast<std::uint32_t>(i % args.columns);
-      to[i] = static_cast<T>((column * 2654435761U + args.salt) >> 9);
+      to[i] = static_cast<T>(fill_value(column, args.salt));
     }
   }
 };

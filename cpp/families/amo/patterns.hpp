@@ -129,7 +129,8 @@ struct ScatterGather {  // src = AMO(IDX[i]); dest = AMO(IDX[i+1]); then as abov
 enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Plain };
 
 // A carrier for words V of VAL and W of IDX. The values that operations return are used if the
-// pattern needs them, and with kUsed always. The class O of operations has kPrimitive and
+// pattern needs them, and with kUsed always. The class O of operations has kPrimitive and, static or
+// with a state of its own,
 //   load(at)                    a relaxed load
 //   fetch(at, v)                combines v with the word by the primitive, unless that is a
 //                               compare-and-swap, and returns the old value
@@ -141,8 +142,9 @@ class Words {
   static constexpr Primitive kPrimitive = O::kPrimitive;
 
   // `neutral` is an operand that does not change a word.
-  MEMKERN_ANYWHERE Words(const AmoArgs& args, std::uint64_t neutral)
-      : values_(static_cast<V*>(args.values)),
+  MEMKERN_ANYWHERE Words(const AmoArgs& args, std::uint64_t neutral, O operations = {})
+      : operations_(operations),
+        values_(static_cast<V*>(args.values)),
         index_(static_cast<W*>(args.index)),
         operand_(static_cast<V>(args.operand)),
         neutral_(static_cast<W>(neutral)) {}
@@ -197,10 +199,13 @@ class Words {
       return swap(at, [v](V old) { return static_cast<V>(old + v); });
     } else {
       count(static_cast<std::uint64_t>(v), applied_);
-      return O::fetch(at, v);
+      return operations_.fetch(at, v);
     }
   }
 
+  static constexpr bool kSwaps = kPrimitive == Primitive::Cas || kPrimitive == Primitive::CasRetry;
+
+  O operations_;
   V* values_;
   W* index_;
   V operand_;
@@ -209,25 +214,23 @@ class Words {
   std::uint64_t returned_ = 0;
 
  private:
-  static constexpr bool kSwaps = kPrimitive == Primitive::Cas || kPrimitive == Primitive::CasRetry;
-
   // Reads a word of IDX by an atomic operation that does not change it.
   MEMKERN_ANYWHERE W fetch_unchanged(std::int64_t i) {
     if constexpr (kSwaps) {
       return swap(index_ + i, [](W old) { return old; });
     } else {
-      return O::fetch(index_ + i, neutral_);
+      return operations_.fetch(index_ + i, neutral_);
     }
   }
 
   // Replaces the word, loaded just before, by next(word). Returns the old value.
   template <class T, class Next>
   MEMKERN_ANYWHERE T swap(T* at, const Next& next) {
-    T old = O::load(at);
+    T old = operations_.load(at);
     while (true) {
       const T expected = old;
       const T now = next(expected);
-      const bool done = O::swap(at, old, now);
+      const bool done = operations_.swap(at, old, now);
       ++attempts_;
       if (done) {
         ++successes_;

@@ -129,7 +129,7 @@ _VARIABLE = (
     "unroll", "repetition", "flush", "seed", "device", "timer", "block_threads", "delta", "count",
     "wrap", "alpha", "beta", "layer_condition", "index_pattern", "masked", "numbering", "iters",
     "stride", "padding_B", "hot", "result", "order", "block", "share_planes", "prefetch_into",
-    "distance_B",
+    "distance_B", "targets", "remote_share", "flush_every", "contexts",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from memkern import _memkern
 from memkern.errors import InputError
-from memkern.machine import environment, gpu
+from memkern.machine import environment, gpu, remote
 
 
 def machine_environment() -> dict[str, Any]:
@@ -127,7 +127,12 @@ def copy_GBps(device: str) -> float:
 
 
 def workers_of(device: str) -> int:
-    """Return the default number of workers: processing units, or 1024 per GPU multiprocessor."""
+    """Return the default number of workers.
+
+    As many as processing units, 1024 for each multiprocessor of a GPU, and 1 for each rank.
+    """
+    if device in remote.DEVICES:
+        return 1
     if device == "cpu":
         return len(os.sched_getaffinity(0))
     return 1024 * int(gpu.describe(device)["units"])

@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from memkern import _memkern
 from memkern.errors import InputError
-from memkern.machine import gpu
+from memkern.machine import gpu, remote
 from memkern.measuring import process, sampling, variants
 from memkern.measuring.cores import Neighbour
 from memkern.measuring.process import as_input_error, exclusive
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, Invoke
+from memkern.spec.options import GPUS, RANKS
 
 # The clock measures a sample of this many ticks to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
@@ -87,8 +88,7 @@ class Prepared:
                     name: np.ascontiguousarray(values, dtype=case.dtype)
                     for name, values in case.data.items()
                 },
-                device=gpu.handle(knobs.device),
-                **knobs.arguments,
+                **{**knobs.arguments, **_device(case)},
             )
             process.prepared.add(self)
             units = len(_memkern.topology()["units"])
@@ -199,7 +199,7 @@ class Prepared:
             return self.case.stop.invocations
         if self.case.knobs.flush or self.stages:
             return 1
-        if self.device:
+        if self.case.knobs.place == GPUS:
             return _LAUNCHES
         ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
         goal = ticks * _memkern.clock_tick()
@@ -217,6 +217,21 @@ class Prepared:
             # A time near the clock's resolution does not justify a large step.
             grow = goal / seconds if seconds > goal / 100 else 10.0
             invocations = math.ceil(invocations * min(max(grow * 1.1, 1.5), 10.0))
+
+
+def _device(case: Case) -> dict[str, Any]:
+    """Return the extension's arguments for the device of a case and the number of its workers."""
+    knobs = case.knobs
+    if knobs.place != RANKS:
+        return {"device": gpu.handle(knobs.device), "threads": knobs.threads}
+    device = remote.handle(
+        knobs.device,
+        flush_every=knobs.flush_every,
+        contexts=knobs.contexts,
+        threads=knobs.threads,
+        shift=case.integers.get("shift", 0),
+    )
+    return {"device": device, "threads": knobs.threads * remote.describe(knobs.device).ranks}
 
 
 def prepare(case: Case) -> Prepared:

@@ -26,6 +26,7 @@ from memkern.results import ResultSet
 from memkern.spec.case import Case
 from memkern.spec.columns import in_order
 from memkern.spec.kernel import Ceilings, Check
+from memkern.spec.options import GPUS, PROCESSORS
 from memkern.spec.registry import registry
 
 # An invocation shorter than this many empty ones has a time without the launch.
@@ -136,8 +137,8 @@ class CaseRun:
         self.out_of_time = False
         self._models_B: dict[str, float] = {}
         # Measured before the case allocates the device's memory.
-        on_device = case.knobs.device != "cpu"
-        self._copy = {"gpu_copy_GBps": copy_GBps(case.knobs.device)} if on_device else {}
+        on_gpu = case.knobs.place == GPUS
+        self._copy = {"gpu_copy_GBps": copy_GBps(case.knobs.device)} if on_gpu else {}
 
     @property
     def case_id(self) -> str:
@@ -199,10 +200,11 @@ class CaseRun:
         def sample() -> int:
             nonlocal again_s
             begin = time.perf_counter()
-            before_J = gpu.energy_J(knobs.device) if prepared.device else math.nan
+            before_J = gpu.energy_J(knobs.device) if knobs.place == GPUS else math.nan
             found = prepared.sample(len(self.placements), case.placements)
             again_s += time.perf_counter() - begin
-            device = gpu.columns_since(knobs.device, before_J) if prepared.device else {}
+            on_gpu = knobs.place == GPUS
+            device = gpu.columns_since(knobs.device, before_J) if on_gpu else {}
             taken.append((found, device))
             return found.taken * found.invocations
 
@@ -271,9 +273,9 @@ class CaseRun:
         ]
         as_run = case.with_(variant=obtained["variant"])
         launch_s = math.nan
-        if case.bytes_B and case.knobs.device != "cpu":
+        if case.bytes_B and case.knobs.place == GPUS:
             launch_s = device_launch_cost_s(case.knobs.device, case.knobs.timer)
-        elif case.bytes_B:
+        elif case.bytes_B and case.knobs.place == PROCESSORS:
             launch_s = launch_cost_s(obtained["threads"], case.knobs.pin, case.knobs.repetition)
         roofline: dict[str, float] = {}
         if spec.roofline_columns is not None:
@@ -356,7 +358,6 @@ def _identity_columns(
 ) -> dict[str, Any]:
     """Return the columns that identify the case, the machine and the time."""
     knobs, last = case.knobs, run.placements[-1]
-    on_device = knobs.device != "cpu"
     words = zip(case.spec.template_columns, case.template_variant.split("/"), strict=False)
     which = {**case.columns, **dict(words)}
     return {
@@ -364,7 +365,7 @@ def _identity_columns(
         "repeat": run.repeat,
         "environment_id": environment.identity(machine),
         "platform": gpu.describe(knobs.device)["name"]
-        if on_device
+        if knobs.place == GPUS
         else environment.platform_label(machine, last.obtained["threads"]),
         "started": run.started,
         "kernel": case.spec.kernel,
@@ -381,7 +382,7 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
     """Return the columns of the requested and of the obtained options."""
     knobs, obtained = case.knobs, placement.obtained
     return {
-        "backend": "openmp" if knobs.device == "cpu" else "cuda",
+        "backend": {PROCESSORS: "openmp", GPUS: "cuda"}.get(knobs.place, knobs.device),
         "dtype": case.dtype,
         "index_dtype": case.index_dtype,
         **knobs.columns,

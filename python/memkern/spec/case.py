@@ -18,7 +18,7 @@ from memkern import small
 from memkern.checks import FromFields, one_of
 from memkern.errors import InputError
 from memkern.spec.kernel import Indices, KernelSpec, Traffic
-from memkern.spec.options import Knobs, Stop
+from memkern.spec.options import GPUS, Knobs, Stop
 
 _PLACEMENTS = 5  # of a case's memory, by default
 _SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
@@ -133,7 +133,7 @@ class Case(FromFields):
     @property
     def placements(self) -> int:
         """Number of placements in memory (see `Stop.placements`)."""
-        several = self.stop.runs is None and self.knobs.device == "cpu"
+        several = self.stop.runs is None and self.knobs.place != GPUS
         asked = small.cut(
             self.stop.placements or (_PLACEMENTS if several else 1), _SMALL_PLACEMENTS
         )

@@ -264,7 +264,7 @@ class KernelSpec:
 def fill_values(positions: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[np.float64]:
     """Return the values that arrays are filled with: integers below 2**23.
 
-    cpp/engine/problem.hpp defines the same.
+    `fill_value` in cpp/core/device_memory.hpp is the same.
 
     Parameters
     ----------

@@ -18,9 +18,11 @@ from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 
-__all__ = ["EVERYWHERE", "GPUS", "PROCESSORS", "Knobs", "Option", "Stop", "declared"]
+__all__ = ["EVERYWHERE", "GPUS", "PROCESSORS", "RANKS", "Knobs", "Option", "Stop", "declared"]
 
-PROCESSORS, GPUS, EVERYWHERE = "processors", "GPUs", "processors and GPUs"
+# What a case runs on: a processor, a GPU, or the memory of all ranks.
+PROCESSORS, GPUS, RANKS = "processors", "GPUs", "MPI and OpenSHMEM"
+EVERYWHERE = (PROCESSORS, GPUS, RANKS)
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class Option:
     ----------
     help : str
         One line for help texts.
-    where : str
-        Devices that have the option: `PROCESSORS`, `GPUS` or `EVERYWHERE`.
+    where : tuple of str
+        Devices that have the option: some of `EVERYWHERE`.
     choices : tuple of str
         Allowed values, where it is one of a few words.
     least, most : int, optional
@@ -58,7 +60,7 @@ class Option:
     """
 
     help: str
-    where: str = EVERYWHERE
+    where: tuple[str, ...] = EVERYWHERE
     choices: tuple[str, ...] = ()
     least: int | None = None
     least_given: int = 0
@@ -138,14 +140,21 @@ class Knobs:
     seed : int
         Seed of the values that arrays are filled with.
     device : str
-        ``cpu``, or ``cuda:N`` (``cuda`` is the first one). A GPU has no option that is declared
-        for processors, and `threads` only where a case is built for a number of workers; `unroll`
-        is the number of vectors or instances of each of its threads.
+        ``cpu``, ``cuda:N`` (``cuda`` is the first one), or the memory of all ranks by one-sided
+        operations: ``mpi`` or ``shmem``. A device has no option that is declared for others. A GPU
+        has `threads` only where a case is built for a number of workers, and `unroll` is the
+        number of vectors or instances of each of its threads; of ranks, `threads` are those of
+        each.
     timer : str
         On a GPU: ``host`` (launches between two synchronisations), ``events`` (in the stream), or
         ``graph`` (all launches of a sample submitted as one graph).
     block_threads : int
         On a GPU: threads per block; 0 for the kernel's own choice.
+    flush_every : int
+        On ``mpi`` and ``shmem``: number of updates that are started one after the other and then
+        completed together; 1 to complete each one before the next.
+    contexts : str
+        On ``shmem``: ``default``, or ``private`` for a context of each thread.
     """
 
     threads: int = _option(
@@ -160,14 +169,14 @@ class Knobs:
     pin: str = _option(
         "auto",
         "auto (the least busy units), none, compact, spread or a list: 0,2,4-7",
-        where=PROCESSORS,
+        where=(PROCESSORS,),
         metavar="HOW",
         column="pin_asked",
     )
     pages: str = _option(
         "default",
         "page size of the arrays",
-        where=PROCESSORS,
+        where=(PROCESSORS,),
         choices=("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g"),
         several=True,
         metavar="NAME,...",
@@ -176,7 +185,7 @@ class Knobs:
     numa: str = _option(
         "first-touch",
         "first-touch, interleave or node:N",
-        where=PROCESSORS,
+        where=(PROCESSORS,),
         metavar="HOW",
         column="numa_asked",
     )
@@ -191,7 +200,7 @@ class Knobs:
     isa: str = _option(
         "best",
         "instruction set",
-        where=PROCESSORS,
+        where=(PROCESSORS,),
         choices=("best", "baseline", "sse4", "avx2", "avx512", "neon", "sve", "sve2"),
         column="isa_asked",
         native=False,
@@ -199,7 +208,7 @@ class Knobs:
     prefetch: int = _option(
         0,
         "software prefetch distance in iterations (none, but for BS6 to BS8 and dw)",
-        where=PROCESSORS,
+        where=(PROCESSORS,),
         least=0,
         several=True,
         metavar="N,...",
@@ -208,6 +217,7 @@ class Knobs:
     unroll: int = _option(
         0,
         "vectors or accumulators per step of the loop kernels; on a GPU: per thread",
+        where=(PROCESSORS, GPUS),
         least=0,
         several=True,
         metavar="N,...",
@@ -215,6 +225,7 @@ class Knobs:
     offset: int = _option(
         0,
         "array k starts (k + 1) times this far after the start of a page",
+        where=(PROCESSORS, GPUS),
         least=0,
         several=True,
         metavar="BYTES,...",
@@ -223,7 +234,7 @@ class Knobs:
     repetition: str = _option(
         "fork",
         "how invocations follow each other",
-        where=PROCESSORS,
+        where=(PROCESSORS,),
         choices=("fork", "barrier", "spin", "free"),
         several=True,
         metavar="HOW,...",
@@ -231,59 +242,92 @@ class Knobs:
     schedule: str = _option(
         "static",
         "how iterations are distributed to workers",
-        where=PROCESSORS,
+        where=(PROCESSORS,),
         choices=("static", "dynamic"),
     )
     chunk: int = _option(
         0,
         "iterations that a worker gets at a time (0: one range each)",
-        where=PROCESSORS,
+        where=(PROCESSORS,),
         least=0,
         metavar="N",
     )
-    flush: bool = _option(False, "evict the caches before each sample")
+    flush: bool = _option(
+        False, "evict the caches before each sample", where=(PROCESSORS, GPUS)
+    )
     seed: int = _option(
         0, "seed of values and of random matrices (0)", least=0, most=2**63 - 1, metavar="N"
     )
     device: str = _option(
-        "cpu", "where to run: cpu, cuda or cuda:N (cpu)", metavar="NAME", native=False
+        "cpu",
+        "where to run: cpu, cuda, cuda:N, or mpi or shmem, the memory of all ranks (cpu)",
+        metavar="NAME",
+        native=False,
     )
     timer: str = _option(
         "host",
         "how launches on a GPU are timed",
-        where=GPUS,
+        where=(GPUS,),
         choices=("host", "events", "graph"),
     )
     block_threads: int = _option(
         0,
         "on a GPU: threads per block (0: the kernel's own choice)",
-        where=GPUS,
+        where=(GPUS,),
         least=0,
         several=True,
         metavar="N,...",
         column="block_threads_asked",
+    )
+    flush_every: int = _option(
+        1,
+        "on mpi and shmem: updates that are completed together (1)",
+        where=(RANKS,),
+        least=1,
+        most=2**16,
+        several=True,
+        metavar="N,...",
+        native=False,
+    )
+    contexts: str = _option(
+        "default",
+        "on shmem: the library's default context, or private ones, one for each thread",
+        where=(RANKS,),
+        choices=("default", "private"),
+        native=False,
     )
 
     def __post_init__(self) -> None:
         """Check what can be checked without the machine."""
         if self.device == "cuda":
             object.__setattr__(self, "device", "cuda:0")
-        if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", str(self.device)):
-            raise InputError(f"device {shown(str(self.device))} is not cpu, cuda or cuda:N")
-        here = PROCESSORS if self.device == "cpu" else GPUS
+        if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}|mpi|shmem", str(self.device)):
+            raise InputError(
+                f"device {shown(str(self.device))} is not cpu, cuda, cuda:N, mpi or shmem"
+            )
         for name, default, option in declared(self):
             value = getattr(self, name)
-            if option.where not in (here, EVERYWHERE) and value != default:
-                raise InputError(f"{name} is for {option.where}: leave it out on {self.device}")
+            if self.place not in option.where and value != default:
+                where = " and ".join(option.where)
+                raise InputError(f"{name} is for {where}: leave it out on {self.device}")
             _check(name, value, option)
+        if self.device == "mpi" and self.contexts != "default":
+            raise InputError("contexts are for shmem: leave them out on mpi")
+
+    @property
+    def place(self) -> str:
+        """What the device is: one of `EVERYWHERE`."""
+        return {"cpu": PROCESSORS, "mpi": RANKS, "shmem": RANKS}.get(self.device, GPUS)
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The options as requested; on a processor, without those that only GPUs have."""
+        """The options as requested, without those that only other devices have."""
+        # Identities of cases on processors and GPUs are as old as these rules.
+        here = {self.place, PROCESSORS} if self.place == GPUS else {self.place}
         return {
             name: getattr(self, name)
             for name, _, option in declared(self)
-            if self.device != "cpu" or not (option.where == GPUS or name == "device")
+            if here.intersection(option.where) and (name != "device" or self.device != "cpu")
         }
 
     @property

@@ -19,6 +19,7 @@ value, so that their rates are not comparable with these.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 import os
@@ -31,10 +32,12 @@ import numpy.typing as npt
 from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
+from memkern.families.amo import index, over_ranks
+from memkern.families.amo.over_ranks import Layout
 from memkern.families.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.inputs import indices
 from memkern.inputs.sizes import sizes
-from memkern.machine.limits import check_memory
+from memkern.machine.remote import describe
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
@@ -47,7 +50,7 @@ from memkern.spec.kernel import (
     Native,
     Traffic,
 )
-from memkern.spec.options import Knobs
+from memkern.spec.options import GPUS, PROCESSORS, RANKS, Knobs
 from memkern.spec.registry import case, register, registry, shows_options_of
 
 CIRCUSTENT = (
@@ -67,16 +70,14 @@ PATTERNS = {
 PRIMITIVES = ("add", "and", "or", "xor", "min", "max", "exchange", "cas", "cas-retry", "plain")
 ORDERS = ("relaxed", "acq_rel", "seq_cst")
 SHARING = ("original", "private", "shared")
-INDICES = ("random", "circustent")
 
 _INDEXED = ("rand", "ptrchase", "scatter", "gather", "sg")
 _STRIDED = ("stride1", "striden")
 # Patterns whose operations all have the same operand, so that results have a closed form.
 _CONSTANT = ("rand", *_STRIDED, "central")
 _LINE_B = 64
-_ITERS = 2**18
-# A GPU has thousands of times as many workers.
-_ITERS_ON_DEVICE = 2**8
+# A GPU has thousands of times as many workers; operations on other ranks take microseconds.
+_ITERS = {PROCESSORS: 2**18, GPUS: 2**8, RANKS: 2**12}
 # Most iterations of one worker, and most steps of pointer chases, that a check simulates.
 _SIMULATED_ITERATIONS = 2**12
 _SIMULATED_STEPS = 2**22
@@ -104,58 +105,6 @@ def _bits(case: Case) -> int:
     return 8 * np.dtype(case.dtype).itemsize
 
 
-def _random_places(
-    places: int, n: int, workers: int, private: bool, rng: np.random.Generator
-) -> IndexArray:
-    """Return n random places; if `private`, each worker's from a range that only it has."""
-    if not private:
-        return rng.integers(0, places, n)
-    if places < workers:
-        raise InputError(f"{workers} workers can't have private words: there are only {places}")
-    share, at = n // workers, np.arange(n)
-    worker = np.minimum(at // share, workers - 1)
-    first = worker * (places // workers)
-    return first + rng.integers(0, places // workers, n)
-
-
-def _cycle(n: int, seed: int, first: int = 0) -> IndexArray:
-    """Return each element's successor in a random cycle through n elements (Sattolo's)."""
-    order = indices.chase(n, seed)
-    successor = np.empty(n, dtype=np.int64)
-    successor[order] = np.roll(order, -1)
-    return successor + first
-
-
-@functools.lru_cache(maxsize=4)
-def _index(
-    pattern: str,
-    rule: str,
-    places: int,
-    pad: int,
-    iters: int,
-    workers: int,
-    private: bool,
-    seed: int,
-) -> IndexArray:
-    """Return IDX: one element more than there are iterations."""
-    count = iters * workers
-    check_memory(32 * count, f"an index array of {count} iterations")
-    rng = np.random.default_rng(seed)
-    if pattern == "ptrchase":
-        if rule == "circustent":
-            n = iters * (workers + 1)
-            return rng.integers(0, n, max(n, count + 1))
-        cycles = (
-            [_cycle(iters, seed + w, w * iters) for w in range(workers)]
-            if private
-            else [_cycle(count, seed)]
-        )
-        return np.concatenate([*cycles, [0]])
-    if rule == "circustent":
-        return rng.integers(0, max(1, places - 1), count + 1)
-    return pad * _random_places(places, count + 1, workers, private, rng)
-
-
 def amo_case(
     kernel: str,
     *,
@@ -170,6 +119,8 @@ def amo_case(
     padding: int = 0,
     hot: int | None = None,
     indices: str | npt.ArrayLike = "random",
+    targets: str = "",
+    remote: float | None = None,
     dtype: str = "uint64",
     threads: int = 0,
     seed: int = 0,
@@ -189,10 +140,11 @@ def amo_case(
         Whether the value that the last operation of an iteration returns is ``used`` (added up)
         or ``unused``, as in CircusTent; a pointer chase and a compare-and-swap always use it.
     iters : int
-        Iterations of each worker; by default 2**18, and 2**8 on a GPU.
+        Iterations of each worker; by default 2**18, 2**8 on a GPU, and 2**12 on ``mpi`` and
+        ``shmem``.
     words, memsize : int
-        Length of VAL in words or bytes; by default as many words as are accessed, and as many as
-        there are iterations if indices are random.
+        Length of VAL, or of its part on each rank, in words or bytes; by default as many words as
+        are accessed, and as many as there are iterations if indices are random.
     stride : int
         Distance, in words, between consecutive iterations of striden.
     sharing : str
@@ -208,11 +160,18 @@ def amo_case(
         as one cycle through all (Sattolo's). ``circustent``: by its rule, which leaves out the
         last word, and whose chase soon enters a short cycle. Or IDX itself, one element more than
         there are iterations of all workers.
+    targets : str
+        On ``mpi`` and ``shmem``, which ranks' words are accessed: ``random``, ``ring``, ``share``
+        or ``one`` (see `memkern.families.amo.over_ranks`); by default ``random``, and ``ring`` for
+        patterns without indices.
+    remote : float
+        Percentage of the indices that lead to words of other ranks, for the targets ``share``.
     dtype : str
         ``uint64`` or ``uint32``; ``float64`` or ``float32`` for add and plain in rand, stride1,
         striden and central.
     threads : int
-        Workers; 0 takes one for each processing unit, and on a GPU 1024 for each multiprocessor.
+        Workers; 0 takes one for each processing unit, on a GPU 1024 for each multiprocessor. On
+        ``mpi`` and ``shmem`` those of each rank, by default 1.
     seed : int
         Of the indices and of the values.
     **options
@@ -243,11 +202,20 @@ def amo_case(
         raise InputError(f"{primitive} in {pattern} always uses what it returns")
     returns = returns or ("used" if always else "unused")
     size = np.dtype(dtype).itemsize
-    device = Knobs(device=options.get("device", "cpu")).device
+    knobs = Knobs(device=options.get("device", "cpu"))
+    ranks = 1
+    if knobs.place == RANKS:
+        asked = {"primitive": primitive, "order": order, "dtype": dtype, "sharing": sharing}
+        over_ranks.refuse(knobs.device, drawn=indices, **asked)
+        targets = over_ranks.targets_of(pattern, targets, remote)
+        ranks = describe(knobs.device).ranks
+    elif targets or remote is not None:
+        raise InputError(f"targets and remote are for {RANKS}: leave them out on {knobs.device}")
     from memkern.machine.topology import workers_of
 
-    workers = integer(threads, "threads", 0, 2**20) or workers_of(device)
-    usual = _ITERS if device == "cpu" else _ITERS_ON_DEVICE
+    threads = integer(threads, "threads", 0, 2**20) or workers_of(knobs.device)
+    workers = ranks * threads
+    usual = _ITERS[knobs.place]
     iters = small.cut(integer(usual if iters is None else iters, "iters", 1, 2**40), 2**8)
     integer(stride, "stride", 1, 2**40)
     integer(seed, "seed", 0)
@@ -266,44 +234,69 @@ def amo_case(
         raise InputError(f"amo.{pattern} has no hot words: amo.central has")
     hot = integer(1 if sharing != "private" else workers, "hot") if hot is None else hot
     integer(hot, "hot", 1, 2**40)
-    same_words = sharing == "shared" and pattern in _STRIDED
-    accessed = hot if pattern == "central" else iters if same_words else iters * workers
-    length = _words(words, memsize, size, (accessed - 1) * step + 1)
-    shared = sharing == "shared" or (pattern == "central" and sharing == "original")
-    integers = {
-        "workers": workers,
-        "iters": iters,
-        "words": length,
-        "stride": step,
-        "hot": hot,
-        "shared": int(shared),
-        "operand": 15 if pattern in _STRIDED else 1,
-    }
     arrays: dict[str, IndexArray] = {}
     label = ""
-    if pattern in _INDEXED:
-        label, arrays["IDX"] = _build_indices(
-            indices, pattern, (length - 1) // pad + 1, pad, iters, workers, sharing, seed
-        )
-    elif not isinstance(indices, str) or indices != "random":
+    if pattern not in _INDEXED and not (isinstance(indices, str) and indices == "random"):
         raise InputError(f"amo.{pattern} has no indices")
-    return Case(
+    if knobs.place == RANKS:
+        # Words that one rank after the other accesses are in the parts of different ranks.
+        step = max(step, 8 // size) if pattern == "central" else step
+        layout = Layout(ranks, threads, iters, 0, step, targets, (remote or 0) / 100)
+        needed = step * over_ranks.accessed(pattern, layout, hot)
+        if pattern not in ("rand", "sg") and {words, memsize} != {None}:
+            raise InputError(
+                f"amo.{pattern} accesses {needed} words of each rank: leave out words and memsize"
+            )
+        length = _words(words, memsize, size, needed)
+        layout = dataclasses.replace(layout, words=length)
+        over_ranks.check_parts(layout, size)
+        shared = targets == "one"
+        hot = hot if shared else workers
+        if pattern in _INDEXED:
+            label, arrays["IDX"] = "random", index.drawn_over_ranks(pattern, layout, seed)
+    else:
+        same_words = sharing == "shared" and pattern in _STRIDED
+        accessed = hot if pattern == "central" else iters if same_words else iters * workers
+        length = _words(words, memsize, size, (accessed - 1) * step + 1)
+        shared = sharing == "shared" or (pattern == "central" and sharing == "original")
+        if pattern in _INDEXED:
+            label, arrays["IDX"] = _build_indices(
+                indices, pattern, (length - 1) // pad + 1, pad, iters, workers, sharing, seed
+            )
+    built = Case(
         registry()[kernel],
-        integers=integers,
+        integers={
+            "workers": workers,
+            "iters": iters,
+            "words": ranks * length,
+            "stride": step,
+            "hot": hot,
+            "shared": int(shared),
+            "operand": 15 if pattern in _STRIDED else 1,
+        },
         indices=arrays,
         dtype=dtype,
         index_dtype=("int64" if size == 8 else "int32") if arrays else "",
         template_variant=f"{primitive}/{order}/{returns}",
         columns={
             "iters": iters,
-            "words": len(arrays["IDX"]) if pattern == "ptrchase" else length,
+            "words": len(arrays["IDX"]) // ranks if pattern == "ptrchase" else length,
             "stride": stride,
             "sharing": sharing,
             "padding_B": padding,
             "hot": hot if pattern == "central" else 0,
             "index_pattern": label,
         },
-    ).with_(threads=workers, seed=seed, **options)
+    ).with_(threads=threads, seed=seed, **options)
+    if knobs.place != RANKS:
+        return built
+    places = functools.partial(_places, built.integers, pattern)
+    share = over_ranks.remote_share(pattern, layout, arrays.get("IDX", np.empty(0)), places)
+    return dataclasses.replace(
+        built,
+        integers={**built.integers, "shift": layout.shift},
+        columns={**built.columns, "targets": targets, "remote_share": share},
+    )
 
 
 def _words(words: int | None, memsize: int | None, size: int, needed: int) -> int:
@@ -338,24 +331,29 @@ def _build_indices(
                 f"{len(given)}"
             )
         return "array", given
-    if rule not in INDICES:
-        raise InputError(f"indices {shown(rule)} are not one of {', '.join(INDICES)}, or an array")
+    if rule not in index.RULES:
+        known = ", ".join(index.RULES)
+        raise InputError(f"indices {shown(rule)} are not one of {known}, or an array")
     if rule == "circustent" and (pad > 1 or sharing == "private"):
         raise InputError("CircusTent's own indices know neither padding nor private words")
     private = sharing == "private"
-    return rule, _index(pattern, rule, places, pad, iters, workers, private, seed)
+    return rule, index.drawn(pattern, rule, places, pad, iters, workers, private, seed)
 
 
-def _hits(case: Case) -> IndexArray:
-    """Return the word that each iteration of a constant pattern accesses."""
-    n, i = case.integers, np.arange(case.iterations)
-    pattern = _pattern(case)
-    if pattern == "rand":
-        return case.indices["IDX"][: len(i)]
+def _places(n: Mapping[str, int], pattern: str, i: IndexArray) -> IndexArray:
+    """Return the words that iterations access without an index."""
     within = i % n["iters"]
     if pattern == "central":
         return (i // n["iters"] + n["shared"] * within) % n["hot"] * n["stride"]
     return (within if n["shared"] else i) * n["stride"]
+
+
+def _hits(case: Case) -> IndexArray:
+    """Return the word that each iteration of a constant pattern accesses."""
+    i, pattern = np.arange(case.iterations), _pattern(case)
+    if pattern == "rand":
+        return case.indices["IDX"][: len(i)]
+    return _places(case.integers, pattern, i)
 
 
 def _after(case: Case, before: Values, hits: Values) -> Values:
@@ -745,7 +743,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         # One word per line: a chase over all words would only take longer.
         lines = size // _LINE_B
         chain = np.arange(_LINE_B // 8 * lines)
-        chain[:: _LINE_B // 8] = _LINE_B // 8 * _cycle(lines, 0)
+        chain[:: _LINE_B // 8] = _LINE_B // 8 * index.cycle(lines, 0)
         cases += [
             amo(
                 "ptrchase",

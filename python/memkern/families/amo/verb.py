@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from memkern.checks import shown
+from memkern.checks import read_number, shown
 from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, warn
 from memkern.cli.options import (
     GOOD,
     Verb,
+    checked,
     count,
     each,
     given,
@@ -24,7 +25,9 @@ from memkern.cli.options import (
 )
 from memkern.cli.refusing import options_by_kernel, refuse
 from memkern.errors import InputError
+from memkern.families.amo import index
 from memkern.families.amo import kernels as amo
+from memkern.families.amo.over_ranks import TARGETS
 from memkern.inputs.sizes import parse_sizes
 from memkern.spec import registry
 from memkern.spec.case import Case
@@ -88,7 +91,7 @@ def _amo(args: argparse.Namespace) -> int:
     knobs.pop("threads", None)
     if knobs.pop("index_dtype", None) is not None:
         raise InputError("--index-dtype is not for amo: indices are as wide as the words")
-    knobs |= given(args, "returns", "iters")
+    knobs |= given(args, "returns", "iters", "remote")
     everywhere = args.bench is None and args.kernel is None
     if args.sizes is not None:
         refuse(args, "with --sizes, which determines the size", words=None, memsize=None)
@@ -103,7 +106,11 @@ def _amo(args: argparse.Namespace) -> int:
     own_of = options_by_kernel(options, owners, patterns)
     orders = each(args.order or _default("order"))
     dtype = args.dtype or _default("dtype")
-    listed = {"sharing": args.sharing, "threads": args.threads if args.pes is None else args.pes}
+    listed = {
+        "sharing": args.sharing,
+        "targets": args.targets,
+        "threads": args.threads if args.pes is None else args.pes,
+    }
     parts = []
     for (pattern, primitive), order in itertools.product(requested, orders):
         if everywhere and not amo.exists(pattern, primitive, order, dtype):
@@ -164,11 +171,12 @@ def _row(number: int, record: dict[str, Any]) -> str:
         remarks.append(f"{record['success_fraction']:.3f} succeed")
     if record.get("lost_fraction", 0) > 0:
         remarks.append(f"{record['lost_fraction']:.3f} lost")
+    workers = record["threads"] * record["ranks"]
     return (
         f"{number:<4} {record['kernel'].partition('.')[2]:<9} {record['primitive']:<10} "
         f"{record['order']:<8} {record['returns']:<7} {record['sharing']:<9} "
-        f"{record['threads']:>3} {record['words']:>10} {record['time_min_s']:>11.4g} "
-        f"{record['rate_GAMS']:>9.4f} {record['threads'] / record['rate_GAMS']:>8.2f} "
+        f"{workers:>3} {record['words']:>10} {record['time_min_s']:>11.4g} "
+        f"{record['rate_GAMS']:>9.4f} {workers / record['rate_GAMS']:>8.2f} "
         f"{plus_minus(record):>5} {', '.join(remarks)}"
     ).rstrip()
 
@@ -257,5 +265,18 @@ def add_verbs(verb: Verb) -> None:
         help="distance between words that are used (0: adjacent)",
     )
     add("--hot", type=count(1), metavar="N", help="words that central accesses (1)")
-    add("--indices", choices=amo.INDICES, help="how IDX is drawn (random)")
+    add("--indices", choices=index.RULES, help="how IDX is drawn (random)")
+    add(
+        "--targets",
+        type=words,
+        metavar="NAME,...",
+        help=f"on mpi and shmem, whose words are accessed: {', '.join(TARGETS)} (random; ring "
+        "without indices)",
+    )
+    add(
+        "--remote",
+        type=checked(read_number),
+        metavar="PERCENT",
+        help="indices of words on other ranks, for --targets share",
+    )
     measuring_options(sub, dtypes=(*WORD_DTYPES, *DTYPES))

@@ -1,0 +1,101 @@
+#include "backends/mpi/library.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/errors.hpp"
+
+namespace memkern::mpi {
+namespace {
+
+MPI_Comm comm = MPI_COMM_NULL;
+int own_rank = 0;
+int all_ranks = 1;
+int node_ranks = 1;
+std::vector<MPI_Win> windows;
+
+void synchronise() {
+  for (const MPI_Win window : windows) MPI_Win_sync(window);
+}
+
+}  // namespace
+
+void Library::start(MPI_Comm processes) {
+  if (comm != MPI_COMM_NULL) return;
+  MPI_Comm_dup(processes, &comm);
+  MPI_Comm_rank(comm, &own_rank);
+  MPI_Comm_size(comm, &all_ranks);
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Comm_size(node, &node_ranks);
+  MPI_Comm_free(&node);
+}
+
+std::string Library::version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  return {text, static_cast<std::size_t>(length)};
+}
+
+int Library::rank() { return own_rank; }
+int Library::ranks() { return all_ranks; }
+int Library::ranks_on_node() { return node_ranks; }
+
+bool Library::threads() {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  return level >= MPI_THREAD_MULTIPLE;
+}
+
+Library::Memory Library::allocate(std::int64_t bytes) {
+  Memory memory{MPI_WIN_NULL, nullptr};
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  const int failed =
+      MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, comm, &memory.own, &memory.window);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+  if (failed != MPI_SUCCESS) {
+    throw MemoryError("MPI refused windows of " + std::to_string(bytes) + " bytes");
+  }
+  MPI_Win_lock_all(MPI_MODE_NOCHECK, memory.window);
+  windows.push_back(memory.window);
+  return memory;
+}
+
+void Library::free(const Memory& memory) {
+  MPI_Win window = memory.window;
+  std::erase(windows, window);
+  MPI_Win_unlock_all(window);
+  MPI_Win_free(&window);
+}
+
+void Library::barrier() {
+  synchronise();
+  MPI_Barrier(comm);
+  synchronise();
+}
+
+double Library::largest(double value) {
+  double found = 0.0;
+  MPI_Allreduce(&value, &found, 1, MPI_DOUBLE, MPI_MAX, comm);
+  return found;
+}
+
+void Library::get(const Place& from, void* to, std::int64_t bytes) {
+  // A count is an int.
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  for (std::int64_t done = 0; done < bytes; done += kMost) {
+    const auto count = static_cast<int>(std::min(kMost, bytes - done));
+    MPI_Get(static_cast<std::byte*>(to) + done, count, MPI_BYTE, from.rank, from.at + done, count,
+            MPI_BYTE, from.memory->window);
+  }
+  MPI_Win_flush(from.rank, from.memory->window);
+}
+
+void Library::put(const Place& to, const void* from, std::int64_t bytes) {
+  const auto count = static_cast<int>(bytes);
+  MPI_Put(from, count, MPI_BYTE, to.rank, to.at, count, MPI_BYTE, to.memory->window);
+  MPI_Win_flush(to.rank, to.memory->window);
+}
+
+}  // namespace memkern::mpi

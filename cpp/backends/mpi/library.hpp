@@ -1,0 +1,129 @@
+// MPI's one-sided operations with passive targets. A window is in one epoch for all ranks during
+// its lifetime.
+#pragma once
+
+// The bindings for C++ were removed from the standard.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "backends/ranks/arrays.hpp"
+#include "families/amo/patterns.hpp"
+
+namespace memkern::mpi {
+
+struct Library {
+  static constexpr const char* kName = "mpi";
+  static constexpr const char* kStandard = "mpi-3";
+  // By the standard's default, accumulate operations of a process on a word are ordered.
+  static constexpr bool kOrdered = true;
+
+  struct Memory {
+    MPI_Win window;
+    std::byte* own;
+  };
+  using Place = ranks::Place<Memory>;
+
+  template <Primitive primitive, class V>
+  static constexpr bool has() {
+    return primitive == Primitive::Add ||
+           (std::is_integral_v<V> && primitive != Primitive::Plain);
+  }
+
+  // Uses the processes of a communicator from now on; MPI has been initialised by the caller.
+  static void start(MPI_Comm processes);
+  static std::string version();
+  static int rank();
+  static int ranks();
+  static int ranks_on_node();
+  // Whether several threads may call MPI at the same time.
+  static bool threads();
+  static bool private_contexts() { return false; }
+
+  // All ranks together:
+  static Memory allocate(std::int64_t bytes);
+  static void free(const Memory& memory);
+  // This rank's part.
+  static std::byte* own(const Memory& memory) { return memory.own; }
+  // Also makes what ranks have stored in their own parts visible to all.
+  static void barrier();
+  static double largest(double value);
+
+  // Complete when they return.
+  static void get(const Place& from, void* to, std::int64_t bytes);
+  static void put(const Place& to, const void* from, std::int64_t bytes);
+
+  class Context;
+};
+
+template <class T>
+MPI_Datatype type_of() {
+  if constexpr (std::is_same_v<T, std::uint64_t>) return MPI_UINT64_T;
+  if constexpr (std::is_same_v<T, std::uint32_t>) return MPI_UINT32_T;
+  if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
+  if constexpr (std::is_same_v<T, float>) return MPI_FLOAT;
+}
+
+template <Primitive primitive>
+MPI_Op operation_of() {
+  if constexpr (primitive == Primitive::Add) return MPI_SUM;
+  if constexpr (primitive == Primitive::And) return MPI_BAND;
+  if constexpr (primitive == Primitive::Or) return MPI_BOR;
+  if constexpr (primitive == Primitive::Xor) return MPI_BXOR;
+  if constexpr (primitive == Primitive::Min) return MPI_MIN;
+  if constexpr (primitive == Primitive::Max) return MPI_MAX;
+  if constexpr (primitive == Primitive::Exchange) return MPI_REPLACE;
+}
+
+class Library::Context {
+ public:
+  explicit Context(bool) {}
+
+  template <class T>
+  T get(const Place& p) const {
+    T value;
+    Library::get(p, &value, sizeof value);
+    return value;
+  }
+  template <class T>
+  T load(const Place& p) const {
+    const T unused{};
+    T value;
+    MPI_Fetch_and_op(&unused, &value, type_of<T>(), p.rank, p.at, MPI_NO_OP, p.memory->window);
+    complete(p);
+    return value;
+  }
+  template <Primitive primitive, class T>
+  T fetch(const Place& p, T v) const {
+    T old;
+    start_fetch<primitive>(p, v, old);
+    complete(p);
+    return old;
+  }
+  template <class T>
+  T swap(const Place& p, T expected, T now) const {
+    T old;
+    MPI_Compare_and_swap(&now, &expected, &old, type_of<T>(), p.rank, p.at, p.memory->window);
+    complete(p);
+    return old;
+  }
+  template <Primitive primitive, class T>
+  void start_update(const Place& p, const T& v) const {
+    MPI_Accumulate(&v, 1, type_of<T>(), p.rank, p.at, 1, type_of<T>(),
+                   operation_of<primitive>(), p.memory->window);
+  }
+  template <Primitive primitive, class T>
+  void start_fetch(const Place& p, const T& v, T& old) const {
+    MPI_Fetch_and_op(&v, &old, type_of<T>(), p.rank, p.at, operation_of<primitive>(),
+                     p.memory->window);
+  }
+  void complete(const Place& p) const { MPI_Win_flush(p.rank, p.memory->window); }
+  void complete_all(const Memory& memory) const { MPI_Win_flush_all(memory.window); }
+};
+
+}  // namespace memkern::mpi

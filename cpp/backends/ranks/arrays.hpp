@@ -1,0 +1,129 @@
+// Arrays that are distributed over ranks: each rank owns a part, and all of them access it by the
+// one-sided operations of a library.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "core/device_memory.hpp"
+
+namespace memkern::ranks {
+
+// Where something lies: in a library's memory, on a rank, at a byte of its part.
+template <class Memory>
+struct Place {
+  const Memory* memory;
+  int rank;
+  std::int64_t at;
+};
+
+// The arrays of all ranks. Their addresses are those of no memory: they consist of the array's
+// number and of a byte in it. Parts are of equal length, but for the last one, which is longer if
+// the length of the array is not a multiple of the number of ranks. All ranks call all functions
+// but `place_of` and `release` in the same order.
+template <class L>
+class Arrays {
+ public:
+  using Memory = typename L::Memory;
+
+  // Uninitialised; throws MemoryError.
+  std::byte* allocate(std::int64_t bytes) {
+    free_released();
+    const std::int64_t others = L::ranks() - 1;
+    const std::int64_t share = std::max(bytes / (others + 1) / kWord_B * kWord_B, kWord_B);
+    arrays_.push_back({L::allocate(std::max(bytes - others * share, share)), share, true, false});
+    return reinterpret_cast<std::byte*>(arrays_.size() << kNumberShift);
+  }
+
+  // It is freed when all ranks have released it, at the next allocation.
+  void release(const std::byte* address) { arrays_[number_of(address)].released = true; }
+
+  Place<Memory> place_of(const void* address) const {
+    const Array& a = arrays_[number_of(address)];
+    const auto byte = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) & kByte);
+    const std::int64_t rank = std::min<std::int64_t>(byte / a.share, L::ranks() - 1);
+    return {&a.memory, static_cast<int>(rank), byte - rank * a.share};
+  }
+
+  void write(const std::byte* to, const void* from, std::int64_t bytes) const {
+    change(to, bytes, [&](std::byte* own, std::int64_t first, std::int64_t count) {
+      std::memcpy(own, static_cast<const std::byte*>(from) + first,
+                  static_cast<std::size_t>(count));
+    });
+  }
+
+  void read(void* to, const std::byte* from, std::int64_t bytes) const {
+    for_parts(from, bytes, [&](const Place<Memory>& p, std::int64_t first, std::int64_t count) {
+      L::get(p, static_cast<std::byte*>(to) + first, count);
+    });
+  }
+
+  template <class T>
+  void fill(const std::byte* to, std::int64_t elements, std::int64_t columns,
+            std::uint32_t salt) const {
+    constexpr std::int64_t kSize = sizeof(T);
+    change(to, elements * kSize, [&](std::byte* own, std::int64_t first, std::int64_t count) {
+      for (std::int64_t i = 0; i < count / kSize; ++i) {
+        const auto column = static_cast<std::uint32_t>((first / kSize + i) % columns);
+        reinterpret_cast<T*>(own)[i] = static_cast<T>(fill_value(column, salt));
+      }
+    });
+  }
+
+ private:
+  struct Array {
+    Memory memory;
+    std::int64_t share;
+    bool allocated;
+    bool released;
+  };
+
+  static constexpr std::int64_t kWord_B = 8;
+  static constexpr int kNumberShift = 44;
+  static constexpr std::uintptr_t kByte = (std::uintptr_t{1} << kNumberShift) - 1;
+
+  static std::size_t number_of(const void* address) {
+    return (reinterpret_cast<std::uintptr_t>(address) >> kNumberShift) - 1;
+  }
+
+  // When a rank releases an array depends on its interpreter, so that the ranks agree here.
+  void free_released() {
+    for (Array& a : arrays_) {
+      if (!a.allocated || L::largest(a.released ? 0.0 : 1.0) > 0.0) continue;
+      L::free(a.memory);
+      a.allocated = false;
+    }
+  }
+
+  // Calls fn(place, first, count) for each rank's part of `bytes` bytes: `count` bytes of them,
+  // from the one with the number `first`.
+  template <class Fn>
+  void for_parts(const std::byte* address, std::int64_t bytes, const Fn& fn) const {
+    const std::int64_t share = arrays_[number_of(address)].share;
+    for (std::int64_t first = 0; first < bytes;) {
+      const Place<Memory> p = place_of(address + first);
+      std::int64_t count = bytes - first;
+      if (p.rank < L::ranks() - 1) count = std::min(count, share - p.at);
+      fn(p, first, count);
+      first += count;
+    }
+  }
+
+  // Calls fn(memory, first, count) for this rank's part, when no rank reads any more, and returns
+  // when all ranks have done so.
+  template <class Fn>
+  void change(const std::byte* address, std::int64_t bytes, const Fn& fn) const {
+    L::barrier();
+    for_parts(address, bytes, [&](const Place<Memory>& p, std::int64_t first, std::int64_t count) {
+      if (p.rank == L::rank()) fn(L::own(*p.memory) + p.at, first, count);
+    });
+    L::barrier();
+  }
+
+  std::vector<Array> arrays_;
+};
+
+}  // namespace memkern::ranks

@@ -1,0 +1,143 @@
+// The carrier of atomic patterns whose words are distributed over ranks, for the one-sided
+// operations of any library.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backends/ranks/arrays.hpp"
+#include "families/amo/patterns.hpp"
+
+namespace memkern::ranks {
+
+// The operations of `Words`. The class L of a library has kOrdered: whether operations of a worker
+// on a word take effect in the order in which they are started. A worker's L::Context has
+//   get(p)                 a plain load
+//   load(p)                an atomic load
+//   fetch<P>(p, v)         combines v with a word by the primitive P, and returns the old value
+//   swap(p, expected, now) stores `now` if the word is `expected`; returns the old value
+//   start_update<P>(p, v)  as fetch, but without the old value
+//   start_fetch<P>(p, v, old)
+//   complete(p), complete_all(memory)
+// where those that are started are complete, and `v` and `old` can be used again, after the next
+// `complete` for their rank or `complete_all`; the others are complete when they return.
+template <class L, Primitive primitive>
+class Operations {
+ public:
+  static constexpr Primitive kPrimitive = primitive;
+
+  Operations(typename L::Context& context, const Arrays<L>& arrays)
+      : context_(&context), arrays_(&arrays) {}
+
+  template <class T>
+  T get(const T* at) const {
+    return context_->template get<T>(arrays_->place_of(at));
+  }
+  template <class T>
+  T load(const T* at) const {
+    return context_->template load<T>(arrays_->place_of(at));
+  }
+  template <class T>
+  T fetch(const T* at, T v) const {
+    return context_->template fetch<primitive>(arrays_->place_of(at), v);
+  }
+  template <class T>
+  bool swap(const T* at, T& expected, T now) const {
+    const T wanted = expected;
+    expected = context_->swap(arrays_->place_of(at), wanted, now);
+    return expected == wanted;
+  }
+  template <class T>
+  void start_update(const T* at, const T& v) const {
+    context_->template start_update<primitive>(arrays_->place_of(at), v);
+  }
+  template <class T>
+  void start_fetch(const T* at, const T& v, T& old) const {
+    context_->template start_fetch<primitive>(arrays_->place_of(at), v, old);
+  }
+  void complete(const void* at) const { context_->complete(arrays_->place_of(at)); }
+  void complete_all(const void* at) const {
+    context_->complete_all(*arrays_->place_of(at).memory);
+  }
+
+ private:
+  typename L::Context* context_;
+  const Arrays<L>* arrays_;
+};
+
+// Completes updates of VAL in batches, unless they are compare-and-swaps, each of which needs the
+// old value. All other operations are complete before the next one begins.
+template <class L, Primitive primitive, class V, class W, bool kUsed>
+class RemoteWords : public Words<Operations<L, primitive>, V, W, kUsed> {
+  using Base = Words<Operations<L, primitive>, V, W, kUsed>;
+
+ public:
+  RemoteWords(const AmoArgs& args, typename L::Context& context, const Arrays<L>& arrays,
+              std::int64_t batch)
+      : Base(args, neutral_of(primitive), {context, arrays}),
+        operands_(static_cast<std::size_t>(batch)),
+        old_(static_cast<std::size_t>(kUsed ? batch : 0)) {}
+
+  std::int64_t load_index(std::int64_t i) {
+    return static_cast<std::int64_t>(this->operations_.get(this->index_ + i));
+  }
+  void update(std::int64_t at) {
+    if constexpr (Base::kSwaps) {
+      Base::update(at);
+    } else {
+      start(this->values_ + at, this->operand_);
+    }
+  }
+  V read(std::int64_t at) {
+    if constexpr (!L::kOrdered) complete();
+    return Base::read(at);
+  }
+  void apply(std::int64_t at, V v) {
+    if constexpr (Base::kSwaps) {
+      Base::apply(at, v);
+    } else {
+      start(this->values_ + at, v);
+    }
+  }
+
+  // To be called at the end.
+  void complete() {
+    if (pending_ == 0) return;
+    this->operations_.complete_all(this->values_);
+    collect();
+  }
+
+ private:
+  // Starts to combine v with a word, and completes the batch if this was its last update.
+  void start(V* word, V v) {
+    V& operand = operands_[pending_];
+    operand = v;
+    this->count(static_cast<std::uint64_t>(v), this->applied_);
+    if constexpr (kUsed) {
+      this->operations_.start_fetch(word, operand, old_[pending_]);
+    } else {
+      this->operations_.start_update(word, operand);
+    }
+    if (++pending_ < operands_.size()) return;
+    if (pending_ > 1) {
+      this->operations_.complete_all(word);
+    } else {
+      this->operations_.complete(word);
+    }
+    collect();
+  }
+
+  void collect() {
+    if constexpr (kUsed) {
+      for (std::size_t k = 0; k < pending_; ++k) this->use(old_[k]);
+    }
+    pending_ = 0;
+  }
+
+  std::vector<V> operands_;
+  std::vector<V> old_;
+  std::size_t pending_ = 0;
+};
+
+}  // namespace memkern::ranks

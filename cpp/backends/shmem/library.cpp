@@ -1,0 +1,116 @@
+#include "backends/shmem/library.hpp"
+
+#include <algorithm>
+
+#include "core/errors.hpp"
+
+namespace memkern::shmem {
+namespace {
+
+int thread_level = SHMEM_THREAD_SINGLE;
+bool started = false;
+int node_ranks = 1;
+
+// Symmetric variables of the reduction: the values, and what the library needs.
+double* value_of_rank = nullptr;
+double* value_of_all = nullptr;
+double* work = nullptr;
+long* reduction_state = nullptr;
+
+template <class T>
+T* symmetric(std::size_t count) {
+  return static_cast<T*>(shmem_malloc(count * sizeof(T)));
+}
+
+bool create(shmem_ctx_t& context) { return shmem_ctx_create(SHMEM_CTX_PRIVATE, &context) == 0; }
+
+}  // namespace
+
+void Library::start() {
+  if (started) return;
+  started = true;
+  shmem_init_thread(SHMEM_THREAD_MULTIPLE, &thread_level);
+  value_of_rank = symmetric<double>(1);
+  value_of_all = symmetric<double>(1);
+  work = symmetric<double>(SHMEM_REDUCE_MIN_WRKDATA_SIZE);
+  reduction_state = symmetric<long>(SHMEM_REDUCE_SYNC_SIZE);
+  std::fill_n(reduction_state, SHMEM_REDUCE_SYNC_SIZE, SHMEM_SYNC_VALUE);
+  shmem_barrier_all();
+  node_ranks = 0;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (rank == Library::rank() || shmem_ptr(value_of_rank, rank) != nullptr) ++node_ranks;
+  }
+}
+
+void Library::finish() {
+  if (started) shmem_finalize();
+  started = false;
+}
+
+std::string Library::version() {
+  char name[SHMEM_MAX_NAME_LEN] = "";
+  int major = 0;
+  int minor = 0;
+  shmem_info_get_name(name);
+  shmem_info_get_version(&major, &minor);
+  return std::string(name) + ", OpenSHMEM " + std::to_string(major) + "." + std::to_string(minor);
+}
+
+int Library::rank() {
+  static const int number = shmem_my_pe();
+  return number;
+}
+int Library::ranks() {
+  static const int number = shmem_n_pes();
+  return number;
+}
+int Library::ranks_on_node() { return node_ranks; }
+bool Library::threads() { return thread_level >= SHMEM_THREAD_MULTIPLE; }
+
+bool Library::private_contexts() {
+  shmem_ctx_t context;
+  if (!create(context)) return false;
+  shmem_ctx_destroy(context);
+  return true;
+}
+
+Library::Memory Library::allocate(std::int64_t bytes) {
+  auto* own = symmetric<std::byte>(static_cast<std::size_t>(bytes));
+  if (largest(own == nullptr ? 1.0 : 0.0) > 0.0) {
+    throw MemoryError("OpenSHMEM has no " + std::to_string(bytes) +
+                      " bytes of symmetric memory left on each rank: set SHMEM_SYMMETRIC_SIZE to "
+                      "more, such as 4G");
+  }
+  return {own};
+}
+
+void Library::free(const Memory& memory) { shmem_free(memory.own); }
+
+void Library::barrier() { shmem_barrier_all(); }
+
+double Library::largest(double value) {
+  *value_of_rank = value;
+  shmem_barrier_all();
+  shmem_double_max_to_all(value_of_all, value_of_rank, 1, 0, 0, ranks(), work, reduction_state);
+  return *value_of_all;
+}
+
+void Library::get(const Place& from, void* to, std::int64_t bytes) {
+  shmem_getmem(to, from.memory->own + from.at, static_cast<std::size_t>(bytes), from.rank);
+}
+
+void Library::put(const Place& to, const void* from, std::int64_t bytes) {
+  shmem_putmem(to.memory->own + to.at, from, static_cast<std::size_t>(bytes), to.rank);
+  shmem_quiet();
+}
+
+Library::Context::Handle Library::Context::own() {
+  static thread_local const Handle handle = [] {
+    shmem_ctx_t context = SHMEM_CTX_DEFAULT;
+    create(context);
+    return std::bit_cast<Handle>(context);
+  }();
+  return handle;
+}
+
+}  // namespace memkern::shmem

@@ -1,0 +1,157 @@
+// OpenSHMEM's atomic operations on symmetric memory.
+#pragma once
+
+#include <shmem.h>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "backends/ranks/arrays.hpp"
+#include "families/amo/patterns.hpp"
+
+namespace memkern::shmem {
+
+struct Library {
+  static constexpr const char* kName = "shmem";
+  static constexpr const char* kStandard = "openshmem-1.4";
+  // An update without a result may take effect after a later operation of its worker.
+  static constexpr bool kOrdered = false;
+
+  struct Memory {
+    std::byte* own;
+  };
+  using Place = ranks::Place<Memory>;
+
+  template <Primitive primitive, class V>
+  static constexpr bool has() {
+    return std::is_integral_v<V> && primitive != Primitive::Min && primitive != Primitive::Max &&
+           primitive != Primitive::Plain;
+  }
+
+  // Initialises the library, unless it is already.
+  static void start();
+  static void finish();
+  static std::string version();
+  static int rank();
+  static int ranks();
+  static int ranks_on_node();
+  // Whether several threads may call the library at the same time.
+  static bool threads();
+  // Whether a thread can have a context that no other thread uses.
+  static bool private_contexts();
+
+  // All ranks together:
+  static Memory allocate(std::int64_t bytes);
+  static void free(const Memory& memory);
+  // This rank's part.
+  static std::byte* own(const Memory& memory) { return memory.own; }
+  static void barrier();
+  static double largest(double value);
+
+  // Complete when they return.
+  static void get(const Place& from, void* to, std::int64_t bytes);
+  static void put(const Place& to, const void* from, std::int64_t bytes);
+
+  class Context;
+};
+
+// The functions of the standard for a type, by overloads.
+#define MEMKERN_FETCH(P, T, type, operation)                                              \
+  template <Primitive primitive>                                                         \
+    requires(primitive == Primitive::P)                                                  \
+  T fetch(shmem_ctx_t context, T* at, T v, int rank) {                                   \
+    return shmem_ctx_##type##_atomic_##operation(context, at, v, rank);                  \
+  }
+#define MEMKERN_UPDATE(P, T, type, operation)                                             \
+  template <Primitive primitive>                                                         \
+    requires(primitive == Primitive::P)                                                  \
+  void update(shmem_ctx_t context, T* at, T v, int rank) {                               \
+    shmem_ctx_##type##_atomic_##operation(context, at, v, rank);                         \
+  }
+#define MEMKERN_OPERATIONS(T, type)                                                       \
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);                                       \
+  MEMKERN_FETCH(Add, T, type, fetch_add)                                                  \
+  MEMKERN_FETCH(And, T, type, fetch_and)                                                  \
+  MEMKERN_FETCH(Or, T, type, fetch_or)                                                    \
+  MEMKERN_FETCH(Xor, T, type, fetch_xor)                                                  \
+  MEMKERN_FETCH(Exchange, T, type, swap)                                                  \
+  MEMKERN_UPDATE(Add, T, type, add)                                                       \
+  MEMKERN_UPDATE(And, T, type, and)                                                       \
+  MEMKERN_UPDATE(Or, T, type, or)                                                         \
+  MEMKERN_UPDATE(Xor, T, type, xor)                                                       \
+  MEMKERN_UPDATE(Exchange, T, type, set)                                                  \
+  inline T get(shmem_ctx_t context, const T* at, int rank) {                             \
+    return shmem_ctx_##type##_g(context, at, rank);                                      \
+  }                                                                                      \
+  inline T load(shmem_ctx_t context, const T* at, int rank) {                            \
+    return shmem_ctx_##type##_atomic_fetch(context, at, rank);                           \
+  }                                                                                      \
+  inline T swap(shmem_ctx_t context, T* at, T expected, T now, int rank) {               \
+    return shmem_ctx_##type##_atomic_compare_swap(context, at, expected, now, rank);     \
+  }
+MEMKERN_OPERATIONS(unsigned int, uint)
+MEMKERN_OPERATIONS(unsigned long, ulong)
+#undef MEMKERN_OPERATIONS
+#undef MEMKERN_UPDATE
+#undef MEMKERN_FETCH
+
+class Library::Context {
+ public:
+  explicit Context(bool is_private)
+      : handle_(is_private ? own() : std::bit_cast<Handle>(SHMEM_CTX_DEFAULT)) {}
+
+  template <class T>
+  T get(const Place& p) const {
+    return shmem::get(context(), word<T>(p), p.rank);
+  }
+  template <class T>
+  T load(const Place& p) const {
+    return shmem::load(context(), word<T>(p), p.rank);
+  }
+  template <Primitive primitive, class T>
+  T fetch(const Place& p, T v) const {
+    return shmem::fetch<primitive>(context(), word<T>(p), v, p.rank);
+  }
+  template <class T>
+  T swap(const Place& p, T expected, T now) const {
+    return shmem::swap(context(), word<T>(p), expected, now, p.rank);
+  }
+  template <Primitive primitive, class T>
+  void start_update(const Place& p, const T& v) const {
+    shmem::update<primitive>(context(), word<T>(p), v, p.rank);
+    pending_ = true;
+  }
+  template <Primitive primitive, class T>
+  void start_fetch(const Place& p, const T& v, T& old) const {
+    old = fetch<primitive>(p, v);
+  }
+  // Operations that return a value are complete already.
+  void complete() const {
+    if (pending_) shmem_ctx_quiet(context());
+    pending_ = false;
+  }
+  void complete(const Place&) const { complete(); }
+  void complete_all(const Memory&) const { complete(); }
+
+ private:
+  // The library's own type of contexts may have no linkage.
+  using Handle = std::array<std::byte, sizeof(shmem_ctx_t)>;
+
+  // The private context of this thread.
+  static Handle own();
+  shmem_ctx_t context() const { return std::bit_cast<shmem_ctx_t>(handle_); }
+
+  template <class T>
+  static T* word(const Place& p) {
+    return reinterpret_cast<T*>(p.memory->own + p.at);
+  }
+
+  Handle handle_;
+  mutable bool pending_ = false;
+};
+
+}  // namespace memkern::shmem

@@ -1,0 +1,91 @@
+"""IDX: the indices of a case, by the rule by which they are drawn."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from memkern.errors import InputError
+from memkern.families.amo import over_ranks
+from memkern.families.amo.over_ranks import Layout
+from memkern.inputs import indices
+from memkern.machine.limits import check_memory
+from memkern.spec.kernel import IndexArray
+
+RULES = ("random", "circustent")
+
+
+def _random_places(
+    places: int, n: int, workers: int, private: bool, rng: np.random.Generator
+) -> IndexArray:
+    """Return n random places; if `private`, each worker's from a range that only it has."""
+    if not private:
+        return rng.integers(0, places, n)
+    if places < workers:
+        raise InputError(f"{workers} workers can't have private words: there are only {places}")
+    share, at = n // workers, np.arange(n)
+    worker = np.minimum(at // share, workers - 1)
+    first = worker * (places // workers)
+    return first + rng.integers(0, places // workers, n)
+
+
+def cycle(n: int, seed: int, first: int = 0) -> IndexArray:
+    """Return each element's successor in a random cycle through n elements (Sattolo's)."""
+    order = indices.chase(n, seed)
+    successor = np.empty(n, dtype=np.int64)
+    successor[order] = np.roll(order, -1)
+    return successor + first
+
+
+@functools.lru_cache(maxsize=4)
+def drawn(
+    pattern: str,
+    rule: str,
+    places: int,
+    pad: int,
+    iters: int,
+    workers: int,
+    private: bool,
+    seed: int,
+) -> IndexArray:
+    """Return IDX: one element more than there are iterations."""
+    count = iters * workers
+    check_memory(32 * count, f"an index array of {count} iterations")
+    rng = np.random.default_rng(seed)
+    if pattern == "ptrchase":
+        if rule == "circustent":
+            n = iters * (workers + 1)
+            return rng.integers(0, n, max(n, count + 1))
+        cycles = (
+            [cycle(iters, seed + w, w * iters) for w in range(workers)]
+            if private
+            else [cycle(count, seed)]
+        )
+        return np.concatenate([*cycles, [0]])
+    if rule == "circustent":
+        return rng.integers(0, max(1, places - 1), count + 1)
+    return pad * _random_places(places, count + 1, workers, private, rng)
+
+
+@functools.lru_cache(maxsize=4)
+def drawn_over_ranks(pattern: str, layout: Layout, seed: int) -> IndexArray:
+    """Return IDX of all ranks, with the targets of a layout: one element more than iterations."""
+    count = layout.ranks * layout.iterations
+    check_memory(64 * count, f"an index array of {count} iterations")
+    rng = np.random.default_rng(seed)
+    if pattern == "ptrchase":
+        return np.concatenate([_cycle_over_ranks(layout, seed), [0]])
+    target = over_ranks.targeted_ranks(layout, rng)
+    places = rng.integers(0, layout.words // layout.step, count + 1)
+    return target * layout.words + layout.step * places
+
+
+def _cycle_over_ranks(layout: Layout, seed: int) -> IndexArray:
+    n = layout.iterations
+    if layout.targets == "random":
+        return cycle(layout.ranks * n, seed)
+    if layout.targets == "ring":
+        return np.concatenate([cycle(n, seed + k, k * n) for k in range(layout.ranks)])
+    # Only the first step of a worker of another rank is outside the first rank's part.
+    return np.concatenate([cycle(n, seed), np.tile(np.arange(n), layout.ranks - 1)])

@@ -1,0 +1,197 @@
+"""Atomics on words that are distributed over ranks: which rank's words an iteration accesses.
+
+Each rank has an equal part of VAL and of IDX, and the iterations whose indices are in its part of
+IDX. By the targets
+
+- ``random`` indices lead to the words of all ranks;
+- ``ring`` each rank carries out the next rank's iterations, all of whose words are on that rank,
+  as in CircusTent;
+- ``share`` a given share of the indices leads to words of other ranks, the others to words of the
+  rank itself;
+- ``one`` all words of VAL that are accessed are on the first rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from memkern.checks import one_of
+from memkern.errors import InputError
+from memkern.spec.kernel import IndexArray
+
+TARGETS = ("random", "ring", "share", "one")
+
+_LIBRARY = {"mpi": "MPI", "shmem": "OpenSHMEM"}
+_EVERYWHERE = ("add", "and", "or", "xor", "exchange", "cas", "cas-retry")
+PRIMITIVES = {"mpi": (*_EVERYWHERE, "min", "max"), "shmem": _EVERYWHERE}
+"""The primitives that a library has; on floating-point numbers, only MPI's add."""
+
+# Patterns whose targets indices decide, apart from the chase, and their default.
+_DRAWN = ("rand", "scatter", "gather", "sg")
+_PART_B = 8
+# Most steps of a chase of which the share of remote ones is counted.
+_COUNTED_STEPS = 2**16
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Distribution of words and iterations.
+
+    Parameters
+    ----------
+    ranks : int
+    workers : int
+        Threads of each rank.
+    iters : int
+        Iterations of each worker.
+    words : int
+        Words of VAL of each rank.
+    step : int
+        Words from one that is accessed to the next.
+    targets : str
+        One of `TARGETS`.
+    share : float
+        For the targets ``share``, that of indices of words on other ranks.
+    """
+
+    ranks: int
+    workers: int
+    iters: int
+    words: int
+    step: int
+    targets: str
+    share: float = 0.0
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of each rank."""
+        return self.workers * self.iters
+
+    @property
+    def shift(self) -> int:
+        """How many ranks ahead the one is whose iterations a rank carries out."""
+        return int(self.targets == "ring")
+
+
+def targets_of(pattern: str, targets: str, remote: float | None) -> str:
+    """Return the targets of a case, by default those of its pattern.
+
+    Raises
+    ------
+    InputError
+        The pattern does not have them.
+    """
+    if pattern in _DRAWN:
+        known = TARGETS
+    else:
+        known = ("random", "ring", "one") if pattern == "ptrchase" else ("ring", "one")
+    targets = targets or ("share" if remote is not None else known[0])
+    one_of(targets, "targets", TARGETS)
+    if targets not in known:
+        raise InputError(f"amo.{pattern} has no targets {targets!r}: it has {', '.join(known)}")
+    if (targets == "share") != (remote is not None):
+        raise InputError(
+            "give the percentage of remote operations by remote (--remote), which is for targets "
+            "'share'"
+        )
+    if remote is not None and not 0 <= remote <= 100:
+        raise InputError(f"remote must be a percentage from 0 to 100, not {remote}")
+    return targets
+
+
+def refuse(
+    device: str, *, primitive: str, order: str, dtype: str, sharing: str, drawn: object
+) -> None:
+    """Raise InputError for what a library does not have."""
+    library = _LIBRARY[device]
+    if primitive not in PRIMITIVES[device] or (np.dtype(dtype).kind == "f" and device != "mpi"):
+        raise InputError(
+            f"{library} has no atomic {primitive} of {dtype}: it has "
+            f"{', '.join(PRIMITIVES[device])} of uint64 and uint32"
+            + (", and add of float64 and float32" if device == "mpi" else "")
+        )
+    if order != "relaxed":
+        raise InputError(f"{library} has no memory orders: leave out order {order!r} on {device}")
+    if sharing != "original" or not (isinstance(drawn, str) and drawn == "random"):
+        raise InputError(f"on {device}, give targets instead of sharing or indices")
+
+
+def accessed(pattern: str, layout: Layout, hot: int) -> int:
+    """Return how many words of a rank the pattern accesses, if they are not drawn."""
+    if pattern == "central":
+        return hot if layout.targets == "one" else layout.workers
+    if layout.targets == "one" and pattern not in ("rand", "sg"):
+        return layout.iters
+    return layout.iterations
+
+
+def check_parts(layout: Layout, word_B: int) -> None:
+    """Raise InputError unless the parts of ranks consist of whole words of 8 bytes."""
+    for what, number in (("iterations", layout.iterations), ("words", layout.words)):
+        if number * word_B % _PART_B:
+            raise InputError(
+                f"the part of a rank must consist of whole words of {_PART_B} bytes, not of "
+                f"{number} {what} of {word_B} bytes: use an even number"
+            )
+
+
+def targeted_ranks(layout: Layout, rng: np.random.Generator) -> IndexArray:
+    """Return the rank to whose words each index of all ranks leads, and that of one index more."""
+    count = layout.ranks * layout.iterations + 1
+    own = np.minimum(np.arange(count) // layout.iterations, layout.ranks - 1)
+    if layout.targets == "random":
+        return rng.integers(0, layout.ranks, count)
+    if layout.targets == "one":
+        return np.zeros(count, dtype=np.int64)
+    if layout.targets == "ring" or layout.ranks == 1:
+        return own
+    remote = np.zeros((layout.ranks * layout.workers, layout.iters), dtype=bool)
+    remote[:, : round(layout.share * layout.iters)] = True
+    remote = np.append(rng.permuted(remote, axis=1).ravel(), False)
+    return (own + remote * rng.integers(1, layout.ranks, count)) % layout.ranks
+
+
+def remote_share(
+    pattern: str, layout: Layout, idx: IndexArray, words: Callable[[IndexArray], IndexArray]
+) -> float:
+    """Return the share of atomic operations on words that another rank owns.
+
+    Parameters
+    ----------
+    pattern : str
+    layout : Layout
+    idx : ndarray of int64
+        IDX of all ranks, empty if the pattern has none.
+    words : callable
+        Iterations to the words that they access without an index.
+    """
+    if pattern == "ptrchase":
+        return _remote_share_of_chase(layout, idx)
+    i = np.arange(layout.ranks * layout.iterations)
+    rank = (i // layout.iterations - layout.shift) % layout.ranks
+    # The owners of the words that each operation of the iterations accesses.
+    index = [np.minimum(j // layout.iterations, layout.ranks - 1) for j in (i, i + 1)]
+    found = [idx[j] // layout.words for j in (i, i + 1)] if len(idx) else []
+    own = words(i) // layout.words
+    owners = {
+        "rand": found[:1],
+        "scatter": [index[1], own, *found[1:]],
+        "gather": [index[1], own, *found[1:]],
+        "sg": [*index, *found],
+    }.get(pattern, [own])
+    return float(np.mean([owner != rank for owner in owners]))
+
+
+def _remote_share_of_chase(layout: Layout, idx: IndexArray) -> float:
+    """Return the share of steps to another rank's part of IDX, over the first steps."""
+    worker = np.arange(layout.ranks * layout.workers)
+    rank = (worker // layout.workers - layout.shift) % layout.ranks
+    steps = min(layout.iters, _COUNTED_STEPS)
+    at, remote = worker * layout.iters, 0
+    for _ in range(steps):
+        remote += np.count_nonzero(at // layout.iterations != rank)
+        at = idx[at]
+    return remote / (steps * len(worker))

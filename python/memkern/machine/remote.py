@@ -1,0 +1,125 @@
+"""The memory of all ranks as one device: MPI's and OpenSHMEM's one-sided operations.
+
+Devices come from the extension modules ``_memkern_mpi`` and ``_memkern_shmem``, which are built
+where the library's compiler wrapper is found. MPI is initialised by mpi4py.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from memkern.errors import InputError
+
+__all__ = ["DEVICES", "Description", "describe", "handle"]
+
+# By device, the library and its compiler wrapper.
+DEVICES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
+_WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
+
+
+@dataclass(frozen=True)
+class Description:
+    """Name and version of a library, and its ranks.
+
+    `threads` is whether several threads of a rank may use it at the same time.
+    """
+
+    library: str
+    rank: int
+    ranks: int
+    threads: bool
+
+
+def _line(version: str) -> str:
+    """Return the first part of a library's version, which may have many lines."""
+    return " ".join(version.split("\n")[0].split(",")[0].split())
+
+
+def _mpi() -> Any:
+    """Return mpi4py's module of MPI."""
+    try:
+        return importlib.import_module("mpi4py.MPI")
+    except ImportError:
+        raise InputError("device mpi needs mpi4py: pip install 'memkern[mpi]'") from None
+
+
+@functools.cache
+def _module(device: str) -> ModuleType:
+    """Return the extension's module, started.
+
+    Raises
+    ------
+    InputError
+        It can't be used, with the reason.
+    """
+    name = f"memkern._memkern_{device}"
+    # mpi4py loads the MPI library that it is configured for, and initialises it.
+    mpi: Any = _mpi() if device == "mpi" else None
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise InputError(
+            f"memkern was built without {DEVICES[device]}: install it, so that "
+            f"{_WRAPPERS[device]} is on PATH, and install memkern again"
+        ) from None
+    except ImportError as error:
+        raise InputError(f"{DEVICES[device]} can't be used: {error}") from None
+    if mpi is None:
+        module.start()
+        atexit.register(module.finish)
+        return module
+    built, used = module.version(), mpi.Get_library_version()
+    if built != used:
+        raise InputError(
+            f"memkern was built for {_line(built)}, but mpi4py uses {_line(used)}: start it with "
+            "the former's mpirun, or build memkern with the latter's mpicxx first on PATH"
+        )
+    module.start(mpi.COMM_WORLD.py2f())
+    return module
+
+
+def describe(device: str) -> Description:
+    """Return what is known of ``mpi`` or ``shmem``.
+
+    Raises
+    ------
+    InputError
+        It can't be used, with the reason.
+    """
+    module: Any = _module(device)
+    return Description(_line(module.version()), module.rank(), module.ranks(), module.threads())
+
+
+def handle(device: str, *, flush_every: int, contexts: str, threads: int, shift: int) -> Any:
+    """Return the extension's object for ``mpi`` or ``shmem``.
+
+    Parameters
+    ----------
+    device : str
+    flush_every : int
+        Number of updates that are completed together.
+    contexts : str
+        ``default``, or ``private``: one for each thread.
+    threads : int
+        Threads of each rank that will use it.
+    shift : int
+        Each rank carries out the iterations of the rank that is so many ranks ahead.
+
+    Raises
+    ------
+    InputError
+        The library can't be used, or lacks what is requested.
+    """
+    module: Any = _module(device)
+    if threads > 1 and not module.threads():
+        raise InputError(
+            f"{DEVICES[device]} was initialised for one thread of each rank: use threads 1"
+        )
+    if contexts == "private" and not module.private_contexts():
+        raise InputError(f"{DEVICES[device]} here has no private contexts: leave contexts out")
+    return module.device(flush_every, contexts == "private", shift)

@@ -1,0 +1,407 @@
+// Arrays and atomic patterns over ranks, with a library whose ranks take turns in this process.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "backends/ranks/arrays.hpp"
+#include "backends/ranks/device.hpp"
+#include "backends/ranks/table.hpp"
+#include "backends/ranks/words.hpp"
+#include "core/sampler.hpp"
+#include "families/amo/patterns.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using ranks::Settings;
+using testing::scattered;
+
+// What a library has for all ranks: the number of the one whose turn it is.
+struct Turn {
+  static inline int rank = 0;
+  static inline int ranks = 1;
+  static inline int completions = 0;
+};
+
+// Carries out what was started when it is completed, and in order before other operations of the
+// worker if `ordered`.
+template <bool ordered>
+struct Library {
+  static constexpr const char* kName = "fake";
+  static constexpr const char* kStandard = "fake-1";
+  static constexpr bool kOrdered = ordered;
+  struct Memory {
+    std::shared_ptr<std::vector<std::vector<std::byte>>> parts;
+  };
+  using Place = ranks::Place<Memory>;
+
+  template <Primitive primitive, class V>
+  static constexpr bool has() {
+    return std::is_integral_v<V> && primitive != Primitive::Plain;
+  }
+  static int rank() { return Turn::rank; }
+  static int ranks() { return Turn::ranks; }
+  static int ranks_on_node() { return Turn::ranks; }
+
+  static Memory allocate(std::int64_t bytes) {
+    const auto count = static_cast<std::size_t>(Turn::ranks);
+    const std::vector<std::byte> part(static_cast<std::size_t>(bytes));
+    return {std::make_shared<std::vector<std::vector<std::byte>>>(count, part)};
+  }
+  static inline int freed = 0;
+  static void free(const Memory&) { ++freed; }
+  static std::byte* at(const Place& p) {
+    return p.memory->parts->at(static_cast<std::size_t>(p.rank)).data() + p.at;
+  }
+  static std::byte* own(const Memory& memory) { return at({&memory, Turn::rank, 0}); }
+  static void barrier() {}
+  static double largest(double value) { return value; }
+  static void get(const Place& from, void* to, std::int64_t bytes) {
+    ASSERT_LE(static_cast<std::size_t>(from.at + bytes), from.memory->parts->at(0).size());
+    std::memcpy(to, at(from), static_cast<std::size_t>(bytes));
+  }
+  static void put(const Place& to, const void* from, std::int64_t bytes) {
+    std::memcpy(at(to), from, static_cast<std::size_t>(bytes));
+  }
+
+  class Context {
+   public:
+    explicit Context(bool) {}
+    ~Context() { EXPECT_TRUE(started_.empty()) << "operations are not complete"; }
+
+    template <class T>
+    T get(const Place& p) {
+      return *reinterpret_cast<T*>(at(p));
+    }
+    template <class T>
+    T load(const Place& p) {
+      before();
+      return *reinterpret_cast<T*>(at(p));
+    }
+    template <Primitive primitive, class T>
+    T fetch(const Place& p, T v) {
+      before();
+      return combine<primitive>(p, v);
+    }
+    template <class T>
+    T swap(const Place& p, T expected, T now) {
+      before();
+      T& word = *reinterpret_cast<T*>(at(p));
+      const T old = word;
+      if (word == expected) word = now;
+      return old;
+    }
+    template <Primitive primitive, class T>
+    void start_update(const Place& p, const T& v) {
+      started_.push_back([p, &v] { combine<primitive>(p, v); });
+    }
+    template <Primitive primitive, class T>
+    void start_fetch(const Place& p, const T& v, T& old) {
+      started_.push_back([p, &v, &old] { old = combine<primitive>(p, v); });
+    }
+    void complete(const Place&) { complete(); }
+    void complete_all(const Memory&) { complete(); }
+
+   private:
+    void complete() {
+      ++Turn::completions;
+      carry_out();
+    }
+    void before() {
+      if (ordered) carry_out();
+    }
+    void carry_out() {
+      for (const auto& operation : started_) operation();
+      started_.clear();
+    }
+    template <Primitive primitive, class T>
+    static T combine(const Place& p, T v) {
+      T& word = *reinterpret_cast<T*>(at(p));
+      const T old = word;
+      if constexpr (primitive == Primitive::Add) word = old + v;
+      if constexpr (primitive == Primitive::And) word = old & v;
+      if constexpr (primitive == Primitive::Or) word = old | v;
+      if constexpr (primitive == Primitive::Xor) word = old ^ v;
+      if constexpr (primitive == Primitive::Min) word = std::min(old, v);
+      if constexpr (primitive == Primitive::Max) word = std::max(old, v);
+      if constexpr (primitive == Primitive::Exchange) word = v;
+      return old;
+    }
+
+    std::vector<std::function<void()>> started_;
+  };
+};
+using Ordered = Library<true>;
+using Unordered = Library<false>;
+
+// Calls fn with each rank's turn.
+template <class Fn>
+void in_turn(const Fn& fn) {
+  for (Turn::rank = 0; Turn::rank < Turn::ranks; ++Turn::rank) fn();
+  Turn::rank = 0;
+}
+
+template <class T>
+std::vector<T> read(const ranks::Arrays<Ordered>& arrays, const std::byte* from, std::size_t n) {
+  std::vector<T> all(n);
+  arrays.read(all.data(), from, std::ssize(all) * std::int64_t{sizeof(T)});
+  return all;
+}
+
+TEST(Arrays, AreDividedIntoEqualParts) {
+  for (Turn::ranks = 1; Turn::ranks <= 4; ++Turn::ranks) {
+    ranks::Arrays<Ordered> arrays;
+    const std::int64_t each = 6;
+    // One element more than the ranks share, as an index array has.
+    const std::byte* a = arrays.allocate((Turn::ranks * each + 1) * 8);
+    for (int rank = 0; rank < Turn::ranks; ++rank) {
+      const auto first = arrays.place_of(a + rank * each * 8);
+      EXPECT_EQ(std::pair(first.rank, first.at), std::pair(rank, std::int64_t{0}));
+      const auto last = arrays.place_of(a + (rank * each + each - 1) * 8 + 7);
+      EXPECT_EQ(std::pair(last.rank, last.at), std::pair(rank, each * 8 - 1));
+    }
+    EXPECT_EQ(arrays.place_of(a + Turn::ranks * each * 8).rank, Turn::ranks - 1);
+  }
+}
+
+TEST(Arrays, HoldWhatIsWrittenAndFilled) {
+  Turn::ranks = 3;
+  ranks::Arrays<Ordered> arrays;
+  const std::byte* other = arrays.allocate(64);
+  const std::byte* a = arrays.allocate(20 * 4);
+  std::vector<std::uint32_t> values(20);
+  std::iota(values.begin(), values.end(), 7U);
+  in_turn([&] { arrays.write(a, values.data(), 80); });
+  EXPECT_EQ(read<std::uint32_t>(arrays, a, 20), values);
+  // Across the boundary of two parts.
+  in_turn([&] { arrays.write(a + 20, values.data(), 12); });
+  std::copy_n(values.begin(), 3, values.begin() + 5);
+  EXPECT_EQ(read<std::uint32_t>(arrays, a, 20), values);
+  in_turn([&] { arrays.fill<std::uint32_t>(a, 20, 5, 99); });
+  for (std::uint32_t i = 0; i < 20; ++i) values[i] = fill_value(i % 5, 99);
+  EXPECT_EQ(read<std::uint32_t>(arrays, a, 20), values);
+  EXPECT_EQ(read<std::uint64_t>(arrays, other, 8), std::vector<std::uint64_t>(8));
+}
+
+TEST(Arrays, AreFreedAtTheNextAllocation) {
+  Turn::ranks = 2;
+  ranks::Arrays<Ordered> arrays;
+  Ordered::freed = 0;
+  const std::byte* a = arrays.allocate(64);
+  const std::byte* b = arrays.allocate(64);
+  arrays.release(a);
+  EXPECT_EQ(Ordered::freed, 0);
+  const std::byte* c = arrays.allocate(64);
+  EXPECT_EQ(Ordered::freed, 1);
+  EXPECT_NE(c, b);
+  arrays.release(b);
+  arrays.release(c);
+  arrays.allocate(8);
+  EXPECT_EQ(Ordered::freed, 3);
+}
+
+// Operations of `Words` on plain memory, one after the other.
+template <Primitive primitive>
+struct Serial {
+  static constexpr Primitive kPrimitive = primitive;
+  template <class T>
+  static T load(const T* at) {
+    return *at;
+  }
+  template <class T>
+  static T fetch(T* at, T v) {
+    const T old = *at;
+    if constexpr (primitive == Primitive::Add) *at = old + v;
+    if constexpr (primitive == Primitive::And) *at = old & v;
+    if constexpr (primitive == Primitive::Or) *at = old | v;
+    if constexpr (primitive == Primitive::Xor) *at = old ^ v;
+    if constexpr (primitive == Primitive::Min) *at = std::min(old, v);
+    if constexpr (primitive == Primitive::Max) *at = std::max(old, v);
+    if constexpr (primitive == Primitive::Exchange) *at = v;
+    return old;
+  }
+  template <class T>
+  static bool swap(T* at, T& expected, T now) {
+    const bool same = *at == expected;
+    expected = *at;
+    if (same) *at = now;
+    return same;
+  }
+};
+
+constexpr std::int64_t kIters = 14;
+
+template <class T>
+struct Contents {
+  std::vector<T> values;
+  std::vector<T> index;
+  std::vector<std::uint64_t> tally;
+  bool operator==(const Contents&) const = default;
+};
+
+template <class T>
+Contents<T> initial(std::int64_t workers) {
+  const std::int64_t count = workers * kIters;
+  Contents<T> c;
+  for (std::int64_t i = 0; i < count; ++i) {
+    c.values.push_back(static_cast<T>(scattered(i, 5, 1 << 20)));
+  }
+  for (std::int64_t i = 0; i <= count; ++i) {
+    c.index.push_back(static_cast<T>(scattered(i, 3, count)));
+  }
+  c.tally.assign(static_cast<std::size_t>(workers * kTallies), 3);
+  return c;
+}
+
+AmoArgs arguments(std::int64_t workers) {
+  AmoArgs args;
+  args.hot = 3;
+  args.shared = true;
+  args.operand = 0x2AAAB;
+  args.tally_stride = kTallies;
+  args.workers = workers;
+  return args;
+}
+
+// The expected contents after the workers' parts, in the order in which ranks take turns.
+template <class Pattern, class T, Primitive primitive, bool kUsed>
+Contents<T> expected(int workers, int shift) {
+  Contents<T> c = initial<T>(workers);
+  AmoArgs args = arguments(workers);
+  args.values = c.values.data();
+  args.index = c.index.data();
+  for (int w = 0; w < workers; ++w) {
+    const int worker = (w + shift) % workers;
+    Words<Serial<primitive>, T, T, kUsed> words(args, neutral_of(primitive));
+    Pattern::run(words, args, {worker * kIters, (worker + 1) * kIters}, worker);
+    words.add_to(&c.tally[static_cast<std::size_t>(worker) * kTallies]);
+    c.tally[static_cast<std::size_t>(worker * kTallies + kIterations)] += kIters;
+  }
+  return c;
+}
+
+template <class L, class Pattern, class T, Primitive primitive, bool kUsed>
+Contents<T> over_ranks(const Settings& settings) {
+  Contents<T> c = initial<T>(Turn::ranks);
+  ranks::Arrays<L>& arrays = ranks::arrays<L>();
+  std::vector<std::byte*> addresses;
+  const auto copy = [&](const auto& from) {
+    const std::int64_t bytes = std::ssize(from) * std::int64_t{sizeof from[0]};
+    addresses.push_back(arrays.allocate(bytes));
+    in_turn([&] { arrays.write(addresses.back(), from.data(), bytes); });
+    return addresses.back();
+  };
+  AmoArgs args = arguments(Turn::ranks);
+  args.values = copy(c.values);
+  args.index = copy(c.index);
+  args.tally = reinterpret_cast<std::uint64_t*>(copy(c.tally));
+  Settings own = settings;
+  in_turn([&] {
+    ranks::launch<L, Pattern, T, T, primitive, kUsed>(&args, {0, Turn::ranks * kIters}, 1, &own);
+  });
+  const auto copy_back = [&](auto& to, const void* from) {
+    arrays.read(to.data(), static_cast<const std::byte*>(from),
+                std::ssize(to) * std::int64_t{sizeof to[0]});
+  };
+  copy_back(c.values, args.values);
+  copy_back(c.index, args.index);
+  copy_back(c.tally, args.tally);
+  for (const std::byte* address : addresses) arrays.release(address);
+  return c;
+}
+
+template <class Pattern, class T, Primitive primitive, bool kUsed>
+void expect_the_same_as_in_one_memory() {
+  for (const int ranks : {1, 2, 5}) {
+    Turn::ranks = ranks;
+    for (const std::int64_t batch : {1, 3, 1000}) {
+      for (const int shift : {0, 1}) {
+        SCOPED_TRACE(std::to_string(ranks) + " ranks, batches of " + std::to_string(batch) +
+                     ", shift " + std::to_string(shift));
+        const Settings settings{batch, false, shift};
+        const auto wanted = expected<Pattern, T, primitive, kUsed>(ranks, shift);
+        EXPECT_EQ((over_ranks<Ordered, Pattern, T, primitive, kUsed>(settings)), wanted);
+        EXPECT_EQ((over_ranks<Unordered, Pattern, T, primitive, kUsed>(settings)), wanted);
+      }
+    }
+  }
+}
+
+template <class Pattern, Primitive primitive>
+void try_primitive() {
+  SCOPED_TRACE("primitive " + std::to_string(static_cast<int>(primitive)));
+  expect_the_same_as_in_one_memory<Pattern, std::uint64_t, primitive, true>();
+  expect_the_same_as_in_one_memory<Pattern, std::uint32_t, primitive, true>();
+  if constexpr (primitive != Primitive::Cas && primitive != Primitive::CasRetry) {
+    expect_the_same_as_in_one_memory<Pattern, std::uint64_t, primitive, false>();
+  }
+}
+
+template <class Pattern>
+void try_pattern(const char* name) {
+  SCOPED_TRACE(name);
+  try_primitive<Pattern, Primitive::Add>();
+  try_primitive<Pattern, Primitive::And>();
+  try_primitive<Pattern, Primitive::Xor>();
+  try_primitive<Pattern, Primitive::Max>();
+  try_primitive<Pattern, Primitive::Cas>();
+  try_primitive<Pattern, Primitive::CasRetry>();
+}
+
+TEST(Carrier, DoesTheSameAsInOneMemory) {
+  try_pattern<amo::Rand>("rand");
+  try_pattern<amo::Strided>("stride1");
+  try_pattern<amo::Central>("central");
+  try_pattern<amo::Chase>("ptrchase");
+  try_pattern<amo::Scatter>("scatter");
+  try_pattern<amo::Gather>("gather");
+  try_pattern<amo::ScatterGather>("sg");
+}
+
+TEST(Carrier, CompletesInBatches) {
+  Turn::ranks = 2;
+  for (const auto& [batch, wanted] : {std::pair{1, 28}, std::pair{5, 6}, std::pair{100, 2}}) {
+    Turn::completions = 0;
+    over_ranks<Ordered, amo::Rand, std::uint64_t, Primitive::Add, false>({batch, false, 0});
+    EXPECT_EQ(Turn::completions, wanted) << "batches of " << batch;
+  }
+}
+
+TEST(Device, HasEntriesForWhatTheLibraryHas) {
+  const auto& entries = ranks::table<Ordered>();
+  std::set<std::string> seen;
+  for (const DeviceEntry& e : entries) {
+    const std::string name = std::string(e.kernel) + " " + e.dtype + " " + e.template_variant;
+    EXPECT_TRUE(seen.insert(name).second) << name;
+    EXPECT_EQ(std::string(e.dtype).find("float"), std::string::npos);
+  }
+  EXPECT_EQ(seen.count("amo.rand uint64 exchange/relaxed/unused"), 1U);
+  EXPECT_EQ(seen.count("amo.sg uint64 exchange/relaxed/unused"), 0U);
+  EXPECT_EQ(seen.count("amo.ptrchase uint32 add/relaxed/unused"), 0U);
+  EXPECT_EQ(seen.count("amo.gather uint32 cas-retry/relaxed/used"), 1U);
+  EXPECT_EQ(seen.count("amo.rand uint64 plain/relaxed/used"), 0U);
+}
+
+TEST(Device, IsOnePerSettings) {
+  Device& a = ranks::device<Ordered>({1, false, 0});
+  EXPECT_EQ(&a, &ranks::device<Ordered>({1, false, 0}));
+  EXPECT_NE(&a, &ranks::device<Ordered>({2, false, 0}));
+  EXPECT_NE(&a, &ranks::device<Ordered>({1, false, 1}));
+  EXPECT_FALSE(a.reusable());
+  EXPECT_EQ(a.ranks(), Turn::ranks);
+}
+
+}  // namespace
+}  // namespace memkern

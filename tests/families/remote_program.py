@@ -1,0 +1,167 @@
+"""What the ranks of tests/families/test_over_ranks.py do: python remote_program.py DEVICE PART.
+
+The first rank prints a JSON object.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from checking import Changed, checked
+
+import memkern as mk
+from memkern.families.amo import kernels as amo
+from memkern.families.amo.over_ranks import TARGETS
+from memkern.machine import remote
+from memkern.spec.case import Case
+
+# Targets of each pattern.
+KNOWN = {
+    **dict.fromkeys(("rand", "scatter", "gather", "sg"), TARGETS),
+    "ptrchase": ("random", "ring", "one"),
+    **dict.fromkeys(("stride1", "striden", "central"), ("ring", "one")),
+}
+
+
+def case_of(device: str, pattern: str, targets: str, **options: Any) -> Case:
+    """Return a small case."""
+    remote_percent = 25 if targets == "share" else None
+    shape = {"iters": 24, "runs": 2, "stride": 3 if pattern == "striden" else 1}
+    return mk.amo(
+        pattern, device=device, targets=targets, remote=remote_percent, **{**shape, **options}
+    )
+
+
+def every_entry(device: str) -> dict[str, Any]:
+    """Return the entries whose check fails, for the targets in turn, and their number."""
+    entries = importlib.import_module(f"memkern._memkern_{device}").entries()
+    failed = []
+    for number, (kernel, _, dtype, _, _, form) in enumerate(entries):
+        pattern, (primitive, _, returns) = kernel.partition(".")[2], form.split("/")
+        for flush_every in (1, 5):
+            targets = KNOWN[pattern][(number + flush_every) % len(KNOWN[pattern])]
+            case = case_of(
+                device, pattern, targets, primitive=primitive, returns=returns, dtype=dtype,
+                flush_every=flush_every, threads=1 + number % 2 * threads_allowed(device),
+            )  # fmt: skip
+            native = case.prepare().native
+            if not all(checked(case, native, runs).valid for runs in (1, 3)):
+                failed.append((kernel, dtype, form, flush_every, targets))
+    return {"entries": len(entries), "failed": failed}
+
+
+def threads_allowed(device: str) -> int:
+    """Return whether a rank may have several threads."""
+    return int(remote.describe(device).threads)
+
+
+def lost(native: Any, at: int) -> Callable[[int], float]:
+    """Return a `run` after which a word has its value of before."""
+
+    def run(invocations: int) -> float:
+        before = native.peek("VAL", np.array([at])).astype(float)
+        seconds = float(native.run(invocations))
+        native.poke("VAL", np.array([at]), before)
+        return seconds
+
+    return run
+
+
+def faults(device: str) -> dict[str, Any]:
+    """Return which faults the check of a pattern misses.
+
+    An update of one word of the last rank is lost; the last iteration of the last rank is left out;
+    nothing is done; a word of IDX differs.
+    """
+    missed = []
+    for pattern in KNOWN:
+        for primitive in ("add", "xor", "cas-retry"):
+            # With enough operations that every word is operated on.
+            options = {"primitive": primitive, "iters": 60}
+            case = case_of(device, pattern, KNOWN[pattern][0], **options)
+            if pattern in ("rand", "sg"):
+                case = case_of(device, pattern, "random", words=8, **options)
+            native = case.prepare().native
+            n = case.iterations
+            wrong = {
+                "idle": Changed(native, run=lambda k: 0.0),
+                "cut": Changed(native, run=lambda k, of=native, n=n: of.run_range(0, n - 1)),
+            }
+            if pattern != "ptrchase":
+                last = case.integers["words"] - 1
+                changed = np.arange(last + 1)
+                native.fill(outputs=True)
+                before = native.peek("VAL", changed)
+                native.run(1)
+                (moved,) = np.nonzero(native.peek("VAL", changed) != before)
+                wrong["lost"] = Changed(native, run=lost(native, int(moved[-1])))
+            missed += [
+                (pattern, primitive, name)
+                for name, other in wrong.items()
+                if checked(case, other).valid
+            ]
+            if not checked(case, native).valid:
+                missed.append((pattern, primitive, "none"))
+    return {"missed": missed}
+
+
+def targets(device: str) -> dict[str, Any]:
+    """Return, by pattern and targets, the ranks whose words of VAL change."""
+    found = {}
+    for pattern, known in KNOWN.items():
+        for name in known if pattern != "ptrchase" else ():
+            case = case_of(device, pattern, name)
+            native = case.prepare().native
+            native.fill(outputs=True)
+            everywhere = np.arange(case.integers["words"])
+            before = native.peek("VAL", everywhere)
+            native.run_range(0, 24)
+            (moved,) = np.nonzero(native.peek("VAL", everywhere) != before)
+            ranks = np.unique(moved // case.columns["words"]).tolist()
+            found[f"{pattern}/{name}"] = [ranks, case.columns["remote_share"]]
+    return found
+
+
+def refusals(device: str) -> dict[str, Any]:
+    """Return the messages of what is refused."""
+    wrong: dict[str, dict[str, Any]] = {
+        "kernel": {"kernel": "stream.copy", "elements": 64},
+        "plain": {"primitive": "plain"},
+        "min": {"primitive": "min"},
+        "float": {"dtype": "float64"},
+        "order": {"order": "seq_cst"},
+        "contexts": {"contexts": "private"},
+        "odd": {"dtype": "uint32", "iters": 3},
+        "threads": {"threads": 2},
+        "memory": {"words": 2**40},
+    }
+    messages = {}
+    for name, options in wrong.items():
+        kernel = options.pop("kernel", "amo.rand")
+        try:
+            iters = {"iters": 8} if kernel == "amo.rand" else {}
+            mk.case(kernel, device=device, **{**iters, **options}).prepare()
+            messages[name] = ""
+        except (mk.InputError, MemoryError) as error:
+            messages[name] = str(error)
+    return messages
+
+
+def record(device: str) -> dict[str, Any]:
+    """Return a record."""
+    case = case_of(device, "rand", "share", primitive="add", flush_every=4, iters=500, runs=3)
+    return case.measure().record
+
+
+PARTS = {f.__name__: f for f in (every_entry, faults, targets, refusals, record)}
+
+if __name__ == "__main__":
+    device, part = sys.argv[1:]
+    result = PARTS[part](device)
+    if remote.describe(device).rank == 0:
+        print(json.dumps(result, default=str))

@@ -1,0 +1,223 @@
+"""Atomics on words of several ranks: MPI's one-sided operations and OpenSHMEM's."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checking import refused
+from launching import alone, run
+
+import memkern as mk
+from memkern.families.amo import index, kernels, over_ranks
+from memkern.families.amo.over_ranks import Layout
+from memkern.machine.remote import Description
+
+PROGRAM = str(Path(__file__).with_name("remote_program.py"))
+# Launcher by device.
+LAUNCHERS = {"mpi": "openmpi", "shmem": "oshmem"}
+
+
+@pytest.fixture
+def three_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build cases for three ranks, in this process alone."""
+    monkeypatch.setattr(kernels, "describe", lambda device: Description("a library", 0, 3, True))
+
+
+def started(device: str, ranks: int, part: str, folder: Path) -> Any:
+    """Return what a part of the program prints, run by so many ranks."""
+    if importlib.util.find_spec(f"memkern._memkern_{device}") is None:
+        wrapper = {"mpi": "mpicxx", "shmem": "oshc++"}[device]
+        assert shutil.which(wrapper) is None, f"{wrapper} is installed, but was not used"
+        pytest.skip(f"{wrapper} is not installed (tools/install-system-packages.sh --test)")
+    done = run(LAUNCHERS[device], ranks, [PROGRAM, device, part], folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(("device", "least"), [("mpi", 190), ("shmem", 140)])
+def test_every_entry_validates(device: str, least: int, ranks: int, tmp_path: Path) -> None:
+    found = started(device, ranks, "every_entry", tmp_path)
+    assert found["entries"] >= least
+    assert found["failed"] == []
+
+
+@pytest.mark.parametrize("device", LAUNCHERS)
+def test_a_lost_update_on_one_rank_is_caught(device: str, tmp_path: Path) -> None:
+    assert started(device, 2, "faults", tmp_path)["missed"] == []
+
+
+def test_targets_are_the_ranks_whose_words_change(tmp_path: Path) -> None:
+    found = started("mpi", 2, "targets", tmp_path)
+    # The iterations that run here belong to the first rank's part of IDX.
+    for name, (ranks, share) in found.items():
+        pattern, _, targets = name.partition("/")
+        if targets in ("ring", "one") and name != "central/ring":
+            assert ranks == [0], name
+        else:
+            assert ranks == [0, 1], name
+        if targets == "ring":
+            assert share >= 1 - 1 / 24, name
+        elif targets == "one" and pattern in ("rand", "stride1", "striden", "central"):
+            assert share == 0.5, name
+    assert found["rand/share"][1] == 0.25
+    assert found["stride1/ring"][1] == found["central/ring"][1] == 1.0
+
+
+def test_what_a_library_lacks_is_refused(tmp_path: Path) -> None:
+    mpi, shmem = (started(device, 2, "refusals", tmp_path) for device in LAUNCHERS)
+    for messages in (mpi, shmem):
+        assert all(len(message.splitlines()) <= 1 for message in messages.values())
+        assert "'stream.copy'" in messages["kernel"]
+        assert "has no atomic plain of uint64: it has add, and, or" in messages["plain"]
+        assert "no memory orders" in messages["order"]
+        assert "whole words of 8 bytes" in messages["odd"]
+        assert "use smaller sizes" in messages["memory"]
+    assert mpi["min"] == mpi["float"] == shmem["contexts"] == ""
+    assert "OpenSHMEM has no atomic min" in shmem["min"]
+    assert "OpenSHMEM has no atomic add of float64" in shmem["float"]
+    assert "contexts are for shmem" in mpi["contexts"]
+
+
+@pytest.mark.parametrize("device", LAUNCHERS)
+def test_records_name_targets_and_library(device: str, tmp_path: Path) -> None:
+    record = started(device, 2, "record", tmp_path)
+    assert record["valid"]
+    assert (record["device"], record["backend"], record["threads"]) == (device, device, 1)
+    assert (record["targets"], record["remote_share"]) == ("share", 0.25)
+    assert (record["flush_every"], record["contexts"]) == (4, "default")
+    assert record["ranks"] == 2
+    rate = 2 * 500 / record["time_min_s"] / 1e9
+    assert record["rate_GAMS"] == pytest.approx(rate)
+    assert record["bytes_B"] == 2 * 500 * 16
+
+
+def test_one_process_needs_no_launcher() -> None:
+    done = alone([PROGRAM, "mpi", "record"], {"OMPI_ALLOW_RUN_AS_ROOT": "1"})
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["valid"]
+    assert (record["ranks"], record["remote_share"]) == (1, 0.0)
+
+
+def test_another_mpi_is_refused(tmp_path: Path) -> None:
+    done = run("mpich", 2, ["-m", "memkern", "amo", "--device", "mpi"], tmp_path)
+    assert done.returncode != 0
+    assert "memkern was built for Open MPI" in done.stderr
+    assert "but mpi4py uses MPICH" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("three_ranks")
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"pattern": "stride1", "targets": "random"}, "amo.stride1 has no targets 'random'"),
+        ({"pattern": "ptrchase", "targets": "share", "remote": 5}, "amo.ptrchase has no targets"),
+        ({"targets": "far"}, "targets 'far' is not one of"),
+        ({"targets": "share"}, "percentage of remote operations"),
+        ({"targets": "ring", "remote": 5}, "percentage of remote operations"),
+        ({"targets": "share", "remote": 101}, "from 0 to 100, not 101"),
+        ({"sharing": "private"}, "targets instead of sharing"),
+        ({"indices": "circustent"}, "targets instead of sharing"),
+        ({"pattern": "scatter", "words": 50}, "leave out words and memsize"),
+        ({"device": "cpu", "targets": "ring"}, "are for MPI and OpenSHMEM: leave them out on cpu"),
+        ({"device": "cpu", "flush_every": 2}, "flush_every is for MPI and OpenSHMEM"),
+        ({"pin": "compact"}, "pin is for processors"),
+        ({"offset": 8}, "offset is for processors and GPUs"),
+        ({"flush": True}, "flush is for processors and GPUs"),
+        ({"flush_every": 0}, "flush_every must be at least 1"),
+        ({"contexts": "mine"}, "contexts 'mine'"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
+    with refused(match):
+        mk.amo(**{"pattern": "rand", "device": "mpi", "iters": 8, **options})
+
+
+@pytest.mark.parametrize(
+    "share, wanted", [(0.0, 0), (0.1, 1), (0.25, 2), (0.5, 5), (0.95, 10), (1.0, 10)]
+)
+def test_each_worker_has_the_same_share_of_remote_indices(share: float, wanted: int) -> None:
+    layout = Layout(4, 2, 10, 80, 1, "share", share)
+    found = over_ranks.targeted_ranks(layout, np.random.default_rng(0))[:-1].reshape(8, 10)
+    own = np.arange(8)[:, None] // 2
+    assert ((found != own).sum(axis=1) == wanted).all()
+    assert set(found.ravel()) == {0, 1, 2, 3}
+
+
+def test_a_single_rank_has_local_targets_only() -> None:
+    for targets in over_ranks.TARGETS:
+        layout = Layout(1, 2, 10, 80, 1, targets, 0.5)
+        assert not over_ranks.targeted_ranks(layout, np.random.default_rng(0)).any()
+
+
+@pytest.mark.usefixtures("three_ranks")
+@pytest.mark.parametrize(
+    "pattern, targets, share",
+    [
+        ("rand", "random", 2 / 3),
+        ("rand", "ring", 1.0),
+        ("rand", "one", 2 / 3),
+        ("stride1", "ring", 1.0),
+        ("stride1", "one", 2 / 3),
+        ("central", "ring", 1.0),
+        ("central", "one", 2 / 3),
+        ("ptrchase", "ring", 1.0),
+        ("ptrchase", "random", 2 / 3),
+        # The operations on IDX and on VAL[i] are local.
+        ("scatter", "random", 2 / 9),
+        ("sg", "random", 1 / 3),
+        ("gather", "ring", 1.0),
+    ],
+)
+def test_the_share_of_remote_operations_is_counted(
+    pattern: str, targets: str, share: float
+) -> None:
+    case = mk.amo(pattern, device="mpi", targets=targets, iters=2000, threads=2)
+    assert case.columns["targets"] == targets
+    assert case.columns["remote_share"] == pytest.approx(share, abs=0.02)
+    if share == 1.0 and pattern not in ("gather", "sg"):
+        assert case.columns["remote_share"] == 1.0
+
+
+@pytest.mark.usefixtures("three_ranks")
+def test_words_and_iterations_are_those_of_all_ranks() -> None:
+    case = mk.amo("rand", device="shmem", iters=10, threads=2, words=100)
+    assert (case.iterations, case.integers["words"], case.integers["workers"]) == (60, 300, 6)
+    assert (case.columns["words"], case.knobs.threads) == (100, 2)
+    assert case.indices["IDX"].max() < 300
+    central = mk.amo("central", device="mpi", iters=10, targets="ring", dtype="uint32")
+    words = kernels._hits(central)
+    assert sorted(set(words // central.columns["words"])) == [0, 1, 2]
+    one = mk.amo("central", device="mpi", iters=10, targets="one", hot=4)
+    assert kernels._hits(one).max() == 3
+
+
+def test_a_chase_stays_where_its_targets_are() -> None:
+    ring = index.drawn_over_ranks("ptrchase", Layout(3, 2, 10, 20, 1, "ring"), 0)[:-1]
+    assert (ring.reshape(3, 20) // 20 == [[0], [1], [2]]).all()
+    assert sorted(ring) == list(range(60))
+    one = index.drawn_over_ranks("ptrchase", Layout(3, 2, 10, 20, 1, "one"), 0)[:-1]
+    assert one.max() < 20
+    assert sorted(one[:20]) == list(range(20))
+
+
+@pytest.mark.usefixtures("three_ranks")
+def test_what_tells_cases_apart_is_part_of_their_identity() -> None:
+    def identity(**options: Any) -> str:
+        return mk.amo("rand", device="mpi", iters=8, **options).identity()
+
+    different = [
+        identity(), identity(targets="ring"), identity(flush_every=2), identity(threads=2),
+        identity(targets="share", remote=20), identity(targets="share", remote=60),
+        mk.amo("rand", device="shmem", iters=8).identity(),
+        mk.amo("rand", device="shmem", iters=8, contexts="private").identity(),
+    ]  # fmt: skip
+    assert len(set(different)) == len(different)
