@@ -20,6 +20,7 @@ void define_ranks(pybind11::module_& m) {
   m.def("version", &L::version, "Name and version of the library; may be called before start().");
   m.def("rank", &L::rank);
   m.def("ranks", &L::ranks);
+  m.def("ranks_on_node", &L::ranks_on_node);
   m.def("threads", &L::threads, "Whether several threads may call the library at the same time.");
   m.def("private_contexts", &L::private_contexts,
         "Whether a thread can have a context that no other thread uses.");

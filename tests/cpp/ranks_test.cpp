@@ -48,7 +48,7 @@ struct Library {
   using Place = ranks::Place<Memory>;
 
   template <Primitive primitive, class V>
-  static constexpr bool has() {
+  static constexpr bool has(bool) {
     return std::is_integral_v<V> && primitive != Primitive::Plain;
   }
   static int rank() { return Turn::rank; }

@@ -1,4 +1,4 @@
-"""What the ranks of tests/families/test_over_ranks.py do: python remote_program.py DEVICE PART.
+"""What ranks do in tests/families/test_over_ranks.py: python remote_program.py DEVICE PART [THREADS].
 
 The first rank prints a JSON object.
 """
@@ -37,7 +37,7 @@ def case_of(device: str, pattern: str, targets: str, **options: Any) -> Case:
     )
 
 
-def every_entry(device: str) -> dict[str, Any]:
+def every_entry(device: str, threads: int) -> dict[str, Any]:
     """Return the entries whose check fails, for the targets in turn, and their number."""
     entries = importlib.import_module(f"memkern._memkern_{device}").entries()
     failed = []
@@ -47,17 +47,12 @@ def every_entry(device: str) -> dict[str, Any]:
             targets = KNOWN[pattern][(number + flush_every) % len(KNOWN[pattern])]
             case = case_of(
                 device, pattern, targets, primitive=primitive, returns=returns, dtype=dtype,
-                flush_every=flush_every, threads=1 + number % 2 * threads_allowed(device),
+                flush_every=flush_every, threads=threads,
             )  # fmt: skip
             native = case.prepare().native
             if not all(checked(case, native, runs).valid for runs in (1, 3)):
                 failed.append((kernel, dtype, form, flush_every, targets))
     return {"entries": len(entries), "failed": failed}
-
-
-def threads_allowed(device: str) -> int:
-    """Return whether a rank may have several threads."""
-    return int(remote.describe(device).threads)
 
 
 def lost(native: Any, at: int) -> Callable[[int], float]:
@@ -80,7 +75,7 @@ def faults(device: str) -> dict[str, Any]:
     """
     missed = []
     for pattern in KNOWN:
-        for primitive in ("add", "xor", "cas-retry"):
+        for primitive in ("add", "cas-retry"):
             # With enough operations that every word is operated on.
             options = {"primitive": primitive, "iters": 60}
             case = case_of(device, pattern, KNOWN[pattern][0], **options)
@@ -120,7 +115,7 @@ def targets(device: str) -> dict[str, Any]:
             native.fill(outputs=True)
             everywhere = np.arange(case.integers["words"])
             before = native.peek("VAL", everywhere)
-            native.run_range(0, 24)
+            native.run_range(0, 20)
             (moved,) = np.nonzero(native.peek("VAL", everywhere) != before)
             ranks = np.unique(moved // case.columns["words"]).tolist()
             found[f"{pattern}/{name}"] = [ranks, case.columns["remote_share"]]
@@ -138,6 +133,8 @@ def refusals(device: str) -> dict[str, Any]:
         "contexts": {"contexts": "private"},
         "odd": {"dtype": "uint32", "iters": 3},
         "threads": {"threads": 2},
+        "swaps": {"primitive": "cas"},
+        "small swaps": {"primitive": "cas", "dtype": "uint32"},
         "memory": {"words": 2**40},
     }
     messages = {}
@@ -158,10 +155,12 @@ def record(device: str) -> dict[str, Any]:
     return case.measure().record
 
 
-PARTS = {f.__name__: f for f in (every_entry, faults, targets, refusals, record)}
+PARTS: dict[str, Callable[..., dict[str, Any]]] = {
+    f.__name__: f for f in (every_entry, faults, targets, refusals, record)
+}
 
 if __name__ == "__main__":
-    device, part = sys.argv[1:]
-    result = PARTS[part](device)
+    device, part, *numbers = sys.argv[1:]
+    result = PARTS[part](device, *map(int, numbers))
     if remote.describe(device).rank == 0:
         print(json.dumps(result, default=str))

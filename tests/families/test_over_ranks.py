@@ -26,31 +26,50 @@ LAUNCHERS = {"mpi": "openmpi", "shmem": "oshmem"}
 @pytest.fixture
 def three_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Build cases for three ranks, in this process alone."""
-    monkeypatch.setattr(kernels, "describe", lambda device: Description("a library", 0, 3, True))
+    monkeypatch.setattr(kernels, "describe", lambda device: Description("a library", 0, 3, 1, True))
 
 
-def started(device: str, ranks: int, part: str, folder: Path) -> Any:
-    """Return what a part of the program prints, run by so many ranks."""
+def started(
+    device: str,
+    ranks: int,
+    words: str,
+    folder: Path,
+    variables: dict[str, str] | None = None,
+) -> Any:
+    """Return what a part of the program, with its arguments, prints if so many ranks run it."""
     if importlib.util.find_spec(f"memkern._memkern_{device}") is None:
         wrapper = {"mpi": "mpicxx", "shmem": "oshc++"}[device]
         assert shutil.which(wrapper) is None, f"{wrapper} is installed, but was not used"
         pytest.skip(f"{wrapper} is not installed (tools/install-system-packages.sh --test)")
-    done = run(LAUNCHERS[device], ranks, [PROGRAM, device, part], folder)
+    done = run(LAUNCHERS[device], ranks, [PROGRAM, device, *words.split()], folder, variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize(("device", "least"), [("mpi", 190), ("shmem", 140)])
-def test_every_entry_validates(device: str, least: int, ranks: int, tmp_path: Path) -> None:
-    found = started(device, ranks, "every_entry", tmp_path)
+# Open MPI's component for windows in which all operations work on one node.
+SHARED = {"OMPI_MCA_osc": "sm"}
+
+
+@pytest.mark.parametrize(
+    "device, ranks, threads, variables, least",
+    [
+        ("mpi", 1, 1, {}, 240),
+        ("mpi", 2, 2, SHARED, 240),
+        ("shmem", 1, 1, {}, 86),
+        ("shmem", 2, 2, {}, 86),
+    ],
+)
+def test_every_entry_validates(
+    device: str, ranks: int, threads: int, variables: dict[str, str], least: int, tmp_path: Path
+) -> None:
+    found = started(device, ranks, f"every_entry {threads}", tmp_path, variables)
     assert found["entries"] >= least
     assert found["failed"] == []
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)
 def test_a_lost_update_on_one_rank_is_caught(device: str, tmp_path: Path) -> None:
-    assert started(device, 2, "faults", tmp_path)["missed"] == []
+    assert started(device, 2, "faults", tmp_path, SHARED)["missed"] == []
 
 
 def test_targets_are_the_ranks_whose_words_change(tmp_path: Path) -> None:
@@ -83,6 +102,11 @@ def test_what_a_library_lacks_is_refused(tmp_path: Path) -> None:
     assert "OpenSHMEM has no atomic min" in shmem["min"]
     assert "OpenSHMEM has no atomic add of float64" in shmem["float"]
     assert "contexts are for shmem" in mpi["contexts"]
+    for name in ("threads", "swaps"):
+        assert "end with a segmentation fault" in mpi[name]
+        assert shmem[name] == ""
+    assert mpi["small swaps"] == ""
+    assert "is not built as 'cas/relaxed/used' for uint32" in shmem["small swaps"]
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)

@@ -30,7 +30,7 @@ struct Library {
   using Place = ranks::Place<Memory>;
 
   template <Primitive primitive, class V>
-  static constexpr bool has() {
+  static constexpr bool has(bool) {
     return primitive == Primitive::Add ||
            (std::is_integral_v<V> && primitive != Primitive::Plain);
   }

@@ -62,7 +62,8 @@ void launch(const void* p, Range range, int, void* queue) {
   }
 }
 
-// Adds the entries of a kernel for words V of VAL and W of IDX.
+// Adds the entries of a kernel for words V of VAL and W of IDX, as far as L::has<primitive, V>(f)
+// is true: whether the library has a primitive, if `f` one that returns the old value.
 template <class L, class Pattern, class V, class W>
 class Rows {
  public:
@@ -89,10 +90,12 @@ class Rows {
   template <Primitive kPrimitive>
   void add(const char* used, const char* unused) {
     constexpr bool kSwaps = kPrimitive == Primitive::Cas || kPrimitive == Primitive::CasRetry;
-    if constexpr (L::template has<kPrimitive, V>() &&
-                  (kConstant || kPrimitive != Primitive::Exchange)) {
-      push(used, launch<L, Pattern, V, W, kPrimitive, true>);
-      if constexpr (!kSwaps && !kChase) {
+    constexpr bool kFetches = L::template has<kPrimitive, V>(true);
+    constexpr bool kUpdates = L::template has<kPrimitive, V>(false) && !kSwaps && !kChase;
+    if constexpr (kConstant || kPrimitive != Primitive::Exchange) {
+      if constexpr (kFetches) push(used, launch<L, Pattern, V, W, kPrimitive, true>);
+      // Other patterns fetch indices, and values that they apply to others.
+      if constexpr (kUpdates && (kFetches || kConstant)) {
         push(unused, launch<L, Pattern, V, W, kPrimitive, false>);
       }
     }

@@ -53,7 +53,7 @@ std::string Library::version() {
   int minor = 0;
   shmem_info_get_name(name);
   shmem_info_get_version(&major, &minor);
-  return std::string(name) + ", OpenSHMEM " + std::to_string(major) + "." + std::to_string(minor);
+  return "OpenSHMEM " + std::to_string(major) + "." + std::to_string(minor) + " of " + name;
 }
 
 int Library::rank() {

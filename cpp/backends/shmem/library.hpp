@@ -27,9 +27,17 @@ struct Library {
   using Place = ranks::Place<Memory>;
 
   template <Primitive primitive, class V>
-  static constexpr bool has() {
-    return std::is_integral_v<V> && primitive != Primitive::Min && primitive != Primitive::Max &&
-           primitive != Primitive::Plain;
+  static constexpr bool has(bool fetched) {
+    constexpr bool kSwaps = primitive == Primitive::Cas || primitive == Primitive::CasRetry;
+    constexpr bool kBits = primitive == Primitive::And || primitive == Primitive::Or ||
+                           primitive == Primitive::Xor;
+#if defined(OSHMEM_MAJOR_VERSION) && OSHMEM_MAJOR_VERSION < 5
+    // Open MPI 4.1 has mistakes: fetch_and, fetch_or and fetch_xor use another operand, and a
+    // compare-and-swap writes 8 bytes to a variable of sizeof(V) on its stack.
+    if ((kBits && fetched) || (kSwaps && sizeof(V) == 4)) return false;
+#endif
+    return std::is_integral_v<V> && (kSwaps || kBits || primitive == Primitive::Add ||
+                                     primitive == Primitive::Exchange);
   }
 
   // Initialises the library, unless it is already.

@@ -9,22 +9,25 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib
+import os
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from memkern.errors import InputError
 
-__all__ = ["DEVICES", "Description", "describe", "handle"]
+__all__ = ["DEVICES", "Description", "describe", "handle", "refuse_faulty"]
 
 # By device, the library and its compiler wrapper.
 DEVICES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
+# The variable by which Open MPI's launcher passes the choice of a component for windows.
+_OSC = "OMPI_MCA_osc"
 _WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 
 
 @dataclass(frozen=True)
 class Description:
-    """Name and version of a library, and its ranks.
+    """Name and version of a library, its ranks, and how many of them are on this node.
 
     `threads` is whether several threads of a rank may use it at the same time.
     """
@@ -32,6 +35,7 @@ class Description:
     library: str
     rank: int
     ranks: int
+    on_node: int
     threads: bool
 
 
@@ -92,7 +96,29 @@ def describe(device: str) -> Description:
         It can't be used, with the reason.
     """
     module: Any = _module(device)
-    return Description(_line(module.version()), module.rank(), module.ranks(), module.threads())
+    library, on_node = _line(module.version()), module.ranks_on_node()
+    return Description(library, module.rank(), module.ranks(), on_node, module.threads())
+
+
+def refuse_faulty(found: Description, *, swaps_64: bool, threads: int) -> None:
+    """Raise InputError for operations in which the library is known to end the program.
+
+    Parameters
+    ----------
+    found : Description
+        Of ``mpi``.
+    swaps_64 : bool
+        Whether words of 64 bits are compared and swapped.
+    threads : int
+        Threads of each rank.
+    """
+    faulty = found.library.startswith("Open MPI v4.") and found.on_node > 1
+    if faulty and (swaps_64 or threads > 1) and _OSC not in os.environ:
+        raise InputError(
+            f"windows of {found.library} end with a segmentation fault, where ranks share a node, "
+            "in compare-and-swaps of 64 bits and with several threads: start memkern with another "
+            "component (mpirun --mca osc sm, or ucx on several nodes)"
+        )
 
 
 def handle(device: str, *, flush_every: int, contexts: str, threads: int, shift: int) -> Any:

@@ -237,6 +237,12 @@ def _device(case: Case) -> dict[str, Any]:
     knobs = case.knobs
     if knobs.place != RANKS:
         return {"device": gpu.handle(knobs.device), "threads": knobs.threads}
+    size = remote.describe(knobs.device).ranks
+    if size != ranks().size:
+        raise InputError(
+            f"{knobs.device} has {size} ranks, of which {ranks().size} measure together: leave "
+            "out --comm none"
+        )
     device = remote.handle(
         knobs.device,
         flush_every=knobs.flush_every,
@@ -244,7 +250,7 @@ def _device(case: Case) -> dict[str, Any]:
         threads=knobs.threads,
         shift=case.integers.get("shift", 0),
     )
-    return {"device": device, "threads": knobs.threads * remote.describe(knobs.device).ranks}
+    return {"device": device, "threads": knobs.threads * size}
 
 
 def prepare(case: Case) -> Prepared:

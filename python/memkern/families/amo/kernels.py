@@ -37,7 +37,7 @@ from memkern.families.amo.over_ranks import Layout
 from memkern.families.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.inputs import indices
 from memkern.inputs.sizes import sizes
-from memkern.machine.remote import describe
+from memkern.machine.remote import describe, refuse_faulty
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
@@ -208,7 +208,10 @@ def amo_case(
         asked = {"primitive": primitive, "order": order, "dtype": dtype, "sharing": sharing}
         over_ranks.refuse(knobs.device, drawn=indices, **asked)
         targets = over_ranks.targets_of(pattern, targets, remote)
-        ranks = describe(knobs.device).ranks
+        found = describe(knobs.device)
+        swaps_64 = primitive.startswith("cas") and size == 8
+        refuse_faulty(found, swaps_64=swaps_64, threads=threads)
+        ranks = found.ranks
     elif targets or remote is not None:
         raise InputError(f"targets and remote are for {RANKS}: leave them out on {knobs.device}")
     from memkern.machine.topology import workers_of
