@@ -134,7 +134,7 @@ FAULTS = (
     Fault("last batch not completed", "cpp/backends/ranks/words.hpp",
           "    if (pending_ == 0) return;\n", "    return;\n", "ranks_test"),
     Fault("old values of a batch left out", "cpp/backends/ranks/words.hpp",
-          "for (std::size_t k = 0; k < pending_; ++k)", "for (std::size_t k = 1; k < pending_; ++k)",
+          "(std::size_t k = 0; k < pending_; ++k)", "(std::size_t k = 1; k < pending_; ++k)",
           "ranks_test"),
     Fault("word of the rank before", "cpp/backends/ranks/arrays.hpp",
           "static_cast<int>(rank), byte - rank * a.share",

@@ -1,4 +1,4 @@
-"""What ranks do in tests/families/test_over_ranks.py: python remote_program.py DEVICE PART [THREADS].
+"""What ranks do in test_over_ranks.py: python remote_program.py DEVICE PART [THREADS].
 
 The first rank prints a JSON object.
 """
@@ -15,7 +15,6 @@ import numpy as np
 from checking import Changed, checked
 
 import memkern as mk
-from memkern.families.amo import kernels as amo
 from memkern.families.amo.over_ranks import TARGETS
 from memkern.machine import remote
 from memkern.spec.case import Case

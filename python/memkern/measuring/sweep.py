@@ -39,6 +39,8 @@ _BLOCK = 500  # cases of a sweep that are placed in the same rounds
 
 
 together()
+
+
 def sweep(
     cases: Iterable[Case],
     *,
@@ -239,6 +241,8 @@ def sweep(
 
 
 dataclass(frozen=True)
+
+
 class _Block:
     """Cases that are measured in the same rounds.
 

@@ -252,9 +252,7 @@ class Knobs:
         least=0,
         metavar="N",
     )
-    flush: bool = _option(
-        False, "evict the caches before each sample", where=(PROCESSORS, GPUS)
-    )
+    flush: bool = _option(False, "evict the caches before each sample", where=(PROCESSORS, GPUS))
     seed: int = _option(
         0, "seed of values and of random matrices (0)", least=0, most=2**63 - 1, metavar="N"
     )

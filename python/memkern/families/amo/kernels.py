@@ -294,7 +294,8 @@ def amo_case(
     if knobs.place != RANKS:
         return built
     places = functools.partial(_places, built.integers, pattern)
-    share = over_ranks.remote_share(pattern, layout, arrays.get("IDX", np.empty(0)), places)
+    idx = arrays.get("IDX", np.empty(0, dtype=np.int64))
+    share = over_ranks.remote_share(pattern, layout, idx, places)
     return dataclasses.replace(
         built,
         integers={**built.integers, "shift": layout.shift},

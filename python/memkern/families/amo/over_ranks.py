@@ -22,7 +22,7 @@ from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.spec.kernel import IndexArray
 
-TARGETS = ("random", "ring", "share", "one")
+TARGETS: tuple[str, ...] = ("random", "ring", "share", "one")
 
 _LIBRARY = {"mpi": "MPI", "shmem": "OpenSHMEM"}
 _EVERYWHERE = ("add", "and", "or", "xor", "exchange", "cas", "cas-retry")
@@ -84,9 +84,8 @@ def targets_of(pattern: str, targets: str, remote: float | None) -> str:
     InputError
         The pattern does not have them.
     """
-    if pattern in _DRAWN:
-        known = TARGETS
-    else:
+    known = TARGETS
+    if pattern not in _DRAWN:
         known = ("random", "ring", "one") if pattern == "ptrchase" else ("ring", "one")
     targets = targets or ("share" if remote is not None else known[0])
     one_of(targets, "targets", TARGETS)
@@ -150,8 +149,8 @@ def targeted_ranks(layout: Layout, rng: np.random.Generator) -> IndexArray:
         return own
     remote = np.zeros((layout.ranks * layout.workers, layout.iters), dtype=bool)
     remote[:, : round(layout.share * layout.iters)] = True
-    remote = np.append(rng.permuted(remote, axis=1).ravel(), False)
-    return (own + remote * rng.integers(1, layout.ranks, count)) % layout.ranks
+    shuffled = np.append(rng.permuted(remote, axis=1).ravel(), False)
+    return (own + shuffled * rng.integers(1, layout.ranks, count)) % layout.ranks
 
 
 def remote_share(
@@ -192,6 +191,6 @@ def _remote_share_of_chase(layout: Layout, idx: IndexArray) -> float:
     steps = min(layout.iters, _COUNTED_STEPS)
     at, remote = worker * layout.iters, 0
     for _ in range(steps):
-        remote += np.count_nonzero(at // layout.iterations != rank)
+        remote += int(np.count_nonzero(at // layout.iterations != rank))
         at = idx[at]
     return remote / (steps * len(worker))
