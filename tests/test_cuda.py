@@ -173,7 +173,7 @@ def test_the_device_is_part_of_the_identity() -> None:
 @pytest.mark.parametrize(
     "knobs, match",
     [
-        ({"device": "gpu"}, "device 'gpu' is not cpu, cuda or cuda:N"),
+        ({"device": "gpu"}, "device 'gpu' is not cpu, cuda, cuda:N, mpi or shmem"),
         ({"device": "cuda:x"}, "'cuda:x'"),
         ({"device": "cuda:7" if HAS_GPU else "cuda:1"}, "is not one of cuda:0 to cuda:"),
         ({"device": "cuda", "timer": "sundial"}, "timer 'sundial'"),

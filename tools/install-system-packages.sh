@@ -47,6 +47,7 @@ check() {
   if [ -n "$level" ]; then
     want GoogleTest libgtest-dev header gtest/gtest.h
     want "Open MPI" openmpi-bin command -v mpirun.openmpi
+    want "Open MPI's compilers" libopenmpi-dev command -v oshc++
     want MPICH mpich command -v mpirun.mpich
   fi
   if [ "$level" = --dev ]; then

@@ -312,12 +312,12 @@ OTHER: dict[str, Any] = {
     "variant": "scalar", "isa": "baseline", "threads": 1, "pin": "none", "pages": "4k",
     "numa": "interleave", "offset": 8, "schedule": "dynamic", "chunk": 4, "prefetch": 2,
     "unroll": 2, "repetition": "free", "flush": True, "seed": 3, "device": "cuda:1",
-    "timer": "events", "block_threads": 64, "ci": 0.5, "budget_s": 9.0, "max_samples": 5,
+    "timer": "events", "block_threads": 64, "flush_every": 8, "contexts": "private", "ci": 0.5, "budget_s": 9.0, "max_samples": 5,
     "invocations": 3, "placements": 2, "dtype": "float32",
 }  # fmt: skip
 DEFAULTS = {f.name: f.default for f in (*dataclasses.fields(Knobs), *dataclasses.fields(Stop))}
 DEFAULTS |= {"dtype": "float64"}
-ON_DEVICE = ("timer", "block_threads")
+ON_DEVICE = {"timer": "cuda", "block_threads": "cuda", "flush_every": "mpi", "contexts": "shmem"}
 
 
 @pytest.mark.parametrize("option", OTHER)
@@ -326,7 +326,7 @@ def test_the_more_specific_value_wins_even_if_it_is_the_default(
 ) -> None:
     assert {*OTHER} == {*DEFAULTS} - {"runs"}
     path = tmp_path / "x.toml"
-    device = "device = 'cuda'\n" if option in ON_DEVICE else ""
+    device = f"device = '{ON_DEVICE[option]}'\n" if option in ON_DEVICE else ""
     table = f"[[case]]\nkernel = 'stream.copy'\nelements = 64\n{device}"
 
     def found(text: str, changes: dict[str, Any] | None = None) -> Any:

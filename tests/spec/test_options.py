@@ -13,15 +13,25 @@ from checking import refused
 import memkern as mk
 from memkern import cli
 from memkern.spec.columns import COLUMNS
-from memkern.spec.options import EVERYWHERE, GPUS, PROCESSORS, Knobs, Option, Stop, declared
+from memkern.spec.options import (
+    EVERYWHERE,
+    GPUS,
+    PROCESSORS,
+    RANKS,
+    Knobs,
+    Option,
+    Stop,
+    declared,
+)
 
+DEVICES = {GPUS: "cuda", RANKS: "shmem"}
 ROWS = [*declared(Knobs), *declared(Stop)]
 
 
 @pytest.mark.parametrize("name, default, option", ROWS, ids=[row[0] for row in ROWS])
 def test_every_row_is_complete(name: str, default: object, option: Option) -> None:
     assert option.help
-    assert option.where in (EVERYWHERE, GPUS, PROCESSORS)
+    assert option.where and {*option.where} <= {*EVERYWHERE}
     documented = f"{Knobs.__doc__}{Stop.__doc__}"
     assert f"\n    {name}" in documented or f", {name} :" in documented
     if isinstance(default, int) and not isinstance(default, bool):
@@ -33,7 +43,7 @@ def test_every_row_is_complete(name: str, default: object, option: Option) -> No
 def test_values_out_of_range_are_refused() -> None:
     for name, default, option in ROWS:
         table = Knobs if name in Knobs.__dataclass_fields__ else Stop
-        on = {"device": "cuda"} if option.where == GPUS else {}
+        on = {} if PROCESSORS in option.where else {"device": DEVICES[option.where[0]]}
         if option.choices:
             with refused(f"{name} 'other' is not one of"):
                 table(**on, **{name: "other"})
