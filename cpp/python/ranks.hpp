@@ -17,6 +17,7 @@ template <class L>
 void define_ranks(pybind11::module_& m) {
   namespace py = pybind11;
   translate_errors();
+  m.def("finish", &L::finish, "To be called by all ranks before their processes end.");
   m.def("version", &L::version, "Name and version of the library; may be called before start().");
   m.def("rank", &L::rank);
   m.def("ranks", &L::ranks);

@@ -10,5 +10,4 @@ PYBIND11_MODULE(_memkern_shmem, m) {
   m.doc() = "memkern's kernels for OpenSHMEM's operations; use the memkern package instead.";
   memkern::define_ranks<Library>(m);
   m.def("start", &Library::start, "Initialises the library, unless it is already.");
-  m.def("finish", &Library::finish, "To be called before the process ends.");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/arithmetic.hpp"
 #include "core/errors.hpp"
 
 namespace memkern::mpi {
@@ -13,6 +14,7 @@ int own_rank = 0;
 int all_ranks = 1;
 int node_ranks = 1;
 std::vector<MPI_Win> windows;
+constexpr std::int64_t kAlign_B = 64;
 
 void synchronise() {
   for (const MPI_Win window : windows) MPI_Win_sync(window);
@@ -50,6 +52,8 @@ bool Library::threads() {
 
 Library::Memory Library::allocate(std::int64_t bytes) {
   Memory memory{MPI_WIN_NULL, nullptr};
+  // MPICH 4.0 mistakes the place of other ranks' parts on a node if they are not aligned.
+  bytes = round_up(bytes, kAlign_B);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   const int failed =
       MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, comm, &memory.own, &memory.window);
@@ -67,6 +71,10 @@ void Library::free(const Memory& memory) {
   std::erase(windows, window);
   MPI_Win_unlock_all(window);
   MPI_Win_free(&window);
+}
+
+void Library::finish() {
+  while (!windows.empty()) free({windows.back(), nullptr});
 }
 
 void Library::barrier() {

@@ -37,6 +37,8 @@ struct Library {
 
   // Uses the processes of a communicator from now on; MPI has been initialised by the caller.
   static void start(MPI_Comm processes);
+  // Frees all memory, together with all ranks.
+  static void finish();
   static std::string version();
   static int rank();
   static int ranks();

@@ -32,7 +32,10 @@ class Operations {
 
   template <class T>
   T get(const T* at) const {
-    return context_->template get<T>(arrays_->place_of(at));
+    const auto p = arrays_->place_of(at);
+    // A program reads what is its own by an ordinary load.
+    if (p.rank == L::rank()) return *reinterpret_cast<const T*>(L::own(*p.memory) + p.at);
+    return context_->template get<T>(p);
   }
   template <class T>
   T load(const T* at) const {
@@ -75,7 +78,7 @@ class RemoteWords : public Words<Operations<L, primitive>, V, W, kUsed> {
  public:
   RemoteWords(const AmoArgs& args, typename L::Context& context, const Arrays<L>& arrays,
               std::int64_t batch)
-      : Base(args, neutral_of(primitive), {context, arrays}),
+      : Base(args, kNeutral, {context, arrays}),
         operands_(static_cast<std::size_t>(batch)),
         old_(static_cast<std::size_t>(kUsed ? batch : 0)) {}
 
@@ -109,6 +112,10 @@ class RemoteWords : public Words<Operations<L, primitive>, V, W, kUsed> {
   }
 
  private:
+  // MPICH 4.0 takes minima of words as signed numbers; this one is larger than any index in both.
+  static constexpr std::uint64_t kNeutral =
+      primitive == Primitive::Min ? static_cast<W>(~W{0}) >> 1 : neutral_of(primitive);
+
   // Starts to combine v with a word, and completes the batch if this was its last update.
   void start(V* word, V v) {
     V& operand = operands_[pending_];

@@ -75,8 +75,14 @@ def _module(device: str) -> ModuleType:
         raise InputError(f"{DEVICES[device]} can't be used: {error}") from None
     if mpi is None:
         module.start()
-        atexit.register(module.finish)
-        return module
+    else:
+        _start_mpi(module, mpi)
+    atexit.register(module.finish)
+    return module
+
+
+def _start_mpi(module: Any, mpi: Any) -> None:
+    """Let the module use the processes of mpi4py, if both use the same MPI."""
     built, used = module.version(), mpi.Get_library_version()
     if built != used:
         raise InputError(
@@ -84,7 +90,6 @@ def _module(device: str) -> ModuleType:
             "the former's mpirun, or build memkern with the latter's mpicxx first on PATH"
         )
     module.start(mpi.COMM_WORLD.py2f())
-    return module
 
 
 def describe(device: str) -> Description:

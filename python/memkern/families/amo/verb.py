@@ -172,9 +172,10 @@ def _row(number: int, record: dict[str, Any]) -> str:
     if record.get("lost_fraction", 0) > 0:
         remarks.append(f"{record['lost_fraction']:.3f} lost")
     workers = record["threads"] * record["ranks"]
+    whose = record.get("targets", record["sharing"])
     return (
         f"{number:<4} {record['kernel'].partition('.')[2]:<9} {record['primitive']:<10} "
-        f"{record['order']:<8} {record['returns']:<7} {record['sharing']:<9} "
+        f"{record['order']:<8} {record['returns']:<7} {whose:<9} "
         f"{workers:>3} {record['words']:>10} {record['time_min_s']:>11.4g} "
         f"{record['rate_GAMS']:>9.4f} {workers / record['rate_GAMS']:>8.2f} "
         f"{plus_minus(record):>5} {', '.join(remarks)}"
