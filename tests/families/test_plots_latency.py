@@ -400,7 +400,7 @@ def test_loaded_latency_names_saturation():
     light = figures["latency-loaded"](Results([*sizes(), *loaded(slower=1.4, threads=2)]))
     assert "not saturated with 1 generator" in panel_texts(light.axes[0])
     labels = curve_labels(light.axes[0])
-    assert labels == ["100 % loads", "75 % loads", "50 % loads", "no traffic"]
+    assert labels == ["100 % loads", "75 % loads", "50 % loads", "no traffic", "most traffic"]
     assert set(line(light.axes[0], "no traffic").get_ydata()) == {128.0}
     without = figures["latency-loaded"](Results(loaded(slower=1.4)))
     assert "no traffic" not in curve_labels(without.axes[0])
