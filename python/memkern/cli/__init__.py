@@ -21,7 +21,7 @@ from types import FrameType
 from typing import cast
 
 from memkern import small
-from memkern.cli import analysis, compare, corun, doctor, machine, sweep
+from memkern.cli import analysis, compare, corun, doctor, machine, scaling, sweep
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
     FAILED,
@@ -61,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
         return sub
 
     # The help lists the verbs in this order.
-    for module in (machine, doctor, *family_modules("verb"), sweep, corun, compare, analysis):
+    for module in (machine, doctor, *family_modules("verb"), sweep, corun, scaling, compare, analysis):
         module.add_verbs(verb)
     return parser
 
