@@ -225,7 +225,7 @@ FAULTS = (
           "pytest tests/results/test_slowdowns.py"),
     Fault("weak scaling without the other ranks' work", f"{PYTHON}/results/scaling.py",
           'gain = ideal if record["scaling"] == WEAK', 'gain = 1.0 if record["scaling"] == WEAK',
-          "pytest tests/results/test_scaling.py"),
+          "pytest tests/results/test_efficiencies.py"),
     Fault("ranks that have the whole case each", f"{PYTHON}/measuring/scaling.py",
           "parts = self.ranks if self.mode == STRONG else 1", "parts = 1",
           "pytest tests/measuring/test_scaling.py"),

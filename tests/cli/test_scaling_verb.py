@@ -42,7 +42,7 @@ def test_a_table_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_pa
     output = str(tmp_path / "x.db")
     words = ["stream.triad", "elements=1000", "loops.load", "--ranks", "1,2,4", "-t", "1,2"]
     code, out, err = run(capsys, "scaling", *words, "-o", output)
-    assert code == 0
+    assert code == 0, err
     assert "8 of 24 records are oversubscribed" in err
     lines = out.splitlines()
     assert lines[0].split() == ["kernel", "threads", "ranks", "rate", "speed-up", "efficiency", "%"]
@@ -65,14 +65,18 @@ def test_a_table_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_pa
     assert [row["ranks"] for row in table] == [1, 2, 4] * 4
 
 
-def test_the_sizes_of_raiderstream_are_the_default(
-    capsys: pytest.CaptureFixture[str], commands: list[list[str]]
+def test_three_triads_of_two_sizes_are_the_default(
+    capsys: pytest.CaptureFixture[str],
+    commands: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    code, out, _ = run(capsys, "scaling", "--json", "-q", "--mode", "weak", "--bind", "core")
-    assert code == 0
+    assert scaling.ELEMENTS == (8_700_000, 22_000_000)
+    monkeypatch.setattr(scaling, "ELEMENTS", (1000, 2000))
+    code, out, err = run(capsys, "scaling", "--json", "-q", "--mode", "weak", "--bind", "core")
+    assert code == 0, err
     records: list[dict[str, Any]] = json.loads(out)
     assert {r["kernel"] for r in records} == set(scaling.KERNELS)
-    assert {r["name"] for r in records} == {"elements=8700000", "elements=22000000"}
+    assert {r["name"] for r in records} == {"elements=1000", "elements=2000"}
     assert {r["ranks"] for r in records} == {1, 2, 4}
     assert {(r["scaling"], r["bind"], r["threads"]) for r in records} == {("weak", "core", 1)}
     assert all("--map-by slot:PE=1" in " ".join(c) for c in commands if "sweep" in c)
@@ -86,7 +90,7 @@ def test_the_sizes_of_raiderstream_are_the_default(
         ("loops.load elements=3", "loops.load has 3 elements, too few for 4 ranks"),
         ("loops.load loops.load", "two cases are called loops.load"),
         ("latency.chase", "latency.chase has no elements, count or iters that ranks could share"),
-        ("loops.load --ranks 0", "ranks must be at least 1, not 0"),
+        ("loops.load --ranks 0", "ranks '0' is no list of whole numbers of at least 1"),
         ("loops.load --ranks 1,x", "x"),
         ("loops.load --mode both", "invalid choice: 'both'"),
         ("loops.load --bind rack", "invalid choice: 'rack'"),

@@ -610,7 +610,11 @@ def test_raider_scaling_draws_clusters_over_nodes_and_own_records_over_ranks():
 
 
 def test_raider_scaling_notes_missing_records():
-    for rows, measure in ((raider(), "scaling"), (scaled(scaling="weak"), "scaling"), (bs(), "raider")):
+    for rows, measure in (
+        (raider(), "scaling"),
+        (scaled(scaling="weak"), "scaling"),
+        (bs(), "raider"),
+    ):
         note = footnotes(figures["raider-scaling"](frame(rows)))
         assert f"`memkern {measure} -o" in note
 

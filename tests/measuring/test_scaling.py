@@ -187,7 +187,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lambda n: mk.raider("add", n, definition="release", runs=3),
         lambda n: mk.stream("triad", footprint_B=24 * n),
         lambda n: mk.gather("UNIFORM:8:4", delta=[8, 16], count=n, prefetch=2),
-        lambda n: mk.amo("rand", iters=n, words=512, primitive="min", seed=3),
+        lambda n: mk.amo("rand", iters=n, words=512, primitive="min", seed=3, threads=1),
     ],
 )
 def test_ranks_share_the_size_of_a_case(build: Callable[[int], Case]) -> None:

@@ -89,7 +89,7 @@ def test_the_figure_is_legible(records):
 def test_curves_are_speed_up_and_efficiency_beside_ideal_scaling(mode):
     fig = figures["scaling"](frame(rows(scaling=mode)))
     speed, percent = fig.axes
-    assert speed.get_title() == f"{mode.capitalize()} scaling, 1 thread"
+    assert speed.get_title() == f"{mode.capitalize()} scaling, 1 thread per rank"
     for ax in (speed, percent):
         assert curve_labels(ax) == [*KERNELS, "ideal"]
         assert ax.get_xlabel() == "Ranks"
@@ -136,12 +136,12 @@ def test_disturbed_points_are_hollow_and_have_no_bars():
 def test_panels_are_named_and_further_cases_are_counted():
     fig = figures["scaling"](RECORDS["machines"]())
     assert len(fig.axes) == 4
-    assert fig.axes[0].get_title() == "Strong scaling, 1 thread, Machine"
+    assert fig.axes[0].get_title() == "Strong scaling, 1 thread per rank, Machine"
     # Ideal scaling begins with the fewest ranks.
     assert list(line(fig.axes[2], "ideal").get_xdata()) == [2, 512]
     assert list(line(fig.axes[2], "ideal").get_ydata()) == [1, 256]
     titles = [ax.get_title() for ax in figures["scaling"](RECORDS["modes"]()).axes[::2]]
-    assert titles == ["Strong scaling, 1 thread", "Weak scaling, 1 thread, bound to cores"]
+    assert titles == ["Strong scaling, 1 thread per rank", "Weak scaling, 1 thread per rank, bound to cores"]
     assert "3 further cases left out." in footnotes(figures["scaling"](RECORDS["many"]()))
     sizes = frame(rows(), rows(scaling_size=22_000_000, case_id="large-strong"))
     fig = figures["scaling"](sizes.assign(case_id=sizes["case_id"] + sizes["kernel"]))

@@ -61,7 +61,16 @@ def build_parser() -> argparse.ArgumentParser:
         return sub
 
     # The help lists the verbs in this order.
-    for module in (machine, doctor, *family_modules("verb"), sweep, corun, scaling, compare, analysis):
+    for module in (
+        machine,
+        doctor,
+        *family_modules("verb"),
+        sweep,
+        corun,
+        scaling,
+        compare,
+        analysis,
+    ):
         module.add_verbs(verb)
     return parser
 

@@ -91,7 +91,7 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
         rows = efficiencies(records).to_dict("records")
     except InputError:  # none is valid
         return
-    header = ["kernel", "threads", "ranks", "rate", "", "speed-up", "efficiency %"]
+    header = ["kernel", "threads", "ranks", "rate", "", "speed-up", "efficiency %", ""]
     lines = [header]
     for row in rows:
         marks = [word for word in ("oversubscribed", "disturbed") if row[word]]
@@ -140,8 +140,8 @@ def add_verbs(verb: Verb) -> None:
     group.add_argument(
         "--bind",
         choices=_BINDINGS,
-        help="one rank on each node, one on each socket, or each on as many cores as it has threads "
-        "(the ranks of a host share its units)",
+        help="one rank on each node, one on each socket, or each on as many cores as it has "
+        "threads (the ranks of a host share its units)",
     )
     group.add_argument(
         "--launcher",

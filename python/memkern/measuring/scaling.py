@@ -148,6 +148,7 @@ def scaling(
     one_of(bind, "bind", ("", *BINDINGS))
     one_of(comm, "comm", COMMS)
     turns = small.cut(integer(turns, "turns", 3), 2)
+    integer(seed, "seed")
     cases = _checked([case] if isinstance(case, Case) else list(case), mode)
     launches = [
         _Launch(number, workers, built, mode, bind)
@@ -158,7 +159,6 @@ def scaling(
         launch.refuse_too_small()
     start = find_launcher(launcher)
     _ = start.command(1, 1, bind)
-    integer(seed, "seed")
     sink = open_output(output, resume, force=force) if output is not None else None
     done = ResultSet()
     interrupted = False

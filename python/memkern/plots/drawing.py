@@ -81,9 +81,7 @@ def curve(
     ax.plot(disturbed[x], disturbed[y], label="_disturbed", markerfacecolor="white", **hollow)
 
 
-def intervals(
-    ax: Axes, rows: DataFrame, x: str, y: str, ends: tuple[str, str], look: Look
-) -> None:
+def intervals(ax: Axes, rows: DataFrame, x: str, y: str, ends: tuple[str, str], look: Look) -> None:
     """Draw bars between the columns `ends`, around the column y over x."""
     low, high = ends
     below, above = rows[y] - rows[low], rows[high] - rows[y]

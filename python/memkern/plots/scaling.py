@@ -135,7 +135,7 @@ def _title(row: Any, several: bool) -> str:
     """Return what the cases of a row of panels have in common."""
     words = [
         f"{row['scaling'].capitalize()} scaling",
-        counted(int(row["threads"]), "thread"),
+        f"{counted(int(row['threads']), 'thread')} per rank",
         _BOUND.get(row["bind"], ""),
         plain(row["machine"], 20) if several else "",
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memkern.families.streaming.data import as_defined
 from memkern.plots.drawing import (
@@ -284,12 +284,12 @@ def by_nodes(
     for ax, kernel in zip(axes, _TRIADS, strict=True):
         sizes = own.groupby(["platform", "scaling_size"], sort=False)
         for number, ((platform, size), rows) in enumerate(sizes):
-            label = f"{named(platform)}, {spaced(size)} elements"
+            label = f"{named(platform)}, {_elements(size)}"
             here = rows[rows["kernel"] == kernel]
             curve(ax, here, "ranks", BANDWIDTH, own_look(number), label)
         sizes = clusters[clusters["kernel"] == kernel].groupby(["platform", "elements"])
         for number, ((cluster, size), rows) in enumerate(sizes):
-            label = f"{cluster}, {spaced(size)} elements"
+            label = f"{cluster}, {_elements(size)}"
             curve(ax, rows, "nodes", BANDWIDTH, other_look(number), label)
         ax.set_title(_title(kernel))
         counted_axis(ax, [*clusters["nodes"], *own["ranks"]])
@@ -297,8 +297,15 @@ def by_nodes(
     _bandwidth_axes(axes, [*own[BANDWIDTH], *clusters[BANDWIDTH]])
     cores = (clusters["cores"] // clusters["nodes"]).groupby(clusters["platform"]).first()
     used = listed([f"{number} cores of each node of {name}" for name, number in cores.items()])
-    notes.append(f"The elements are those of all nodes or ranks. {used} were used.")
+    notes.append(
+        "The elements are those of all nodes or ranks, the threads those of each rank. "
+        f"{used} were used."
+    )
     return finish(fig, 3, notes, own)
+
+
+def _elements(size: Any) -> str:
+    return f"{spaced(size)} elements"
 
 
 @register(tables, "raider-table")

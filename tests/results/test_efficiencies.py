@@ -69,7 +69,9 @@ def test_speed_ups_are_those_of_the_turns() -> None:
 
 def test_weak_scaling_counts_the_work_of_all_ranks() -> None:
     rows = [
-        record(ranks, turn, 0.1 * 1.1 ** math.log2(ranks), scaling="weak", bytes_B=ranks * 10**9)
+        record(
+            ranks, turn, 0.1 * 1.1 ** math.log2(ranks / 2), scaling="weak", bytes_B=ranks * 10**9
+        )
         for turn in range(3)
         for ranks in (2, 4, 8)
     ]
