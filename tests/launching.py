@@ -11,12 +11,18 @@ from pathlib import Path
 
 import pytest
 
+# Open MPI's settings for tests: as root, and with more ranks than processing units.
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
 # The launcher's words before the number of ranks.
 _COMMANDS = {
-    "openmpi": ["mpirun.openmpi", "--oversubscribe"],
+    "openmpi": ["mpirun.openmpi"],
     "mpich": ["mpirun.mpich"],
     # Debian's OpenSHMEM ends with a segmentation fault in this transport, after correct results.
-    "oshmem": ["oshrun", "--oversubscribe", "--mca", "btl", "^uct"],
+    "oshmem": ["oshrun", "--mca", "btl", "^uct"],
 }
 _MPICH = "libmpich.so.12"
 
@@ -41,9 +47,8 @@ def start(
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed (tools/install-system-packages.sh --test)")
     known = {
-        **os.environ,
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        **_variables(),
+        **OPEN_MPI,
         **(_mpich(folder) if kind == "mpich" else {}),
         **(variables or {}),
     }
@@ -72,6 +77,23 @@ def run(
             process.kill()
             raise
     return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def alone(words: Sequence[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run ``python WORDS`` as one process, with the variables that a launcher would set."""
+    return subprocess.run(
+        [sys.executable, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**_variables(), **variables},
+        timeout=120,
+    )
+
+
+def _variables() -> dict[str, str]:
+    """Return the environment, with the modules of the tests."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def _mpich(folder: Path) -> dict[str, str]:

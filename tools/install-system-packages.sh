@@ -46,6 +46,8 @@ check() {
   want hwloc libhwloc-dev header hwloc.h
   if [ -n "$level" ]; then
     want GoogleTest libgtest-dev header gtest/gtest.h
+    want "Open MPI" openmpi-bin command -v mpirun.openmpi
+    want MPICH mpich command -v mpirun.mpich
   fi
   if [ "$level" = --dev ]; then
     want clang clang command -v clang++

@@ -1,9 +1,9 @@
 """Measure forty cases together with 0, 1, 2 and 4 busy loops, pinned and not pinned.
 
-A record that is not marked as disturbed must be right: its median off the median of the quiet runs
-by at most 10 %, or by at most the width of their 5th to 95th percentile where that is wider. Quiet
-runs that are disturbed by neighbours are repeated; the reference of a case are its undisturbed quiet
-runs::
+A record that is not marked as disturbed must be right: its median differs from that of the quiet
+runs by at most 10 %, or by at most the width of their 5th to 95th percentile where that is wider.
+Quiet runs that are disturbed by neighbours are repeated; the reference of a case are its
+undisturbed quiet runs::
 
     python tests/bench/beside_competitors.py --rounds 7
 """

@@ -226,7 +226,6 @@ def nobody(*_: Any, **__: Any) -> Launcher:
     [
         (triad, {"mode": "both"}, "mode 'both' is not one of strong, weak"),
         (triad, {"bind": "rack"}, "bind 'rack' is not one of node, socket, core"),
-        (triad, {"comm": "auto"}, "comm 'auto' is not one of mpi, shmem"),
         (triad, {"turns": 2}, "turns must be at least 3, not 2"),
         (triad, {"seed": -1}, "seed must be at least 0"),
         (triad, {"ranks": []}, "ranks must have at least one number"),

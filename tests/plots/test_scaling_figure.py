@@ -141,7 +141,10 @@ def test_panels_are_named_and_further_cases_are_counted():
     assert list(line(fig.axes[2], "ideal").get_xdata()) == [2, 512]
     assert list(line(fig.axes[2], "ideal").get_ydata()) == [1, 256]
     titles = [ax.get_title() for ax in figures["scaling"](RECORDS["modes"]()).axes[::2]]
-    assert titles == ["Strong scaling, 1 thread per rank", "Weak scaling, 1 thread per rank, bound to cores"]
+    assert titles == [
+        "Strong scaling, 1 thread per rank",
+        "Weak scaling, 1 thread per rank, bound to cores",
+    ]
     assert "3 further cases left out." in footnotes(figures["scaling"](RECORDS["many"]()))
     sizes = frame(rows(), rows(scaling_size=22_000_000, case_id="large-strong"))
     fig = figures["scaling"](sizes.assign(case_id=sizes["case_id"] + sizes["kernel"]))

@@ -152,3 +152,4 @@ def add_verbs(verb: Verb) -> None:
         "--turns", type=count(3), metavar="N", help="turns of all numbers of ranks (5)"
     )
     measuring_options(sub)
+    sub.set_defaults(over_ranks=False)

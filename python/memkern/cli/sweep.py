@@ -17,6 +17,7 @@ from memkern.cli.options import (
 )
 from memkern.cli.refusing import refuse
 from memkern.spec import registry
+from memkern.spec.options import Knobs, declared
 
 
 def _sweep(args: argparse.Namespace) -> int:
@@ -38,24 +39,26 @@ def _tune(args: argparse.Namespace) -> int:
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
     own = given(args, "pattern", "delta", "count") | named_values(args.set)
     case = registry.case(args.kernel, **own, **knobs)
+    on_device = case.knobs.device != "cpu"
+    usual = TUNED_ON_DEVICE if on_device else TUNED
+    # An option that was given keeps its value, a list of values is searched.
+    columns = {name: option.column or name for name, _, option in declared(Knobs)}
+    asked = given(args, *columns)
+    lists = {name: value for name, value in asked.items() if isinstance(value, list)}
+    tuned = {name: values for name, values in usual.items() if name not in asked} | lists
     budget = {} if args.budget is None else {"budget_s": args.budget}
     with show_progress(args) as progress:
-        best, search = tune(case, progress=progress, **budget)
+        best, search = tune(case, knobs=tuned, progress=progress, **budget)
     if args.output:
         search.save(args.output)
     if args.json:
         print(search.to_json_text())
     elif not args.quiet:
-        on_device = best.knobs.device != "cpu"
-        tuned = TUNED_ON_DEVICE if on_device else TUNED
         line(f"{'step':<13} {' '.join(f'{name:>10}' for name in tuned)}  {HEADER}")
         for number, record in enumerate(search):
-            values = [record["pages_asked" if name == "pages" else name] for name in tuned]
-            columns = " ".join(
-                f"{value:>{max(len(name), 10)}}" for name, value in zip(tuned, values, strict=True)
-            )
-            line(f"{record['tune_step']:<13} {columns}  {row_of(number, record)}")
-        names = ("variant", *([] if on_device else ["isa"]), *tuned)
+            values = " ".join(f"{record[columns[name]]:>{max(len(name), 10)}}" for name in tuned)
+            line(f"{record['tune_step']:<13} {values}  {row_of(number, record)}")
+        names = dict.fromkeys(("variant", *([] if on_device else ["isa"]), *tuned))
         chosen = (f"--{name.replace('_', '-')} {getattr(best.knobs, name)}" for name in names)
         line(f"best: {' '.join(chosen)}")
     return exit_code(search)
@@ -84,3 +87,4 @@ def add_verbs(verb: Verb) -> None:
         help="an option of the kernel, such as elements=1000000 or matrix=hpcg:32",
     )
     measuring_options(sub)
+    sub.set_defaults(over_ranks=False)

@@ -32,7 +32,6 @@ KERNELS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
 ELEMENTS = (8_700_000, 22_000_000)
 RANKS = (1, 2, 4)
 TURNS = 5
-COMMS = ("mpi", "shmem")
 # The options that strong scaling divides over the ranks, and others that exclude them.
 _SIZES = ("elements", "count", "iters")
 _REPLACING = ("footprint_B",)
@@ -84,7 +83,6 @@ def scaling(
     mode: str = STRONG,
     bind: str = "",
     launcher: str | None = None,
-    comm: str = "mpi",
     turns: int = TURNS,
     seed: int = 0,
     output: str | Path | None = None,
@@ -117,8 +115,6 @@ def scaling(
     launcher : str, optional
         Command that starts ranks, with ``-n`` and their number: ``srun``, ``mpirun.mpich``,
         ``mpirun --oversubscribe``; by default ``mpirun``, or ``srun`` where there is none.
-    comm : str
-        ``mpi`` or ``shmem``.
     turns : int
         At least 3.
     seed : int
@@ -146,7 +142,6 @@ def scaling(
         )
     one_of(mode, "mode", MODES)
     one_of(bind, "bind", ("", *BINDINGS))
-    one_of(comm, "comm", COMMS)
     turns = small.cut(integer(turns, "turns", 3), 2)
     integer(seed, "seed")
     cases = _checked([case] if isinstance(case, Case) else list(case), mode)
@@ -169,7 +164,7 @@ def scaling(
         for turn in range(turns):
             for launch in random.Random(f"{seed}/{turn}").sample(launches, len(launches)):
                 if sink is None or not _stored(launch, turn, sink):
-                    found = _measured(launch, turn, start, comm, folder)
+                    found = _measured(launch, turn, start, folder)
                     if sink is None:
                         done += found
                     else:
@@ -268,15 +263,13 @@ def _sweep_file(requests: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _measured(
-    launch: _Launch, turn: int, start: Launcher, comm: str, folder: Path | None
-) -> ResultSet:
+def _measured(launch: _Launch, turn: int, start: Launcher, folder: Path | None) -> ResultSet:
     """Start the ranks of a launch, and return their records."""
     with tempfile.TemporaryDirectory(prefix=".memkern-", dir=folder) as name:
         sweep, results = Path(name) / "sweep.toml", Path(name) / "results.db"
         requests = launch.requests()
         sweep.write_text(_sweep_file(requests), encoding="utf-8")
-        words = ["-m", "memkern", "sweep", str(sweep), "-o", str(results), "-q", "--comm", comm]
+        words = ["-m", "memkern", "sweep", str(sweep), "-o", str(results), "-q", "--comm", "mpi"]
         command = start.command(launch.ranks, launch.threads, launch.bind)
         code, output = run([*command, sys.executable, *words])
         found = load(results) if results.exists() else ResultSet()

@@ -17,10 +17,18 @@ import numpy as np
 from memkern import _memkern, statistics
 from memkern.checks import integer
 from memkern.errors import InputError
-from memkern.machine.topology import machine_environment
 from memkern.measuring import calibration
 from memkern.measuring.process import forked, refuse_forked
-from memkern.measuring.record import LARGE_B, SPREAD_S, CaseRun, Measurement, to_result_set
+from memkern.measuring.ranks import ranks, together
+from memkern.measuring.record import (
+    LARGE_B,
+    SPREAD_S,
+    CaseRun,
+    Measurement,
+    calibrated,
+    environment_of_ranks,
+    to_result_set,
+)
 from memkern.measuring.variants import TRIAL_S
 from memkern.progress import bar as progress_bar
 from memkern.results import ResultSet, open_output
@@ -30,6 +38,7 @@ from memkern.spec.sequences import Cases, permuted, product
 _BLOCK = 500  # cases of a sweep that are placed in the same rounds
 
 
+@together()
 def sweep(
     cases: Iterable[Case],
     *,
@@ -101,14 +110,18 @@ def sweep(
     if not time_s > 0:
         raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
     end = time.perf_counter() + time_s
-    seed = random.SystemRandom().randrange(2**31) if order_seed is None else order_seed
+    if order_seed is None:
+        order_seed = random.SystemRandom().randrange(2**31)
+    seed = ranks().first(order_seed)
     generator = random.Random(seed) if order == "random" else None
     columns = {
         "case_order": order,
         "case_order_seed": seed if order == "random" else None,
     }
-    machine = machine_environment()
-    sink = open_output(output, resume, machine, force=force) if output is not None else None
+    machine = environment_of_ranks()
+    sink = None
+    if output is not None and ranks().number == 0:
+        sink = open_output(output, resume, machine, force=force)
     done: list[Measurement] = []
     interrupted = begun = False
     finished = planned = placements = drawn = duplicates = left_out = 0
@@ -118,17 +131,16 @@ def sweep(
         if not begun and on_begin is not None:
             on_begin()
         begun = True
-        # If the case is interrupted later, the file has its first placement, marked as such.
-        if sink is not None and len(run.placements) == 1 < run.case.placements:
-            add(run.measurement(machine), last=False)
+        # If the run ends early, the file has the case's first placement, marked as interrupted, or
+        # all of them, whose interval knows nothing yet of those of other cases.
+        if output is not None and (run.complete or len(run.placements) == 1):
+            measurement = calibrated(run, machine, columns)
+            store(measurement if run.complete else measurement.cut_off())
 
-    def add(measurement: Measurement, *, last: bool) -> None:
+    def store(measurement: Measurement) -> None:
         if sink is not None:
             for part in (*measurement.parts, measurement):
-                record = part.record if last else {**part.record, "stop": "interrupted"}
-                sink.store.add(record, part.samples, machine)
-        elif last:
-            done.append(measurement)
+                sink.store.add(part.record, part.samples, machine)
 
     def close_after(error: BaseException) -> None:
         """Close the file after an error, warn of what it has, and mark the error as resumable."""
@@ -143,7 +155,7 @@ def sweep(
             )
 
     size = len(cases) * repeats if isinstance(cases, Sequence) else None
-    bar = progress_bar(progress, time_s=time_s)
+    bar = progress_bar(progress if ranks().number == 0 else False, time_s=time_s)
     try:
         for block in _blocks(cases, repeats, seed if generator is not None else None, sink):
             runs = block.runs
@@ -172,13 +184,15 @@ def sweep(
                 complete = run.complete and not run.interrupted
                 if not complete:
                     measurement = measurement.cut_off()
-                add(measurement, last=True)
+                store(measurement)
+                if sink is None:
+                    done.append(measurement)
                 finished += complete
                 if on_result is not None:
                     on_result(measurement)
             if interrupted:
                 break
-            if time.perf_counter() > end:
+            if math.isfinite(end) and ranks().gate(time.perf_counter() > end):
                 left_out += 0 if size is None else size - drawn
                 break
     except KeyboardInterrupt:
@@ -251,22 +265,26 @@ def _blocks(cases: Iterable[Case], repeats: int, seed: int | None, sink: Any) ->
             for place, times in itertools.groupby(chosen, key=lambda pair: pair[0]):
                 case = some[place]
                 for _, repeat in times:
-                    key = case.identity(), repeat
-                    if sink is None:
-                        new = key not in seen
-                        seen.add(key)
-                    else:
-                        new = sink.store.first_time(*key)
-                    if not new:
-                        duplicates += 1
-                        continue
-                    kept = sink.store.find(*key) if sink is not None else None
-                    if kept is None or kept["stop"] == "interrupted":
-                        runs.append(CaseRun(case, repeat))
+                    run = CaseRun(case, repeat)
+                    new, kept = ranks().first(_state(run, seen, sink))
+                    duplicates += not new
+                    if new and not kept:
+                        runs.append(run)
             if len(runs) == _BLOCK:
                 yield _Block(runs, drawn, duplicates)
                 runs, drawn, duplicates = [], 0, 0
     yield _Block(runs, drawn, duplicates)
+
+
+def _state(run: CaseRun, seen: set[tuple[str, int]], sink: Any) -> tuple[bool, bool]:
+    """Return whether the case has not occurred before, and whether the file has its results."""
+    key = run.case_id, run.repeat
+    if sink is None:
+        new = key not in seen
+        seen.add(key)
+        return new, False
+    kept = sink.store.find(*key)
+    return sink.store.first_time(*key), kept is not None and kept["stop"] != "interrupted"
 
 
 def _portions(cases: Iterable[Case]) -> Iterator[list[Case]]:
@@ -320,7 +338,7 @@ def _measure_rounds(
                 fits = number == 0 or takes_s[id(run)] <= left_s
             else:
                 fits = takes_s[id(run)] <= left_s - equal_s * len(small)
-            if fits:
+            if math.isinf(end) or ranks().agreed(fits):
                 share_s = left_s * part / max(remaining_s, part)
                 run.deadline = time.perf_counter() + max(share_s, min(part, equal_s))
                 run.place()
