@@ -28,7 +28,7 @@ from memkern.models import from_memory
 from memkern.plots import figures, sections, tables
 from memkern.plots.drawing import in_bytes, named, spaced
 from memkern.plots.frames import frame_of, listed, three_figures, usable
-from memkern.plots.selection import cache_ends, machine, prevailing, select
+from memkern.plots.selection import cache_ends, prevailing, select
 
 OWN = "Own Machine 3000, 4 threads"
 LONG_PLATFORM = f"{LONG}, 112 threads"
@@ -322,7 +322,6 @@ def test_levels_leave_out_sizes_near_the_end_of_a_cache():
 
 def test_words_of_labels():
     assert [short(name) for name in ("bs.bs3", "raider.sg_copy")] == ["BS3", "sg copy"]
-    assert machine("AMD EPYC, 2 threads") == "AMD EPYC" and machine("nocona") == "nocona"
     assert named(LONG_PLATFORM, 20).endswith(", 112 threads") and named("nocona") == "nocona"
     assert spaced(8.7e6).split() == ["8", "700", "000"]
     assert [in_bytes(size) for size in (512, 64 * KIB, 3 * MIB)] == ["512 B", "64 KiB", "3 MiB"]
@@ -561,6 +560,7 @@ def scaled(ranks=(1, 2, 4), size=8_700_000, **other):
                 "scaling": "strong",
                 "scaling_size": size,
                 "ranks": n,
+                "platform": OWN + f" a rank, {n} ranks" * (n > 1),
                 "oversubscribed": n > 2,
                 "repeat": turn,
                 **other,
@@ -593,7 +593,7 @@ def test_raider_scaling_draws_clusters_over_nodes_and_own_records_over_ranks():
     for ax, access, slower in zip(fig.axes, ("", "gather_", "scatter_"), (1, 8, 10), strict=True):
         drawn = {c.get_label().replace("\N{NO-BREAK SPACE}", " "): c for c in ax.lines}
         for size in ("8 700 000", "22 000 000"):
-            mine = drawn[f"{OWN}, {size} elements"]
+            mine = drawn[f"{OWN} per rank, {size} elements"]
             # The best turn; oversubscribed ranks are no scaling.
             assert list(mine.get_xdata()) == [1, 2]
             np.testing.assert_allclose(mine.get_ydata(), 20.2 * np.array([1, 2]) / slower)

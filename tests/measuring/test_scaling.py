@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import launching as ranks_of_tests
 import numpy as np
 import pytest
 from checking import refused
 
 import memkern as mk
+from memkern import _memkern
 from memkern.errors import InputError
+from memkern.machine import topology
 from memkern.measuring import launching, scaling
 from memkern.measuring.launching import Launcher, find_launcher
 from memkern.measuring.sweepfile import read_sweep
@@ -392,11 +392,49 @@ def test_a_failure_keeps_what_is_done(ranks: Ranks, tmp_path: Path) -> None:
 # With MPI
 
 
-def mpi(command: str) -> Any:
-    """Return a mark for tests that need a launcher whose MPI is that of mpi4py."""
-    works = False
-    if shutil.which(command.split()[0]) and importlib.util.find_spec("mpi4py"):
-        code = "from mpi4py import MPI; raise SystemExit(MPI.COMM_WORLD.size != 2)"
-        words = [*command.split(), "-n", "2", sys.executable, "-c", code]
-        works = subprocess.run(words, capture_output=True).returncode == 0
-    return pytest.mark.skipif(not works, reason=f"{command} does not start ranks of mpi4py")
+@pytest.fixture
+def by_mpi(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the command of a launcher, which can be run in this process's environment."""
+    command, variables = ranks_of_tests.launcher(request.param, tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    return " ".join(command)
+
+
+@pytest.mark.parametrize(
+    ("by_mpi", "most"), zip(ranks_of_tests.kinds("openmpi", "mpich"), (3, 2)), indirect=["by_mpi"]
+)
+def test_ranks_of_mpi_share_a_case(by_mpi: str, most: int) -> None:
+    results = mk.scaling(triad(), ranks=(1, most), launcher=by_mpi)
+    assert results.valid and len(results) == 2 * 2
+    units = len(_memkern.topology()["units"])
+    for record in results:
+        assert record["elements"] == -(-record["scaling_size"] // record["ranks"])
+        assert record["bytes_B"] == record["elements"] * record["ranks"] * 24
+        assert (record["comm"], record["ranks_per_node"]) == ("mpi", record["ranks"])
+        assert record["oversubscribed"] == (record["ranks"] > units)
+    found = mk.efficiencies(results)
+    assert found["ranks"].tolist() == [1, most]
+    assert found["oversubscribed"].tolist() == [False, units < most]
+    assert (found["speed_up"] > 0).all()
+
+
+@pytest.mark.parametrize("by_mpi", ranks_of_tests.kinds("openmpi", "mpich"), indirect=True)
+@pytest.mark.parametrize("bind", [*launching.BINDINGS])
+def test_ranks_of_mpi_are_bound(by_mpi: str, bind: str) -> None:
+    program = [sys.executable, "-c", "import os; print('units', len(os.sched_getaffinity(0)))"]
+    code, output = launching.run([*find_launcher(by_mpi).command(1, 1, bind), *program])
+    assert code == 0, output
+    (units,) = (int(line.split()[1]) for line in output.splitlines() if line.startswith("units"))
+    here, cores = len(_memkern.topology()["units"]), len(topology.physical_cores())
+    assert units == {"node": here, "core": here // cores}.get(bind, units) and units <= here
+
+
+@pytest.mark.parametrize("by_mpi", ranks_of_tests.kinds("openmpi"), indirect=True)
+def test_failures_of_mpi_are_one_sentence(by_mpi: str) -> None:
+    with refused("2 ranks: mpirun.openmpi ended with exit code .*: .*ppr"):
+        mk.scaling(triad(), ranks=2, bind="node", launcher=by_mpi)
+    # Of the ranks' own refusals, the first one's.
+    with refused("2 ranks: .*page"):
+        mk.scaling(triad(pages="hugetlb-1g"), ranks=2, launcher=by_mpi)

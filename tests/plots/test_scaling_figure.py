@@ -37,7 +37,7 @@ def rows(kernels=KERNELS, ranks=(1, 2, 4, 8), platform="Machine", loss=0.9, **mo
             {
                 "case_id": f"{kernel}-{mode}-{n}",
                 "environment_id": platform,
-                "platform": f"{platform}, 1 thread",
+                "platform": f"{platform}, 1 thread" + f" a rank, {n} ranks" * (n > 1),
                 "repeat": turn,
                 "kernel": kernel,
                 "definition": "",
@@ -70,7 +70,7 @@ RECORDS = {
     "a pair": lambda: frame(rows(KERNELS[:1], (1, 2))),
     "modes": lambda: frame(rows(), rows(scaling="weak", bind="core")),
     "machines": lambda: frame(rows(), rows(platform=LONG, ranks=(2, 4, 6, 256, 512))),
-    "threads": lambda: frame(rows(), rows(threads=16, bind="socket", platform="Machine")),
+    "threads": lambda: frame(rows(), rows(threads=16, bind="socket")),
     "long names": lambda: frame(rows([f"{kernel} {LONG}" for kernel in KERNELS])),
     "many": lambda: frame(rows(MANY)),
     "disturbed": lambda: frame(rows(disturbed=True)),

@@ -15,9 +15,11 @@ from memkern.statistics import ratio_interval
 
 def record(ranks: int, turn: int, time_s: float, **more: Any) -> dict[str, Any]:
     mode = more.get("scaling", "strong")
+    several = f" a rank, {ranks} ranks" * (ranks > 1)
     return {
         "case_id": f"abc-{mode}-{ranks}", "repeat": turn, "environment_id": "e",
-        "platform": "Machine, 2 threads", "kernel": "raider.triad", "definition": "", "name": "",
+        "platform": f"Machine, 2 threads{several}", "kernel": "raider.triad",
+        "definition": "", "name": "",
         "scaling": mode, "scaling_size": 10**6, "bind": "", "threads": 2, "ranks": ranks,
         "ranks_per_node": ranks, "oversubscribed": False, "time_min_s": time_s,
         "time_median_s": time_s, "bytes_B": 10**9, "valid": True, "disturbed": False, **more,
@@ -95,7 +97,7 @@ def test_cases_modes_bindings_and_threads_have_rows_of_their_own() -> None:
         {},
         {"scaling": "weak"},
         {"bind": "core"},
-        {"threads": 1, "platform": "Machine, 1 thread"},
+        {"threads": 1},
         {"case_id": "def-strong-1", "name": "large", "scaling_size": 10**8},
         {"kernel": "raider.copy"},
     ]

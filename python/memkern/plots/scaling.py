@@ -18,7 +18,6 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.frames import Records, counted, frame_of
 from memkern.plots.registry import register, tables
-from memkern.plots.selection import machine
 from memkern.plots.style import GREY, figure, log2_axis, plain
 from memkern.results.scaling import efficiencies
 
@@ -75,7 +74,7 @@ def scaling_curves(records: Records = None) -> Figure:
     InputError
         There is no such record, or no case with two numbers of ranks.
     """
-    frame, notes = drawable(efficiency_table(records))
+    frame, notes = _drawable(efficiency_table(records))
     frame = frame.assign(case=_names(frame))
     cases = list(dict.fromkeys(frame["case"]))
     if len(cases) > MOST_LINES:
@@ -97,7 +96,7 @@ def scaling_curves(records: Records = None) -> Figure:
     return finish(fig, 3, notes, first)
 
 
-def drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
+def _drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
     """Return the rows of `memkern.efficiencies` that show scaling, and notes on the others.
 
     Raises
@@ -105,7 +104,6 @@ def drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
     InputError
         No case has two numbers of ranks that are not oversubscribed.
     """
-    frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
     over = frame["oversubscribed"].astype(bool)
     notes = []
     if over.any():

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
+from memkern.machine.environment import machine_label
 from memkern.results.comparison import quantity_of, time_s, work_of
 from memkern.results.slowdowns import label_of
 from memkern.results.turns import Pair, Record, compare_turns
@@ -37,7 +38,7 @@ def efficiencies(results: Iterable[Record], *, level: float = 0.95) -> DataFrame
         A row for each case, number of threads and number of ranks, in the order of the records and
         of the ranks:
 
-        - ``platform``, ``kernel`` (with its name, if it has one), ``scaling`` (strong or weak),
+        - ``machine``, ``kernel`` (with its name, if it has one), ``scaling`` (strong or weak),
           ``size`` (iterations, such as elements: of all ranks in strong scaling, of each rank in
           weak scaling), ``bind``, ``threads`` of each rank, ``ranks`` and ``ranks_per_node``;
         - ``quantity`` (GB/s, GAMS, GFLOP/s, ns per access or s) and its ``value``, which is that of
@@ -71,8 +72,8 @@ def _series(results: Iterable[Record]) -> list[dict[int, _Turns]]:
         mode = record.get("scaling")
         if mode in MODES and record.get("valid") is True and time_s(record):
             case, _, _ = str(record["case_id"]).partition("-")
-            names = ("platform", "kernel", "scaling", "bind", "threads")
-            key = (case, *(record.get(name) for name in names))
+            names = ("kernel", "scaling", "bind", "threads")
+            key = (case, machine_label(record["platform"]), *map(record.get, names))
             turns = found.setdefault(key, {}).setdefault(int(record["ranks"]), {})
             turns.setdefault(record["repeat"], []).append(record)
     return [dict(sorted(by_ranks.items())) for by_ranks in found.values()]
@@ -109,7 +110,7 @@ def _row(pairs: list[Pair], ideal: float, level: float) -> dict[str, Any]:
     speeds = [gain / ratio for ratio in (turns.ratio, turns.high, turns.low)]
     percent = [100 * speed / ideal for speed in speeds]
     return {
-        "platform": record.get("platform"),
+        "machine": machine_label(record["platform"]),
         "kernel": label_of(record["kernel"], record.get("definition"), record.get("name")),
         "scaling": record["scaling"],
         "size": record.get("scaling_size"),

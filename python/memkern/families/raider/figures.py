@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memkern.families.streaming.data import as_defined
 from memkern.plots.drawing import (
     counted_axis,
     counts_axis,
     curve,
+    curves,
     finish,
     named,
     panels,
@@ -23,7 +24,7 @@ from memkern.plots.drawing import (
 from memkern.plots.frames import Records, best, counted, listed, rounded, typed, words
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
-from memkern.plots.style import figure, log2_axis, other_look, own_look
+from memkern.plots.style import figure, log2_axis, other_look, own_look, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -278,33 +279,32 @@ def by_nodes(
     if over.any():
         left = counted(int(over.sum()), "record")
         notes.append(f"{left} with more workers than processing units on a host left out.")
-    own = best(own[~over], ("platform", "kernel", "scaling_size", "ranks"))
+    own = best(own[~over], ("machine", "threads", "kernel", "scaling_size", "ranks"))
+    own = own.assign(
+        label=[
+            f"{plain(machine, 24)}, {counted(int(threads), 'thread')} per rank, {_elements(size)}"
+            for machine, threads, size in own[["machine", "threads", "scaling_size"]].to_numpy()
+        ]
+    )
     clusters = published()[published()["figure"].isin([7, 8])]
+    sizes = zip(clusters["platform"], clusters["elements"], strict=True)
+    clusters = clusters.assign(label=[f"{name}, {_elements(size)}" for name, size in sizes])
     fig, axes = panels(len(_TRIADS), 3, 2.5)
     for ax, kernel in zip(axes, _TRIADS, strict=True):
-        sizes = own.groupby(["platform", "scaling_size"], sort=False)
-        for number, ((platform, size), rows) in enumerate(sizes):
-            label = f"{named(platform)}, {_elements(size)}"
-            here = rows[rows["kernel"] == kernel]
-            curve(ax, here, "ranks", BANDWIDTH, own_look(number), label)
-        sizes = clusters[clusters["kernel"] == kernel].groupby(["platform", "elements"])
-        for number, ((cluster, size), rows) in enumerate(sizes):
-            label = f"{cluster}, {_elements(size)}"
-            curve(ax, rows, "nodes", BANDWIDTH, other_look(number), label)
+        for x, lines, look in (("ranks", own, own_look), ("nodes", clusters, other_look)):
+            names = dict.fromkeys(lines["label"])
+            curves(ax, lines[lines["kernel"] == kernel], "label", names, x, BANDWIDTH, look)
         ax.set_title(_title(kernel))
         counted_axis(ax, [*clusters["nodes"], *own["ranks"]])
         ax.set_xlabel("Nodes (clusters), ranks (own)")
     _bandwidth_axes(axes, [*own[BANDWIDTH], *clusters[BANDWIDTH]])
     cores = (clusters["cores"] // clusters["nodes"]).groupby(clusters["platform"]).first()
     used = listed([f"{number} cores of each node of {name}" for name, number in cores.items()])
-    notes.append(
-        "The elements are those of all nodes or ranks, the threads those of each rank. "
-        f"{used} were used."
-    )
+    notes.append(f"The elements are those of all nodes or ranks. {used} were used.")
     return finish(fig, 3, notes, own)
 
 
-def _elements(size: Any) -> str:
+def _elements(size: float) -> str:
     return f"{spaced(size)} elements"
 
 
