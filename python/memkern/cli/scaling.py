@@ -114,7 +114,9 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
 def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, places: int) -> str:
     text = f"{row[name]:.{places}f}"
     half = (row[high] - row[low]) / 2
-    return f"{text} ±{half:.{places}f}" if half > 0 else text
+    if not half > 0:
+        return text
+    return f"{text} ±{half:.{places}f}" if half < row[name] else f"{text} ±{half:.1g}"
 
 
 def add_verbs(verb: Verb) -> None:

@@ -39,7 +39,7 @@ ACCESSES = {
     "sg_": "Scatter-gather",
     "central_": "Central",
 }
-_COLUMNS = ("elements", "definition", "index_pattern", "dtype", "threads")
+_COLUMNS = ("elements", "definition", "dtype", "threads")
 _TRIADS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
 _MEASURE = "memkern raider -o raider.parquet"
 _MEASURE_RANKS = "memkern scaling -o scaling.parquet"
@@ -328,7 +328,8 @@ def raider_bandwidths(records: Records = None) -> DataFrame:
     InputError
         No such record, and as `by_kernel`.
     """
-    frame, _ = select(records, ["raider"], _COLUMNS, measure=_MEASURE)
+    columns = (*_COLUMNS, "index_pattern")
+    frame, _ = select(records, ["raider"], columns, measure=_MEASURE)
     frame = frame.assign(**{name: words(frame[name]) for name in ("definition", "index_pattern")})
     case = ["platform", "kernel", "definition", "index_pattern"]
     frame, _ = prevailing(frame, (*SETTING, "elements"), count=case[1:])
