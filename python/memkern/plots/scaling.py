@@ -124,7 +124,7 @@ def _names(frame: DataFrame) -> list[str]:
     """Return the name of each row's case, with its size where a kernel has several."""
     sizes = frame.groupby("kernel")["size"].transform("nunique")
     return [
-        plain(kernel, 30) + (f", {size}" if number > 1 else "")
+        plain(kernel, 44) + (f", {size}" if number > 1 else "")
         for kernel, size, number in zip(frame["kernel"], frame["size"], sizes, strict=True)
     ]
 
