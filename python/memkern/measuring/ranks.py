@@ -61,7 +61,7 @@ class Transport(Protocol):
         """Return the contents of all ranks."""
 
     def barrier(self) -> None:
-        """Wait for all ranks, without ever leaving the processor."""
+        """Wait for all ranks, without leaving the processor as long as they come soon."""
 
     def abort(self) -> NoReturn:
         """End all ranks."""
@@ -211,18 +211,22 @@ class Ranks:
         """Return whether it is true on all ranks."""
         return not self.gate(not value)
 
-    def align(self) -> None:
-        """Wait for all ranks, which then go on at the same time."""
+    def align(self, over: bool = False) -> bool:
+        """Do as `gate` does; the ranks then go on at the same time."""
+        found = self.gate(over)
         if self._transport is not None:
             self._transport.barrier()
+        return found
 
     def _measure_barrier(self) -> float:
+        if self._transport is None:
+            return 0.0
         times = []
-        for _ in range(_BARRIERS if self._transport is not None else 0):
+        for _ in range(_BARRIERS):
             begin = time.perf_counter()
-            self.align()
+            self._transport.barrier()
             times.append(time.perf_counter() - begin)
-        return self.slowest(float(np.median(times))) if times else 0.0
+        return self.slowest(float(np.median(times)))
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -340,7 +344,11 @@ class _Mpi:
         return [bytes(found[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 
     def barrier(self) -> None:
-        self._comm.Barrier()
+        request, end = self._comm.Ibarrier(), time.monotonic() + _LATE_S
+        while not request.Test():
+            if time.monotonic() > end:
+                self._wait(request)
+                return
 
     def abort(self) -> NoReturn:
         self._mpi.COMM_WORLD.Abort(1)

@@ -198,10 +198,9 @@ def sample(
 
     def start() -> bool:
         nonlocal end
-        over = ranks().gate(time.perf_counter() > end)
+        over = ranks().align(time.perf_counter() > end)
         if math.isinf(end):
             end = time.perf_counter() + seconds
-        ranks().align()
         return not over
 
     prepared.native.sample(out, invocations, seconds, least, start)

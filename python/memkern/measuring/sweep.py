@@ -38,7 +38,7 @@ from memkern.spec.sequences import Cases, permuted, product
 _BLOCK = 500  # cases of a sweep that are placed in the same rounds
 
 
-@together()
+together()
 def sweep(
     cases: Iterable[Case],
     *,
@@ -138,6 +138,7 @@ def sweep(
             store(measurement if run.complete else measurement.cut_off())
 
     def store(measurement: Measurement) -> None:
+        refuse_forked()
         if sink is not None:
             for part in (*measurement.parts, measurement):
                 sink.store.add(part.record, part.samples, machine)
@@ -151,7 +152,7 @@ def sweep(
             vars(error)["resumable"] = True
             warnings.warn(
                 f"{finished} of {size or planned} measurements done, kept in {sink.store.path}",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     size = len(cases) * repeats if isinstance(cases, Sequence) else None
@@ -219,7 +220,7 @@ def sweep(
         warnings.warn(
             f"{duplicates} of the cases repeat{'s' * (duplicates == 1)} an earlier one, apart from "
             "its name: equal cases are measured once (--repeats gives several records of a case)",
-            stacklevel=2,
+            stacklevel=3,
         )
     results.interrupted = interrupted
     results.left_out = left_out
@@ -227,17 +228,17 @@ def sweep(
         warnings.warn(
             f"{left_out} of {size or planned} measurements are left out: {time_s:.3g} s were too "
             "few for all of them here",
-            stacklevel=2,
+            stacklevel=3,
         )
     if interrupted:
         kept = f", kept in {sink.store.path}" if sink is not None and results else ""
         warnings.warn(
-            f"interrupted: {finished} of {size or planned} measurements done{kept}", stacklevel=2
+            f"interrupted: {finished} of {size or planned} measurements done{kept}", stacklevel=3
         )
     return results
 
 
-@dataclass(frozen=True)
+dataclass(frozen=True)
 class _Block:
     """Cases that are measured in the same rounds.
 
