@@ -16,6 +16,7 @@ from checking import refused
 import memkern as mk
 from memkern import _memkern
 from memkern.errors import InputError
+from memkern.launcher import BINDINGS
 from memkern.machine import topology
 from memkern.measuring import launching, scaling
 from memkern.measuring.launching import Launcher, find_launcher
@@ -419,7 +420,7 @@ def test_ranks_of_mpi_share_a_case(by_mpi: str, most: int) -> None:
 
 
 @pytest.mark.parametrize("by_mpi", ranks_of_tests.kinds("openmpi", "mpich"), indirect=True)
-@pytest.mark.parametrize("bind", [*launching.BINDINGS])
+@pytest.mark.parametrize("bind", BINDINGS)
 def test_ranks_of_mpi_are_bound(by_mpi: str, bind: str) -> None:
     program = [sys.executable, "-c", "import os; print('units', len(os.sched_getaffinity(0)))"]
     code, output = launching.run([*find_launcher(by_mpi).command(1, 1, bind), *program])

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from memkern import launcher
 from memkern.cli.measuring import (
     exit_code,
     line,
@@ -29,8 +30,6 @@ from memkern.errors import InputError
 
 if TYPE_CHECKING:
     from memkern.spec.case import Case
-
-_BINDINGS, _MODES = ("node", "socket", "core"), ("strong", "weak")
 
 
 def _scaling(args: argparse.Namespace) -> int:
@@ -136,12 +135,12 @@ def add_verbs(verb: Verb) -> None:
     )
     group.add_argument(
         "--mode",
-        choices=_MODES,
+        choices=("strong", "weak"),
         help="strong: all ranks share the elements; weak: each rank has all of them (strong)",
     )
     group.add_argument(
         "--bind",
-        choices=_BINDINGS,
+        choices=launcher.BINDINGS,
         help="one rank on each node, one on each socket, or each on as many cores as it has "
         "threads (the ranks of a host share its units)",
     )

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from memkern.checks import shown
 from memkern.errors import InputError
 
-__all__ = ["BINDINGS", "Launcher", "find_launcher"]
+__all__ = ["Launcher", "find_launcher", "run"]
 
-BINDINGS = ("node", "socket", "core")
 OPEN_MPI, MPICH, SLURM = "Open MPI", "MPICH", "Slurm"
 # Words in what launchers print with --version, by their kind.
 _VERSIONS = {"Open MPI": OPEN_MPI, "OpenRTE": OPEN_MPI, "HYDRA": MPICH, "slurm": SLURM}

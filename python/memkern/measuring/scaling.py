@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memkern import launcher as launched
+from memkern import launcher as started
 from memkern import small
 from memkern.checks import integer, one_of
 from memkern.errors import InputError
-from memkern.measuring.launching import BINDINGS, Launcher, find_launcher, run
+from memkern.measuring.launching import Launcher, find_launcher, run
 from memkern.progress import bar as progress_bar
 from memkern.results import ResultSet, Sink, load, open_output
 from memkern.results.scaling import MODES, STRONG
@@ -135,13 +135,13 @@ def scaling(
     InputError
         Cases or options are wrong, the results file can't be used, or the launcher failed.
     """
-    if launched.size() > 1:
+    if started.size() > 1:
         raise InputError(
-            f"scaling starts its ranks itself, but was started as one of {launched.size()}: "
+            f"scaling starts its ranks itself, but was started as one of {started.size()}: "
             "start it without a launcher"
         )
     one_of(mode, "mode", MODES)
-    one_of(bind, "bind", ("", *BINDINGS))
+    one_of(bind, "bind", ("", *started.BINDINGS))
     turns = small.cut(integer(turns, "turns", 3), 2)
     integer(seed, "seed")
     cases = _checked([case] if isinstance(case, Case) else list(case), mode)
