@@ -71,6 +71,9 @@ RECORDS = {
     "modes": lambda: frame(rows(), rows(scaling="weak", bind="core")),
     "machines": lambda: frame(rows(), rows(platform=LONG, ranks=(2, 4, 6, 256, 512))),
     "threads": lambda: frame(rows(), rows(threads=16, bind="socket")),
+    "long titles": lambda: frame(
+        rows(threads=16, bind="socket"), rows(threads=16, bind="node", platform=LONG)
+    ),
     "long names": lambda: frame(rows([f"{kernel} {LONG}" for kernel in KERNELS])),
     "many": lambda: frame(rows(MANY)),
     "disturbed": lambda: frame(rows(disturbed=True)),
@@ -89,7 +92,7 @@ def test_the_figure_is_legible(records):
 def test_curves_are_speed_up_and_efficiency_beside_ideal_scaling(mode):
     fig = figures["scaling"](frame(rows(scaling=mode)))
     speed, percent = fig.axes
-    assert speed.get_title() == f"{mode.capitalize()} scaling, 1 thread per rank"
+    assert speed.get_title(loc="left") == f"{mode.capitalize()} scaling, 1 thread per rank"
     for ax in (speed, percent):
         assert curve_labels(ax) == [*KERNELS, "ideal"]
         assert ax.get_xlabel() == "Ranks"
@@ -136,11 +139,11 @@ def test_disturbed_points_are_hollow_and_have_no_bars():
 def test_panels_are_named_and_further_cases_are_counted():
     fig = figures["scaling"](RECORDS["machines"]())
     assert len(fig.axes) == 4
-    assert fig.axes[0].get_title() == "Strong scaling, 1 thread per rank, Machine"
+    assert fig.axes[0].get_title(loc="left") == "Strong scaling, 1 thread per rank, Machine"
     # Ideal scaling begins with the fewest ranks.
     assert list(line(fig.axes[2], "ideal").get_xdata()) == [2, 512]
     assert list(line(fig.axes[2], "ideal").get_ydata()) == [1, 256]
-    titles = [ax.get_title() for ax in figures["scaling"](RECORDS["modes"]()).axes[::2]]
+    titles = [ax.get_title(loc="left") for ax in figures["scaling"](RECORDS["modes"]()).axes[::2]]
     assert titles == [
         "Strong scaling, 1 thread per rank",
         "Weak scaling, 1 thread per rank, bound to cores",

@@ -91,7 +91,9 @@ def scaling_curves(records: Records = None) -> Figure:
     for number, ax in enumerate(axes):
         rows, value = groups[number // 2], list(_QUANTITIES)[number % 2]
         _panel(ax, rows, value, cases)
-        ax.set_title(_title(rows.iloc[0], several) if number % 2 == 0 else "")
+        if number % 2 == 0:
+            # It may be as long as both panels are wide.
+            ax.set_title(_title(rows.iloc[0], several), loc="left")
     notes.append("Bars: 95 % intervals over the turns.")
     return finish(fig, 3, notes, first)
 
