@@ -21,6 +21,7 @@ ELSEWHERE = {
     *(name for name in COLUMNS if name.startswith(("gpu_", "barrier"))),
     *("case_order", "case_order_seed", "tune_step", "rcm", "beside", "success_fraction"),
     *("attempts_per_amo", "distance_B", "slowest_rank", "rank_spread", "rank_rows"),
+    *("scaling", "scaling_size", "bind"),
     *("lost_fraction", *(f"site_L{level}_B" for level in range(1, 5))),
 }
 
