@@ -32,6 +32,21 @@ def kinds(*names: str) -> list[str]:
     return list(names or _COMMANDS)
 
 
+def launcher(kind: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Return a launcher's words and environment; skip the test where there is no such launcher.
+
+    `folder` is a temporary one, for links to libraries.
+    """
+    command = _COMMANDS[kind]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed (tools/install-system-packages.sh --test)")
+    return command, {
+        **_variables(),
+        **OPEN_MPI,
+        **(_mpich(folder) if kind == "mpich" else {}),
+    }
+
+
 def start(
     kind: str,
     ranks: int,
@@ -39,26 +54,15 @@ def start(
     folder: Path,
     variables: dict[str, str] | None = None,
 ) -> subprocess.Popen[str]:
-    """Start ``python WORDS`` as so many ranks; skip the test where there is no such launcher.
-
-    `folder` is a temporary one, for links to libraries.
-    """
-    command = _COMMANDS[kind]
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed (tools/install-system-packages.sh --test)")
-    known = {
-        **_variables(),
-        **OPEN_MPI,
-        **(_mpich(folder) if kind == "mpich" else {}),
-        **(variables or {}),
-    }
+    """Start ``python WORDS`` as so many ranks (see `launcher`)."""
+    command, known = launcher(kind, folder)
     return subprocess.Popen(
         [*command, "-n", str(ranks), sys.executable, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=known,
+        env={**known, **(variables or {})},
     )
 
 

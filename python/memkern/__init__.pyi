@@ -30,6 +30,7 @@ from memkern.measuring.prepared import apply as apply
 from memkern.measuring.prepared import prepare as prepare
 from memkern.measuring.record import Measurement as Measurement
 from memkern.measuring.record import measure as measure
+from memkern.measuring.scaling import scaling as scaling
 from memkern.measuring.sweep import sweep as sweep
 from memkern.measuring.sweep import vary as vary
 from memkern.measuring.tune import tune as tune
@@ -37,6 +38,7 @@ from memkern.models import fit_t0_wmax as fit_t0_wmax
 from memkern.results import ResultSet as ResultSet
 from memkern.results import load as load
 from memkern.results.comparison import compare as compare
+from memkern.results.scaling import efficiencies as efficiencies
 from memkern.results.slowdowns import slowdowns as slowdowns
 from memkern.spec.case import Case as Case
 from memkern.spec.options import Knobs as Knobs
@@ -64,6 +66,7 @@ __all__ = [
     "describe",
     "doctor",
     "dw",
+    "efficiencies",
     "fit_t0_wmax",
     "gather",
     "gs",
@@ -85,6 +88,7 @@ __all__ = [
     "registry",
     "report",
     "results",
+    "scaling",
     "scatter",
     "sizes",
     "slowdowns",

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 from memkern.checks import one_of
 
-__all__ = ["CHOICES", "COMM", "comm", "number", "size"]
+__all__ = ["BINDINGS", "CHOICES", "COMM", "comm", "number", "size"]
 
 # How processes that were started together communicate.
 CHOICES = ("auto", "none", "mpi", "shmem")
+# What a launcher can bind each of them to.
+BINDINGS = ("node", "socket", "core")
 # Environment variable that decides where no option does, also for processes that are started by
 # this one.
 COMM = "MEMKERN_COMM"

@@ -45,6 +45,7 @@ def record(kernel, ns, machine="Own Machine 3000", threads=1, **other):
         "clock_GHz": 4.0,
         "time_min_s": 0.9e-3,
         "time_median_s": 1e-3,
+        "ci_relative": 0.02,
         "bandwidth_GBps": 8 / ns,
         "disturbed": False,
         "valid": True,
@@ -399,7 +400,7 @@ def test_loaded_latency_names_saturation():
     light = figures["latency-loaded"](Results([*sizes(), *loaded(slower=1.4, threads=2)]))
     assert "not saturated with 1 generator" in panel_texts(light.axes[0])
     labels = curve_labels(light.axes[0])
-    assert labels == ["100 % loads", "75 % loads", "50 % loads", "no traffic"]
+    assert labels == ["100 % loads", "75 % loads", "50 % loads", "no traffic", "most traffic"]
     assert set(line(light.axes[0], "no traffic").get_ydata()) == {128.0}
     without = figures["latency-loaded"](Results(loaded(slower=1.4)))
     assert "no traffic" not in curve_labels(without.axes[0])

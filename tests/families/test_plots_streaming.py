@@ -28,7 +28,7 @@ from memkern.models import from_memory
 from memkern.plots import figures, sections, tables
 from memkern.plots.drawing import in_bytes, named, spaced
 from memkern.plots.frames import frame_of, listed, three_figures, usable
-from memkern.plots.selection import cache_ends, machine, prevailing, select
+from memkern.plots.selection import cache_ends, prevailing, select
 
 OWN = "Own Machine 3000, 4 threads"
 LONG_PLATFORM = f"{LONG}, 112 threads"
@@ -37,10 +37,10 @@ STREAMS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 BANDWIDTHS = ((4 * 32 * KIB, 400.0), (4 * MIB, 200.0), (16 * MIB, 150.0), (math.inf, 30.0))
 FIGURES = (
     *("barrier-cost", "bs-fit", "bs-mesh", "loops-cycles", "matvec", "raider-kernels"),
-    *("raider-sizes", "saturation", "sizes"),
+    *("raider-scaling", "raider-sizes", "saturation", "sizes"),
 )
 TABLES = ("bs-t0-wmax", "loops-cycles", "raider-table")
-PUBLISHED = ("raider-kernels", "raider-sizes")  # figures that need no records
+PUBLISHED = ("raider-kernels", "raider-scaling", "raider-sizes")  # figures that need no records
 
 
 def record(kernel, size, bandwidth, **other):
@@ -322,7 +322,6 @@ def test_levels_leave_out_sizes_near_the_end_of_a_cache():
 
 def test_words_of_labels():
     assert [short(name) for name in ("bs.bs3", "raider.sg_copy")] == ["BS3", "sg copy"]
-    assert machine("AMD EPYC, 2 threads") == "AMD EPYC" and machine("nocona") == "nocona"
     assert named(LONG_PLATFORM, 20).endswith(", 112 threads") and named("nocona") == "nocona"
     assert spaced(8.7e6).split() == ["8", "700", "000"]
     assert [in_bytes(size) for size in (512, 64 * KIB, 3 * MIB)] == ["512 B", "64 KiB", "3 MiB"]
@@ -546,6 +545,78 @@ def test_raider_sizes_draw_three_triads(whole):
         np.testing.assert_allclose(mine.get_ydata(), wanted)
         assert len(line(ax, "thor, MPI").get_xdata()) == 5
         assert mine.get_linewidth() > line(ax, "nocona, OpenMP").get_linewidth()
+
+
+def scaled(ranks=(1, 2, 4), size=8_700_000, **other):
+    """Return the triads of strong scaling at 20 GB/s of each rank, with two turns."""
+    return [
+        record(
+            f"raider.{access}triad",
+            size // n * 8,
+            20.0 * n / slower * (1 + 0.01 * turn),
+            definition="paper" if access else "",
+            index_pattern="permutation" if access else None,
+            **{
+                "scaling": "strong",
+                "scaling_size": size,
+                "ranks": n,
+                "platform": OWN + f" a rank, {n} ranks" * (n > 1),
+                "oversubscribed": n > 2,
+                "repeat": turn,
+                **other,
+            },
+        )
+        for access, slower in {"": 1, "gather_": 8, "scatter_": 10}.items()
+        for n in ranks
+        for turn in range(2)
+    ]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        lambda: scaled(),
+        lambda: [*scaled(), *scaled(size=22_000_000), *raider()],
+        lambda: [*scaled(range(1, 65)), *scaled(platform=LONG_PLATFORM, oversubscribed=False)],
+        lambda: scaled(disturbed=True),
+    ],
+)
+def test_scaling_beside_clusters_is_legible(records):
+    assert_legible(figures["raider-scaling"](frame(records())))
+
+
+def test_raider_scaling_draws_clusters_over_nodes_and_own_records_over_ranks():
+    rows = [*scaled(), *scaled(size=22_000_000, ranks=(1, 2)), *scaled(scaling="weak"), *raider()]
+    fig = figures["raider-scaling"](frame(rows))
+    assert [ax.get_title() for ax in fig.axes] == ["Triad", "Gather triad", "Scatter triad"]
+    published = reference.load("raider2022")
+    for ax, access, slower in zip(fig.axes, ("", "gather_", "scatter_"), (1, 8, 10), strict=True):
+        drawn = {c.get_label().replace("\N{NO-BREAK SPACE}", " "): c for c in ax.lines}
+        for size in ("8 700 000", "22 000 000"):
+            mine = drawn[f"{OWN} per rank, {size} elements"]
+            # The best turn; oversubscribed ranks are no scaling.
+            assert list(mine.get_xdata()) == [1, 2]
+            np.testing.assert_allclose(mine.get_ydata(), 20.2 * np.array([1, 2]) / slower)
+        for cluster, number, size in (("nocona", 7, "8 700 000"), ("thor", 8, "22 000 000")):
+            wanted = published[
+                (published["figure"] == number) & (published["kernel"] == f"raider.{access}triad")
+            ]
+            line_of = drawn[f"{cluster}, {size} elements"]
+            assert list(line_of.get_xdata()) == [2, 4, 6, 8, 10]
+            assert list(line_of.get_ydata()) == wanted["bandwidth_GBps"].tolist()
+    note = footnotes(fig)
+    assert "6 records with more workers than processing units on a host left out." in note
+    assert "128 cores of each node of nocona and 32 cores of each node of thor were used." in note
+
+
+def test_raider_scaling_notes_missing_records():
+    for rows, measure in (
+        (raider(), "scaling"),
+        (scaled(scaling="weak"), "scaling"),
+        (bs(), "raider"),
+    ):
+        note = footnotes(figures["raider-scaling"](frame(rows)))
+        assert f"`memkern {measure} -o" in note
 
 
 def test_loops_draw_each_unrolling_and_the_fewest_cycles(whole):

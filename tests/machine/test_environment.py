@@ -7,7 +7,14 @@ import os
 import pytest
 from checking import tree
 
-from memkern.machine.environment import collect, differences, identity, platform_label, read_steal_s
+from memkern.machine.environment import (
+    collect,
+    differences,
+    identity,
+    machine_label,
+    platform_label,
+    read_steal_s,
+)
 
 CPUINFO = """\
 processor\t: 0
@@ -188,6 +195,18 @@ def test_labels_of_incomplete_environments(server):
     assert platform_label(collect(root=server), 1) == "Intel Xeon Platinum 8259CL, 1 thread"
     assert platform_label({}, 4) == "unknown processor, 4 threads"
     assert platform_label({"machine": {"architecture": "riscv64"}}, 4) == "riscv64, 4 threads"
+
+
+@pytest.mark.parametrize("machine", ["AMD EPYC", "a rank, 2 ranks of X", "nocona"])
+def test_labels_of_machines_have_no_threads_and_ranks(machine):
+    for more in (
+        "",
+        ", 1 thread",
+        ", 2 threads",
+        ", 2 threads a rank, 16 ranks",
+        " a rank, 2 ranks",
+    ):
+        assert machine_label(machine + more) == machine
 
 
 def leaves(value):

@@ -21,7 +21,8 @@ ELSEWHERE = {
     *(name for name in COLUMNS if name.startswith(("gpu_", "barrier"))),
     *("case_order", "case_order_seed", "tune_step", "rcm", "beside", "success_fraction"),
     *("attempts_per_amo", "distance_B", "slowest_rank", "rank_spread", "rank_rows"),
-    *("lost_fraction", *(f"site_L{level}_B" for level in range(1, 5)), "targets", "remote_share"),
+    *("scaling", "scaling_size", "bind", "targets", "remote_share"),
+    *("lost_fraction", *(f"site_L{level}_B" for level in range(1, 5))),
 }
 
 

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import cast
 
 from memkern import launcher, small
-from memkern.cli import analysis, compare, corun, doctor, machine, sweep
+from memkern.cli import analysis, compare, corun, doctor, machine, scaling, sweep
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
     FAILED,
@@ -62,7 +62,16 @@ def build_parser() -> argparse.ArgumentParser:
         return sub
 
     # The help lists the verbs in this order.
-    for module in (machine, doctor, *family_modules("verb"), sweep, corun, compare, analysis):
+    for module in (
+        machine,
+        doctor,
+        *family_modules("verb"),
+        sweep,
+        corun,
+        scaling,
+        compare,
+        analysis,
+    ):
         module.add_verbs(verb)
     return parser
 
@@ -180,6 +189,8 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
     if comm == "none" and launcher.size() == 1:
         return contextlib.nullcontext()
     if comm != "none" and not (hasattr(args, "comm") and getattr(args, "over_ranks", True)):
+        if launcher.size() == 1:
+            raise InputError(f"memkern {args.verb} runs as one process: leave --comm {comm} out")
         raise InputError(
             f"memkern {args.verb} runs as one process, not as {launcher.size()} ranks: start it "
             f"without the launcher (or, as so many separate processes, with {launcher.COMM}=none)"

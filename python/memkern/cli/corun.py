@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.checks import shown
 from memkern.cli.measuring import (
     exit_code,
     line,
@@ -15,7 +14,15 @@ from memkern.cli.measuring import (
     warn_if_disturbed,
     warn_if_not_quiet,
 )
-from memkern.cli.options import Verb, count, given, knobs_of, measuring_options, named_values
+from memkern.cli.options import (
+    Verb,
+    count,
+    given,
+    kernels_with_options,
+    knobs_of,
+    measuring_options,
+    named_values,
+)
 from memkern.cli.refusing import refuse, refuse_idle, refuse_lists
 from memkern.errors import InputError
 
@@ -35,7 +42,7 @@ def _corun(args: argparse.Namespace) -> int:
     refuse(args, "in turns, whose order is random", case_order="random")
     refuse_lists({name: value for name, value in vars(args).items() if name != "kernels"})
     sides = corun.sides(None if args.units is None else corun.read_units(args.units))
-    requests = _requests(args.kernels or corun.KERNELS)
+    requests = kernels_with_options(args.kernels or corun.KERNELS)
     cases, neighbours = ([_case(*each, len(side), args) for each in requests] for side in sides)
     refuse_idle(cases, args)
     warn_if_not_quiet(wait_until_quiet(args), args)
@@ -66,19 +73,6 @@ def _corun(args: argparse.Namespace) -> int:
     if wrong:
         warn(f"the results of {', '.join(dict.fromkeys(wrong))} are invalid")
     return exit_code(results)
-
-
-def _requests(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the kernels that words name, each with the words NAME=VALUE that follow it."""
-    found: list[tuple[str, list[str]]] = []
-    for word in words:
-        if "=" not in word:
-            found.append((word, []))
-        elif found:
-            found[-1][1].append(word)
-        else:
-            raise InputError(f"{shown(word)} must follow the kernel that it is an option of")
-    return found
 
 
 def _case(kernel: str, words: Sequence[str], units: int, args: argparse.Namespace) -> Case:

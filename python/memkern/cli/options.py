@@ -99,6 +99,25 @@ def named_values(pairs: Sequence[str]) -> dict[str, Any]:
     return values
 
 
+def kernels_with_options(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the kernels that words name, each with the words NAME=VALUE that follow it.
+
+    Raises
+    ------
+    InputError
+        The first word is an option.
+    """
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if "=" not in word:
+            found.append((word, []))
+        elif found:
+            found[-1][1].append(word)
+        else:
+            raise InputError(f"{shown(word)} must follow the kernel that it is an option of")
+    return found
+
+
 def words(text: str) -> str | list[str]:
     """Convert a word or a list of them."""
     all_words = [word.strip() for word in text.split(",")]

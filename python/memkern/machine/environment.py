@@ -28,6 +28,7 @@ __all__ = [
     "differences",
     "each_cpu",
     "identity",
+    "machine_label",
     "numbered",
     "platform_label",
     "read_steal_s",
@@ -157,6 +158,11 @@ def platform_label(environment: Environment, threads: int) -> str:
     model = re.sub(r"\((R|TM|C)\)|\bCPU\b|@.*|\b\d+-Core\b|\bProcessor\b", " ", model, flags=re.I)
     name = " ".join(model.split()) or "unknown processor"
     return f"{name}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+def machine_label(platform: object) -> str:
+    """Return a platform's name without its numbers of threads and ranks."""
+    return re.sub(r"(, \d+ threads?)?( a rank, \d+ ranks)?$", "", str(platform))
 
 
 def read_steal_s(units: Collection[int] | None = None, *, root: str | Path = "/") -> float:

@@ -290,13 +290,7 @@ def corun(
     finally:
         bar.close()
         _memkern.release_memory()
-    if sink is None:
-        results = to_result_set(done)
-    elif interrupted:
-        results = sink.store.result_set()
-        sink.store.close()
-    else:
-        results = sink.finish()
+    results = to_result_set(done) if sink is None else sink.end(interrupted)
     results.interrupted = interrupted
     if interrupted:
         kept = f", kept in {sink.store.path}" if sink is not None and results else ""

@@ -13,6 +13,7 @@ from memkern.discovery import family_modules
 from memkern.plots.kernels import kernel_table
 from memkern.plots.neighbours import slowdown_map, slowdown_table
 from memkern.plots.registry import Exhibit, Section, describe, figures, sections, tables
+from memkern.plots.scaling import efficiency_table, scaling_curves
 from memkern.plots.style import save
 
 family_modules("figures")  # importing them registers their figures
@@ -26,9 +27,11 @@ __all__ = [
     "Exhibit",
     "Section",
     "describe",
+    "efficiency_table",
     "figures",
     "kernel_table",
     "save",
+    "scaling_curves",
     "sections",
     "slowdown_map",
     "slowdown_table",

@@ -81,6 +81,23 @@ def curve(
     ax.plot(disturbed[x], disturbed[y], label="_disturbed", markerfacecolor="white", **hollow)
 
 
+def intervals(ax: Axes, rows: DataFrame, x: str, y: str, ends: tuple[str, str], look: Look) -> None:
+    """Draw bars between the columns `ends`, around the column y over x."""
+    low, high = ends
+    below, above = rows[y] - rows[low], rows[high] - rows[y]
+    ax.errorbar(
+        rows[x],
+        rows[y],
+        yerr=[below.clip(lower=0), above.clip(lower=0)],
+        fmt="none",
+        ecolor=look.color,
+        elinewidth=0.8,
+        capsize=2,
+        zorder=look.zorder,
+        label="_interval",
+    )
+
+
 def curves(
     ax: Axes,
     rows: DataFrame,

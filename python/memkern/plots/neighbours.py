@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from memkern.machine.environment import machine_label
 from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
 from memkern.plots.frames import Records, counted, frame_of
 from memkern.plots.registry import register, tables
-from memkern.plots.selection import machine
 from memkern.plots.style import figure, note, plain
 from memkern.results.slowdowns import ENTRIES, entry, slowdowns
 
@@ -64,7 +64,7 @@ def slowdown_map(records: Records = None) -> Figure:
         There is no such record.
     """
     frame = slowdown_table(records)
-    frame = frame.assign(machine=[machine(platform) for platform in frame["platform"]])
+    frame = frame.assign(machine=[machine_label(platform) for platform in frame["platform"]])
     pair = ["machine", "kernel", "beside"]
     first = frame.drop_duplicates(pair)
     notes = [ENTRIES] if first[["kernel", "beside"]].nunique().max() <= MOST_CELLS else []

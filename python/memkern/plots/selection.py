@@ -6,11 +6,11 @@ line through both would show neither.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
+from memkern.machine.environment import machine_label
 from memkern.models.records import cache_ends as cache_ends
 from memkern.plots.frames import Records, best, counted, frame_of, listed, typed, usable, validated
 from memkern.plots.style import plain
@@ -35,11 +35,6 @@ def split(kernels: str | Sequence[str]) -> list[str]:
     """Return names that are given as a list or as one text with commas between."""
     names = kernels.split(",") if isinstance(kernels, str) else kernels
     return [name.strip() for name in names if name.strip()]
-
-
-def machine(platform: object) -> str:
-    """Return a platform's name without its thread count."""
-    return re.sub(r", \d+ threads?$", "", str(platform))
 
 
 def select(
@@ -102,7 +97,7 @@ def select(
         raise InputError(
             f"no valid record of {', '.join(kernels)} has a {value}: `{measure}` measures it"
         )
-    return frame.assign(machine=[machine(platform) for platform in frame["platform"]]), notes
+    return frame.assign(machine=[machine_label(platform) for platform in frame["platform"]]), notes
 
 
 def prevailing(

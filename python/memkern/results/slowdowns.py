@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from memkern.errors import InputError
-from memkern.results.comparison import is_disturbed, quantity_of, time_s, work_of
-from memkern.statistics import ratio_interval
+from memkern.results.comparison import quantity_of, time_s, work_of
+from memkern.results.turns import Pair, Record, compare_turns
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-_Record = Mapping[Any, Any]
-_Pair = tuple[_Record, _Record]
 
 
 def label_of(kernel: object, definition: object = "", name: object = "") -> str:
@@ -25,7 +20,7 @@ def label_of(kernel: object, definition: object = "", name: object = "") -> str:
     return f"{kernel}{which}" + (f" {name}" if isinstance(name, str) and name else "")
 
 
-def slowdowns(results: Iterable[_Record], *, level: float = 0.95) -> DataFrame:
+def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
     """Return how much longer cases take beside their neighbours than alone.
 
     Parameters
@@ -68,11 +63,11 @@ def slowdowns(results: Iterable[_Record], *, level: float = 0.95) -> DataFrame:
     return DataFrame(rows)
 
 
-def _pairs(results: Iterable[_Record]) -> list[list[_Pair]]:
+def _pairs(results: Iterable[Record]) -> list[list[Pair]]:
     """Return the pairs of records alone and beside a neighbour, by case and neighbour."""
     # Records of one machine, case and turn: those of several files pair in their order.
-    alone: dict[Any, list[_Record]] = {}
-    beside: dict[Any, dict[Any, list[_Record]]] = {}
+    alone: dict[Any, list[Record]] = {}
+    beside: dict[Any, dict[Any, list[Record]]] = {}
     for record in results:
         if not isinstance(record.get("beside"), str) or record.get("valid") is not True:
             continue
@@ -95,12 +90,9 @@ def _pairs(results: Iterable[_Record]) -> list[list[_Pair]]:
     return found
 
 
-def _row(pairs: Sequence[_Pair], level: float) -> dict[str, Any]:
+def _row(pairs: Sequence[Pair], level: float) -> dict[str, Any]:
     """Return the row of a case and a neighbour."""
-    quiet = [pair for pair in pairs if not any(map(is_disturbed, pair))]
-    disturbed = len(quiet) < max(2, len(pairs) / 2)
-    alone, together = np.array([list(map(time_s, pair)) for pair in quiet or pairs]).T
-    ratio = ratio_interval(together, alone, level, paired=True)
+    turns = compare_turns(pairs, level)
     first, work = pairs[0][1], work_of(pairs[0][0])
     quantity = quantity_of(work)
     log_work = math.log(work[quantity.suffix])
@@ -109,14 +101,14 @@ def _row(pairs: Sequence[_Pair], level: float) -> dict[str, Any]:
         "threads": first.get("threads"),
         "kernel": label_of(first["kernel"], first.get("definition"), first.get("name")),
         "beside": first["beside"],
-        "ratio": ratio.ratio,
-        "low": math.nan if disturbed else ratio.low,
-        "high": math.nan if disturbed else ratio.high,
-        "turns": len(quiet),
-        "disturbed": disturbed,
+        "ratio": turns.ratio,
+        "low": turns.low,
+        "high": turns.high,
+        "turns": turns.number,
+        "disturbed": turns.disturbed,
         "quantity": quantity.name,
-        "alone": quantity.value(float(np.log(alone).mean()) - log_work),
-        "together": quantity.value(float(np.log(together).mean()) - log_work),
+        "alone": quantity.value(float(turns.log_times[0]) - log_work),
+        "together": quantity.value(float(turns.log_times[1]) - log_work),
     }
 
 
@@ -127,7 +119,7 @@ ENTRIES = (
 )
 
 
-def entry(row: _Record) -> str:
+def entry(row: Record) -> str:
     """Return the text of a row of `slowdowns` (see `ENTRIES`)."""
     ratio = f"{row['ratio']:.2f}"
     if row["disturbed"]:

@@ -223,6 +223,14 @@ class Sink:
             self.store.path.unlink(missing_ok=True)
         return results
 
+    def end(self, interrupted: bool) -> ResultSet:
+        """Finish; if the run was interrupted, keep its working file. Return all records."""
+        if not interrupted:
+            return self.finish()
+        results = self.store.result_set()
+        self.store.close()
+        return results
+
     def __enter__(self) -> Sink:
         """Return the sink."""
         return self

@@ -46,6 +46,9 @@ class Case(FromFields):
         The record's columns about the inputs (pattern, delta, count and so on).
     labels : mapping
         Columns that only name the case (name, suite).
+    request : mapping, optional
+        The options by which `memkern.case` built it, if all of them are words and numbers, so that
+        a sweep file can have them. They are no part of its identity.
     """
 
     spec: KernelSpec
@@ -60,6 +63,7 @@ class Case(FromFields):
     stop: Stop = field(default_factory=Stop)
     columns: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=lambda: {"name": "", "suite": ""})
+    request: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Check the types, and the number of runs of a kernel whose values grow."""

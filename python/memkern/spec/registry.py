@@ -132,7 +132,17 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     """
     spec = spec_of(kernel, definition)
     _check_options(spec, options)
-    return spec.build(spec.name, **options)
+    built = spec.build(spec.name, **options)
+    if not all(map(_is_plain, options.values())):
+        return built
+    return dataclasses.replace(built, request={"definition": definition, **options})
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a sweep file can have a value."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, bool, int, float))
 
 
 def shows_options_of(*kernels: str) -> Callable[[F], F]:

@@ -114,7 +114,7 @@ def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
     frame, notes = select(
         records,
         [LOADED],
-        ("loads", "pause", "size_B", "traffic_GBps", "threads"),
+        ("loads", "pause", "size_B", "traffic_GBps", "threads", "ci_relative"),
         measure=MEASURE_LOADED,
         value=NS,
     )

@@ -190,7 +190,8 @@ def beside_traffic(records: Records = None) -> Figure:
     -------
     matplotlib.figure.Figure
         A panel for each machine with a curve for each share of loads, 6.9 in wide, 3.35 in with
-        one panel. A star marks the highest bandwidth of each curve.
+        one panel. A star marks the highest bandwidth of each curve, and vertical lines are the
+        95 % intervals.
 
     Raises
     ------
@@ -215,6 +216,8 @@ def beside_traffic(records: Records = None) -> Figure:
             curve(ax, mine, "traffic_GBps", NS, marked_look(number), label, along="pause")
             top = mine.loc[mine["traffic_GBps"].idxmax()]
             color = marked_look(number).color
+            ends = (mine[NS] * (1 + sign * mine["ci_relative"]) for sign in (-1, 1))
+            ax.vlines(mine["traffic_GBps"], *ends, color=color, linewidth=0.7, alpha=0.5)
             ax.plot(
                 top["traffic_GBps"], top[NS], "*", color=color, markersize=9, zorder=7,
                 label="_highest",
@@ -222,8 +225,10 @@ def beside_traffic(records: Records = None) -> Figure:
         idle = float(rows["idle_ns"].iloc[0])
         if idle == idle:
             ax.axhline(idle, color=GREY, linewidth=0.9, linestyle=(0, (4, 2)), label="no traffic")
+        ax.plot([], [], "*", color=GREY, markersize=9, label="most traffic")
         ax.set_xlim(left=0)
-        ax.set_ylim(0, 1.15 * max(frame[NS].max(), idle if idle == idle else 0.0))
+        highest = (frame[NS] * (1 + frame["ci_relative"].fillna(0.0))).max()
+        ax.set_ylim(0, 1.05 * max(highest, idle if idle == idle else 0.0))
         ax.set(xlabel="Bandwidth of the traffic (GB/s)", ylabel="Time of a load (ns)")
         _title(ax, rows["machine"].iloc[0], len(cells) > 1)
         generators = int(rows["threads"].max()) - 1

@@ -9,6 +9,7 @@ from memkern.plots.drawing import (
     counts_axis,
     curve,
     finish,
+    intervals,
     line_look,
     panels,
     threads_axis,
@@ -90,19 +91,8 @@ def barrier_cost(records: Records = None) -> Figure:
 
 def _with_spread(ax: Axes, rows: DataFrame, number: int, label: str) -> None:
     """Draw the median cost of one kind of barrier with its range over the runs."""
-    middle, scale = rows["barrier_s"], rows["scale"]
-    low = (middle - rows["barrier_low_s"]).clip(lower=0) * scale
-    high = (rows["barrier_high_s"] - middle).clip(lower=0) * scale
+    columns = {"barrier_s": "drawn", "barrier_low_s": "low", "barrier_high_s": "high"}
+    rows = rows.assign(**{new: rows[old] * rows["scale"] for old, new in columns.items()})
     look = line_look(number)
-    ax.errorbar(
-        rows["threads"],
-        middle * scale,
-        yerr=[low, high],
-        fmt="none",
-        ecolor=look.color,
-        elinewidth=0.8,
-        capsize=2,
-        zorder=look.zorder,
-        label="_spread",
-    )
-    curve(ax, rows.assign(drawn=middle * scale), "threads", "drawn", look, label)
+    intervals(ax, rows, "threads", "drawn", ("low", "high"), look)
+    curve(ax, rows, "threads", "drawn", look, label)

@@ -6,15 +6,25 @@ After Beebe et al. 2022, whose two clusters are drawn beside the own platforms.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
 from memkern.families.streaming.data import as_defined
-from memkern.plots.drawing import counts_axis, curve, finish, named, panels, spaced
-from memkern.plots.frames import Records, best, rounded, words
+from memkern.plots.drawing import (
+    counted_axis,
+    counts_axis,
+    curve,
+    curves,
+    finish,
+    named,
+    panels,
+    spaced,
+)
+from memkern.plots.frames import Records, best, counted, listed, rounded, typed, words
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
-from memkern.plots.style import figure, log2_axis, other_look, own_look
+from memkern.plots.style import figure, log2_axis, other_look, own_look, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,20 +39,20 @@ ACCESSES = {
     "sg_": "Scatter-gather",
     "central_": "Central",
 }
-_COLUMNS = ("elements", "definition", "index_pattern", "dtype", "threads")
+_COLUMNS = ("elements", "definition", "dtype", "threads")
 _TRIADS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
 _MEASURE = "memkern raider -o raider.parquet"
+_MEASURE_RANKS = "memkern scaling -o scaling.parquet"
 # Most bars of a group beside which there is room for their values.
 _MOST_VALUES = 4
 
 
 @cache
 def published() -> DataFrame:
-    """Return the published bandwidths of one core, in the form of `_own`."""
+    """Return the published bandwidths, in the form of `_own`."""
     from memkern import reference
 
-    frame = reference.load("raider2022")
-    return frame[frame["nodes"] == 1].assign(own=False, disturbed=False)
+    return reference.load("raider2022").assign(own=False, disturbed=False)
 
 
 def _own(records: Records, definition: str, index_pattern: str) -> tuple[DataFrame, list[str]]:
@@ -206,17 +216,96 @@ def by_size(
         for number, ((cluster, model), rows) in enumerate(groups):
             curve(ax, rows, "elements", BANDWIDTH, other_look(number), f"{cluster}, {model}")
         values += [*own[own["kernel"] == kernel][BANDWIDTH], *here[BANDWIDTH]]
-        access = kernel.removeprefix("raider.").removesuffix("triad")
-        ax.set_title("Triad" if not access else f"{ACCESSES[access]} triad")
+        ax.set_title(_title(kernel))
         ax.set_xscale("log")
         ax.set_xlabel("Elements of each array")
+    for ax in axes:
+        counts_axis(ax.xaxis)
+    _bandwidth_axes(axes, values)
+    return finish(fig, 4, [*notes, "The clusters ran on one core."], own)
+
+
+def _title(triad: str) -> str:
+    """Return the title of the panel of a triad."""
+    access = triad.removeprefix("raider.").removesuffix("triad")
+    return f"{ACCESSES[access]} triad" if access else "Triad"
+
+
+def _bandwidth_axes(axes: Sequence[Axes], values: Sequence[float]) -> None:
+    """Give panels of bandwidths the same logarithmic axis, on which all values are."""
     for ax in axes:
         ax.set_yscale("log", base=2)
         ax.set_ylim(min(values) / 1.25, max(values) * 1.25)
         log2_axis(ax.yaxis)
-        counts_axis(ax.xaxis)
     axes[0].set_ylabel("Bandwidth (GB/s)")
-    return finish(fig, 4, [*notes, "The clusters ran on one core."], own)
+
+
+@figure("raider-scaling")
+def by_nodes(
+    records: Records = None, definition: str = "paper", index_pattern: str = "permutation"
+) -> Figure:
+    """Bandwidth of the three triads over the nodes of two clusters, and over own ranks.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of strong scaling by ``memkern scaling``. Those with more workers than
+        processing units on a host are left out.
+    definition, index_pattern
+        As for `by_kernel`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Three panels, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        As `by_kernel`.
+
+    References
+    ----------
+    Beebe et al. 2022, figures 7 and 8.
+    """
+    own, notes = _own(records, definition, index_pattern)
+    some = len(own) > 0
+    own = typed(own, ("ranks", "scaling_size", "oversubscribed"))
+    strong = own["scaling"].eq("strong") if "scaling" in own else False
+    own = own[own["kernel"].isin(_TRIADS) & strong]
+    if some and own.empty:
+        notes.append(f"No own record over ranks: `{_MEASURE_RANKS}` measures it.")
+    over = own["oversubscribed"] == 1
+    if over.any():
+        left = counted(int(over.sum()), "record")
+        notes.append(f"{left} with more workers than processing units on a host left out.")
+    own = best(own[~over], ("machine", "threads", "kernel", "scaling_size", "ranks"))
+    own = own.assign(
+        label=[
+            f"{plain(machine, 24)}, {counted(int(threads), 'thread')} per rank, {_elements(size)}"
+            for machine, threads, size in own[["machine", "threads", "scaling_size"]].to_numpy()
+        ]
+    )
+    clusters = published()[published()["figure"].isin([7, 8])]
+    sizes = zip(clusters["platform"], clusters["elements"], strict=True)
+    clusters = clusters.assign(label=[f"{name}, {_elements(size)}" for name, size in sizes])
+    fig, axes = panels(len(_TRIADS), 3, 2.5)
+    for ax, kernel in zip(axes, _TRIADS, strict=True):
+        for x, lines, look in (("ranks", own, own_look), ("nodes", clusters, other_look)):
+            names = dict.fromkeys(lines["label"])
+            curves(ax, lines[lines["kernel"] == kernel], "label", names, x, BANDWIDTH, look)
+        ax.set_title(_title(kernel))
+        counted_axis(ax, [*clusters["nodes"], *own["ranks"]])
+        ax.set_xlabel("Nodes (clusters), ranks (own)")
+    _bandwidth_axes(axes, [*own[BANDWIDTH], *clusters[BANDWIDTH]])
+    cores = (clusters["cores"] // clusters["nodes"]).groupby(clusters["platform"]).first()
+    used = listed([f"{number} cores of each node of {name}" for name, number in cores.items()])
+    notes.append(f"The elements are those of all nodes or ranks. {used} were used.")
+    return finish(fig, 3, notes, own)
+
+
+def _elements(size: float) -> str:
+    return f"{spaced(size)} elements"
 
 
 @register(tables, "raider-table")
@@ -239,7 +328,8 @@ def raider_bandwidths(records: Records = None) -> DataFrame:
     InputError
         No such record, and as `by_kernel`.
     """
-    frame, _ = select(records, ["raider"], _COLUMNS, measure=_MEASURE)
+    columns = (*_COLUMNS, "index_pattern")
+    frame, _ = select(records, ["raider"], columns, measure=_MEASURE)
     frame = frame.assign(**{name: words(frame[name]) for name in ("definition", "index_pattern")})
     case = ["platform", "kernel", "definition", "index_pattern"]
     frame, _ = prevailing(frame, (*SETTING, "elements"), count=case[1:])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from memkern.errors import InputError
 from memkern.families.checking import extent, fresh, positions
 from memkern.families.streaming.elementwise import Arrays, case_of, mccalpin
 from memkern.inputs.sizes import sizes
@@ -50,9 +51,14 @@ def _check_rotation(case: Case, native: Native, invoke: Invoke) -> Check:
 
 
 @functools.wraps(case_of)  # takes its options
-def _rotation_case(kernel: str, *, runs: int | None = None, **options: Any) -> Case:
-    runs = _RUNS if runs is None else runs
-    return case_of(kernel, runs=runs, invocations=1, **options)
+def _rotation_case(
+    kernel: str, *, runs: int | None = None, invocations: int = 1, **options: Any
+) -> Case:
+    if invocations != 1:
+        raise InputError(
+            f"{kernel} has one invocation in a sample, not {invocations}, since its values grow"
+        )
+    return case_of(kernel, runs=_RUNS if runs is None else runs, invocations=1, **options)
 
 
 register(

@@ -1,0 +1,156 @@
+"""The verb scaling: kernels over numbers of ranks, which a launcher starts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memkern import launcher
+from memkern.cli.measuring import (
+    exit_code,
+    line,
+    wait_until_quiet,
+    warn,
+    warn_if_disturbed,
+    warn_if_not_quiet,
+)
+from memkern.cli.options import (
+    Verb,
+    count,
+    given,
+    kernels_with_options,
+    knobs_of,
+    measuring_options,
+    named_values,
+    numbers,
+)
+from memkern.cli.refusing import refuse, refuse_idle, refuse_lists
+from memkern.errors import InputError
+
+if TYPE_CHECKING:
+    from memkern.spec.case import Case
+
+
+def _scaling(args: argparse.Namespace) -> int:
+    from memkern.measuring import scaling
+
+    refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
+    refuse(args, "in turns, whose order is random", case_order="random")
+    single = {n: v for n, v in vars(args).items() if n not in ("kernels", "ranks", "threads")}
+    refuse_lists(single)
+    words = args.kernels or [
+        word
+        for elements in scaling.ELEMENTS
+        for kernel in scaling.KERNELS
+        for word in (kernel, f"elements={elements}")
+    ]
+    cases = [_case(*each, args) for each in kernels_with_options(words)]
+    refuse_idle(cases, args)
+    warn_if_not_quiet(wait_until_quiet(args), args)
+    results = scaling.scaling(
+        cases,
+        **given(args, "ranks", "threads", "mode", "bind", "launcher", "turns", "seed"),
+        output=args.output,
+        resume=args.resume,
+        force=args.force,
+        progress=not args.quiet,
+    )
+    warn_if_disturbed(results)
+    if over := [record for record in results if record.get("oversubscribed")]:
+        warn(
+            f"{len(over)} of {len(results)} records are oversubscribed: with more workers than "
+            "processing units on a host they are no scaling, and are not drawn"
+        )
+    if args.json:
+        print(results.to_json_text())
+    elif not args.quiet:
+        _print_table(results)
+    return exit_code(results)
+
+
+def _case(kernel: str, words: Sequence[str], args: argparse.Namespace) -> Case:
+    """Return the case of a kernel, whose name shows the options of its own."""
+    from memkern.spec import registry
+
+    knobs = knobs_of(argparse.Namespace(**{**vars(args), "threads": None}))
+    named = {"name": " ".join(words)} if words else {}
+    try:
+        return registry.case(kernel, **knobs | named | named_values(words))
+    except InputError as error:
+        raise InputError(f"{kernel}: {error}") from None
+
+
+def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
+    """Print speed-ups and efficiencies with half of their intervals."""
+    from memkern.results.comparison_output import aligned
+    from memkern.results.scaling import efficiencies
+
+    try:
+        rows = efficiencies(records).to_dict("records")
+    except InputError:  # none is valid
+        return
+    header = ["kernel", "threads", "ranks", "rate", "", "speed-up", "efficiency %", ""]
+    lines = [header]
+    for row in rows:
+        marks = [word for word in ("oversubscribed", "disturbed") if row[word]]
+        lines.append(
+            [
+                row["kernel"],
+                f"{row['threads']}",
+                f"{row['ranks']}",
+                f"{row['value']:.3g}",
+                row["quantity"],
+                _with_interval(row, "speed_up", "low", "high", 2),
+                _with_interval(row, "efficiency", "efficiency_low", "efficiency_high", 0),
+                " ".join(marks),
+            ]
+        )
+    for text in aligned(lines, left=[0, 4, 7]):
+        line(text)
+
+
+def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, places: int) -> str:
+    text = f"{row[name]:.{places}f}"
+    half = (row[high] - row[low]) / 2
+    if not half > 0:
+        return text
+    return f"{text} ±{half:.{places}f}" if half < row[name] else f"{text} ±{half:.1g}"
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb scaling."""
+    sub = verb("scaling", _scaling, "strong and weak scaling over numbers of ranks")
+    sub.add_argument(
+        "kernels",
+        nargs="*",
+        metavar="KERNEL",
+        help="such as stream.triad or raider.gather_triad, each followed by options of its own as "
+        "NAME=VALUE, such as elements=22000000 (three triads of RaiderSTREAM with 8.7 and 22 "
+        "million elements)",
+    )
+    group = sub.add_argument_group("ranks")
+    group.add_argument(
+        "--ranks", type=numbers(1, "ranks"), metavar="N,...", help="numbers of ranks (1,2,4)"
+    )
+    group.add_argument(
+        "--mode",
+        choices=("strong", "weak"),
+        help="strong: all ranks share the elements; weak: each rank has all of them (strong)",
+    )
+    group.add_argument(
+        "--bind",
+        choices=launcher.BINDINGS,
+        help="one rank on each node, one on each socket, or each on as many cores as it has "
+        "threads (the ranks of a host share its units)",
+    )
+    group.add_argument(
+        "--launcher",
+        metavar="COMMAND",
+        help='what starts ranks: mpirun, srun, "mpirun --oversubscribe" (mpirun)',
+    )
+    group.add_argument(
+        "--turns", type=count(3), metavar="N", help="turns of all numbers of ranks (5)"
+    )
+    measuring_options(sub)
+    sub.set_defaults(over_ranks=False)

@@ -1,0 +1,177 @@
+"""Launchers of ranks: Open MPI's and MPICH's mpirun, srun, and others without binding."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memkern.checks import shown
+from memkern.errors import InputError
+
+__all__ = ["Launcher", "find_launcher", "run"]
+
+OPEN_MPI, MPICH, SLURM = "Open MPI", "MPICH", "Slurm"
+# Words in what launchers print with --version, by their kind.
+_VERSIONS = {"Open MPI": OPEN_MPI, "OpenRTE": OPEN_MPI, "HYDRA": MPICH, "slurm": SLURM}
+_USUAL = ("mpirun", "srun")
+_VERSION_S, _END_S = 30.0, 10.0
+_MOST_CHARACTERS = 300
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A command that starts ranks.
+
+    Parameters
+    ----------
+    words : tuple of str
+        The command and its options.
+    kind : str
+        ``Open MPI``, ``MPICH``, ``Slurm``, or empty for another one.
+    """
+
+    words: tuple[str, ...]
+    kind: str
+
+    def command(self, ranks: int, threads: int, bind: str = "") -> list[str]:
+        """Return the command that starts ranks, without the program that they run.
+
+        Parameters
+        ----------
+        ranks, threads : int
+            The number of ranks, and that of the workers of each.
+        bind : str
+            ``node``: one rank on each node; ``socket``: one on each socket; ``core``: each on as
+            many cores as it has workers; empty: ranks are not bound.
+
+        Raises
+        ------
+        InputError
+            The options by which this launcher binds are not known.
+        """
+        return [*self.words, "-n", str(ranks), *self._binding(threads, bind)]
+
+    def _binding(self, threads: int, bind: str) -> list[str]:
+        if self.kind == OPEN_MPI:
+            if not bind:
+                # Its default depends on the number of ranks.
+                given = any(word.endswith("bind-to") for word in self.words)
+                return [] if given else ["--bind-to", "none"]
+            place = f"slot:PE={threads}" if bind == "core" else f"ppr:1:{bind}"
+            return ["--map-by", place, "--bind-to", "none" if bind == "node" else bind]
+        if self.kind == MPICH:
+            return {
+                "": [],
+                "node": ["-ppn", "1", "-bind-to", "none"],
+                "socket": ["-map-by", "socket", "-bind-to", "socket"],
+                "core": ["-bind-to", f"core:{threads}"],
+            }[bind]
+        if self.kind == SLURM:
+            options = {
+                "": [],
+                "node": ["--ntasks-per-node=1", "--cpu-bind=none"],
+                "socket": ["--ntasks-per-socket=1", "--cpu-bind=sockets"],
+                "core": ["--cpu-bind=cores"],
+            }
+            return [f"--cpus-per-task={threads}", *options[bind]]
+        if bind:
+            raise InputError(
+                f"bind {bind} is known for Open MPI, MPICH and srun, but {self.words[0]} is none "
+                "of them: write its own options into the launcher's command"
+            )
+        return []
+
+    def failure(self, code: int, output: str) -> str:
+        """Return in one sentence why a launched program failed.
+
+        Parameters
+        ----------
+        code : int
+            Exit code.
+        output : str
+            What the launcher and the program printed.
+        """
+        lines = [re.sub(r"^[-=]{4,}$|^= +", "", line.strip()) for line in output.splitlines()]
+        own = [line for line in lines if line.startswith("memkern: ")]
+        if own:
+            return own[-1].removeprefix("memkern: ")
+        # The reason is the first paragraph; below it, launchers explain what else could be wrong.
+        paragraphs = itertools.groupby(lines, key=bool)
+        first = next((" ".join(some) for filled, some in paragraphs if filled), "")
+        if len(first) > _MOST_CHARACTERS:
+            first = f"{first[:_MOST_CHARACTERS]}..."
+        end = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+        return f"{self.words[0]} {end}" + (f": {first.rstrip(' .:')}" if first else "")
+
+
+def find_launcher(command: str | None = None) -> Launcher:
+    """Return a launcher and find out its kind.
+
+    Parameters
+    ----------
+    command : str, optional
+        Such as ``srun`` or ``mpirun --oversubscribe``; by default ``mpirun`` or else ``srun``.
+
+    Raises
+    ------
+    InputError
+        There is none, or it can't be run.
+    """
+    if command is None:
+        command = next(filter(shutil.which, _USUAL), None)
+        if command is None:
+            raise InputError(
+                f"there is no {' and no '.join(_USUAL)} here that starts ranks: name a launcher"
+            )
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"launcher {shown(command)} can't be split: {error}") from None
+    if not words:
+        raise InputError("launcher must be a command such as mpirun, not an empty text")
+    _, output = run([words[0], "--version"], timeout_s=_VERSION_S)
+    kinds = (kind for word, kind in _VERSIONS.items() if word in output)
+    return Launcher(tuple(words), next(kinds, ""))
+
+
+def run(command: Sequence[str], timeout_s: float | None = None) -> tuple[int, str]:
+    """Run a command; return its exit code (or minus a signal's number) and all that it printed.
+
+    Raises
+    ------
+    InputError
+        It can't be run, or does not end in time.
+    """
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(f"the launcher {command[0]} can't be run: {reason}") from None
+        try:
+            code = process.wait(timeout_s)
+        except BaseException as error:
+            _end(process)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise InputError(f"{shlex.join(command)} does not end") from None
+            raise
+        output.seek(0)
+        return code, output.read().decode(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a launcher, which ends its ranks if it has the time."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_END_S)
+    process.kill()
+    process.wait()

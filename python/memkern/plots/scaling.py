@@ -1,0 +1,165 @@
+"""The figure and the table of speed-up and efficiency over ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memkern.errors import InputError
+from memkern.plots.drawing import (
+    MOST_LINES,
+    counted_axis,
+    curve,
+    finish,
+    intervals,
+    marked_look,
+    panels,
+)
+from memkern.plots.frames import Records, counted, frame_of
+from memkern.plots.registry import register, tables
+from memkern.plots.style import GREY, figure, log2_axis, plain
+from memkern.results.scaling import efficiencies
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+_PANEL = ["machine", "scaling", "bind", "threads"]
+_QUANTITIES = {"speed_up": "Speed-up", "efficiency": "Efficiency (%)"}
+_BOUND = {"node": "one rank a node", "socket": "one rank a socket", "core": "bound to cores"}
+
+
+@register(tables, "scaling")
+def efficiency_table(records: Records = None) -> DataFrame:
+    """Speed-up and efficiency of each case over numbers of ranks, with intervals.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of ``memkern scaling``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As of `memkern.efficiencies`.
+
+    Raises
+    ------
+    InputError
+        There is no such record.
+    """
+    frame = frame_of(records).astype(object)
+    return efficiencies(frame.where(frame.notna(), None).to_dict("records"))
+
+
+@figure("scaling")
+def scaling_curves(records: Records = None) -> Figure:
+    """Speed-up and efficiency of each case over numbers of ranks, beside ideal scaling.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of ``memkern scaling``. Those with more workers than processing units on a host
+        are left out.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels for each machine, mode of scaling, binding and number of threads, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        There is no such record, or no case with two numbers of ranks.
+    """
+    frame, notes = _drawable(efficiency_table(records))
+    frame = frame.assign(case=_names(frame))
+    cases = list(dict.fromkeys(frame["case"]))
+    if len(cases) > MOST_LINES:
+        notes.append(f"{counted(len(cases) - MOST_LINES, 'further case')} left out.")
+        cases = cases[:MOST_LINES]
+        frame = frame[frame["case"].isin(cases)]
+    first = frame.drop_duplicates([*_PANEL, "case", "ranks"])
+    if len(first) < len(frame):
+        left = counted(len(frame) - len(first), "row")
+        notes.append(f"{left} of the same names with other options left out.")
+    groups = [rows for _, rows in first.groupby(_PANEL, sort=False)]
+    fig, axes = panels(2 * len(groups), 2, 2.4)
+    several = first["machine"].nunique() > 1
+    for number, ax in enumerate(axes):
+        rows, value = groups[number // 2], list(_QUANTITIES)[number % 2]
+        _panel(ax, rows, value, cases)
+        if number % 2 == 0:
+            # It may be as long as both panels are wide.
+            ax.set_title(_title(rows.iloc[0], several), loc="left")
+    notes.append("Bars: 95 % intervals over the turns.")
+    return finish(fig, 3, notes, first)
+
+
+def _drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Return the rows of `memkern.efficiencies` that show scaling, and notes on the others.
+
+    Raises
+    ------
+    InputError
+        No case has two numbers of ranks that are not oversubscribed.
+    """
+    over = frame["oversubscribed"].astype(bool)
+    notes = []
+    if over.any():
+        rows = counted(int(over.sum()), "point")
+        notes.append(f"{rows} with more workers than processing units on a host left out.")
+    frame = frame[~over]
+    case = [*_PANEL, "kernel", "size"]
+    frame = frame[frame.groupby(case, dropna=False)["ranks"].transform("nunique") > 1]
+    if frame.empty:
+        raise InputError(
+            "no case was measured by two numbers of ranks with a processing unit for each worker: "
+            "`memkern scaling --ranks 1,2` does so where there are two"
+        )
+    return frame, notes
+
+
+def _names(frame: DataFrame) -> list[str]:
+    """Return the name of each row's case, with its size where a kernel has several."""
+    sizes = frame.groupby("kernel")["size"].transform("nunique")
+    return [
+        plain(kernel, 44) + (f", {size}" if number > 1 else "")
+        for kernel, size, number in zip(frame["kernel"], frame["size"], sizes, strict=True)
+    ]
+
+
+def _title(row: Any, several: bool) -> str:
+    """Return what the cases of a row of panels have in common."""
+    words = [
+        f"{row['scaling'].capitalize()} scaling",
+        f"{counted(int(row['threads']), 'thread')} per rank",
+        _BOUND.get(row["bind"], ""),
+        plain(row["machine"], 20) if several else "",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def _panel(ax: Axes, rows: DataFrame, value: str, cases: list[str]) -> None:
+    """Draw a quantity of all cases over the number of ranks, and that of ideal scaling."""
+    speed = value == "speed_up"
+    ends = ("low", "high") if speed else ("efficiency_low", "efficiency_high")
+    for number, case in enumerate(cases):
+        mine = rows[rows["case"] == case]
+        if len(mine):
+            look = marked_look(number)
+            intervals(ax, mine, "ranks", value, ends, look)
+            curve(ax, mine, "ranks", value, look, case)
+    for few in sorted(set(rows.groupby("case")["ranks"].transform("min"))):
+        ranks = np.array([few, rows["ranks"].max()])
+        ideal = ranks / few if speed else np.full(2, 100.0)
+        ax.plot(ranks, ideal, color=GREY, linewidth=0.7, label="ideal", zorder=2)
+    counted_axis(ax, rows["ranks"])
+    ax.set(xlabel="Ranks", ylabel=_QUANTITIES[value])
+    if speed:
+        ax.set_yscale("log", base=2)
+        log2_axis(ax.yaxis)
+    else:
+        ax.set_ylim(0, 1.1 * max(100.0, rows[value].max()))

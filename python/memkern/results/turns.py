@@ -1,0 +1,66 @@
+"""Ratios of times that were measured in the same turns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.results.comparison import is_disturbed, time_s
+from memkern.statistics import ratio_interval
+
+Record = Mapping[Any, Any]
+Pair = tuple[Record, Record]
+
+
+class Turns(NamedTuple):
+    """Two records of each turn, compared by their median times.
+
+    Attributes
+    ----------
+    ratio : float
+        The time of the second over that of the first: the geometric mean over the turns.
+    low, high : float
+        Its interval by Student's t on the logarithms of the turns' ratios; NaN if `disturbed`.
+    number : int
+        Turns that count, those in which neither record was disturbed; if there are none, the other
+        attributes are those of all turns.
+    disturbed : bool
+        Whether they are fewer than two or than half of all.
+    log_times : ndarray of float64, shape (2,)
+        Mean logarithms of the times in seconds of both.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    number: int
+    disturbed: bool
+    log_times: npt.NDArray[np.float64]
+
+
+def compare_turns(pairs: Sequence[Pair], level: float) -> Turns:
+    """Compare pairs of records, each measured in one turn.
+
+    Parameters
+    ----------
+    pairs : sequence of pairs of mappings
+        At least one; all have a time.
+    level : float
+        Confidence level.
+
+    Raises
+    ------
+    InputError
+        `level` is out of range.
+    """
+    quiet = [pair for pair in pairs if not any(map(is_disturbed, pair))]
+    first, second = np.array([list(map(time_s, pair)) for pair in quiet or pairs], dtype=float).T
+    found = ratio_interval(second, first, level, paired=True)
+    disturbed = len(quiet) < max(2, len(pairs) / 2)
+    low, high = (math.nan, math.nan) if disturbed else (found.low, found.high)
+    log_times = np.log([first, second]).mean(axis=1)
+    return Turns(found.ratio, low, high, len(quiet), disturbed, log_times)

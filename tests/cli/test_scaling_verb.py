@@ -1,0 +1,112 @@
+"""The verb scaling."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checking import run
+
+import memkern as mk
+from memkern.measuring import launching, scaling
+from memkern.measuring.sweepfile import read_sweep
+
+
+@pytest.fixture(autouse=True)
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Measure in this process what a launcher would start, and return the command lines."""
+    called: list[list[str]] = []
+
+    def fake(command: list[str], timeout_s: float = 0) -> tuple[int, str]:
+        called.append(command)
+        if "--version" in command:
+            return 0, "mpirun (Open MPI) 4.1.4"
+        ranks = int(command[command.index("-n") + 1])
+        if ranks > 8:
+            return 1, "There are not enough slots.\n"
+        results = mk.sweep(read_sweep(command[command.index("sweep") + 1], {})[0])
+        for record in results:
+            record |= {"ranks": ranks, "ranks_per_node": ranks, "oversubscribed": ranks > 2}
+        results.save(command[command.index("-o") + 1])
+        return 0, ""
+
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    monkeypatch.setattr(launching, "run", fake)
+    monkeypatch.setattr(scaling, "run", fake)
+    return called
+
+
+def test_a_table_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    output = str(tmp_path / "x.db")
+    words = ["stream.triad", "elements=1000", "loops.load", "--ranks", "1,2,4", "-t", "1,2"]
+    code, out, err = run(capsys, "scaling", *words, "-o", output)
+    assert code == 0, err
+    assert "8 of 24 records are oversubscribed" in err
+    lines = out.splitlines()
+    assert lines[0].split() == ["kernel", "threads", "ranks", "rate", "speed-up", "efficiency", "%"]
+    assert len(lines) == 13
+    assert [line.endswith("oversubscribed") for line in lines[1:4]] == [False, False, True]
+    assert lines[1].startswith("stream.triad elements=1000 ") and " GB/s " in lines[1]
+    results = mk.load(output)
+    assert {(r["scaling"], r["ranks"], r["threads"]) for r in results} == {
+        ("strong", ranks, threads) for ranks in (1, 2, 4) for threads in (1, 2)
+    }
+    code, out, err = run(capsys, "scaling", *words, "-o", output)
+    assert (code, out) == (2, "") and "exists already" in err
+    # Nothing is left to be measured.
+    assert run(capsys, "scaling", *words, "-o", output, "--resume")[0] == 0
+    assert mk.load(output) == results
+    picture = tmp_path / "x.png"
+    assert run(capsys, "figure", "scaling", output, "-o", str(picture))[0] == 0
+    assert picture.exists()
+    table = json.loads(run(capsys, "table", "scaling", output, "--json")[1])
+    assert [row["ranks"] for row in table] == [1, 2, 4] * 4
+
+
+def test_three_triads_of_two_sizes_are_the_default(
+    capsys: pytest.CaptureFixture[str],
+    commands: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert scaling.ELEMENTS == (8_700_000, 22_000_000)
+    monkeypatch.setattr(scaling, "ELEMENTS", (1000, 2000))
+    code, out, err = run(capsys, "scaling", "--json", "-q", "--mode", "weak", "--bind", "core")
+    assert code == 0, err
+    records: list[dict[str, Any]] = json.loads(out)
+    assert {r["kernel"] for r in records} == set(scaling.KERNELS)
+    assert {r["name"] for r in records} == {"elements=1000", "elements=2000"}
+    assert {r["ranks"] for r in records} == {1, 2, 4}
+    assert {(r["scaling"], r["bind"], r["threads"]) for r in records} == {("weak", "core", 1)}
+    assert all("--map-by slot:PE=1" in " ".join(c) for c in commands if "sweep" in c)
+
+
+@pytest.mark.parametrize(
+    ("words", "culprit"),
+    [
+        ("nope", "nope"),
+        ("elements=5 loops.load", "'elements=5' must follow the kernel"),
+        ("loops.load elements=3", "loops.load has 3 elements, too few for 4 ranks"),
+        ("loops.load loops.load", "two cases are called loops.load"),
+        ("latency.chase", "latency.chase has no elements, count or iters that ranks could share"),
+        ("loops.load --ranks 0", "ranks '0' is no list of whole numbers of at least 1"),
+        ("loops.load --ranks 1,x", "x"),
+        ("loops.load --mode both", "invalid choice: 'both'"),
+        ("loops.load --bind rack", "invalid choice: 'rack'"),
+        ("loops.load --turns 2", "'2' is not a whole number of at least 3"),
+        ("loops.load --pages 4k,thp", "--pages takes one value, not a list"),
+        ("loops.load --repeats 2", "--repeats means nothing in turns"),
+        ("loops.load --placements 2", "--placements means nothing in turns"),
+        ("loops.load --case-order declared", "--case-order means nothing in turns"),
+        ("loops.load --output x.txt", "x.txt"),
+        ("loops.load --ranks 9", "9 ranks: mpirun ended with exit code 1: There are not enough"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], words: str, culprit: str
+) -> None:
+    code, out, err = run(capsys, "scaling", "-q", *words.split())
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert culprit in err

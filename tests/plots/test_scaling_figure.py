@@ -1,0 +1,174 @@
+"""The figure and the table of scaling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from checking import refused
+from plotting import (
+    LONG,
+    assert_legible,
+    curve_labels,
+    disturbed_markers,
+    footnotes,
+    line,
+)
+
+import memkern as mk
+from memkern.plots import figures, save, tables
+
+KERNELS = ["raider.triad", "raider.gather_triad", "raider.scatter_triad"]
+
+
+def rows(kernels=KERNELS, ranks=(1, 2, 4, 8), platform="Machine", loss=0.9, **more):
+    """Return records whose efficiency is `loss` times as high with twice as many ranks."""
+    mode = more.get("scaling", "strong")
+    found = []
+    for turn, (number, kernel), n in itertools.product(range(3), enumerate(kernels), ranks):
+        speed = (2 * (loss - 0.02 * number)) ** math.log2(n) * 1.002 ** (turn * n)
+        work = n if mode == "weak" else 1
+        found.append(
+            {
+                "case_id": f"{kernel}-{mode}-{n}",
+                "environment_id": platform,
+                "platform": f"{platform}, 1 thread" + f" a rank, {n} ranks" * (n > 1),
+                "repeat": turn,
+                "kernel": kernel,
+                "definition": "",
+                "name": "",
+                "scaling": mode,
+                "scaling_size": 8_700_000,
+                "bind": "",
+                "threads": 1,
+                "ranks": n,
+                "ranks_per_node": n,
+                "oversubscribed": False,
+                "time_min_s": work / speed,
+                "time_median_s": work / speed,
+                "bytes_B": 10**9 * work,
+                "valid": True,
+                "disturbed": False,
+            }
+            | more
+        )
+    return found
+
+
+def frame(*found):
+    return pd.DataFrame(list(itertools.chain(*found)))
+
+
+MANY = [f"loops.kernel{number}" for number in range(11)]
+RECORDS = {
+    "one": lambda: frame(rows()),
+    "a pair": lambda: frame(rows(KERNELS[:1], (1, 2))),
+    "modes": lambda: frame(rows(), rows(scaling="weak", bind="core")),
+    "machines": lambda: frame(rows(), rows(platform=LONG, ranks=(2, 4, 6, 256, 512))),
+    "threads": lambda: frame(rows(), rows(threads=16, bind="socket")),
+    "long titles": lambda: frame(
+        rows(threads=16, bind="socket"), rows(threads=16, bind="node", platform=LONG)
+    ),
+    "long names": lambda: frame(rows([f"{kernel} {LONG}" for kernel in KERNELS])),
+    "many": lambda: frame(rows(MANY)),
+    "disturbed": lambda: frame(rows(disturbed=True)),
+    "worse": lambda: frame(rows(loss=0.3)),
+}
+
+
+@pytest.mark.parametrize("records", RECORDS)
+def test_the_figure_is_legible(records):
+    fig = figures["scaling"](RECORDS[records]())
+    assert fig.get_figwidth() == 6.9
+    assert_legible(fig)
+
+
+@pytest.mark.parametrize("mode", ["strong", "weak"])
+def test_curves_are_speed_up_and_efficiency_beside_ideal_scaling(mode):
+    fig = figures["scaling"](frame(rows(scaling=mode)))
+    speed, percent = fig.axes
+    assert speed.get_title(loc="left") == f"{mode.capitalize()} scaling, 1 thread per rank"
+    for ax in (speed, percent):
+        assert curve_labels(ax) == [*KERNELS, "ideal"]
+        assert ax.get_xlabel() == "Ranks"
+    triad = line(speed, "raider.triad")
+    assert list(triad.get_xdata()) == [1, 2, 4, 8]
+    np.testing.assert_allclose(triad.get_ydata(), 1.8 ** np.arange(4), rtol=0.02)
+    np.testing.assert_allclose(
+        line(percent, "raider.triad").get_ydata(), 100 * 0.9 ** np.arange(4), rtol=0.02
+    )
+    np.testing.assert_allclose(line(speed, "ideal").get_ydata(), [1, 8])
+    np.testing.assert_allclose(line(percent, "ideal").get_ydata(), [100, 100])
+    assert percent.get_ylim()[0] == 0
+    assert "95 % intervals over the turns" in footnotes(fig)
+
+
+def test_bars_are_the_intervals():
+    records = frame(rows(KERNELS[:1], (1, 2)))
+    (container,) = figures["scaling"](records).axes[0].containers
+    ((x, low), (_, high)) = container[2][0].get_segments()[1]
+    row = tables["scaling"](records).iloc[1]
+    assert (x, low, high) == pytest.approx((2, row["low"], row["high"]))
+
+
+def test_oversubscribed_points_are_left_out():
+    records = frame(rows())
+    records["oversubscribed"] = records["ranks"] > 2
+    fig = figures["scaling"](records)
+    assert list(line(fig.axes[0], "raider.triad").get_xdata()) == [1, 2]
+    assert "6 points with more workers than processing units on a host left out." in footnotes(fig)
+    assert tables["scaling"](records)["oversubscribed"].sum() == 6
+    for ranks in (0, 1):
+        with refused("no case was measured by two numbers of ranks"):
+            figures["scaling"](records.assign(oversubscribed=records["ranks"] > ranks))
+
+
+def test_disturbed_points_are_hollow_and_have_no_bars():
+    records = frame(rows(KERNELS[:1]))
+    records["disturbed"] = records["ranks"] == 4
+    fig = figures["scaling"](records)
+    assert [list(curve.get_xdata()) for curve in disturbed_markers(fig)] == [[4], [4]]
+    assert "Hollow: from a disturbed record." in footnotes(fig)
+
+
+def test_panels_are_named_and_further_cases_are_counted():
+    fig = figures["scaling"](RECORDS["machines"]())
+    assert len(fig.axes) == 4
+    assert fig.axes[0].get_title(loc="left") == "Strong scaling, 1 thread per rank, Machine"
+    # Ideal scaling begins with the fewest ranks.
+    assert list(line(fig.axes[2], "ideal").get_xdata()) == [2, 512]
+    assert list(line(fig.axes[2], "ideal").get_ydata()) == [1, 256]
+    titles = [ax.get_title(loc="left") for ax in figures["scaling"](RECORDS["modes"]()).axes[::2]]
+    assert titles == [
+        "Strong scaling, 1 thread per rank",
+        "Weak scaling, 1 thread per rank, bound to cores",
+    ]
+    assert "3 further cases left out." in footnotes(figures["scaling"](RECORDS["many"]()))
+    sizes = frame(rows(), rows(scaling_size=22_000_000, case_id="large-strong"))
+    fig = figures["scaling"](sizes.assign(case_id=sizes["case_id"] + sizes["kernel"]))
+    assert curve_labels(fig.axes[0])[0] == "raider.triad, 8700000"
+    # Records with other options have the same name.
+    other = [row | {"case_id": f"other{row['case_id']}"} for row in rows(KERNELS[:1])]
+    note = footnotes(figures["scaling"](frame(rows(), other)))
+    assert "4 rows of the same names with other options left out." in note
+
+
+def test_the_figure_and_the_table_take_result_sets_and_become_files(tmp_path: Path):
+    results = mk.ResultSet(rows(), [np.empty(0)] * len(rows()))
+    pd.testing.assert_frame_equal(tables["scaling"](results), mk.efficiencies(results))
+    assert save(figures["scaling"](results), tmp_path / "x.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["figure", "table"])
+def test_other_records_are_refused(name):
+    exhibit = {"figure": figures, "table": tables}[name]["scaling"]
+    ordinary = [{"kernel": "stream.triad", "valid": True}]
+    for records in (None, frame(ordinary), frame(rows(valid=False))):
+        with refused("`memkern scaling` measures them"):
+            exhibit(records)
+    assert "matplotlib.pyplot" not in sys.modules
