@@ -151,6 +151,7 @@ def test_another_mpi_is_refused(tmp_path: Path) -> None:
         ({"sharing": "private"}, "targets instead of sharing"),
         ({"indices": "circustent"}, "targets instead of sharing"),
         ({"pattern": "scatter", "words": 50}, "leave out words and memsize"),
+        ({"pattern": "central", "hot": 3}, "leave out hot"),
         ({"device": "cpu", "targets": "ring"}, "are for MPI and OpenSHMEM: leave them out on cpu"),
         ({"device": "cpu", "flush_every": 2}, "flush_every is for MPI and OpenSHMEM"),
         ({"pin": "compact"}, "pin is for processors"),

@@ -1,8 +1,5 @@
-// The memory of several ranks as one device, whose workers are the threads of all ranks. C++20, as
-// it runs on the processor.
+// The memory of several ranks as one device, whose workers are the threads of all ranks.
 #pragma once
-
-#include <omp.h>
 
 #include <chrono>
 #include <cstddef>
@@ -75,7 +72,7 @@ class RanksDevice : public Device {
     return last - begin;
   }
 
-  // Options of processors are refused for this device.
+  // The option is refused for this device.
   void flush() override {}
 
  private:

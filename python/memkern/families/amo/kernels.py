@@ -208,6 +208,8 @@ def amo_case(
         asked = {"primitive": primitive, "order": order, "dtype": dtype, "sharing": sharing}
         over_ranks.refuse(knobs.device, drawn=indices, **asked)
         targets = over_ranks.targets_of(pattern, targets, remote)
+        if hot is not None and targets == "ring":
+            raise InputError("the targets 'ring' have a hot word for each worker: leave out hot")
         found = describe(knobs.device)
         swaps_64 = primitive.startswith("cas") and size == 8
         refuse_faulty(found, swaps_64=swaps_64, threads=threads)
