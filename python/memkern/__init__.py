@@ -60,6 +60,7 @@ _NAMES = {
     "models": ("fit_t0_wmax",),
     "results": ("ResultSet", "load"),
     "results.comparison": ("compare",),
+    "results.merging": ("merge",),
     "results.slowdowns": ("slowdowns",),
     "spec.case": ("Case",),
     "spec.options": ("Knobs", "Stop"),

@@ -114,13 +114,16 @@ def sweep(
     finished = planned = placements = drawn = duplicates = left_out = 0
 
     def on_placed(run: CaseRun) -> None:
-        nonlocal begun
+        nonlocal begun, finished
         if not begun and on_begin is not None:
             on_begin()
         begun = True
-        # If the case is interrupted later, the file has its first placement, marked as such.
-        if sink is not None and len(run.placements) == 1 < run.case.placements:
-            add(run.measurement(machine), last=False)
+        last = run.complete and not run.interrupted
+        # If this process is killed, the file has what is finished, and the first placements of the
+        # other cases, marked as interrupted. The intervals of a block are known at its end.
+        if sink is not None and (last or len(run.placements) == 1):
+            add(run.measurement(machine, extra=columns), last=last)
+        finished += last
 
     def add(measurement: Measurement, *, last: bool) -> None:
         if sink is not None:
@@ -173,7 +176,7 @@ def sweep(
                 if not complete:
                     measurement = measurement.cut_off()
                 add(measurement, last=True)
-                finished += complete
+                finished += complete and run.out_of_time
                 if on_result is not None:
                     on_result(measurement)
             if interrupted:
