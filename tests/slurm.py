@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Daemons, which are not on every user's PATH.
@@ -118,7 +118,7 @@ def one_node(folder: Path) -> Iterator[Path]:
         yield configuration
 
 
-def _until(ready, process: subprocess.Popen[bytes], folder: Path) -> None:
+def _until(ready: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
     """Wait until something is ready; with the logs, if it does not get ready."""
     deadline = time.monotonic() + _START_S
     while not ready():

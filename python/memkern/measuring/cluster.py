@@ -327,8 +327,9 @@ class Array:
             self._wait(self._running(), bar, before)
             missing = self._missing()
             most = self._executor.at_once or len(missing)
-            for begin in range(0, len(missing), most):
-                self._wait(self._submit(missing[begin : begin + most]), bar, before)
+            while missing:
+                self._wait(self._submit(missing[:most]), bar, before)
+                missing = missing[most:]
         return self._merge()
 
     def submit(self) -> list[str]:
