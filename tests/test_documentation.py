@@ -225,6 +225,7 @@ def test_every_sweep_runs_as_its_first_line_says(capfd: pytest.CaptureFixture[st
 JOB = {
     "SLURM_ARRAY_TASK_ID": "2", "SLURM_JOB_ID": "17", "SLURM_CPUS_PER_TASK": "1",
     "PBS_ARRAY_INDEX": "3", "PBS_JOBID": "17.server", "PBS_NODEFILE": "hosts", "PBS_O_WORKDIR": ".",
+    "OMP_NUM_THREADS": "1",
 }  # fmt: skip
 SKIP_OPTIONS = 'while [ "$1" != memkern ]; do shift; done; exec "$@"'
 STARTERS = {

@@ -14,7 +14,7 @@ set -eu
 # PBS starts jobs in the home folder.
 cd "$PBS_O_WORKDIR"
 
-# PBS lists a node once for each rank. Open MPI binds each rank to 32 cores, and memkern binds its
-# threads within these; with MPICH it is mpirun -f "$PBS_NODEFILE" -bind-to core:32.
-mpirun --hostfile "$PBS_NODEFILE" --map-by ppr:2:node:PE=32 \
-  memkern stream -k triad --threads 32 -o "triad-${PBS_JOBID%%.*}.parquet"
+# PBS sets OMP_NUM_THREADS to ompthreads. Open MPI binds each rank to as many cores, and memkern binds
+# its threads within these; with MPICH it is mpirun -f "$PBS_NODEFILE" -bind-to core:32.
+mpirun --hostfile "$PBS_NODEFILE" --map-by "ppr:2:node:PE=$OMP_NUM_THREADS" \
+  memkern stream -k triad --threads "$OMP_NUM_THREADS" -o "triad-${PBS_JOBID%%.*}.parquet"

@@ -166,7 +166,10 @@ def test_tasks_that_are_cancelled_are_named_with_their_logs(
     code, _, err = run(capsys, *sweep, "-q")
     assert code == 2
     # Only the first has started, as it has the node for itself.
-    for number, why in ((1, "it was interrupted"), (2, "it was ended without a message")):
+    for number, why in (
+        (1, "it was interrupted, by .* time limit"),
+        (2, "it was ended without a message"),
+    ):
         assert re.search(
             rf"task {number} of 2 failed: {why} \(log: .*_{number - 1}_0_log.err\)", err
         )

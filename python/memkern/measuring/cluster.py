@@ -76,9 +76,9 @@ class Task:
         """Return the cases of its part that are not finished."""
         own = self.part.select(cases)
         if not self.finished:
-            return own
-        keys = ([(case.identity(), repeat) for repeat in range(repeats)] for case in own)
-        return [own[i] for i, key in enumerate(keys) if not self.finished.issuperset(key)]
+            return own  # not built
+        keys = [(case, {(case.identity(), number) for number in range(repeats)}) for case in own]
+        return [case for case, key in keys if not key <= self.finished]
 
     def run(self) -> None:
         """Measure, and write how the task has ended.
@@ -86,8 +86,12 @@ class Task:
         SIGTERM, by which a scheduler ends a job, interrupts as Ctrl-C does.
         """
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        error: str | None = "it was interrupted, by a signal or its time limit"
         try:
-            error = None if self.work(self) else "it was interrupted"
+            if self.work(self):
+                error = None
+        except KeyboardInterrupt:
+            pass
         except (InputError, MemoryError) as failure:
             error = str(failure) or "out of memory"
             print(f"memkern: {error}", file=sys.stderr)
@@ -134,11 +138,11 @@ class _Executor:
         InputError
             The scheduler refuses them.
         """
-        executor = self._made()
+        executor, utils = self._made(), self._submitit.core.utils
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # which repeats the error
                 jobs: list[Any] = executor.map_array(Task.run, tasks)
-        except self._submitit.core.utils.FailedJobError as error:
+        except (utils.FailedJobError, utils.FailedSubmissionError) as error:
             lines = [line.removeprefix("sbatch: error: ") for line in str(error).splitlines()]
             raise InputError(f"the jobs can't be submitted: {'; '.join(lines)}") from None
         return jobs
@@ -321,7 +325,7 @@ class Array:
             folder.
         """
         self._begin()
-        before = len(self._finished())
+        before = self._count()
         bar = progress_bar(progress, total=max(measurements - before, 0), unit="measurements")
         with contextlib.closing(bar):
             self._wait(self._running(), bar, before)
@@ -380,7 +384,7 @@ class Array:
         """Submit the tasks of parts; if the first are refused, remove the new folder."""
         for part in parts:
             self._outcome(part).unlink(missing_ok=True)
-        finished = self._finished()
+        finished = frozenset[tuple[str, int]]().union(*map(finished_cases, self._sources()))
         tasks = [Task(part, self.folder, self._request, finished, self._work) for part in parts]
         try:
             jobs = self._executor.submit(tasks) if tasks else []
@@ -398,7 +402,7 @@ class Array:
             while self._executor.alive(jobs):
                 time.sleep(self._executor.poll_s)
                 if time.monotonic() >= counted + _COUNT_S:
-                    bar.update(len(self._finished()) - before - bar.n)
+                    bar.update(self._count() - before - bar.n)
                     counted = time.monotonic()
         except KeyboardInterrupt:
             self._executor.interrupt(jobs)
@@ -421,14 +425,18 @@ class Array:
         results.save(self.output)
         return results
 
+    def _results(self) -> list[Path]:
+        """Return the results files of tasks; one that a task has just created is empty."""
+        return sorted(path for path in self.folder.glob("*.db") if path.stat().st_size)
+
     def _sources(self) -> list[Path]:
         """Return the files that have results, with the output if it is to be continued."""
         kept = [self.output] if self._resume and self.output.exists() else []
-        # A file that a task has just created is empty.
-        return kept + sorted(path for path in self.folder.glob("*.db") if path.stat().st_size)
+        return [*kept, *self._results()]
 
-    def _finished(self) -> frozenset[tuple[str, int]]:
-        return frozenset().union(*map(finished_cases, self._sources()))
+    def _count(self) -> int:
+        """Return the number of measurements that tasks have finished."""
+        return len(set().union(*map(finished_cases, self._results())))
 
     def _outcome(self, part: Part) -> Path:
         return self.folder / f"{part}.json"
