@@ -119,7 +119,7 @@ def test_the_verb_writes_a_new_file_only(
     assert f"{target} exists already" in refusal and "--force" in refusal
     assert mk.load(target) == before
     code, out, _ = run(capsys, "merge", "-o", str(target), "--force", str(a))
-    assert (code, out) == (0, f"{target}: 1 records of 1 environment\n")
+    assert (code, out) == (0, f"{target}: 1 record of 1 environment\n")
     assert cases(mk.load(target)) == ["c0"]
 
 

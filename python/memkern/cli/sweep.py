@@ -152,8 +152,9 @@ def _merge(args: argparse.Namespace) -> int:
     target = check_output(args.output, args.force)
     results = merge(args.files)
     results.save(target)
-    machines = len(results.environments)
-    line(f"{target}: {len(results)} records of {machines} environment{'s' * (machines != 1)}")
+    counts = {"record": len(results), "environment": len(results.environments)}
+    words = (f"{number} {name}{'s' * (number != 1)}" for name, number in counts.items())
+    line(f"{target}: {' of '.join(words)}")
     return GOOD
 
 
