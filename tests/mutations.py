@@ -244,7 +244,8 @@ FAULTS = (
           "pytest tests/measuring/test_run.py tests/results/test_results.py tests/cli/test_cli.py "
           "-k 'resum or interrupt or cut_off or ctrl'"),
     Fault("finished cases are lost with the process", f"{PYTHON}/measuring/sweep.py",
-          "(last or len(run.placements) == 1):", "len(run.placements) == 1 and not last:",
+          "(run.complete or len(run.placements) == 1):",
+          "len(run.placements) == 1 and not run.complete:",
           "pytest tests/measuring/test_cluster.py -k killed"),
     Fault("tasks measure again what others have finished", f"{PYTHON}/measuring/cluster.py",
           "if not self.finished:", "if self.finished:",

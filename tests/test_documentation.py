@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import launching
 import pytest
 
 import memkern
@@ -107,6 +108,8 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv("PATH", f"{shims}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
     monkeypatch.setenv(small.VARIABLE, "1")
+    for name, value in launching.OPEN_MPI.items():
+        monkeypatch.setenv(name, value)
     yield tmp_path
     # Other tests must not use what was measured with small cases.
     for cached in (costs.launch_cost_s, costs.ceilings_GBps):

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the packages that the system lacks for building memkern and measuring; with --test also
-# those for the C++ tests, with --dev also those for linters and sanitizers, with --cluster also those
-# for the tests of MPI, OpenSHMEM and Slurm.
+# those for the tests, with --dev also those for linters and sanitizers, with --cluster also those for
+# the tests that start Slurm.
 # If nothing is missing, it does nothing and needs neither root nor a network.
 set -eu
 
@@ -45,13 +45,13 @@ check() {
   want "Python's headers" python3-dev python_headers
   want Highway libhwy-dev header hwy/highway.h
   want hwloc libhwloc-dev header hwloc.h
-  if [ "$level" = --test ] || [ "$level" = --dev ]; then
+  if [ -n "$level" ]; then
     want GoogleTest libgtest-dev header gtest/gtest.h
+    want "Open MPI" openmpi-bin command -v mpirun.openmpi
+    want MPICH mpich command -v mpirun.mpich
   fi
   if [ "$level" = --cluster ]; then
-    want "Open MPI" openmpi-bin command -v mpirun.openmpi
     want "Open MPI's compiler wrapper" libopenmpi-dev command -v mpicc.openmpi
-    want MPICH mpich command -v mpirun.mpich
     want "MPICH's compiler wrapper" libmpich-dev command -v mpicc.mpich
     want Slurm slurm-wlm test -x /usr/sbin/slurmctld
     want munge munge test -x /usr/sbin/munged

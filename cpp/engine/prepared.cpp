@@ -68,18 +68,20 @@ Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, doubl
   watch_ = prepared.runner_->watch(least_throughput);
 }
 
-void Prepared::Sampling::sample(double& seconds, std::span<double> per_step,
-                                Conditions& conditions) {
+bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step,
+                                Conditions& conditions, const std::function<bool()>& start) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   conditions = {kUnknown, kUnknown, kUnknown, kUnknown};
   Runner& runner = *prepared_.runner_;
   if (watch_) watch_->monitor.wait_for_cores(end_);
   runner.flush();
+  if (start && !start()) return false;
   prepared_.problem_->mark_written();
   std::fill(per_step.begin(), per_step.end(), 0.0);
   seconds = runner.sample(invocations_, per_step) / static_cast<double>(invocations_);
   for (double& step : per_step) step /= static_cast<double>(invocations_);
   if (watch_) watch_->monitor.sample_ended(conditions);
+  return true;
 }
 
 void Prepared::Sampling::finish() {

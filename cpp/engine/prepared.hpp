@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,8 +41,10 @@ class Prepared {
     Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput, double end);
     // Sets the seconds per invocation and, unless `per_step` is empty, those of each kernel of an
     // invocation. `conditions` are NaN on a device; otherwise they are written by finish() at the
-    // latest, and must live until then.
-    void sample(double& seconds, std::span<double> per_step, Conditions& conditions);
+    // latest, and must live until then. `start`, if there is one, is called right before the sample
+    // is timed; if it returns false, there is no sample, and the result is false.
+    bool sample(double& seconds, std::span<double> per_step, Conditions& conditions,
+                const std::function<bool()>& start = {});
     void finish();
 
    private:

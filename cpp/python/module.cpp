@@ -4,6 +4,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -180,9 +182,11 @@ class Case {
   // the throughput of a core is below `least_throughput`. Columns: seconds per invocation; if there
   // are more than five columns, the seconds of each kernel of an invocation; the four fields of
   // Conditions, NaN on a device. After a signal, the rows of finished samples are valid and the
-  // others unchanged.
+  // others unchanged. With `start`, which is called right before each sample is timed, that decides
+  // instead of the deadline and of signals: after the first sample for which it returns false or
+  // raises an exception, there are no more.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
-                      double deadline_s, double least_throughput) {
+                      double deadline_s, double least_throughput, const py::object& start) {
     constexpr std::size_t kConditions = 4;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
@@ -195,20 +199,36 @@ class Case {
     const double end = now() + deadline_s;
     std::vector<Conditions> conditions(static_cast<std::size_t>(out.shape(0)));
     std::size_t done = 0;
-    bool interrupted = false;
+    std::exception_ptr error;
+    std::function<bool()> called;
+    if (!start.is_none()) {
+      called = [&] {
+        const py::gil_scoped_acquire acquire;
+        try {
+          return start().cast<bool>();
+        } catch (...) {
+          error = std::current_exception();
+          return false;
+        }
+      };
+    }
     std::optional<Prepared::Sampling> sampling;
     {
       const Exclusive exclusive;
       sampling.emplace(prepared_, invocations, least_throughput, end);
     }
-    while (done < conditions.size() && !interrupted && (done == 0 || now() <= end)) {
+    while (done < conditions.size() && !error && (called || done == 0 || now() <= end)) {
+      bool taken = false;
       {
         const Exclusive exclusive;
         double* row = rows + done * columns;
-        sampling->sample(row[0], {row + 1, time_columns - 1}, conditions[done]);
+        taken = sampling->sample(row[0], {row + 1, time_columns - 1}, conditions[done], called);
       }
+      if (!taken) break;
       ++done;
-      interrupted = PyErr_CheckSignals() != 0;
+      if (!called && PyErr_CheckSignals() != 0) {
+        error = std::make_exception_ptr(py::error_already_set());
+      }
     }
     {
       const Exclusive exclusive;
@@ -222,7 +242,7 @@ class Case {
       to[2] = c.clock_Hz;
       to[3] = c.exchange_s;
     }
-    if (interrupted) throw py::error_already_set();
+    if (error) std::rethrow_exception(error);
     return static_cast<std::int64_t>(done);
   }
 
@@ -440,7 +460,8 @@ PYBIND11_MODULE(_memkern, m) {
       .def("run", &Case::run, py::arg("invocations"))
       .def("run_range", &Case::run_range, py::arg("begin"), py::arg("end"))
       .def("sample", &Case::sample, py::arg("out").noconvert(), py::arg("invocations"),
-           py::arg("deadline_s"), py::arg("least_throughput") = 0.0)
+           py::arg("deadline_s"), py::arg("least_throughput") = 0.0,
+           py::arg("start") = py::none())
       .def("fill", &Case::fill, py::arg("outputs"))
       .def("copy_in", &Case::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Case::copy_out, py::arg("name"))

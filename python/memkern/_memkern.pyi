@@ -1,5 +1,6 @@
 """The extension module, as `machine` and `measuring` use it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ class Prepared:
         invocations: int,
         deadline_s: float,
         least_throughput: float = 0.0,
+        start: Callable[[], bool] | None = None,
     ) -> int: ...
     def fill(self, outputs: bool) -> None: ...
     def copy_in(self, name: str, values: npt.NDArray[Any]) -> None: ...

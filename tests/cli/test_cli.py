@@ -399,6 +399,19 @@ def test_suite_and_tune(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert mk.load(target).records[-1]["tune_step"] == "best"
 
 
+def test_tune_searches_lists_and_keeps_single_values(capsys: Any, tmp_path: Path) -> None:
+    target = tmp_path / "search.json"
+    words = "-k stream.triad --set elements=1000 -t 1 --variant simd --pages 4k --prefetch 0,8,16"
+    code, out, _ = run(capsys, *f"tune {words} --budget 0.5 -o {target}".split())
+    assert code == 0
+    records = list(mk.load(target))
+    assert {record["variant"] for record in records} == {"simd"}
+    assert {record["pages_asked"] for record in records} == {"4k"}
+    assert {record["prefetch"] for record in records} == {0, 8, 16}
+    assert {record["tune_step"] for record in records} == {"variant", "prefetch", "chunk", "best"}
+    assert "--prefetch" in out.splitlines()[-1] and "--pages" not in out.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     "words, kernel",
     [

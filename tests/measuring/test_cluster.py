@@ -319,6 +319,15 @@ def test_what_is_missing_is_named(
     assert "--executor needs submitit: pip install" in refused_words(capsys, *sweep)
 
 
+def test_ranks_submit_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sweep: list[str]
+) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    refusal = refused_words(capsys, *sweep, "--comm", "none")
+    assert "--executor submits from one process, not from 2 ranks" in refusal
+
+
 def test_tasks_need_no_import_of_submitit_without_an_executor() -> None:
     code = "import sys; from memkern.measuring import cluster; print('submitit' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

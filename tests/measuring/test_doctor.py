@@ -384,6 +384,18 @@ def results_of(seconds: float, sd: float = 0.001, **changes: Any) -> mk.ResultSe
     return mk.ResultSet(records, [np.ones(1)] * 3, {"x": {"machine": changes}})
 
 
+def test_a_check_that_measured_nothing_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    earlier: Callable[[float], Path],
+) -> None:
+    baseline = earlier(1e4)
+    monkeypatch.setattr(doctoring, "_measure", lambda *_: None)
+    code, found = baseline_of(capsys, baseline)
+    assert code == 3
+    assert found["state"] == UNKNOWN and "without --quick" in found["advice"]
+
+
 def test_the_comparison_with_a_baseline() -> None:
     same = against(results_of(1.0), results_of(1.0))
     assert (same.state, same.advice) == (GOOD, "")

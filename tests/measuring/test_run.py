@@ -484,13 +484,40 @@ def scripted(case: Case, shares: list[float]) -> Prepared:
 
 @pytest.mark.usefixtures("disturbances")
 def test_disturbed_samples_are_taken_again(case: Case) -> None:
-    prepared = scripted(case.with_(runs=5), [1.0, 0.5, 1.0, 0.8, 1.0])
+    prepared = scripted(case.with_(runs=5), [1.0, 0.97, 1.0, 0.94, 1.0])
     samples = prepared.sample()
-    # The sample after a disturbed one is rejected as well.
-    assert (samples.taken, samples.rejected) == (5 + 4, 4)
+    assert (samples.taken, samples.rejected) == (5 + 1, 1)
+    # The others count, as they had the processor for nearly all the time.
+    assert samples.seconds[:, 0].tolist() == [1e-3, 1e-3 / 0.97, 1e-3, 1e-3, 1e-3]
+    assert not samples.disturbed
+    assert 0.98 < samples.cpu_share < 1
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_more_samples_are_taken_where_much_time_was_lost(case: Case) -> None:
+    lost = [1.0, 0.5, 1.0, 0.8, 1.0]
+    samples = scripted(case.with_(runs=5), list(lost)).sample()
+    # The sample after a disturbed one is rejected as well. All time lost, 1.25 ms, is less than
+    # 2 % of 63 samples.
+    assert samples.rejected == 4
+    assert 62 <= samples.taken <= 70
     assert samples.seconds[:, 0].tolist() == [1e-3] * 5
     assert not samples.disturbed
-    assert samples.cpu_share < 1
+    # Without the time for them, the result is disturbed although enough samples were not.
+    prepared = scripted(case.with_(runs=5, budget_s=1e-9), [*lost, *[1.0] * 5])
+    samples = prepared.sample()
+    assert samples.disturbed
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_a_narrow_interval_is_not_enough_where_much_time_was_lost(case: Case) -> None:
+    how = {"runs": None, "ci": 0.5, "placements": 1}
+    samples = scripted(case.with_(budget_s=1.0, **how), [0.5] * 5).sample()
+    assert not samples.disturbed and samples.stop == "ci"
+    assert samples.cpu_share >= 0.98
+    # 5 ms lost take 250 samples.
+    assert samples.taken >= 245
+    assert scripted(case.with_(budget_s=1e-9, **how), [0.5] * 20 + [1.0] * 20).sample().disturbed
 
 
 @pytest.mark.usefixtures("disturbances")

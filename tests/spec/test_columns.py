@@ -20,7 +20,7 @@ from memkern.spec.columns import COLUMNS, KINDS, TYPES, in_order, of_kind
 ELSEWHERE = {
     *(name for name in COLUMNS if name.startswith(("gpu_", "barrier"))),
     *("case_order", "case_order_seed", "tune_step", "rcm", "beside", "success_fraction"),
-    *("attempts_per_amo", "distance_B"),
+    *("attempts_per_amo", "distance_B", "slowest_rank", "rank_spread", "rank_rows"),
     *("lost_fraction", *(f"site_L{level}_B" for level in range(1, 5))),
 }
 

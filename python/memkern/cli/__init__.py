@@ -16,11 +16,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 from typing import cast
 
-from memkern import small
+from memkern import launcher, small
 from memkern.cli import analysis, compare, corun, doctor, machine, sweep
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
@@ -68,10 +69,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    with standard_streams() as output:
+    with standard_streams() as output, contextlib.ExitStack() as stack:
         target = None
         try:
+            # Of several ranks, the first one prints.
+            if launcher.number() > 0:
+                opened = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+                nothing = Stream(opened)
+                stack.enter_context(contextlib.redirect_stdout(nothing))
+                stack.enter_context(contextlib.redirect_stderr(nothing))
             args = _parse(argv)
+            asked = getattr(args, "comm", "auto")
+            if (os.environ.get(launcher.COMM) if asked == "auto" else asked) == "none":
+                stack.close()
             target = getattr(args, "output", None)
             # A run with an output file continues when the reader of standard output has gone.
             output.raises = target is None
@@ -158,10 +168,32 @@ def _print_resume_command(args: argparse.Namespace, words: Sequence[str]) -> Non
         warn(f"resume with: memkern {shlex.join([*others, '--resume'])}")
 
 
+def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
+    """Return the context in which all processes that a launcher started run a verb together.
+
+    Raises
+    ------
+    InputError
+        They can't.
+    """
+    comm = launcher.comm(getattr(args, "comm", "auto"))
+    if comm == "none" and launcher.size() == 1:
+        return contextlib.nullcontext()
+    if comm != "none" and not (hasattr(args, "comm") and getattr(args, "over_ranks", True)):
+        raise InputError(
+            f"memkern {args.verb} runs as one process, not as {launcher.size()} ranks: start it "
+            f"without the launcher (or, as so many separate processes, with {launcher.COMM}=none)"
+        )
+    from memkern.measuring.ranks import start
+
+    return start(comm).together()
+
+
 def _run(args: argparse.Namespace) -> tuple[int, bool]:
     """Run a verb, print its error if any, and return its exit code and whether it can resume."""
     try:
-        code = int(args.run(args))
+        with _ranks(args):
+            code = int(args.run(args))
         return code, code == INTERRUPTED
     except KeyboardInterrupt:
         warn("interrupted")

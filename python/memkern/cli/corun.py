@@ -135,3 +135,4 @@ def add_verbs(verb: Verb) -> None:
     )
     group.add_argument("--turns", type=count(2), metavar="N", help="turns of all pairs (7)")
     measuring_options(sub)
+    sub.set_defaults(over_ranks=False)

@@ -34,7 +34,8 @@ def _doctor(args: argparse.Namespace) -> int:
         print(f"{found}\ntook {found.seconds:.1f} s")
     if not found.results.valid:
         return INVALID
-    return FAILED if found.worse else GOOD
+    # A gate that had nothing to judge does not pass.
+    return FAILED if args.baseline and (found.worse or not found.measured) else GOOD
 
 
 def add_verbs(verb: Verb) -> None:
@@ -45,7 +46,7 @@ def add_verbs(verb: Verb) -> None:
         "--baseline",
         metavar="FILE",
         help="compare with the records that an earlier check of this machine wrote with -o; exit "
-        "code 3 if a case is slower",
+        "code 3 if a case is slower, or if none could be measured",
     )
     sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
     sub.add_argument("--json", action="store_true", help="verdict, findings and records as JSON")

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import json
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -106,9 +107,9 @@ def _stream_table(measurement: Measurement) -> None:
 
 
 def marks(record: dict[str, Any]) -> list[str]:
-    """Return the words that mark the row of an invalid or disturbed record."""
+    """Return the words that mark the row of an invalid, disturbed or oversubscribed record."""
     words: list[str] = [] if record["valid"] else ["INVALID"]
-    return [*words, "disturbed"] if record["disturbed"] else words
+    return words + [name for name in ("disturbed", "oversubscribed") if record[name]]
 
 
 def row_of(number: int, record: dict[str, Any]) -> str:
@@ -136,6 +137,22 @@ def _summary(results: ResultSet) -> str:
         f"GB/s of {len(rates)} cases: min {min(rates):.2f}, quartiles {low:.2f} {middle:.2f} "
         f"{high:.2f}, max {max(rates):.2f}, harmonic mean {statistics.harmonic_mean(rates):.2f} "
         f"± {statistics.harmonic_mean_error(rates):.2f}"
+    )
+
+
+def _of_ranks(results: ResultSet) -> str:
+    """Return how the ranks differ; empty for a single process."""
+    of_several = [record for record in results if record["ranks"] > 1]
+    if not of_several:
+        return ""
+    worst = max(of_several, key=lambda record: record["rank_spread"])
+    rows = json.loads(worst["rank_rows"])
+    slow = max(rows, key=lambda row: row["time_median_s"])
+    hosts = len({row["host"] for row in rows})
+    return (
+        f"{worst['ranks']} ranks on {hosts} host{'s' * (hosts > 1)}, totals over all of them; "
+        f"their own times differ by up to {worst['rank_spread']:.1%}, where rank {slow['rank']} on "
+        f"{slow['host']} is the slowest"
     )
 
 
@@ -233,18 +250,21 @@ def measure(
     warn_if_disturbed(results)
     if args.json:
         print(results.to_json_text())
-    elif table and row is row_of and (summary := _summary(results)):
-        line(summary)
+    elif table:
+        for text in (_summary(results) if row is row_of else "", _of_ranks(results)):
+            if text:
+                line(text)
     return results
 
 
 def wait_until_quiet(args: argparse.Namespace) -> Activity:
     """Return the activity of other processes, after waiting for it to end if requested."""
     from memkern.measuring.cores import observe_activity
+    from memkern.measuring.ranks import ranks
 
     found = observe_activity()
     deadline = time.monotonic() + (args.wait_quiet or 0.0)
-    while not found.quiet and time.monotonic() < deadline:
+    while not found.quiet and not ranks().gate(time.monotonic() >= deadline):
         time.sleep(0.5)
         found = observe_activity()
     return found

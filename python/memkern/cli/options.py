@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from memkern import launcher
 from memkern.checks import read_integer, read_number, shown
 from memkern.errors import InputError
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
@@ -176,6 +177,13 @@ def measuring_options(
         choices=("random", "declared"),
         default="random",
         help="order of the cases in each round of placements (random)",
+    )
+    add(
+        "--comm",
+        choices=launcher.CHOICES,
+        default="auto",
+        help="how ranks that a launcher started measure together (auto: by MPI); none: as "
+        "independent copies",
     )
     wait_option(group)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memkern import files
+from memkern import files, launcher
 from memkern.checks import read_integer, shown
 from memkern.cli.measuring import (
     HEADER,
@@ -37,6 +37,7 @@ from memkern.cli.options import (
 from memkern.cli.refusing import refuse
 from memkern.errors import InputError
 from memkern.spec import registry
+from memkern.spec.options import Knobs, declared
 from memkern.spec.sequences import Cases, Part
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 # What has no influence on the measurements of a sweep.
 _OUTSIDE = {"run", "parser", "verb", "file", "output", "json", "resume", "force", "quiet"}
-_OUTSIDE |= {"wait_quiet", "case_order", "executor", "nodes", "options", "no_wait", "part"}
+_OUTSIDE |= {"wait_quiet", "case_order", "comm", "executor", "nodes", "options", "no_wait", "part"}
 
 
 def _sweep(args: argparse.Namespace) -> int:
@@ -70,6 +71,11 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
     from memkern.measuring.cluster import Array
 
     refuse(args, "with --executor, whose tasks are the parts", part=None)
+    if launcher.size() > 1:
+        raise InputError(
+            f"--executor submits from one process, not from {launcher.size()} ranks: start it "
+            "without the launcher"
+        )
     if args.output is None:
         raise InputError("--executor needs --output, a file in a folder that all machines share")
     args.file = os.path.abspath(args.file)
@@ -168,24 +174,26 @@ def _tune(args: argparse.Namespace) -> int:
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
     own = given(args, "pattern", "delta", "count") | named_values(args.set)
     case = registry.case(args.kernel, **own, **knobs)
+    on_device = case.knobs.device != "cpu"
+    usual = TUNED_ON_DEVICE if on_device else TUNED
+    # An option that was given keeps its value, a list of values is searched.
+    columns = {name: option.column or name for name, _, option in declared(Knobs)}
+    asked = given(args, *columns)
+    lists = {name: value for name, value in asked.items() if isinstance(value, list)}
+    tuned = {name: values for name, values in usual.items() if name not in asked} | lists
     budget = {} if args.budget is None else {"budget_s": args.budget}
     with show_progress(args) as progress:
-        best, search = tune(case, progress=progress, **budget)
+        best, search = tune(case, knobs=tuned, progress=progress, **budget)
     if args.output:
         search.save(args.output)
     if args.json:
         print(search.to_json_text())
     elif not args.quiet:
-        on_device = best.knobs.device != "cpu"
-        tuned = TUNED_ON_DEVICE if on_device else TUNED
         line(f"{'step':<13} {' '.join(f'{name:>10}' for name in tuned)}  {HEADER}")
         for number, record in enumerate(search):
-            values = [record["pages_asked" if name == "pages" else name] for name in tuned]
-            columns = " ".join(
-                f"{value:>{max(len(name), 10)}}" for name, value in zip(tuned, values, strict=True)
-            )
-            line(f"{record['tune_step']:<13} {columns}  {row_of(number, record)}")
-        names = ("variant", *([] if on_device else ["isa"]), *tuned)
+            values = " ".join(f"{record[columns[name]]:>{max(len(name), 10)}}" for name in tuned)
+            line(f"{record['tune_step']:<13} {values}  {row_of(number, record)}")
+        names = dict.fromkeys(("variant", *([] if on_device else ["isa"]), *tuned))
         chosen = (f"--{name.replace('_', '-')} {getattr(best.knobs, name)}" for name in names)
         line(f"best: {' '.join(chosen)}")
     return exit_code(search)
@@ -236,3 +244,4 @@ def add_verbs(verb: Verb) -> None:
         help="an option of the kernel, such as elements=1000000 or matrix=hpcg:32",
     )
     measuring_options(sub)
+    sub.set_defaults(over_ranks=False)

@@ -124,9 +124,7 @@ class _Executor:
         try:
             self._submitit = importlib.import_module("submitit")
         except ImportError:
-            raise InputError(
-                "--executor needs submitit: pip install 'memkern[cluster]', or submitit itself"
-            ) from None
+            raise InputError("--executor needs submitit: pip install 'memkern[cluster]'") from None
         self._folder = folder
         self._options = options
 

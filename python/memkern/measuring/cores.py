@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 from memkern import _memkern
 from memkern.machine import environment
 from memkern.measuring import calibration, disturbance
+from memkern.measuring.ranks import ranks
 
 
 @functools.cache
@@ -61,7 +63,8 @@ def cores_at_work(obtained: Mapping[str, Any], beside: Neighbour | None = None) 
     topology = _memkern.topology()
     kinds = dict(zip(topology["units"], topology["core_kinds"], strict=True))
     units = obtained["pin"].split(",") if obtained["pin"] not in ("", "none") else kinds
-    return disturbance.cores_at_work(int(obtained["threads"]), [kinds[int(u)] for u in units])
+    workers = int(obtained["threads"]) * len(ranks().processes)
+    return disturbance.cores_at_work(workers, [kinds[int(u)] for u in units])
 
 
 def exchanging_units(obtained: Mapping[str, Any], beside: Neighbour | None = None) -> str:
@@ -76,12 +79,22 @@ def _beside(neighbour: Neighbour) -> str:
 
 
 def competitors(beside: Neighbour | None = None) -> tuple[disturbance.RunningThread, ...]:
-    """Return the threads of other processes, except those of the neighbour, that run now."""
-    threads = _memkern.running_threads()
-    return tuple(t for t in threads if beside is None or t[0] != beside.process)
+    """Return the threads of other processes, on the hosts of all ranks, that run now.
+
+    Those of the ranks themselves and of the neighbour are left out.
+    """
+    return tuple(dict.fromkeys(itertools.chain(*ranks().every(_others(beside)))))
+
+
+def _others(beside: Neighbour | None = None) -> list[disturbance.RunningThread]:
+    own = ranks().processes | ({beside.process} if beside is not None else set())
+    return [thread for thread in _memkern.running_threads() if thread[0] not in own]
 
 
 def observe_activity() -> disturbance.Activity:
-    """Observe for a quarter of a second what else runs on this machine."""
+    """Observe for a quarter of a second what else runs on this machine, or on all ranks' hosts."""
     units = len(_memkern.topology()["units"])
-    return disturbance.observe_activity(_memkern.running_threads, environment.read_steal_s, units)
+    own = disturbance.observe_activity(_others, environment.read_steal_s, units)
+    every = ranks().every(own)
+    others = dict.fromkeys(itertools.chain(*(one.others for one in every)))
+    return disturbance.Activity(tuple(others), max(one.steal_share for one in every))

@@ -21,6 +21,7 @@ __all__ = [
     "CORE_SHARE",
     "CPU_SHARE",
     "EXCHANGE_SHARE",
+    "LEAST_CPU_SHARE",
     "LEAST_ONE_IN",
     "LEAST_SAMPLES",
     "LEAST_UNSHARED",
@@ -49,8 +50,9 @@ _AWAY_SHARE = 0.10
 # thread that computes on the same physical core takes a third to a half of the throughput, one that
 # polls a sixth.
 CORE_SHARE = 0.95
-# The same for kernels limited by shared caches or memory, whose times hardly depend on the core.
-SHARED_CACHE_CORE_SHARE = 0.60
+# The same for kernels limited by shared caches or memory, whose times depend less on the core, but
+# on whatever takes its throughput: one in three of the records with a lower share was wrong.
+SHARED_CACHE_CORE_SHARE = 0.90
 # Lines are exchanged slowly if they take longer than the shortest time over this share of it. A
 # hypervisor that moves the processors of a virtual machine apart makes it four times as long.
 EXCHANGE_SHARE = 0.50
@@ -62,6 +64,10 @@ STEAL_SHARE = 0.10
 # are undisturbed.
 LEAST_SAMPLES = 5
 LEAST_ONE_IN = 20
+# A placement is disturbed if its workers had processors for less than this share of all samples.
+# What takes them for longer also slows the samples in between: one in nine of such records that
+# kept enough samples was wrong.
+LEAST_CPU_SHARE = 0.98
 # Cores are measured between samples, so that some samples on a shared core are not detected. Where
 # fewer than this share of the samples were on unshared cores, these are too many: with 0.05, three
 # of four medians were 10 to 40 % too high on a host with neighbours, with 0.3 one of twenty.

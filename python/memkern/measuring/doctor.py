@@ -111,6 +111,11 @@ class Health:
         """Whether a case is slower than in the baseline."""
         return any(f.subject == BASELINE and f.state == BAD for f in self.findings)
 
+    @property
+    def measured(self) -> bool:
+        """Whether a case was measured in time, and undisturbed."""
+        return not all(record["disturbed"] for record in self.results)
+
     def __str__(self) -> str:
         """Return the verdict, then the findings, with their advice: reasons and measurements."""
         lines = [self.verdict]
@@ -600,6 +605,9 @@ def _bandwidth_of_a_thread(records: Sequence[Mapping[str, Any]]) -> list[Finding
     ]
 
 
+_AGAIN = "check again when nothing else runs, and without --quick"
+
+
 def against(earlier: ResultSet, results: ResultSet) -> Finding:
     """Return the finding on the comparison with earlier records of this machine.
 
@@ -612,7 +620,7 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
 
     if not {record["kernel"] for record in results} & {r.get("kernel") for r in earlier}:
         text = "no case of the earlier records was measured in time"
-        return Finding(BASELINE, UNKNOWN, text, "check again when nothing else runs")
+        return Finding(BASELINE, UNKNOWN, text, _AGAIN)
     frame = compare(earlier, results)
     words, slower = [], False
     rows = zip(frame["case"], frame["verdict"], slowdowns(frame), strict=True)
@@ -633,4 +641,4 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
             "(ras-mc-ctl, mcelog) with a host that is as fast as before",
         )
     judged = frame["verdict"].isin((FASTER, SAME)).any()
-    return Finding(BASELINE, GOOD if judged else UNKNOWN, text)
+    return Finding(BASELINE, GOOD, text) if judged else Finding(BASELINE, UNKNOWN, text, _AGAIN)

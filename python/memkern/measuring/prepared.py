@@ -18,6 +18,7 @@ from memkern.machine import gpu
 from memkern.measuring import process, sampling, variants
 from memkern.measuring.cores import Neighbour
 from memkern.measuring.process import as_input_error, exclusive
+from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, Invoke
 
@@ -25,6 +26,8 @@ from memkern.spec.kernel import Check, Invoke
 _TICKS_PER_SAMPLE = 1000
 # With a given number of runs, a sample is one invocation unless that is shorter than this.
 _TICKS_PER_RUN = 100
+# Samples of several ranks, which start when they leave a barrier, take at least so many barriers.
+_BARRIERS_PER_SAMPLE = 100
 # Launches between two synchronisations with a GPU (Chalmers and Warburton 2020).
 _LAUNCHES = 20
 
@@ -114,11 +117,17 @@ class Prepared:
         raise InputError("a prepared case can't be pickled or copied: pickle its case")
 
     def run(self, invocations: int) -> float:
-        """Run one sample of `invocations` invocations, and return its seconds.
+        """Run one sample of `invocations` invocations, and return the slowest rank's seconds.
 
         Nothing is allocated, parsed or checked in it.
         """
-        return self.native.run(invocations)
+        ranks().align()
+        return ranks().slowest(self.native.run(invocations))
+
+    def run_range(self, begin: int, end: int) -> float:
+        """Run a part of an invocation, and return the slowest rank's seconds."""
+        ranks().align()
+        return ranks().slowest(self.native.run_range(begin, end))
 
     @property
     def obtained(self) -> dict[str, Any]:
@@ -150,7 +159,9 @@ class Prepared:
     @property
     def left_s(self) -> float:
         """Seconds until the deadline, 0 after it."""
-        return max(self._deadline - time.perf_counter(), 0.0)
+        if math.isinf(self._deadline):
+            return math.inf
+        return max(-ranks().slowest(time.perf_counter() - self._deadline), 0.0)
 
     @functools.cached_property
     def core_share(self) -> float:
@@ -202,10 +213,12 @@ class Prepared:
         if self.device:
             return _LAUNCHES
         ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
-        goal = ticks * _memkern.clock_tick()
+        # All ranks must agree on it, and leave a barrier at times that are apart.
+        goal = ranks().slowest(ticks * _memkern.clock_tick())
+        goal = max(goal, _BARRIERS_PER_SAMPLE * ranks().barrier_s)
         invocations = 1
         # Where a small part takes long enough, whole invocations need not be tried.
-        if self.native.run_range(0, -(-self.case.iterations // 128)) >= 20 * goal:
+        if self.run_range(0, -(-self.case.iterations // 128)) >= 20 * goal:
             return invocations
         while True:
             seconds = self.run(invocations)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from memkern.errors import InputError
+from memkern.measuring.ranks import together
 
 if TYPE_CHECKING:
     from memkern.measuring.prepared import Prepared
@@ -34,11 +35,14 @@ def refuse_forked() -> None:
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Hold the lock that lets only one thread of this process measure at a time."""
+    """Hold the lock that lets only one thread of this process measure at a time.
+
+    All ranks end what follows in the same way.
+    """
     global _started
     refuse_forked()
     _started = True
-    with _lock:
+    with _lock, together():
         yield
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import _memkern, statistics
+from memkern.errors import InputError
 from memkern.machine import environment, gpu
 from memkern.machine.topology import copy_GBps, machine_environment
 from memkern.measuring import calibration, disturbance
@@ -21,10 +24,11 @@ from memkern.measuring.cores import Neighbour, competitors, cores, cores_at_work
 from memkern.measuring.costs import ceilings_GBps, device_launch_cost_s, launch_cost_s
 from memkern.measuring.prepared import Choice, Prepared
 from memkern.measuring.process import exclusive, refuse_forked
+from memkern.measuring.ranks import ranks, together
 from memkern.measuring.sampling import Samples, median
 from memkern.results import ResultSet
 from memkern.spec.case import Case
-from memkern.spec.columns import in_order
+from memkern.spec.columns import COLUMNS, in_order
 from memkern.spec.kernel import Ceilings, Check
 from memkern.spec.registry import registry
 
@@ -98,7 +102,7 @@ class Placement:
     """Results of one placement of a case.
 
     Of the `wall_s` seconds that it took, `again_s` are those that another placement would take as
-    well, without the choice of the variant and the validation.
+    well, without the choice of the variant and the validation. `obtained` is this rank's.
     """
 
     samples: Samples
@@ -110,6 +114,37 @@ class Placement:
     started_s: float
     wall_s: float
     again_s: float
+    rank_places: tuple[RankPlace, ...]
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """Processing units and page size of a rank, and whether its host has too few units."""
+
+    units: str
+    pages: str
+    oversubscribed: bool
+
+
+def _crowded(obtained: Mapping[str, Any]) -> bool:
+    """Return whether this host has fewer processing units than its ranks have workers."""
+    return int(obtained["threads"]) * len(ranks().processes) > ranks().host_units
+
+
+def _of_all_ranks(check: Check) -> Check:
+    """Return a check that is valid where it is on all ranks, with the largest error.
+
+    Its columns are means over the ranks.
+    """
+    if ranks().size == 1:
+        return check
+    every = ranks().every(check)
+    return dataclasses.replace(
+        check,
+        valid=all(one.valid for one in every),
+        error_max=max(one.error_max for one in every),
+        columns={name: fmean(one.columns[name] for one in every) for name in check.columns},
+    )
 
 
 class CaseRun:
@@ -126,6 +161,11 @@ class CaseRun:
 
     def __init__(self, case: Case, repeat: int = 0, beside: Neighbour | None = None) -> None:
         refuse_forked()
+        if not (ranks().even or case.knobs.threads):
+            raise InputError(
+                "the ranks have different numbers of processing units, and so of threads: give "
+                "the number of threads (--threads), or bind all ranks to as many units"
+            )
         self.case = case
         self.repeat = repeat
         self.beside = beside
@@ -141,9 +181,9 @@ class CaseRun:
 
     @property
     def case_id(self) -> str:
-        """The case's identity, with that of the neighbour."""
-        own = self.case.identity()
-        return f"{own}-{self.beside.case_id}" if self.beside else own
+        """The case's identity, with those of several ranks and of the neighbour."""
+        beside = self.beside.case_id if self.beside else ""
+        return "-".join(filter(None, (self.case.identity(), ranks().case_id, beside)))
 
     @property
     def interrupted(self) -> bool:
@@ -228,7 +268,16 @@ class CaseRun:
         choice = Choice(obtained["variant"], obtained["isa"], prepared.variant_choice)
         wall_s = time.perf_counter() - start
         placement = Placement(
-            samples, check, obtained, choice, others, device, start, wall_s, again_s
+            samples,
+            _of_all_ranks(check),
+            obtained,
+            choice,
+            others,
+            device,
+            start,
+            wall_s,
+            ranks().slowest(again_s),
+            tuple(ranks().every(RankPlace(obtained["pin"], obtained["pages"], _crowded(obtained)))),
         )
         self.placements.append(placement)
         return placement
@@ -280,7 +329,8 @@ class CaseRun:
             rates = ceilings_GBps(obtained["threads"], case.knobs.pin, case.knobs.pages)
             ceilings = Ceilings(rates["load"], rates["triad"], machine["machine"]["caches"] or ())
             median_s = float(np.median([np.median(s[:, 0]) for s in series]))
-            roofline = spec.roofline_columns(as_run, last.check.columns, ceilings, median_s)
+            of_rank = spec.roofline_columns(as_run, last.check.columns, ceilings, median_s)
+            roofline = {name: _total(name, value) for name, value in of_rank.items()}
         columns = {**last.check.columns, **roofline}
 
         def row(case: Case, column: int, case_id: str) -> dict[str, Any]:
@@ -293,6 +343,7 @@ class CaseRun:
                     **_sample_columns(self, counted, series, disturbed),
                     **times,
                     **_rates(case, model_B, last, times, launch_s),
+                    **_rank_columns(case, counted),
                     **self._copy,
                     **last.device,
                     **(extra or {}),
@@ -356,16 +407,19 @@ def _identity_columns(
 ) -> dict[str, Any]:
     """Return the columns that identify the case, the machine and the time."""
     knobs, last = case.knobs, run.placements[-1]
-    on_device = knobs.device != "cpu"
+    if knobs.device != "cpu":
+        platform = str(gpu.describe(knobs.device)["name"])
+    else:
+        platform = environment.platform_label(machine, last.obtained["threads"])
+    if ranks().size > 1:
+        platform = f"{platform} a rank, {ranks().size} ranks"
     words = zip(case.spec.template_columns, case.template_variant.split("/"), strict=False)
     which = {**case.columns, **dict(words)}
     return {
         "case_id": case_id,
         "repeat": run.repeat,
         "environment_id": environment.identity(machine),
-        "platform": gpu.describe(knobs.device)["name"]
-        if on_device
-        else environment.platform_label(machine, last.obtained["threads"]),
+        "platform": platform,
         "started": run.started,
         "kernel": case.spec.kernel,
         "definition": case.spec.definition,
@@ -388,7 +442,12 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
         **{name: obtained[name] for name in ("threads", "variant", "isa", "pin", "pages")},
         "block_threads": obtained["block_threads"],
         "variant_choice": placement.choice.how,
-        "ranks": 1,
+        "comm": ranks().comm,
+        "ranks": ranks().size,
+        "ranks_per_node": ranks().per_node,
+        "hosts": ",".join(dict.fromkeys(ranks().hosts)) if ranks().size > 1 else "",
+        "comm_library": ranks().library,
+        "oversubscribed": any(place.oversubscribed for place in placement.rank_places),
         "rotation": bool(obtained["stages"]),
     }
 
@@ -434,11 +493,12 @@ def _rates(
     case: Case, model_B: float, placement: Placement, times: Mapping[str, float], launch_s: float
 ) -> dict[str, Any]:
     """Return the columns on bytes and rates."""
-    obtained = placement.obtained
+    obtained, several = placement.obtained, ranks().size
     shortest, median = times["time_min_s"], times["time_median_s"]
-    elements = case.iterations * case.spec.width(case)
+    iterations = several * case.iterations
+    elements = iterations * case.spec.width(case)
     vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
-    cycles = shortest * placement.samples.clock_Hz * obtained["threads"]
+    cycles = shortest * placement.samples.clock_Hz * obtained["threads"] * several
     access_s = median / case.spec.accesses(case) if case.spec.accesses else math.nan
     # Traffic is counted over all samples, disturbed ones included.
     mean_access_s = placement.samples.mean_s * access_s / median
@@ -447,21 +507,78 @@ def _rates(
     return {
         "launch_s": launch_s,
         "time_net_s": shortest - launch_s if shortest < _SHORT_LAUNCHES * launch_s else math.nan,
-        "bytes_B": case.bytes_B,
-        "bytes_index_B": case.bytes_index_B,
-        "bytes_model_B": model_B,
-        "footprint_B": obtained["footprint_B"],
-        "bandwidth_GBps": case.bytes_B / shortest / 1e9,
-        "bandwidth_median_GBps": case.bytes_B / median / 1e9,
-        "rate_GAMS": case.iterations / shortest / 1e9 * amos or math.nan,
+        "bytes_B": several * case.bytes_B,
+        "bytes_index_B": several * case.bytes_index_B,
+        "bytes_model_B": several * model_B,
+        "footprint_B": several * obtained["footprint_B"],
+        "bandwidth_GBps": several * case.bytes_B / shortest / 1e9,
+        "bandwidth_median_GBps": several * case.bytes_B / median / 1e9,
+        "rate_GAMS": iterations / shortest / 1e9 * amos or math.nan,
         "performance_GFLOPs": elements / shortest / 1e9 * case.spec.flops or math.nan,
         "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
         "ns_per_access": access_s * 1e9,
         "cycles_per_access": access_s * placement.samples.clock_Hz,
-        **({} if math.isnan(traffic_B) else {"traffic_GBps": traffic_B / mean_access_s / 1e9}),
+        **(
+            {}
+            if math.isnan(traffic_B)
+            else {"traffic_GBps": several * traffic_B / mean_access_s / 1e9}
+        ),
     }
 
 
+def _total(name: str, value: float) -> float:
+    """Return the value of a column for all ranks, from that of one of them."""
+    column = COLUMNS.get(name)
+    is_rate = column is not None and column.unit in ("GB/s", "GFLOP/s")
+    return value * ranks().size if is_rate else value
+
+
+def _rank_columns(case: Case, counted: Sequence[Placement]) -> dict[str, Any]:
+    """Return the columns that tell how the ranks differ; none for a single process."""
+    if ranks().size == 1:
+        return {}
+    seconds = np.concatenate([p.samples.by_rank for p in counted], axis=1)
+    medians = np.median(seconds, axis=1)
+    slowest = np.bincount(seconds.argmax(axis=0), minlength=ranks().size)
+    rows = [
+        {
+            "rank": number,
+            "host": host,
+            "units": place.units,
+            "pages": place.pages,
+            "time_median_s": float(median),
+            "bandwidth_GBps": case.bytes_B / float(median) / 1e9,
+        }
+        for number, (host, place, median) in enumerate(
+            zip(ranks().hosts, counted[-1].rank_places, medians, strict=True)
+        )
+    ]
+    return {
+        "slowest_rank": int(slowest.argmax()),
+        "rank_spread": float(medians.max() / medians.min() - 1),
+        "barrier_ns": ranks().barrier_s * 1e9,
+        "rank_rows": json.dumps(rows),
+    }
+
+
+def environment_of_ranks() -> dict[str, Any]:
+    """Return the environment of rank 0, with those of other hosts where they differ."""
+    own = machine_environment()
+    if ranks().size == 1:
+        return own
+    every = ranks().every(own)
+    known = [environment.identity(one) for one in every]
+    hosts = ranks().hosts
+    return every[0] | {
+        "ranks": {
+            "library": ranks().library,
+            "hosts": dict(zip(hosts, known, strict=True)),
+            "environments": {k: e for k, e in zip(known, every, strict=True) if k != known[0]},
+        }
+    }
+
+
+@together()
 def measure(
     case: Case,
     *,
@@ -497,7 +614,7 @@ def measure(
         run.place()
         if run.interrupted:
             break
-    return calibrated(run, machine_environment() if machine is None else machine, extra)
+    return calibrated(run, environment_of_ranks() if machine is None else machine, extra)
 
 
 def calibrated(

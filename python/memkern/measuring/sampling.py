@@ -15,12 +15,14 @@ from memkern import _memkern, small, statistics
 from memkern.machine import environment
 from memkern.measuring import disturbance
 from memkern.measuring.cores import cores, cores_at_work, exchanging_units
+from memkern.measuring.ranks import ranks
 
 if TYPE_CHECKING:
     from memkern.measuring.prepared import Prepared
 
 CONDITIONS = 4  # columns that the extension adds to each sample
 _FLOPS_PER_BYTE = 0.5  # above, the core may limit a kernel even where its data are in memory
+_MORE = 5  # samples that are taken at a time beyond those that were requested
 _STEAL_AFTER_S = 0.25  # the system counts stolen time in hundredths of a second
 
 
@@ -33,6 +35,8 @@ class Samples:
     seconds : ndarray of float64, shape (n, 1 + k)
         Seconds per invocation, and those of each of the k kernels that it runs in turn, if it runs
         several. Disturbed samples are left out, unless `disturbed`.
+    by_rank : ndarray of float64, shape (ranks, n)
+        Seconds per invocation that each rank took; `seconds` are those of the slowest.
     invocations : int
         Invocations in one sample.
     stop : str
@@ -54,6 +58,7 @@ class Samples:
     """
 
     seconds: npt.NDArray[np.float64]
+    by_rank: npt.NDArray[np.float64]
     invocations: int
     stop: str
     taken: int
@@ -84,19 +89,27 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
     )
     times = 1 + len(prepared.stages)
     rows = np.empty((0, times + CONDITIONS))
-    rejected = np.empty(0, dtype=np.bool_)
+    own = np.empty(0)
+    rejected = crowded = np.empty(0, dtype=np.bool_)
     units = _units_of(prepared)
     begin = time.perf_counter()
     first_s = math.inf
     reason: str | None = None
 
+    def cpu_share() -> float:
+        return float(rows[:, times] @ rows[:, 0] / rows[:, 0].sum())
+
     def too_few() -> bool:
-        shared = rows[:, times + 1] < least_throughput(prepared)
-        return disturbance.too_few(int((~rejected).sum()), int(shared.sum()), len(rows))
+        if not rejected.any():
+            return False
+        lost = cpu_share() < disturbance.LEAST_CPU_SHARE
+        return lost or disturbance.too_few(int((~rejected).sum()), int(crowded.sum()), len(rows))
 
     while reason is None:
         clean = len(rows) - int(rejected.sum())
-        block = np.full(((runs or rule.next_count(clean)) - clean, rows.shape[1]), np.nan)
+        wanted = (runs or rule.next_count(clean)) - clean
+        # With enough undisturbed ones, more are taken where too much time was lost.
+        block = np.full((wanted if wanted > 0 else _MORE, rows.shape[1]), np.nan)
         elapsed = time.perf_counter() - begin
         if runs is not None:
             left = math.inf if not len(rows) else first_s + rule.budget_s - elapsed
@@ -105,28 +118,34 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         left = min(left, prepared.left_s)
         stolen, since = environment.read_steal_s(units), time.perf_counter()
         try:
-            prepared.native.sample(block, invocations, left, least_throughput(prepared))
+            sample(prepared, block, invocations, left)
         except KeyboardInterrupt:
             reason = "interrupted"
         block = block[~np.isnan(block[:, 0])]
-        spent = time.perf_counter() - since
+        spent = ranks().slowest(time.perf_counter() - since)
         first_s = min(first_s, spent)
-        rows = np.concatenate((rows, block))
         marked = mark_disturbed(prepared, block[:, 0], block[:, times:])
         if spent > _STEAL_AFTER_S:
             allowed_s = disturbance.STEAL_SHARE * spent * len(units)
             marked |= environment.read_steal_s(units) - stolen > allowed_s
-        rejected = np.concatenate((rejected, marked))
+        slow = block[:, times + 1] < least_throughput(prepared)
+        marks = ranks().largest(np.column_stack((marked, slow))) > 0
+        own = np.concatenate((own, block[:, 0]))
+        rows = np.concatenate((rows, _of_all_ranks(block, times)))
+        rejected = np.concatenate((rejected, marks[:, 0]))
+        crowded = np.concatenate((crowded, marks[:, 1]))
         if reason is not None:
             break
         kept = rows[~rejected, 0]
-        elapsed = time.perf_counter() - begin
+        elapsed = ranks().slowest(time.perf_counter() - begin)
         if runs is not None:
             over = elapsed > first_s + rule.budget_s
-            reason = "runs" if len(kept) >= runs or over else None
-        elif len(kept) == 0 or rejected.any():
-            # While too few samples are undisturbed, the budget is twice as long.
-            reason = rule.done(kept, elapsed / 2 if too_few() else elapsed)
+            reason = "runs" if over or (len(kept) >= runs and not too_few()) else None
+        elif too_few():
+            # The budget is twice as long.
+            reason = rule.done(kept, elapsed / 2)
+            if reason == "ci" and elapsed < 2 * rule.budget_s:
+                reason = None
         else:
             reason = rule.done(kept, elapsed)
         if reason is None and not prepared.left_s:
@@ -134,26 +153,65 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
     if len(rows) == 0:
         raise KeyboardInterrupt
     conditions = rows[:, times:]
-    disturbed = bool(rejected.any()) and too_few()
-    kept_rows = ~rejected
+    disturbed = too_few()
+    kept_rows = ~rejected & (np.cumsum(~rejected) <= (runs or len(rows)))
     if disturbed:
         # As many samples as were requested, those with the most processor time first.
         order = np.argsort(-conditions[:, 0], kind="stable")
         kept_rows = np.isin(np.arange(len(rows)), order[:runs])
-    weights = rows[:, 0] / rows[:, 0].sum()
     return Samples(
         seconds=rows[kept_rows, :times],
+        by_rank=np.array(ranks().every(own[kept_rows])),
         invocations=invocations,
         stop=reason,
         taken=len(rows),
         rejected=int(rejected.sum()),
-        cpu_share=float(weights @ conditions[:, 0]),
+        cpu_share=cpu_share(),
         throughput=median(conditions[:, 1]),
         clock_Hz=median(conditions[:, 2]),
         exchange_s=median(conditions[:, 3]),
         disturbed=disturbed,
         mean_s=float(rows[:, 0].mean()),
     )
+
+
+def sample(
+    prepared: Prepared, out: npt.NDArray[np.float64], invocations: int, seconds: float
+) -> None:
+    """Fill rows of `out` with samples that all ranks start at the same time.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    out : ndarray of float64, shape (n, columns)
+        See the extension's `Prepared.sample`; only rows of finished samples are written.
+    invocations : int
+        Invocations per sample.
+    seconds : float
+        No sample starts later, but for the first.
+    """
+    least = least_throughput(prepared)
+    if ranks().size == 1:
+        prepared.native.sample(out, invocations, seconds, least)
+        return
+    end = math.inf
+
+    def start() -> bool:
+        nonlocal end
+        over = ranks().align(time.perf_counter() > end)
+        if math.isinf(end):
+            end = time.perf_counter() + seconds
+        return not over
+
+    prepared.native.sample(out, invocations, seconds, least, start)
+
+
+def _of_all_ranks(rows: npt.NDArray[np.float64], times: int) -> npt.NDArray[np.float64]:
+    """Return the longest times, and the worst conditions, of all ranks in each sample."""
+    # Of the conditions only the time of an exchange is worse the larger it is.
+    sign = np.ones(rows.shape[1])
+    sign[times : times + 3] = -1
+    return sign * ranks().largest(sign * rows)
 
 
 def _units_of(prepared: Prepared) -> set[int]:

@@ -17,10 +17,18 @@ import numpy as np
 from memkern import _memkern, statistics
 from memkern.checks import integer
 from memkern.errors import InputError
-from memkern.machine.topology import machine_environment
 from memkern.measuring import calibration
 from memkern.measuring.process import forked, refuse_forked
-from memkern.measuring.record import LARGE_B, SPREAD_S, CaseRun, Measurement, to_result_set
+from memkern.measuring.ranks import ranks, together
+from memkern.measuring.record import (
+    LARGE_B,
+    SPREAD_S,
+    CaseRun,
+    Measurement,
+    calibrated,
+    environment_of_ranks,
+    to_result_set,
+)
 from memkern.measuring.variants import TRIAL_S
 from memkern.progress import bar as progress_bar
 from memkern.results import ResultSet, open_output
@@ -30,6 +38,7 @@ from memkern.spec.sequences import Cases, permuted, product
 _BLOCK = 500  # cases of a sweep that are placed in the same rounds
 
 
+@together()
 def sweep(
     cases: Iterable[Case],
     *,
@@ -101,37 +110,38 @@ def sweep(
     if not time_s > 0:
         raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
     end = time.perf_counter() + time_s
-    seed = random.SystemRandom().randrange(2**31) if order_seed is None else order_seed
+    if order_seed is None:
+        order_seed = random.SystemRandom().randrange(2**31)
+    seed = ranks().first(order_seed)
     generator = random.Random(seed) if order == "random" else None
     columns = {
         "case_order": order,
         "case_order_seed": seed if order == "random" else None,
     }
-    machine = machine_environment()
-    sink = open_output(output, resume, machine, force=force) if output is not None else None
+    machine = environment_of_ranks()
+    sink = None
+    if output is not None and ranks().number == 0:
+        sink = open_output(output, resume, machine, force=force)
     done: list[Measurement] = []
     interrupted = begun = False
     finished = planned = placements = drawn = duplicates = left_out = 0
 
     def on_placed(run: CaseRun) -> None:
-        nonlocal begun, finished
+        nonlocal begun
         if not begun and on_begin is not None:
             on_begin()
         begun = True
-        last = run.complete and not run.interrupted
-        # If this process is killed, the file has what is finished, and the first placements of the
-        # other cases, marked as interrupted. The intervals of a block are known at its end.
-        if sink is not None and (last or len(run.placements) == 1):
-            add(run.measurement(machine, extra=columns), last=last)
-        finished += last
+        # If the run ends early, the file has the case's first placement, marked as interrupted, or
+        # all of them, whose interval knows nothing yet of those of other cases.
+        if output is not None and (run.complete or len(run.placements) == 1):
+            measurement = calibrated(run, machine, columns)
+            store(measurement if run.complete else measurement.cut_off())
 
-    def add(measurement: Measurement, *, last: bool) -> None:
+    def store(measurement: Measurement) -> None:
+        refuse_forked()
         if sink is not None:
             for part in (*measurement.parts, measurement):
-                record = part.record if last else {**part.record, "stop": "interrupted"}
-                sink.store.add(record, part.samples, machine)
-        elif last:
-            done.append(measurement)
+                sink.store.add(part.record, part.samples, machine)
 
     def close_after(error: BaseException) -> None:
         """Close the file after an error, warn of what it has, and mark the error as resumable."""
@@ -142,11 +152,11 @@ def sweep(
             vars(error)["resumable"] = True
             warnings.warn(
                 f"{finished} of {size or planned} measurements done, kept in {sink.store.path}",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     size = len(cases) * repeats if isinstance(cases, Sequence) else None
-    bar = progress_bar(progress, time_s=time_s)
+    bar = progress_bar(progress if ranks().number == 0 else False, time_s=time_s)
     try:
         for block in _blocks(cases, repeats, seed if generator is not None else None, sink):
             runs = block.runs
@@ -175,13 +185,15 @@ def sweep(
                 complete = run.complete and not run.interrupted
                 if not complete:
                     measurement = measurement.cut_off()
-                add(measurement, last=True)
-                finished += complete and run.out_of_time
+                store(measurement)
+                if sink is None:
+                    done.append(measurement)
+                finished += complete
                 if on_result is not None:
                     on_result(measurement)
             if interrupted:
                 break
-            if time.perf_counter() > end:
+            if math.isfinite(end) and ranks().gate(time.perf_counter() > end):
                 left_out += 0 if size is None else size - drawn
                 break
     except KeyboardInterrupt:
@@ -208,7 +220,7 @@ def sweep(
         warnings.warn(
             f"{duplicates} of the cases repeat{'s' * (duplicates == 1)} an earlier one, apart from "
             "its name: equal cases are measured once (--repeats gives several records of a case)",
-            stacklevel=2,
+            stacklevel=3,
         )
     results.interrupted = interrupted
     results.left_out = left_out
@@ -216,12 +228,12 @@ def sweep(
         warnings.warn(
             f"{left_out} of {size or planned} measurements are left out: {time_s:.3g} s were too "
             "few for all of them here",
-            stacklevel=2,
+            stacklevel=3,
         )
     if interrupted:
         kept = f", kept in {sink.store.path}" if sink is not None and results else ""
         warnings.warn(
-            f"interrupted: {finished} of {size or planned} measurements done{kept}", stacklevel=2
+            f"interrupted: {finished} of {size or planned} measurements done{kept}", stacklevel=3
         )
     return results
 
@@ -254,22 +266,26 @@ def _blocks(cases: Iterable[Case], repeats: int, seed: int | None, sink: Any) ->
             for place, times in itertools.groupby(chosen, key=lambda pair: pair[0]):
                 case = some[place]
                 for _, repeat in times:
-                    key = case.identity(), repeat
-                    if sink is None:
-                        new = key not in seen
-                        seen.add(key)
-                    else:
-                        new = sink.store.first_time(*key)
-                    if not new:
-                        duplicates += 1
-                        continue
-                    kept = sink.store.find(*key) if sink is not None else None
-                    if kept is None or kept["stop"] == "interrupted":
-                        runs.append(CaseRun(case, repeat))
+                    run = CaseRun(case, repeat)
+                    new, kept = ranks().first(_state(run, seen, sink))
+                    duplicates += not new
+                    if new and not kept:
+                        runs.append(run)
             if len(runs) == _BLOCK:
                 yield _Block(runs, drawn, duplicates)
                 runs, drawn, duplicates = [], 0, 0
     yield _Block(runs, drawn, duplicates)
+
+
+def _state(run: CaseRun, seen: set[tuple[str, int]], sink: Any) -> tuple[bool, bool]:
+    """Return whether the case has not occurred before, and whether the file has its results."""
+    key = run.case_id, run.repeat
+    if sink is None:
+        new = key not in seen
+        seen.add(key)
+        return new, False
+    kept = sink.store.find(*key)
+    return sink.store.first_time(*key), kept is not None and kept["stop"] != "interrupted"
 
 
 def _portions(cases: Iterable[Case]) -> Iterator[list[Case]]:
@@ -323,7 +339,7 @@ def _measure_rounds(
                 fits = number == 0 or takes_s[id(run)] <= left_s
             else:
                 fits = takes_s[id(run)] <= left_s - equal_s * len(small)
-            if fits:
+            if math.isinf(end) or ranks().agreed(fits):
                 share_s = left_s * part / max(remaining_s, part)
                 run.deadline = time.perf_counter() + max(share_s, min(part, equal_s))
                 run.place()

@@ -37,7 +37,8 @@ def tune(
 ) -> tuple[Case, ResultSet]:
     """Search the knobs of a case, one after another, within a time budget.
 
-    The variant and instruction set are searched first, then each knob with the best values so far.
+    The variant and instruction set, where they are ``best``, are searched first, then each knob
+    with the best values so far.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ def tune(
     check_budget(budget_s)
     usual = TUNED if case.knobs.device == "cpu" else TUNED_ON_DEVICE
     steps: dict[str, Sequence[Choice]] = {"variant": _variants(case)}
-    for knob, values in (knobs or usual).items():
+    for knob, values in (usual if knobs is None else knobs).items():
         steps[knob] = [{knob: value} for value in values]
     return search(lambda **choice: case.with_(**choice), {}, steps, budget_s, progress=progress)
 
@@ -153,7 +154,12 @@ def search(
 
 
 def _variants(case: Case) -> list[dict[str, str]]:
-    candidates = prepare(case).native.candidates()
-    if case.knobs.device != "cpu":
+    asked = case.knobs
+    candidates = [
+        (variant, isa)
+        for variant, isa in prepare(case).native.candidates()
+        if asked.variant in ("best", variant) and asked.isa in ("best", isa)
+    ]
+    if asked.device != "cpu":
         return [{"variant": variant} for variant, _ in candidates]
     return [{"variant": variant, "isa": isa} for variant, isa in candidates]

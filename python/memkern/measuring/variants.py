@@ -13,6 +13,7 @@ import numpy.typing as npt
 from memkern import small
 from memkern.machine.topology import last_level_cache_B
 from memkern.measuring import sampling
+from memkern.measuring.ranks import ranks
 
 if TYPE_CHECKING:
     from memkern.measuring.prepared import Prepared
@@ -90,11 +91,10 @@ def _trial(prepared: Prepared, samples: int) -> npt.NDArray[np.float64]:
     """Return the seconds of the undisturbed samples after the first."""
     for _ in range(_TRIAL_TRIES):
         rows = np.full((samples, 1 + sampling.CONDITIONS), np.nan)
-        prepared.native.sample(
-            rows, prepared.invocations, prepared.left_s, sampling.least_throughput(prepared)
-        )
+        sampling.sample(prepared, rows, prepared.invocations, prepared.left_s)
         unusable = sampling.mark_disturbed(prepared, rows[:, 0], rows[:, 1:]) | np.isnan(rows[:, 0])
-        kept = rows[1:, 0][~unusable[1:]]
+        both = ranks().largest(np.column_stack((rows[1:, 0], unusable[1:])))
+        kept = both[:, 0][both[:, 1] == 0]
         if len(kept) or not prepared.left_s:
             break
     return np.asarray(kept)
@@ -121,7 +121,7 @@ class _Parts:
         begin = self._begin
         end = begin + self._size
         self._begin = end if end + self._size <= self._count else 0
-        seconds = self._prepared.native.run_range(begin, end)
+        seconds = self._prepared.run_range(begin, end)
         done = self._size if self._work is None else int(self._work[end] - self._work[begin])
         return seconds / max(done, 1)
 

@@ -1,0 +1,109 @@
+"""Programs that several ranks run, started by the launchers that this machine has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+# Open MPI's settings for tests: as root, and with more ranks than processing units.
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
+# The launcher's words before the number of ranks.
+_COMMANDS = {
+    "openmpi": ["mpirun.openmpi"],
+    "mpich": ["mpirun.mpich"],
+    # Debian's OpenSHMEM ends with a segmentation fault in this transport, after correct results.
+    "oshmem": ["oshrun", "--mca", "btl", "^uct"],
+}
+_MPICH = "libmpich.so.12"
+
+
+def kinds(*names: str) -> list[str]:
+    """Return the launchers, by default all, for a parametrised test."""
+    return list(names or _COMMANDS)
+
+
+def start(
+    kind: str,
+    ranks: int,
+    words: Sequence[str],
+    folder: Path,
+    variables: dict[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    """Start ``python WORDS`` as so many ranks; skip the test where there is no such launcher.
+
+    `folder` is a temporary one, for links to libraries.
+    """
+    command = _COMMANDS[kind]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed (tools/install-system-packages.sh --test)")
+    known = {
+        **_variables(),
+        **OPEN_MPI,
+        **(_mpich(folder) if kind == "mpich" else {}),
+        **(variables or {}),
+    }
+    return subprocess.Popen(
+        [*command, "-n", str(ranks), sys.executable, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=known,
+    )
+
+
+def run(
+    kind: str,
+    ranks: int,
+    words: Sequence[str],
+    folder: Path,
+    variables: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python WORDS`` as so many ranks (see `start`)."""
+    with start(kind, ranks, words, folder, variables) as process:
+        try:
+            out, err = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def alone(words: Sequence[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run ``python WORDS`` as one process, with the variables that a launcher would set."""
+    return subprocess.run(
+        [sys.executable, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**_variables(), **variables},
+        timeout=120,
+    )
+
+
+def _variables() -> dict[str, str]:
+    """Return the environment, with the modules of the tests."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def _mpich(folder: Path) -> dict[str, str]:
+    """Return the variables by which mpi4py's wheel uses Debian's MPICH, whose name is another."""
+    variables = {"MPI4PY_MPIABI": "mpich"}
+    library = next(Path("/usr/lib").glob(f"*/{_MPICH}"), None)
+    if library is not None:
+        link = folder / "libmpi.so.12"
+        if not link.exists():
+            link.symlink_to(library)
+        others = os.environ.get("LD_LIBRARY_PATH")
+        variables["LD_LIBRARY_PATH"] = f"{folder}:{others}" if others else str(folder)
+    return variables

@@ -1,0 +1,504 @@
+"""Ranks that measure together: agreement, errors, interruption, records, launchers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import launching
+import numpy as np
+import pytest
+
+import memkern as mk
+from memkern import launcher
+from memkern.errors import InputError
+from memkern.measuring.ranks import Floats, Ranks
+
+# Threads as ranks
+
+
+class Threads:
+    """Communication among threads of this process, as their `Ranks` see it."""
+
+    library = "threads"
+
+    def __init__(self, shared: Shared, number: int) -> None:
+        self._shared = shared
+        self._number = number
+
+    def every(self, content: Any) -> list[Any]:
+        return self._shared.every(self._number, content)
+
+    def largest(self, values: Floats) -> Floats:
+        return np.asarray(np.max(self.every(values), axis=0))
+
+    def barrier(self) -> None:
+        self.every(None)
+
+    def abort(self) -> NoReturn:
+        raise SystemExit(1)
+
+
+class Shared:
+    def __init__(self, size: int) -> None:
+        self._barrier = threading.Barrier(size, timeout=20)
+        self._contents: list[Any] = [None] * size
+
+    def every(self, number: int, content: Any) -> list[Any]:
+        self._contents[number] = content
+        self._barrier.wait()
+        found = list(self._contents)
+        self._barrier.wait()
+        return found
+
+
+def as_ranks(size: int, work: Callable[[Ranks], Any]) -> list[Any]:
+    """Return the result, or the error, of `work` on each of `size` ranks."""
+    shared, results = Shared(size), [None] * size
+
+    def run(number: int) -> None:
+        try:
+            results[number] = work(Ranks("mpi", number, size, Threads(shared, number)))
+        except BaseException as error:
+            results[number] = error
+
+    own = os.sched_getaffinity(0)
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert os.sched_getaffinity(0) == own
+    return results
+
+
+def test_one_process_agrees_with_itself() -> None:
+    alone = Ranks()
+    assert (alone.comm, alone.size, alone.per_node, alone.case_id) == ("none", 1, 1, "")
+    assert alone.gate(True) and not alone.gate()
+    assert alone.first(3) == 3 and alone.every("a") == ["a"]
+    assert alone.slowest(2.0) == 2.0 and alone.barrier_s == 0.0
+    assert alone.largest([1.0, math.nan]).tolist()[0] == 1.0
+
+
+def test_values_are_agreed() -> None:
+    def work(ranks: Ranks) -> Any:
+        own = float(ranks.number)
+        return (
+            ranks.first(f"of {ranks.number}"),
+            ranks.every(ranks.number**2),
+            ranks.largest([[own], [-own]]).tolist(),
+            ranks.gate(ranks.number == 1),
+            ranks.gate(False),
+            ranks.agreed(True),
+            ranks.agreed(ranks.number != 2),
+            ranks.barrier_s > 0,
+        )
+
+    expected = ("of 0", [0, 1, 4], [[2.0], [0.0]], True, False, True, False, True)
+    assert as_ranks(3, work) == [expected] * 3
+
+
+def test_what_a_rank_does_not_know_is_unknown() -> None:
+    def work(ranks: Ranks) -> Floats:
+        return ranks.largest([math.nan if ranks.number else 5.0, 1.0])
+
+    for found in as_ranks(2, work):
+        assert math.isnan(found[0]) and found[1] == 1.0
+
+
+def test_ranks_of_a_host_divide_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = threading.local()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", set(range(6))))
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, units: setattr(masks, "own", set(units)))
+    # Cores of two hardware threads each: units k and k + 3.
+    siblings = {k: f"{k % 3},{k % 3 + 3}" for k in range(6)}
+    monkeypatch.setattr("memkern.measuring.ranks.units_of_core", siblings.__getitem__)
+
+    def work(ranks: Ranks) -> Any:
+        ranks.divide_units()
+        return sorted(os.sched_getaffinity(0)), ranks.host_units, ranks.even, ranks.case_id
+
+    assert [found[0] for found in as_ranks(3, work)] == [[0, 3], [1, 4], [2, 5]]
+    found = as_ranks(4, work)
+    # As many each, even where some are left over.
+    assert [units for units, *_ in found] == [[0], [3], [1], [4]]
+    assert {tuple(rest) for _, *rest in found} == {(6, True, found[0][3])}
+    # More ranks than units: they take turns.
+    assert [found[0] for found in as_ranks(7, work)] == [[0], [3], [1], [4], [2], [5], [0]]
+
+
+def test_the_identity_holds_ranks_and_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = threading.local()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
+
+    def identities(*bindings: set[int]) -> set[Any]:
+        def work(ranks: Ranks) -> Any:
+            masks.own = bindings[ranks.number]
+            ranks.divide_units()
+            return ranks.case_id, ranks.even
+
+        return set(as_ranks(len(bindings), work))
+
+    ids = [identities({0}, {1}), identities({0}, {2}), identities({0}, {1}, {2})]
+    ids.append(identities({0}, {1, 2}))
+    assert [len(one) for one in ids] == [1, 1, 1, 1]
+    assert len(set.union(*ids)) == 4
+    assert [next(iter(one))[1] for one in ids] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("kind", [InputError, MemoryError])
+def test_an_error_of_one_rank_is_raised_by_all(kind: type[Exception]) -> None:
+    def work(ranks: Ranks) -> None:
+        with ranks.together():
+            ranks.every(1)
+            if ranks.number == 1:
+                raise kind("no such page")
+            # The others may be anywhere, in a meeting or at the end.
+            if ranks.number == 2:
+                ranks.largest([1.0])
+
+    host = os.uname().nodename
+    errors = as_ranks(3, work)
+    assert [type(error) for error in errors] == [kind] * 3
+    assert str(errors[1]) == "no such page"
+    assert str(errors[0]) == str(errors[2]) == f"rank 1 on {host}: no such page"
+
+
+def test_the_same_error_of_all_ranks_is_each_rank_s_own() -> None:
+    def work(ranks: Ranks) -> None:
+        with ranks.together():
+            raise InputError(f"wrong on {ranks.number}")
+
+    assert [str(error) for error in as_ranks(2, work)] == ["wrong on 0", "wrong on 1"]
+
+
+def test_an_unexpected_error_is_told_with_its_type() -> None:
+    def work(ranks: Ranks) -> None:
+        with ranks.together(), ranks.together():
+            if ranks.number == 0:
+                raise KeyError("lost")
+            ranks.gate()
+
+    errors = as_ranks(2, work)
+    assert isinstance(errors[0], KeyError)
+    assert isinstance(errors[1], RuntimeError) and "KeyError: 'lost'" in str(errors[1])
+
+
+def test_ranks_meet_again_after_an_error() -> None:
+    def work(ranks: Ranks) -> int:
+        with pytest.raises(InputError), ranks.together():
+            if ranks.number:
+                raise InputError("of one")
+            ranks.gate()
+        with ranks.together():
+            return sum(ranks.every(1))
+
+    assert as_ranks(2, work) == [2, 2]
+
+
+# What a launcher tells
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({}, (0, 1)),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, (2, 4)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, (1, 2)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, (0, 1)),  # a batch script
+        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, (3, 8)),
+        ({"PMI_RANK": "x", "PMI_SIZE": "2"}, (0, 1)),
+    ],
+)
+def test_launchers_are_recognised(variables: dict[str, str], found: tuple[int, int]) -> None:
+    assert (launcher.number(variables), launcher.size(variables)) == found
+
+
+def test_how_ranks_communicate_is_decided_once() -> None:
+    two = {"PMI_RANK": "0", "PMI_SIZE": "2"}
+    assert launcher.comm("auto", {}) == "none"
+    assert launcher.comm("auto", two) == "mpi"
+    assert launcher.comm("auto", {**two, "MEMKERN_COMM": "none"}) == "none"
+    assert launcher.comm("mpi", {}) == "mpi"
+    for wrong in ({"MEMKERN_COMM": "tcp"}, {"MEMKERN_COMM": "auto"}):
+        with pytest.raises(InputError, match="MEMKERN_COMM"):
+            launcher.comm("auto", wrong)
+    with pytest.raises(InputError, match="comm"):
+        launcher.comm("tcp", {})
+
+
+# Real ranks
+
+TRIAD = ("stream", "-k", "triad", "--elements", "4096", "--runs", "5", "--json")
+
+
+def memkern(kind: str, ranks: int, folder: Path, *words: str, **variables: str) -> Any:
+    return launching.run(kind, ranks, ["-m", "memkern", *words], folder, variables)
+
+
+@pytest.mark.parametrize("kind", launching.kinds())
+def test_a_kernel_runs_as_ranks(kind: str, tmp_path: Path) -> None:
+    done = memkern(kind, 2, tmp_path, *TRIAD, MEMKERN_SMALL="1")
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["valid"] and record["comm"] == "mpi"
+    assert (record["ranks"], record["ranks_per_node"]) == (2, 2)
+    # Bytes are totals, elements those of each rank.
+    assert record["bytes_B"] == 2 * 3 * 8 * record["elements"]
+    assert record["bandwidth_GBps"] == pytest.approx(record["bytes_B"] / record["time_min_s"] / 1e9)
+    rows = json.loads(record["rank_rows"])
+    assert [row["rank"] for row in rows] == [0, 1]
+    assert {row["host"] for row in rows} == {os.uname().nodename}
+    units = [set(row["units"].split(",")) for row in rows]
+    shared = len(os.sched_getaffinity(0)) < 2
+    assert record["oversubscribed"] is shared
+    assert shared or not units[0] & units[1]
+    assert all(row["time_median_s"] <= record["time_max_s"] for row in rows)
+    assert record["slowest_rank"] in (0, 1) and record["rank_spread"] >= 0
+    assert record["barrier_ns"] > 0
+    assert "MPI" in record["comm_library"] or "MPICH" in record["comm_library"]
+    # One table, one warning: the other ranks are silent.
+    assert done.stderr.count("MEMKERN_SMALL is set") == 1
+
+
+def test_more_workers_than_units_are_oversubscribed(tmp_path: Path) -> None:
+    ranks = len(os.sched_getaffinity(0)) + 1
+    if ranks > 5:
+        pytest.skip("this machine has too many processing units to start more ranks")
+    done = memkern("openmpi", ranks, tmp_path, *TRIAD, MEMKERN_SMALL="1")
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["valid"] and record["oversubscribed"]
+    assert len(json.loads(record["rank_rows"])) == ranks
+
+
+def test_every_family_is_valid_over_ranks(tmp_path: Path) -> None:
+    program = tmp_path / "families.py"
+    program.write_text(
+        """
+import memkern as mk
+from memkern.measuring.ranks import ranks
+from test_kernels import SAMPLES, with_threads
+
+cases = [
+    (case if case.spec.name.startswith("latency.") else with_threads(case, 1)).with_(runs=2)
+    for case, *_ in SAMPLES.values()
+]
+results = mk.sweep(cases)
+assert results.valid and len(results) >= len(SAMPLES)
+assert all(record["ranks"] == 2 for record in results)
+if ranks().number == 0:
+    print(*sorted({record["kernel"].split(".")[0] for record in results}))
+"""
+    )
+    done = launching.run("openmpi", 2, [str(program)], tmp_path, {"MEMKERN_SMALL": "1"})
+    assert done.returncode == 0, done.stderr
+    families = {name.partition(".")[0] for name in mk.registry()}
+    assert done.stdout.split() == sorted(families)
+
+
+def test_one_rank_is_one_process(tmp_path: Path) -> None:
+    done = memkern("openmpi", 1, tmp_path, *TRIAD, "--comm", "mpi", MEMKERN_SMALL="1")
+    (record,) = json.loads(done.stdout)
+    assert (record["comm"], record["ranks"]) == ("mpi", 1)
+    alone = mk.stream("triad", elements=record["elements"], runs=3).measure().record
+    assert alone["bytes_B"] == record["bytes_B"]
+    assert (alone["comm"], alone["ranks"]) == ("none", 1)
+
+
+def test_copies_are_measured_on_purpose_only(tmp_path: Path) -> None:
+    done = memkern("openmpi", 2, tmp_path, *TRIAD, "--comm", "none", MEMKERN_SMALL="1")
+    assert done.returncode == 0, done.stderr
+    first, end = json.JSONDecoder().raw_decode(done.stdout)
+    second = json.loads(done.stdout[end:])
+    assert [record["ranks"] for record in (*first, *second)] == [1, 1]
+
+
+@pytest.mark.parametrize("number", ["0", "1"])
+def test_ranks_that_cannot_communicate_stop(number: str, tmp_path: Path) -> None:
+    (tmp_path / "mpi4py.py").write_text("raise ImportError('absent', name='mpi4py')")
+    words = ["-m", "memkern", *TRIAD]
+    variables = {"PMI_RANK": number, "PMI_SIZE": "2"}
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = launching.alone(words, {**variables, "PYTHONPATH": paths})
+    assert done.returncode == 2 and done.stdout == ""
+    if number == "1":
+        assert done.stderr == ""
+        return
+    for word in ("2 ranks", "mpi4py is not installed", "memkern[mpi]", "--comm none"):
+        assert word in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_another_library_s_launcher_is_refused() -> None:
+    words = ["-m", "memkern", *TRIAD]
+    done = launching.alone(words, {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI4PY_MPIABI": "openmpi"})
+    if "mpi4py is not installed" in done.stderr or "libmpi" in done.stderr:
+        pytest.skip("mpi4py finds no Open MPI here")
+    assert done.returncode == 2
+    assert "2 ranks were started, but mpi4py uses Open MPI" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("stream", "-k", "nothing"), "nothing"),
+        (("stream", "--elements", "-3"), "--elements"),
+        (("doctor",), "memkern doctor runs as one process, not as 2 ranks"),
+        (("tune",), "memkern tune runs as one process"),
+        (("stream", "--comm", "tcp"), "--comm"),
+    ],
+)
+def test_wrong_input_is_refused_once(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = memkern("openmpi", 2, tmp_path, *words)
+    own = [line for line in done.stderr.splitlines() if line.startswith("memkern")]
+    assert done.returncode == 2 and done.stdout == ""
+    assert len(own) == 1 and said in own[0]
+
+
+SWEEP = """
+[[case]]
+kernel = "stream.triad"
+elements = [1000, 1001, 1002, 1003, 1004, 1005]
+threads = 1
+variant = "scalar"
+runs = 10
+budget_s = 0.1
+"""
+
+
+def sweep_file(folder: Path) -> Path:
+    path = folder / "sweep.toml"
+    path.write_text(SWEEP)
+    return path
+
+
+def test_the_first_rank_writes_and_resumes(tmp_path: Path) -> None:
+    output = tmp_path / "records.csv"
+    words = ("sweep", str(sweep_file(tmp_path)), "-o", str(output), "-q")
+    done = memkern("openmpi", 2, tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    first = mk.load(output)
+    assert len(first) == 6 and first.valid
+    (environment,) = first.environments.values()
+    assert list(environment["ranks"]["hosts"]) == [os.uname().nodename]
+    # What exists is not overwritten, and one process is another case than two ranks.
+    assert memkern("openmpi", 2, tmp_path, *words).returncode == 2
+    done = memkern("openmpi", 2, tmp_path, *words, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert mk.load(output).records == first.records
+
+
+def started(process: Any, output: Path) -> None:
+    """Wait until a run has written a record."""
+    working = output.with_name(output.name + ".db")
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(InputError):  # before the file has its tables
+            if working.exists() and len(mk.load(working)):
+                return
+        time.sleep(0.02)
+    raise AssertionError(process.communicate())
+
+
+def ranks_of(process: Any) -> list[int]:
+    """Return the processes of the ranks that a launcher has started, by rank."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = dict(
+                word.split("=", 1)
+                for word in (folder / "environ").read_text().split("\0")
+                if "=" in word
+            )
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+        if parent == process.pid and "OMPI_COMM_WORLD_RANK" in variables:
+            found[int(variables["OMPI_COMM_WORLD_RANK"])] = int(folder.name)
+    return [found[k] for k in sorted(found)]
+
+
+LONG = SWEEP + "invocations = 50000\n"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_finished_cases_survive_a_rank_that_is_killed(rank: int, tmp_path: Path) -> None:
+    output = tmp_path / "records.csv"
+    file = tmp_path / "long.toml"
+    file.write_text(LONG)
+    words = ["-m", "memkern", "sweep", str(file), "-o", str(output), "-q"]
+    with launching.start("openmpi", 2, words, tmp_path) as process:
+        started(process, output)
+        os.kill(ranks_of(process)[rank], signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0 and "signal 9" in errors
+    kept = mk.load(output.with_name(output.name + ".db"))
+    assert 0 < len(kept) <= 6 and kept.valid
+
+
+def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
+    output = tmp_path / "records.csv"
+    file = tmp_path / "long.toml"
+    file.write_text(LONG)
+    words = ["-m", "memkern", "sweep", str(file), "-o", str(output), "-q"]
+    variables = {"MEMKERN_RANK_TIMEOUT_S": "2"}
+    with launching.start("openmpi", 2, words, tmp_path, variables) as process:
+        started(process, output)
+        os.kill(ranks_of(process)[1], signal.SIGSTOP)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "memkern: rank 1 does not answer for 2 s: all ranks end" in errors
+
+
+def test_interrupting_a_rank_interrupts_all(tmp_path: Path) -> None:
+    output = tmp_path / "records.csv"
+    file = tmp_path / "long.toml"
+    file.write_text(LONG)
+    words = ["-m", "memkern", "sweep", str(file), "-o", str(output)]
+    with launching.start("openmpi", 2, words, tmp_path) as process:
+        started(process, output)
+        os.kill(ranks_of(process)[1], signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.count("memkern: interrupted: ") == 1 and "resume with" in errors
+    done = memkern("openmpi", 2, tmp_path, *words[2:], "--resume", "-q")
+    assert done.returncode == 0, done.stderr
+    assert len(mk.load(output)) == 6
+
+
+def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
+    program = tmp_path / "one.py"
+    program.write_text(
+        """
+import os
+
+import memkern as mk
+from memkern.measuring import prepared, ranks
+
+if ranks.ranks().number == 1:
+    def fail(*_): raise mk.InputError("no huge pages")
+    prepared.gpu.handle = fail
+try:
+    mk.stream("copy", elements=1000, threads=1, runs=2).measure()
+except mk.InputError as error:
+    os.write(1, f"{ranks.ranks().number}: {error}\\n".encode())
+"""
+    )
+    done = launching.run("openmpi", 2, [str(program)], tmp_path)
+    host = os.uname().nodename
+    assert sorted(done.stdout.splitlines()) == [
+        f"0: rank 1 on {host}: no huge pages",
+        "1: no huge pages",
+    ]
