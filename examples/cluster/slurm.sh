@@ -17,8 +17,8 @@
 set -eu
 
 # srun starts the ranks and binds each of them to its cores; memkern binds its threads within these.
-# srun does not take --cpus-per-task from the lines above. An MPI library that was built without
-# Slurm's PMI starts its ranks by
+# srun does not take --cpus-per-task from the lines above. --mpi is for Open MPI; for MPICH and its
+# relatives it is pmi2. An MPI library without either starts its ranks by
 #     mpirun --map-by ppr:2:node:PE=32 memkern ...
-srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores \
+srun --mpi=pmix --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores \
   memkern stream -k triad --threads "$SLURM_CPUS_PER_TASK" -o "triad-$SLURM_JOB_ID.parquet"

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from checking import refused_words, run, task_of
+from launching import OPEN_MPI
 from slurm import missing, one_node
 
 import memkern as mk
@@ -27,6 +28,7 @@ kernel = ["stream.copy", "stream.triad"]
 elements = [512, 1024, 4096]
 runs = 2
 """
+EXAMPLES = Path(__file__).parents[2] / "examples"
 # Long enough to be ended in between: six seconds for each part.
 LONG = SWEEP.replace("runs = 2", "placements = 1\nci = 1e-9\nbudget_s = 2")
 
@@ -191,3 +193,27 @@ def test_ctrl_c_leaves_the_jobs(
     number = jobs()[0].partition("_")[0]
     assert f"scancel {number} ends them" in err and "--resume" in err
     assert len(jobs()) == 2
+
+
+def test_the_templates_are_jobs(monkeypatch: pytest.MonkeyPatch, sweep: list[str]) -> None:
+    Path("examples").symlink_to(EXAMPLES)
+    memkern = Path("bin/memkern").absolute()
+    memkern.parent.mkdir()
+    memkern.write_text(f'#!/bin/sh\nexec {sys.executable} -m memkern "$@"\n')
+    memkern.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{memkern.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    for name, value in OPEN_MPI.items():
+        monkeypatch.setenv(name, value)
+    units = len(os.sched_getaffinity(0))
+    shape = ["--nodes=1", f"--ntasks-per-node={min(units, 2)}", "--cpus-per-task=1"]
+    slurm("sbatch", *shape, "--output=ranks.log", "examples/cluster/slurm.sh")
+    slurm("sbatch", "examples/cluster/slurm-sweep.sh")
+    wait_for(lambda: not jobs())
+    found = [path for path in Path().glob("triad-*.parquet") if "samples" not in path.name]
+    assert found, Path("ranks.log").read_text()
+    assert [row["ranks"] for row in mk.load(found[0])] == [min(units, 2)]
+    logs = [path.read_text() for path in sorted(Path().glob("sweep-*.log"))]
+    parts = list(Path().glob("sweep-*-of-4.db"))
+    assert len(parts) == 4, logs
+    assert len(mk.merge(parts)) == sum(len(mk.load(path)) for path in parts)
