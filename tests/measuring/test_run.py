@@ -459,6 +459,39 @@ def test_elements_are_set_and_read_while_others_measure() -> None:
         assert list(pool.map(values_seen, map(float, range(4)))) == [{1}] * 4
 
 
+@pytest.mark.parametrize("repetition", ["fork", "barrier"])
+def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> None:
+    native = case.with_(repetition=repetition).prepare().native
+    rows, calls = np.full((10, 5), np.nan), []
+
+    def start() -> bool:
+        calls.append((~np.isnan(rows[:, 0])).sum())
+        return len(calls) < 4
+
+    # The deadline is past, but does not decide.
+    assert native.sample(rows, 1, 0.0, 0.0, start) == 3
+    assert calls == [0, 1, 2, 3]
+    assert (rows[:3, 0] > 0).all() and np.isnan(rows[3:]).all()
+
+
+def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
+    native = case.prepare().native
+    rows, starts = np.full((4, 5), np.nan), iter([True, True])
+
+    def interrupted() -> bool:
+        if next(starts, False):
+            return True
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        native.sample(rows, 1, 1.0, 0.0, interrupted)
+    assert (rows[:2, 0] > 0).all() and np.isnan(rows[2:]).all()
+    with pytest.raises(RuntimeError, match="cast"):
+        native.sample(rows, 1, 1.0, 0.0, lambda: "yes")
+    # The case is as usable as before.
+    assert native.sample(rows, 1, 1.0) == 4
+
+
 class Scripted:
     """Prepared case whose samples have given shares of the processor, 1 after the last of them."""
 

@@ -127,7 +127,7 @@ def sweep(
     finished = planned = placements = drawn = duplicates = left_out = 0
 
     def on_placed(run: CaseRun) -> None:
-        nonlocal begun
+        nonlocal begun, finished
         if not begun and on_begin is not None:
             on_begin()
         begun = True
@@ -136,6 +136,7 @@ def sweep(
         if output is not None and (run.complete or len(run.placements) == 1):
             measurement = calibrated(run, machine, columns)
             store(measurement if run.complete else measurement.cut_off())
+        finished += run.complete and not run.interrupted
 
     def store(measurement: Measurement) -> None:
         refuse_forked()
@@ -188,7 +189,7 @@ def sweep(
                 store(measurement)
                 if sink is None:
                     done.append(measurement)
-                finished += complete
+                finished += complete and run.out_of_time
                 if on_result is not None:
                     on_result(measurement)
             if interrupted:
