@@ -3,10 +3,12 @@
 #   make test       every test
 #   make test-all   every test on every entry, injected faults that the tests must detect, then half
 #                   an hour of comparisons of the build with itself
+#   make test-cluster  the tests that start Slurm, on this machine alone
 #   make lint       style, types, layers, static analysis
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs no system packages
-.PHONY: report test test-all lint sanitize wheel clean system system-test system-dev
+.PHONY: report test test-all test-cluster lint sanitize wheel clean
+.PHONY: system system-test system-dev system-cluster
 .DELETE_ON_ERROR:
 
 WERROR ?= OFF
@@ -42,6 +44,9 @@ test-all: test
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --every-entry -m every_entry
 	$(BIN)/python tests/mutations.py
 	$(BIN)/python tests/bench/compare_self.py
+
+test-cluster: system-cluster .venv/.installed .venv/.test
+	$(BIN)/python -m pytest --cluster -m cluster
 
 lint: system-dev .venv/.installed .venv/.lint
 	$(BIN)/ruff check
@@ -84,6 +89,8 @@ system-test:
 	@tools/install-system-packages.sh --test
 system-dev:
 	@tools/install-system-packages.sh --dev
+system-cluster:
+	@tools/install-system-packages.sh --cluster
 
 # The two packages are pyproject.toml's build requirements.
 .venv/.created: | system

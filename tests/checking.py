@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
@@ -140,6 +141,18 @@ def one_sentence(err: str) -> str:
     (sentence,) = filter(None, err.splitlines())
     assert sentence.startswith("memkern")
     return sentence
+
+
+def task_of(folder: Path) -> int | None:
+    """Return the process of the task of a sweep that is running, by the folder of the tasks."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if b"submitit.core._submit" in words and os.fsencode(folder) in words:
+            return int(path.parent.name)
+    return None
 
 
 def refused_words(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -14,17 +14,23 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Markers of tests that run only with the option of this name.
+ON_REQUEST = ("every_entry", "cluster")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--every-entry", action="store_true", help="run the tests marked every_entry as well"
-    )
+    for marker in ON_REQUEST:
+        parser.addoption(
+            f"--{marker.replace('_', '-')}",
+            action="store_true",
+            help=f"run the tests marked {marker} as well",
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--every-entry"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("every_entry")]
-    items[:] = [item for item in items if not item.get_closest_marker("every_entry")]
+    unwanted = {marker for marker in ON_REQUEST if not config.getoption(marker)}
+    left_out = [item for item in items if unwanted & {mark.name for mark in item.iter_markers()}]
+    items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 
 

@@ -38,6 +38,8 @@ NOT_RUN = {
     "pip install . -C cmake.define.MEMKERN_HIGHWAY_ARCHIVE=/path/highway.tar.gz "
     "-C cmake.define.MEMKERN_HWLOC_ARCHIVE=/path/hwloc.tar.bz2": "builds the package",
     "memkern stream --sizes 1MiB:4GiB:20 --device cuda -o gpu.db": "needs a GPU",
+    "memkern sweep sweep.toml --executor slurm --nodes 4 --options partition=batch time=60 "
+    "-o all.parquet": "needs Slurm",
     "python3 -m venv venv-base && venv-base/bin/pip install /path/to/base": "builds the package",
     "python3 -m venv venv-head && venv-head/bin/pip install /path/to/head": "builds the package",
 }
@@ -222,6 +224,49 @@ def test_every_sweep_runs_as_its_first_line_says(capfd: pytest.CaptureFixture[st
     assert found
 
 
+# What a scheduler tells its jobs, and what starts their processes.
+JOB = {
+    "SLURM_ARRAY_TASK_ID": "2", "SLURM_JOB_ID": "17", "SLURM_CPUS_PER_TASK": "1",
+    "PBS_ARRAY_INDEX": "3", "PBS_JOBID": "17.server", "PBS_NODEFILE": "hosts", "PBS_O_WORKDIR": ".",
+    "OMP_NUM_THREADS": "1",
+}  # fmt: skip
+SKIP_OPTIONS = 'while [ "$1" != memkern ]; do shift; done; exec "$@"'
+STARTERS = {
+    "srun": SKIP_OPTIONS,
+    "mpirun": SKIP_OPTIONS,
+    "ssh": '[ "$1" = -n ] && exec sh -c "$3"',
+}
+TEMPLATES = {
+    "slurm.sh": "triad-17.parquet",
+    "slurm-sweep.sh": "sweep-2-of-4.db",
+    "pbs.sh": "triad-17.parquet",
+    "pbs-sweep.sh": "sweep-3-of-4.db",
+    "hostfile.sh": "triad.parquet",
+    "hostfile-sweep.sh": "sweep.parquet",
+}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_job_template_runs(name: str, folder: Path) -> None:
+    for starter, text in STARTERS.items():
+        path = folder / ".bin" / starter
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    (folder / "hosts").write_text("one\ntwo\n")
+    script = EXAMPLES / "cluster" / name
+    words = ["hosts"] if "HOSTS" in script.read_text() else []
+    done = subprocess.run([script, *words], env=os.environ | JOB, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert memkern.load(TEMPLATES[name])
+
+
+def test_every_job_template_is_listed() -> None:
+    there = {path.name for path in (EXAMPLES / "cluster").glob("*.sh")}
+    assert there == set(TEMPLATES)
+    readme = (EXAMPLES / "cluster" / "README.md").read_text()
+    assert all(f"examples/cluster/{name}" in readme for name in there)
+
+
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(memkern.__path__, "memkern.")
@@ -258,7 +303,7 @@ COMMON = {
     *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet"),
 }
 # Verbs that read records.
-NOT_MEASURING = {"info", "columns", "fit", "figure", "table"}
+NOT_MEASURING = {"info", "columns", "fit", "figure", "merge", "table"}
 
 
 def options_of_verbs() -> dict[str, set[str]]:

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Installs the packages that the system lacks for building memkern and measuring; with --test also
-# those for the C++ tests, with --dev also those for linters and sanitizers.
+# those for the tests, with --dev also those for linters and sanitizers, with --cluster also those for
+# the tests that start Slurm.
 # If nothing is missing, it does nothing and needs neither root nor a network.
 set -eu
 
 case "${1:-}" in
-  "" | --test | --dev) level=${1:-} ;;
+  "" | --test | --dev | --cluster) level=${1:-} ;;
   *)
-    echo "usage: $0 [--test | --dev]" >&2
+    echo "usage: $0 [--test | --dev | --cluster]" >&2
     exit 2
     ;;
 esac
@@ -49,6 +50,13 @@ check() {
     want "Open MPI" openmpi-bin command -v mpirun.openmpi
     want "Open MPI's compilers" libopenmpi-dev command -v oshc++
     want MPICH mpich command -v mpirun.mpich
+  fi
+  if [ "$level" = --cluster ]; then
+    want "Open MPI's compiler wrapper" libopenmpi-dev command -v mpicc.openmpi
+    want "MPICH's compiler wrapper" libmpich-dev command -v mpicc.mpich
+    want Slurm slurm-wlm test -x /usr/sbin/slurmctld
+    want munge munge test -x /usr/sbin/munged
+    want "ip" iproute2 test -e /sbin/ip
   fi
   if [ "$level" = --dev ]; then
     want clang clang command -v clang++

@@ -61,6 +61,7 @@ _NAMES = {
     "models": ("fit_t0_wmax",),
     "results": ("ResultSet", "load"),
     "results.comparison": ("compare",),
+    "results.merging": ("merge",),
     "results.scaling": ("efficiencies",),
     "results.slowdowns": ("slowdowns",),
     "spec.case": ("Case",),

@@ -38,6 +38,7 @@ from memkern.models import fit_t0_wmax as fit_t0_wmax
 from memkern.results import ResultSet as ResultSet
 from memkern.results import load as load
 from memkern.results.comparison import compare as compare
+from memkern.results.merging import merge as merge
 from memkern.results.scaling import efficiencies as efficiencies
 from memkern.results.slowdowns import slowdowns as slowdowns
 from memkern.spec.case import Case as Case
@@ -77,6 +78,7 @@ __all__ = [
     "loops",
     "matrices",
     "measure",
+    "merge",
     "models",
     "multigather",
     "multiscatter",

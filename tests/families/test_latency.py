@@ -371,7 +371,7 @@ def test_structure_of_this_machine(
     assert re.search(r"^ *what +found +system +agrees +ns +cycles$", out, re.MULTILINE)
     code, again, _ = run(capsys, "table", "latency-structure", str(path))
     assert code == 0 and "exceeds_B" in again
-    assert re.search(r"line +(not found|\d+ B)", again)
+    assert re.search(r"line +(not found|\d+ (Ki)?B)", again)
 
 
 def test_numa_of_this_machine(

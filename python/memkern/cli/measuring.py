@@ -54,6 +54,22 @@ def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
     return list(cases) if len(cases) <= _AT_ONCE else cases
 
 
+def requested(
+    cases: Sequence[Case], args: argparse.Namespace
+) -> tuple[Sequence[Case], Sequence[Case]]:
+    """Return the cases with every combination of the options given, and some of them to look at.
+
+    Raises
+    ------
+    InputError
+        An option has no effect on any of the latter.
+    """
+    every = _varied(cases, args)
+    some = every if isinstance(every, list) else sample(every, _LOOK)
+    refuse_idle(some, args)
+    return every, some
+
+
 HEADER = (
     f"{'case':<4} {'kernel':<13} {'pattern':<22} {'variant':<15} {'thr':>3} {'pages':<9} "
     f"{'bytes':>13} {'time_min_s':>11} {'GB/s':>8} {'±%':>5}"
@@ -187,20 +203,22 @@ def measure(
     header: str = HEADER,
     row: Callable[[int, dict[str, Any]], str] = row_of,
     shown: Collection[str] = ("pages", "index_pattern"),
+    select: Callable[[Sequence[Case]], Sequence[Case]] | None = None,
 ) -> ResultSet:
     """Measure with the options of the command line, and print a table of the results.
 
     `row` makes a line of the table from the number and the record of a case. Options that vary
-    and are not among those `shown` in the line are put before it.
+    and are not among those `shown` in the line are put before it. `select` returns those of the
+    cases that are measured.
     """
     from memkern.measuring.sweep import sweep
 
     found = wait_until_quiet(args)
     table = not (args.json or args.quiet)
     number = itertools.count()
-    cases = _varied(cases, args)
-    some = cases if isinstance(cases, list) else sample(cases, _LOOK)
-    refuse_idle(some, args)
+    cases, some = requested(cases, args)
+    if select is not None:
+        cases = select(cases)
     widths = _varying(some, shown) if header else {}
     before = "".join(f"{name:>{width}} " for name, width in widths.items())
 

@@ -1,32 +1,167 @@
-"""The verbs sweep, over declared cases, and tune, a search for the best options."""
+"""The verbs sweep, over declared cases, merge, and tune, a search for the best options."""
 
 from __future__ import annotations
 
 import argparse
+import functools
+import hashlib
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from memkern.checks import read_integer
-from memkern.cli.measuring import HEADER, exit_code, line, measure, row_of, show_progress
+from memkern import files, launcher
+from memkern.checks import read_integer, shown
+from memkern.cli.measuring import (
+    HEADER,
+    exit_code,
+    line,
+    measure,
+    requested,
+    row_of,
+    show_progress,
+    warn_if_disturbed,
+)
 from memkern.cli.options import (
+    GOOD,
     Verb,
     checked,
     count,
+    force_option,
     given,
     knobs_of,
     measuring_options,
     named_values,
 )
 from memkern.cli.refusing import refuse
+from memkern.errors import InputError
 from memkern.spec import registry
 from memkern.spec.options import Knobs, declared
+from memkern.spec.sequences import Cases, Part
+
+if TYPE_CHECKING:
+    from memkern.measuring.cluster import Task
+
+# What has no influence on the measurements of a sweep.
+_OUTSIDE = {"run", "parser", "verb", "file", "output", "json", "resume", "force", "quiet"}
+_OUTSIDE |= {"wait_quiet", "case_order", "comm", "executor", "nodes", "options", "no_wait", "part"}
 
 
 def _sweep(args: argparse.Namespace) -> int:
+    cases = _declared(args)
+    if args.executor is not None:
+        return _sweep_in_tasks(cases, args)
+    refuse(args, "without --executor", nodes=None, options=None, no_wait=False)
+    return exit_code(measure(cases, args, select=args.part and args.part.select))
+
+
+def _declared(args: argparse.Namespace) -> Cases:
+    """Return the cases of the sweep file, whose number of repeats holds if none is given."""
     from memkern.measuring.sweepfile import read_sweep
 
     cases, repeats = read_sweep(args.file, knobs_of(args))
     if args.repeats is None:
         args.repeats = repeats
-    return exit_code(measure(cases, args))
+    return cases
+
+
+def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
+    """Measure the parts of a sweep in tasks on other machines."""
+    from memkern.measuring.cluster import Array
+
+    refuse(args, "with --executor, whose tasks are the parts", part=None)
+    if launcher.size() > 1:
+        raise InputError(
+            f"--executor submits from one process, not from {launcher.size()} ranks: start it "
+            "without the launcher"
+        )
+    if args.output is None:
+        raise InputError("--executor needs --output, a file in a folder that all machines share")
+    args.file = os.path.abspath(args.file)
+    every, _ = requested(cases, args)
+    values = {name: value for name, value in vars(args).items() if name not in ("run", "parser")}
+    array = Array(
+        args.output,
+        min(args.nodes or 1, len(every)),
+        _request(args),
+        functools.partial(_measure_part, values),
+        executor=args.executor,
+        options=_options(args.options or ()),
+        resume=args.resume,
+        force=args.force,
+    )
+    if args.no_wait:
+        jobs = array.submit()
+        if not args.quiet:
+            line(f"submitted: {' '.join(jobs) or 'nothing, since nothing is missing'}")
+            line("follow:    squeue --me")
+            merged = shlex.join(["memkern", "merge", "-o", args.output])
+            line(f"merge:     {merged} {shlex.quote(str(array.folder))}/*.db")
+            line("           or the same command with --resume instead of --no-wait")
+        return GOOD
+    results = array.run(len(every) * args.repeats, not args.quiet)
+    warn_if_disturbed(results)
+    if args.json:
+        print(results.to_json_text())
+    elif not args.quiet:
+        line(HEADER)
+        for number, record in enumerate(results):
+            line(row_of(number, record))
+    return exit_code(results)
+
+
+def _measure_part(values: Mapping[str, Any], task: Task) -> bool:
+    """Measure what is left of a task's part; return whether it was not interrupted."""
+    args = argparse.Namespace(**values)
+    if _request(args) != task.request:
+        raise InputError(f"{args.file} was changed after this task was submitted")
+    args.output, args.resume, args.force, args.json = str(task.output), True, False, False
+    select = functools.partial(task.left, repeats=args.repeats)
+    return not measure(_declared(args), args, select=select).interrupted
+
+
+def _request(args: argparse.Namespace) -> str:
+    """Return a hash of the sweep file and of the options of its measurements."""
+    options = sorted((name, value) for name, value in vars(args).items() if name not in _OUTSIDE)
+    content = files.read(Path(args.file)) + repr(options).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    """Return the options of sbatch from words NAME=VALUE."""
+    options = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise InputError(f"--options takes NAME=VALUE, not {shown(word)}")
+        options[name.lstrip("-").replace("-", "_")] = value
+    return options
+
+
+def _part(text: str) -> Part:
+    """Convert K/N."""
+    number, _, of = text.partition("/")
+    try:
+        part = Part(count(1)(number), count(1)(of))
+    except argparse.ArgumentTypeError:
+        part = Part(1, 0)
+    if part.number > part.of:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not K/N, such as 1/4 to 4/4")
+    return part
+
+
+def _merge(args: argparse.Namespace) -> int:
+    from memkern.results import check_output
+    from memkern.results.merging import merge
+
+    target = check_output(args.output, args.force)
+    results = merge(args.files)
+    results.save(target)
+    counts = {"record": len(results), "environment": len(results.environments)}
+    words = (f"{number} {name}{'s' * (number != 1)}" for name, number in counts.items())
+    line(f"{target}: {' of '.join(words)}")
+    return GOOD
 
 
 def _tune(args: argparse.Namespace) -> int:
@@ -71,6 +206,28 @@ def add_verbs(verb: Verb) -> None:
     measuring_options(sub)
     # An option that is given overrides the file, even if it equals the default.
     sub.set_defaults(repeats=None)
+    group = sub.add_argument_group("many machines")
+    group.add_argument(
+        "--executor",
+        choices=("slurm", "local"),
+        help="measure in tasks: of a job array of Slurm, or one after the other on this machine",
+    )
+    group.add_argument("--nodes", type=count(1), metavar="N", help="tasks, one on each node (1)")
+    group.add_argument(
+        "--options",
+        nargs="+",
+        metavar="NAME=VALUE",
+        help="options of sbatch by their long names, such as partition=batch time=60",
+    )
+    group.add_argument("--no-wait", action="store_true", help="submit, and do not wait")
+    group.add_argument(
+        "--part", type=_part, metavar="K/N", help="measure one of N parts, K from 1 to N"
+    )
+
+    sub = verb("merge", _merge, "join results files, such as those of several machines")
+    sub.add_argument("files", nargs="+", metavar="FILE")
+    sub.add_argument("-o", "--output", required=True, metavar="PATH")
+    force_option(sub)
 
     sub = verb("tune", _tune, "search variant, pages, prefetch distance and chunk in a budget")
     sub.add_argument(

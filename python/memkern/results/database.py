@@ -261,6 +261,15 @@ class Database:
         """Whether there is no record."""
         return not self.connection.execute("SELECT 1 FROM records LIMIT 1").fetchall()
 
+    def finished(self) -> set[tuple[str, int]]:
+        """Return ``case_id`` and ``repeat`` of the records that were not interrupted."""
+        with parsing(self.path, RESULT):
+            stop = "stop" if "stop" in self._columns() else "NULL"
+            rows = self.connection.execute(
+                f"SELECT case_id, repeat FROM records WHERE {stop} IS NOT 'interrupted'"
+            )
+            return set(rows.fetchall())
+
     def environments(self) -> dict[str, Environment]:
         """Return the environments by ``environment_id``."""
         with parsing(self.path, RESULT):

@@ -12,7 +12,7 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from memkern.errors import InputError
 from memkern.spec.case import Case
@@ -99,6 +99,32 @@ def joined(parts: Iterable[Sequence[Case]]) -> Cases:
         return every[k][number - (ends[k - 1] if k else 0)]
 
     return Cases(range(ends[-1] if ends else 0), at, every)
+
+
+class Part(NamedTuple):
+    """One of several parts of a sweep, with numbers from 1."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        """Return the name of the part's files."""
+        return f"{self.number}-of-{self.of}"
+
+    def select(self, cases: Sequence[Case]) -> Cases:
+        """Declare the cases of this part; every case is in one of the parts.
+
+        Of as many cases that follow each other as there are parts, each part has one at random:
+        neighbours mostly differ in one option and take about as long, and no part has all cases
+        with one value of an option. The choice depends only on the number of cases.
+        """
+
+        def place(block: int) -> int:
+            return block * self.of + permuted(self.number - 1, self.of, f"part/{block}")
+
+        blocks = -(-len(cases) // self.of)
+        last = bool(blocks) and place(blocks - 1) >= len(cases)
+        return Cases(range(blocks - last), lambda block: cases[place(block)])
 
 
 def sample(cases: Sequence[Case], most: int) -> list[Case]:
