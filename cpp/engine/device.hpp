@@ -41,7 +41,7 @@ class Device : public DeviceMemory {
   virtual int units() const = 0;               // multiprocessors, or ranks
   // Processes that have the device together and call its functions in the same order.
   virtual int ranks() const { return 1; }
-  virtual int max_threads() const = 0;         // per block
+  virtual int max_threads() const = 0;  // per block
   virtual const std::vector<DeviceEntry>& entries() const = 0;
 
   // Seconds of `invocations` invocations of the sequence. Adds each step's seconds to `per_step`

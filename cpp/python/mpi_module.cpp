@@ -10,5 +10,6 @@ PYBIND11_MODULE(_memkern_mpi, m) {
   memkern::define_ranks<Library>(m);
   m.def(
       "start", [](int processes) { Library::start(MPI_Comm_f2c(processes)); },
-      pybind11::arg("processes"), "Uses the processes of a communicator, given by Fortran's handle.");
+      pybind11::arg("processes"),
+      "Uses the processes of a communicator, given by Fortran's handle.");
 }

@@ -312,8 +312,8 @@ OTHER: dict[str, Any] = {
     "variant": "scalar", "isa": "baseline", "threads": 1, "pin": "none", "pages": "4k",
     "numa": "interleave", "offset": 8, "schedule": "dynamic", "chunk": 4, "prefetch": 2,
     "unroll": 2, "repetition": "free", "flush": True, "seed": 3, "device": "cuda:1",
-    "timer": "events", "block_threads": 64, "flush_every": 8, "contexts": "private", "ci": 0.5, "budget_s": 9.0, "max_samples": 5,
-    "invocations": 3, "placements": 2, "dtype": "float32",
+    "timer": "events", "block_threads": 64, "flush_every": 8, "contexts": "private", "ci": 0.5,
+    "budget_s": 9.0, "max_samples": 5, "invocations": 3, "placements": 2, "dtype": "float32",
 }  # fmt: skip
 DEFAULTS = {f.name: f.default for f in (*dataclasses.fields(Knobs), *dataclasses.fields(Stop))}
 DEFAULTS |= {"dtype": "float64"}

@@ -55,8 +55,7 @@ Library::Memory Library::allocate(std::int64_t bytes) {
   // MPICH 4.0 mistakes the place of other ranks' parts on a node if they are not aligned.
   bytes = round_up(bytes, kAlign_B);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  const int failed =
-      MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, comm, &memory.own, &memory.window);
+  const int failed = MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, comm, &memory.own, &memory.window);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
   if (failed != MPI_SUCCESS) {
     throw MemoryError("MPI refused windows of " + std::to_string(bytes) + " bytes");

@@ -31,8 +31,7 @@ struct Library {
 
   template <Primitive primitive, class V>
   static constexpr bool has(bool) {
-    return primitive == Primitive::Add ||
-           (std::is_integral_v<V> && primitive != Primitive::Plain);
+    return primitive == Primitive::Add || (std::is_integral_v<V> && primitive != Primitive::Plain);
   }
 
   // Uses the processes of a communicator from now on; MPI has been initialised by the caller.
@@ -116,8 +115,8 @@ class Library::Context {
   }
   template <Primitive primitive, class T>
   void start_update(const Place& p, const T& v) const {
-    MPI_Accumulate(&v, 1, type_of<T>(), p.rank, p.at, 1, type_of<T>(),
-                   operation_of<primitive>(), p.memory->window);
+    MPI_Accumulate(&v, 1, type_of<T>(), p.rank, p.at, 1, type_of<T>(), operation_of<primitive>(),
+                   p.memory->window);
   }
   template <Primitive primitive, class T>
   void start_fetch(const Place& p, const T& v, T& old) const {

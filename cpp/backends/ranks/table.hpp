@@ -54,8 +54,7 @@ void launch(const void* p, Range range, int, void* queue) {
     const Range own = contiguous_part(range.end - range.begin, workers, worker);
     const Range part{range.begin + own.begin, range.begin + own.end};
     typename L::Context context(settings.private_contexts);
-    RemoteWords<L, kPrimitive, V, W, kUsed> words(args, context, arrays<L>(),
-                                                  settings.flush_every);
+    RemoteWords<L, kPrimitive, V, W, kUsed> words(args, context, arrays<L>(), settings.flush_every);
     Pattern::run(words, args, part, worker);
     words.complete();
     add_tally<L>(words, args, worker, part.end - part.begin);

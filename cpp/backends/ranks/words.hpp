@@ -60,9 +60,7 @@ class Operations {
     context_->template start_fetch<primitive>(arrays_->place_of(at), v, old);
   }
   void complete(const void* at) const { context_->complete(arrays_->place_of(at)); }
-  void complete_all(const void* at) const {
-    context_->complete_all(*arrays_->place_of(at).memory);
-  }
+  void complete_all(const void* at) const { context_->complete_all(*arrays_->place_of(at).memory); }
 
  private:
   typename L::Context* context_;
@@ -113,8 +111,8 @@ class RemoteWords : public Words<Operations<L, primitive>, V, W, kUsed> {
 
  private:
   // MPICH 4.0 takes minima of words as signed numbers; this one is larger than any index in both.
-  static constexpr std::uint64_t kNeutral =
-      primitive == Primitive::Min ? static_cast<W>(~W{0}) >> 1 : neutral_of(primitive);
+  static constexpr std::uint64_t kNeutral = primitive == Primitive::Min ? static_cast<W>(~W{0}) >> 1
+                                                                        : neutral_of(primitive);
 
   // Starts to combine v with a word, and completes the batch if this was its last update.
   void start(V* word, V v) {

@@ -29,15 +29,15 @@ struct Library {
   template <Primitive primitive, class V>
   static constexpr bool has(bool fetched) {
     constexpr bool kSwaps = primitive == Primitive::Cas || primitive == Primitive::CasRetry;
-    constexpr bool kBits = primitive == Primitive::And || primitive == Primitive::Or ||
-                           primitive == Primitive::Xor;
+    constexpr bool kBits =
+        primitive == Primitive::And || primitive == Primitive::Or || primitive == Primitive::Xor;
 #if defined(OSHMEM_MAJOR_VERSION) && OSHMEM_MAJOR_VERSION < 5
     // Open MPI 4.1 has mistakes: fetch_and, fetch_or and fetch_xor use another operand, and a
     // compare-and-swap writes 8 bytes to a variable of sizeof(V) on its stack.
     if ((kBits && fetched) || (kSwaps && sizeof(V) == 4)) return false;
 #endif
-    return std::is_integral_v<V> && (kSwaps || kBits || primitive == Primitive::Add ||
-                                     primitive == Primitive::Exchange);
+    return std::is_integral_v<V> &&
+           (kSwaps || kBits || primitive == Primitive::Add || primitive == Primitive::Exchange);
   }
 
   // Initialises the library, unless it is already.
@@ -68,38 +68,36 @@ struct Library {
 };
 
 // The functions of the standard for a type, by overloads.
-#define MEMKERN_FETCH(P, T, type, operation)                                              \
-  template <Primitive primitive>                                                         \
-    requires(primitive == Primitive::P)                                                  \
-  T fetch(shmem_ctx_t context, T* at, T v, int rank) {                                   \
-    return shmem_ctx_##type##_atomic_##operation(context, at, v, rank);                  \
+#define MEMKERN_FETCH(P, T, type, operation)                                               \
+  template <Primitive primitive>                                                           \
+  requires(primitive == Primitive::P) T fetch(shmem_ctx_t context, T* at, T v, int rank) { \
+    return shmem_ctx_##type##_atomic_##operation(context, at, v, rank);                    \
   }
-#define MEMKERN_UPDATE(P, T, type, operation)                                             \
-  template <Primitive primitive>                                                         \
-    requires(primitive == Primitive::P)                                                  \
-  void update(shmem_ctx_t context, T* at, T v, int rank) {                               \
-    shmem_ctx_##type##_atomic_##operation(context, at, v, rank);                         \
+#define MEMKERN_UPDATE(P, T, type, operation)                                                  \
+  template <Primitive primitive>                                                               \
+  requires(primitive == Primitive::P) void update(shmem_ctx_t context, T* at, T v, int rank) { \
+    shmem_ctx_##type##_atomic_##operation(context, at, v, rank);                               \
   }
-#define MEMKERN_OPERATIONS(T, type)                                                       \
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8);                                       \
-  MEMKERN_FETCH(Add, T, type, fetch_add)                                                  \
-  MEMKERN_FETCH(And, T, type, fetch_and)                                                  \
-  MEMKERN_FETCH(Or, T, type, fetch_or)                                                    \
-  MEMKERN_FETCH(Xor, T, type, fetch_xor)                                                  \
-  MEMKERN_FETCH(Exchange, T, type, swap)                                                  \
-  MEMKERN_UPDATE(Add, T, type, add)                                                       \
-  MEMKERN_UPDATE(And, T, type, and)                                                       \
-  MEMKERN_UPDATE(Or, T, type, or)                                                         \
-  MEMKERN_UPDATE(Xor, T, type, xor)                                                       \
-  MEMKERN_UPDATE(Exchange, T, type, set)                                                  \
-  inline T get(shmem_ctx_t context, const T* at, int rank) {                             \
-    return shmem_ctx_##type##_g(context, at, rank);                                      \
-  }                                                                                      \
-  inline T load(shmem_ctx_t context, const T* at, int rank) {                            \
-    return shmem_ctx_##type##_atomic_fetch(context, at, rank);                           \
-  }                                                                                      \
-  inline T swap(shmem_ctx_t context, T* at, T expected, T now, int rank) {               \
-    return shmem_ctx_##type##_atomic_compare_swap(context, at, expected, now, rank);     \
+#define MEMKERN_OPERATIONS(T, type)                                                  \
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);                                   \
+  MEMKERN_FETCH(Add, T, type, fetch_add)                                             \
+  MEMKERN_FETCH(And, T, type, fetch_and)                                             \
+  MEMKERN_FETCH(Or, T, type, fetch_or)                                               \
+  MEMKERN_FETCH(Xor, T, type, fetch_xor)                                             \
+  MEMKERN_FETCH(Exchange, T, type, swap)                                             \
+  MEMKERN_UPDATE(Add, T, type, add)                                                  \
+  MEMKERN_UPDATE(And, T, type, and)                                                  \
+  MEMKERN_UPDATE(Or, T, type, or)                                                    \
+  MEMKERN_UPDATE(Xor, T, type, xor)                                                  \
+  MEMKERN_UPDATE(Exchange, T, type, set)                                             \
+  inline T get(shmem_ctx_t context, const T* at, int rank) {                         \
+    return shmem_ctx_##type##_g(context, at, rank);                                  \
+  }                                                                                  \
+  inline T load(shmem_ctx_t context, const T* at, int rank) {                        \
+    return shmem_ctx_##type##_atomic_fetch(context, at, rank);                       \
+  }                                                                                  \
+  inline T swap(shmem_ctx_t context, T* at, T expected, T now, int rank) {           \
+    return shmem_ctx_##type##_atomic_compare_swap(context, at, expected, now, rank); \
   }
 MEMKERN_OPERATIONS(unsigned int, uint)
 MEMKERN_OPERATIONS(unsigned long, ulong)

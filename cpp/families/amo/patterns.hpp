@@ -129,8 +129,8 @@ struct ScatterGather {  // src = AMO(IDX[i]); dest = AMO(IDX[i+1]); then as abov
 enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Plain };
 
 // A carrier for words V of VAL and W of IDX. The values that operations return are used if the
-// pattern needs them, and with kUsed always. The class O of operations has kPrimitive and, static or
-// with a state of its own,
+// pattern needs them, and with kUsed always. The class O of operations has kPrimitive and, static
+// or with a state of its own,
 //   load(at)                    a relaxed load
 //   fetch(at, v)                combines v with the word by the primitive, unless that is a
 //                               compare-and-swap, and returns the old value
