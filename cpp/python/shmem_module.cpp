@@ -9,5 +9,6 @@ PYBIND11_MODULE(_memkern_shmem, m) {
   using memkern::shmem::Library;
   m.doc() = "memkern's kernels for OpenSHMEM's operations; use the memkern package instead.";
   memkern::define_ranks<Library>(m);
-  m.def("start", &Library::start, "Initialises the library, unless it is already.");
+  m.def("start", &Library::start, pybind11::arg("threads"),
+        "Initialises the library, for one thread or several, unless it is already.");
 }

@@ -51,16 +51,9 @@ class Operations {
     expected = context_->swap(arrays_->place_of(at), wanted, now);
     return expected == wanted;
   }
-  template <class T>
-  void start_update(const T* at, const T& v) const {
-    context_->template start_update<primitive>(arrays_->place_of(at), v);
-  }
-  template <class T>
-  void start_fetch(const T* at, const T& v, T& old) const {
-    context_->template start_fetch<primitive>(arrays_->place_of(at), v, old);
-  }
-  void complete(const void* at) const { context_->complete(arrays_->place_of(at)); }
-  void complete_all(const void* at) const { context_->complete_all(*arrays_->place_of(at).memory); }
+  // For updates that are completed later.
+  typename L::Context& context() const { return *context_; }
+  auto place_of(const void* at) const { return arrays_->place_of(at); }
 
  private:
   typename L::Context* context_;
@@ -105,8 +98,12 @@ class RemoteWords : public Words<Operations<L, primitive>, V, W, kUsed> {
   // To be called at the end.
   void complete() {
     if (pending_ == 0) return;
-    this->operations_.complete_all(this->values_);
-    collect();
+    const auto memory = this->operations_.place_of(this->values_).memory;
+    this->operations_.context().complete_all(*memory);
+    if constexpr (kUsed) {
+      for (std::size_t k = 0; k < pending_; ++k) this->use(old_[k]);
+    }
+    pending_ = 0;
   }
 
  private:
@@ -114,30 +111,26 @@ class RemoteWords : public Words<Operations<L, primitive>, V, W, kUsed> {
   static constexpr std::uint64_t kNeutral = primitive == Primitive::Min ? static_cast<W>(~W{0}) >> 1
                                                                         : neutral_of(primitive);
 
-  // Starts to combine v with a word, and completes the batch if this was its last update.
-  void start(V* word, V v) {
-    V& operand = operands_[pending_];
-    operand = v;
+  // Starts to combine v with a word, and completes the batch if this is its last update.
+  void start(const V* word, V v) {
+    auto& context = this->operations_.context();
+    const auto p = this->operations_.place_of(word);
     this->count(static_cast<std::uint64_t>(v), this->applied_);
-    if constexpr (kUsed) {
-      this->operations_.start_fetch(word, operand, old_[pending_]);
+    if (operands_.size() > 1) {
+      V& operand = operands_[pending_];
+      operand = v;
+      if constexpr (kUsed) {
+        context.template start_fetch<primitive>(p, operand, old_[pending_]);
+      } else {
+        context.template start_update<primitive>(p, operand);
+      }
+      if (++pending_ == operands_.size()) complete();
+    } else if constexpr (kUsed) {
+      this->use(context.template fetch<primitive>(p, v));
     } else {
-      this->operations_.start_update(word, operand);
+      context.template start_update<primitive>(p, v);
+      context.complete(p);
     }
-    if (++pending_ < operands_.size()) return;
-    if (pending_ > 1) {
-      this->operations_.complete_all(word);
-    } else {
-      this->operations_.complete(word);
-    }
-    collect();
-  }
-
-  void collect() {
-    if constexpr (kUsed) {
-      for (std::size_t k = 0; k < pending_; ++k) this->use(old_[k]);
-    }
-    pending_ = 0;
   }
 
   std::vector<V> operands_;

@@ -26,10 +26,10 @@ bool create(shmem_ctx_t& context) { return shmem_ctx_create(SHMEM_CTX_PRIVATE, &
 
 }  // namespace
 
-void Library::start() {
+void Library::start(bool threads) {
   if (started) return;
   started = true;
-  shmem_init_thread(SHMEM_THREAD_MULTIPLE, &thread_level);
+  shmem_init_thread(threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &thread_level);
   value_of_rank = symmetric<double>(1);
   value_of_all = symmetric<double>(1);
   work = symmetric<double>(SHMEM_REDUCE_MIN_WRKDATA_SIZE);

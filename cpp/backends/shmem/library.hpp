@@ -40,8 +40,8 @@ struct Library {
            (kSwaps || kBits || primitive == Primitive::Add || primitive == Primitive::Exchange);
   }
 
-  // Initialises the library, unless it is already.
-  static void start();
+  // Initialises the library, for one thread or several, unless it is already.
+  static void start(bool threads);
   static void finish();
   static std::string version();
   static int rank();

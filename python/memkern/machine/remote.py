@@ -53,8 +53,10 @@ def _mpi() -> Any:
 
 
 @functools.cache
-def _module(device: str) -> ModuleType:
-    """Return the extension's module, started.
+def _module(device: str, threads: bool = False) -> ModuleType:
+    """Return the extension's module, started for one thread of each rank or several.
+
+    OpenSHMEM is faster for one; the first call decides.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def _module(device: str) -> ModuleType:
     except ImportError as error:
         raise InputError(f"{DEVICES[device]} can't be used: {error}") from None
     if mpi is None:
-        module.start()
+        module.start(threads)
     else:
         _start_mpi(module, mpi)
     atexit.register(module.finish)
@@ -92,15 +94,21 @@ def _start_mpi(module: Any, mpi: Any) -> None:
     module.start(mpi.COMM_WORLD.py2f())
 
 
-def describe(device: str) -> Description:
+def describe(device: str, threads: int = 1) -> Description:
     """Return what is known of ``mpi`` or ``shmem``.
+
+    Parameters
+    ----------
+    device : str
+    threads : int
+        Threads of each rank that will use it.
 
     Raises
     ------
     InputError
         It can't be used, with the reason.
     """
-    module: Any = _module(device)
+    module: Any = _module(device, threads > 1)
     library, on_node = _line(module.version()), module.ranks_on_node()
     return Description(library, module.rank(), module.ranks(), on_node, module.threads())
 
@@ -149,7 +157,8 @@ def handle(device: str, *, flush_every: int, contexts: str, threads: int, shift:
     module: Any = _module(device)
     if threads > 1 and not module.threads():
         raise InputError(
-            f"{DEVICES[device]} was initialised for one thread of each rank: use threads 1"
+            f"{DEVICES[device]} was initialised for one thread of each rank: use threads 1, or "
+            "measure all cases of several threads in a run of their own"
         )
     if contexts == "private" and not module.private_contexts():
         raise InputError(f"{DEVICES[device]} here has no private contexts: leave contexts out")

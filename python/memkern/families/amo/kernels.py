@@ -203,6 +203,7 @@ def amo_case(
     returns = returns or ("used" if always else "unused")
     size = np.dtype(dtype).itemsize
     knobs = Knobs(device=options.get("device", "cpu"))
+    threads = integer(threads, "threads", 0, 2**20)
     ranks = 1
     if knobs.place == RANKS:
         asked = {"primitive": primitive, "order": order, "dtype": dtype, "sharing": sharing}
@@ -210,7 +211,7 @@ def amo_case(
         targets = over_ranks.targets_of(pattern, targets, remote)
         if hot is not None and targets == "ring":
             raise InputError("the targets 'ring' have a hot word for each worker: leave out hot")
-        found = describe(knobs.device)
+        found = describe(knobs.device, threads)
         swaps_64 = primitive.startswith("cas") and size == 8
         refuse_faulty(found, swaps_64=swaps_64, threads=threads)
         ranks = found.ranks
@@ -218,7 +219,7 @@ def amo_case(
         raise InputError(f"targets and remote are for {RANKS}: leave them out on {knobs.device}")
     from memkern.machine.topology import workers_of
 
-    threads = integer(threads, "threads", 0, 2**20) or workers_of(knobs.device)
+    threads = threads or workers_of(knobs.device)
     workers = ranks * threads
     usual = _ITERS[knobs.place]
     iters = small.cut(integer(usual if iters is None else iters, "iters", 1, 2**40), 2**8)
