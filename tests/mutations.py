@@ -137,7 +137,7 @@ FAULTS = (
           "(std::size_t k = 0; k < pending_; ++k)", "(std::size_t k = 1; k < pending_; ++k)",
           "ranks_test"),
     Fault("a word beyond the last rank", "cpp/backends/ranks/arrays.hpp",
-          "rank = std::min(rank, a.last_rank);\n", "", "ranks_test"),
+          "if (rank > a.last_rank) rank = a.last_rank;\n", "", "ranks_test"),
     Fault("iterations of the own rank", "cpp/backends/ranks/table.hpp",
           "(L::rank() + settings.shift) % L::ranks() * threads", "L::rank() * threads",
           "ranks_test"),

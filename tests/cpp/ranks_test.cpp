@@ -176,6 +176,19 @@ TEST(Arrays, AreDividedIntoEqualParts) {
   }
 }
 
+TEST(Arrays, HavePlacesForEveryByte) {
+  for (const std::int64_t share : {8, 24, 72, 1000, 8192}) {
+    Turn::ranks = 7;
+    ranks::Arrays<Ordered> arrays;
+    const std::byte* a = arrays.allocate(7 * share + 5);
+    for (std::int64_t byte = 0; byte < 7 * share + 5; ++byte) {
+      const auto p = arrays.place_of(a + byte);
+      const std::int64_t rank = std::min<std::int64_t>(byte / share, 6);
+      ASSERT_EQ(std::pair(std::int64_t{p.rank}, p.at), std::pair(rank, byte - rank * share));
+    }
+  }
+}
+
 TEST(Arrays, HoldWhatIsWrittenAndFilled) {
   Turn::ranks = 3;
   ranks::Arrays<Ordered> arrays;

@@ -35,7 +35,8 @@ class Arrays {
     const std::int64_t others = L::ranks() - 1;
     const std::int64_t share = std::max(bytes / (others + 1) / kWord_B * kWord_B, kWord_B);
     const Memory memory = L::allocate(std::max(bytes - others * share, share));
-    arrays_.push_back({memory, share, 1.0 / static_cast<double>(share), others, true, false});
+    const auto reciprocal = static_cast<std::uint64_t>((Wide{1} << 64) / static_cast<Wide>(share));
+    arrays_.push_back({memory, share, reciprocal, others, true, false});
     return reinterpret_cast<std::byte*>(arrays_.size() << kNumberShift);
   }
 
@@ -45,12 +46,11 @@ class Arrays {
   Place<Memory> place_of(const void* address) const {
     const Array& a = arrays_[number_of(address)];
     const auto byte = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) & kByte);
-    // A division would take a considerable part of the time of an operation on this node. The
-    // product is the quotient, or 1 more or less.
-    auto rank = static_cast<std::int64_t>(static_cast<double>(byte) * a.parts_per_B);
-    if (rank * a.share > byte) --rank;
+    // The quotient of a division, or 1 less: a division would take a considerable part of the time
+    // of an operation on this node.
+    auto rank = static_cast<std::int64_t>(static_cast<Wide>(byte) * a.reciprocal >> 64);
     if ((rank + 1) * a.share <= byte) ++rank;
-    rank = std::min(rank, a.last_rank);
+    if (rank > a.last_rank) rank = a.last_rank;
     return {&a.memory, static_cast<int>(rank), byte - rank * a.share};
   }
 
@@ -80,10 +80,12 @@ class Arrays {
   }
 
  private:
+  __extension__ using Wide = unsigned __int128;
+
   struct Array {
     Memory memory;
     std::int64_t share;
-    double parts_per_B;
+    std::uint64_t reciprocal;  // 2^64 divided by the share
     std::int64_t last_rank;
     bool allocated;
     bool released;
