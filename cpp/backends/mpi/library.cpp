@@ -9,27 +9,34 @@
 namespace memkern::mpi {
 namespace {
 
-MPI_Comm comm = MPI_COMM_NULL;
-int own_rank = 0;
-int all_ranks = 1;
-int node_ranks = 1;
-std::vector<MPI_Win> windows;
 constexpr std::int64_t kAlign_B = 64;
 
+struct State {
+  MPI_Comm comm = MPI_COMM_NULL;
+  int rank = 0;
+  int ranks = 1;
+  int ranks_on_node = 1;
+  std::vector<MPI_Win> windows;
+};
+State& state() {
+  static State only;
+  return only;
+}
+
 void synchronise() {
-  for (const MPI_Win window : windows) MPI_Win_sync(window);
+  for (const MPI_Win window : state().windows) MPI_Win_sync(window);
 }
 
 }  // namespace
 
 void Library::start(MPI_Comm processes) {
-  if (comm != MPI_COMM_NULL) return;
-  MPI_Comm_dup(processes, &comm);
-  MPI_Comm_rank(comm, &own_rank);
-  MPI_Comm_size(comm, &all_ranks);
+  if (state().comm != MPI_COMM_NULL) return;
+  MPI_Comm_dup(processes, &state().comm);
+  MPI_Comm_rank(state().comm, &state().rank);
+  MPI_Comm_size(state().comm, &state().ranks);
   MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-  MPI_Comm_size(node, &node_ranks);
+  MPI_Comm_split_type(state().comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Comm_size(node, &state().ranks_on_node);
   MPI_Comm_free(&node);
 }
 
@@ -40,9 +47,9 @@ std::string Library::version() {
   return {text, static_cast<std::size_t>(length)};
 }
 
-int Library::rank() { return own_rank; }
-int Library::ranks() { return all_ranks; }
-int Library::ranks_on_node() { return node_ranks; }
+int Library::rank() { return state().rank; }
+int Library::ranks() { return state().ranks; }
+int Library::ranks_on_node() { return state().ranks_on_node; }
 
 bool Library::threads() {
   int level = MPI_THREAD_SINGLE;
@@ -54,37 +61,38 @@ Library::Memory Library::allocate(std::int64_t bytes) {
   Memory memory{MPI_WIN_NULL, nullptr};
   // MPICH 4.0 mistakes the place of other ranks' parts on a node if they are not aligned.
   bytes = round_up(bytes, kAlign_B);
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  const int failed = MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, comm, &memory.own, &memory.window);
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+  MPI_Comm_set_errhandler(state().comm, MPI_ERRORS_RETURN);
+  const int failed = MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, state().comm,
+                                      static_cast<void*>(&memory.own), &memory.window);
+  MPI_Comm_set_errhandler(state().comm, MPI_ERRORS_ARE_FATAL);
   if (failed != MPI_SUCCESS) {
     throw MemoryError("MPI refused windows of " + std::to_string(bytes) + " bytes");
   }
   MPI_Win_lock_all(MPI_MODE_NOCHECK, memory.window);
-  windows.push_back(memory.window);
+  state().windows.push_back(memory.window);
   return memory;
 }
 
 void Library::free(const Memory& memory) {
   MPI_Win window = memory.window;
-  std::erase(windows, window);
+  std::erase(state().windows, window);
   MPI_Win_unlock_all(window);
   MPI_Win_free(&window);
 }
 
 void Library::finish() {
-  while (!windows.empty()) free({windows.back(), nullptr});
+  while (!state().windows.empty()) free({state().windows.back(), nullptr});
 }
 
 void Library::barrier() {
   synchronise();
-  MPI_Barrier(comm);
+  MPI_Barrier(state().comm);
   synchronise();
 }
 
 double Library::largest(double value) {
   double found = 0.0;
-  MPI_Allreduce(&value, &found, 1, MPI_DOUBLE, MPI_MAX, comm);
+  MPI_Allreduce(&value, &found, 1, MPI_DOUBLE, MPI_MAX, state().comm);
   return found;
 }
 

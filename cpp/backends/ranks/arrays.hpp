@@ -37,6 +37,8 @@ class Arrays {
     const Memory memory = L::allocate(std::max(bytes - others * share, share));
     const auto reciprocal = static_cast<std::uint64_t>((Wide{1} << 64) / static_cast<Wide>(share));
     arrays_.push_back({memory, share, reciprocal, others, true, false});
+    // It is never dereferenced.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<std::byte*>(arrays_.size() << kNumberShift);
   }
 

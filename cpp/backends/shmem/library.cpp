@@ -7,15 +7,20 @@
 namespace memkern::shmem {
 namespace {
 
-int thread_level = SHMEM_THREAD_SINGLE;
-bool started = false;
-int node_ranks = 1;
-
-// Symmetric variables of the reduction: the values, and what the library needs.
-double* value_of_rank = nullptr;
-double* value_of_all = nullptr;
-double* work = nullptr;
-long* reduction_state = nullptr;
+struct State {
+  int thread_level = SHMEM_THREAD_SINGLE;
+  bool started = false;
+  int ranks_on_node = 1;
+  // Symmetric variables of the reduction: the values, and what the library needs.
+  double* value_of_rank = nullptr;
+  double* value_of_all = nullptr;
+  double* work = nullptr;
+  long* reduction_state = nullptr;
+};
+State& state() {
+  static State only;
+  return only;
+}
 
 template <class T>
 T* symmetric(std::size_t count) {
@@ -27,24 +32,25 @@ bool create(shmem_ctx_t& context) { return shmem_ctx_create(SHMEM_CTX_PRIVATE, &
 }  // namespace
 
 void Library::start(bool threads) {
-  if (started) return;
-  started = true;
-  shmem_init_thread(threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &thread_level);
-  value_of_rank = symmetric<double>(1);
-  value_of_all = symmetric<double>(1);
-  work = symmetric<double>(SHMEM_REDUCE_MIN_WRKDATA_SIZE);
-  reduction_state = symmetric<long>(SHMEM_REDUCE_SYNC_SIZE);
-  std::fill_n(reduction_state, SHMEM_REDUCE_SYNC_SIZE, SHMEM_SYNC_VALUE);
+  if (state().started) return;
+  state().started = true;
+  shmem_init_thread(threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &state().thread_level);
+  state().value_of_rank = symmetric<double>(1);
+  state().value_of_all = symmetric<double>(1);
+  state().work = symmetric<double>(SHMEM_REDUCE_MIN_WRKDATA_SIZE);
+  state().reduction_state = symmetric<long>(SHMEM_REDUCE_SYNC_SIZE);
+  std::fill_n(state().reduction_state, SHMEM_REDUCE_SYNC_SIZE, SHMEM_SYNC_VALUE);
   shmem_barrier_all();
-  node_ranks = 0;
+  state().ranks_on_node = 0;
   for (int rank = 0; rank < ranks(); ++rank) {
-    if (rank == Library::rank() || shmem_ptr(value_of_rank, rank) != nullptr) ++node_ranks;
+    if (rank == Library::rank() || shmem_ptr(state().value_of_rank, rank) != nullptr)
+      ++state().ranks_on_node;
   }
 }
 
 void Library::finish() {
-  if (started) shmem_finalize();
-  started = false;
+  if (state().started) shmem_finalize();
+  state().started = false;
 }
 
 std::string Library::version() {
@@ -64,11 +70,11 @@ int Library::ranks() {
   static const int number = shmem_n_pes();
   return number;
 }
-int Library::ranks_on_node() { return node_ranks; }
-bool Library::threads() { return thread_level >= SHMEM_THREAD_MULTIPLE; }
+int Library::ranks_on_node() { return state().ranks_on_node; }
+bool Library::threads() { return state().thread_level >= SHMEM_THREAD_MULTIPLE; }
 
 bool Library::private_contexts() {
-  shmem_ctx_t context;
+  shmem_ctx_t context = SHMEM_CTX_DEFAULT;
   if (!create(context)) return false;
   shmem_ctx_destroy(context);
   return true;
@@ -89,10 +95,13 @@ void Library::free(const Memory& memory) { shmem_free(memory.own); }
 void Library::barrier() { shmem_barrier_all(); }
 
 double Library::largest(double value) {
-  *value_of_rank = value;
+  // A process that has not started is alone.
+  if (state().value_of_rank == nullptr) return value;
+  *state().value_of_rank = value;
   shmem_barrier_all();
-  shmem_double_max_to_all(value_of_all, value_of_rank, 1, 0, 0, ranks(), work, reduction_state);
-  return *value_of_all;
+  shmem_double_max_to_all(state().value_of_all, state().value_of_rank, 1, 0, 0, ranks(),
+                          state().work, state().reduction_state);
+  return *state().value_of_all;
 }
 
 void Library::get(const Place& from, void* to, std::int64_t bytes) {
