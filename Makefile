@@ -3,7 +3,7 @@
 #   make test       every test
 #   make test-all   every test on every entry, injected faults that the tests must detect, then half
 #                   an hour of comparisons of the build with itself
-#   make test-cluster  the tests that start Slurm, on this machine alone
+#   make test-cluster  the tests that start Slurm, and ranks on two hosts, on this machine alone
 #   make lint       style, types, layers, static analysis
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs no system packages

@@ -68,8 +68,8 @@ Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, doubl
   watch_ = prepared.runner_->watch(least_throughput);
 }
 
-bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step,
-                                Conditions& conditions, const std::function<bool()>& start) {
+bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Conditions& conditions,
+                                const std::function<bool()>& start) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   conditions = {kUnknown, kUnknown, kUnknown, kUnknown};
   Runner& runner = *prepared_.runner_;

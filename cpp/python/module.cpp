@@ -460,8 +460,7 @@ PYBIND11_MODULE(_memkern, m) {
       .def("run", &Case::run, py::arg("invocations"))
       .def("run_range", &Case::run_range, py::arg("begin"), py::arg("end"))
       .def("sample", &Case::sample, py::arg("out").noconvert(), py::arg("invocations"),
-           py::arg("deadline_s"), py::arg("least_throughput") = 0.0,
-           py::arg("start") = py::none())
+           py::arg("deadline_s"), py::arg("least_throughput") = 0.0, py::arg("start") = py::none())
       .def("fill", &Case::fill, py::arg("outputs"))
       .def("copy_in", &Case::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Case::copy_out, py::arg("name"))

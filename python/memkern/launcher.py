@@ -10,7 +10,7 @@ from memkern.checks import one_of
 __all__ = ["BINDINGS", "CHOICES", "COMM", "comm", "number", "size"]
 
 # How processes that were started together communicate.
-CHOICES = ("auto", "none", "mpi", "shmem")
+CHOICES = ("auto", "none", "mpi")
 # What a launcher can bind each of them to.
 BINDINGS = ("node", "socket", "core")
 # Environment variable that decides where no option does, also for processes that are started by

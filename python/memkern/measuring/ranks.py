@@ -73,7 +73,7 @@ class Ranks:
     Parameters
     ----------
     comm : str
-        ``none``, ``mpi`` or ``shmem``.
+        ``none`` or ``mpi``.
     number, size : int
         Number of this process, from 0, and of all.
     transport : Transport, optional
@@ -432,7 +432,7 @@ def start(comm: str = "auto") -> Ranks:
     Parameters
     ----------
     comm : str
-        ``none`` for a single process, whatever started it; ``mpi``, ``shmem``, or ``auto`` (see
+        ``none`` for a single process, whatever started it; ``mpi``, or ``auto`` (see
         `memkern.launcher.comm`).
 
     Raises
