@@ -24,12 +24,8 @@ _COMMANDS = {
     # Debian's OpenSHMEM ends with a segmentation fault in this transport, after correct results.
     "oshmem": ["oshrun", "--mca", "btl", "^uct"],
 }
+KINDS = tuple(_COMMANDS)
 _MPICH = "libmpich.so.12"
-
-
-def kinds(*names: str) -> list[str]:
-    """Return the launchers, by default all, for a parametrised test."""
-    return list(names or _COMMANDS)
 
 
 def launcher(kind: str, folder: Path) -> tuple[list[str], dict[str, str]]:

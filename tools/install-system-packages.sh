@@ -52,7 +52,6 @@ check() {
     want MPICH mpich command -v mpirun.mpich
   fi
   if [ "$level" = --cluster ]; then
-    want "Open MPI's compiler wrapper" libopenmpi-dev command -v mpicc.openmpi
     want "MPICH's compiler wrapper" libmpich-dev command -v mpicc.mpich
     want Slurm slurm-wlm test -x /usr/sbin/slurmctld
     want munge munge test -x /usr/sbin/munged

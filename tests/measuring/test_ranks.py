@@ -247,7 +247,7 @@ def memkern(kind: str, ranks: int, folder: Path, *words: str, **variables: str) 
     return launching.run(kind, ranks, ["-m", "memkern", *words], folder, variables)
 
 
-@pytest.mark.parametrize("kind", launching.kinds())
+@pytest.mark.parametrize("kind", launching.KINDS)
 def test_a_kernel_runs_as_ranks(kind: str, tmp_path: Path) -> None:
     done = memkern(kind, 2, tmp_path, *TRIAD, MEMKERN_SMALL="1")
     assert done.returncode == 0, done.stderr

@@ -505,6 +505,9 @@ def _rates(
     # Traffic is counted over all samples, disturbed ones included.
     mean_access_s = placement.samples.mean_s * access_s / median
     traffic_B = placement.check.columns.get("traffic_per_access_B", math.nan)
+    traffic = {"traffic_GBps": several * traffic_B / mean_access_s / 1e9}
+    if math.isnan(traffic_B):
+        traffic = {}
     amos = case.spec.amos * placement.check.columns.get("attempts_per_amo", 1.0)
     return {
         "launch_s": launch_s,
@@ -520,11 +523,7 @@ def _rates(
         "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
         "ns_per_access": access_s * 1e9,
         "cycles_per_access": access_s * placement.samples.clock_Hz,
-        **(
-            {}
-            if math.isnan(traffic_B)
-            else {"traffic_GBps": several * traffic_B / mean_access_s / 1e9}
-        ),
+        **traffic,
     }
 
 
