@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +28,19 @@ _COMMANDS = {
     "oshmem": ["oshrun", "--mca", "btl", "^uct"],
 }
 KINDS = tuple(_COMMANDS)
+# Launcher by device.
+LAUNCHERS = {"mpi": "openmpi", "shmem": "oshmem"}
+# Compiler wrappers with which the extension modules are built.
+_WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 _MPICH = "libmpich.so.12"
+
+
+def need_module(device: str) -> None:
+    """Skip the test where there is no library for the extension module ``mpi`` or ``shmem``."""
+    if importlib.util.find_spec(f"memkern._memkern_{device}") is None:
+        wrapper = _WRAPPERS[device]
+        assert shutil.which(wrapper) is None, f"{wrapper} is installed, but was not used"
+        pytest.skip(f"{wrapper} is not installed (tools/install-system-packages.sh --test)")
 
 
 def launcher(kind: str, folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -79,6 +94,21 @@ def run(
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
+def started(
+    program: str,
+    device: str,
+    ranks: int,
+    words: str,
+    folder: Path,
+    variables: dict[str, str] | None = None,
+) -> Any:
+    """Return what a part of a program for a device, with its arguments, prints as JSON."""
+    need_module(device)
+    done = run(LAUNCHERS[device], ranks, [program, device, *words.split()], folder, variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def alone(words: Sequence[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run ``python WORDS`` as one process, with the variables that a launcher would set."""
     return subprocess.run(
@@ -89,6 +119,24 @@ def alone(words: Sequence[str], variables: dict[str, str]) -> subprocess.Complet
         env={**_variables(), **variables},
         timeout=120,
     )
+
+
+def ranks_of(process: subprocess.Popen[str]) -> list[int]:
+    """Return the processes of the ranks that a launcher has started, by rank."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = dict(
+                word.split("=", 1)
+                for word in (folder / "environ").read_text().split("\0")
+                if "=" in word
+            )
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+        if parent == process.pid and "OMPI_COMM_WORLD_RANK" in variables:
+            found[int(variables["OMPI_COMM_WORLD_RANK"])] = int(folder.name)
+    return [found[k] for k in sorted(found)]
 
 
 def _variables() -> dict[str, str]:

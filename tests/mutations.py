@@ -180,7 +180,7 @@ FAULTS = (
           "{part.begin + range.begin, part.begin + range.end}", "{range.begin, range.end}",
           "prepared_test"),
     # Sampler and memory
-    Fault("one iteration twice", f"{CORE}/sampler.cpp", "(worker < rest ? 1 : 0)};",
+    Fault("one iteration twice", f"{CORE}/sampler.hpp", "(worker < rest ? 1 : 0)};",
           "(worker <= rest ? 1 : 0)};", "sampler_test"),
     Fault("chunk beyond the end", f"{CORE}/sampler.cpp",
           "begin + std::min(chunk, step.count - begin)}", "begin + chunk}", "sampler_test"),
@@ -264,7 +264,7 @@ FAULTS = (
     Fault("identity without the options", f"{PYTHON}/spec/case.py",
           '            "knobs": self.knobs.asked,\n', "", "pytest tests/test_interface.py"),
     Fault("interrupted records are not measured again", f"{PYTHON}/measuring/sweep.py",
-          'if kept is None or kept["stop"] == "interrupted":', "if kept is None:",
+          'kept is not None and kept["stop"] != "interrupted"', "kept is not None",
           "pytest tests/measuring/test_run.py tests/results/test_results.py tests/cli/test_cli.py "
           "-k 'resum or interrupt or cut_off or ctrl'"),
     Fault("finished cases are lost with the process", f"{PYTHON}/measuring/sweep.py",

@@ -4,15 +4,12 @@ Variants can be compared only if `scalar` has no vector instructions, `auto` and
 and no function uses another instruction set than its own.
 """
 
-import functools
 import platform
 import re
-import shutil
-import subprocess
-from collections import defaultdict
-from typing import NamedTuple
 
 from memkern import _memkern
+from memkern.machine import disassembly
+from memkern.machine.disassembly import Instruction
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 # Highway's namespaces for what every machine of the architecture runs; compilers differ in them.
@@ -23,63 +20,9 @@ SHARED = re.compile(r"<void (memkern::simd::N_[A-Z0-9_]+::)\(anonymous namespace
 BODY = re.compile(r"(?:body|nontemporal)<(\w+), (\w+), .*Op\)(\d)>")
 
 
-class Instruction(NamedTuple):
-    mnemonic: str
-    operands: str
-
-    @property
-    def moves_16_bytes(self) -> bool:
-        """Whether 16 bytes or more are loaded or stored, not copied between registers."""
-        move = re.fullmatch(
-            r"v?(mov[au]p[sd]|movdq[au](8|16|32|64)?|lddqu|movnt(dqa?|p[sd]))", self.mnemonic
-        )
-        return move is not None and "(" in self.operands and self.is_vector
-
-    @property
-    def is_vector(self) -> bool:
-        return re.search(r"%[xyz]mm", self.operands) is not None
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether the instruction works on several elements."""
-        if re.search(r"%[yz]mm", self.operands) or self.moves_16_bytes:
-            return True
-        if not self.is_vector:
-            return False
-        name = self.mnemonic.removeprefix("v")
-        # Copies between registers, and xor, which clears a register.
-        if re.fullmatch(r"mov([au]p[sd]|dq[au]\d*|[dq]|s[sd])|p?xor(p[sd]|[dq])?", name):
-            return False
-        return re.match(r"p|unpck|shuf|insert|extract|blend|broadcast|perm", name) is not None or (
-            re.search(r"p[sd]$", name) is not None
-        )
-
-    @property
-    def is_vex(self) -> bool:
-        return self.mnemonic.startswith("v") and self.mnemonic not in ("verr", "verw")
-
-
-@functools.cache
 def functions() -> dict[str, list[Instruction]]:
     """Instructions of every function of the extension, by its full name."""
-    objdump = shutil.which("objdump")
-    assert objdump is not None, "objdump comes with the compiler's binutils"
-    text = subprocess.run(
-        [objdump, "-d", "-C", "--no-show-raw-insn", "-w", _memkern.__file__],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    found: dict[str, list[Instruction]] = defaultdict(list)
-    name = ""
-    for line in text.splitlines():
-        if header := re.fullmatch(r"[0-9a-f]+ <(.*)>:", line):
-            name = header[1]
-        elif code := re.match(
-            r"\s+[0-9a-f]+:\t(?:(?:bnd|lock|notrack|rep\w*) )*(\S+)\s*(.*)", line
-        ):
-            found[name].append(Instruction(code[1], code[2].split("#")[0]))
-    return found
+    return disassembly.functions(_memkern.__file__)
 
 
 def kernels(technique: str, *spaces: str) -> dict[str, list[Instruction]]:

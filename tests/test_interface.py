@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def columns() -> dict[str, Any]:
         found[kernel] = {
             name: type(value).__name__
             for name, value in record.items()
-            if not name.startswith("site_L")
+            if not re.match(r"(site_)?L\d_", name)
         }
     common = set.intersection(*(set(record.items()) for record in found.values()))
     return {

@@ -52,7 +52,7 @@ def test_the_stub_matches_the_extension() -> None:
             given = [a.arg for a in node.args.args + node.args.kwonlyargs if a.arg != "self"]
             if name == "__init__":
                 # It has keywords alone, and refuses a missing or an unknown one.
-                assert given == list(REQUEST)
+                assert given == [*REQUEST, "exchange"]
                 _memkern.Prepared(**REQUEST)
             else:
                 assert given == arguments(getattr(owner, name).__doc__ or ""), name

@@ -12,7 +12,9 @@ from memkern.errors import InputError
 
 RAIDER = ("copy", "scale", "add", "triad")
 PAPERS = {
+    "alappat2021-instructions": "10.1002/cpe.6512",
     "alappat2021-kernels": "10.1002/cpe.6512",
+    "alappat2021-machine": "10.1002/cpe.6512",
     "beebe2022-circustent": "CircusTent: A Tool for Understanding",
     "chalmers2020": "arXiv:2009.10917",
     "chalmers2020-devices": "arXiv:2009.10917",

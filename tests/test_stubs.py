@@ -79,8 +79,15 @@ def test_the_stub_matches_the_signatures() -> None:
 
 
 def test_every_family_shows_its_options() -> None:
-    names = {"amo", "bs", "gather", "gs", "latency", "launch", "loops", "multigather"}
-    assert set(shows_options()) == names | {"multiscatter", "raider", "scatter", "stream"}
+    names = {"amo", "bs", "gather", "gs", "instructions", "latency", "launch", "loops"}
+    assert set(shows_options()) == names | {
+        "messages",
+        "multigather",
+        "multiscatter",
+        "raider",
+        "scatter",
+        "stream",
+    }
     for name in shows_options():
         parameters = inspect.signature(getattr(mk, name)).parameters
         assert {"threads", "pages", "budget_s", "dtype"} <= set(parameters)

@@ -27,6 +27,7 @@ want() {
 }
 
 header() { echo "#include <$1>" | g++ -std=c++20 -E -x c++ - -o /dev/null; }
+mpich_headers() { echo '#include <mpi.h>' | mpicxx.mpich -E -x c++ - -o /dev/null; }
 links() { echo 'int main() {}' | clang++ -x c++ - "$@" -o /dev/null; }
 venv() { python3 -c 'import ensurepip, venv'; }
 python_headers() {
@@ -50,9 +51,10 @@ check() {
     want "Open MPI" openmpi-bin command -v mpirun.openmpi
     want "Open MPI's compilers" libopenmpi-dev command -v oshc++
     want MPICH mpich command -v mpirun.mpich
+    want libpfm4 libpfm4 python3 -c 'import ctypes; ctypes.CDLL("libpfm.so.4")'
+    want "MPICH's headers" libmpich-dev mpich_headers
   fi
   if [ "$level" = --cluster ]; then
-    want "MPICH's compiler wrapper" libmpich-dev command -v mpicc.mpich
     want Slurm slurm-wlm test -x /usr/sbin/slurmctld
     want munge munge test -x /usr/sbin/munged
     want "ip" iproute2 test -e /sbin/ip

@@ -293,7 +293,8 @@ void Arena::commit() {
     };
     MemoryLimit limit = left();
     const std::int64_t headroom = checked_add(wanted, kReserve_B, "the memory of this case");
-    if (headroom > limit.available_B && pooled_B() > 0) {
+    // Idle buffers take at most half as much memory as they leave to others.
+    if (pooled_B() > 0 && (headroom > limit.available_B || pooled_B() > limit.available_B / 2)) {
       release_pool();
       limit = left();
     }

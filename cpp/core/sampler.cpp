@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "core/buffer.hpp"
+#include "core/counters.hpp"
 #include "core/errors.hpp"
 
 namespace memkern {
@@ -157,6 +158,10 @@ void Sampler::work(const Step& step, int worker, int workers) {
 double Sampler::sample_fork(std::span<const Step> steps, std::int64_t invocations,
                             std::span<double> per_step) {
   const int workers = team_.size();
+  if (counters_ != nullptr) {
+#pragma omp parallel num_threads(workers)
+    counters_->begin(omp_get_thread_num());
+  }
   const double start = now();
   double lap = start;
   for (std::int64_t k = 0; k < invocations; ++k) {
@@ -174,7 +179,12 @@ double Sampler::sample_fork(std::span<const Step> steps, std::int64_t invocation
       }
     }
   }
-  return now() - start;
+  const double seconds = now() - start;
+  if (counters_ != nullptr) {
+#pragma omp parallel num_threads(workers)
+    counters_->end(omp_get_thread_num());
+  }
+  return seconds;
 }
 
 template <class Wait>
@@ -187,6 +197,7 @@ double Sampler::sample_barrier(std::span<const Step> steps, std::int64_t invocat
   {
     const int worker = omp_get_thread_num();
     const int workers = omp_get_num_threads();
+    if (counters_ != nullptr) counters_->begin(worker);
     wait();
     double lap = 0.0;
     if (worker == 0) lap = start = now();
@@ -211,6 +222,7 @@ double Sampler::sample_barrier(std::span<const Step> steps, std::int64_t invocat
       }
     }
     if (worker == 0) end = now();
+    if (counters_ != nullptr) counters_->end(worker);
   }
   return end - start;
 }
@@ -225,6 +237,7 @@ double Sampler::sample_free(const Step& step, std::int64_t invocations) {
     const int team = omp_get_num_threads();
     // Computed here, as an invocation may take less time than this.
     const Range part = part_of(step, team, worker);
+    if (counters_ != nullptr) counters_->begin(worker);
 #pragma omp barrier
     const double start = now();
     for (std::int64_t k = 0; k < invocations; ++k) {
@@ -236,6 +249,7 @@ double Sampler::sample_free(const Step& step, std::int64_t invocations) {
       do_not_optimize(step.args);
     }
     const double end = now();
+    if (counters_ != nullptr) counters_->end(worker);
     starts[static_cast<std::size_t>(worker)] = start;
     ends[static_cast<std::size_t>(worker)] = end;
   }
@@ -249,7 +263,8 @@ double Sampler::sample_free(const Step& step, std::int64_t invocations) {
 }
 
 double Sampler::sample(std::span<const Step> steps, std::int64_t invocations,
-                       std::span<double> per_step) {
+                       std::span<double> per_step, Counters* counters) {
+  counters_ = counters;
   switch (repetition_) {
     case Repetition::Barrier: return sample_barrier(steps, invocations, per_step, omp_wait);
     case Repetition::Spin: {

@@ -15,6 +15,7 @@
 namespace memkern {
 
 class Buffer;
+class Counters;
 
 // Seconds of a monotonic clock.
 double now();
@@ -74,9 +75,10 @@ class Sampler {
 
   // Seconds of one sample of `invocations` invocations of the sequence, from the release of all
   // workers to the end of the last one. Adds each step's seconds to `per_step` unless that is empty
-  // (not for Free). The caller holds a Team::Session.
+  // (not for Free). Each worker reads its counters, if any, right before and after that time. The
+  // caller holds a Team::Session.
   double sample(std::span<const Step> steps, std::int64_t invocations,
-                std::span<double> per_step = {});
+                std::span<double> per_step = {}, Counters* counters = nullptr);
 
  private:
   void work(const Step& step, int worker, int workers);
@@ -90,6 +92,7 @@ class Sampler {
   const Team& team_;
   Schedule schedule_;
   Repetition repetition_;
+  Counters* counters_ = nullptr;       // of the present sample
   std::atomic<std::int64_t> next_{0};  // the dynamic schedule's next iteration
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/errors.hpp"
 
@@ -35,6 +36,10 @@ Prepared::Prepared(const Request& request)
   const Factory factory = find_family(family);
   if (request.device != nullptr) check_runs_on(*request.device, kernel_, family);
   problem_ = factory(kernel_, request.dtype, request.index_dtype, request.inputs, team_, placement);
+  if (request.inputs.integers.contains("split_at") && !request.exchange) {
+    throw InputError("split_at is for cases that exchange values");
+  }
+  problem_->set_exchanged(request.exchanged);
   runner_ = make_runner(team_, *problem_, request);
   problem_->set_seed(request.seed);
   problem_->fill(false);
@@ -49,7 +54,7 @@ void Prepared::select(const std::string& variant, const std::string& isa) {
 double Prepared::run(std::int64_t invocations) {
   check_invocations(invocations);
   problem_->mark_written();
-  return runner_->sample(invocations, {});
+  return runner_->sample(invocations, {}, nullptr);
 }
 
 double Prepared::run_range(std::int64_t begin, std::int64_t end) {
@@ -62,14 +67,17 @@ double Prepared::run_range(std::int64_t begin, std::int64_t end) {
 }
 
 Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput,
-                             double end)
+                             double end, std::vector<EventCode> events)
     : prepared_(prepared), invocations_(invocations), end_(end) {
   check_invocations(invocations);
   watch_ = prepared.runner_->watch(least_throughput);
+  if (events.empty()) return;
+  if (!watch_) throw InputError("events are counted on processors only");
+  counters_ = std::make_unique<Counters>(prepared.team_, std::move(events));
 }
 
 bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Conditions& conditions,
-                                const std::function<bool()>& start) {
+                                const std::function<bool()>& start, std::span<Count> counts) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   conditions = {kUnknown, kUnknown, kUnknown, kUnknown};
   Runner& runner = *prepared_.runner_;
@@ -78,7 +86,9 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
   if (start && !start()) return false;
   prepared_.problem_->mark_written();
   std::fill(per_step.begin(), per_step.end(), 0.0);
-  seconds = runner.sample(invocations_, per_step) / static_cast<double>(invocations_);
+  seconds =
+      runner.sample(invocations_, per_step, counters_.get()) / static_cast<double>(invocations_);
+  if (counters_) counters_->sum(counts);
   for (double& step : per_step) step /= static_cast<double>(invocations_);
   if (watch_) watch_->monitor.sample_ended(conditions);
   return true;

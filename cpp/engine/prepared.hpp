@@ -8,7 +8,9 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "core/counters.hpp"
 #include "core/monitor.hpp"
 #include "core/team.hpp"
 #include "engine/problem.hpp"
@@ -38,13 +40,16 @@ class Prepared {
    public:
     // If the throughput of a core is below `least_throughput`, a sample first waits for a short
     // time, but not beyond `end` on the clock of now().
-    Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput, double end);
+    // With `events`, they are counted during each sample; not on a device.
+    Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput, double end,
+             std::vector<EventCode> events = {});
     // Sets the seconds per invocation and, unless `per_step` is empty, those of each kernel of an
     // invocation. `conditions` are NaN on a device; otherwise they are written by finish() at the
     // latest, and must live until then. `start`, if there is one, is called right before the sample
-    // is timed; if it returns false, there is no sample, and the result is false.
+    // is timed; if it returns false, there is no sample, and the result is false. Sets the first of
+    // `counts`, one for each event.
     bool sample(double& seconds, std::span<double> per_step, Conditions& conditions,
-                const std::function<bool()>& start = {});
+                const std::function<bool()>& start = {}, std::span<Count> counts = {});
     void finish();
 
    private:
@@ -52,6 +57,7 @@ class Prepared {
     std::int64_t invocations_;
     double end_;
     std::unique_ptr<Runner::Watch> watch_;
+    std::unique_ptr<Counters> counters_;  // after the watch, which binds the workers
   };
 
  private:

@@ -20,6 +20,10 @@ constexpr std::int64_t kRowAlign_B = 4096;
 constexpr std::int64_t kMaxOffset_B = std::int64_t{1} << 20;
 // Indices that are copied to a device at once.
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+// Elements on a device are read and written together with those between them, if these are at most
+// so many bytes: copying them takes less time than starting another copy.
+constexpr std::int64_t kMaxGap_B = std::int64_t{1} << 16;
+constexpr std::int64_t kMaxSpan_B = std::int64_t{1} << 26;
 
 template <class T>
 void fill_part(std::byte* row, Range columns, std::uint32_t salt) {
@@ -111,6 +115,16 @@ std::int64_t Inputs::integer(const std::string& name, std::int64_t minimum) cons
                      std::to_string(found->second));
   }
   return found->second;
+}
+
+std::optional<std::int64_t> Inputs::split(std::int64_t iterations) const {
+  if (!integers.contains("split_at")) return std::nullopt;
+  const std::int64_t at = integer("split_at", 0);
+  if (at > iterations) {
+    throw InputError("split_at must be at most the " + std::to_string(iterations) +
+                     " iterations, not " + std::to_string(at));
+  }
+  return at;
 }
 
 const IndexView& Inputs::index(const std::string& name) const {
@@ -448,7 +462,7 @@ void Problem::fill(bool outputs) {
 
 void Problem::mark_written() {
   for (const Array& a : arrays_) {
-    if (a.written) arena_[a.slot].content.clear();
+    if (a.written || a.name == exchanged_) arena_[a.slot].content.clear();
   }
 }
 
@@ -477,22 +491,81 @@ std::byte* Problem::element(const Array& a, std::int64_t position) const {
   return a.data + at * dtype_size(a.type);
 }
 
+template <class Fn>
+void Problem::in_spans(const Array& a, std::span<const std::int64_t> positions,
+                       const Fn& fn) const {
+  std::vector<Element> elements;
+  elements.reserve(positions.size());
+  for (const std::int64_t position : positions) {
+    elements.push_back({element(a, position), elements.size()});
+  }
+  const auto before = [](const Element& x, const Element& y) {
+    return x.at == y.at ? x.number < y.number : x.at < y.at;
+  };
+  if (!std::is_sorted(elements.begin(), elements.end(), before)) {
+    std::sort(elements.begin(), elements.end(), before);
+  }
+  std::vector<std::byte> copy;
+  for (std::size_t begin = 0, end = 0; begin < elements.size(); begin = end) {
+    const std::byte* first = elements[begin].at;
+    while (end < elements.size() && elements[end].at - first < kMaxSpan_B &&
+           (end == begin || elements[end].at - elements[end - 1].at <= kMaxGap_B)) {
+      ++end;
+    }
+    const std::int64_t bytes = elements[end - 1].at - first + dtype_size(a.type);
+    copy.resize(static_cast<std::size_t>(bytes));
+    get(copy.data(), first, bytes);
+    fn(std::span<const Element>(elements).subspan(begin, end - begin), copy);
+  }
+}
+
 double Problem::peek(const Array& a, std::int64_t position) const {
   return with_type(a.type, [&]<class T>(T value) {
-    get(&value, element(a, position), sizeof value);
+    peek(a, {&position, 1}, &value);
     return static_cast<double>(value);
   });
 }
 
-void Problem::peek(const Array& a, std::int64_t position, void* to) const {
-  get(to, element(a, position), dtype_size(a.type));
+void Problem::peek(const Array& a, std::span<const std::int64_t> positions, void* to) const {
+  const auto size = static_cast<std::size_t>(dtype_size(a.type));
+  auto* all = static_cast<std::byte*>(to);
+  if (device() == nullptr) {
+    for (const std::int64_t position : positions) {
+      std::memcpy(all, element(a, position), size);
+      all += size;
+    }
+    return;
+  }
+  in_spans(a, positions, [&](std::span<const Element> elements, const auto& copy) {
+    for (const Element& e : elements) {
+      std::memcpy(all + e.number * size, copy.data() + (e.at - elements.front().at), size);
+    }
+  });
 }
 
 void Problem::poke(const Array& a, std::int64_t position, double value) {
-  with_type(a.type, [&]<class T>(T element_value) {
-    element_value = static_cast<T>(value);
-    put(element(a, position), &element_value, sizeof element_value);
-  });
+  poke(a, {&position, 1}, {&value, 1});
+}
+
+void Problem::poke(const Array& a, std::span<const std::int64_t> positions,
+                   std::span<const double> values) {
+  const auto set = [&](std::byte* to, double value) {
+    with_type(a.type, [&]<class T>(T element_value) {
+      element_value = static_cast<T>(value);
+      std::memcpy(to, &element_value, sizeof element_value);
+    });
+  };
+  for (const std::int64_t position : positions) element(a, position);
+  if (device() == nullptr) {
+    for (std::size_t i = 0; i < positions.size(); ++i) set(element(a, positions[i]), values[i]);
+  } else {
+    in_spans(a, positions, [&](std::span<const Element> elements, auto& copy) {
+      for (const Element& e : elements) {
+        set(copy.data() + (e.at - elements.front().at), values[e.number]);
+      }
+      put(elements.front().at, copy.data(), std::ssize(copy));
+    });
+  }
   arena_[a.slot].content.clear();
 }
 

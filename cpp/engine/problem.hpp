@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -58,6 +59,9 @@ class Inputs {
   const IndexView& index(const std::string& name) const;
   const IndexView& index(const std::string& name, std::int64_t length) const;
   std::vector<std::int64_t> copy(const std::string& name) const;
+  // The integer "split_at", if it is given: the iteration at which an invocation is divided in two
+  // parts. Throws InputError if it is outside [0, iterations].
+  std::optional<std::int64_t> split(std::int64_t iterations) const;
 };
 
 // The type of a kernel's values: float32 or float64.
@@ -98,7 +102,7 @@ class Problem {
   virtual std::vector<Stage> stages() const { return {}; }
   virtual std::int64_t count() const = 0;
   virtual std::string index_dtype() const { return ""; }
-  // Partition of the static schedule.
+  // Partition of the static schedule; of both parts, one after the other, if inputs split them.
   virtual Boundaries boundaries() const { return {}; }
   // Results of the preparation for the record, such as the time of a conversion.
   virtual std::map<std::string, double> facts() const { return {}; }
@@ -124,16 +128,21 @@ class Problem {
   void fill(bool outputs);
   // To be called before a run: written arrays will hold results, so that fill() sets them again.
   void mark_written();
+  // Names the array in which every run receives values of other ranks. To be called before any run.
+  void set_exchanged(const std::string& name) { exchanged_ = name; }
   // Row-major copies of whole arrays, without the padding between rows.
   void copy_in(const std::string& name, const void* source);
   void copy_out(const Array& array, void* target) const;
   // Sum modulo 2^64 and exclusive or of all elements of an array, index array or data, taken as
   // unsigned integers.
   std::pair<std::uint64_t, std::uint64_t> digest(const std::string& name) const;
-  // Single elements by row * columns + column; bounds are checked.
+  // Elements by row * columns + column; all positions are checked before the first is read or
+  // written. Of several values for one position, the last counts.
   double peek(const Array& array, std::int64_t position) const;
-  void peek(const Array& array, std::int64_t position, void* to) const;
+  void peek(const Array& array, std::span<const std::int64_t> positions, void* to) const;
   void poke(const Array& array, std::int64_t position, double value);
+  void poke(const Array& array, std::span<const std::int64_t> positions,
+            std::span<const double> values);
 
  protected:
   // Every array that the kernel declares is added in the constructor, before commit(), and no
@@ -178,6 +187,16 @@ class Problem {
   void* own_bytes(const void* from, std::int64_t bytes);
   std::byte* element(const Array& array, std::int64_t position) const;
 
+  // An element, and its number in the caller's list.
+  struct Element {
+    std::byte* at;
+    std::size_t number;
+  };
+  // Calls fn(elements, copy) for elements that lie near each other, in the order of their
+  // addresses; `copy` has the bytes from the first of them to the last.
+  template <class Fn>
+  void in_spans(const Array& array, std::span<const std::int64_t> positions, const Fn& fn) const;
+
   struct Indices {
     Array array;
     IndexView values;
@@ -209,6 +228,7 @@ class Problem {
   std::vector<Array> arrays_;
   std::vector<Indices> indices_;
   std::vector<Data> data_;
+  std::string exchanged_;
   std::string obtained_pages_;
   std::vector<std::unique_ptr<std::byte[]>> owned_;
   std::vector<std::unique_ptr<Buffer>> on_device_;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "engine/device.hpp"
+#include "engine/exchange.hpp"
 #include "engine/problem.hpp"
 
 namespace memkern {
@@ -29,6 +31,9 @@ struct Request {
   Device* device = nullptr;
   Timer timer = Timer::Host;
   int block_threads = 0;
+  // What ranks exchange in every invocation, if anything, and the array that has it.
+  std::shared_ptr<Exchange> exchange;
+  std::string exchanged;
 };
 
 // Parses host, events or graph.

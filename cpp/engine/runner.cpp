@@ -119,6 +119,7 @@ class HostRunner : public RunnerOf<Step> {
         sampler_(team, parse_schedule(request.schedule, request.chunk),
                  parse_repetition(request.repetition)),
         boundaries_(problem.boundaries()),
+        exchange_(request.exchange),
         flush_arena_(team, Placement{}) {
     if (problem.needs_every_worker() && (request.schedule != "static" || request.chunk != 0)) {
       throw InputError("the workers of '" + request.kernel +
@@ -144,6 +145,7 @@ class HostRunner : public RunnerOf<Step> {
     std::stable_sort(found.begin(), found.end(),
                      [&](const auto& a, const auto& b) { return width(a) < width(b); });
     set_candidates(std::move(found));
+    if (exchange_) prepare_exchange(problem, request);
     if (!request.flush) return;
     const std::int64_t bytes =
         2 * std::max<std::int64_t>(Topology::instance().last_level_cache_B(), 1 << 20);
@@ -152,11 +154,18 @@ class HostRunner : public RunnerOf<Step> {
     flusher_.emplace(team_, flush_arena_[0]);
   }
 
-  double sample(std::int64_t invocations, std::span<double> per_step) override {
+  std::size_t steps() const override { return exchange_ ? sequence_.size() : RunnerOf::steps(); }
+  bool select(const std::string& variant, const std::string& isa) override {
+    if (!RunnerOf::select(variant, isa)) return false;
+    if (exchange_) set_sequence();
+    return true;
+  }
+  double sample(std::int64_t invocations, std::span<double> per_step, Counters* counters) override {
     const Team::Session session(team_);
-    return sampler_.sample(selected(), invocations, per_step);
+    return sampler_.sample(exchange_ ? sequence_ : selected(), invocations, per_step, counters);
   }
 
+  // Without an exchange.
   double run_range(Range range) override {
     const Team::Session session(team_);
     parts_.clear();
@@ -197,32 +206,123 @@ class HostRunner : public RunnerOf<Step> {
     whole.finish(whole.args, workers);
   }
 
+  // A part of the kernel's iterations, or one of pack() and unpack().
+  struct Phase {
+    Part part;
+    Boundaries boundaries;  // relative to the part's beginning
+    Exchange* exchange;
+  };
+  static const Phase& phase_of(const void* p) { return *static_cast<const Phase*>(p); }
+  static void iterate(const void* p, Range range, int worker) {
+    run_part(&phase_of(p).part, range, worker);
+  }
+  static void pack(const void* p, Range range, int) { phase_of(p).exchange->pack(range); }
+  static void unpack(const void* p, Range range, int) { phase_of(p).exchange->unpack(range); }
+  static void start(const void* p, int) { phase_of(p).exchange->start(); }
+  static void receive(const void* p, int) { phase_of(p).exchange->finish(); }
+  static void start_and_receive(const void* p, int workers) {
+    start(p, workers);
+    receive(p, workers);
+  }
+
+  void prepare_exchange(const Problem& problem, const Request& request) {
+    const std::string what = "ranks exchange values in each invocation of '" + request.kernel + "'";
+    if (request.repetition == "free") throw InputError(what + ": use repetition 'barrier'");
+    if (!problem.stages().empty() || selected().front().finish != nullptr) {
+      throw InputError("ranks can't exchange the values of kernel '" + request.kernel + "'");
+    }
+    const Array& a = problem.array(request.exchanged);
+    if (a.rows > 1) throw InputError(what + ": array '" + a.name + "' has a row for each worker");
+    exchange_->bind(dtype_name(a.type), a.data, a.columns, a.data, a.columns);
+    split_ = request.inputs.split(problem.count());
+    set_sequence();
+  }
+
+  // The steps of an invocation with an exchange. Elements that are added are results of the kernel
+  // on other ranks: the exchange follows the first part of its iterations. Elements that replace
+  // others are read by the kernel: the exchange precedes the second part. If the iterations are
+  // split, the other part of them is carried out before this rank waits for its neighbours.
+  void set_sequence() {
+    const Step& kernel = selected().front();
+    const std::int64_t split = split_.value_or(kernel.count);
+    phases_.clear();
+    add_phase(0, 0);
+    if (split_) add_phase(split, std::ssize(boundaries_) / 2);
+    const auto iterations = [&](std::size_t k, Finish finish) {
+      const auto& [part, boundaries, exchange] = phases_[k];
+      const std::int64_t end = k == 0 ? split : kernel.count;
+      return Step{iterate, finish, &phases_[k], end - part.begin,
+                  boundaries.empty() ? nullptr : boundaries.data()};
+    };
+    const Phase* any = phases_.data();
+    const Step send{pack, split_ ? start : start_and_receive, any, exchange_->packed(), nullptr};
+    const Step store{unpack, nullptr, any, exchange_->unpacked(), nullptr};
+    if (exchange_->adds() && split_) {
+      sequence_ = {iterations(0, nullptr), send, iterations(1, receive), store};
+    } else if (exchange_->adds()) {
+      sequence_ = {iterations(0, nullptr), send, store};
+    } else if (split_) {
+      sequence_ = {send, iterations(0, receive), store, iterations(1, nullptr)};
+    } else {
+      sequence_ = {send, store, iterations(0, nullptr)};
+    }
+    std::erase_if(sequence_, [](const Step& s) { return s.body == unpack && s.count == 0; });
+  }
+
+  // `from` is the first of its boundaries, if there are any.
+  void add_phase(std::int64_t begin, std::ptrdiff_t from) {
+    Boundaries boundaries;
+    if (!boundaries_.empty()) {
+      const auto first = boundaries_.begin() + from;
+      const auto workers = split_ ? std::ssize(boundaries_) / 2 : std::ssize(boundaries_) - 1;
+      boundaries.assign(first, first + workers + 1);
+      for (std::int64_t& boundary : boundaries) boundary -= begin;
+    }
+    phases_.push_back({{begin, &selected().front()}, std::move(boundaries), exchange_.get()});
+  }
+
   const Team& team_;
   Sampler sampler_;
   Boundaries boundaries_;
   std::vector<Part> parts_;
+  std::shared_ptr<Exchange> exchange_;
+  std::optional<std::int64_t> split_;
+  std::vector<Phase> phases_;
+  std::vector<Step> sequence_;
   Arena flush_arena_;
   std::optional<CacheFlusher> flusher_;
 };
 
 class DeviceRunner : public RunnerOf<DeviceStep> {
  public:
-  DeviceRunner(const Problem& problem, const Request& request)
+  DeviceRunner(const Team& team, const Problem& problem, const Request& request)
       : device_(*request.device),
         timer_(request.timer),
-        flush_requested_(request.flush),
+        flush_arena_(team, Placement{{}, {}, 0, request.device, 1}),
         threads_requested_(request.threads) {
+    if (timer_ == Timer::Graph && !problem.stages().empty()) {
+      throw InputError("timer 'graph' times the kernels of '" + request.kernel +
+                       "' only together: use host or events");
+    }
     const auto isa_of = [&](const DeviceEntry&) { return device_.isa(); };
     const auto step_of = [&](const DeviceEntry& e, const void* args) {
       const int threads = request.block_threads == 0 ? e.threads : request.block_threads;
-      return DeviceStep{e.launch, args, {0, problem.count()}, threads};
+      return DeviceStep{e.launch, args, {0, problem.count()}, threads, e.prepare};
     };
     set_candidates(candidates_of<DeviceStep>(device_.entries(), problem, request, isa_of, step_of));
+    if (!request.flush) return;
+    flush_B_ = 2 * std::max<std::int64_t>(device_.cache_B(), 1 << 20);
+    for (int k = 0; k < 2; ++k) flush_arena_.request(flush_B_, 1);
+    flush_arena_.commit();
+    for (std::size_t k = 0; k < 2; ++k) flush_arena_[k].content.clear();
   }
 
-  double sample(std::int64_t invocations, std::span<double> per_step) override {
-    return device_.sample(selected(), invocations, timer_,
-                          per_step.empty() ? nullptr : per_step.data());
+  double sample(std::int64_t invocations, std::span<double> per_step, Counters*) override {
+    if (sampled_ != &selected()) {
+      sequence_ = device_.prepare(selected(), timer_);
+      sampled_ = &selected();
+    }
+    return sequence_->sample(invocations, per_step.empty() ? nullptr : per_step.data());
   }
   double run_range(Range range) override {
     std::vector<DeviceStep> steps = selected();
@@ -230,7 +330,7 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
     return device_.sample(steps, 1, Timer::Host, nullptr);
   }
   void flush() override {
-    if (flush_requested_) device_.flush();
+    if (flush_B_ > 0) device_.flush(flush_arena_[0].data(), flush_arena_[1].data(), flush_B_);
   }
   std::unique_ptr<Watch> watch(double) override { return nullptr; }
   Obtained obtained() const override {
@@ -244,8 +344,11 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
  private:
   Device& device_;
   Timer timer_;
-  bool flush_requested_;
+  Arena flush_arena_;
+  std::int64_t flush_B_ = 0;  // 0 without flushing
   int threads_requested_;
+  std::unique_ptr<Sequence> sequence_;
+  const std::vector<DeviceStep>* sampled_ = nullptr;  // the steps of the sequence
 };
 
 }  // namespace
@@ -259,7 +362,10 @@ Timer parse_timer(const std::string& text) {
 
 std::unique_ptr<Runner> make_runner(const Team& team, const Problem& problem,
                                     const Request& request) {
-  if (request.device != nullptr) return std::make_unique<DeviceRunner>(problem, request);
+  if (request.device != nullptr && request.exchange) {
+    throw InputError("kernels on " + request.device->name() + " exchange no values between ranks");
+  }
+  if (request.device != nullptr) return std::make_unique<DeviceRunner>(team, problem, request);
   return std::make_unique<HostRunner>(team, problem, request);
 }
 

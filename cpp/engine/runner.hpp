@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/counters.hpp"
 #include "core/monitor.hpp"
 #include "core/team.hpp"
 #include "engine/problem.hpp"
@@ -33,8 +34,10 @@ class Runner {
   // False if there is no such candidate.
   virtual bool select(const std::string& variant, const std::string& isa) = 0;
   virtual std::size_t steps() const = 0;
-  // Seconds of a sample. Adds each step's seconds to `per_step` unless that is empty.
-  virtual double sample(std::int64_t invocations, std::span<double> per_step) = 0;
+  // Seconds of a sample. Adds each step's seconds to `per_step` unless that is empty. `counters`
+  // are those of the workers, null without any and on a device.
+  virtual double sample(std::int64_t invocations, std::span<double> per_step,
+                        Counters* counters) = 0;
   virtual double run_range(Range range) = 0;
   virtual void flush() = 0;
   // Binds and monitors the workers during its lifetime.

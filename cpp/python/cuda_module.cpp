@@ -26,15 +26,23 @@ PYBIND11_MODULE(_memkern_cuda, m) {
     all["bus"] = d.bus;
     all["memory_B"] = d.memory_B;
     all["l2_B"] = d.l2_B;
+    all["peak_GBps"] = d.peak_Bps / 1e9;
+    all["ecc"] = d.ecc;
     all["units"] = d.units;
+    all["max_threads"] = d.max_threads;
     all["driver"] = d.driver;
     all["runtime"] = d.runtime;
     return all;
   });
-  m.def("copy_s", &copy_s, py::arg("number"), py::arg("bytes"), py::arg("times"),
+  m.def("copy_s", &copy_s, py::arg("number"), py::arg("bytes"), py::arg("times"), py::arg("warm_s"),
         py::call_guard<py::gil_scoped_release>());
   m.def("entries", [] { return rows_of(gpu::entries()); });
-  m.def("device", [](int number) { return capsule_of(device(number)); });
+  // Occupies the device, so that errors occur here.
+  m.def("device", [](int number) {
+    Device& occupied = device(number);
+    occupied.free_B();
+    return capsule_of(occupied);
+  });
 }
 
 }  // namespace memkern::cuda

@@ -1,11 +1,15 @@
 // The Python module _memkern: a class for prepared cases, and functions that describe the build and
 // the machine.
+#include <dlfcn.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,6 +22,7 @@
 
 #include "core/buffer.hpp"
 #include "core/clock.hpp"
+#include "core/counters.hpp"
 #include "core/errors.hpp"
 #include "core/limits.hpp"
 #include "core/load.hpp"
@@ -25,6 +30,7 @@
 #include "core/topology.hpp"
 #include "engine/prepared.hpp"
 #include "python/errors.hpp"
+#include "python/exchange.hpp"
 
 namespace py = pybind11;
 
@@ -101,6 +107,12 @@ struct Parsed : Request {
       throw InputError("block_threads must be from 1 to " + std::to_string(device->max_threads()) +
                        ", not " + std::to_string(block_threads));
     }
+    if (d.contains("exchange")) {
+      std::pair<py::object, std::string> given;
+      parse("exchange", given);
+      exchange = exchange_of(given.first);
+      exchanged = given.second;
+    }
     for (const auto& [key, value] : d) {
       const auto name = key.cast<std::string>();
       if (known.count(name) == 0) throw InputError("the argument " + name + " is unknown");
@@ -144,6 +156,50 @@ struct Parsed : Request {
   std::vector<py::array> held_;
 };
 
+// Name, type, config, config1, config2, unit, and whether user code and the kernel count.
+using EventTuple = std::tuple<std::string, std::uint32_t, std::uint64_t, std::uint64_t,
+                              std::uint64_t, int, bool, bool>;
+
+EventCode event_of(const EventTuple& t) {
+  return std::apply([](const auto&... fields) { return EventCode{fields...}; }, t);
+}
+
+// Counts of the calling thread during a call of `function`.
+std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> count_during(
+    const std::vector<EventTuple>& events, const py::function& function) {
+  std::vector<EventCode> codes;
+  std::transform(events.begin(), events.end(), std::back_inserter(codes), event_of);
+  const Team team({1, "none"});
+  Counters counters(team, std::move(codes));
+  std::vector<Count> counts(counters.size());
+  counters.begin(0);
+  function();
+  counters.end(0);
+  counters.sum(counts);
+  std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> all;
+  for (const Count& c : counts) all.emplace_back(c.value, c.enabled_ns, c.running_ns);
+  return all;
+}
+
+// Replaces the kernel's counters by steps: type, config, value, time enabled, time running, error,
+// readings; without steps the kernel counts again.
+void step_events(
+    const std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t,
+                                 std::uint64_t, int, std::int64_t>>& steps) {
+  // Kept, because counters that are open refer to their source.
+  static std::vector<std::unique_ptr<SteppedEvents>> sources;
+  if (steps.empty()) {
+    replace_event_source(nullptr);
+    return;
+  }
+  std::vector<SteppedEvents::Step> all;
+  for (const auto& [type, config, value, enabled, running, error, readable] : steps) {
+    all.push_back({type, config, {value, enabled, running}, error, readable});
+  }
+  sources.push_back(std::make_unique<SteppedEvents>(std::move(all)));
+  replace_event_source(sources.back().get());
+}
+
 // A prepared case for Python: with NumPy arrays, and the machine lock held during each call.
 class Case {
  public:
@@ -184,15 +240,29 @@ class Case {
   // Conditions, NaN on a device. After a signal, the rows of finished samples are valid and the
   // others unchanged. With `start`, which is called right before each sample is timed, that decides
   // instead of the deadline and of signals: after the first sample for which it returns false or
-  // raises an exception, there are no more.
+  // raises an exception, there are no more. `events` are counted during the samples, and written
+  // to `counts`, shape (samples, events, 3): value, nanoseconds enabled and running, summed over
+  // the workers.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
-                      double deadline_s, double least_throughput, const py::object& start) {
+                      double deadline_s, double least_throughput, const py::object& start,
+                      const std::vector<EventTuple>& events,
+                      py::array_t<double, py::array::c_style>& counts) {
     constexpr std::size_t kConditions = 4;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
                             out.shape(1) != static_cast<py::ssize_t>(1 + steps + kConditions))) {
       throw InputError("out must have five columns, or five more than there are kernels");
     }
+    const std::size_t event_values = 3 * events.size();
+    if (!events.empty() &&
+        (counts.ndim() != 3 || counts.shape(0) != out.shape(0) ||
+         counts.shape(1) != static_cast<py::ssize_t>(events.size()) || counts.shape(2) != 3)) {
+      throw InputError("counts must have the shape (samples, events, 3)");
+    }
+    double* const event_rows = events.empty() ? nullptr : counts.mutable_data();
+    std::vector<EventCode> codes;
+    std::transform(events.begin(), events.end(), std::back_inserter(codes), event_of);
+    std::vector<Count> counted(codes.size());
     const auto columns = static_cast<std::size_t>(out.shape(1));
     const std::size_t time_columns = columns - kConditions;
     double* const rows = out.mutable_data();
@@ -215,16 +285,23 @@ class Case {
     std::optional<Prepared::Sampling> sampling;
     {
       const Exclusive exclusive;
-      sampling.emplace(prepared_, invocations, least_throughput, end);
+      sampling.emplace(prepared_, invocations, least_throughput, end, std::move(codes));
     }
     while (done < conditions.size() && !error && (called || done == 0 || now() <= end)) {
       bool taken = false;
       {
         const Exclusive exclusive;
         double* row = rows + done * columns;
-        taken = sampling->sample(row[0], {row + 1, time_columns - 1}, conditions[done], called);
+        taken = sampling->sample(row[0], {row + 1, time_columns - 1}, conditions[done], called,
+                                 counted);
       }
       if (!taken) break;
+      double* to = event_rows == nullptr ? nullptr : event_rows + done * event_values;
+      for (const Count& count : counted) {
+        for (const std::uint64_t value : {count.value, count.enabled_ns, count.running_ns}) {
+          *to++ = static_cast<double>(value);
+        }
+      }
       ++done;
       if (!called && PyErr_CheckSignals() != 0) {
         error = std::make_exception_ptr(py::error_already_set());
@@ -285,12 +362,10 @@ class Case {
     const Array& a = prepared_.problem().array(name);
     const py::ssize_t count = positions.size();
     py::array out(numpy_dtype(a.type), count);
-    const std::int64_t* at = positions.data();
-    auto* to = static_cast<std::byte*>(out.mutable_data());
+    void* to = out.mutable_data();
+    const std::span<const std::int64_t> at(positions.data(), static_cast<std::size_t>(count));
     const Exclusive exclusive;
-    for (py::ssize_t i = 0; i < count; ++i, to += dtype_size(a.type)) {
-      prepared_.problem().peek(a, at[i], to);
-    }
+    prepared_.problem().peek(a, at, to);
     return out;
   }
 
@@ -305,11 +380,11 @@ class Case {
     if (values.size() != positions.size()) {
       throw InputError("poke needs as many values as positions");
     }
-    const std::int64_t* at = positions.data();
-    const double* from = values.data();
-    const py::ssize_t count = positions.size();
+    const auto count = static_cast<std::size_t>(positions.size());
+    const std::span<const std::int64_t> at(positions.data(), count);
+    const std::span<const double> from(values.data(), count);
     const Exclusive exclusive;
-    for (py::ssize_t i = 0; i < count; ++i) prepared_.problem().poke(a, at[i], from[i]);
+    prepared_.problem().poke(a, at, from);
   }
 
   std::map<std::string, py::dict> arrays() const {
@@ -344,6 +419,7 @@ class Case {
     py::list stages;
     for (const Stage& stage : problem.stages()) stages.append(stage.kernel);
     d["stages"] = stages;
+    d["steps"] = prepared_.runner().steps();
     d["facts"] = problem.facts();
     return d;
   }
@@ -429,12 +505,33 @@ PYBIND11_MODULE(_memkern, m) {
         Arena::release_pool(below_B);
       },
       py::arg("below_B") = INT64_MAX);
+  m.def(
+      "why_not_counted", [](const EventTuple& event) { return why_not_counted(event_of(event)); },
+      py::arg("event"),
+      "Why an event can't be counted here, as the end of a sentence; empty if it can.");
+  m.def("count", &count_during, py::arg("events"), py::arg("function"),
+        "Calls a function, and returns value, nanoseconds enabled and running of each event.");
+  m.def("step_events", &step_events, py::arg("steps"),
+        "Replaces the kernel's counters, for tests; without steps they count again.");
   m.def("entries", [] {
     using Row = std::tuple<std::string, std::string, std::string, std::string, std::string, int,
                            std::string>;
     std::vector<Row> all;
     for (const RegisteredEntry& e : registered_entries()) {
       all.emplace_back(e.kernel, e.variant, e.isa, e.dtype, e.index, e.unroll, e.template_variant);
+    }
+    return all;
+  });
+
+  m.def("body_offsets", [] {
+    // Where each entry's body begins in the file of this module, in the order of entries().
+    std::vector<std::uintptr_t> all;
+    for (const RegisteredEntry& e : registered_entries()) {
+      Dl_info found{};
+      const auto* body = reinterpret_cast<const void*>(e.body);
+      const bool known = dladdr(body, &found) != 0;
+      const auto base = reinterpret_cast<std::uintptr_t>(found.dli_fbase);
+      all.push_back(known ? reinterpret_cast<std::uintptr_t>(body) - base : 0);
     }
     return all;
   });
@@ -460,7 +557,9 @@ PYBIND11_MODULE(_memkern, m) {
       .def("run", &Case::run, py::arg("invocations"))
       .def("run_range", &Case::run_range, py::arg("begin"), py::arg("end"))
       .def("sample", &Case::sample, py::arg("out").noconvert(), py::arg("invocations"),
-           py::arg("deadline_s"), py::arg("least_throughput") = 0.0, py::arg("start") = py::none())
+           py::arg("deadline_s"), py::arg("least_throughput") = 0.0, py::arg("start") = py::none(),
+           py::arg("events") = std::vector<EventTuple>(),
+           py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>())
       .def("fill", &Case::fill, py::arg("outputs"))
       .def("copy_in", &Case::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Case::copy_out, py::arg("name"))

@@ -1,10 +1,39 @@
 // The Python module _memkern_mpi: the memory of MPI's processes as a device, for cases to run on.
+#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
+#include <cstdint>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "backends/mpi/exchange.hpp"
 #include "backends/mpi/library.hpp"
+#include "python/exchange.hpp"
 #include "python/ranks.hpp"
 
-PYBIND11_MODULE(_memkern_mpi, m) {
+namespace {
+
+using Positions = pybind11::array_t<std::int64_t, pybind11::array::c_style>;
+
+std::vector<std::int64_t> copy_of(const Positions& positions) {
+  return {positions.data(), positions.data() + positions.size()};
+}
+
+pybind11::capsule make_exchange(const std::vector<std::tuple<int, Positions, std::int64_t>>& all,
+                                const Positions& to, const Positions& of, bool adds,
+                                double timeout_s) {
+  memkern::mpi::Plan plan{{}, copy_of(to), copy_of(of), adds, timeout_s};
+  for (const auto& [rank, sent, received] : all) {
+    plan.neighbours.push_back({rank, copy_of(sent), received});
+  }
+  return memkern::capsule_of(std::make_shared<memkern::mpi::PackedExchange>(plan));
+}
+
+}  // namespace
+
+PYBIND11_MODULE(MEMKERN_MODULE, m) {
   using memkern::mpi::Library;
   m.doc() = "memkern's kernels for MPI's one-sided operations; use the memkern package instead.";
   memkern::define_ranks<Library>(m);
@@ -12,4 +41,8 @@ PYBIND11_MODULE(_memkern_mpi, m) {
       "start", [](int processes) { Library::start(MPI_Comm_f2c(processes)); },
       pybind11::arg("processes"),
       "Uses the processes of a communicator, given by Fortran's handle.");
+  m.def("exchange", &make_exchange, pybind11::arg("neighbours"), pybind11::arg("to"),
+        pybind11::arg("of"), pybind11::arg("adds"), pybind11::arg("timeout_s"),
+        "An exchange among all ranks, which call this together. Neighbours: rank, positions of the "
+        "elements that are sent to it, number of those that are received from it.");
 }

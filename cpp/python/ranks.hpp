@@ -1,19 +1,42 @@
 // What the modules of one-sided libraries have in common.
 #pragma once
 
+#include <pybind11/gil.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <cstdint>
 
 #include "backends/ranks/device.hpp"
+#include "backends/ranks/library.hpp"
+#include "backends/ranks/meeting.hpp"
 #include "python/devices.hpp"
 #include "python/errors.hpp"
 
 namespace memkern {
 
+// Lets the ranks wait for each other by functions of Python.
+inline void meet_by(const pybind11::object& barrier, const pybind11::object& largest) {
+  namespace py = pybind11;
+  struct Functions {
+    py::object barrier;
+    py::object largest;
+  };
+  // Never destroyed: the interpreter ends before it.
+  static auto* used = new Functions;
+  *used = {barrier, largest};
+  ranks::meeting().barrier = [] {
+    const py::gil_scoped_acquire acquire;
+    used->barrier();
+  };
+  ranks::meeting().largest = [](double value) {
+    const py::gil_scoped_acquire acquire;
+    return used->largest(value).cast<double>();
+  };
+}
+
 // Defines all functions of the module of library L but `start`, which has to be called first.
-template <class L>
+template <ranks::Library L>
 void define_ranks(pybind11::module_& m) {
   namespace py = pybind11;
   translate_errors();
@@ -21,10 +44,14 @@ void define_ranks(pybind11::module_& m) {
   m.def("version", &L::version, "Name and version of the library; may be called before start().");
   m.def("rank", &L::rank);
   m.def("ranks", &L::ranks);
-  m.def("ranks_on_node", &L::ranks_on_node);
+  m.def("nodes", &L::nodes, "By rank, the first rank on its node.");
   m.def("threads", &L::threads, "Whether several threads may call the library at the same time.");
   m.def("private_contexts", &L::private_contexts,
         "Whether a thread can have a context that no other thread uses.");
+  m.def(
+      "meet_by", &meet_by, py::arg("barrier"), py::arg("largest"),
+      "Sets how the ranks wait for each other: a function without arguments, and one that returns "
+      "the largest of the ranks' numbers.");
   m.def("entries", [] { return rows_of(ranks::table<L>()); });
   m.def(
       "device",

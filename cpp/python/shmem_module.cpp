@@ -2,13 +2,37 @@
 // run on.
 #include <pybind11/pybind11.h>
 
+#include <string>
+#include <vector>
+
 #include "backends/shmem/library.hpp"
+#include "backends/shmem/meetings.hpp"
 #include "python/ranks.hpp"
 
-PYBIND11_MODULE(_memkern_shmem, m) {
+PYBIND11_MODULE(MEMKERN_MODULE, m) {
+  namespace py = pybind11;
   using memkern::shmem::Library;
+  using memkern::shmem::Meetings;
   m.doc() = "memkern's kernels for OpenSHMEM's operations; use the memkern package instead.";
   memkern::define_ranks<Library>(m);
-  m.def("start", &Library::start, pybind11::arg("threads"),
+  m.def("start", &Library::start, py::arg("threads"),
         "Initialises the library, for one thread or several, unless it is already.");
+  m.def("abort", &Library::abort, "Ends all processes.");
+  py::class_<Meetings>(m, "Meetings", "Meetings of all processes, which make this object together.")
+      .def(py::init<>())
+      .def_property_readonly("most_B", &Meetings::most_B,
+                             "Most bytes that a process can bring to a meeting.")
+      .def(
+          "bring", [](Meetings& self, const py::bytes& content) { self.bring(content); },
+          py::arg("content"), "Puts what this process brings to the next meeting.")
+      .def("begin", &Meetings::begin, "Begins the next meeting.")
+      .def("complete", &Meetings::complete, "Whether all processes have begun this meeting.")
+      .def("missing", &Meetings::missing, "The processes that have not.")
+      .def(
+          "contents",
+          [](const Meetings& self) {
+            const std::vector<std::string> all = self.contents();
+            return std::vector<py::bytes>(all.begin(), all.end());
+          },
+          "What each process has brought to this meeting, which is complete.");
 }

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from memkern.checks import one_of
 
-__all__ = ["BINDINGS", "CHOICES", "COMM", "comm", "number", "size"]
+__all__ = ["BINDINGS", "CHOICES", "COMM", "comm", "number", "size", "starts_shmem"]
 
 # How processes that were started together communicate.
-CHOICES = ("auto", "none", "mpi")
+CHOICES = ("auto", "none", "mpi", "shmem")
 # What a launcher can bind each of them to.
 BINDINGS = ("node", "socket", "core")
 # Environment variable that decides where no option does, also for processes that are started by
@@ -48,14 +48,19 @@ def size(variables: Mapping[str, str] = os.environ) -> int:
     return _found(variables)[1]
 
 
+def starts_shmem(variables: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this process may be one of OpenSHMEM: Open MPI's oshrun is its mpirun."""
+    return "OMPI_COMM_WORLD_SIZE" in variables
+
+
 def comm(asked: str = "auto", variables: Mapping[str, str] = os.environ) -> str:
     """Return how this process communicates with those started together with it.
 
     Parameters
     ----------
     asked : str
-        One of `CHOICES`; ``auto``: ``mpi`` where a launcher started several processes, else
-        ``none``.
+        One of `CHOICES`; ``auto``: ``none`` unless a launcher started several processes, which
+        then communicate by what they find.
 
     Raises
     ------
@@ -64,6 +69,8 @@ def comm(asked: str = "auto", variables: Mapping[str, str] = os.environ) -> str:
     """
     one_of(asked, "comm", CHOICES)
     if asked == "auto":
-        asked = variables.get(COMM) or ("mpi" if size(variables) > 1 else "none")
+        asked = variables.get(COMM, "")
+        if not asked:
+            return "auto" if size(variables) > 1 else "none"
         one_of(asked, COMM, CHOICES[1:])
     return asked

@@ -8,6 +8,7 @@ measured results can be combined; ``source`` is ``"published"``.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -61,6 +62,15 @@ def _micro(text: str) -> float:
     return float(text) / 1e6
 
 
+def _number(text: str) -> float:
+    """Return a number that may follow ``>=``, NaN for an empty cell."""
+    return float(text.removeprefix(">=")) if text else math.nan
+
+
+def _bound(text: str) -> str:
+    return "latency: at least this" if text.startswith(">=") else ""
+
+
 def _bs(test: str) -> str:
     return f"bs.{test.lower()}"
 
@@ -96,6 +106,16 @@ class _Table:
 
 
 _TABLES = {
+    "alappat2021-instructions": _Table(
+        "alappat2021_instructions.csv",
+        _ALAPPAT_2021,
+        {
+            "instruction": ("instruction", str),
+            "reciprocal_cycles": ("reciprocal_throughput_cy", _number),
+            "latency_cycles": ("latency_cy", _number),
+            "note": ("latency_cy", _bound),
+        },
+    ),
     "alappat2021-kernels": _Table(
         "alappat2021_ecm_kernels.csv",
         _ALAPPAT_2021,
@@ -108,6 +128,11 @@ _TABLES = {
                 for level in ("l1", "l2", "mem")
             },
         },
+    ),
+    "alappat2021-machine": _Table(
+        "alappat2021_a64fx_machine.csv",
+        _ALAPPAT_2021,
+        {"quantity": ("quantity", str), "value": ("value", float), "unit": ("unit", str)},
     ),
     "beebe2022-circustent": _Table(
         "beebe2022_circustent_rand_add.csv",
@@ -251,12 +276,17 @@ def rows(name: str) -> list[dict[str, Any]]:
     name : str
         One of `names`:
 
+        ``alappat2021-instructions``
+            Table 2, instructions of the A64FX: instruction, reciprocal_cycles (inverse
+            throughput), latency_cycles (NaN where the paper prints none), note.
         ``alappat2021-kernels``
             Loops on one core of an A64FX: kernel, statement, and for data in L1, in L2 and in
             memory the prediction of the ECM model (pred_l1, pred_l2, pred_mem), the measurement
             with the best unrolling (meas_l1, ...), both in cycles for one 512-bit vector of every
             stream, and that unrolling (unroll_l1, ...).  The stencil has three rows, one for each
             place where the layer condition holds (see `statement`).
+        ``alappat2021-machine``
+            The A64FX: quantity, value, unit.
         ``beebe2022-circustent``
             Five runs of CircusTent's RAND_ADD: platform, kernel (``amo.rand``), primitive
             (``add``), memory_B (of VAL), threads (processing elements), iters (of each thread),

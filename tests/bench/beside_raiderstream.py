@@ -5,9 +5,10 @@ The peer is built elsewhere with its own release flags; this script only runs it
     python tests/bench/beside_raiderstream.py --raiderstream /path/to/raiderstream
 
 Both are started by the same launcher, one thread a rank, in 4 KiB pages, with as many elements in
-all. RaiderSTREAM runs every kernel once; the first one also takes the page faults of its arrays,
-so it is left out. memkern's time of a turn is the median of its samples. Bandwidths are memkern's
-bytes over each side's time.
+all. RaiderSTREAM runs every kernel once. Its sequential kernels come first, and are left out: copy,
+scale and triad take the page faults of c, b and a, and add reads a before anything was written to
+it. memkern's time of a turn is the median of its samples. Bandwidths are memkern's bytes over each
+side's time.
 """
 
 from __future__ import annotations
@@ -26,9 +27,6 @@ from memkern.statistics import ratio_interval
 
 # The peer's names of the kernels, in the order in which it runs and prints them.
 KERNELS = {
-    "Scale": "scale",
-    "Add": "add",
-    "Triad": "triad",
     "Gather Copy": "gather_copy",
     "Gather Scale": "gather_scale",
     "Gather Add": "gather_add",
@@ -37,15 +35,17 @@ KERNELS = {
     "Scatter Scale": "scatter_scale",
     "Scatter Add": "scatter_add",
     "Scatter Triad": "scatter_triad",
+    "Scatter-Gather Copy": "sg_copy",
+    "Scatter-Gather Scale": "sg_scale",
+    "Scatter-Gather Add": "sg_add",
+    "Scatter-Gather Triad": "sg_triad",
 }
 
 
 def peer(words: list[str], elements: int, ranks: int) -> dict[str, float]:
     """Return the seconds that RaiderSTREAM prints, by memkern's names."""
     text = printed([*words, "-k", "all", "-s", elements, "-np", ranks])
-    rows = dict(
-        re.findall(r"^(?:Sequential )?([A-Z][A-Za-z ]+?)\s+([0-9.]+)\s", text, re.MULTILINE)
-    )
+    rows = dict(re.findall(r"^([A-Z][A-Za-z -]+?)\s+([0-9.]+)\s", text, re.MULTILINE))
     return {ours: float(rows[theirs]) for theirs, ours in KERNELS.items()}
 
 

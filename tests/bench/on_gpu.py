@@ -1,31 +1,39 @@
-"""Compare kernels on a GPU with the driver's copy, and launches with bare ones, in turns.
+"""Measure one GPU: parity with the processor, the sanitizers' verdicts, bandwidths and launches.
 
-The ceiling of a turn is a copy by the driver within the device's memory, read and written. A bare
-launch is an empty kernel's, compiled here by nvcc into a program of its own::
+One call does everything that the time allows, in this order, and writes records and logs::
 
-    python tests/bench/on_gpu.py --device cuda:0 --gigabytes 4 --turns 7
+    python3 tests/bench/on_gpu.py --build --out results
 
-Peers are programs, built elsewhere with their own flags. BabelStream's CUDA build prints MB/s for
-each of its functions, Spatter's CUDA build seconds and MB/s for each pattern::
+- ``build`` (with ``--build``): the extension in ``build/gpu``, for the cards of this machine.
+- ``parity``: tests/test_cuda.py on the card, against the references.
+- ``sanitize``: compute-sanitizer's memcheck, racecheck and synccheck over one case of every kernel.
+- ``bandwidths``: kernels, the driver's copy, empty launches and peers, in another random order in
+  each turn, compared by medians of the same turns.
+- ``tune``: threads per block and unrolling of the main kernels.
+- ``report``: ``memkern report`` of the card.
 
-    python tests/bench/on_gpu.py --babelstream /path/to/cuda-stream --spatter /path/to/spatter
+Peers are programs, or are built here from their source trees (``--babelstream``, ``--spatter``). A
+step that fails is reported, and the next one follows. Without a GPU the script ends with one
+sentence and exit code 2.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import random
 import re
+import shutil
 import subprocess
-import tempfile
+import sys
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from peers import valid_record, with_interval
-
-import memkern as mk
-from memkern.machine import gpu
-from memkern.statistics import ratio_interval
-
+TREE = Path(__file__).parents[2]
+STEPS = ("build", "parity", "sanitize", "bandwidths", "tune", "report")
+TOOLS = ("memcheck", "racecheck", "synccheck")
 BARE = """
 #include <chrono>
 #include <cstdio>
@@ -41,17 +49,142 @@ int main() {
   }
 }
 """
-KERNELS = ("stream.copy", "stream.triad", "bs.bs1", "bs.bs2", "bs.bs3", "bs.bs4", "bs.bs5")
+KERNELS = (
+    "stream.copy", "stream.triad", "loops.load", "loops.sum", "bs.bs1", "bs.bs2", "bs.bs3",
+    "bs.bs4", "bs.bs5",
+)  # fmt: skip
+SPATTER = ("gather", "scatter")
 BABELSTREAM = {"Copy": "stream.copy", "Triad": "stream.triad", "Dot": "bs.bs4"}
+# Least shares of the best of the driver's copy and our own read.
+TARGETS = {
+    "stream.copy": 0.92, "stream.triad": 0.92, "spatter.gather": 0.90, "spatter.scatter": 0.90,
+    "bs.bs3": 0.90, "bs.bs4": 0.90,
+}  # fmt: skip
+
+
+class Call:
+    """What the steps share: options, folder of results, and the time that is left."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.out = Path(options.out)
+        self.end = time.monotonic() + 60 * options.minutes
+
+    @property
+    def left_s(self) -> float:
+        return self.end - time.monotonic()
+
+    def run(self, words: Iterable[object], log: str, **more: Any) -> str:
+        """Run a program for at most the time that is left; return what it prints."""
+        with (self.out / log).open("a") as file:
+            done = subprocess.run(
+                [str(word) for word in words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=max(self.left_s, 1),
+                env={**os.environ, "PYTHONPATH": str(TREE / "python")},
+                **more,
+            )
+            file.write(done.stdout)
+        if done.returncode != 0:
+            last = " | ".join(done.stdout.strip().splitlines()[-3:])
+            raise RuntimeError(f"exit code {done.returncode} ({log}): {last}")
+        return done.stdout
+
+    def nvcc(self, sources: Iterable[object], program: Path, *flags: object) -> Path:
+        """Build a program for the card of this machine."""
+        self.run(["nvcc", "-O3", "-arch=native", *flags, *sources, "-o", program], "peers.log")
+        return program
+
+
+def build(call: Call) -> str:
+    """Build the extension and put it beside the Python sources."""
+    if not call.options.build:
+        return "not requested"
+    folder = TREE / "build" / "gpu"
+    archives = [f"-D{name}={path}" for name, path in call.options.archive]
+    hooks = call.run([sys.executable, "-m", "pybind11", "--cmakedir"], "build.log").strip()
+    call.run(
+        ["cmake", "-G", "Ninja", "-S", TREE, "-B", folder, f"-Dpybind11_DIR={hooks}",
+         f"-DPython_EXECUTABLE={sys.executable}", "-DMEMKERN_CUDA=ON", *archives],
+        "build.log",
+    )  # fmt: skip
+    begin = time.monotonic()
+    call.run(["cmake", "--build", folder, "--target", "_memkern", "_memkern_cuda"], "build.log")
+    for module in folder.glob("_memkern*.so"):
+        shutil.copy(module, TREE / "python" / "memkern")
+    return f"{time.monotonic() - begin:.0f} s"
+
+
+def parity(call: Call) -> str:
+    """Run the tests of the CUDA backend on the card."""
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--maxfail=20",
+        "--every-entry",
+        "tests/test_cuda.py",
+    ]
+    return call.run(words, "parity.log", cwd=TREE).strip().splitlines()[-1]
+
+
+def sanitize(call: Call) -> str:
+    """Run one case of every kernel under each of the sanitizer's tools."""
+    program = [sys.executable, __file__, "--every-kernel", "--device", call.options.device]
+    verdicts = []
+    for tool in TOOLS:
+        words = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *program]
+        try:
+            text = call.run(words, f"{tool}.log")
+            verdicts.append(f"{tool}: {re.findall('ERROR SUMMARY: .*', text)[-1]}")
+        except (RuntimeError, IndexError, FileNotFoundError, subprocess.TimeoutExpired) as error:
+            verdicts.append(f"{tool}: {str(error).splitlines()[0]}")
+    return "; ".join(verdicts)
+
+
+def run_every_kernel(device: str) -> None:
+    """Run and check one small case of every kernel with its own unrolling and block size."""
+    from memkern.machine.gpu import _module
+    from memkern.spec.options import Knobs
+
+    sys.path[:0] = [str(TREE / "tests"), str(TREE / "tests" / "families")]
+    from test_kernels import SAMPLES
+
+    wrong = 0
+    for kernel, variant, dtype, index, unroll, template in _module().entries():
+        if unroll:
+            continue
+        sample = SAMPLES[kernel][0]
+        knobs = {"device": device, "variant": variant, "seed": sample.knobs.seed}
+        if kernel.startswith("amo."):
+            knobs["threads"] = sample.knobs.threads
+        case = type(sample)(**{**vars(sample), "knobs": Knobs(**knobs)})
+        names = {"dtype": dtype, "index_dtype": index}
+        if kernel.startswith("amo."):
+            names["template_variant"] = template
+        try:
+            valid = case.with_(**names).prepare().check().valid
+        except ValueError as error:
+            print(f"{kernel} {variant} {template}: {error}")
+            continue
+        if not valid:
+            wrong += 1
+            print(f"{kernel} {variant} {dtype} {index} {template} is wrong")
+    print(f"{wrong} wrong results")
+    sys.exit(1 if wrong else 0)
 
 
 def bare_launch_s(program: Path) -> float:
     """Return the median seconds of a bare empty launch."""
-    lines = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
-    return float(np.median([float(line) for line in lines.split()]))
+    lines = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    seconds = sorted(float(line) for line in lines.split())
+    return seconds[len(seconds) // 2]
 
 
-def babelstream_GBps(program: str, elements: int) -> dict[str, float]:
+def babelstream_GBps(program: Path, elements: int) -> dict[str, float]:
     """Return the bandwidths that BabelStream prints, by memkern's names."""
     command = [program, "-s", str(elements), "-n", "50"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -63,70 +196,203 @@ def babelstream_GBps(program: str, elements: int) -> dict[str, float]:
     }
 
 
-def spatter_GBps(program: str, kernel: str, count: int) -> float:
+def spatter_GBps(program: Path, kernel: str, count: int) -> dict[str, float]:
     """Return the bandwidth that Spatter prints for UNIFORM:256:1."""
     options = ["-pUNIFORM:256:1", "-d256", f"-l{count}", f"-k{kernel}", "-r20"]
     text = subprocess.run([program, *options], capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in text.splitlines() if re.match(r"\s*\d+\s", line)]
-    return float(rows[-1][-1]) / 1e3
+    return {f"spatter.{kernel}": float(rows[-1][-1]) / 1e3}
 
 
-def main() -> None:
-    """Print bandwidths, shares of the ceiling and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--gigabytes", type=float, default=4.0, help="of all arrays together")
-    parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--babelstream", metavar="PROGRAM")
-    parser.add_argument("--spatter", metavar="PROGRAM")
-    parser.add_argument("--timer", default="host", choices=("host", "events", "graph"))
-    args = parser.parse_args()
-    how = {"device": args.device, "timer": args.timer, "runs": 20}
-    footprint_B = args.gigabytes * 1e9
+def _babelstream(call: Call) -> Path | None:
+    given = call.options.babelstream
+    if given is None or given.is_file():
+        return given
+    source = given / "src"
+    flags = ["-std=c++17", "-DCUDA", "-DDEFAULT", "-I", source, "-I", source / "cuda"]
+    files = [source / "main.cpp", source / "cuda" / "CUDAStream.cu"]
+    return call.nvcc(files, call.out / "cuda-stream", *flags, "-x", "cu")
+
+
+def _spatter(call: Call) -> Path | None:
+    given = call.options.spatter
+    if given is None or given.is_file():
+        return given
+    folder = call.out / "spatter"
+    options = ["-DUSE_CUDA=ON", "-DCMAKE_BUILD_TYPE=Release"]
+    call.run(["cmake", "-S", given, "-B", folder, *options], "peers.log")
+    call.run(["cmake", "--build", folder, "-j"], "peers.log")
+    return folder / "spatter"
+
+
+def bandwidths(call: Call) -> str:
+    """Measure everything in turns, each in another order; store the records and print shares."""
+    import memkern as mk
+    from memkern.machine import gpu
+    from memkern.measuring.record import to_result_set
+    from memkern.statistics import ratio_interval
+
+    options, device = call.options, call.options.device
+    how = {"device": device, "timer": options.timer, "runs": 20}
+    footprint_B = options.gigabytes * 1e9
     cases = {name: mk.case(name, footprint_B=footprint_B, **how) for name in KERNELS}
-    count = int(footprint_B / 8 / 256)
-    for kernel in ("gather", "scatter"):
-        shape = {"pattern": "UNIFORM:256:1", "delta": 256, "count": count, "index_dtype": "int32"}
-        cases[f"spatter.{kernel}"] = mk.case(f"spatter.{kernel}", **shape, **how)
-
-    ours: dict[str, list[float]] = {name: [] for name in cases}
+    count = max(int(footprint_B / 8 / 256), 1)
+    shape = {"pattern": "UNIFORM:256:1", "delta": 256, "count": count, "index_dtype": "int32"}
+    cases |= {f"spatter.{k}": mk.case(f"spatter.{k}", **shape, **how) for k in SPATTER}
+    cases["launch"] = mk.case("bs.bs0", device=device, runs=200)
+    measured: list[mk.Measurement] = []
+    ours: dict[str, list[float]] = {}
     theirs: dict[str, list[float]] = {}
-    ceilings: list[float] = []
-    launches: list[float] = []
-    bare: list[float] = []
-    with tempfile.TemporaryDirectory() as folder:
-        source, program = Path(folder, "bare.cu"), Path(folder, "bare")
-        source.write_text(BARE)
-        subprocess.run(["nvcc", "-O3", str(source), "-o", str(program)], check=True)
-        for _ in range(args.turns):
-            gpu.copy_GBps.cache_clear()
-            ceilings.append(gpu.copy_GBps(args.device))
-            for name, case in cases.items():
-                ours[name].append(valid_record(case, name)["bandwidth_median_GBps"])
-            empty = mk.case("bs.bs0", device=args.device, runs=200)
-            launches.append(empty.measure().record["time_median_s"])
-            bare.append(bare_launch_s(program))
-            if args.babelstream:
-                elements = int(footprint_B / 8 / 3)
-                for name, rate in babelstream_GBps(args.babelstream, elements).items():
-                    theirs.setdefault(name, []).append(rate)
-            if args.spatter:
-                for kernel in ("gather", "scatter"):
-                    rate = spatter_GBps(args.spatter, kernel, count)
-                    theirs.setdefault(f"spatter.{kernel}", []).append(rate)
 
-    name = gpu.describe(args.device)["name"]
-    print(f"{name}; copy by the driver {np.median(ceilings):.0f} GB/s")
+    def own(name: str) -> None:
+        done = cases[name].measure()
+        if not done.valid:
+            raise RuntimeError(f"{name} failed its validation")
+        measured.append(done)
+        column = "time_median_s" if name == "launch" else "bandwidth_median_GBps"
+        ours.setdefault(name, []).append(done.record[column])
+
+    def peer(rates: Callable[[], dict[str, float]]) -> None:
+        for name, rate in rates().items():
+            theirs.setdefault(name, []).append(rate)
+
+    def driver() -> None:
+        gpu.copy_GBps.cache_clear()
+        ours.setdefault("driver", []).append(gpu.copy_GBps(device))
+
+    work: list[Callable[[], object]] = [lambda n=name: own(n) for name in cases]
+    work.append(driver)
+    (call.out / "bare.cu").write_text(BARE)
+    bare = call.nvcc([call.out / "bare.cu"], call.out / "bare")
+    work.append(lambda: theirs.setdefault("launch", []).append(bare_launch_s(bare)))
+    if stream := _babelstream(call):
+        work.append(lambda: peer(lambda: babelstream_GBps(stream, int(footprint_B / 8 / 3))))
+    if spatter := _spatter(call):
+        for kernel in SPATTER:
+            work.append(lambda k=kernel: peer(lambda: spatter_GBps(spatter, k, count)))
+
+    order, turns, longest_s = random.Random(options.seed), 0, 0.0
+    while turns < options.turns and (turns == 0 or call.left_s > 2 * longest_s):
+        begin = time.monotonic()
+        for one in order.sample(work, len(work)):
+            one()
+        longest_s = max(longest_s, time.monotonic() - begin)
+        turns += 1
+    to_result_set(measured).save(str(call.out / "on_gpu.json"))
+
+    ceilings = [max(pair) for pair in zip(ours["driver"], ours["loops.load"], strict=True)]
+    print(f"{gpu.describe(device)['name']}, {turns} turns")
     for name, rates in ours.items():
-        share = ratio_interval(rates, ceilings, paired=True)
-        text = f"{name:<16} {np.median(rates):8.0f} GB/s  {share.ratio:.3f} of the copy"
+        values = sorted(rates)
+        text = f"{name:<16} {values[len(values) // 2]:12.5g}"
+        if name != "launch":
+            share = ratio_interval(rates, ceilings, paired=True)
+            text += f" GB/s  {share.ratio:.3f} of the best of copy and read"
+            if share.ratio < TARGETS.get(name, 0.0):
+                text += f", BELOW {TARGETS[name]}"
         if name in theirs:
             ratio = ratio_interval(rates, theirs[name], paired=True)
-            text += f"  {with_interval(ratio)} of the peer"
+            text += f"  {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of the peer"
         print(text)
-    cost = ratio_interval(launches, bare, paired=True)
-    print(f"empty launch {np.median(launches) * 1e6:.2f} us, {cost.ratio:.3f} of a bare one")
+    return f"{turns} turns"
+
+
+def tune(call: Call) -> str:
+    """Search threads per block and unrolling of the main kernels; store every trial."""
+    import memkern as mk
+
+    knobs = {"block_threads": (64, 128, 256, 512, 1024), "unroll": (0, 1, 2, 4, 8)}
+    footprint_B = call.options.gigabytes * 1e9
+    device = call.options.device
+    count = max(int(footprint_B / 8 / 256), 1)
+    shape = {"pattern": "UNIFORM:256:1", "count": count}
+    cases = [
+        *(mk.case(f"loops.{k}", footprint_B=footprint_B, device=device) for k in ("triad", "dot")),
+        *(mk.case(f"spatter.{k}", **shape, device=device) for k in SPATTER),
+    ]
+    best = []
+    for case in cases:
+        budget_s = max(min(40.0, call.left_s / 4), 1.0)
+        found, trials = mk.tune(case, budget_s=budget_s, knobs=knobs)
+        trials.save(str(call.out / f"tune-{case.spec.name}.json"))
+        best.append(f"{case.spec.name} {found.knobs.block_threads}x{found.knobs.unroll}")
+    return ", ".join(best)
+
+
+def report(call: Call) -> str:
+    """Write the report of the card."""
+    page = call.out / "report.html"
+    words = [sys.executable, "-m", "memkern", "report", "--device", call.options.device]
+    call.run([*words, "--output", page], "report.log")
+    return f"{page.stat().st_size} bytes"
+
+
+def parsed(words: list[str] | None = None) -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--out", default="on_gpu", metavar="FOLDER", help="of records and logs")
+    parser.add_argument("--minutes", type=float, default=9.5, help="for everything together")
+    parser.add_argument("--steps", default=",".join(STEPS), help=f"some of {','.join(STEPS)}")
+    parser.add_argument("--build", action="store_true", help="build the extension first")
+    parser.add_argument(
+        "--archive", nargs=2, action="append", default=[], metavar=("OPTION", "PATH"),
+        help="source archive for the build, such as MEMKERN_HWLOC_ARCHIVE hwloc.tar.bz2",
+    )  # fmt: skip
+    parser.add_argument("--gigabytes", type=float, default=4.0, help="of all arrays together")
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=0, help="of the order in each turn")
+    parser.add_argument("--timer", default="host", choices=("host", "events", "graph"))
+    parser.add_argument("--babelstream", type=Path, metavar="PATH", help="source tree or program")
+    parser.add_argument("--spatter", type=Path, metavar="PATH", help="source tree or program")
+    parser.add_argument("--every-kernel", action="store_true", help="run each kernel once, and end")
+    options = parser.parse_args(words)
+    options.steps = options.steps.split(",")
+    if unknown := [step for step in options.steps if step not in STEPS]:
+        parser.error(f"--steps {unknown[0]!r} is not one of {', '.join(STEPS)}")
+    for path in (options.babelstream, options.spatter):
+        if path is not None and not path.exists():
+            parser.error(f"there is no {path}")
+    return options
+
+
+def has_card() -> str:
+    """Return why there is no usable GPU; empty where there is one."""
+    if shutil.which("nvidia-smi") is None:
+        return "there is no GPU here: nvidia-smi is missing"
+    done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+    return "" if done.stdout.startswith("GPU") else f"there is no GPU here: {done.stdout.strip()}"
+
+
+def main() -> int:
+    """Run the steps, each for the time that is left, and print what each found."""
+    options = parsed()
+    if missing := has_card():
+        print(missing, file=sys.stderr)
+        return 2
+    sys.path.insert(0, str(TREE / "python"))
+    if options.every_kernel:
+        run_every_kernel(options.device)
+    call = Call(options)
+    call.out.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    known: dict[str, Callable[[Call], str]] = {
+        "build": build, "parity": parity, "sanitize": sanitize, "bandwidths": bandwidths,
+        "tune": tune, "report": report,
+    }  # fmt: skip
+    lines = []
+    for name in options.steps:
+        begin = time.monotonic()
+        try:
+            found = known[name](call) if call.left_s > 5 else "no time was left"
+        except Exception as error:
+            failed += 1
+            found = f"FAILED: {error}"
+        lines.append(f"{name:<11} {time.monotonic() - begin:6.1f} s  {found}")
+        print(lines[-1], flush=True)
+    (call.out / "summary.txt").write_text("\n".join(lines) + "\n")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

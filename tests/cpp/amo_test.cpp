@@ -149,7 +149,8 @@ std::uint64_t sum_of(const Problem& problem, Tally which) {
   std::uint64_t sum = 0;
   for (std::int64_t w = 0; w < tally.rows; ++w) {
     std::uint64_t value = 0;
-    problem.peek(tally, w * kTallies + which, &value);
+    const std::int64_t at = std::int64_t{w} * kTallies + which;
+    problem.peek(tally, {&at, 1}, &value);
     sum += value;
   }
   return sum;

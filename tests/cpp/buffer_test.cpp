@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device_memory.hpp"
 #include "core/errors.hpp"
 #include "core/topology.hpp"
 #include "support.hpp"
@@ -344,6 +345,46 @@ TEST_F(PoolTest, CanBeEmptied) {
   EXPECT_GE(status_B("VmSize") - before, 64 * kMiB);
   Arena::release_pool();
   EXPECT_LT(status_B("VmSize") - before, 32 * kMiB);
+}
+
+// A device without memory, which counts its allocations.
+class CountingDevice : public DeviceMemory {
+ public:
+  std::int64_t free = 0;
+  int allocated = 0;
+
+  const std::string& name() const override { return name_; }
+  std::int64_t free_B() const override { return free; }
+  std::byte* allocate(std::int64_t) override {
+    ++allocated;
+    return new std::byte[1];
+  }
+  void release(std::byte* data) noexcept override {
+    --allocated;
+    delete[] data;
+  }
+  void write(std::byte*, const void*, std::int64_t) override {}
+  void read(void*, const std::byte*, std::int64_t) const override {}
+  void fill(const char*, std::byte*, std::int64_t, std::int64_t, std::uint32_t) override {}
+
+ private:
+  std::string name_ = "counting";
+};
+
+TEST_F(PoolTest, KeepsAtMostHalfOfWhatItLeavesToOthers) {
+  const Team team({1, "none"});
+  CountingDevice device;
+  Placement placement;
+  placement.device = &device;
+  device.free = 4096 * kMiB;
+  address_of(team, placement, 1024 * kMiB, 1);
+  address_of(team, placement, 8 * kMiB, 2);
+  EXPECT_EQ(device.allocated, 2);
+  device.free = 2048 * kMiB;
+  address_of(team, placement, 8 * kMiB, 3);
+  EXPECT_EQ(device.allocated, 1);
+  Arena::release_pool();
+  EXPECT_EQ(device.allocated, 0);
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // Memory, values, checks of bounds, launches and timers of an emulated device; and gather and
 // scatter, whose kernels run here block by block, compared with those of the processor.
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -22,6 +25,7 @@ namespace {
 
 using testing::contains;
 using testing::Declared;
+using testing::permutation;
 using testing::refusal;
 
 Device& device() { return cuda::device(0); }
@@ -68,6 +72,47 @@ TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
       EXPECT_EQ(there.obtained_pages(), "cuda:0");
     }
   }
+}
+
+TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
+  const Team team({1, "none"});
+  constexpr std::int64_t kSize = std::int64_t{1} << 20;
+  Declared p(team, "x:u", on_device(8));
+  p.add_array("x", DType::F64, kSize, false);
+  p.commit();
+  p.fill(true);
+  const Array& x = p.array("x");
+  const auto copies_of = [](const auto& action) {
+    const int before = emulated::counts().copies;
+    action();
+    return emulated::counts().copies - before;
+  };
+  std::vector<double> got(testing::at(kSize));
+  std::vector<double> wanted(got.size());
+  p.copy_out(x, wanted.data());
+  // In any order, and more bytes than gaps may have, but not more than are copied at once.
+  const std::vector<std::int64_t> all = permutation(kSize, 1);
+  EXPECT_EQ(copies_of([&] { p.peek(x, all, got.data()); }), 1);
+  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(got[i], wanted[testing::at(all[i])]);
+  // Far apart, near each other, and one of them twice: the last value counts.
+  const std::vector<std::int64_t> some = {kSize - 1, 3, 500'000, 3, 7, 500'001};
+  const std::vector<double> values = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0};
+  EXPECT_EQ(copies_of([&] { p.poke(x, some, values); }), 2 * 3);
+  EXPECT_EQ(copies_of([&] { p.peek(x, some, got.data()); }), 3);
+  EXPECT_EQ(std::vector<double>(got.begin(), got.begin() + 6),
+            (std::vector<double>{1.0, 4.0, 3.0, 4.0, 5.0, 6.0}));
+  for (std::size_t i = 0; i < some.size(); ++i) wanted[testing::at(some[i])] = got[i];
+  got.assign(got.size(), 0.0);
+  p.copy_out(x, got.data());
+  EXPECT_TRUE(got == wanted);
+  // Nothing is written if any position is wrong.
+  const std::vector<std::int64_t> wrong = {0, kSize};
+  EXPECT_TRUE(contains(refusal<InputError>([&] {
+                         p.poke(x, wrong, {values.data(), 2});
+                       }),
+                       "lies outside array 'x'"));
+  EXPECT_EQ(p.peek(x, 0), wanted[0]);
+  EXPECT_EQ(copies_of([&] { p.peek(x, {}, got.data()); }), 0);
 }
 
 TEST(DeviceMemory, ReceivesCheckedIndices) {
@@ -152,8 +197,8 @@ TEST(Devices, AreFoundByNumber) {
   for (const DeviceEntry& e : device().entries()) {
     EXPECT_TRUE(e.threads > 0 && e.threads <= device().max_threads()) << e.kernel;
   }
-  EXPECT_GT(cuda::copy_s(0, 1 << 20, 3), 0.0);
-  EXPECT_TRUE(contains(refusal<InputError>([] { cuda::copy_s(0, 0, 3); }), "at least 1"));
+  EXPECT_GT(cuda::copy_s(0, 1 << 20, 3, 0.0), 0.0);
+  EXPECT_TRUE(contains(refusal<InputError>([] { cuda::copy_s(0, 0, 3, 0.0); }), "at least 1"));
 }
 
 struct Case {
@@ -231,29 +276,126 @@ TEST(Spatter, MatchesTheProcessor) {
   EXPECT_GT(tried, 1000);
 }
 
+// Makes functions of the emulated device fail during its lifetime.
+class Failing {
+ public:
+  explicit Failing(const char* functions) { setenv("MEMKERN_EMULATED_FAIL", functions, 1); }
+  ~Failing() { unsetenv("MEMKERN_EMULATED_FAIL"); }
+  Failing(const Failing&) = delete;
+  Failing& operator=(const Failing&) = delete;
+};
+
+TEST(Devices, AreDescribedWithoutBeingOccupied) {
+  const int before = emulated::counts().contexts;
+  EXPECT_EQ(cuda::device_count(), 1);
+  EXPECT_EQ(cuda::describe(0).isa, "sm_00");
+  // 1 GHz, 1024 bits, two transfers a cycle.
+  EXPECT_EQ(cuda::describe(0).peak_Bps, 256e9);
+  EXPECT_TRUE(cuda::describe(0).ecc);
+  EXPECT_EQ(cuda::device(0).max_threads(), 1024);
+  EXPECT_EQ(emulated::counts().contexts, before);
+  const Failing failing("cudaSetDevice");
+  EXPECT_EQ(cuda::describe(0).units, 3);
+  EXPECT_TRUE(contains(refusal<DeviceError>([] { device().free_B(); }),
+                       "using cuda:0 failed: CUDA-capable device(s) is/are busy or unavailable"));
+  EXPECT_TRUE(contains(refusal<InputError>([] { cuda::describe(1); }), "is not one of cuda:0"));
+}
+
+// Counts its calls; without a queue it is loaded.
+struct Calls {
+  int loaded = 0;
+  int started = 0;
+};
+void count_calls(const void* args, Range range, int threads, void* queue) {
+  EXPECT_EQ(range.end, 7);
+  EXPECT_EQ(threads, 3);
+  Calls& calls = *static_cast<Calls*>(const_cast<void*>(args));
+  ++(queue == nullptr ? calls.loaded : calls.started);
+}
+
 TEST(Timers, RunAsOftenAsRequested) {
-  const Team team({1, "none"});
-  const auto count_calls = [](const void* args, Range range, int threads, void* queue) {
-    EXPECT_EQ(range.end, 7);
-    EXPECT_EQ(threads, 3);
-    EXPECT_NE(queue, nullptr);
-    ++*static_cast<int*>(const_cast<void*>(args));
-  };
   for (const Timer timer : {Timer::Host, Timer::Events}) {
-    int first = 0;
-    int second = 0;
-    const std::vector<DeviceStep> steps{{count_calls, &first, {0, 7}, 3},
-                                        {count_calls, &second, {0, 7}, 3}};
-    EXPECT_GT(device().sample(steps, 5, timer, nullptr), 0.0);
-    double per_step[2] = {0.0, 0.0};
-    const double all = device().sample(steps, 3, timer, per_step);
-    EXPECT_EQ(first, 8);
-    EXPECT_EQ(second, 8);
-    EXPECT_GT(all, 0.0);
-    EXPECT_NEAR(per_step[0] + per_step[1], all, 1e-3);
+    Calls first;
+    Calls second;
+    const auto sequence = device().prepare(
+        {{count_calls, &first, {0, 7}, 3}, {count_calls, &second, {0, 7}, 3}}, timer);
+    EXPECT_EQ(first.loaded, 1);
+    EXPECT_EQ(first.started, 0);
+    EXPECT_GT(sequence->sample(5, nullptr), 0.0);
+    // More than the events that are queued at once.
+    for (const int invocations : {3, 300}) {
+      double per_step[2] = {0.0, 0.0};
+      const double all = sequence->sample(invocations, per_step);
+      EXPECT_GT(all, 0.0);
+      EXPECT_NEAR(per_step[0] + per_step[1], all, 1e-3);
+    }
+    EXPECT_EQ(first.started, 308);
+    EXPECT_EQ(second.started, 308);
+    EXPECT_EQ(second.loaded, 1);
   }
-  device().flush();
-  device().flush();
+}
+
+const DeviceEntry& entry_named(const std::string& kernel) {
+  const auto& all = device().entries();
+  return *std::find_if(all.begin(), all.end(),
+                       [&](const DeviceEntry& e) { return e.kernel == kernel; });
+}
+
+TEST(Timers, MakeEventsAndGraphsOnce) {
+  const DeviceEntry& e = entry_named("launch.empty");
+  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  const emulated::Counts before = emulated::counts();
+  const auto by_events = device().prepare(steps, Timer::Events);
+  for (int k = 0; k < 5; ++k) by_events->sample(20, nullptr);
+  EXPECT_EQ(emulated::counts().events, before.events + 2);
+  const auto by_graph = device().prepare(steps, Timer::Graph);
+  for (int k = 0; k < 5; ++k) by_graph->sample(70, nullptr);
+  // One of 64 launches and one of 6, uploaded before they are timed.
+  EXPECT_EQ(emulated::counts().graphs, before.graphs + 2);
+  EXPECT_EQ(emulated::counts().uploads, before.uploads + 2);
+}
+
+TEST(Timers, LoadKernelsBeforeACapture) {
+  emulated::loaded().clear();
+  const DeviceEntry& e = entry_named("launch.compute");
+  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  EXPECT_GT(device().sample(steps, 2, Timer::Graph, nullptr), 0.0);
+  const Failing failing("cudaFuncGetAttributes");
+  EXPECT_TRUE(contains(refusal<DeviceError>([&] { device().prepare(steps, Timer::Graph); }),
+                       "loading a kernel"));
+}
+
+// A capture that fails is ended: later samples are taken.
+TEST(Timers, SurviveFailures) {
+  const DeviceEntry& e = entry_named("launch.empty");
+  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  const std::pair<const char*, const char*> known[] = {
+      {"launch", "launching a kernel failed"},
+      {"cudaGraphInstantiate", "instantiating a graph failed"},
+      {"cudaGraphUpload", "uploading a graph failed"}};
+  for (const auto& [function, message] : known) {
+    const auto sequence = device().prepare(steps, Timer::Graph);
+    {
+      const Failing failing(function);
+      EXPECT_TRUE(contains(refusal<DeviceError>([&] { sequence->sample(3, nullptr); }), message));
+    }
+    EXPECT_GT(sequence->sample(3, nullptr), 0.0);
+    EXPECT_GT(device().sample(steps, 3, Timer::Host, nullptr), 0.0);
+  }
+}
+
+TEST(Caches, AreFlushedByWritingAndThenReading) {
+  EXPECT_EQ(device().cache_B(), 1 << 20);
+  std::vector<std::byte*> memory = {device().allocate(4096), device().allocate(4096)};
+  const std::vector<std::uint64_t> before(512, 7);
+  device().write(memory[1], before.data(), 4096);
+  device().flush(memory[0], memory[1], 4096);
+  std::vector<std::uint64_t> after(512);
+  device().read(after.data(), memory[1], 4096);
+  EXPECT_EQ(after, before);
+  device().read(after.data(), memory[0], 4096);
+  EXPECT_EQ(after, std::vector<std::uint64_t>(512, 0x0101010101010101U));
+  for (std::byte* data : memory) device().release(data);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Streaming kernels on an emulated GPU, compared with the processor's scalar bodies: all entries,
 // parts of ranges, block sizes and alignments of arrays; timers, graphs and repeated reductions.
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "core/buffer.hpp"
 #include "core/team.hpp"
 #include "engine/problem.hpp"
+#include "gpu/divisor.hpp"
 #include "support.hpp"
 
 namespace memkern {
@@ -97,6 +99,8 @@ class Case {
       inputs_.indices[name] = {values.data(), std::ssize(values)};
     }
   }
+
+  void set(const char* name, std::int64_t value) { inputs_.integers[name] = value; }
 
   std::unique_ptr<Problem> prepare(const Placement& placement) const {
     const std::string kernel = entry_.kernel;
@@ -263,6 +267,7 @@ TEST(Table, HasWhatTheProcessorHas) {
     if (find_entry(kernel, "scalar", "baseline", dtype, index)->finish != nullptr) {
       wanted = {"two-kernel", "one-kernel"};
     }
+    if (kernel == "bs.bs6") wanted = {"simt", "balanced"};
     std::multiset<std::string> all;
     for (const std::string& variant : wanted) {
       all.insert(variant + " by 0");
@@ -274,6 +279,34 @@ TEST(Table, HasWhatTheProcessorHas) {
 }
 
 constexpr Size kSome = {5003, 12, 9, 40, 3};
+
+TEST(Divisors, DivideLikeTheProcessor) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t numbers[] = {0,
+                                  1,
+                                  2,
+                                  3,
+                                  7,
+                                  255,
+                                  256,
+                                  1'000'003,
+                                  std::int64_t{1} << 31,
+                                  (std::int64_t{1} << 40) - 1,
+                                  kMost - 1,
+                                  kMost};
+  for (const std::int64_t value : numbers) {
+    if (value == 0) continue;
+    const gpu::Divisor divisor(value);
+    for (const std::int64_t number : numbers) {
+      for (const std::int64_t near : {number / value * value, number / value * value - 1}) {
+        for (const std::int64_t n : {number, near}) {
+          if (n < 0) continue;
+          ASSERT_EQ(divisor.quotient(n), n / value) << n << " / " << value;
+        }
+      }
+    }
+  }
+}
 
 TEST(Timers, DoNotChangeResults) {
   for (const DeviceEntry& e : device_entries()) {
@@ -334,6 +367,30 @@ TEST(Reductions, AreReproducible) {
   }
 }
 
+TEST(Reductions, HaveAsManyBlocksAsRunAtATimeOrAsRequested) {
+  for (const DeviceEntry& e : device_entries()) {
+    if (!reduces(e) || e.unroll != 0 || std::string(e.variant) != "one-kernel") continue;
+    const std::pair<std::int64_t, std::int64_t> known[] = {
+        {0, emulated::kResidentBlocks}, {1, 1}, {512, 512}, {8192, 8192}};
+    for (const auto& [requested, blocks] : known) {
+      Case c(e, {4000, 3, 3, 1, 1});
+      c.set("blocks", requested);
+      const auto there = c.prepare_there();
+      const auto here = c.prepare_here();
+      const Range all{0, 4000};
+      // Of 4 elements at most: a thread loads 16 bytes at a time.
+      const std::int64_t lanes = streams_of(e.kernel) == 0           ? 1
+                                 : std::string(e.dtype) == "float32" ? 4
+                                                                     : 2;
+      c.run_here(*here, all);
+      run(*there, e, all, 1);
+      const std::int64_t most = (4000 + lanes - 1) / lanes;
+      EXPECT_EQ(emulated::counts().blocks, std::min(blocks, most)) << ::testing::PrintToString(e);
+      EXPECT_TRUE(is_near(result_of(*there), result_of(*here), e.dtype));
+    }
+  }
+}
+
 TEST(Reductions, FindTheLargestAtEveryPosition) {
   constexpr std::int64_t kFew = 150;
   for (const DeviceEntry& e : device_entries()) {
@@ -364,7 +421,7 @@ TEST(Reductions, StayAccurateForManyElements) {
   const float value = 1.0F + std::ldexp(1.0F, -13) - std::ldexp(1.0F, -20);
   for (const char* variant : {"two-kernel", "one-kernel"}) {
     const DeviceEntry e = entry_of("loops.sum", variant, 1, "float32");
-    // For 512 threads, which load four values at once.
+    // Of one thread a block, each of which loads four values at once.
     constexpr std::int64_t kMany = std::int64_t{4096} * 512 * 4;
     const auto problem = Case(e, {kMany, 3, 3, 1, 1}).prepare_there();
     const std::vector<float> values(static_cast<std::size_t>(kMany), value);
@@ -377,7 +434,7 @@ TEST(Reductions, StayAccurateForManyElements) {
 TEST(Reductions, CountIterationsWithoutArrays) {
   for (const DeviceEntry& e : device_entries()) {
     if (std::string(e.kernel) != "loops.peakflops") continue;
-    // More than each of 512 threads adds up before it starts another sum.
+    // More than a thread adds up before it starts another sum.
     constexpr std::int64_t kMany = 9'000'001;
     const auto problem = Case(e, {kMany, 3, 3, 1, 1}).prepare_there();
     run(*problem, e, {1, kMany}, 1);

@@ -70,7 +70,8 @@ std::uint64_t word(const Prepared& prepared, const char* array, std::int64_t row
                    std::int64_t column) {
   const Array& a = prepared.problem().array(array);
   std::uint64_t value = 0;
-  prepared.problem().peek(a, row * a.columns + column, &value);
+  const std::int64_t at = row * a.columns + column;
+  prepared.problem().peek(a, {&at, 1}, &value);
   return value;
 }
 

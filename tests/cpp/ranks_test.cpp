@@ -42,6 +42,7 @@ struct Library {
   static constexpr const char* kName = "fake";
   static constexpr const char* kStandard = "fake-1";
   static constexpr bool kOrdered = ordered;
+  static constexpr bool kTwoSided = false;
   struct Memory {
     std::shared_ptr<std::vector<std::vector<std::byte>>> parts;
   };
@@ -54,6 +55,10 @@ struct Library {
   static int rank() { return Turn::rank; }
   static int ranks() { return Turn::ranks; }
   static int ranks_on_node() { return Turn::ranks; }
+  static std::string version() { return kName; }
+  static bool threads() { return false; }
+  static bool private_contexts() { return false; }
+  static void finish() {}
 
   static Memory allocate(std::int64_t bytes) {
     const auto count = static_cast<std::size_t>(Turn::ranks);
@@ -108,21 +113,30 @@ struct Library {
       started_.push_back([p, &v] { combine<primitive>(p, v); });
     }
     template <Primitive primitive, class T>
-    void start_fetch(const Place& p, const T& v, T& old) {
+    void start_fetch(const Place& p, const T& v, T& old) const {
       started_.push_back([p, &v, &old] { old = combine<primitive>(p, v); });
     }
-    void complete(const Place&) { complete(); }
-    void complete_all(const Memory&) { complete(); }
+    void start_put(const Place& p, const std::byte* from, std::int64_t bytes) const {
+      started_.push_back([=] { put(p, from, bytes); });
+    }
+    void start_get(const Place& p, std::byte* to, std::int64_t bytes) const {
+      started_.push_back([=] { Library::get(p, to, bytes); });
+    }
+    void load_bytes(const Place& p, std::byte* to, std::int64_t bytes) const {
+      Library::get(p, to, bytes);
+    }
+    void complete(const Place&) const { complete(); }
+    void complete_all(const Memory&) const { complete(); }
 
    private:
-    void complete() {
+    void complete() const {
       ++Turn::completions;
       carry_out();
     }
     void before() {
       if (ordered) carry_out();
     }
-    void carry_out() {
+    void carry_out() const {
       for (const auto& operation : started_) operation();
       started_.clear();
     }
@@ -140,7 +154,7 @@ struct Library {
       return old;
     }
 
-    std::vector<std::function<void()>> started_;
+    mutable std::vector<std::function<void()>> started_;
   };
 };
 using Ordered = Library<true>;
@@ -400,19 +414,257 @@ TEST(Carrier, CompletesInBatches) {
   }
 }
 
+// Copies values to an array over all ranks.
+template <class T>
+std::byte* over_all(const std::vector<T>& values) {
+  ranks::Arrays<Ordered>& arrays = ranks::arrays<Ordered>();
+  const std::int64_t bytes = std::ssize(values) * std::int64_t{sizeof(T)};
+  std::byte* const address = arrays.allocate(bytes);
+  in_turn([&] { arrays.write(address, values.data(), bytes); });
+  return address;
+}
+
+std::vector<std::uint64_t> numbered(std::int64_t count, std::uint64_t first) {
+  std::vector<std::uint64_t> values(static_cast<std::size_t>(count));
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+// Messages between ranks 0 and 2, and between 3 and 1, the first of which are the origins.
+class Messages : public ::testing::TestWithParam<std::int64_t> {
+ protected:
+  static constexpr std::int64_t kRanks = 5;
+  static constexpr std::int64_t kWords = 3;
+
+  Messages() {
+    Turn::ranks = kRanks;
+    ends_[0] = {2, 0, true};
+    ends_[2] = {0, 0, false};
+    ends_[3] = {1, 1, true};
+    ends_[1] = {3, 1, false};
+    args_.window = GetParam();
+    args_.ranks = kRanks;
+    args_.ends = ends_.data();
+  }
+
+  void place(std::int64_t words) {
+    words_ = words;
+    args_.size_B = 8 * words;
+    slots_ = numbered(kRanks * (args_.window + 1) * words, 1000);
+    places_ = numbered(kRanks * args_.window * words, 1000000);
+    args_.slots = over_all(slots_);
+    args_.places = over_all(places_);
+    args_.sent = reinterpret_cast<std::uint64_t*>(over_all(std::vector<std::uint64_t>(kRanks)));
+  }
+  template <class Pattern>
+  void launch(Range range) {
+    ranks::Settings settings;
+    in_turn([&] { ranks::MessagePlan<Ordered>(args_, range).template run<Pattern>(settings); });
+  }
+  std::int64_t count() const { return 2 * args_.window; }
+  std::uint64_t& slot(std::int64_t rank, std::int64_t number, std::int64_t word) {
+    return slots_[static_cast<std::size_t>((rank * (args_.window + 1) + number) * words_ + word)];
+  }
+  std::uint64_t& destination(std::int64_t rank, std::int64_t number, std::int64_t word) {
+    return places_[static_cast<std::size_t>((rank * args_.window + number) * words_ + word)];
+  }
+  void expect_contents(const std::vector<std::uint64_t>& sent) {
+    const auto& all = ranks::arrays<Ordered>();
+    EXPECT_EQ(read<std::uint64_t>(all, args_.slots, slots_.size()), slots_);
+    EXPECT_EQ(read<std::uint64_t>(all, args_.places, places_.size()), places_);
+    const auto* counts = reinterpret_cast<const std::byte*>(args_.sent);
+    EXPECT_EQ(read<std::uint64_t>(all, counts, sent.size()), sent);
+  }
+
+  MessageArgs args_;
+  std::vector<MessageEnd> ends_ = std::vector<MessageEnd>(kRanks);
+  std::int64_t words_ = 0;
+  std::vector<std::uint64_t> slots_;
+  std::vector<std::uint64_t> places_;
+};
+
+TEST_P(Messages, PutEachSlotToThePlaceOfItsNumber) {
+  place(kWords);
+  const std::int64_t window = args_.window;
+  for (int round = 0; round < 5; ++round) launch<messages::Put>({0, count()});
+  for (const auto& [from, to] : {std::pair{0, 2}, std::pair{3, 1}}) {
+    for (std::int64_t m = 0; m < 5 * window; ++m) {
+      for (std::int64_t w = 0; w < kWords; ++w) {
+        destination(to, m % window, w) = slot(from, m % (window + 1), w);
+      }
+    }
+  }
+  const auto sent = static_cast<std::uint64_t>(5 * window);
+  expect_contents({sent, 0, 0, sent, 0});
+}
+
+TEST_P(Messages, GetFromTheTarget) {
+  place(kWords);
+  launch<messages::Get>({0, count()});
+  for (const auto& [to, from] : {std::pair{0, 2}, std::pair{3, 1}}) {
+    for (std::int64_t m = 0; m < args_.window; ++m) {
+      for (std::int64_t w = 0; w < kWords; ++w) destination(to, m, w) = slot(from, m, w);
+    }
+  }
+  const auto sent = static_cast<std::uint64_t>(args_.window);
+  expect_contents({sent, 0, 0, sent, 0});
+}
+
+TEST_P(Messages, AddAndReturnTheOldValue) {
+  place(1);
+  const std::int64_t window = args_.window;
+  for (int round = 0; round < 3; ++round) launch<messages::FetchAdd>({0, count()});
+  for (const auto& [from, to] : {std::pair{0, 2}, std::pair{3, 1}}) {
+    for (std::int64_t m = 0; m < 3 * window; ++m) {
+      slot(from, m % (window + 1), 0) = destination(to, m % window, 0)++;
+    }
+  }
+  const auto sent = static_cast<std::uint64_t>(3 * window);
+  expect_contents({sent, 0, 0, sent, 0});
+}
+
+TEST_P(Messages, AreThoseOfTheRange) {
+  place(1);
+  // All messages of the first pair and the first one of the second pair.
+  launch<messages::Put>({0, args_.window + 1});
+  for (std::int64_t m = 0; m < args_.window; ++m) destination(2, m, 0) = slot(0, m, 0);
+  destination(1, 0, 0) = slot(3, 0, 0);
+  expect_contents({static_cast<std::uint64_t>(args_.window), 0, 0, 1, 0});
+}
+
+TEST_P(Messages, AreNoneForAnotherNumberOfRanks) {
+  place(1);
+  args_.ranks = kRanks + 1;
+  launch<messages::Put>({0, count()});
+  expect_contents({0, 0, 0, 0, 0});
+}
+
+INSTANTIATE_TEST_SUITE_P(Windows, Messages, ::testing::Values(1, 2, 7));
+
+// What gathers and scatters over ranks have in common: a pattern, and the arrays.
+struct Elements {
+  SpatterArgs args;
+  std::vector<std::int64_t> positions;  // in the sparse array, by instance and index
+  std::vector<std::uint64_t> sparse;
+  std::vector<std::uint64_t> dense;
+};
+
+constexpr std::int64_t kInstances = 11;
+
+Elements elements(SpatterOp op, bool outer) {
+  const std::vector<std::int64_t> index{3, 0, 5};
+  const std::vector<std::int64_t> inner{2, 0, 1};
+  const std::vector<std::int64_t> deltas{8, 16};
+  const std::vector<std::int64_t> prefix{0, 8};
+  Elements e;
+  e.args.length = std::ssize(index);
+  e.args.wrap = 12;
+  e.args.dense_stride = e.args.wrap * e.args.length;
+  for (std::int64_t n = 0; n < kInstances; ++n) {
+    const std::int64_t base = 2 + n / 2 * 24 + n % 2 * 8;
+    for (std::size_t j = 0; j < index.size(); ++j) {
+      e.positions.push_back(base + index[outer ? static_cast<std::size_t>(inner[j]) : j]);
+    }
+  }
+  e.sparse = numbered(e.positions.back() + 6, 1000);
+  e.dense = numbered(Turn::ranks * e.args.dense_stride, 1000000);
+  SpatterArgs::Walk walk{2, 2, nullptr, nullptr, 24};
+  walk.delta = reinterpret_cast<const std::int64_t*>(over_all(deltas));
+  walk.prefix = reinterpret_cast<const std::int64_t*>(over_all(prefix));
+  const void* const list = over_all(outer ? inner : index);
+  if (outer) e.args.outer_index = over_all(index);
+  (gathers(op) ? e.args.gather_walk : e.args.scatter_walk) = walk;
+  (gathers(op) ? e.args.gather_index : e.args.scatter_index) = list;
+  std::byte* const sparse = over_all(e.sparse);
+  if (gathers(op)) {
+    e.args.source = sparse;
+  } else {
+    e.args.target = sparse;
+  }
+  e.args.dense = over_all(e.dense);
+  return e;
+}
+
+template <SpatterOp op>
+void expect_moved(bool outer, std::int64_t batch, Range range) {
+  Elements e = elements(op, outer);
+  ranks::Settings settings{batch, false, 0};
+  const auto* sparse = static_cast<const std::byte*>(gathers(op) ? e.args.source : e.args.target);
+  using G = ranks::Gather<Ordered, ranks::Single, std::uint64_t, std::int64_t, op>;
+  if (Turn::ranks == 1) {
+    // Launched only for what it was prepared for.
+    G::prepare(&e.args, range, 1, &settings);
+    G::launch(&e.args, {range.begin, range.end + 1}, 1, &settings);
+    EXPECT_EQ(read<std::uint64_t>(ranks::arrays<Ordered>(), sparse, e.sparse.size()), e.sparse);
+    G::launch(&e.args, range, 1, &settings);
+  } else {
+    in_turn([&] {
+      auto moves = ranks::moves_of<Ordered, std::uint64_t, std::int64_t>(e.args, op, range);
+      ranks::Single<Ordered, std::uint64_t>(sparse, gathers(op), std::move(moves)).run(settings);
+    });
+  }
+  for (int rank = 0; rank < Turn::ranks; ++rank) {
+    const Range own = contiguous_part(range.end - range.begin, Turn::ranks, rank);
+    for (std::int64_t n = range.begin + own.begin; n < range.begin + own.end; ++n) {
+      for (std::int64_t j = 0; j < e.args.length; ++j) {
+        const std::int64_t row = rank * e.args.wrap + n % e.args.wrap;
+        auto& dense = e.dense[static_cast<std::size_t>(row * e.args.length + j)];
+        const std::int64_t at = e.positions[static_cast<std::size_t>(n * e.args.length + j)];
+        auto& owned = e.sparse[static_cast<std::size_t>(at)];
+        (gathers(op) ? dense : owned) = gathers(op) ? owned : dense;
+      }
+    }
+  }
+  const auto& all = ranks::arrays<Ordered>();
+  EXPECT_EQ(read<std::uint64_t>(all, sparse, e.sparse.size()), e.sparse);
+  EXPECT_EQ(read<std::uint64_t>(all, static_cast<const std::byte*>(e.args.dense), e.dense.size()),
+            e.dense);
+}
+
+TEST(Gather, MovesEachElementOfTheRange) {
+  for (const int ranks : {1, 2, 5}) {
+    Turn::ranks = ranks;
+    for (const std::int64_t batch : {1, 4, 1000}) {
+      for (const Range range : {Range{0, kInstances}, Range{3, 4}, Range{2, 9}}) {
+        expect_moved<SpatterOp::Gather>(false, batch, range);
+        expect_moved<SpatterOp::Scatter>(false, batch, range);
+        expect_moved<SpatterOp::MultiGather>(true, batch, range);
+        expect_moved<SpatterOp::MultiScatter>(true, batch, range);
+      }
+    }
+  }
+}
+
+TEST(Gather, CompletesInBatches) {
+  Turn::ranks = 5;
+  // One more for each rank, whose last batch is smaller.
+  for (const auto& [batch, most] : {std::pair{1, 33}, std::pair{4, 13}, std::pair{1000, 5}}) {
+    Turn::completions = 0;
+    expect_moved<SpatterOp::Gather>(false, batch, {0, kInstances});
+    EXPECT_LE(Turn::completions, most);
+    EXPECT_GT(Turn::completions, 0);
+  }
+}
+
 TEST(Device, HasEntriesForWhatTheLibraryHas) {
   const auto& entries = ranks::table<Ordered>();
   std::set<std::string> seen;
   for (const DeviceEntry& e : entries) {
-    const std::string name = std::string(e.kernel) + " " + e.dtype + " " + e.template_variant;
+    const std::string kernel = e.kernel;
+    const std::string name =
+        kernel + " " + e.dtype + " " +
+        (kernel.starts_with("amo.") ? e.template_variant : std::string(e.index) + e.variant);
     EXPECT_TRUE(seen.insert(name).second) << name;
-    EXPECT_EQ(std::string(e.dtype).find("float"), std::string::npos);
+    EXPECT_EQ(std::string(e.dtype).starts_with("float"), kernel.starts_with("spatter."));
   }
   EXPECT_EQ(seen.count("amo.rand uint64 exchange/relaxed/unused"), 1U);
   EXPECT_EQ(seen.count("amo.sg uint64 exchange/relaxed/unused"), 0U);
   EXPECT_EQ(seen.count("amo.ptrchase uint32 add/relaxed/unused"), 0U);
   EXPECT_EQ(seen.count("amo.gather uint32 cas-retry/relaxed/used"), 1U);
   EXPECT_EQ(seen.count("amo.rand uint64 plain/relaxed/used"), 0U);
+  EXPECT_EQ(seen.count("spatter.gather float32 int64single"), 1U);
+  EXPECT_EQ(seen.count("messages.fetch_add uint64 rma"), 1U);
+  EXPECT_EQ(seen.count("messages.send uint64 two-sided"), 0U);
 }
 
 TEST(Device, IsOnePerSettings) {

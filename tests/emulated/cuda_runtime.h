@@ -1,16 +1,36 @@
 // Replaces CUDA's header in tests without CUDA: device memory is memory of the process, launches
-// are complete when the call returns, and a graph is a list of functions.
+// are complete when the call returns, and a graph is a list of functions. A function whose name is
+// in the environment variable MEMKERN_EMULATED_FAIL fails.
 #pragma once
+
+#include <sys/mman.h>
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
 #include <vector>
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2 };
+#include "warp.h"
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorDevicesUnavailable = 46,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorUnknown = 999
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
 constexpr unsigned cudaStreamNonBlocking = 1;
@@ -49,6 +69,41 @@ inline bool holds(const void* at, std::size_t size) {
   return byte + size <= found->first + found->second;
 }
 constexpr std::size_t kMemory = std::size_t{1} << 31;
+constexpr int kResidentBlocks = 6;  // at a time, of any kernel
+
+inline bool fails(const char* function) {
+  const char* names = std::getenv("MEMKERN_EMULATED_FAIL");
+  if (names == nullptr) return false;
+  std::istringstream words(names);
+  for (std::string word; words >> word;) {
+    if (word == function) return true;
+  }
+  return false;
+}
+
+// What has happened so far.
+struct Counts {
+  int contexts = 0;  // calls that create a context, if there is none yet
+  int copies = 0;
+  int events = 0;   // created
+  int graphs = 0;   // instantiated
+  int uploads = 0;  // of graphs
+  // Of the last launch.
+  std::int64_t blocks = 0;
+};
+inline Counts& counts() {
+  static Counts all;
+  return all;
+}
+inline cudaError_t& last_error() {
+  static cudaError_t error = cudaSuccess;
+  return error;
+}
+// Kernels that were loaded, by the address that identifies them.
+inline std::set<const void*>& loaded() {
+  static auto* all = new std::set<const void*>;
+  return *all;
+}
 
 }  // namespace emulated
 
@@ -66,16 +121,36 @@ struct cudaDeviceProp {
   int multiProcessorCount = 3;
   int maxThreadsPerBlock = 1024;
   int l2CacheSize = 1 << 20;
+  int ECCEnabled = 1;
 };
 
 inline const char* cudaGetErrorString(cudaError_t e) {
-  return e == cudaSuccess ? "no error" : e == cudaErrorMemoryAllocation ? "out of memory" : "bad";
+  switch (e) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorDevicesUnavailable: return "CUDA-capable device(s) is/are busy or unavailable";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorUnknown: break;
+  }
+  return "unknown error";
 }
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline cudaError_t cudaGetLastError() { return std::exchange(emulated::last_error(), cudaSuccess); }
 inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
-inline cudaError_t cudaSetDevice(int d) { return d == 0 ? cudaSuccess : cudaErrorInvalidValue; }
+inline cudaError_t cudaSetDevice(int d) {
+  if (emulated::fails("cudaSetDevice")) return cudaErrorDevicesUnavailable;
+  ++emulated::counts().contexts;
+  return d == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  if (emulated::fails("cudaGetDeviceProperties")) return cudaErrorUnknown;
   *p = {};
+  return cudaSuccess;
+}
+enum cudaDeviceAttr { cudaDevAttrMemoryClockRate, cudaDevAttrGlobalMemoryBusWidth };
+inline cudaError_t cudaDeviceGetAttribute(int* to, cudaDeviceAttr attribute, int) {
+  *to = attribute == cudaDevAttrMemoryClockRate ? 1'000'000 : 1024;
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetPCIBusId(char* to, int size, int) {
@@ -103,12 +178,106 @@ inline cudaError_t cudaFree(void* at) {
   return cudaSuccess;
 }
 template <class F>
-void emulated_launch(cudaStream_t stream, const F& work) {
+void emulated_queue(cudaStream_t stream, const F& work) {
   if (stream->captured != nullptr) {
     stream->captured->all.emplace_back(work);
   } else {
     work();
   }
+}
+inline cudaError_t emulated_load(const void* kernel) {
+  if (emulated::fails("cudaFuncGetAttributes")) return cudaErrorUnknown;
+  emulated::loaded().insert(kernel);
+  return cudaSuccess;
+}
+namespace emulated {
+
+struct Shape {
+  std::int64_t blocks;
+  int threads;
+  std::size_t shared_B;
+};
+
+// Whether an address belongs to memory of the host. Kernels get their arguments by value, so that a
+// pointer among them must be one to memory of the device.
+inline bool is_of_host(std::uint64_t address) {
+  constexpr std::uint64_t kPage = 4096;
+  if (address < kPage || address >> 47 != 0) return false;
+  auto* byte = reinterpret_cast<std::byte*>(address);
+  const auto next = allocations().upper_bound(byte);
+  if (next != allocations().begin()) {
+    const auto& [begin, size] = *std::prev(next);
+    // The end of an allocation is one as well.
+    if (byte <= begin + size) return false;
+  }
+  return msync(reinterpret_cast<void*>(address / kPage * kPage), 1, MS_ASYNC) == 0;
+}
+
+// Bytes between the members of a kernel's arguments may look like pointers. Only with a compiler
+// that can clear them are pointers checked.
+#if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
+constexpr bool kChecksPointers = true;
+template <class Args>
+void clear_padding(Args& args) {
+  __builtin_clear_padding(&args);
+}
+#else
+constexpr bool kChecksPointers = false;
+template <class Args>
+void clear_padding(Args&) {}
+#endif
+
+// The error of a launch, as CUDA reports it; a pointer to memory of the host is found at once.
+inline cudaError_t refused(const Shape& shape, const std::vector<std::byte>& args) {
+  constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;
+  const cudaDeviceProp limits;
+  if (shape.blocks < 1 || shape.blocks > kMaxBlocks || shape.threads < 1 ||
+      shape.threads > limits.maxThreadsPerBlock || shape.shared_B > limits.sharedMemPerBlock) {
+    return cudaErrorInvalidConfiguration;
+  }
+  if (!kChecksPointers) return cudaSuccess;
+  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= args.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, args.data() + at, sizeof word);
+    if (is_of_host(word)) return cudaErrorIllegalAddress;
+  }
+  return cudaSuccess;
+}
+
+// Numbers 0 to `count` - 1 in another order each time, unless MEMKERN_EMULATED_ORDER is
+// "ascending": nothing may depend on the order in which blocks and threads run.
+class Shuffled {
+ public:
+  explicit Shuffled(std::int64_t count) : count_(count) {
+    static std::uint64_t state = 1;
+    static const char* order = std::getenv("MEMKERN_EMULATED_ORDER");
+    if (order != nullptr && std::string(order) == "ascending") return;
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    first_ = static_cast<std::int64_t>((state >> 33) % static_cast<std::uint64_t>(count));
+    step_ = 1 + static_cast<std::int64_t>((state >> 13) % 1021);
+    while (std::gcd(step_, count) != 1) ++step_;
+  }
+  std::int64_t operator[](std::int64_t i) const { return (first_ + i % count_ * step_) % count_; }
+
+ private:
+  std::int64_t count_;
+  std::int64_t first_ = 0;
+  std::int64_t step_ = 1;
+};
+
+}  // namespace emulated
+
+// A kernel cannot be loaded while launches are captured.
+template <class F>
+void emulated_launch(const void* kernel, const emulated::Shape& shape,
+                     const std::vector<std::byte>& args, cudaStream_t stream, const F& work) {
+  const bool loads = stream->captured != nullptr && emulated::loaded().count(kernel) == 0;
+  const cudaError_t refused = emulated::refused(shape, args);
+  if (emulated::fails("launch") || loads || refused != cudaSuccess) {
+    emulated::last_error() = refused == cudaSuccess ? cudaErrorUnknown : refused;
+    return;
+  }
+  emulated_queue(stream, work);
 }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size,
                                    cudaMemcpyKind kind, cudaStream_t stream) {
@@ -116,19 +285,25 @@ inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size,
       (kind != cudaMemcpyHostToDevice && !emulated::holds(from, size))) {
     return cudaErrorInvalidValue;
   }
-  emulated_launch(stream, [=] { std::memcpy(to, from, size); });
+  ++emulated::counts().copies;
+  emulated_queue(stream, [=] { std::memcpy(to, from, size); });
   return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t size, cudaStream_t stream) {
   if (!emulated::holds(to, size)) return cudaErrorInvalidValue;
-  emulated_launch(stream, [=] { std::memset(to, value, size); });
+  emulated_queue(stream, [=] { std::memset(to, value, size); });
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
   return *s = new emulated::Stream, cudaSuccess;
 }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaEventCreate(cudaEvent_t* e) { return *e = new emulated::Event, cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  return s->captured == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+}
+inline cudaError_t cudaEventCreate(cudaEvent_t* e) {
+  ++emulated::counts().events;
+  return *e = new emulated::Event, cudaSuccess;
+}
 inline cudaError_t cudaEventDestroy(cudaEvent_t e) { return delete e, cudaSuccess; }
 inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t) {
   return e->at_ms = emulated::now_ms(), cudaSuccess;
@@ -138,16 +313,23 @@ inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t
   return *ms = static_cast<float>(to->at_ms - from->at_ms), cudaSuccess;
 }
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+  if (s->captured != nullptr) return cudaErrorInvalidValue;
   return s->captured = new emulated::Graph, cudaSuccess;
 }
 inline cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) {
-  *g = s->captured;
-  s->captured = nullptr;
+  if (s->captured == nullptr) return cudaErrorInvalidValue;
+  *g = std::exchange(s->captured, nullptr);
   return cudaSuccess;
 }
 inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* e, cudaGraph_t g,
                                                  unsigned long long) {
+  if (emulated::fails("cudaGraphInstantiate")) return cudaErrorUnknown;
+  ++emulated::counts().graphs;
   return *e = new emulated::Graph(*g), cudaSuccess;
+}
+inline cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  if (emulated::fails("cudaGraphUpload")) return cudaErrorUnknown;
+  return ++emulated::counts().uploads, cudaSuccess;
 }
 inline cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t) {
   for (const auto& work : e->all) work();

@@ -1,15 +1,17 @@
-"""What ranks do in test_over_ranks.py: python remote_program.py DEVICE PART [THREADS].
+"""What ranks do in test_over_ranks.py: python remote_program.py DEVICE PART [NUMBER].
 
 The first rank prints a JSON object.
 """
 
 from __future__ import annotations
 
-import importlib
+import itertools
 import json
+import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import numpy as np
 from checking import Changed, checked
@@ -17,6 +19,7 @@ from checking import Changed, checked
 import memkern as mk
 from memkern.families.amo.over_ranks import TARGETS
 from memkern.machine import remote
+from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
 
 # Targets of each pattern.
@@ -38,7 +41,8 @@ def case_of(device: str, pattern: str, targets: str, **options: Any) -> Case:
 
 def every_entry(device: str, threads: int) -> dict[str, Any]:
     """Return the entries whose check fails, for the targets in turn, and their number."""
-    entries = importlib.import_module(f"memkern._memkern_{device}").entries()
+    every = remote.extension(device, threads > 1).entries()
+    entries = [entry for entry in every if entry[0].startswith("amo.")]
     failed = []
     for number, (kernel, _, dtype, _, _, form) in enumerate(entries):
         pattern, (primitive, _, returns) = kernel.partition(".")[2], form.split("/")
@@ -146,8 +150,60 @@ def record(device: str) -> dict[str, Any]:
     return case.measure().record
 
 
+class _CallCounter:
+    """Counts the calls of memkern's functions, and raises an error at one of them.
+
+    Functions of communication are left out: a rank that fails in them can't tell the others.
+    """
+
+    def __init__(self, at: int) -> None:
+        self.calls = 0
+        self._at = at
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and "/memkern/" in name and not name.endswith(_COMMUNICATION):
+            self.calls += 1
+            if self.calls == self._at:
+                raise RuntimeError("at random")
+
+
+_COMMUNICATION = ("measuring/ranks.py", "measuring/transports.py")
+
+
+def failing(device: str, at: int) -> dict[str, Any]:
+    """Measure cases, during which the last rank raises an error at a call by its number.
+
+    The error of each rank is printed; without one, the number of calls is returned.
+    """
+    described = remote.describe(device)
+    counter = _CallCounter(at)
+    cases = [case_of(device, pattern, KNOWN[pattern][0]) for pattern in ("rand", "gather")]
+    if described.rank == described.ranks - 1:
+        sys.setprofile(counter)
+    try:
+        mk.sweep(cases)
+    except Exception as error:
+        os.write(1, f"rank {described.rank}: {error}\n".encode())
+        raise SystemExit(1) from None
+    finally:
+        sys.setprofile(None)
+    return {"calls": max(ranks().every(counter.calls))}
+
+
+def endless(device: str) -> NoReturn:
+    """Measure cases until something ends the process."""
+    begun = False
+    for pattern in itertools.cycle(KNOWN):
+        mk.sweep([case_of(device, pattern, KNOWN[pattern][0], iters=2000)])
+        if not begun and remote.describe(device).rank == 0:
+            print("begun", flush=True)
+        begun = True
+    raise AssertionError
+
+
 PARTS: dict[str, Callable[..., dict[str, Any]]] = {
-    f.__name__: f for f in (every_entry, faults, targets, refusals, record)
+    f.__name__: f for f in (every_entry, faults, targets, refusals, record, failing, endless)
 }
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,13 @@ def built(kernel: str, **options: Any) -> Case:
     return mk.case(name, definition=definition or "paper", **options)
 
 
+# Messages are between ranks: tests/families/test_messages.py.
+ON_PROCESSORS = {k: spec for k, spec in registry().items() if not k.startswith("messages.")}
 # Families whose kernels have other inputs than a length.
-OTHERS = ("amo", "dw", "latency", "launch", "spatter", "spmv")
+OTHERS = ("amo", "dw", "instructions", "latency", "launch", "messages", "spatter", "spmv")
+# Families whose cases are for a number of threads and for one entry: test_latency.py and
+# test_instructions.py run their variants.
+BOUND = ("latency.", "instructions.")
 SHAPED = ("bs.bs0", "bs.bs6", "bs.bs7", "bs.bs8", "loops.stencil", "loops.matvec")
 INDEXED = [name for name, spec in registry().items() if spec.indices and name.startswith("raider.")]
 # Kernels over arrays of one length, without indices.
@@ -229,6 +235,7 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
     **dict.fromkeys(("bs.bs6", "bs.bs7", "bs.bs8"), MESH_SHAPES),
     **dict.fromkeys(("loops.stencil", "loops.matvec"), PLANE_SHAPES),
     **LATENCY_SHAPES,
+    "instructions.repeat": [{"instruction": "add", "count": 48}, {"instruction": "permute"}],
     **{name: [{}] for name in ("launch.empty", "launch.compute", "bs.bs0")},
 }
 SAMPLES = {
@@ -253,12 +260,12 @@ def entry_params() -> list[Any]:
     """Return a parameter of tests for every entry of the binary.
 
     Of each variant of a kernel a hash chooses one entry, so that types and instruction sets differ
-    between kernels. The others are marked `every_entry`; the C++ tests run all of them. Cases of
-    latency are for a number of workers and chains: test_latency.py runs their variants.
+    between kernels. The others are marked `every_entry`; the C++ tests run all of them. The
+    families that are `BOUND` have tests of their own.
     """
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in _memkern.entries():
-        if entry[2] in _memkern.supported_isas() and not entry[0].startswith("latency."):
+        if entry[2] in _memkern.supported_isas() and not entry[0].startswith(BOUND):
             groups.setdefault(entry[:2], []).append(entry)
     chosen = {group[zlib.crc32(repr(key).encode()) % len(group)] for key, group in groups.items()}
     return [
@@ -268,7 +275,7 @@ def entry_params() -> list[Any]:
             marks=() if entry in chosen else pytest.mark.every_entry,
         )
         for entry in _memkern.entries()
-        if not entry[0].startswith("latency.")
+        if not entry[0].startswith(BOUND)
     ]
 
 
@@ -336,9 +343,9 @@ def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
 
 def test_the_extension_and_the_registry_have_the_same_kernels() -> None:
     # The rotation is a sequence of other kernels.
-    assert {entry[0] for entry in _memkern.entries()} | {"stream.rotation"} == set(registry())
+    assert {entry[0] for entry in _memkern.entries()} | {"stream.rotation"} == set(ON_PROCESSORS)
     assert {kernel for kernel, *_ in _memkern.declarations()} == set(registry())
-    assert set(SAMPLES) == set(registry())
+    assert set(SAMPLES) == set(ON_PROCESSORS)
 
 
 GPU_VARIANTS = ("simt", "one-kernel", "two-kernel")
@@ -352,8 +359,8 @@ def only_writes(case: Case) -> bool:
     """Return whether the case stores elements that it does not read, except cached ones."""
     if case.spec.name.startswith("spmv."):
         return case.template_variant == "write"
-    if case.spec.name.startswith("latency."):
-        return False  # how much the traffic beside a chase stores is not part of its bytes
+    if case.spec.name.startswith(BOUND):
+        return False  # what they store is not part of their bytes
     # A sum is one number, and the dense side of a gather is only as long as its pattern.
     return any(
         a.role == "write" and a.shape != "(1,)" for a in case.spec.arrays if a.name != "dense"
@@ -371,6 +378,8 @@ def test_write_allocates_follow_one_rule(kernel: str) -> None:
         assert ordinary.allocates and (plain.write_allocate > 0) == only_writes(case)
         for change in changes:
             other = case.with_(**change)
+            if change["device"] != "cpu" and kernel.startswith(("spatter.", "raider.")):
+                continue  # a GPU transfers sectors: see below
             assert other.allocates == (change["device"] == "cpu" and change["variant"] != "nt")
             allocated = plain.write_allocate if other.allocates else 0.0
             counted = dataclasses.replace(plain, write_allocate=allocated)
@@ -382,9 +391,11 @@ def test_write_allocates_follow_one_rule(kernel: str) -> None:
 
 def test_every_type_and_instruction_set_is_built_for_every_variant() -> None:
     entries = set(_memkern.entries())
-    for name, spec in registry().items():
-        if name in ("stream.rotation", "latency.chase"):
-            continue  # other kernels in turn; every number of chains: tests/cpp/latency_test.cpp
+    for name, spec in ON_PROCESSORS.items():
+        if name in ("stream.rotation", "latency.chase", "instructions.repeat"):
+            # Other kernels in turn; every number of chains: tests/cpp/latency_test.cpp; what a
+            # processor has: test_instructions.py.
+            continue
         techniques = {(v, i) for n, v, i, *_ in entries if n == name}
         if name == "dw.hop":
             # Which layouts there are depends on both: tests/cpp/dw_test.cpp goes through them.
@@ -594,6 +605,47 @@ def test_model_counts_lines_once() -> None:
     assert still.spec.model_bytes(still) == 8 * 64
 
 
+def sectors(places: Iterable[int], value_B: int, length: int) -> tuple[int, int]:
+    """Return how many sectors of 32 bytes contain these elements, and how many of them others."""
+    touched: dict[int, set[int]] = {}
+    for place in places:
+        touched.setdefault(place * value_B // 32, set()).add(place)
+    per_sector = 32 // value_B
+    partial = [
+        sector
+        for sector, found in touched.items()
+        if len(found) < min(per_sector, length - sector * per_sector)
+    ]
+    return len(touched), len(partial)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_gpu_transfers_sectors_and_fills_those_that_are_written_in_part(dtype: str) -> None:
+    value_B = np.dtype(dtype).itemsize
+    for pattern, delta, count in (
+        ([0, 1, 2, 3, 4, 5, 6, 7], 8, 64),
+        ([0, 2, 4, 6], 8, 33),
+        ([0, 24, 48], 1, 50),
+        ([5, 5, 900, 17], 3, 7),
+    ):
+        how = {"pattern": pattern, "delta": delta, "count": count, "dtype": dtype, "device": "cuda"}
+        places = [base * delta + j for base in range(count) for j in pattern]
+        whole, partial = sectors(places, value_B, 10**9)
+        gather, scatter = mk.gather(**how), mk.scatter(**how)
+        assert gather.spec.model_bytes(gather) == 32 * whole
+        assert gather.traffic.write_allocate == 0
+        assert scatter.spec.model_bytes(scatter) == 32 * (whole + partial)
+        assert scatter.traffic.write_allocate * count == pytest.approx(32 * partial)
+    index = np.array([0, 1, 2, 3, 9, 9, 30, 31, 32, 0])
+    case = mk.raider(
+        "scatter_copy", 33, pattern=np.resize(index, 33), repeats=True, dtype=dtype, device="cuda"
+    )
+    whole, partial = sectors(index, value_B, 33)
+    dense = 32 * -(-33 * value_B // 32)
+    indices = 33 * 8
+    assert case.spec.model_bytes(case) == dense + indices + 32 * (whole + partial)
+
+
 @pytest.mark.parametrize("kernel", spatter.KERNELS)
 def test_another_seed_fills_other_values(kernel: str) -> None:
     case = SAMPLES[f"spatter.{kernel}"][0].with_(threads=1)
@@ -618,7 +670,7 @@ def test_cases_of_a_report_fit_half_of_the_memory(quick: bool, memory_B: int) ->
     assert {case.labels["name"] for case in cases} >= {"PENNANT-G0", "LULESH-S3"}
 
 
-@pytest.mark.parametrize("kernel", [k for k in SAMPLES if not k.startswith("latency.")])
+@pytest.mark.parametrize("kernel", [k for k in SAMPLES if not k.startswith(BOUND)])
 def test_roles_say_what_a_kernel_writes(kernel: str) -> None:
     case = with_threads(SAMPLES[kernel][1 % len(SAMPLES[kernel])], 1)
     arrays = inputs(case, 1)

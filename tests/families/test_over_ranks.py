@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import shutil
+import os
+import random
+import signal
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from checking import refused
-from launching import alone, run
+from launching import LAUNCHERS, alone, need_module, ranks_of, run, start, started
 
 import memkern as mk
 from memkern.families.amo import index, kernels, over_ranks
 from memkern.families.amo.over_ranks import Layout
+from memkern.machine import remote
 from memkern.machine.remote import Description
 
 PROGRAM = str(Path(__file__).with_name("remote_program.py"))
-# Launcher by device.
-LAUNCHERS = {"mpi": "openmpi", "shmem": "oshmem"}
 
 
 @pytest.fixture
 def three_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Build cases for three ranks, in this process alone."""
-    monkeypatch.setattr(kernels, "describe", lambda *_: Description("a library", 0, 3, 1, True))
-
-
-def started(
-    device: str,
-    ranks: int,
-    words: str,
-    folder: Path,
-    variables: dict[str, str] | None = None,
-) -> Any:
-    """Return what a part of the program, with its arguments, prints if so many ranks run it."""
-    if importlib.util.find_spec(f"memkern._memkern_{device}") is None:
-        wrapper = {"mpi": "mpicxx", "shmem": "oshc++"}[device]
-        assert shutil.which(wrapper) is None, f"{wrapper} is installed, but was not used"
-        pytest.skip(f"{wrapper} is not installed (tools/install-system-packages.sh --test)")
-    done = run(LAUNCHERS[device], ranks, [PROGRAM, device, *words.split()], folder, variables)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    monkeypatch.setattr(
+        kernels, "describe", lambda *_: Description("a library", 0, (0, 1, 2), True)
+    )
 
 
 # Open MPI's component for windows in which all operations work on one node.
@@ -62,18 +49,18 @@ SHARED = {"OMPI_MCA_osc": "sm"}
 def test_every_entry_validates(
     device: str, ranks: int, threads: int, variables: dict[str, str], least: int, tmp_path: Path
 ) -> None:
-    found = started(device, ranks, f"every_entry {threads}", tmp_path, variables)
+    found = started(PROGRAM, device, ranks, f"every_entry {threads}", tmp_path, variables)
     assert found["entries"] >= least
     assert found["failed"] == []
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)
 def test_a_lost_update_on_one_rank_is_caught(device: str, tmp_path: Path) -> None:
-    assert started(device, 2, "faults", tmp_path, SHARED)["missed"] == []
+    assert started(PROGRAM, device, 2, "faults", tmp_path, SHARED)["missed"] == []
 
 
 def test_targets_are_the_ranks_whose_words_change(tmp_path: Path) -> None:
-    found = started("mpi", 2, "targets", tmp_path)
+    found = started(PROGRAM, "mpi", 2, "targets", tmp_path)
     # The iterations that run here belong to the first rank's part of IDX.
     for name, (ranks, share) in found.items():
         pattern, _, targets = name.partition("/")
@@ -90,7 +77,7 @@ def test_targets_are_the_ranks_whose_words_change(tmp_path: Path) -> None:
 
 
 def test_what_a_library_lacks_is_refused(tmp_path: Path) -> None:
-    mpi, shmem = (started(device, 2, "refusals", tmp_path) for device in LAUNCHERS)
+    mpi, shmem = (started(PROGRAM, device, 2, "refusals", tmp_path) for device in LAUNCHERS)
     for messages in (mpi, shmem):
         assert all(len(message.splitlines()) <= 1 for message in messages.values())
         assert "'stream.copy'" in messages["kernel"]
@@ -112,7 +99,7 @@ def test_what_a_library_lacks_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("device", LAUNCHERS)
 def test_records_name_targets_and_library(device: str, tmp_path: Path) -> None:
-    record = started(device, 2, "record", tmp_path)
+    record = started(PROGRAM, device, 2, "record", tmp_path)
     assert record["valid"]
     assert (record["device"], record["backend"], record["threads"]) == (device, device, 1)
     assert (record["targets"], record["remote_share"]) == ("share", 0.25)
@@ -123,6 +110,48 @@ def test_records_name_targets_and_library(device: str, tmp_path: Path) -> None:
     assert record["bytes_B"] == 2 * 500 * 16
 
 
+@pytest.mark.parametrize(
+    "device, comm, ranks", [("mpi", "mpi", 2), ("shmem", "mpi", 2), ("shmem", "shmem", 3)]
+)
+def test_a_rank_that_fails_anywhere_ends_all(
+    device: str, comm: str, ranks: int, tmp_path: Path
+) -> None:
+    variables = {**SHARED, "MEMKERN_COMM": comm, "MEMKERN_RANK_TIMEOUT_S": "20"}
+    calls = started(PROGRAM, device, ranks, "failing 0", tmp_path, variables)["calls"]
+    assert calls > 1000
+    told = f"rank {ranks - 1} on {os.uname().nodename}: RuntimeError: "
+    for at in random.choices(range(1, calls), k=2):
+        words = [PROGRAM, device, "failing", str(at)]
+        done = run(LAUNCHERS[device], ranks, words, tmp_path, variables)
+        assert done.returncode != 0, at
+        errors = {line.partition(": ")[::2] for line in done.stdout.splitlines()}
+        assert errors == {
+            (f"rank {rank}", f"{told if rank < ranks - 1 else ''}at random")
+            for rank in range(ranks)
+        }, (at, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("device, comm", [("mpi", "mpi"), ("shmem", "shmem")])
+def test_a_rank_that_dies_or_hangs_anywhere_ends_all(
+    device: str, comm: str, number: int, tmp_path: Path
+) -> None:
+    need_module(device)
+    variables = {**SHARED, "MEMKERN_COMM": comm, "MEMKERN_RANK_TIMEOUT_S": "2"}
+    words = [PROGRAM, device, "endless"]
+    with start(LAUNCHERS[device], 2, words, tmp_path, variables) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(random.random())
+        os.kill(ranks_of(process)[1], number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    if number == signal.SIGKILL:
+        assert "signal 9" in errors
+    else:
+        assert "memkern: rank 1 does not answer for 2 s: all ranks end" in errors
+
+
 def test_one_process_needs_no_launcher() -> None:
     done = alone([PROGRAM, "mpi", "record"], {"OMPI_ALLOW_RUN_AS_ROOT": "1"})
     assert done.returncode == 0, done.stderr
@@ -131,12 +160,22 @@ def test_one_process_needs_no_launcher() -> None:
     assert (record["ranks"], record["remote_share"]) == (1, 0.0)
 
 
-def test_another_mpi_is_refused(tmp_path: Path) -> None:
-    done = run("mpich", 2, ["-m", "memkern", "amo", "--device", "mpi"], tmp_path)
-    assert done.returncode != 0
-    assert "memkern was built for Open MPI" in done.stderr
-    assert "but mpi4py uses MPICH" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_two_mpis_are_used_beside_each_other(tmp_path: Path) -> None:
+    need_module("mpi")
+    words = ["-m", "memkern", "amo", "--kernel", "rand,gather", "--iters", "64", "--device", "mpi"]
+    done = run("mpich", 2, [*words, "--json"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)
+    assert len(records) == 2
+    for record in records:
+        assert record["valid"] and "MPICH" in record["comm_library"]
+
+
+def test_another_mpi_is_refused() -> None:
+    module = SimpleNamespace(version=lambda: "Open MPI v4.1.4, package\n")
+    mpi = SimpleNamespace(Get_library_version=lambda: "MPICH Version: 4.0.2\nconfigured")
+    with refused(r"built for Open MPI v4.1.4, but mpi4py uses MPICH Version: 4.0.2: start it"):
+        remote._start_mpi(module, mpi)
 
 
 @pytest.mark.usefixtures("three_ranks")

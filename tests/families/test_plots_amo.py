@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from checking import refused
 from plotting import (
     KIB,
     LONG,
@@ -356,6 +357,69 @@ def test_published_runs_are_listed_below_own_ones(whole):
     assert len(alone) == 5 and alone.notna().all(axis=None)
     other = frame(patterns(primitives=("cas",)))
     assert len(tables["amo-circustent"](other)) == 5
+
+
+# ------------------------------------------------------------------------------ limits over ranks
+
+
+def over_ranks(pattern="rand", rate=0.001, share=1.0, flush_every=1, **other):
+    """Return a record of two ranks on one node."""
+    how = {"backend": "mpi", "ranks": 2, "ranks_per_node": 2, "targets": "ring"}
+    how |= {"remote_share": share, "flush_every": flush_every}
+    return record(pattern, "add", 1, rate, **how) | other
+
+
+def fetch_add(message_s, window=1, distance="same node", **other):
+    """Return a record of fetch-and-adds of one origin."""
+    return {
+        **common_columns("messages.fetch_add", 1, "Own Machine 3000"),
+        "backend": "mpi",
+        "window": window,
+        "origins": 1,
+        "distance": distance,
+        "messages_per_second": 1 / message_s,
+    } | other
+
+
+@pytest.mark.parametrize(
+    ("row", "limit"),
+    [
+        (over_ranks(), 2 / 500),
+        (over_ranks(share=0.25), 2 / (0.25 * 500 + 0.75 * 100)),
+        (over_ranks(share=0.0), 2 / 100),
+        (over_ranks(flush_every=64), 2 / 80),
+        # Without a fetch-and-add to the own rank in such batches.
+        (over_ranks(share=0.5, flush_every=64), 2 / (0.5 * 80)),
+        (over_ranks(ranks_per_node=1), 2 / 3000),
+        (over_ranks(ranks=4, ranks_per_node=4, threads=3), 12 / 500),
+        (over_ranks(pattern="sg"), 2 / 500),
+        (over_ranks(pattern="sg", flush_every=64), None),
+        (over_ranks(flush_every=8), None),
+        (over_ranks(ranks=4), None),
+        (over_ranks(backend="shmem"), None),
+    ],
+)
+def test_rates_over_ranks_are_beside_their_limits(row, limit):
+    added = [
+        fetch_add(500e-9), fetch_add(600e-9), fetch_add(80e-9, 64),
+        fetch_add(100e-9, distance="same rank"), fetch_add(3e-6, distance="other node"),
+    ]  # fmt: skip
+    rows = frame([row, *added, *patterns()])
+    if limit is None:
+        with refused("`memkern messages --device mpi --kernel fetch_add"):
+            tables["amo-limits"](rows)
+        return
+    (found,) = tables["amo-limits"](rows).to_dict("records")
+    assert found["limit_GAMS"] == pytest.approx(limit)
+    assert found["share"] == pytest.approx(0.001 / limit)
+    assert (f"amo.{found['pattern']}", found["flush_every"]) == (row["kernel"], row["flush_every"])
+
+
+def test_the_section_tells_what_share_of_the_limit_is_reached():
+    rows = [over_ranks(), over_ranks("central", 0.003), fetch_add(500e-9)]
+    text = " ".join(sections["atomics"](frame(rows)).findings)
+    assert "25 % in RAND with targets ring and 1 completed together to 75 % in CENTRAL" in text
+    assert "allow" not in " ".join(sections["atomics"](frame(rows[:2])).findings)
 
 
 # ------------------------------------------------------------------------------------ the section

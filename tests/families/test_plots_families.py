@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import test_plots_amo
 import test_plots_dw
+import test_plots_messages
 import test_plots_spmv
 import test_plots_streaming
 from checking import refused
@@ -15,7 +16,13 @@ from memkern.plots import figures, save, sections, tables
 
 FAMILIES = [
     module.FAMILY
-    for module in (test_plots_amo, test_plots_dw, test_plots_spmv, test_plots_streaming)
+    for module in (
+        test_plots_amo,
+        test_plots_dw,
+        test_plots_messages,
+        test_plots_spmv,
+        test_plots_streaming,
+    )
 ]
 BY_SECTION = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.section)
 
@@ -135,7 +142,9 @@ def test_sections_of_other_records(family):
 
 
 def test_the_order_of_the_sections():
-    assert list(sections) == ["spatter", "streaming", "atomics", "spmv", "dw", "latency"]
+    assert list(sections) == [
+        *("spatter", "streaming", "atomics", "spmv", "dw", "latency", "messages")
+    ]
 
 
 @BY_SECTION

@@ -53,6 +53,29 @@ def test_footprint_gives_the_counts_of_spatters_own_cpu_suite():
     assert counts[8:] == counts[:8]
 
 
+def test_apps_for_gpus_are_the_published_runs():
+    published = {
+        (row["pattern"], row["kernel"].removeprefix("spatter.")): row
+        for row in reference.rows("lavin2020")
+        if row["kind"] == "gpu" and row["suite"] != "ustride"
+    }
+    cases = suites.load("apps-gpu", count_rule="paper")
+    assert [case["name"] for case in cases] == [case["name"] for case in suites.apps()]
+    for case, of_cpu in zip(cases, suites.apps(), strict=True):
+        row = published[case["name"], case["kernel"]]
+        assert len(case["pattern"]) == 256
+        if not row["note"]:
+            assert case["delta"] == row["delta"]
+        assert case["count"] == row["count"]
+        # Sixteen instances in one.
+        own, delta = of_cpu["pattern"], of_cpu["delta"]
+        merged = [k * delta + index for k in range(16) for index in own.indices]
+        assert list(case["pattern"].indices) == merged
+    assert suites.load("APPS-GPU") == suites.apps(kind="gpu")
+    with refused("a cpu and a gpu shape, not 'fpga'"):
+        suites.apps(kind="fpga")
+
+
 def test_apps_are_table_5_in_its_order():
     cases = suites.apps(count_rule="paper")
     names = [case["name"] for case in cases]

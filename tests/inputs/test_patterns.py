@@ -333,7 +333,7 @@ def test_other_wrong_arguments_are_refused():
 @given(
     st.text(max_size=30)
     | st.from_regex(
-        r"(UNIFORM|MS1|LAPLACIAN|RANDOM)(:-?[0-9]{0,4}(,[0-9]{1,3})?){0,4}", fullmatch=True
+        r"(UNIFORM|MS1|LAPLACIAN|RANDOM|BASES)(:-?[0-9]{0,4}(,[0-9]{1,3})?){0,4}", fullmatch=True
     )
 )
 def test_any_text_is_a_pattern_or_refused_in_one_line(text):
@@ -364,3 +364,23 @@ def test_any_object_is_a_pattern_or_refused_in_one_line(obj):
     if pattern is not None:
         assert pattern.indices.tolist() == obj
         assert all(type(index) is int for index in obj)
+
+
+def test_bases_in_ascending_and_in_random_order():
+    plain, mixed = parse("BASES:8:4:64"), parse("bases:8:4:64:3")
+    assert (plain.name, mixed.name) == ("BASES:8:4:64", "BASES:8:4:64:3")
+    assert plain.delta == mixed.delta == 8 * 4 * 64
+    assert plain.indices.tolist() == list(range(0, 8 * 4 * 64, 4))
+    instances = mixed.indices.reshape(64, 8)
+    # Each instance is whole, and each base occurs once.
+    assert (np.diff(instances, axis=1) == 4).all()
+    assert sorted(instances[:, 0]) == list(range(0, 64 * 32, 32))
+    assert instances[:, 0].tolist() != sorted(instances[:, 0])
+    for text, culprit in (
+        ("BASES:8:4", "its form must be BASES:length:stride:count"),
+        ("BASES:8:4:0", "count"),
+        ("BASES:8:4:4:-1", "seed"),
+        ("BASES:0:4:4", "length"),
+        ("BASES:1000000:1000000:1000000", ""),
+    ):
+        assert culprit in refusal(parse, text)

@@ -11,6 +11,7 @@ from checking import PROPERTY, allocating_at_most, refusal, unless_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memkern.families.spatter.kernels import from_config
 from memkern.inputs.patterns import custom, parse
 from memkern.inputs.spatter_files import (
     add_options,
@@ -32,7 +33,7 @@ DEFAULTS = {
     "runs": 10,
     "seed": None,
     "name": "",
-    "local_work_size": 1024,
+    "local_work_size": None,
 }
 
 
@@ -170,7 +171,8 @@ def test_keys_without_effect_are_warned_of_once_with_their_configurations():
     result = read(*[odd] * 8, {"pattern": [0], "pattern-gather": [1], "delta-scatter": 3})
     assert result.warnings == [
         "unknown key 'ptrn' is ignored (configs 0, 1, 2, 3, 4, 5 and 2 more)",
-        "local-work-size has no effect on this backend (configs 0, 1, 2, 3, 4, 5 and 2 more)",
+        "local-work-size has no effect on this backend, only on cuda "
+        "(configs 0, 1, 2, 3, 4, 5 and 2 more)",
         "pattern-gather has no effect on kernel gather (config 8)",
         "delta-scatter has no effect on kernel gather (config 8)",
     ]
@@ -554,7 +556,21 @@ def test_backends_and_threads():
     result, _ = command("-p0 -b serial -t 4")
     assert result.threads == 1
     assert "-t/--omp-threads has no effect on backend serial" in result.warnings[0]
-    assert "backend cuda is not available" in refusal(command, "-p0 -b cuda")
+    assert command("-p0 -b cuda")[0].on_gpu and not command("-p0 -b openmp")[0].on_gpu
+
+
+def test_the_size_of_a_block_reaches_gpus(tmp_path):
+    result, _ = command("-p0,1 -b cuda -z 64")
+    assert result.configs == [{**DEFAULTS, "local_work_size": 64}] and result.warnings == []
+    assert from_config(result.configs[0], device="cuda").knobs.block_threads == 64
+    assert from_config(result.configs[0], device="cuda", block_threads=32).knobs.block_threads == 32
+    assert from_config(result.configs[0]).knobs.block_threads == 0
+    # Without one, the kernel's own.
+    assert from_config(command("-p0")[0].configs[0], device="cuda").knobs.block_threads == 0
+    file = tmp_path / "blocks.json"
+    file.write_text('[{"pattern": [0, 1], "local-work-size": 128}]')
+    result, _ = command(f"-f{file} --backend cuda")
+    assert result.configs[0]["local_work_size"] == 128 and result.warnings == []
 
 
 def test_a_file_on_the_command_line(tmp_path):

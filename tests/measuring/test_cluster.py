@@ -88,7 +88,11 @@ def test_parts_by_hand_make_the_whole(capsys: pytest.CaptureFixture[str], tmp_pa
     code, _, err = run(capsys, "sweep", str(path), "-o", str(tmp_path / "whole.db"), "-q")
     assert code == 0, err
     assert [len(mk.load(file)) for file in files] == [4, 4, 4]
-    assert keys(mk.merge(files)) == keys(mk.load(tmp_path / "whole.db"))
+    whole = mk.load(tmp_path / "whole.db")
+    assert keys(mk.merge(files)) == keys(whole)
+    # Of records that are merged, those of equal machines name their hosts.
+    assert {row["hosts"] for row in mk.merge(files)} == {os.uname().nodename}
+    assert {row["hosts"] for row in whole} == {""}
 
 
 @pytest.mark.parametrize("part", ["0/2", "3/2", "2", "a/b", "1/0", "1/2/3", "-1/2", ""])
@@ -110,6 +114,7 @@ def test_a_sweep_in_tasks_is_the_sweep(
     assert run(capsys, *sweep[:2], "-q", "-o", str(tmp_path / "whole.db"))[0] == 0
     assert keys(results) == keys(mk.load(tmp_path / "whole.db"))
     assert results.valid
+    assert {row["hosts"] for row in results} == {os.uname().nodename}
     tasks = sorted((tmp_path / "all.parquet.tasks").glob("*.db"))
     assert [path.name.partition(".")[0] for path in tasks] == ["1-of-2", "2-of-2"]
     assert [len(mk.load(path)) for path in tasks] == [SIZE // 2, SIZE // 2]
@@ -161,7 +166,7 @@ def test_a_task_that_is_killed_leaves_what_it_finished(
 ) -> None:
     (tmp_path / "sweep.toml").write_text(
         '[[case]]\nkernel = "stream.copy"\nelements = [512, 513, 514, 515, 516, 517, 518, 519]\n'
-        "budget_s = 0.4\nci = 1e-9\nplacements = 1\nthreads = 1\n"
+        "budget_s = 0.6\nmax_samples = 10000000\nci = 1e-9\nplacements = 1\nthreads = 1\n"
     )
     folder = tmp_path / "all.parquet.tasks"
     command = [sys.executable, "-m", "memkern", *sweep, "-q"]
@@ -173,6 +178,8 @@ def test_a_task_that_is_killed_leaves_what_it_finished(
         time.sleep(0.02)
         files = [path for path in folder.glob("*.db") if path.stat().st_size]
         finished = set().union(*map(finished_cases, files))
+    # Less than a case takes, but enough to write all of them if that happened at the end.
+    time.sleep(0.3)
     process = task_of(folder)
     assert process is not None
     os.kill(process, signal.SIGKILL)

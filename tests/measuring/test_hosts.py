@@ -8,9 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import launching
 import pytest
+
+from memkern.families.messages.kernels import OPERATIONS
+from memkern.families.spatter.over_ranks import METHODS
 
 pytestmark = [
     pytest.mark.cluster,
@@ -19,18 +23,23 @@ pytestmark = [
 
 HOSTS = {"memkern-a": "10.77.0.1", "memkern-b": "10.77.0.2"}
 DEVICE = "memkern0"
+_UCX = ["-x", "UCX_TLS=tcp,self", "-x", f"UCX_NET_DEVICES={DEVICE}"]
+_OPEN_MPI = [
+    *("--mca", "plm_rsh_agent", "{agent}", "--mca", "btl_tcp_if_include", "10.77.0.0/24"),
+    *("--mca", "oob_tcp_if_include", "10.77.0.0/24", "-x", "PYTHONPATH", "-x", "MEMKERN_SMALL"),
+    *("--host", "10.77.0.1:1,10.77.0.2:1"),
+]
 # How a launcher starts processes on another host by a program of ours, over TCP.
 REMOTELY = {
-    "openmpi": [
-        *("--mca", "plm_rsh_agent", "{agent}", "--mca", "btl", "tcp,self", "--mca"),
-        *("btl_tcp_if_include", "10.77.0.0/24", "--mca", "oob_tcp_if_include", "10.77.0.0/24"),
-        *("-x", "PYTHONPATH", "-x", "MEMKERN_SMALL", "--host", "10.77.0.1:1,10.77.0.2:1"),
-    ],
+    "openmpi": [*_OPEN_MPI, *_UCX, "--mca", "btl", "tcp,self"],
+    "oshmem": [*_OPEN_MPI, *_UCX],
     "mpich": [
         *("-launcher", "rsh", "-launcher-exec", "{agent}", "-iface", DEVICE),
         *("-hosts", "10.77.0.1:1,10.77.0.2:1"),
     ],
 }
+# Open MPI's component for windows that works over TCP.
+ONE_SIDED = {"OMPI_MCA_osc": "ucx"}
 # Called with the options of ssh, a host and the words of a command.
 AGENT = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
@@ -66,20 +75,45 @@ def agent(tmp_path: Path) -> Iterator[Path]:
             ip("netns", "del", name, check=False)
 
 
-@pytest.mark.parametrize("kind", REMOTELY)
-def test_ranks_on_two_hosts_measure_together(kind: str, agent: Path, tmp_path: Path) -> None:
-    command, variables = launching.launcher(kind, tmp_path)
+def records(kind: str, agent: Path, folder: Path, words: str) -> list[dict[str, Any]]:
+    """Return the records of a command of memkern on both hosts."""
+    command, variables = launching.launcher(kind, folder)
     remotely = [word.format(agent=agent) for word in REMOTELY[kind]]
-    words = ["-m", "memkern", "stream", "-k", "triad", "--threads", "1", "--runs", "3", "--json"]
+    comm = "shmem" if kind == "oshmem" else "mpi"
+    launching.need_module(comm)
+    started = [*command, *remotely, "-n", "2", sys.executable, "-m", "memkern", *words.split()]
     done = subprocess.run(
-        [str(agent), "10.77.0.1", *command, *remotely, "-n", "2", sys.executable, *words],
+        [str(agent), "10.77.0.1", *started, "--runs", "3", "--json", "--comm", comm],
         capture_output=True,
         text=True,
-        env={**variables, "MEMKERN_SMALL": "1"},
+        env={**variables, "MEMKERN_SMALL": "1", **ONE_SIDED},
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    (record,) = json.loads(done.stdout)
+    return list(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("kind", REMOTELY)
+def test_ranks_on_two_hosts_measure_together(kind: str, agent: Path, tmp_path: Path) -> None:
+    (record,) = records(kind, agent, tmp_path, "stream -k triad --threads 1")
     assert record["valid"] and record["hosts"] == "memkern-a,memkern-b"
-    assert (record["ranks"], record["ranks_per_node"]) == (2, 1)
+    comm = "shmem" if kind == "oshmem" else "mpi"
+    assert (record["comm"], record["ranks"], record["ranks_per_node"]) == (comm, 2, 1)
     assert [row["host"] for row in json.loads(record["rank_rows"])] == list(HOSTS)
+
+
+def test_messages_between_two_hosts(agent: Path, tmp_path: Path) -> None:
+    found = records("openmpi", agent, tmp_path, "messages --device mpi --sizes 8 --window 2")
+    assert len(found) == 4
+    assert {record["kernel"].partition(".")[2] for record in found} == {*OPERATIONS}
+    for record in found:
+        assert record["valid"]
+        assert (record["pairs"], record["distance"]) == ("other", "other node")
+
+
+def test_gathers_between_two_hosts(agent: Path, tmp_path: Path) -> None:
+    methods = ",".join(METHODS["mpi"])
+    words = f"spatter -p UNIFORM:8:4 -d -32 -l 64 -k Gather --device mpi --variant {methods}"
+    found = records("openmpi", agent, tmp_path, words)
+    assert [record["variant"] for record in found] == methods.split(",")
+    assert all(record["valid"] and record["remote_share"] > 0 for record in found)

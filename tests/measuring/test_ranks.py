@@ -21,7 +21,10 @@ import pytest
 import memkern as mk
 from memkern import launcher
 from memkern.errors import InputError
-from memkern.measuring.ranks import Floats, Ranks
+from memkern.machine import remote
+from memkern.measuring import transports
+from memkern.measuring.ranks import Ranks
+from memkern.measuring.transports import Floats
 
 # Threads as ranks
 
@@ -228,9 +231,12 @@ def test_launchers_are_recognised(variables: dict[str, str], found: tuple[int, i
 def test_how_ranks_communicate_is_decided_once() -> None:
     two = {"PMI_RANK": "0", "PMI_SIZE": "2"}
     assert launcher.comm("auto", {}) == "none"
-    assert launcher.comm("auto", two) == "mpi"
+    assert launcher.comm("auto", two) == "auto"
     assert launcher.comm("auto", {**two, "MEMKERN_COMM": "none"}) == "none"
     assert launcher.comm("mpi", {}) == "mpi"
+    assert launcher.starts_shmem({"OMPI_COMM_WORLD_SIZE": "2"})
+    assert not launcher.starts_shmem(two)
+    assert launcher.comm("auto", {"MEMKERN_COMM": "shmem"}) == "shmem"
     for wrong in ({"MEMKERN_COMM": "tcp"}, {"MEMKERN_COMM": "auto"}):
         with pytest.raises(InputError, match="MEMKERN_COMM"):
             launcher.comm("auto", wrong)
@@ -238,21 +244,48 @@ def test_how_ranks_communicate_is_decided_once() -> None:
         launcher.comm("tcp", {})
 
 
+def test_openshmem_is_chosen_only_where_its_programs_are_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_mpi() -> NoReturn:
+        raise InputError("no mpi4py")
+
+    monkeypatch.setattr(transports, "_by_mpi", no_mpi)
+    monkeypatch.setattr(transports, "_by_shmem", lambda: "by shmem")
+    for shmem_starts, built in ((True, False), (False, True)):
+        monkeypatch.setattr(launcher, "starts_shmem", lambda known=shmem_starts: known)
+        monkeypatch.setattr(remote, "is_built", lambda _, known=built: known)
+        with pytest.raises(InputError, match="no mpi4py"):
+            transports.connect("auto")
+    monkeypatch.setattr(launcher, "starts_shmem", lambda: True)
+    assert transports.connect("auto") == "by shmem"  # type: ignore[comparison-overlap]
+    with pytest.raises(InputError, match="no mpi4py"):
+        transports.connect("mpi")
+
+
 # Real ranks
+
+# Launchers, and how ranks communicate that they have started.
+WAYS = [("openmpi", "mpi"), ("oshmem", "shmem")]
 
 TRIAD = ("stream", "-k", "triad", "--elements", "4096", "--runs", "5", "--json")
 
 
 def memkern(kind: str, ranks: int, folder: Path, *words: str, **variables: str) -> Any:
+    if "shmem" in words:
+        launching.need_module("shmem")
     return launching.run(kind, ranks, ["-m", "memkern", *words], folder, variables)
 
 
-@pytest.mark.parametrize("kind", launching.KINDS)
-def test_a_kernel_runs_as_ranks(kind: str, tmp_path: Path) -> None:
-    done = memkern(kind, 2, tmp_path, *TRIAD, MEMKERN_SMALL="1")
+@pytest.mark.parametrize(
+    ("kind", "comm"), [*((kind, "mpi") for kind in launching.KINDS), ("oshmem", "shmem")]
+)
+def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
+    asked = () if comm == "mpi" else ("--comm", comm)
+    done = memkern(kind, 2, tmp_path, *TRIAD, *asked, MEMKERN_SMALL="1")
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
-    assert record["valid"] and record["comm"] == "mpi"
+    assert record["valid"] and record["comm"] == comm
     assert (record["ranks"], record["ranks_per_node"]) == (2, 2)
     # Bytes are totals, elements those of each rank.
     assert record["bytes_B"] == 2 * 3 * 8 * record["elements"]
@@ -267,9 +300,94 @@ def test_a_kernel_runs_as_ranks(kind: str, tmp_path: Path) -> None:
     assert all(row["time_median_s"] <= record["time_max_s"] for row in rows)
     assert record["slowest_rank"] in (0, 1) and record["rank_spread"] >= 0
     assert record["barrier_ns"] > 0
-    assert "MPI" in record["comm_library"] or "MPICH" in record["comm_library"]
+    assert {"mpi": "MPI", "shmem": "OpenSHMEM"}[comm] in record["comm_library"]
     # One table, one warning: the other ranks are silent.
     assert done.stderr.count("MEMKERN_SMALL is set") == 1
+
+
+# Each rank has contents of its own length, empty ones and those of several pieces among them.
+CONTENTS = """
+import sys
+
+import numpy as np
+from memkern.measuring.ranks import start
+
+ranks = start(sys.argv[1])
+assert (ranks.size, ranks.comm) == (int(sys.argv[2]), sys.argv[1])
+for length in (0, 1, 8, 1000, 65536, 65537, 300_000):
+    found = ranks.every(bytes([ranks.number + 1]) * (length * ranks.number))
+    assert found == [bytes([k + 1]) * (length * k) for k in range(ranks.size)], length
+    numbers = np.arange(length) * (1.0 if ranks.number == ranks.size - 1 else -1.0)
+    assert (ranks.largest(numbers) == np.arange(length)).all(), length
+for k in range(200 // ranks.size):
+    assert ranks.gate(k % 7 == ranks.number) == (k % 7 < ranks.size)
+    assert ranks.align() is False
+if ranks.number == 0:
+    print(ranks.library)
+"""
+
+
+@pytest.mark.parametrize(("kind", "comm"), WAYS)
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_contents_of_any_length_are_exchanged(
+    kind: str, comm: str, ranks: int, tmp_path: Path
+) -> None:
+    launching.need_module(comm)
+    program = tmp_path / "contents.py"
+    program.write_text(CONTENTS)
+    done = launching.run(kind, ranks, [str(program), comm, str(ranks)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert ({"mpi": "MPI", "shmem": "SHMEM"}[comm] in done.stdout) == (ranks > 1)
+
+
+def test_a_meeting_has_a_longest_content(tmp_path: Path) -> None:
+    launching.need_module("shmem")
+    program = tmp_path / "long.py"
+    program.write_text(
+        """
+from memkern.machine import remote
+
+meetings = remote.extension("shmem").Meetings()
+try:
+    meetings.bring(bytes(meetings.most_B + 1))
+except ValueError as error:
+    print(error)
+"""
+    )
+    done = launching.run("oshmem", 1, [str(program)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "a meeting's content must have at most 65536 bytes, not 65537\n"
+
+
+def test_openshmem_replaces_a_missing_mpi(tmp_path: Path) -> None:
+    launching.need_module("shmem")
+    (tmp_path / "mpi4py.py").write_text("raise ImportError('absent', name='mpi4py')")
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = memkern("oshmem", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", PYTHONPATH=paths)
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert (record["comm"], record["ranks"], record["valid"]) == ("shmem", 2, True)
+
+
+def test_ranks_of_openshmem_use_its_atomics(tmp_path: Path) -> None:
+    words = ("amo", "--kernel", "rand", "--iters", "64", "--device", "shmem", "--json")
+    done = memkern("oshmem", 2, tmp_path, *words, "--comm", "shmem", MEMKERN_SMALL="1")
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert (record["comm"], record["device"], record["ranks"]) == ("shmem", "shmem", 2)
+    done = memkern("oshmem", 2, tmp_path, *words, "--comm", "shmem", "--threads", "2")
+    assert done.returncode == 2
+    assert "without --comm shmem" in done.stderr
+
+
+def test_openshmem_refuses_processes_that_it_did_not_start() -> None:
+    launching.need_module("shmem")
+    words = ["-m", "memkern", *TRIAD, "--comm", "shmem"]
+    done = launching.alone(
+        words, {**launching.OPEN_MPI, "OMPI_MCA_btl": "^uct", "PMI_RANK": "0", "PMI_SIZE": "2"}
+    )
+    assert done.returncode == 2
+    assert "2 ranks were started, but OpenSHMEM sees 1" in done.stderr
 
 
 def test_more_workers_than_units_are_oversubscribed(tmp_path: Path) -> None:
@@ -304,7 +422,7 @@ if ranks().number == 0:
     )
     done = launching.run("openmpi", 2, [str(program)], tmp_path, {"MEMKERN_SMALL": "1"})
     assert done.returncode == 0, done.stderr
-    families = {name.partition(".")[0] for name in mk.registry()}
+    families = {name.partition(".")[0] for name in mk.registry()} - {"messages"}
     assert done.stdout.split() == sorted(families)
 
 
@@ -412,73 +530,64 @@ def started(process: Any, output: Path) -> None:
     raise AssertionError(process.communicate())
 
 
-def ranks_of(process: Any) -> list[int]:
-    """Return the processes of the ranks that a launcher has started, by rank."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            variables = dict(
-                word.split("=", 1)
-                for word in (folder / "environ").read_text().split("\0")
-                if "=" in word
-            )
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            continue
-        if parent == process.pid and "OMPI_COMM_WORLD_RANK" in variables:
-            found[int(variables["OMPI_COMM_WORLD_RANK"])] = int(folder.name)
-    return [found[k] for k in sorted(found)]
-
-
 LONG = SWEEP + "invocations = 50000\n"
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_finished_cases_survive_a_rank_that_is_killed(rank: int, tmp_path: Path) -> None:
-    output = tmp_path / "records.csv"
-    file = tmp_path / "long.toml"
+def long_sweep(output: Path, comm: str) -> list[str]:
+    """Return the words of a sweep that takes a while."""
+    launching.need_module(comm)
+    file = output.with_name("long.toml")
     file.write_text(LONG)
-    words = ["-m", "memkern", "sweep", str(file), "-o", str(output), "-q"]
-    with launching.start("openmpi", 2, words, tmp_path) as process:
+    return ["-m", "memkern", "sweep", str(file), "-o", str(output), "--comm", comm]
+
+
+@pytest.mark.parametrize(("kind", "comm"), WAYS)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_finished_cases_survive_a_rank_that_is_killed(
+    kind: str, comm: str, rank: int, tmp_path: Path
+) -> None:
+    output = tmp_path / "records.csv"
+    words = [*long_sweep(output, comm), "-q"]
+    with launching.start(kind, 2, words, tmp_path) as process:
         started(process, output)
-        os.kill(ranks_of(process)[rank], signal.SIGKILL)
+        os.kill(launching.ranks_of(process)[rank], signal.SIGKILL)
         _, errors = process.communicate(timeout=60)
     assert process.returncode != 0 and "signal 9" in errors
     kept = mk.load(output.with_name(output.name + ".db"))
     assert 0 < len(kept) <= 6 and kept.valid
 
 
-def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "comm"), WAYS)
+def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> None:
     output = tmp_path / "records.csv"
-    file = tmp_path / "long.toml"
-    file.write_text(LONG)
-    words = ["-m", "memkern", "sweep", str(file), "-o", str(output), "-q"]
+    words = [*long_sweep(output, comm), "-q"]
     variables = {"MEMKERN_RANK_TIMEOUT_S": "2"}
-    with launching.start("openmpi", 2, words, tmp_path, variables) as process:
+    with launching.start(kind, 2, words, tmp_path, variables) as process:
         started(process, output)
-        os.kill(ranks_of(process)[1], signal.SIGSTOP)
+        os.kill(launching.ranks_of(process)[1], signal.SIGSTOP)
         _, errors = process.communicate(timeout=60)
     assert process.returncode != 0
     assert "memkern: rank 1 does not answer for 2 s: all ranks end" in errors
 
 
-def test_interrupting_a_rank_interrupts_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "comm"), WAYS)
+def test_interrupting_a_rank_interrupts_all(kind: str, comm: str, tmp_path: Path) -> None:
     output = tmp_path / "records.csv"
-    file = tmp_path / "long.toml"
-    file.write_text(LONG)
-    words = ["-m", "memkern", "sweep", str(file), "-o", str(output)]
-    with launching.start("openmpi", 2, words, tmp_path) as process:
+    words = long_sweep(output, comm)
+    with launching.start(kind, 2, words, tmp_path) as process:
         started(process, output)
-        os.kill(ranks_of(process)[1], signal.SIGINT)
+        os.kill(launching.ranks_of(process)[1], signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert errors.count("memkern: interrupted: ") == 1 and "resume with" in errors
-    done = memkern("openmpi", 2, tmp_path, *words[2:], "--resume", "-q")
+    done = memkern(kind, 2, tmp_path, *words[2:], "--resume", "-q")
     assert done.returncode == 0, done.stderr
     assert len(mk.load(output)) == 6
 
 
-def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "comm"), WAYS)
+def test_an_error_on_one_rank_ends_all(kind: str, comm: str, tmp_path: Path) -> None:
+    launching.need_module(comm)
     program = tmp_path / "one.py"
     program.write_text(
         """
@@ -496,7 +605,7 @@ except mk.InputError as error:
     os.write(1, f"{ranks.ranks().number}: {error}\\n".encode())
 """
     )
-    done = launching.run("openmpi", 2, [str(program)], tmp_path)
+    done = launching.run(kind, 2, [str(program)], tmp_path, {"MEMKERN_COMM": comm})
     host = os.uname().nodename
     assert sorted(done.stdout.splitlines()) == [
         f"0: rank 1 on {host}: no huge pages",

@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -490,6 +491,55 @@ def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
         native.sample(rows, 1, 1.0, 0.0, lambda: "yes")
     # The case is as usable as before.
     assert native.sample(rows, 1, 1.0) == 4
+
+
+def with_times(prepared: Prepared, begin_s: float, each_s: dict[str, float]) -> Prepared:
+    """Give runs the seconds of their invocations, and of all workers' begin."""
+    variant = prepared.obtained["variant"]
+    native = prepared.native
+
+    def select(chosen: str, isa: str) -> None:
+        nonlocal variant
+        native.select(variant := chosen, isa)
+
+    prepared.native = SimpleNamespace(select=select)
+    prepared.run = lambda n: begin_s + n * each_s[variant]  # type: ignore[method-assign]
+    prepared.run_range = lambda *_: begin_s  # type: ignore[method-assign]
+    return prepared
+
+
+def test_each_variant_has_samples_of_the_same_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_memkern, "clock_tick", lambda: 2e-8)
+    case = mk.loops("load", elements=64, variant="scalar", threads=1)
+    isa = case.prepare().obtained["isa"]
+    prepared = with_times(case.prepare(), 0.0, {"scalar": 2e-7, "auto": 5e-8})
+    assert 100 <= prepared.invocations <= 200
+    prepared.select("auto", isa)
+    assert 400 <= prepared.invocations <= 800
+    # Where one invocation is long enough, others are not tried again.
+    prepared = with_times(case.prepare(), 0.0, {"scalar": 1.0, "auto": 5e-8})
+    assert prepared.invocations == 1
+    prepared.select("auto", isa)
+    assert prepared.invocations == 1
+
+
+@pytest.mark.parametrize("repetition, least", [("free", 2000), ("barrier", 400)])
+def test_samples_are_long_beside_the_time_in_which_threads_start(
+    repetition: str, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_memkern, "clock_tick", lambda: 2e-8)
+    case = mk.loops("load", elements=64, variant="scalar", threads=1, repetition=repetition)
+    prepared = with_times(case.prepare(), 1e-6, {"scalar": 5e-8})
+    assert 0.9 * least <= prepared.invocations <= 2 * least
+
+
+def test_a_kernel_without_parts_has_samples_of_usual_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_memkern, "clock_tick", lambda: 2e-8)
+    case = mk.loops("load", elements=64, variant="scalar", threads=1, repetition="free")
+    prepared = with_times(case.prepare(), 1e-3, {"scalar": 5e-8})
+    assert prepared.invocations == 1
 
 
 class Scripted:

@@ -242,6 +242,11 @@ def nobody(*_: Any, **__: Any) -> Launcher:
             "raider.gather_copy has arrays, or was not built by a function of its kernel",
         ),
         (lambda: mk.latency(2**16), {}, "latency.chase has no elements, count or iters"),
+        (
+            lambda: mk.case("spmv.crs", matrix="hpcg:3", halo="overlap"),
+            {"mode": "weak"},
+            "spmv.crs is distributed over the ranks, which share it: measure strong scaling",
+        ),
     ],
 )
 def test_wrong_cases_are_refused(

@@ -119,4 +119,9 @@ def test_other_records_are_refused(name):
     for records in (None, frame(ordinary), frame(rows(valid=False))):
         with refused("`memkern corun` does so"):
             exhibit(records)
+
+
+def test_the_figure_does_not_import_pyplot(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
+    figures["corun"](frame(rows()))
     assert "matplotlib.pyplot" not in sys.modules

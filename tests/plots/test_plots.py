@@ -126,13 +126,20 @@ CASES = [
     (name, given)
     for name in SPATTER
     for given in INPUTS
-    if given != "published" or name not in ("spatter-fig6", "spatter-pages")
+    if given != "published" or name not in ("spatter-fig4", "spatter-fig6", "spatter-pages")
 ]
+
+
+def without_prefetchers(frame, share=0.4):
+    """Return records with the prefetchers as they are, and off at a share of the bandwidth."""
+    off = frame.assign(prefetchers="off", bandwidth_GBps=share * frame["bandwidth_GBps"])
+    return pd.concat([frame.assign(prefetchers="default"), off], ignore_index=True)
 
 
 @pytest.mark.parametrize(("name", "given"), CASES)
 def test_every_figure_is_legible(name, given):
-    fig = figures[name](INPUTS[given]())
+    records = INPUTS[given]()
+    fig = figures[name](without_prefetchers(records) if name == "spatter-fig4" else records)
     assert fig.get_figwidth() in (3.35, 6.9)
     assert_legible(fig)
 
@@ -152,7 +159,8 @@ def test_the_check_of_legibility_notices_faults():
 
 @pytest.mark.parametrize("name", SPATTER)
 def test_every_figure_becomes_a_file(name, tmp_path):
-    fig = figures[name](own_records())
+    records = own_records()
+    fig = figures[name](without_prefetchers(records) if name == "spatter-fig4" else records)
     starts = {"figure.pdf": b"%PDF", "figure.png": b"\x89PNG", "figure.svg": b"<?xml"}
     for file, start in starts.items():
         assert save(fig, tmp_path / file).read_bytes().startswith(start)
@@ -160,7 +168,7 @@ def test_every_figure_becomes_a_file(name, tmp_path):
 
 
 def test_names_are_those_of_the_paper_and_have_descriptions():
-    assert {f"spatter-fig{n}" for n in (3, 5, 6, 7, 8, 9)} <= set(figures)
+    assert {f"spatter-fig{n}" for n in (3, 4, 5, 6, 7, 8, 9)} <= set(figures)
     assert "spatter-table4" in tables
     for function in (*figures.values(), *tables.values()):
         assert 20 < len(describe(function)) <= 100
@@ -617,3 +625,46 @@ def test_an_axis_of_counts_has_ticks_however_short_it_is(ends, ticks):
     ax.set_xlim(*ends)
     counts_axis(ax.xaxis)
     assert list(ax.get_xticks()) == ticks
+
+
+def test_prefetchers_off_over_on():
+    frame = own_records()
+    fig = figures["spatter-fig4"](without_prefetchers(frame))
+    for ax in fig.axes[:2]:
+        (line,) = (line for line in ax.get_lines() if line.get_label() == "prefetchers off over on")
+        assert line.get_xdata().tolist() == STRIDES
+        assert np.allclose(line.get_ydata(), 0.4)
+    # Elsewhere the records without prefetchers do not count.
+    everywhere = without_prefetchers(frame, 5.0)
+    for name in ("spatter-fig3", "spatter-fig9"):
+        drawn = [
+            [
+                np.asarray(line.get_ydata()).tolist()
+                for ax in figures[name](given).axes
+                for line in ax.get_lines()
+            ]
+            for given in (frame, everywhere)
+        ]
+        assert drawn[0] == drawn[1]
+
+
+def test_random_order_over_ascending_order():
+    rows = []
+    for kernel, ratio in ((GATHER, 0.5), (SCATTER, 0.75)):
+        for stride in (1, 4, 16):
+            for seed, share in (("", 1.0), (":1", ratio)):
+                pattern = f"BASES:8:{stride}:1024{seed}"
+                for variant, gain in (("scalar", 1.0), ("simd", 1.5)):
+                    rows.append(record(kernel, pattern, 40 / stride * share * gain,
+                                       delta=str(8192 * stride), variant=variant))  # fmt: skip
+    rows.append(record(GATHER, "BASES:8:2:1024", 10.0, delta="16384"))  # without the other order
+    fig = figures["spatter-fig4"](pd.DataFrame(rows))
+    for ax, ratio in zip(fig.axes[:2], (0.5, 0.75), strict=True):
+        (line,) = (one for one in ax.get_lines() if str(one.get_label()).startswith("random"))
+        assert line.get_xdata().tolist() == [1, 4, 16]
+        assert np.allclose(line.get_ydata(), ratio)
+    assert_legible(fig)
+    with refused("no pattern was measured with and without prefetchers"):
+        figures["spatter-fig4"](pd.DataFrame(rows[::2]).iloc[:1])
+    with refused("no pattern was measured"):
+        figures["spatter-fig4"](None)

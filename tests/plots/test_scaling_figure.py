@@ -77,6 +77,11 @@ RECORDS = {
     "long names": lambda: frame(rows([f"{kernel} {LONG}" for kernel in KERNELS])),
     "many": lambda: frame(rows(MANY)),
     "disturbed": lambda: frame(rows(disturbed=True)),
+    "few turns": lambda: frame(
+        row | {"time_median_s": row["time_median_s"] * (1 + row["repeat"] * (row["ranks"] > 2))}
+        for row in rows()
+        if row["repeat"] < 2
+    ),
     "worse": lambda: frame(rows(loss=0.3)),
 }
 
@@ -106,6 +111,7 @@ def test_curves_are_speed_up_and_efficiency_beside_ideal_scaling(mode):
     np.testing.assert_allclose(line(percent, "ideal").get_ydata(), [100, 100])
     assert percent.get_ylim()[0] == 0
     assert "95 % intervals over the turns" in footnotes(fig)
+    assert "Arrowheads" not in footnotes(fig)
 
 
 def test_bars_are_the_intervals():
@@ -114,6 +120,31 @@ def test_bars_are_the_intervals():
     ((x, low), (_, high)) = container[2][0].get_segments()[1]
     row = tables["scaling"](records).iloc[1]
     assert (x, low, high) == pytest.approx((2, row["low"], row["high"]))
+
+
+def test_long_intervals_do_not_stretch_the_axes():
+    records = frame(rows(KERNELS[:1], (1, 2)))
+    usual = [ax.get_ylim() for ax in figures["scaling"](records).axes]
+    # Two turns that differ: the interval has one degree of freedom.
+    late = (records["ranks"] == 2) & (records["repeat"] == 1)
+    records.loc[late, "time_median_s"] *= 1.5
+    records = records[records["repeat"] < 2]
+    row = tables["scaling"](records).iloc[1]
+    assert row["low"] < 0.2 and row["high"] > 10
+    fig = figures["scaling"](records)
+    assert_legible(fig)
+    speed, percent = fig.axes
+    assert np.ravel([speed.get_ylim(), percent.get_ylim()]) == pytest.approx(np.ravel(usual), 0.3)
+    bottom, top = speed.get_ylim()
+    heads = [(line.get_marker(), *line.get_xydata().ravel()) for line in cut(speed)]
+    assert heads == [(7, 2, bottom), (6, 2, top)]
+    assert [line.get_marker() for line in cut(percent)] == [6]
+    assert "Arrowheads: the interval goes on beyond the axis." in footnotes(fig)
+
+
+def cut(ax):
+    """Return the arrowheads of intervals that are longer than the axis."""
+    return [line for line in ax.lines if line.get_label() == "_cut"]
 
 
 def test_oversubscribed_points_are_left_out():
@@ -171,4 +202,9 @@ def test_other_records_are_refused(name):
     for records in (None, frame(ordinary), frame(rows(valid=False))):
         with refused("`memkern scaling` measures them"):
             exhibit(records)
+
+
+def test_the_figure_does_not_import_pyplot(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
+    figures["scaling"](frame(rows()))
     assert "matplotlib.pyplot" not in sys.modules

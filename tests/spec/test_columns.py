@@ -18,11 +18,16 @@ from memkern.spec.columns import COLUMNS, KINDS, TYPES, in_order, of_kind
 
 # Columns that no record of the sample cases has.
 ELSEWHERE = {
-    *(name for name in COLUMNS if name.startswith(("gpu_", "barrier"))),
+    *(name for name in COLUMNS if name.startswith(("gpu_", "barrier", "counted_", "energy_"))),
+    *("counter_rows", "counters_note", "power_W", "idle_power_W"),
     *("case_order", "case_order_seed", "tune_step", "rcm", "beside", "success_fraction"),
     *("attempts_per_amo", "distance_B", "slowest_rank", "rank_spread", "rank_rows"),
     *("scaling", "scaling_size", "bind", "targets", "remote_share"),
+    *("window", "pairs", "origins", "distance", "messages_per_second"),
+    *("halo", "halo_neighbours", "halo_sent_B", "halo_rows", "halo_share"),
     *("lost_fraction", *(f"site_L{level}_B" for level in range(1, 5))),
+    *(f"L{level}_{way}_B" for level in range(1, 5) for way in ("load", "store")),
+    "index_stride",
 }
 
 

@@ -16,8 +16,10 @@ import pytest
 import memkern as mk
 from memkern import cli
 from memkern.errors import InputError
+from memkern.families.messages import kernels, verb
 from memkern.families.spatter.kernels import from_config
 from memkern.machine import topology
+from memkern.machine.remote import Description
 from memkern.measuring import sweep as sweeping
 from memkern.measuring.sweepfile import read_sweep
 from memkern.results import ResultSet
@@ -208,8 +210,10 @@ REQUIRED = {
     "dw": ({"lattice": [4, 4, 4, 4]}, "lattice = [[4, 4, 4, 4]]", "--lattice 4 4 4 4"),
     "spmv": ({"matrix": "hpcg:2"}, "matrix = 'hpcg:2'", "hpcg:2"),
     "spatter": ({"pattern": "UNIFORM:8:4"}, "pattern = 'UNIFORM:8:4'", "-p UNIFORM:8:4"),
+    # The verb measures several sizes and windows.
+    "messages": ({"device": "mpi"}, "device = 'mpi'", "--device mpi --sizes 8 --window 1"),
 }
-VERBS = ("stream", "raider", "loops", "bs", "amo", "spmv", "dw", "spatter", "latency")
+VERBS = ("stream", "raider", "loops", "bs", "amo", "spmv", "dw", "spatter", "latency", "messages")
 
 
 def words_of(kernel: str) -> str:
@@ -250,12 +254,19 @@ def without_arrays(case: Case) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "kernel",
-    [name for name in registry() if "@" not in name and name.partition(".")[0] != "launch"],
+    [
+        name
+        for name in registry()
+        # The verb of these measures a table.
+        if "@" not in name and name.partition(".")[0] not in ("launch", "instructions")
+    ],
 )
 def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
     kernel: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(topology, "last_level_cache_B", lambda: 2**10)
+    for module in (kernels, verb):
+        monkeypatch.setattr(module, "describe", lambda *_: Description("", 0, (0, 0), True))
     family, _, name = kernel.partition(".")
     options, toml, _ = REQUIRED.get(family, ({}, "", ""))
     if name in ("gs", "multigather", "multiscatter"):
@@ -312,12 +323,17 @@ OTHER: dict[str, Any] = {
     "variant": "scalar", "isa": "baseline", "threads": 1, "pin": "none", "pages": "4k",
     "numa": "interleave", "offset": 8, "schedule": "dynamic", "chunk": 4, "prefetch": 2,
     "unroll": 2, "repetition": "free", "flush": True, "seed": 3, "device": "cuda:1",
-    "timer": "events", "block_threads": 64, "flush_every": 8, "contexts": "private", "ci": 0.5,
-    "budget_s": 9.0, "max_samples": 5, "invocations": 3, "placements": 2, "dtype": "float32",
+    "timer": "events", "block_threads": 64, "blocks": 512, "flush_every": 8, "contexts": "private",
+    "prefetchers": "off", "clock_limit": 2000, "cache_ways": 2, "counters": "auto",
+    "ci": 0.5, "budget_s": 9.0, "max_samples": 5, "invocations": 3, "placements": 2,
+    "dtype": "float32",
 }  # fmt: skip
 DEFAULTS = {f.name: f.default for f in (*dataclasses.fields(Knobs), *dataclasses.fields(Stop))}
 DEFAULTS |= {"dtype": "float64"}
-ON_DEVICE = {"timer": "cuda", "block_threads": "cuda", "flush_every": "mpi", "contexts": "shmem"}
+ON_DEVICE = {
+    "timer": "cuda", "block_threads": "cuda", "blocks": "cuda", "flush_every": "mpi",
+    "contexts": "shmem",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("option", OTHER)

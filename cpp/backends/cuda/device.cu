@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "core/errors.hpp"
 #include "gpu/grid.hpp"
@@ -47,10 +48,51 @@ struct Fill {
   }
 };
 
+// Reads memory that is not written; `to` is written only for a value that no memory contains.
+struct ReadArgs {
+  const std::uint64_t* from;
+  std::uint64_t* to;
+  std::int64_t count;
+};
+struct Read {
+  using Args = ReadArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  template <int>
+  MEMKERN_ANYWHERE static void run(const Args& args, const Thread& thread, Locals&,
+                                   unsigned char*) {
+    std::uint64_t all = 0;
+    for (std::int64_t i = thread.index(); i < args.count; i += thread.total()) all |= args.from[i];
+    if (all == 0x6D656D6B65726E21U) *args.to = all;
+  }
+};
+
+// Keeps the device busy for a while, so that the launches that follow are queued before the first
+// of them starts. Bounded, because a full queue waits for the device.
+struct Delay {
+  using Args = std::int64_t;  // nanoseconds
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  template <int>
+  MEMKERN_ANYWHERE static void run([[maybe_unused]] const Args& ns, const Thread&, Locals&,
+                                   unsigned char*) {
+#ifdef __CUDA_ARCH__
+    std::int64_t begin = 0;
+    std::int64_t now = 0;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+    do {
+      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - begin < ns);
+#endif
+  }
+};
+
 double now_s() {
   using std::chrono::steady_clock;
   return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
 }
+
+void wait(cudaStream_t queue) { check(cudaStreamSynchronize(queue), "waiting for a device"); }
 
 class Event {
  public:
@@ -59,9 +101,8 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   void record(cudaStream_t queue) { check(cudaEventRecord(event_, queue), "recording an event"); }
-  // Seconds from another event to this one.
+  // Seconds from another event to this one, both of which have happened.
   double seconds_since(const Event& from) const {
-    check(cudaEventSynchronize(event_), "waiting for an event");
     float milliseconds = 0.0F;
     check(cudaEventElapsedTime(&milliseconds, from.event_, event_), "reading an event");
     return static_cast<double>(milliseconds) * 1e-3;
@@ -71,18 +112,28 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// The launches that `start` makes, captured to be launched at once.
+// The launches that `start` makes, captured to be launched at once, and uploaded to the device.
 class Graph {
  public:
   template <class Start>
   Graph(cudaStream_t queue, const Start& start) {
     cudaGraph_t graph = nullptr;
     check(cudaStreamBeginCapture(queue, cudaStreamCaptureModeThreadLocal), "beginning a graph");
-    start();
+    try {
+      start();
+    } catch (...) {
+      cudaStreamEndCapture(queue, &graph);
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      cudaGetLastError();
+      throw;
+    }
     check(cudaStreamEndCapture(queue, &graph), "ending a graph");
     const cudaError_t made = cudaGraphInstantiateWithFlags(&ready_, graph, 0);
     cudaGraphDestroy(graph);
     check(made, "instantiating a graph");
+    const cudaError_t uploaded = cudaGraphUpload(ready_, queue);
+    if (uploaded != cudaSuccess) cudaGraphExecDestroy(ready_);
+    check(uploaded, "uploading a graph");
   }
   ~Graph() { cudaGraphExecDestroy(ready_); }
   Graph(const Graph&) = delete;
@@ -93,21 +144,147 @@ class Graph {
   cudaGraphExec_t ready_ = nullptr;
 };
 
+// Steps on a device, whose kernels are loaded here, not while they are timed or captured.
+class Steps : public Sequence {
+ public:
+  Steps(int device, cudaStream_t queue, std::vector<DeviceStep> steps)
+      : queue_(queue), steps_(std::move(steps)), device_(device) {
+    use();
+    for (const DeviceStep& step : steps_) step.launch(step.args, step.range, step.threads, nullptr);
+  }
+
+ protected:
+  void use() const { check(cudaSetDevice(device_), "selecting a device"); }
+  void start(const DeviceStep& step) const {
+    step.launch(step.args, step.range, step.threads, queue_);
+  }
+  void start(std::int64_t times) const {
+    for (std::int64_t k = 0; k < times; ++k) {
+      for (const DeviceStep& step : steps_) start(step);
+    }
+  }
+
+  std::int64_t size() const { return static_cast<std::int64_t>(steps_.size()); }
+
+  cudaStream_t queue_;
+  std::vector<DeviceStep> steps_;
+
+ private:
+  int device_;
+};
+
+class ByHost : public Steps {
+ public:
+  using Steps::Steps;
+  double sample(std::int64_t invocations, double* per_step) override {
+    use();
+    wait(queue_);
+    const double begin = now_s();
+    double last = begin;
+    if (per_step == nullptr) {
+      start(invocations);
+    } else {
+      for (std::int64_t k = 0; k < invocations; ++k) {
+        for (std::size_t s = 0; s < steps_.size(); ++s) {
+          start(steps_[s]);
+          wait(queue_);
+          const double end = now_s();
+          per_step[s] += end - last;
+          last = end;
+        }
+      }
+    }
+    wait(queue_);
+    return now_s() - begin;
+  }
+};
+
+class ByEvents : public Steps {
+ public:
+  using Steps::Steps;
+  double sample(std::int64_t invocations, double* per_step) override {
+    use();
+    if (per_step != nullptr) return by_step(invocations, per_step);
+    begin(invocations * size(), 2);
+    events_[0]->record(queue_);
+    start(invocations);
+    events_[1]->record(queue_);
+    wait(queue_);
+    return events_[1]->seconds_since(*events_[0]);
+  }
+
+ private:
+  // Launches and events that are queued at once.
+  static constexpr std::int64_t kMost = 256;
+  static constexpr std::int64_t kQueueing_ns = 10'000;
+  static constexpr std::int64_t kMaxDelay_ns = 5'000'000;
+
+  void begin(std::int64_t launches, std::size_t events) {
+    while (events_.size() < events) events_.push_back(std::make_unique<Event>());
+    wait(queue_);
+    launch<Delay>(std::min((2 + launches) * kQueueing_ns, kMaxDelay_ns), 1, 1, 0, queue_);
+  }
+
+  double by_step(std::int64_t invocations, double* per_step) {
+    const std::int64_t each = std::max<std::int64_t>(kMost / size(), 1);
+    double all = 0.0;
+    for (std::int64_t done = 0; done < invocations; done += each) {
+      const auto launches = static_cast<std::size_t>(std::min(each, invocations - done) * size());
+      begin(static_cast<std::int64_t>(launches), launches + 1);
+      events_[0]->record(queue_);
+      for (std::size_t k = 0; k < launches; ++k) {
+        start(steps_[k % steps_.size()]);
+        events_[k + 1]->record(queue_);
+      }
+      wait(queue_);
+      for (std::size_t k = 0; k < launches; ++k) {
+        const double seconds = events_[k + 1]->seconds_since(*events_[k]);
+        per_step[k % steps_.size()] += seconds;
+        all += seconds;
+      }
+    }
+    return all;
+  }
+
+  std::vector<std::unique_ptr<Event>> events_;
+};
+
+class ByGraph : public Steps {
+ public:
+  using Steps::Steps;
+  double sample(std::int64_t invocations, double*) override {
+    use();
+    const std::int64_t each = std::min(invocations, kGraph);
+    Graph& whole = of(each);
+    Graph* rest = invocations % each == 0 ? nullptr : &of(invocations % each);
+    wait(queue_);
+    const double begin = now_s();
+    for (std::int64_t k = 0; k < invocations / each; ++k) whole.launch(queue_);
+    if (rest != nullptr) rest->launch(queue_);
+    wait(queue_);
+    return now_s() - begin;
+  }
+
+ private:
+  // At most kGraph of them.
+  Graph& of(std::int64_t invocations) {
+    auto& graph = graphs_[invocations];
+    if (graph == nullptr) graph = std::make_unique<Graph>(queue_, [&] { start(invocations); });
+    return *graph;
+  }
+  std::map<std::int64_t, std::unique_ptr<Graph>> graphs_;
+};
+
+// Occupies its device (which takes memory there, and may fail) only when that is used.
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int number)
-      : number_(number), name_("cuda:" + std::to_string(number)), about_(describe(number)) {
-    use();
-    cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, number), "querying the properties of a device");
-    max_threads_ = properties.maxThreadsPerBlock;
-    check(cudaStreamCreateWithFlags(&queue_, cudaStreamNonBlocking), "creating a stream");
-  }
+      : number_(number), name_("cuda:" + std::to_string(number)), about_(describe(number)) {}
 
   const std::string& name() const override { return name_; }
   const std::string& isa() const override { return about_.isa; }
   int units() const override { return about_.units; }
-  int max_threads() const override { return max_threads_; }
+  int max_threads() const override { return about_.max_threads; }
   const std::vector<DeviceEntry>& entries() const override { return gpu::entries(); }
 
   std::int64_t free_B() const override {
@@ -142,67 +319,64 @@ class CudaDevice : public Device {
 
   void fill(const char* dtype, std::byte* data, std::int64_t rows, std::int64_t columns,
             std::uint32_t salt) override {
-    use();
     const std::string type = dtype;
     const FillArgs args{data, rows, columns, salt};
     const std::int64_t blocks = std::min(blocks_for(rows * columns, kThreads), kMaxFillBlocks);
-    if (type == "float64") launch<Fill<double>>(args, blocks, kThreads, 0, queue_);
-    if (type == "float32") launch<Fill<float>>(args, blocks, kThreads, 0, queue_);
-    if (type == "int64") launch<Fill<std::int64_t>>(args, blocks, kThreads, 0, queue_);
-    if (type == "int32") launch<Fill<std::int32_t>>(args, blocks, kThreads, 0, queue_);
-    if (type == "uint64") launch<Fill<std::uint64_t>>(args, blocks, kThreads, 0, queue_);
-    if (type == "uint32") launch<Fill<std::uint32_t>>(args, blocks, kThreads, 0, queue_);
-    wait();
+    if (type == "float64") launch<Fill<double>>(args, blocks, kThreads, 0, queue());
+    if (type == "float32") launch<Fill<float>>(args, blocks, kThreads, 0, queue());
+    if (type == "int64") launch<Fill<std::int64_t>>(args, blocks, kThreads, 0, queue());
+    if (type == "int32") launch<Fill<std::int32_t>>(args, blocks, kThreads, 0, queue());
+    if (type == "uint64") launch<Fill<std::uint64_t>>(args, blocks, kThreads, 0, queue());
+    if (type == "uint32") launch<Fill<std::uint32_t>>(args, blocks, kThreads, 0, queue());
+    wait(queue_);
+  }
+
+  std::unique_ptr<Sequence> prepare(const std::vector<DeviceStep>& steps, Timer timer) override {
+    if (timer == Timer::Events) return std::make_unique<ByEvents>(number_, queue(), steps);
+    if (timer == Timer::Graph) return std::make_unique<ByGraph>(number_, queue(), steps);
+    return std::make_unique<ByHost>(number_, queue(), steps);
   }
 
   double sample(const std::vector<DeviceStep>& steps, std::int64_t invocations, Timer timer,
                 double* per_step) override {
-    use();
-    if (timer == Timer::Events) return by_events(steps, invocations, per_step);
-    if (timer == Timer::Graph && per_step == nullptr) return by_graph(steps, invocations);
-    wait();
-    const double begin = now_s();
-    double last = begin;
-    for (std::int64_t k = 0; k < invocations; ++k) {
-      for (std::size_t s = 0; s < steps.size(); ++s) {
-        start(steps[s]);
-        if (per_step == nullptr) continue;
-        wait();
-        const double end = now_s();
-        per_step[s] += end - last;
-        last = end;
-      }
-    }
-    wait();
-    return now_s() - begin;
+    return prepare(steps, timer)->sample(invocations, per_step);
   }
 
-  double copy_s(std::int64_t bytes, int times) {
-    use();
+  double copy_s(std::int64_t bytes, int times, double warm_s) {
     Buffer from(*this, bytes);
     Buffer to(*this, bytes);
-    double shortest = 0.0;
-    // The first copy warms up the device and does not count.
-    for (int k = 0; k <= times; ++k) {
-      Event begin;
-      Event end;
-      begin.record(queue_);
+    Event begin;
+    Event end;
+    const auto copy_once = [&] {
+      begin.record(queue());
       check(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(bytes),
                             cudaMemcpyDeviceToDevice, queue_),
             "copying");
       end.record(queue_);
-      const double seconds = end.seconds_since(begin);
-      if (k == 1 || (k > 1 && seconds < shortest)) shortest = seconds;
-    }
-    return shortest;
+      wait(queue_);
+      return end.seconds_since(begin);
+    };
+    const double warm = now_s() + warm_s;
+    do {
+      copy_once();
+    } while (now_s() < warm);
+    std::vector<double> seconds;
+    for (int k = 0; k < times; ++k) seconds.push_back(copy_once());
+    const auto middle = seconds.begin() + times / 2;
+    std::nth_element(seconds.begin(), middle, seconds.end());
+    return *middle;
   }
 
-  void flush() override {
-    use();
-    const auto bytes = static_cast<std::size_t>(2 * std::max<std::int64_t>(about_.l2_B, 1 << 20));
-    if (flushed_ == nullptr) flushed_ = allocate(static_cast<std::int64_t>(bytes));
-    check(cudaMemsetAsync(flushed_, ++flushes_ % 256, bytes, queue_), "flushing the caches");
-    wait();
+  std::int64_t cache_B() const override { return about_.l2_B; }
+
+  void flush(std::byte* written, std::byte* read, std::int64_t bytes) override {
+    const auto size = static_cast<std::size_t>(bytes);
+    check(cudaMemsetAsync(written, ++flushes_ % 128, size, queue()), "flushing the caches");
+    const ReadArgs args{reinterpret_cast<const std::uint64_t*>(read),
+                        reinterpret_cast<std::uint64_t*>(written), bytes / 8};
+    launch<Read>(args, std::min(blocks_for(args.count, kThreads), kMaxFillBlocks), kThreads, 0,
+                 queue_);
+    wait(queue_);
   }
 
  private:
@@ -217,70 +391,27 @@ class CudaDevice : public Device {
     std::byte* data;
   };
 
-  void use() const { check(cudaSetDevice(number_), "selecting a device"); }
-  void wait() const { check(cudaStreamSynchronize(queue_), "waiting for a device"); }
+  void use() const { check(cudaSetDevice(number_), ("using " + name_).c_str()); }
+  // The queue of all work, with the device in use.
+  cudaStream_t queue() const {
+    use();
+    if (queue_ == nullptr) {
+      check(cudaStreamCreateWithFlags(&queue_, cudaStreamNonBlocking), "creating a stream");
+    }
+    return queue_;
+  }
 
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind way) const {
     if (bytes == 0) return;
-    use();
     // In the queue of the kernels: a copy from pageable memory may return before it is complete.
-    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), way, queue_), "copying");
-    wait();
-  }
-
-  void start(const DeviceStep& step) { step.launch(step.args, step.range, step.threads, queue_); }
-  void start(const std::vector<DeviceStep>& steps, std::int64_t times) {
-    for (std::int64_t k = 0; k < times; ++k) {
-      for (const DeviceStep& step : steps) start(step);
-    }
-  }
-
-  double by_events(const std::vector<DeviceStep>& steps, std::int64_t invocations,
-                   double* per_step) {
-    Event begin;
-    begin.record(queue_);
-    if (per_step == nullptr) {
-      start(steps, invocations);
-      Event end;
-      end.record(queue_);
-      return end.seconds_since(begin);
-    }
-    double all = 0.0;
-    for (std::int64_t k = 0; k < invocations; ++k) {
-      for (std::size_t s = 0; s < steps.size(); ++s) {
-        Event from;
-        Event to;
-        from.record(queue_);
-        start(steps[s]);
-        to.record(queue_);
-        const double seconds = to.seconds_since(from);
-        per_step[s] += seconds;
-        all += seconds;
-      }
-    }
-    return all;
-  }
-
-  double by_graph(const std::vector<DeviceStep>& steps, std::int64_t invocations) {
-    const std::int64_t each = std::min(invocations, kGraph);
-    const std::int64_t left = invocations % each;
-    Graph whole(queue_, [&] { start(steps, each); });
-    std::optional<Graph> rest;
-    if (left != 0) rest.emplace(queue_, [&] { start(steps, left); });
-    wait();
-    const double begin = now_s();
-    for (std::int64_t k = 0; k < invocations / each; ++k) whole.launch(queue_);
-    if (rest) rest->launch(queue_);
-    wait();
-    return now_s() - begin;
+    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), way, queue()), "copying");
+    wait(queue_);
   }
 
   int number_;
   std::string name_;
   Description about_;
-  int max_threads_ = 0;
-  cudaStream_t queue_ = nullptr;
-  std::byte* flushed_ = nullptr;
+  mutable cudaStream_t queue_ = nullptr;
   int flushes_ = 0;
 };
 
@@ -297,16 +428,18 @@ int device_count() {
   return count;
 }
 
-static CudaDevice& cuda_device(int number) {
+static void check_number(int number) {
   const int count = device_count();
-  if (number < 0 || number >= count) {
-    throw InputError("device cuda:" + std::to_string(number) +
-                     " is not one of cuda:0 to cuda:" + std::to_string(count - 1));
-  }
+  if (number >= 0 && number < count) return;
+  throw InputError("device cuda:" + std::to_string(number) +
+                   " is not one of cuda:0 to cuda:" + std::to_string(count - 1));
+}
+
+static CudaDevice& cuda_device(int number) {
+  check_number(number);
   // Never destroyed: buffers are released to the devices until the process ends.
-  static auto* all = new std::vector<std::unique_ptr<CudaDevice>>;
-  all->resize(static_cast<std::size_t>(count));
-  auto& slot = (*all)[static_cast<std::size_t>(number)];
+  static auto* all = new std::map<int, std::unique_ptr<CudaDevice>>;
+  auto& slot = (*all)[number];
   if (slot == nullptr) slot = std::make_unique<CudaDevice>(number);
   return *slot;
 }
@@ -314,6 +447,7 @@ static CudaDevice& cuda_device(int number) {
 Device& device(int number) { return cuda_device(number); }
 
 Description describe(int number) {
+  check_number(number);
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, number), "querying the properties of a device");
   Description d{};
@@ -325,14 +459,23 @@ Description describe(int number) {
   d.memory_B = static_cast<std::int64_t>(properties.totalGlobalMem);
   d.l2_B = properties.l2CacheSize;
   d.units = properties.multiProcessorCount;
+  d.max_threads = properties.maxThreadsPerBlock;
+  d.ecc = properties.ECCEnabled != 0;
+  int clock_kHz = 0;
+  int bus_bits = 0;
+  check(cudaDeviceGetAttribute(&clock_kHz, cudaDevAttrMemoryClockRate, number),
+        "querying the clock of a device's memory");
+  check(cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, number),
+        "querying the width of a device's memory bus");
+  d.peak_Bps = 2e3 * clock_kHz * bus_bits / 8;
   check(cudaDriverGetVersion(&d.driver), "querying the driver version");
   check(cudaRuntimeGetVersion(&d.runtime), "querying the runtime version");
   return d;
 }
 
-double copy_s(int number, std::int64_t bytes, int times) {
+double copy_s(int number, std::int64_t bytes, int times, double warm_s) {
   if (bytes < 1 || times < 1) throw InputError("bytes and times must be at least 1");
-  return cuda_device(number).copy_s(bytes, times);
+  return cuda_device(number).copy_s(bytes, times, warm_s);
 }
 
 }  // namespace memkern::cuda

@@ -11,7 +11,8 @@ namespace memkern::cuda {
 
 // Number of devices; throws DeviceError with the reason if there is none.
 int device_count();
-// Created by the first call; later calls return the same object.
+// Created by the first call; later calls return the same object. Occupies the device only when it
+// is used.
 Device& device(int number);
 
 struct Description {
@@ -20,14 +21,18 @@ struct Description {
   std::string bus;  // PCI bus id, as nvidia-smi shows it
   std::int64_t memory_B;
   std::int64_t l2_B;
+  double peak_Bps;  // of the memory: clock x bus width, two transfers a cycle
+  bool ecc;
   int units;
-  int driver;   // 1000 times the major version, plus 10 times the minor one
-  int runtime;  // likewise
+  int max_threads;  // of a block
+  int driver;       // 1000 times the major version, plus 10 times the minor one
+  int runtime;      // likewise
 };
+// Without occupying the device.
 Description describe(int number);
 
-// Shortest time, in seconds, of `times` copies of `bytes` bytes from one buffer of the device to
-// another by the driver.
-double copy_s(int number, std::int64_t bytes, int times);
+// Median time, in seconds, of `times` copies of `bytes` bytes from one buffer of the device to
+// another by the driver, after copies for `warm_s` seconds.
+double copy_s(int number, std::int64_t bytes, int times, double warm_s);
 
 }  // namespace memkern::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backends/ranks/meeting.hpp"
 #include "core/arithmetic.hpp"
 #include "core/errors.hpp"
 
@@ -10,13 +11,16 @@ namespace memkern::mpi {
 namespace {
 
 constexpr std::int64_t kAlign_B = 64;
+constexpr int kTag = 0;
 
 struct State {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;
   int ranks = 1;
   int ranks_on_node = 1;
+  std::vector<int> nodes;
   std::vector<MPI_Win> windows;
+  std::vector<MPI_Request> requests;
 };
 State& state() {
   static State only;
@@ -37,7 +41,11 @@ void Library::start(MPI_Comm processes) {
   MPI_Comm node = MPI_COMM_NULL;
   MPI_Comm_split_type(state().comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
   MPI_Comm_size(node, &state().ranks_on_node);
+  int first = state().rank;
+  MPI_Bcast(&first, 1, MPI_INT, 0, node);
   MPI_Comm_free(&node);
+  state().nodes.resize(static_cast<std::size_t>(state().ranks));
+  MPI_Allgather(&first, 1, MPI_INT, state().nodes.data(), 1, MPI_INT, state().comm);
 }
 
 std::string Library::version() {
@@ -47,9 +55,11 @@ std::string Library::version() {
   return {text, static_cast<std::size_t>(length)};
 }
 
+MPI_Comm Library::processes() { return state().comm; }
 int Library::rank() { return state().rank; }
 int Library::ranks() { return state().ranks; }
 int Library::ranks_on_node() { return state().ranks_on_node; }
+const std::vector<int>& Library::nodes() { return state().nodes; }
 
 bool Library::threads() {
   int level = MPI_THREAD_SINGLE;
@@ -86,15 +96,11 @@ void Library::finish() {
 
 void Library::barrier() {
   synchronise();
-  MPI_Barrier(state().comm);
+  ranks::meeting().barrier();
   synchronise();
 }
 
-double Library::largest(double value) {
-  double found = 0.0;
-  MPI_Allreduce(&value, &found, 1, MPI_DOUBLE, MPI_MAX, state().comm);
-  return found;
-}
+double Library::largest(double value) { return ranks::meeting().largest(value); }
 
 void Library::get(const Place& from, void* to, std::int64_t bytes) {
   // A count is an int.
@@ -111,6 +117,30 @@ void Library::put(const Place& to, const void* from, std::int64_t bytes) {
   const auto count = static_cast<int>(bytes);
   MPI_Put(from, count, MPI_BYTE, to.rank, to.at, count, MPI_BYTE, to.memory->window);
   MPI_Win_flush(to.rank, to.memory->window);
+}
+
+void Library::send(int to, const void* from, std::int64_t bytes) {
+  MPI_Send(from, static_cast<int>(bytes), MPI_BYTE, to, kTag, state().comm);
+}
+
+void Library::receive(int from, void* to, std::int64_t bytes) {
+  MPI_Recv(to, static_cast<int>(bytes), MPI_BYTE, from, kTag, state().comm, MPI_STATUS_IGNORE);
+}
+
+void Library::start_send(int to, const void* from, std::int64_t bytes) {
+  MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, to, kTag, state().comm,
+            &state().requests.emplace_back());
+}
+
+void Library::start_receive(int from, void* to, std::int64_t bytes) {
+  MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, from, kTag, state().comm,
+            &state().requests.emplace_back());
+}
+
+void Library::wait() {
+  MPI_Waitall(static_cast<int>(state().requests.size()), state().requests.data(),
+              MPI_STATUSES_IGNORE);
+  state().requests.clear();
 }
 
 }  // namespace memkern::mpi

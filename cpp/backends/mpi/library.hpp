@@ -11,17 +11,22 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "backends/ranks/arrays.hpp"
+#include "backends/ranks/library.hpp"
+#include "engine/device.hpp"
 #include "families/amo/patterns.hpp"
 
 namespace memkern::mpi {
 
+// See ranks::Library.
 struct Library {
   static constexpr const char* kName = "mpi";
   static constexpr const char* kStandard = "mpi-3";
   // By the standard's default, accumulate operations of a process on a word are ordered.
   static constexpr bool kOrdered = true;
+  static constexpr bool kTwoSided = true;
 
   struct Memory {
     MPI_Win window;
@@ -36,28 +41,36 @@ struct Library {
 
   // Uses the processes of a communicator from now on; MPI has been initialised by the caller.
   static void start(MPI_Comm processes);
-  // Frees all memory, together with all ranks.
+  // A copy of that communicator.
+  static MPI_Comm processes();
   static void finish();
   static std::string version();
   static int rank();
   static int ranks();
   static int ranks_on_node();
-  // Whether several threads may call MPI at the same time.
+  // By rank, the first rank on its node.
+  static const std::vector<int>& nodes();
   static bool threads();
   static bool private_contexts() { return false; }
 
-  // All ranks together:
   static Memory allocate(std::int64_t bytes);
   static void free(const Memory& memory);
-  // This rank's part.
   static std::byte* own(const Memory& memory) { return memory.own; }
-  // Also makes what ranks have stored in their own parts visible to all.
   static void barrier();
   static double largest(double value);
 
-  // Complete when they return.
   static void get(const Place& from, void* to, std::int64_t bytes);
   static void put(const Place& to, const void* from, std::int64_t bytes);
+
+  // Two-sided messages of at most 2^30 bytes. All that are started are complete after wait().
+  static void send(int to, const void* from, std::int64_t bytes);
+  static void receive(int from, void* to, std::int64_t bytes);
+  static void start_send(int to, const void* from, std::int64_t bytes);
+  static void start_receive(int from, void* to, std::int64_t bytes);
+  static void wait();
+
+  // Adds the entries that only this library has.
+  static void add_entries(std::vector<DeviceEntry>& all);
 
   class Context;
 };
@@ -123,8 +136,23 @@ class Library::Context {
     MPI_Fetch_and_op(&v, &old, type_of<T>(), p.rank, p.at, operation_of<primitive>(),
                      p.memory->window);
   }
+  // Of at most 2^30 bytes.
+  void start_put(const Place& p, const std::byte* from, std::int64_t bytes) const {
+    const auto count = static_cast<int>(bytes);
+    MPI_Put(from, count, MPI_BYTE, p.rank, p.at, count, MPI_BYTE, p.memory->window);
+  }
+  void start_get(const Place& p, std::byte* to, std::int64_t bytes) const {
+    const auto count = static_cast<int>(bytes);
+    MPI_Get(to, count, MPI_BYTE, p.rank, p.at, count, MPI_BYTE, p.memory->window);
+  }
+  void load_bytes(const Place& p, std::byte* to, std::int64_t bytes) const {
+    start_get(p, to, bytes);
+    complete(p);
+  }
   void complete(const Place& p) const { MPI_Win_flush(p.rank, p.memory->window); }
   void complete_all(const Memory& memory) const { MPI_Win_flush_all(memory.window); }
 };
+
+static_assert(ranks::Library<Library>);
 
 }  // namespace memkern::mpi

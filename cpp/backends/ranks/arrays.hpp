@@ -31,6 +31,8 @@ class Arrays {
 
   // Uninitialised; throws MemoryError.
   std::byte* allocate(std::int64_t bytes) {
+    // The library waits forever for a rank that does not come.
+    L::barrier();
     free_released();
     const std::int64_t others = L::ranks() - 1;
     const std::int64_t share = std::max(bytes / (others + 1) / kWord_B * kWord_B, kWord_B);
@@ -65,7 +67,9 @@ class Arrays {
 
   void read(void* to, const std::byte* from, std::int64_t bytes) const {
     for_parts(from, bytes, [&](const Place<Memory>& p, std::int64_t first, std::int64_t count) {
-      L::get(p, static_cast<std::byte*>(to) + first, count);
+      std::byte* const part = static_cast<std::byte*>(to) + first;
+      if (p.rank != L::rank()) return L::get(p, part, count);
+      std::memcpy(part, L::own(*p.memory) + p.at, static_cast<std::size_t>(count));
     });
   }
 
@@ -137,5 +141,12 @@ class Arrays {
 
   std::vector<Array> arrays_;
 };
+
+// The arrays of a library.
+template <class L>
+Arrays<L>& arrays() {
+  static auto* all = new Arrays<L>;
+  return *all;
+}
 
 }  // namespace memkern::ranks

@@ -1,4 +1,4 @@
-// The table of the atomic patterns for a library, and the threads of a rank that run them.
+// The table of the entries for a library, and the threads of a rank that run atomic patterns.
 #pragma once
 
 #include <omp.h>
@@ -9,25 +9,15 @@
 #include <vector>
 
 #include "backends/ranks/arrays.hpp"
+#include "backends/ranks/gather.hpp"
+#include "backends/ranks/messages.hpp"
+#include "backends/ranks/settings.hpp"
 #include "backends/ranks/words.hpp"
 #include "core/sampler.hpp"
 #include "engine/device.hpp"
 #include "families/amo/patterns.hpp"
 
 namespace memkern::ranks {
-
-// How a device's operations are completed, and which rank carries out which iterations.
-struct Settings {
-  std::int64_t flush_every = 1;  // updates in a batch
-  bool private_contexts = false;
-  int shift = 0;  // each rank carries out the iterations of the rank that is so many ranks ahead
-};
-
-template <class L>
-Arrays<L>& arrays() {
-  static auto* all = new Arrays<L>;
-  return *all;
-}
 
 // Adds this invocation's sums to a worker's row of tallies, which is on any rank.
 template <class L, class Carrier>
@@ -134,6 +124,9 @@ const std::vector<DeviceEntry>& table() {
     add_words<L, amo::Scatter>(all, "amo.scatter", true);
     add_words<L, amo::Gather>(all, "amo.gather", true);
     add_words<L, amo::ScatterGather>(all, "amo.sg", true);
+    add_gathers<L, Single>(all, "single");
+    if constexpr (requires { L::add_entries(all); }) L::add_entries(all);
+    add_messages<L>(all);
     return all;
   }();
   return entries;

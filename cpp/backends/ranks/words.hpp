@@ -7,22 +7,13 @@
 #include <vector>
 
 #include "backends/ranks/arrays.hpp"
+#include "backends/ranks/library.hpp"
 #include "families/amo/patterns.hpp"
 
 namespace memkern::ranks {
 
-// The operations of `Words`. The class L of a library has kOrdered: whether operations of a worker
-// on a word take effect in the order in which they are started. A worker's L::Context has
-//   get(p)                 a plain load
-//   load(p)                an atomic load
-//   fetch<P>(p, v)         combines v with a word by the primitive P, and returns the old value
-//   swap(p, expected, now) stores `now` if the word is `expected`; returns the old value
-//   start_update<P>(p, v)  as fetch, but without the old value
-//   start_fetch<P>(p, v, old)
-//   complete(p), complete_all(memory)
-// where those that are started are complete, and `v` and `old` can be used again, after the next
-// `complete` for their rank or `complete_all`; the others are complete when they return.
-template <class L, Primitive primitive>
+// The operations of `Words`, by those of a library.
+template <Library L, Primitive primitive>
 class Operations {
  public:
   static constexpr Primitive kPrimitive = primitive;
@@ -62,7 +53,7 @@ class Operations {
 
 // Completes updates of VAL in batches, unless they are compare-and-swaps, each of which needs the
 // old value. All other operations are complete before the next one begins.
-template <class L, Primitive primitive, class V, class W, bool kUsed>
+template <Library L, Primitive primitive, class V, class W, bool kUsed>
 class RemoteWords : public Words<Operations<L, primitive>, V, W, kUsed> {
   using Base = Words<Operations<L, primitive>, V, W, kUsed>;
 

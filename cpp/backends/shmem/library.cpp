@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/ranks/meeting.hpp"
 #include "core/errors.hpp"
 
 namespace memkern::shmem {
@@ -11,20 +12,11 @@ struct State {
   int thread_level = SHMEM_THREAD_SINGLE;
   bool started = false;
   int ranks_on_node = 1;
-  // Symmetric variables of the reduction: the values, and what the library needs.
-  double* value_of_rank = nullptr;
-  double* value_of_all = nullptr;
-  double* work = nullptr;
-  long* reduction_state = nullptr;
+  std::vector<int> nodes;
 };
 State& state() {
   static State only;
   return only;
-}
-
-template <class T>
-T* symmetric(std::size_t count) {
-  return static_cast<T*>(shmem_malloc(count * sizeof(T)));
 }
 
 bool create(shmem_ctx_t& context) { return shmem_ctx_create(SHMEM_CTX_PRIVATE, &context) == 0; }
@@ -35,23 +27,24 @@ void Library::start(bool threads) {
   if (state().started) return;
   state().started = true;
   shmem_init_thread(threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &state().thread_level);
-  state().value_of_rank = symmetric<double>(1);
-  state().value_of_all = symmetric<double>(1);
-  state().work = symmetric<double>(SHMEM_REDUCE_MIN_WRKDATA_SIZE);
-  state().reduction_state = symmetric<long>(SHMEM_REDUCE_SYNC_SIZE);
-  std::fill_n(state().reduction_state, SHMEM_REDUCE_SYNC_SIZE, SHMEM_SYNC_VALUE);
+  // By rank, the first rank on its node; each rank stores its own to all others.
+  auto* nodes = static_cast<int*>(shmem_malloc(static_cast<std::size_t>(ranks()) * sizeof(int)));
+  int first = 0;
+  while (first != rank() && shmem_ptr(nodes, first) == nullptr) ++first;
+  for (int rank = 0; rank < ranks(); ++rank) shmem_int_p(nodes + Library::rank(), first, rank);
   shmem_barrier_all();
-  state().ranks_on_node = 0;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    if (rank == Library::rank() || shmem_ptr(state().value_of_rank, rank) != nullptr)
-      ++state().ranks_on_node;
-  }
+  state().nodes.assign(nodes, nodes + ranks());
+  state().ranks_on_node =
+      static_cast<int>(std::count(state().nodes.begin(), state().nodes.end(), first));
+  shmem_free(nodes);
 }
 
 void Library::finish() {
   if (state().started) shmem_finalize();
   state().started = false;
 }
+
+void Library::abort() { shmem_global_exit(1); }
 
 std::string Library::version() {
   char name[SHMEM_MAX_NAME_LEN] = "";
@@ -71,6 +64,7 @@ int Library::ranks() {
   return number;
 }
 int Library::ranks_on_node() { return state().ranks_on_node; }
+const std::vector<int>& Library::nodes() { return state().nodes; }
 bool Library::threads() { return state().thread_level >= SHMEM_THREAD_MULTIPLE; }
 
 bool Library::private_contexts() {
@@ -81,7 +75,7 @@ bool Library::private_contexts() {
 }
 
 Library::Memory Library::allocate(std::int64_t bytes) {
-  auto* own = symmetric<std::byte>(static_cast<std::size_t>(bytes));
+  auto* own = static_cast<std::byte*>(shmem_malloc(static_cast<std::size_t>(bytes)));
   if (largest(own == nullptr ? 1.0 : 0.0) > 0.0) {
     throw MemoryError("OpenSHMEM has no " + std::to_string(bytes) +
                       " bytes of symmetric memory left on each rank: set SHMEM_SYMMETRIC_SIZE to "
@@ -92,17 +86,12 @@ Library::Memory Library::allocate(std::int64_t bytes) {
 
 void Library::free(const Memory& memory) { shmem_free(memory.own); }
 
-void Library::barrier() { shmem_barrier_all(); }
-
-double Library::largest(double value) {
-  // A process that has not started is alone.
-  if (state().value_of_rank == nullptr) return value;
-  *state().value_of_rank = value;
-  shmem_barrier_all();
-  shmem_double_max_to_all(state().value_of_all, state().value_of_rank, 1, 0, 0, ranks(),
-                          state().work, state().reduction_state);
-  return *state().value_of_all;
+void Library::barrier() {
+  shmem_quiet();
+  ranks::meeting().barrier();
 }
+
+double Library::largest(double value) { return ranks::meeting().largest(value); }
 
 void Library::get(const Place& from, void* to, std::int64_t bytes) {
   shmem_getmem(to, from.memory->own + from.at, static_cast<std::size_t>(bytes), from.rank);

@@ -9,17 +9,21 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "backends/ranks/arrays.hpp"
+#include "backends/ranks/library.hpp"
 #include "families/amo/patterns.hpp"
 
 namespace memkern::shmem {
 
+// See ranks::Library.
 struct Library {
   static constexpr const char* kName = "shmem";
   static constexpr const char* kStandard = "openshmem-1.4";
   // An update without a result may take effect after a later operation of its worker.
   static constexpr bool kOrdered = false;
+  static constexpr bool kTwoSided = false;
 
   struct Memory {
     std::byte* own;
@@ -43,24 +47,23 @@ struct Library {
   // Initialises the library, for one thread or several, unless it is already.
   static void start(bool threads);
   static void finish();
+  // Ends all processes.
+  static void abort();
   static std::string version();
   static int rank();
   static int ranks();
   static int ranks_on_node();
-  // Whether several threads may call the library at the same time.
+  // By rank, the first rank on its node.
+  static const std::vector<int>& nodes();
   static bool threads();
-  // Whether a thread can have a context that no other thread uses.
   static bool private_contexts();
 
-  // All ranks together:
   static Memory allocate(std::int64_t bytes);
   static void free(const Memory& memory);
-  // This rank's part.
   static std::byte* own(const Memory& memory) { return memory.own; }
   static void barrier();
   static double largest(double value);
 
-  // Complete when they return.
   static void get(const Place& from, void* to, std::int64_t bytes);
   static void put(const Place& to, const void* from, std::int64_t bytes);
 
@@ -135,6 +138,19 @@ class Library::Context {
   void start_fetch(const Place& p, const T& v, T& old) const {
     old = fetch<primitive>(p, v);
   }
+  void start_put(const Place& p, const std::byte* from, std::int64_t bytes) const {
+    shmem_ctx_putmem_nbi(context(), p.memory->own + p.at, from, static_cast<std::size_t>(bytes),
+                         p.rank);
+    pending_ = true;
+  }
+  void start_get(const Place& p, std::byte* to, std::int64_t bytes) const {
+    shmem_ctx_getmem_nbi(context(), to, p.memory->own + p.at, static_cast<std::size_t>(bytes),
+                         p.rank);
+    pending_ = true;
+  }
+  void load_bytes(const Place& p, std::byte* to, std::int64_t bytes) const {
+    shmem_ctx_getmem(context(), to, p.memory->own + p.at, static_cast<std::size_t>(bytes), p.rank);
+  }
   // Operations that return a value are complete already.
   void complete() const {
     if (pending_) shmem_ctx_quiet(context());
@@ -159,5 +175,7 @@ class Library::Context {
   Handle handle_;
   mutable bool pending_ = false;
 };
+
+static_assert(ranks::Library<Library>);
 
 }  // namespace memkern::shmem

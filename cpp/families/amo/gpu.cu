@@ -5,6 +5,7 @@
 
 #include "gpu/grid.hpp"
 #include "gpu/registry.hpp"
+#include "gpu/warp.hpp"
 
 namespace memkern::gpu {
 namespace {
@@ -152,25 +153,15 @@ struct Lanes {
   unsigned count;
   unsigned rank;
 };
-MEMKERN_ANYWHERE Lanes lanes_at(std::int64_t word) {
-#ifdef __CUDA_ARCH__
-  const unsigned mask = __match_any_sync(__activemask(), word);
-  const unsigned below = (1U << threadIdx.x % 32) - 1;
-  return {mask, static_cast<unsigned>(__popc(mask)), static_cast<unsigned>(__popc(mask & below))};
-#else
-  (void)word;
-  return {1, 1, 0};
-#endif
+MEMKERN_ANYWHERE Lanes lanes_at(int lane, std::int64_t word) {
+  const unsigned mask = lanes_with(active_lanes(), word);
+  const unsigned below = mask & ((1U << lane) - 1);
+  return {mask, count_of(mask), count_of(below)};
 }
 // The value of the first of them.
 template <class T>
 MEMKERN_ANYWHERE T of_first(const Lanes& lanes, T v) {
-#ifdef __CUDA_ARCH__
-  return __shfl_sync(lanes.mask, v, __ffs(static_cast<int>(lanes.mask)) - 1);
-#else
-  (void)lanes;
-  return v;
-#endif
+  return from_lane(lanes.mask, v, first_of(lanes.mask));
 }
 
 struct AmoGridArgs {
@@ -197,7 +188,7 @@ class WarpWords : public Words<Simple<Primitive::Add>, V, V, kUsed> {
   using Words<Simple<Primitive::Add>, V, V, kUsed>::Words;
 
   MEMKERN_ANYWHERE void update(std::int64_t at) {
-    const Lanes lanes = lanes_at(at);
+    const Lanes lanes = lanes_at(this_lane(), at);
     const V operand = this->operand_;
     this->count(operand, this->applied_);
     V old = 0;
@@ -231,11 +222,17 @@ MEMKERN_ANYWHERE void work(const AmoGridArgs& g, const AmoArgs& a, const Thread&
   words.add_to(tally);
 }
 
+template <class Carrier>
+inline constexpr bool kCombines = false;
+template <class V, bool kUsed>
+inline constexpr bool kCombines<WarpWords<V, kUsed>> = true;
+
 template <class Pattern, Assignment kAssignment, class Carrier>
 struct Direct {
   using Args = AmoGridArgs;
   using Locals = Nothing;
   static constexpr int kPhases = 1;
+  using Warps = std::bool_constant<kCombines<Carrier>>;
   static constexpr Primitive kPrimitive = Carrier::kPrimitive;
 
   template <int>

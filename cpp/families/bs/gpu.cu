@@ -1,6 +1,7 @@
 // The finite-element streaming tests BS6 to BS8 on a GPU (Chalmers and Warburton 2020), with a
 // thread for each row of Z or Z^T. In a gather, the entries of a block's rows are contiguous: the
-// threads load their values into shared memory and then sum each row from there.
+// threads load their values into shared memory and then sum each row from there. A block has as
+// many rows as threads, or (balanced) rows with about as many entries as every other block.
 #include <algorithm>
 
 #include "families/streaming/args.hpp"
@@ -63,6 +64,47 @@ struct Gather {
   }
 };
 
+// The same with blocks of about as many entries each, however long their rows are.
+template <class T, class I>
+struct BalancedGather {
+  using Args = MeshArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 2;
+  static constexpr int kStage = StreamingArgs::kBlockEntries;
+
+  template <int kPhase>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&,
+                                   unsigned char* shared) {
+    const I* starts = static_cast<const I*>(g.a.index[0]);
+    const I* column = static_cast<const I*>(g.a.index[1]);
+    const T* local = static_cast<const T*>(g.a.stream[1]);
+    T* stage = reinterpret_cast<T*>(shared);
+    const std::int64_t first = larger(g.a.row_blocks[thread.block], g.range.begin);
+    const std::int64_t last = -larger(-g.a.row_blocks[thread.block + 1], -g.range.end);
+    if (first >= last) return;
+    const std::int64_t begin = starts[first];
+    if constexpr (kPhase == 0) {
+      const std::int64_t entries = starts[last] - begin;
+      for (int k = thread.thread; k < kStage && k < entries; k += thread.threads) {
+        stage[k] = local[column[begin + k]];
+      }
+    } else {
+      for (std::int64_t r = first + thread.thread; r < last; r += thread.threads) {
+        const std::int64_t end = starts[r + 1] - begin;
+        T sum = 0;
+        std::int64_t j = starts[r] - begin;
+        for (; j < end && j < kStage; ++j) sum += stage[j];
+        // Entries for which there was no space.
+        for (; j < end; ++j) sum += local[column[begin + j]];
+        static_cast<T*>(g.a.stream[0])[r] = sum;
+      }
+    }
+  }
+  MEMKERN_ANYWHERE static std::int64_t larger(std::int64_t x, std::int64_t y) {
+    return x > y ? x : y;
+  }
+};
+
 // x0 = Z x1; elements of empty rows are not changed
 template <class T, class I>
 struct Scatter {
@@ -114,20 +156,33 @@ void start(const void* p, Range range, int threads, void* queue) {
   });
 }
 
+template <class T, class K>
+void start_balanced(const void* p, Range range, int threads, void* queue) {
+  const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
+  in_grids({0, a.row_block_count}, kMaxBlocks, [&](Range part) {
+    StreamingArgs blocks = a;
+    blocks.row_blocks += part.begin;
+    launch<K>({blocks, range}, part.end - part.begin, threads, K::kStage * sizeof(T), queue);
+  });
+}
+
 // clang-format off
 #define MEMKERN_ONE(name, indices, K, T, I, dtype, index) \
   {{name, "simt", dtype, index, nullptr, nullptr, 0, indices}, start<T, K<T, I>>},
-#define MEMKERN_MESH(...)                                                \
-  MEMKERN_ONE(__VA_ARGS__, double, std::int32_t, "float64", "int32")     \
-  MEMKERN_ONE(__VA_ARGS__, double, std::int64_t, "float64", "int64")     \
-  MEMKERN_ONE(__VA_ARGS__, float, std::int32_t, "float32", "int32")      \
-  MEMKERN_ONE(__VA_ARGS__, float, std::int64_t, "float32", "int64")
+#define MEMKERN_BALANCED(name, indices, K, T, I, dtype, index) \
+  {{name, "balanced", dtype, index, nullptr, nullptr, 0, indices}, start_balanced<T, K<T, I>>},
+#define MEMKERN_MESH(ROW, ...)                                   \
+  ROW(__VA_ARGS__, double, std::int32_t, "float64", "int32")     \
+  ROW(__VA_ARGS__, double, std::int64_t, "float64", "int64")     \
+  ROW(__VA_ARGS__, float, std::int32_t, "float32", "int32")      \
+  ROW(__VA_ARGS__, float, std::int64_t, "float32", "int64")
 
 constexpr DeviceEntry kEntries[] = {
     {{"bs.bs0", "simt", "float64", "", nullptr, nullptr}, empty},
-    MEMKERN_MESH("bs.bs6", 2, Gather)
-    MEMKERN_MESH("bs.bs7", 1, Scatter)
-    MEMKERN_MESH("bs.bs8", 2, GatherScatter)
+    MEMKERN_MESH(MEMKERN_ONE, "bs.bs6", 2, Gather)
+    MEMKERN_MESH(MEMKERN_BALANCED, "bs.bs6", 2, BalancedGather)
+    MEMKERN_MESH(MEMKERN_ONE, "bs.bs7", 1, Scatter)
+    MEMKERN_MESH(MEMKERN_ONE, "bs.bs8", 2, GatherScatter)
 };
 // clang-format on
 

@@ -26,6 +26,7 @@ struct ChaseArgs {
   // worker.
   std::uint64_t* ends = nullptr;
   std::int64_t ends_stride = 0;
+  std::int64_t workers = 0;
 };
 
 // Worker 0 chases, the others move lines until it is done.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/arithmetic.hpp"
+#include "core/device_memory.hpp"
 #include "core/errors.hpp"
 #include "engine/problem.hpp"
 #include "families/latency/args.hpp"
@@ -69,14 +70,19 @@ class ChaseProblem : public Problem {
   // After commit().
   void link() {
     std::byte* ring = indices("ring");
+    // On a device, the ring is written there as a whole; its addresses are those of the device.
+    std::vector<std::byte> copy;
+    if (device() != nullptr) copy.resize(static_cast<std::size_t>(ring_B()));
+    std::byte* written = device() == nullptr ? ring : copy.data();
     const std::int64_t n = std::max<std::int64_t>(std::ssize(order_), 1);
     const auto line_at = [&](std::int64_t i) {
       return ring + order_[static_cast<std::size_t>(i % n)] * line_B_;
     };
     for (std::int64_t i = 0; i < n; ++i) {
       const Chain next{line_at(i + 1)};
-      std::memcpy(line_at(i), &next, sizeof next);
+      std::memcpy(written + (line_at(i) - ring), &next, sizeof next);
     }
+    if (device() != nullptr) device()->write(ring, copy.data(), ring_B());
     // All chains of all workers begin equally far apart.
     std::vector<Chain> starts;
     for (std::int64_t w = 0; w < workers(); ++w) {
@@ -91,9 +97,11 @@ class ChaseProblem : public Problem {
     chase_.chains = own(starts);
     chase_.ends = reinterpret_cast<std::uint64_t*>(array("ends").data);
     chase_.ends_stride = array("ends").row_stride;
+    chase_.workers = workers();
     order_ = {};
   }
   const ChaseArgs& chase() const { return chase_; }
+  std::int64_t ring_B() const { return any_array("ring").columns * kWord_B; }
 
  private:
   int chasers_;
@@ -108,7 +116,8 @@ class PlainChase : public ChaseProblem {
  public:
   PlainChase(const std::string& kernel, const Inputs& inputs, const Team& team,
              const Placement& placement)
-      : ChaseProblem(kernel, inputs, team, placement, team.size()),
+      : ChaseProblem(kernel, inputs, team, placement,
+                     placement.device == nullptr ? team.size() : placement.workers),
         chains_(std::to_string(inputs.integer("chains", 1))) {
     commit();
     link();
@@ -221,6 +230,9 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
   if (dtype != "uint64" || index_dtype != (ping_pong ? "" : "int64")) {
     throw InputError("kernel '" + kernel + "' has uint64 words" +
                      (ping_pong ? "" : " and int64 indices"));
+  }
+  if (placement.device != nullptr && kernel != "latency.chase") {
+    throw InputError("kernel '" + kernel + "' does not run on " + placement.device->name());
   }
   if (ping_pong) return std::make_unique<PingPongProblem>(kernel, inputs, team, placement);
   if (kernel == "latency.loaded") {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "core/arithmetic.hpp"
@@ -33,9 +34,15 @@ class SpmvProblem : public Problem {
     args_.distance = inputs.integer("prefetch", 0);
     if (format == Format::Sell || format == Format::Ell) {
       const bool ell = format == Format::Ell;
-      layout_ = sell_layout(team, source.starts, ell ? source.rows : inputs.integer("chunk", 1),
-                            ell ? 1 : inputs.integer("sigma", 1));
-      place(format, source, layout_.starts, checked_add(source.columns, 1, "columns"), by_entries);
+      const std::int64_t chunk = ell ? source.rows : inputs.integer("chunk", 1);
+      const std::int64_t chunks = ell ? 1 : (source.rows - 1) / chunk + 1;
+      // The iterations of ELLPACK are rows.
+      const auto split = inputs.split(ell ? source.rows : chunks);
+      const std::int64_t split_row = std::min(ell ? 0 : split.value_or(0) * chunk, source.rows);
+      layout_ =
+          sell_layout(team, source.starts, chunk, ell ? 1 : inputs.integer("sigma", 1), split_row);
+      place(format, source, layout_.starts, checked_add(source.columns, 1, "columns"), by_entries,
+            split);
       if (inputs.integer("move_columns", 0) != 0) move_columns(source);
       with_types(source.index.narrow, [&]<class T, class I, class J>(T, I, J) {
         sell_fill(team, layout_, source.starts, static_cast<const I*>(source.index.data),
@@ -44,7 +51,8 @@ class SpmvProblem : public Problem {
                   reinterpret_cast<J*>(indices("columns")));
       });
     } else {
-      place(format, source, source.starts, source.columns, by_entries);
+      place(format, source, source.starts, source.columns, by_entries,
+            inputs.split(std::ssize(source.starts) - 1));
     }
     if (format == Format::Csc) {
       constexpr std::int64_t kPad_B = 256;
@@ -121,7 +129,7 @@ class SpmvProblem : public Problem {
   // Adds all arrays and commits them. The entries of unit u (row, chunk or column) begin at
   // starts[u].
   void place(Format format, const Source& source, const std::vector<std::int64_t>& starts,
-             std::int64_t x_size, bool by_entries) {
+             std::int64_t x_size, bool by_entries, std::optional<std::int64_t> split) {
     const std::int64_t units = std::ssize(starts) - 1;
     const std::int64_t stored = starts.back();
     args_.entries = stored;
@@ -133,7 +141,11 @@ class SpmvProblem : public Problem {
     Boundaries in_matrix;
     Boundaries in_y;
     if (format != Format::Ell && team().size() > 1) {
-      boundaries_ = partition(starts, team().size(), by_entries);
+      boundaries_ = partition(starts, {split.value_or(0), units}, team().size(), by_entries);
+      if (split) {
+        const Boundaries before = partition(starts, {0, *split}, team().size(), by_entries);
+        boundaries_.insert(boundaries_.begin(), before.begin(), before.end() - 1);
+      }
       for (const std::int64_t unit : boundaries_) {
         in_matrix.push_back(starts[static_cast<std::size_t>(unit)]);
         if (format != Format::Csc) in_y.push_back(unit * layout_.chunk);
@@ -191,23 +203,26 @@ class SpmvProblem : public Problem {
     }
   }
 
-  // Partition of the units with equal numbers of units or, as nearly as possible, of entries.
-  static Boundaries partition(const std::vector<std::int64_t>& starts, int workers,
+  // Partition of some units with equal numbers of units or, as nearly as possible, of entries.
+  static Boundaries partition(const std::vector<std::int64_t>& starts, Range units, int workers,
                               bool by_entries) {
-    const std::int64_t units = std::ssize(starts) - 1;
-    Boundaries boundaries{0};
+    Boundaries boundaries{units.begin};
+    const std::int64_t first = starts[static_cast<std::size_t>(units.begin)];
+    const std::int64_t entries = starts[static_cast<std::size_t>(units.end)] - first;
     for (int w = 1; w < workers; ++w) {
       if (!by_entries) {
-        boundaries.push_back(contiguous_part(units, workers, w).begin);
+        const Range part = contiguous_part(units.end - units.begin, workers, w);
+        boundaries.push_back(units.begin + part.begin);
         continue;
       }
-      const std::int64_t wanted = contiguous_part(starts.back(), workers, w).begin;
-      auto at = std::lower_bound(starts.begin() + boundaries.back(), starts.end() - 1, wanted);
+      const std::int64_t wanted = first + contiguous_part(entries, workers, w).begin;
+      const auto from = starts.begin() + boundaries.back();
+      auto at = std::lower_bound(from, starts.begin() + units.end, wanted);
       // The nearer end of the row.
-      if (at > starts.begin() + boundaries.back() && wanted - *(at - 1) < *at - wanted) --at;
+      if (at > from && wanted - *(at - 1) < *at - wanted) --at;
       boundaries.push_back(at - starts.begin());
     }
-    boundaries.push_back(units);
+    boundaries.push_back(units.end);
     return boundaries;
   }
 

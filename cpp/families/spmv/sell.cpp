@@ -19,25 +19,29 @@ std::int64_t row_length(const std::vector<std::int64_t>& row_starts, std::int64_
 }  // namespace
 
 SellLayout sell_layout(const Team& team, const std::vector<std::int64_t>& row_starts,
-                       std::int64_t chunk, std::int64_t sigma) {
+                       std::int64_t chunk, std::int64_t sigma, std::int64_t split) {
   SellLayout layout;
   const std::int64_t rows = layout.rows = std::ssize(row_starts) - 1;
   layout.chunk = chunk;
   layout.order.resize(static_cast<std::size_t>(rows));
   std::iota(layout.order.begin(), layout.order.end(), std::int64_t{0});
   sigma = std::min(sigma, rows);
-  if (sigma > 1) {
-    const std::int64_t blocks = (rows - 1) / sigma + 1;
-    parallel_parts(team, 1, blocks, [&](Range part, int) {
-      for (std::int64_t b = part.begin; b < part.end; ++b) {
-        const auto begin = layout.order.begin() + b * sigma;
-        const auto end = layout.order.begin() + std::min(rows, (b + 1) * sigma);
+  const auto sort = [&](Range part) {
+    const std::int64_t size = part.end - part.begin;
+    if (sigma <= 1 || size == 0) return;
+    parallel_parts(team, 1, (size - 1) / sigma + 1, [&](Range blocks, int) {
+      for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
+        const auto first = layout.order.begin() + part.begin;
+        const auto begin = first + b * sigma;
+        const auto end = first + std::min(size, (b + 1) * sigma);
         std::stable_sort(begin, end, [&](std::int64_t r, std::int64_t s) {
           return row_length(row_starts, r) > row_length(row_starts, s);
         });
       }
     });
-  }
+  };
+  sort({0, split});
+  sort({split, rows});
   const std::int64_t chunks = rows / chunk + (rows % chunk > 0 ? 1 : 0);
   layout.starts.assign(static_cast<std::size_t>(chunks + 1), 0);
   parallel_parts(team, 1, chunks, [&](Range part, int) {

@@ -18,9 +18,9 @@ struct SellLayout {
 };
 
 // Sorts rows by descending length within blocks of sigma rows; rows of equal length keep their
-// order.
+// order. Blocks begin at row 0 and again at row `split`, which no block contains otherwise.
 SellLayout sell_layout(const Team& team, const std::vector<std::int64_t>& row_starts,
-                       std::int64_t chunk, std::int64_t sigma);
+                       std::int64_t chunk, std::int64_t sigma, std::int64_t split = 0);
 
 // Fills values_out and columns_out, of layout.starts.back() elements. Padding has the value zero
 // and the column `columns`, one past the last. If `moved` is not null, column c becomes moved[c].

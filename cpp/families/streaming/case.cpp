@@ -68,6 +68,19 @@ Extent extent_of(const std::string& kernel, const Inputs& inputs, int workers) {
   return e;
 }
 
+// The first rows of blocks, and the number of rows: a block ends before it has too many rows or
+// entries. `starts` has been checked.
+std::vector<std::int64_t> row_blocks(const IndexView& starts) {
+  std::vector<std::int64_t> first = {0};
+  for (std::int64_t row = 1; row < starts.size - 1; ++row) {
+    const bool full = row - first.back() == StreamingArgs::kBlockRows;
+    const std::int64_t entries = starts[row + 1] - starts[first.back()];
+    if (full || entries > StreamingArgs::kBlockEntries) first.push_back(row);
+  }
+  first.push_back(starts.size - 1);
+  return first;
+}
+
 class StreamingProblem : public Problem {
  public:
   StreamingProblem(const std::string& kernel, DType dtype, const std::string& index_dtype,
@@ -82,6 +95,7 @@ class StreamingProblem : public Problem {
         if (a.name != kResult) extent.arrays.emplace_back(a.name, extent.count);
       }
     }
+    elementwise_ = extent.columns == 0;
     const std::size_t streams = extent.arrays.size();
     for (const auto& [name, length] : extent.arrays) add_array(name, dtype, length, false);
     if (reduces) add_array(kResult, DType::F64, 1, false);
@@ -103,6 +117,11 @@ class StreamingProblem : public Problem {
         check_starts("row_starts", extent.indices[k].bound - 1);
       }
     }
+    if (kernel == "bs.bs6" && device() != nullptr) {
+      const std::vector<std::int64_t> first = row_blocks(inputs.index("row_starts"));
+      args_.row_blocks = own(first);
+      args_.row_block_count = std::ssize(first) - 1;
+    }
     if (reduces && device() != nullptr) {
       args_.partial = own(std::vector<double>(StreamingArgs::kDevicePartials));
       args_.result = reinterpret_cast<double*>(arrays()[streams].data);
@@ -123,6 +142,8 @@ class StreamingProblem : public Problem {
     args_.rows = extent.rows;
     args_.columns = extent.columns;
     args_.distance = std::min(inputs.integer("prefetch", 0), extent.count);
+    const auto blocks = inputs.integers.find("blocks");
+    if (blocks != inputs.integers.end()) args_.blocks = blocks->second;
     args_.alpha = number("alpha");
     args_.beta = number("beta");
   }
@@ -132,6 +153,10 @@ class StreamingProblem : public Problem {
   std::string index_dtype() const override { return index_dtype_; }
 
   bool runs(const RegisteredEntry& entry) const override {
+    if (device() != nullptr && entry.unroll != 0 && elementwise_ && !equally_aligned()) {
+      // Vectors of all arrays can't be aligned, and single elements have only one unrolling.
+      return false;
+    }
     const std::string variant = entry.variant;
     // Hardware gathers of 4-byte values take 4-byte indices.
     const bool narrows = dtype_ == DType::F32 && index_dtype_ == "int64";
@@ -156,7 +181,18 @@ class StreamingProblem : public Problem {
     throw InputError("there is no kernel '" + kernel + "'");
   }
 
+  // Whether vectors of 16 bytes can be aligned in all arrays.
+  bool equally_aligned() const {
+    for (int k = 1; k < args_.streams; ++k) {
+      const auto apart =
+          static_cast<std::byte*>(args_.stream[k]) - static_cast<std::byte*>(args_.stream[0]);
+      if (apart % 16 != 0) return false;
+    }
+    return true;
+  }
+
   StreamingArgs args_;
+  bool elementwise_ = false;
   DType dtype_;
   std::string index_dtype_;
   std::int64_t count_ = 0;

@@ -22,7 +22,19 @@ from types import FrameType
 from typing import cast
 
 from memkern import launcher, small
-from memkern.cli import analysis, compare, corun, doctor, machine, scaling, sweep
+from memkern.cli import (
+    analysis,
+    compare,
+    corun,
+    counters,
+    doctor,
+    ecm,
+    incore,
+    machine,
+    machine_file,
+    scaling,
+    sweep,
+)
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
     FAILED,
@@ -37,6 +49,7 @@ from memkern.cli.streams import Stream, standard_streams
 from memkern.discovery import family_modules
 from memkern.errors import InputError
 from memkern.files import reason
+from memkern.machine import settings
 
 __all__ = [
     "FAILED",
@@ -65,6 +78,10 @@ def build_parser() -> argparse.ArgumentParser:
     for module in (
         machine,
         doctor,
+        counters,
+        machine_file,
+        ecm,
+        incore,
         *family_modules("verb"),
         sweep,
         corun,
@@ -203,6 +220,7 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
 def _run(args: argparse.Namespace) -> tuple[int, bool]:
     """Run a verb, print its error if any, and return its exit code and whether it can resume."""
     try:
+        settings.recover()
         with _ranks(args):
             code = int(args.run(args))
         return code, code == INTERRUPTED

@@ -20,6 +20,11 @@ def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the rows of the GPUs, or one row with the reason why there are none."""
     rows = []
     for name, about in facts["devices"].items():
+        if "unavailable" in about:
+            rows.append(
+                (name, f"{about.get('name', 'unknown')}, unavailable: {about['unavailable']}")
+            )
+            continue
         costs = (about[f"launch{way}_s"] * 1e6 for way in ("", "_single", "_graph"))
         row, alone, graph = (f"{cost:.2f} us" for cost in costs)
         rows += [
@@ -27,11 +32,28 @@ def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
                 name,
                 f"{about['name']}, {about['isa']}, {about['units']} multiprocessors, "
                 f"{about['memory_B'] / 1e9:.0f} GB, L2 {about['l2_B'] / 2**20:.0f} MiB; the "
-                f"driver's copy moves {about['copy_GBps']:.0f} GB/s",
+                f"driver's copy moves {about['copy_GBps']:.0f} of {about['peak_GBps']:.0f} GB/s",
             ),
+            ("", _card(about)),
             ("", f"an empty kernel takes {row} back to back, {alone} alone, {graph} in a graph"),
         ]
     return rows or [("devices", facts["no_devices"])]
+
+
+def _card(about: dict[str, Any]) -> str:
+    """Return the settings and the state of a GPU, as far as they are known."""
+    known, now = about["settings"], about["state"]
+    parts = [
+        ("at most {:.2f} GHz", known["max_clock_GHz"]),
+        ("memory at most {:.2f} GHz", known["max_memory_clock_GHz"]),
+        ("limit {:.0f} W", known["power_limit_W"]),
+        ("PCI Express {:.0f}", now["link_generation"]),
+        ("{:.0f} lanes", now["link_width"]),
+        ("throttled by {}", now["throttle"]),
+    ]
+    words = [text.format(value) for text, value in parts if value is not None and value != ""]
+    ecc = "with" if about["ecc"] else "without"
+    return ", ".join([*words, f"{ecc} error correction"])
 
 
 def _info(args: argparse.Namespace) -> int:
@@ -69,6 +91,8 @@ def _info(args: argparse.Namespace) -> int:
         ("launch", f"an empty parallel region takes {facts['launch_s'] * 1e6:.2f} us"),
         ("backends", f"{', '.join(facts['backends'])}; mpi and shmem are not part of this version"),
         *_devices(facts),
+        ("energy", facts["no_energy"] or f"measured by {', '.join(facts['energy_meters'])}"),
+        ("prefetchers", facts["no_prefetchers"] or "can be switched off (--prefetchers off)"),
         (
             "build",
             f"memkern {build['version']}, {build['compiler']}, Highway {build['highway']}, "

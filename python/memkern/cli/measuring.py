@@ -142,7 +142,7 @@ def _summary(results: ResultSet) -> str:
 
 def _of_ranks(results: ResultSet) -> str:
     """Return how the ranks differ; empty for a single process."""
-    of_several = [record for record in results if record["ranks"] > 1]
+    of_several = [r for r in results if r["ranks"] > 1 and r["rank_spread"] >= 0]
     if not of_several:
         return ""
     worst = max(of_several, key=lambda record: record["rank_spread"])
@@ -211,12 +211,15 @@ def measure(
     and are not among those `shown` in the line are put before it. `select` returns those of the
     cases that are measured.
     """
+    from memkern.measuring.ranks import ranks
     from memkern.measuring.sweep import sweep
 
     found = wait_until_quiet(args)
     table = not (args.json or args.quiet)
     number = itertools.count()
     cases, some = requested(cases, args)
+    # Other parts may be measured on other hosts.
+    ranks().names_hosts = ranks().size > 1 or select is not None
     if select is not None:
         cases = select(cases)
     widths = _varying(some, shown) if header else {}

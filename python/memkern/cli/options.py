@@ -201,8 +201,8 @@ def measuring_options(
         "--comm",
         choices=launcher.CHOICES,
         default="auto",
-        help="how ranks that a launcher started measure together (auto: by MPI); none: as "
-        "independent copies",
+        help="how ranks that a launcher started measure together (auto: by MPI, or by "
+        "OpenSHMEM if they can't); none: as independent copies",
     )
     wait_option(group)
 

@@ -25,6 +25,7 @@ __all__ = [
     "Pattern",
     "PatternLike",
     "as_pattern",
+    "bases",
     "custom",
     "laplacian",
     "ms1",
@@ -454,6 +455,50 @@ def random(n: int, high: int, seed: int) -> Pattern:
     return _owned(indices, f"RANDOM:{n}:{high}:{seed}")
 
 
+def bases(n: int, stride: int, count: int, seed: int | None = None) -> Pattern:
+    """Make a pattern of consecutive instances of a uniform one, in order or at random.
+
+    The lines accessed are the same in both orders, so that the ratio of the bandwidths shows what
+    prefetchers gain by the order.
+
+    Parameters
+    ----------
+    n, stride : int
+        Of each instance (see `uniform`).
+    count : int
+        Number of instances, none of which overlap.
+    seed : int, optional
+        Seed of NumPy's default generator for a random order; by default in ascending order.
+
+    Returns
+    -------
+    Pattern
+        Named ``BASES:n:stride:count`` or ``BASES:n:stride:count:seed``, with a delta of no reuse.
+
+    Raises
+    ------
+    InputError
+        If a number is not positive, `seed` is negative, or an index would not fit.
+
+    Examples
+    --------
+    >>> bases(2, 4, 3).indices.tolist()
+    [0, 4, 8, 12, 16, 20]
+    """
+    n, stride = integer(n, "length", 1), integer(stride, "stride", 1)
+    count = integer(count, "count", 1)
+    _check_length(n * count, 3)
+    _check_largest(n * count * stride - 1)
+    order = np.arange(count, dtype=np.int64)
+    name = f"BASES:{n}:{stride}:{count}"
+    if seed is not None:
+        order = np.random.default_rng(integer(seed, "seed")).permutation(order)
+        name += f":{seed}"
+    instance = np.arange(n, dtype=np.int64) * np.int64(stride)
+    indices = (order[:, np.newaxis] * np.int64(n * stride) + instance).ravel()
+    return _owned(indices, name, n * stride * count)
+
+
 def custom(indices: npt.ArrayLike, name: str = "") -> Pattern:
     """Make a pattern of given indices.
 
@@ -504,11 +549,21 @@ def _parse_random(n: str, high: str, seed: str) -> Pattern:
     return random(read_integer(n, "length"), read_integer(high, "high"), read_integer(seed, "seed"))
 
 
+def _parse_bases(n: str, stride: str, count: str, seed: str | None = None) -> Pattern:
+    return bases(
+        read_integer(n, "length"),
+        read_integer(stride, "stride"),
+        read_integer(count, "count"),
+        None if seed is None else read_integer(seed, "seed"),
+    )
+
+
 _GENERATORS: dict[str, tuple[Callable[..., Pattern], tuple[int, ...], str]] = {
     "UNIFORM": (_parse_uniform, (2, 3), "UNIFORM:length:stride[:delta|NR]"),
     "MS1": (_parse_ms1, (3,), "MS1:length:breaks:gaps"),
     "LAPLACIAN": (_parse_laplacian, (3,), "LAPLACIAN:dimension:order:size"),
     "RANDOM": (_parse_random, (3,), "RANDOM:length:high:seed"),
+    "BASES": (_parse_bases, (3, 4), "BASES:length:stride:count[:seed]"),
 }
 
 
@@ -519,9 +574,10 @@ def parse(text: str) -> Pattern:
     ----------
     text : str
         ``UNIFORM:length:stride[:delta|NR]``, ``MS1:length:breaks:gaps``,
-        ``LAPLACIAN:dimension:order:size``, ``RANDOM:length:high:seed`` or indices such as
-        ``0,4,8``.  The case of letters does not matter; breaks and gaps are separated by commas.
-        All but ``RANDOM`` are Spatter's.
+        ``LAPLACIAN:dimension:order:size``, ``RANDOM:length:high:seed``,
+        ``BASES:length:stride:count[:seed]`` or indices such as ``0,4,8``.  The case of letters does
+        not matter; breaks and gaps are separated by commas.  All but ``RANDOM`` and ``BASES`` are
+        Spatter's.
 
     Returns
     -------

@@ -65,7 +65,7 @@ class Config(TypedDict):
     runs: int | None
     seed: int | None
     name: str
-    local_work_size: int
+    local_work_size: int | None
 
 
 @dataclass
@@ -80,11 +80,14 @@ class SpatterFile:
         One sentence for each key or option that has no effect.
     threads : int or None
         The requested number of threads; None if it was not given.
+    on_gpu : bool
+        Whether the backend is ``cuda``.
     """
 
     configs: list[Config]
     warnings: list[str] = field(default_factory=list)
     threads: int | None = None
+    on_gpu: bool = False
 
 
 # Keys that each kernel uses; its patterns are required.
@@ -98,9 +101,9 @@ _USED = {
 _PATTERNS = ("pattern", "pattern-gather", "pattern-scatter")
 _DELTAS = ("delta", "delta-gather", "delta-scatter")
 # Key -> (default, smallest value).
-_SIZES = {"wrap": (1, 1), "count": (1024, 1), "local-work-size": (1024, 0), "nruns": (10, 1)}
+_SIZES = {"wrap": (1, 1), "count": (1024, 1), "nruns": (10, 1)}
 # Key -> smallest value.
-_OPTIONAL = {"pattern-size": 1, "boundary": 0, "seed": 0}
+_OPTIONAL = {"pattern-size": 1, "boundary": 0, "seed": 0, "local-work-size": 0}
 _KEYS = {"name", "kernel", *_PATTERNS, *_DELTAS, *_SIZES, *_OPTIONAL}
 _DEFAULT_DELTA = 8
 
@@ -170,7 +173,9 @@ def _pattern(key: str, value: Any) -> Pattern:
         raise InputError(f"{about}{str(error).removeprefix('pattern ')}") from None
 
 
-def _config(values: Mapping[str, Any], compress: bool, warn: Callable[[str], None]) -> Config:
+def _config(
+    values: Mapping[str, Any], compress: bool, on_gpu: bool, warn: Callable[[str], None]
+) -> Config:
     """Build one configuration from Spatter's keys."""
     kernel = _kernel(values.get("kernel", "gather"))
     used = _USED[kernel]
@@ -190,8 +195,8 @@ def _config(values: Mapping[str, Any], compress: bool, warn: Callable[[str], Non
     for key in (*_PATTERNS, *_DELTAS, "wrap"):
         if key in values and key not in used:
             warn(f"{key} has no effect on kernel {kernel}")
-    if "local-work-size" in values:
-        warn("local-work-size has no effect on this backend")
+    if "local-work-size" in values and not on_gpu:
+        warn("local-work-size has no effect on this backend, only on cuda")
 
     patterns = {key: pattern for key, pattern in patterns.items() if key in used}
     for key, pattern in patterns.items():
@@ -219,7 +224,7 @@ def _config(values: Mapping[str, Any], compress: bool, warn: Callable[[str], Non
         "runs": sizes["nruns"],
         "seed": optional["seed"],
         "name": _name(values.get("name", "")),
-        "local_work_size": sizes["local-work-size"],
+        "local_work_size": optional["local-work-size"],
     }
 
 
@@ -298,7 +303,11 @@ def _parse_json(data: bytes, label: str) -> list[Any]:
 
 
 def read_json(
-    source: str | Path | bytes, *, compress: bool = False, runs: int | None = None
+    source: str | Path | bytes,
+    *,
+    compress: bool = False,
+    runs: int | None = None,
+    on_gpu: bool = False,
 ) -> SpatterFile:
     """Read a JSON file of Spatter 2.
 
@@ -317,6 +326,8 @@ def read_json(
         Renumber the pages that each pattern accesses consecutively.
     runs : int, optional
         Replaces nruns in every configuration.
+    on_gpu : bool
+        Whether the configurations are for a GPU, on which local-work-size has an effect.
 
     Returns
     -------
@@ -359,7 +370,7 @@ def read_json(
             if key not in _KEYS:
                 warn(f"unknown key {shown(key)} is ignored")
         try:
-            config = _config(values, compress, warn)
+            config = _config(values, compress, on_gpu, warn)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         if runs is not None:
@@ -392,6 +403,7 @@ def configs_from_options(
     runs: int | None = None,
     name: str = "",
     local_work_size: int | None = None,
+    on_gpu: bool = False,
     compress: bool = False,
 ) -> SpatterFile:
     """Build the single configuration that options describe.
@@ -448,7 +460,10 @@ def configs_from_options(
     }
     warnings = _Warnings()
     config = _config(
-        {key: value for key, value in given.items() if value is not None}, compress, warnings.add
+        {key: value for key, value in given.items() if value is not None},
+        compress,
+        on_gpu,
+        warnings.add,
     )
     return SpatterFile([config], warnings.sentences())
 
@@ -527,8 +542,12 @@ _INT32_MAX = 2**31 - 1
 _OPTIONS = (
     _Option(("-a", "--aggregate"), "no effect", idle="each case reports all of its runs"),
     _Option(("--atomic-thread-fence",), "no effect", idle="the kernels have no fence"),
-    _Option(("--atomic-writes",), "no effect", idle="it concerns Spatter's CUDA backend only"),
-    _Option(("-b", "--backend"), "serial or openmp (default)", _checked(_read_backend), "NAME"),
+    _Option(
+        ("--atomic-writes",), "no effect", idle="scatters on a GPU write plain values, in any order"
+    ),
+    _Option(
+        ("-b", "--backend"), "serial, openmp (default) or cuda", _checked(_read_backend), "NAME"
+    ),
     _Option(("-c", "--compress"), "renumber the pages that a pattern accesses consecutively"),
     _Option(
         ("-d", "--delta"),
@@ -553,7 +572,7 @@ _OPTIONS = (
         "no effect",
         _at_least(0),
         "BYTES",
-        idle="there is no GPU backend",
+        idle="kernels on a GPU take only the shared memory that they need",
     ),
     _Option(("-n", "--name"), "label of the configuration", _checked(_name), "TEXT"),
     _Option(
@@ -566,7 +585,8 @@ _OPTIONS = (
     _Option(
         ("-p", "--pattern"),
         "UNIFORM:length:stride[:delta|NR], MS1:length:breaks:gaps, "
-        "LAPLACIAN:dimension:order:size, RANDOM:length:high:seed or indices such as 0,4,8",
+        "LAPLACIAN:dimension:order:size, RANDOM:length:high:seed, "
+        "BASES:length:stride:count[:seed] or indices such as 0,4,8",
         _pattern_text,
         "PATTERN",
     ),
@@ -590,7 +610,7 @@ _OPTIONS = (
     ),
     _Option(("-x", "--delta-gather"), "delta of gs's gather (default 8)", _delta_text, "N"),
     _Option(("-y", "--delta-scatter"), "delta of gs's scatter (default 8)", _delta_text, "N"),
-    _Option(("-z", "--local-work-size"), "no effect", _at_least(0), "N"),
+    _Option(("-z", "--local-work-size"), "on cuda: threads per block", _at_least(0), "N"),
 )
 
 
@@ -649,11 +669,17 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
     Raises
     ------
     InputError
-        If the backend is cuda, the file is wrong, or the options do not describe a case.
+        If the backend and the device differ, the file is wrong, or the options do not describe a
+        case.
     """
     given = vars(namespace)
-    if given["backend"] == "cuda":
-        raise InputError("backend cuda is not available in this build, which has serial and openmp")
+    backend, device = given["backend"], given.get("device")
+    on_gpu = backend == "cuda" if device is None else device.startswith("cuda")
+    if backend is not None and (backend == "cuda") != on_gpu:
+        raise InputError(
+            f"-b {backend} does not run on {device}: use -b cuda for GPUs and no other device, or "
+            "leave out one of them"
+        )
     warnings = []
     for option in _OPTIONS:
         is_given = given[option.dest] is not None and given[option.dest] is not False
@@ -669,12 +695,14 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
             )
         threads = 1
     if given["file"] is not None:
-        parsed = read_json(given["file"], compress=given["compress"], runs=given["runs"])
+        parsed = read_json(
+            given["file"], compress=given["compress"], runs=given["runs"], on_gpu=on_gpu
+        )
     else:
         arguments = {o.argument: given[o.dest] for o in _OPTIONS if o.argument is not None}
         if arguments["seed"] == _SEED_OF_CLOCK:
             arguments["seed"] = int(time.time())
         parsed = configs_from_options(
-            **{key: value for key, value in arguments.items() if value is not None}
+            **{key: value for key, value in arguments.items() if value is not None}, on_gpu=on_gpu
         )
-    return SpatterFile(parsed.configs, warnings + parsed.warnings, threads)
+    return SpatterFile(parsed.configs, warnings + parsed.warnings, threads, on_gpu)

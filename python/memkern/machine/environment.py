@@ -122,8 +122,8 @@ def identity(environment: Environment) -> str:
 def differences(a: Environment, b: Environment) -> list[str]:
     """List the differences of two environments that may affect a measurement.
 
-    These are in the machine, the kernel, the settings, the build and the version of memkern, not in
-    the load, the time and the versions of Python and its other packages.
+    These are in the machine, its GPUs, the kernel, the settings, the build and the version of
+    memkern, not in the load, the time and the versions of Python and its other packages.
 
     Parameters
     ----------
@@ -376,6 +376,7 @@ def _comparable(environment: Environment) -> dict[str, Any]:
         "os.kernel": (environment.get("os") or {}).get("kernel"),
         "settings": environment.get("settings"),
         "build": environment.get("build"),
+        "devices": environment.get("devices"),
         "python.memkern": (environment.get("python") or {}).get("memkern"),
     }
     return {
@@ -389,8 +390,9 @@ def _comparable(environment: Environment) -> dict[str, Any]:
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            # The kernel's count of total memory changes by a few pages from boot to boot.
-            if key != "memory_B":
+            # The kernel's count of total memory changes by a few pages from boot to boot, and a
+            # device may be busy for a while.
+            if key not in ("memory_B", "unavailable"):
                 yield from _leaves(f"{name}.{key}", inner)
     elif isinstance(value, (list, tuple)):
         for i, inner in enumerate(value):

@@ -9,18 +9,30 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from typing import Any
+import operator
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
 from memkern.errors import InputError
 
 __all__ = [
+    "Watch",
     "built",
-    "columns_since",
     "copy_GBps",
     "describe",
+    "describe_all",
     "devices",
     "energy_J",
     "handle",
+    "settings",
+    "state",
     "why_no_devices",
 ]
 
@@ -40,6 +52,11 @@ _REASONS = {
     0x0080: "power brake",
     0x0100: "display clocks",
 }
+# Those that slow a device down for a while: hardware, temperature, power brake.
+_SLOWS = 0x00E8
+_INTERVAL_S = 0.01  # between two readings
+# A GPU runs for this long before it is timed: its clocks rise only under load.
+WARM_S = 0.2
 
 
 def _module() -> Any:
@@ -54,12 +71,12 @@ def _number(name: str) -> int:
 
 
 def handle(name: str) -> Any:
-    """Return the extension's object for a device, None for ``cpu``.
+    """Return the extension's object for a device, None for ``cpu``, and occupy the device.
 
     Raises
     ------
     InputError
-        There is no such device, with the reason.
+        There is no such device, or it is not available, with the reason.
     """
     if name == "cpu":
         return None
@@ -71,25 +88,44 @@ def handle(name: str) -> Any:
 
 @functools.cache
 def describe(name: str) -> dict[str, Any]:
-    """Return name, isa, memory_B, l2_B, units, driver and runtime of a device such as ``cuda:0``.
+    """Return the facts of a device such as ``cuda:0``, by their names.
+
+    name, isa, bus, memory_B, l2_B, peak_GBps (of the memory, by its clock and width), ecc, units,
+    max_threads (of a block), driver and runtime (versions).
+
+    The device is not occupied for this: it may be busy.
 
     Raises
     ------
     InputError
-        There is no such device.
+        There is no such device, or it can't be described, with the reason.
     """
-    handle(name)
-    return dict(_module().describe(_number(name)))
+    try:
+        return dict(_module().describe(_number(name)))
+    except (RuntimeError, ValueError) as error:
+        raise InputError(str(error)) from None
+
+
+def describe_all() -> dict[str, dict[str, Any]]:
+    """Return `describe` and `settings` of each device, or ``unavailable`` with the reason."""
+    found = {}
+    for name in devices():
+        try:
+            found[name] = {**describe(name), "settings": settings(name)}
+        except InputError as error:
+            found[name] = {"unavailable": str(error)}
+    return found
 
 
 @functools.cache
 def copy_GBps(name: str) -> float:
     """Return the bandwidth of the driver's copy within a device, read plus written, in 1e9 B/s.
 
-    The buffers are eight times as large as the L2 cache.
+    The median of 20 copies of buffers that are eight times as large as the L2 cache, after the
+    device has run for `WARM_S`.
     """
     size_B = max(8 * describe(name)["l2_B"], 2**24)
-    seconds = float(_module().copy_s(_number(name), size_B, 10))
+    seconds = float(_module().copy_s(_number(name), size_B, 20, small.cut(WARM_S, 0.001)))
     return 2 * int(size_B) / seconds / 1e9
 
 
@@ -141,9 +177,62 @@ def _query(name: str, function: str, *arguments: Any) -> float:
         return math.nan
     nvml, device = known
     try:
-        return float(getattr(nvml, function)(device, *arguments))
+        found = getattr(nvml, function)(device, *arguments)
     except (nvml.NVMLError, AttributeError):
         return math.nan
+    # Modes that a restart would change are a pair, of which the first counts now.
+    return float(found[0] if isinstance(found, (list, tuple)) else found)
+
+
+# Settings of a device that affect its speed: name to function of NVML, its arguments, and the unit
+# in which NVML counts.
+_SETTINGS: dict[str, tuple[str, tuple[int, ...], float]] = {
+    "application_clock_GHz": ("nvmlDeviceGetApplicationsClock", (1,), 1e-3),
+    "application_memory_clock_GHz": ("nvmlDeviceGetApplicationsClock", (2,), 1e-3),
+    "max_clock_GHz": ("nvmlDeviceGetMaxClockInfo", (1,), 1e-3),
+    "max_memory_clock_GHz": ("nvmlDeviceGetMaxClockInfo", (2,), 1e-3),
+    "power_limit_W": ("nvmlDeviceGetEnforcedPowerLimit", (), 1e-3),
+    "persistence": ("nvmlDeviceGetPersistenceMode", (), 1.0),
+    "mig": ("nvmlDeviceGetMigMode", (), 1.0),
+    "compute_mode": ("nvmlDeviceGetComputeMode", (), 1.0),
+    "link_generation": ("nvmlDeviceGetMaxPcieLinkGeneration", (), 1.0),
+    "link_width": ("nvmlDeviceGetMaxPcieLinkWidth", (), 1.0),
+}
+
+
+def settings(name: str) -> dict[str, float | None]:
+    """Return the settings of a device that affect its speed; None where they are unknown.
+
+    Clocks and the limit of power as set, persistence mode and MIG (1 is on), the number of the
+    compute mode, and the largest generation and width of the PCI Express link.
+    """
+    found = {
+        key: _query(name, function, *arguments) * unit
+        for key, (function, arguments, unit) in _SETTINGS.items()
+    }
+    return {key: None if math.isnan(value) else value for key, value in found.items()}
+
+
+def state(name: str) -> dict[str, Any]:
+    """Return the state of a device now; None where it is unknown.
+
+    ``throttle`` (reasons for clocks below the maximum, separated by commas), the default limit of
+    power, and generation and width of the PCI Express link.
+    """
+    found = {
+        "default_power_limit_W": _query(name, "nvmlDeviceGetPowerManagementDefaultLimit") / 1e3,
+        "link_generation": _query(name, "nvmlDeviceGetCurrPcieLinkGeneration"),
+        "link_width": _query(name, "nvmlDeviceGetCurrPcieLinkWidth"),
+    }
+    reasons = _query(name, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    return {
+        "throttle": None if math.isnan(reasons) else _words(int(reasons)),
+        **{key: None if math.isnan(value) else value for key, value in found.items()},
+    }
+
+
+def _words(reasons: int) -> str:
+    return ", ".join(word for bit, word in _REASONS.items() if reasons & bit)
 
 
 def energy_J(name: str) -> float:
@@ -151,27 +240,107 @@ def energy_J(name: str) -> float:
     return _query(name, "nvmlDeviceGetTotalEnergyConsumption") / 1e3
 
 
-def columns_since(name: str, before_J: float) -> dict[str, Any]:
-    """Return the columns of a record on a device's clocks now and its energy since `before_J`.
+class Reading(NamedTuple):
+    """State of a device at a time on the clock of `time.perf_counter`; NaN where it is unknown."""
+
+    at_s: float
+    clock_GHz: float
+    memory_clock_GHz: float
+    reasons: int
+    power_W: float
+
+
+def _read(name: str) -> Reading:
+    reasons = _query(name, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    return Reading(
+        time.perf_counter(),
+        _query(name, "nvmlDeviceGetClockInfo", 1) / 1e3,
+        _query(name, "nvmlDeviceGetClockInfo", 2) / 1e3,
+        0 if math.isnan(reasons) else int(reasons),
+        _query(name, "nvmlDeviceGetPowerUsage") / 1e3,
+    )
+
+
+class Watch:
+    """Reads the state of a device in a thread, from its beginning to its end as a context manager.
 
     Parameters
     ----------
     name : str
         Such as ``cuda:0``.
-    before_J : float
-        Earlier result of `energy_J`.
-
-    Returns
-    -------
-    dict
-        ``gpu_clock_GHz``, ``gpu_memory_clock_GHz``, ``gpu_throttle`` (reasons for clocks below the
-        maximum, separated by commas) and ``gpu_energy_J``; NaN and '' where they are unknown.
     """
-    reasons = _query(name, "nvmlDeviceGetCurrentClocksThrottleReasons")
-    words = [] if math.isnan(reasons) else [w for bit, w in _REASONS.items() if int(reasons) & bit]
-    return {
-        "gpu_clock_GHz": _query(name, "nvmlDeviceGetClockInfo", 1) / 1e3,
-        "gpu_memory_clock_GHz": _query(name, "nvmlDeviceGetClockInfo", 2) / 1e3,
-        "gpu_throttle": ", ".join(words),
-        "gpu_energy_J": energy_J(name) - before_J,
-    }
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._end = threading.Event()
+        self._readings: list[Reading] = []
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Watch:
+        """Begin to read."""
+        self._begin_J = energy_J(self._name)
+        self._read()
+        if _nvml(self._name) is not None:
+            self._thread = threading.Thread(target=self._keep_reading, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End it, with a last reading."""
+        self._end.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._read()
+        self._end_J = energy_J(self._name)
+
+    def _keep_reading(self) -> None:
+        while not self._end.wait(_INTERVAL_S):
+            self._read()
+
+    def _read(self) -> None:
+        self._readings.append(_read(self._name))
+
+    def slowed(self, began: Sequence[float]) -> npt.NDArray[np.bool_]:
+        """Return during which samples the device ran slower than it would by itself.
+
+        Parameters
+        ----------
+        began : sequence of float
+            Times at which the samples began, one after the other until now, on the clock of
+            `time.perf_counter`.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+            True if the first reading after its beginning, or one until its end, has a reason of
+            `_SLOWS`. A limit of power is none: within it a device runs as it always does.
+        """
+        self._read()
+        bounds = np.array([*began, math.inf])
+        at_s = np.array([reading.at_s for reading in self._readings])
+        slow = np.array([bool(reading.reasons & _SLOWS) for reading in self._readings])
+        first = np.searchsorted(at_s, bounds[:-1])
+        last = np.searchsorted(at_s, bounds[1:])
+        return np.array(
+            [slow[i : max(j, i + 1)].any() for i, j in zip(first, last, strict=True)],
+            dtype=np.bool_,
+        )
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of a record, after the end.
+
+        ``gpu_clock_GHz`` and ``gpu_memory_clock_GHz`` (medians), ``gpu_power_W`` (mean),
+        ``gpu_throttle`` (all reasons for clocks below the maximum, separated by commas) and
+        ``gpu_energy_J``; NaN and '' where they are unknown.
+        """
+        # The first reading is that of a device that may still be idle.
+        while_it_ran = self._readings[1:]
+        seen = functools.reduce(operator.or_, (r.reasons for r in while_it_ran))
+        return {
+            "gpu_clock_GHz": statistics.median(r.clock_GHz for r in while_it_ran),
+            "gpu_memory_clock_GHz": statistics.median(r.memory_clock_GHz for r in while_it_ran),
+            "gpu_power_W": statistics.fmean(r.power_W for r in while_it_ran),
+            "gpu_throttle": _words(seen),
+            "gpu_energy_J": self._end_J - self._begin_J,
+        }

@@ -9,14 +9,30 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib
+import importlib.util
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from memkern.errors import InputError
 
-__all__ = ["DEVICES", "Description", "describe", "handle", "refuse_faulty"]
+__all__ = [
+    "DEVICES",
+    "Description",
+    "describe",
+    "exchange",
+    "extension",
+    "handle",
+    "is_built",
+    "refuse_faulty",
+]
+
+Positions = npt.NDArray[np.int64]
 
 # By device, the library and its compiler wrapper.
 DEVICES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
@@ -27,16 +43,26 @@ _WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 
 @dataclass(frozen=True)
 class Description:
-    """Name and version of a library, its ranks, and how many of them are on this node.
+    """Name and version of a library, and its ranks.
 
-    `threads` is whether several threads of a rank may use it at the same time.
+    `nodes` is, by rank, the first rank on its node; `threads`, whether several threads of a rank
+    may use the library at the same time.
     """
 
     library: str
     rank: int
-    ranks: int
-    on_node: int
+    nodes: tuple[int, ...]
     threads: bool
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.nodes)
+
+    @property
+    def on_node(self) -> int:
+        """Number of ranks on this rank's node."""
+        return self.nodes.count(self.nodes[self.rank])
 
 
 def _line(version: str) -> str:
@@ -52,9 +78,14 @@ def _mpi() -> Any:
         raise InputError("device mpi needs mpi4py: pip install 'memkern[mpi]'") from None
 
 
+def is_built(name: str) -> bool:
+    """Return whether memkern was built with ``mpi``, ``shmem``, or another MPI's module."""
+    return importlib.util.find_spec(f"memkern._memkern_{name}") is not None
+
+
 @functools.cache
-def _module(device: str, threads: bool = False) -> ModuleType:
-    """Return the extension's module, started for one thread of each rank or several.
+def extension(device: str, threads: bool = False) -> ModuleType:
+    """Return the module for ``mpi`` or ``shmem``, started for one thread of each rank or several.
 
     OpenSHMEM is faster for one; the first call decides.
 
@@ -63,11 +94,15 @@ def _module(device: str, threads: bool = False) -> ModuleType:
     InputError
         It can't be used, with the reason.
     """
-    name = f"memkern._memkern_{device}"
     # mpi4py loads the MPI library that it is configured for, and initialises it.
     mpi: Any = _mpi() if device == "mpi" else None
+    name = device
+    if mpi is not None:
+        # Where two MPIs are beside each other, that of mpicxx has the plain name.
+        own = f"mpi_{mpi.get_vendor()[0].replace(' ', '').lower()}"
+        name = own if is_built(own) else device
     try:
-        module = importlib.import_module(name)
+        module = importlib.import_module(f"memkern._memkern_{name}")
     except ModuleNotFoundError:
         raise InputError(
             f"memkern was built without {DEVICES[device]}: install it, so that "
@@ -108,9 +143,9 @@ def describe(device: str, threads: int = 1) -> Description:
     InputError
         It can't be used, with the reason.
     """
-    module: Any = _module(device, threads > 1)
-    library, on_node = _line(module.version()), module.ranks_on_node()
-    return Description(library, module.rank(), module.ranks(), on_node, module.threads())
+    module: Any = extension(device, threads > 1)
+    library, nodes = _line(module.version()), tuple(module.nodes())
+    return Description(library, module.rank(), nodes, module.threads())
 
 
 def refuse_faulty(found: Description, *, swaps_64: bool, threads: int) -> None:
@@ -134,7 +169,16 @@ def refuse_faulty(found: Description, *, swaps_64: bool, threads: int) -> None:
         )
 
 
-def handle(device: str, *, flush_every: int, contexts: str, threads: int, shift: int) -> Any:
+def handle(
+    device: str,
+    *,
+    flush_every: int,
+    contexts: str,
+    threads: int,
+    shift: int,
+    barrier: Callable[[], object],
+    largest: Callable[[float], float],
+) -> Any:
     """Return the extension's object for ``mpi`` or ``shmem``.
 
     Parameters
@@ -148,18 +192,60 @@ def handle(device: str, *, flush_every: int, contexts: str, threads: int, shift:
         Threads of each rank that will use it.
     shift : int
         Each rank carries out the iterations of the rank that is so many ranks ahead.
+    barrier : callable
+        Waits for all ranks; raises an exception if one has failed.
+    largest : callable
+        Returns the largest of the ranks' numbers, likewise.
 
     Raises
     ------
     InputError
         The library can't be used, or lacks what is requested.
     """
-    module: Any = _module(device)
+    module: Any = extension(device)
     if threads > 1 and not module.threads():
         raise InputError(
             f"{DEVICES[device]} was initialised for one thread of each rank: use threads 1, or "
-            "measure all cases of several threads in a run of their own"
+            "measure all cases of several threads in a run of their own, without --comm shmem"
         )
     if contexts == "private" and not module.private_contexts():
         raise InputError(f"{DEVICES[device]} here has no private contexts: leave contexts out")
+    module.meet_by(barrier, largest)
     return module.device(flush_every, contexts == "private", shift)
+
+
+def exchange(
+    neighbours: Sequence[tuple[int, Positions, int]],
+    to: Positions,
+    of: Positions,
+    *,
+    adds: bool,
+    rank: int,
+    ranks: int,
+    timeout_s: float,
+) -> Any:
+    """Return the extension's object for an exchange among all ranks, which call this together.
+
+    Parameters
+    ----------
+    neighbours, to, of, adds
+        As in `memkern.spec.kernel.Exchange`.
+    rank, ranks : int
+        The number of this rank, and of all that measure together.
+    timeout_s : float
+        After so many seconds without a message, a rank ends all of them.
+
+    Raises
+    ------
+    InputError
+        MPI can't be used, with the reason, or it has other ranks.
+    ValueError
+        What a rank gives is wrong, or what one sends is not what another one receives.
+    """
+    module: Any = extension("mpi")
+    if (module.rank(), module.ranks()) != (rank, ranks):
+        raise InputError(
+            f"rank {rank} of {ranks} is rank {module.rank()} of {module.ranks()} in MPI: start all "
+            "ranks by its mpirun"
+        )
+    return module.exchange(list(neighbours), to, of, adds, timeout_s)

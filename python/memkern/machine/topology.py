@@ -18,15 +18,27 @@ from memkern.machine import environment, gpu, remote
 def machine_environment() -> dict[str, Any]:
     """Return the environment of this machine and build, as stored with every run's records."""
     found = environment.collect(_memkern.build())
-    if gpu.devices():
-        found["devices"] = {name: gpu.describe(name) for name in gpu.devices()}
+    if devices := gpu.describe_all():
+        found["devices"] = devices
     return found
 
 
-def template_variants(kernel: str, isa: str = "best") -> set[str]:
-    """Return a kernel's template variants for this machine's instruction sets, or for `isa`."""
-    isas = [name for name in _memkern.supported_isas() if isa in ("best", name)]
-    return {entry[6] for entry in _memkern.entries() if entry[0] == kernel and entry[2] in isas}
+def supported_isas() -> list[str]:
+    """Return the instruction sets of this build that the processor supports, widest first."""
+    return list(_memkern.supported_isas())
+
+
+def template_variants(kernel: str, isa: str = "best", variant: str = "best") -> set[str]:
+    """Return a kernel's template variants for this machine's instruction sets, or for `isa`.
+
+    They are those of all variants, or of one.
+    """
+    isas = [name for name in supported_isas() if isa in ("best", name)]
+    return {
+        entry[6]
+        for entry in _memkern.entries()
+        if entry[0] == kernel and entry[2] in isas and variant in ("best", entry[1])
+    }
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 The first is how much times differ between placements and between runs. `memkern.calibrate` measures
 it for classes of cases (cache level and threads), and the intervals of later measurements include
-it. The second is the throughput of the cores, to which every measuring process contributes. The
-third is the verdict of `memkern.doctor`, which later records have.
+it, together with what later records show (see `memkern.measuring.drift`). The second is the
+throughput of the cores, to which every measuring process contributes. The third is the verdict of
+`memkern.doctor`, which later records have.
 """
 
 from __future__ import annotations
@@ -32,14 +33,19 @@ __all__ = [
     "class_name",
     "cores_path",
     "estimate",
+    "level_names",
     "level_of",
     "load",
     "load_cores",
+    "load_counters",
     "load_health",
     "path",
     "save",
     "save_cores",
+    "save_counters",
     "save_health",
+    "store",
+    "stored",
 ]
 
 _VERSION = 1
@@ -92,6 +98,12 @@ def level_of(footprint_B: float, threads: int, caches: Sequence[Mapping[str, Any
         if footprint_B <= instances * cache["size_B"]:
             return f"L{cache['level']}"
     return "memory"
+
+
+def level_names(caches: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the data caches, from the innermost one, and ``memory``."""
+    data = [c for c in caches if c.get("type") != "instruction" and c.get("size_B")]
+    return [*(f"L{level}" for level in sorted({int(c["level"]) for c in data})), "memory"]
 
 
 def class_name(footprint_B: float, threads: int, caches: Sequence[Mapping[str, Any]]) -> str:
@@ -164,21 +176,28 @@ def save(calibration: Calibration) -> Path:
         }
 
     document = {
-        "version": _VERSION,
         "boot": calibration.boot,
         "created": calibration.created,
         "placements": plain(calibration.placements),
         "runs": plain(calibration.runs),
     }
-    return _store(path(), document)
+    return store(path(), document)
 
 
-def _store(target: Path, document: Mapping[str, Any]) -> Path:
+def store(target: Path, document: Mapping[str, Any]) -> Path:
+    """Store a document that is valid until the system is booted again.
+
+    Raises
+    ------
+    InputError, OSError
+        The file can't be written.
+    """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{target.parent} can't be made: {error.strerror}") from None
-    publish({target: json.dumps(document, indent=1).encode()})
+    whole = {"version": _VERSION, "boot": boot_id(), **document}
+    publish({target: json.dumps(whole, indent=1).encode()})
     return target
 
 
@@ -198,10 +217,10 @@ def save_cores(counts: Counts, target: Path) -> None:
     if not any(counts.values()):
         return
     with contextlib.suppress(InputError, OSError):
-        _store(target, {"version": _VERSION, "boot": boot_id(), "counts": merged})
+        store(target, {"counts": merged})
 
 
-def _stored(target: Path) -> dict[str, Any]:
+def stored(target: Path) -> dict[str, Any]:
     """Return a document that was stored since the system was booted.
 
     Raises
@@ -220,7 +239,7 @@ def load_cores(target: Path) -> dict[str, dict[int, int]]:
     try:
         return {
             str(which): {int(number): int(times) for number, times in counts.items()}
-            for which, counts in _stored(target)["counts"].items()
+            for which, counts in stored(target)["counts"].items()
         }
     except (InputError, AttributeError, KeyError, TypeError, ValueError):
         return {}
@@ -241,9 +260,8 @@ def save_health(summary: str) -> None:
     if small.wanted():
         return
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    document = {"version": _VERSION, "boot": boot_id(), "created": created, "summary": summary}
     with contextlib.suppress(InputError, OSError):
-        _store(_health_path(), document)
+        store(_health_path(), {"created": created, "summary": summary})
 
 
 def load_health() -> str:
@@ -251,9 +269,34 @@ def load_health() -> str:
     if small.wanted():
         return ""
     try:
-        return str(_stored(_health_path())["summary"])
+        return str(stored(_health_path())["summary"])
     except (InputError, KeyError, TypeError, ValueError):
         return ""
+
+
+def _counters_path() -> Path:
+    return path().with_name("counters.json")
+
+
+def save_counters(ratios: Mapping[str, float]) -> None:
+    """Store what `memkern.measuring.known_counts.check` found; do nothing where it can't.
+
+    Parameters
+    ----------
+    ratios : mapping of str to float
+        By event, its count divided by the true one.
+    """
+    document = {"version": _VERSION, "boot": boot_id(), "ratios": dict(ratios)}
+    with contextlib.suppress(InputError, OSError):
+        store(_counters_path(), document)
+
+
+def load_counters() -> dict[str, float]:
+    """Return the ratios since the system was booted (see `save_counters`); empty if unknown."""
+    try:
+        return {str(k): float(v) for k, v in stored(_counters_path())["ratios"].items()}
+    except (InputError, AttributeError, KeyError, TypeError, ValueError):
+        return {}
 
 
 def load() -> Calibration | None:
@@ -266,7 +309,7 @@ def load() -> Calibration | None:
         }
 
     try:
-        document = _stored(path())
+        document = stored(path())
         return Calibration(
             document["boot"],
             document["created"],

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from memkern.machine import gpu
 from memkern.machine.topology import last_level_cache_B
 from memkern.measuring.prepared import prepare
 from memkern.spec.registry import case
@@ -25,7 +26,9 @@ def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
 def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float:
     """Shortest time of an empty kernel on a device, in seconds; by default 20 launches a sample."""
     empty = case("launch.empty", runs=50, device=device, timer=timer, invocations=invocations)
-    return float(prepare(empty).sample().seconds.min())
+    prepared = prepare(empty)
+    prepared.warm_up()
+    return float(prepared.sample().seconds.min())
 
 
 @functools.cache
@@ -40,3 +43,22 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
     }
     medians_s = {name: np.median(prepare(c).sample().seconds[:, 0]) for name, c in cases.items()}
     return {name: float(c.bytes_B / medians_s[name] / 1e9) for name, c in cases.items()}
+
+
+@functools.cache
+def device_ceilings_GBps(device: str) -> dict[str, float]:
+    """Return the best medians of our own read and copy on a GPU, over variants and unrolling.
+
+    Keys ``read`` and ``copy`` (read plus written); arrays of eight times the L2 cache.
+    """
+    knobs: dict[str, Any] = {"device": device, "runs": 5, "invocations": 4}
+    best = {"read": 0.0, "copy": 0.0}
+    footprint_B = 8 * gpu.describe(device)["l2_B"]
+    for name, kernel in (("read", "loops.load"), ("copy", "loops.copy")):
+        for unroll in (0, 4, 8):
+            one = case(kernel, footprint_B=footprint_B, unroll=unroll, **knobs)
+            prepared = prepare(one)
+            prepared.warm_up()
+            median_s = float(np.median(prepared.sample().seconds[:, 0]))
+            best[name] = max(best[name], one.bytes_B / median_s / 1e9)
+    return best

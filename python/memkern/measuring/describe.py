@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from memkern import _memkern
-from memkern.machine import gpu
+from memkern.errors import InputError
+from memkern.machine import energy, gpu, settings, switches
 from memkern.machine.topology import copy_GBps, machine_environment
 from memkern.measuring.costs import device_launch_cost_s, launch_cost_s
 
 
-def _device(name: str) -> dict[str, Any]:
-    """Return the facts of a device: its description, bandwidth of copies and launch times."""
-    return {
-        **gpu.describe(name),
-        "copy_GBps": copy_GBps(name),
-        "launch_s": device_launch_cost_s(name, "host"),
-        "launch_single_s": device_launch_cost_s(name, "host", 1),
-        "launch_graph_s": device_launch_cost_s(name, "graph"),
-    }
+def _device(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a device: its description, bandwidth of copies and launch times.
+
+    If it can't be used, ``unavailable`` is the reason.
+    """
+    if "unavailable" in about:
+        return dict(about)
+    try:
+        return {
+            **about,
+            "copy_GBps": copy_GBps(name),
+            "state": gpu.state(name),
+            "launch_s": device_launch_cost_s(name, "host"),
+            "launch_single_s": device_launch_cost_s(name, "host", 1),
+            "launch_graph_s": device_launch_cost_s(name, "graph"),
+        }
+    except (InputError, MemoryError, RuntimeError) as error:
+        return {**about, "unavailable": str(error)}
 
 
 def describe() -> dict[str, Any]:
@@ -32,7 +43,10 @@ def describe() -> dict[str, Any]:
         "memory_limit": limit,
         "launch_s": launch_cost_s(0, "none", "fork"),
         "backends": ["openmp", *(["cuda"] if gpu.built() else [])],
-        "devices": {name: _device(name) for name in gpu.devices()},
+        "devices": {name: _device(name, about) for name, about in gpu.describe_all().items()},
         "no_devices": gpu.why_no_devices(),
+        "energy_meters": [meter.name for meter in energy.meters()],
+        "no_energy": energy.why_none(),
+        "no_prefetchers": switches.why_no_prefetchers(settings.ROOT),
         "environment": machine_environment(),
     }

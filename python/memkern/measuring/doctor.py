@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from memkern import _memkern, reference, small
 from memkern.errors import InputError
-from memkern.machine import health, smbios
+from memkern.machine import gpu, health, smbios
 from memkern.machine.environment import read_steal_s
+from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding, graded
 from memkern.machine.limits import memory_left
-from memkern.machine.topology import beyond_caches_B, machine_environment
+from memkern.machine.topology import beyond_caches_B, copy_GBps, machine_environment
 from memkern.measuring import calibration, disturbance, sampling
 from memkern.measuring import cores as core_state
 from memkern.measuring.costs import launch_cost_s
@@ -201,6 +202,7 @@ def doctor(
         *(_measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in _SUBJECTS),
         share_of_peak(list(results), machine, smbios.population(_ROOT)),
         *_bandwidth_of_a_thread(list(results)),
+        *_cards(),
     ]
     if earlier is not None:
         found.append(against(earlier, results))
@@ -213,6 +215,18 @@ def doctor(
         progress(1.0)
     seconds = time.perf_counter() - begin
     return Health(health.verdict(found), tuple(found), results, seconds)
+
+
+def _cards() -> list[Finding]:
+    """Return the findings about the GPUs, each after a copy within its memory."""
+    found = []
+    for name in gpu.devices():
+        try:
+            GBps = copy_GBps(name)
+        except RuntimeError:
+            GBps = math.nan
+        found += card_findings(name, GBps)
+    return found
 
 
 def _check_machine(path: Any, earlier: ResultSet, machine: Mapping[str, Any]) -> None:

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import time
 import warnings
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from memkern import _memkern
+from memkern import _memkern, small
 from memkern.errors import InputError
-from memkern.machine import gpu, remote
-from memkern.measuring import process, sampling, variants
+from memkern.machine import gpu, remote, settings, switches
+from memkern.measuring import counting, process, sampling, variants
 from memkern.measuring.cores import Neighbour
 from memkern.measuring.process import as_input_error, exclusive
 from memkern.measuring.ranks import ranks
+from memkern.measuring.transports import timeout_s
 from memkern.spec.case import Case
-from memkern.spec.kernel import Check, Invoke
+from memkern.spec.kernel import Check, Invoke, Part
 from memkern.spec.options import GPUS, RANKS
 
 # The clock measures a sample of this many ticks to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
 # With a given number of runs, a sample is one invocation unless that is shorter than this.
 _TICKS_PER_RUN = 100
-# Samples of several ranks, which start when they leave a barrier, take at least so many barriers.
-_BARRIERS_PER_SAMPLE = 100
+# Samples of several ranks, which start when they leave a barrier, take at least so many barriers,
+# and those of threads without barriers at least so many times as long as the threads start apart.
+_STARTS_PER_SAMPLE = 100
+# Threads start at most so far apart; the shortest part takes longer if a kernel has no parts.
+_MOST_APART_S = 2e-6
+# Samples in which an exchange is timed apart.
+_HALO_SAMPLES = 5
 # Launches between two synchronisations with a GPU (Chalmers and Warburton 2020).
 _LAUNCHES = 20
 
@@ -47,6 +55,8 @@ class Prepared:
 
     Attributes
     ----------
+    own : Case
+        What this rank runs: the case, or its part of one that is distributed over ranks.
     obtained : dict
         Threads, pinning, pages, variant and instruction set that are actually used.
     variant_choice : str
@@ -56,9 +66,15 @@ class Prepared:
         Seconds that the choice took.
     beside : Neighbour or None
         What runs at the same time on purpose; may be set before samples are taken.
+    watch : Watch or None
+        Reads the state of the GPU while samples are taken; those during which it slowed down do
+        not count. May be set likewise.
+    counting : Counting
+        The events that are counted during the samples.
     """
 
     beside: Neighbour | None = None
+    watch: gpu.Watch | None = None
 
     def __init__(
         self, case: Case, chosen: Choice | None = None, deadline: float = math.inf
@@ -69,6 +85,8 @@ class Prepared:
     def _prepare(self, case: Case, chosen: Choice | None, deadline: float) -> None:
         knobs = case.knobs
         self.case = case
+        self._part = _part(case, ranks().number, ranks().size) if case.halo else None
+        self.own = case = self._part.case if self._part else case
         # On the clock of `time.perf_counter`; no trial or sample starts after it.
         self._deadline = deadline
         self.stages: list[str] = []
@@ -78,20 +96,27 @@ class Prepared:
                 f"{case.spec.name} on {self.device} sets the number of threads itself: leave "
                 "threads out"
             )
+        self.counting = counting.requested(knobs.counters)
+        if knobs.counters and ranks().size > 1:
+            raise InputError("counters are of one process: start one, or give --comm none")
         with as_input_error():
             self.native = _memkern.Prepared(
                 kernel=case.spec.name,
                 dtype=case.dtype,
                 index_dtype=case.index_dtype,
                 template_variant=case.template_variant,
-                integers={**case.integers, "prefetch": knobs.prefetch},
+                integers={
+                    **case.integers,
+                    "prefetch": knobs.prefetch,
+                    "blocks": knobs.blocks,
+                },
                 numbers=dict(case.numbers),
                 indices=dict(case.indices),
                 data={
                     name: np.ascontiguousarray(values, dtype=case.dtype)
                     for name, values in case.data.items()
                 },
-                **{**knobs.arguments, **_device(case)},
+                **{**knobs.arguments, **_device(case), **_exchange(self._part)},
             )
             process.prepared.add(self)
             units = len(_memkern.topology()["units"])
@@ -103,7 +128,8 @@ class Prepared:
                 )
             self.stages = self.native.obtained()["stages"]
             begin = time.perf_counter()
-            self._choose(chosen)
+            with self.switched():
+                self._choose(chosen)
             self.choosing_s = time.perf_counter() - begin
 
     def __reduce__(self) -> NoReturn:
@@ -129,6 +155,13 @@ class Prepared:
         ranks().align()
         return ranks().slowest(self.native.run_range(begin, end))
 
+    def select(self, variant: str, isa: str) -> None:
+        """Select a variant and instruction set."""
+        self.native.select(variant, isa)
+        # A faster one needs more invocations per sample.
+        if vars(self).get("invocations", 1) > 1:
+            del self.invocations
+
     @property
     def obtained(self) -> dict[str, Any]:
         """Threads, pinning, pages, variant and instruction set that are actually used."""
@@ -137,7 +170,7 @@ class Prepared:
     def _choose(self, chosen: Choice | None) -> None:
         """Select the requested variant and instruction set, for ``best`` by trials."""
         if chosen is not None:
-            self.native.select(chosen.variant, chosen.isa)
+            self.select(chosen.variant, chosen.isa)
             self.variant_choice = chosen.how
             return
         variant, isa = self.case.knobs.variant, self.case.knobs.isa
@@ -154,7 +187,24 @@ class Prepared:
         best = fitting[0]
         if variant == "best":
             best, self.variant_choice = variants.fastest(self, fitting)
-        self.native.select(*best)
+        self.select(*best)
+
+    def switched(self) -> AbstractContextManager[None]:
+        """Return the context in which the machine's settings are as the case requests.
+
+        Raises
+        ------
+        InputError
+            They can't be changed here.
+        """
+        knobs, changes = self.case.knobs, []
+        if knobs.prefetchers == "off":
+            changes += switches.prefetchers_off(settings.ROOT)
+        if knobs.clock_limit:
+            changes += switches.clock_limit(knobs.clock_limit, settings.ROOT)
+        if knobs.cache_ways:
+            changes += switches.cache_ways(knobs.cache_ways, settings.ROOT)
+        return settings.changed(changes)
 
     @property
     def left_s(self) -> float:
@@ -168,6 +218,18 @@ class Prepared:
         """Share of their best throughput that the cores need for a sample to be used."""
         return sampling.core_share(self)
 
+    def warm_up(self) -> None:
+        """Run samples that are not timed, until a GPU has the clocks that it has under load.
+
+        They change the arrays that the kernel writes. On other devices there are none.
+        """
+        if self.case.knobs.place != GPUS:
+            return
+        with exclusive():
+            end = time.perf_counter() + small.cut(gpu.WARM_S, 0.001)
+            while self.native.run(self.invocations) and time.perf_counter() < end:
+                pass
+
     def check(self, invoke: Invoke | None = None) -> Check:
         """Fill the buffers, run the kernel and compare its results with the reference.
 
@@ -178,9 +240,14 @@ class Prepared:
         """
 
         def once() -> int:
+            # Ranks that exchange values wait for each other in it.
+            ranks().gate()
             self.native.run(1)
             return 1
 
+        if self._part is not None:
+            found = self._part.check(self.native, invoke or once)
+            return dataclasses.replace(found, columns={**found.columns, **self._part.columns})
         return self.case.spec.check(self.case, self.native, invoke or once)
 
     def set_steady_inputs(self) -> None:
@@ -200,8 +267,22 @@ class Prepared:
         placement, placements : int
             Number of this placement, from 0, and of all; samples and budget are divided among them.
         """
-        with exclusive():
+        with exclusive(), self.switched():
             return sampling.take_samples(self, placement, placements)
+
+    def halo_share(self) -> float:
+        """Return the share of an invocation that this rank spends on a blocking exchange.
+
+        It is the median over a few samples in which the parts of an invocation are timed; NaN
+        without an exchange, or if it overlaps with iterations.
+        """
+        if self.case.halo != "blocking" or self._part is None or ranks().size == 1:
+            return math.nan
+        steps = int(self.native.obtained()["steps"])
+        rows = np.full((_HALO_SAMPLES, 1 + steps + sampling.CONDITIONS), np.nan)
+        sampling.sample(self, rows, self.invocations, math.inf)
+        kernel = rows[:, 1 if self._part.exchange.adds else steps]
+        return float(np.median(1 - kernel / rows[:, 0]))
 
     @functools.cached_property
     def invocations(self) -> int:
@@ -215,16 +296,22 @@ class Prepared:
         ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
         # All ranks must agree on it, and leave a barrier at times that are apart.
         goal = ranks().slowest(ticks * _memkern.clock_tick())
-        goal = max(goal, _BARRIERS_PER_SAMPLE * ranks().barrier_s)
+        apart_s = ranks().barrier_s
+        if self.case.knobs.repetition == "free":
+            shortest_s = min(self.run_range(0, 1) for _ in range(2))
+            apart_s = max(apart_s, min(shortest_s, _MOST_APART_S))
+        goal = max(goal, _STARTS_PER_SAMPLE * apart_s)
         invocations = 1
         # Where a small part takes long enough, whole invocations need not be tried.
-        if self.run_range(0, -(-self.case.iterations // 128)) >= 20 * goal:
+        if self.run_range(0, -(-self.own.iterations // 128)) >= 20 * goal:
             return invocations
         while True:
             seconds = self.run(invocations)
             if seconds < 20 * goal:
-                # A single short time may be mostly disturbance.
-                seconds = min(seconds, self.run(invocations), self.run(invocations))
+                # A single short time may be mostly disturbance. Where ranks exchange values, the
+                # shortest one may be much shorter than any other.
+                times = sorted((seconds, self.run(invocations), self.run(invocations)))
+                seconds = times[1 if self.case.halo else 0]
             if seconds >= goal:
                 return invocations
             # A time near the clock's resolution does not justify a large step.
@@ -249,8 +336,36 @@ def _device(case: Case) -> dict[str, Any]:
         contexts=knobs.contexts,
         threads=knobs.threads,
         shift=case.integers.get("shift", 0),
+        barrier=ranks().gate,
+        largest=ranks().slowest,
     )
     return {"device": device, "threads": knobs.threads * size}
+
+
+@functools.lru_cache(maxsize=1)
+def _part(case: Case, number: int, size: int) -> Part:
+    """Return a rank's part of a case, the same for all placements."""
+    assert case.spec.part is not None
+    return case.spec.part(case, number, size)
+
+
+def _exchange(part: Part | None) -> dict[str, Any]:
+    """Return the extension's argument for what ranks exchange; none for a single rank."""
+    if part is None or ranks().size == 1:
+        return {}
+    plan = part.exchange
+    # Nobody waits for a rank that fails before.
+    ranks().gate()
+    found = remote.exchange(
+        plan.neighbours,
+        plan.to,
+        plan.of,
+        adds=plan.adds,
+        rank=ranks().number,
+        ranks=ranks().size,
+        timeout_s=timeout_s(),
+    )
+    return {"exchange": (found, plan.array)}
 
 
 def prepare(case: Case) -> Prepared:

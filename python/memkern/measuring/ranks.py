@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import itertools
 import json
 import os
 import pickle
 import signal
-import sys
 import threading
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,42 +26,14 @@ import numpy.typing as npt
 from memkern import launcher
 from memkern.errors import InputError
 from memkern.machine.environment import cpu_list, units_of_core
+from memkern.measuring.transports import Floats, Transport, connect
 
-__all__ = ["TIMEOUT", "Ranks", "ranks", "start", "together"]
+__all__ = ["Ranks", "ranks", "start", "together"]
 
 T = TypeVar("T")
-Floats = npt.NDArray[np.float64]
-
-# Environment variable for the seconds after which a rank that does not answer is given up.
-TIMEOUT = "MEMKERN_RANK_TIMEOUT_S"
-_TIMEOUT_S = 120.0
-
 # What a rank brings to a meeting; the largest one counts.
 _GO, _OVER, _INTERRUPTED, _FAILED = 0.0, 1.0, 2.0, 3.0
-# Polls of a request before the processor is offered to others, and seconds before it is left to
-# them for a while.
-_POLLS, _SLEEP_AFTER_S, _SLEEP_S = 2000, 0.02, 5e-5
-# After this time in a meeting, a rank tells the first two ranks that it waits.
-_LATE_S = 1.0
 _BARRIERS = 200
-
-
-class Transport(Protocol):
-    """Communication among the ranks, each function of which is called by all of them."""
-
-    library: str
-
-    def largest(self, values: Floats) -> Floats:
-        """Return the element-wise maximum over the ranks."""
-
-    def every(self, content: bytes) -> list[bytes]:
-        """Return the contents of all ranks."""
-
-    def barrier(self) -> None:
-        """Wait for all ranks, without leaving the processor as long as they come soon."""
-
-    def abort(self) -> NoReturn:
-        """End all ranks."""
 
 
 class Ranks:
@@ -73,7 +42,7 @@ class Ranks:
     Parameters
     ----------
     comm : str
-        ``none`` or ``mpi``.
+        ``none``, ``mpi`` or ``shmem``.
     number, size : int
         Number of this process, from 0, and of all.
     transport : Transport, optional
@@ -83,6 +52,8 @@ class Ranks:
     ----------
     hosts : list of str
         The host of each rank.
+    names_hosts : bool
+        Whether records name them; those of a single process do so only if this is set.
     processes : set of int
         The numbers of the ranks' processes on this host.
     host_units : int
@@ -106,6 +77,7 @@ class Ranks:
         self._failed = False
         self._signals: list[tuple[int, FrameType | None]] = []
         self.hosts = self.every(os.uname().nodename)
+        self.names_hosts = size > 1
         self.processes = set(self.of_host(os.getpid()))
         self.host_units = len(set(itertools.chain(*self.of_host(os.sched_getaffinity(0)))))
         self.barrier_s = self._measure_barrier()
@@ -313,127 +285,14 @@ _KINDS: tuple[type[BaseException], ...] = (
 )
 
 
-class _Mpi:
-    """Communication by MPI.
-
-    Collective functions are polled, so that a rank that does not answer is noticed: after the
-    timeout, the first rank that answers names those that do not, and ends all.
-    """
-
-    def __init__(self, mpi: Any) -> None:
-        self._mpi = mpi
-        self._comm = mpi.COMM_WORLD.Dup()
-        self._late = mpi.COMM_WORLD.Dup()
-        self._meetings = 0
-        self._timeout_s = float(os.environ.get(TIMEOUT, _TIMEOUT_S))
-        self.library = " ".join(mpi.Get_library_version().split("\n")[0].split(",")[0].split())
-
-    def largest(self, values: Floats) -> Floats:
-        found = np.empty_like(values)
-        self._wait(self._comm.Iallreduce(values, found, op=self._mpi.MAX))
-        return found
-
-    def every(self, content: bytes) -> list[bytes]:
-        sizes = np.empty(self._comm.size, dtype=np.int64)
-        self._wait(self._comm.Iallgather(np.array([len(content)], dtype=np.int64), sizes))
-        ends = np.cumsum(sizes)
-        found = bytearray(int(ends[-1]))
-        byte = self._mpi.BYTE
-        parts = [found, sizes.tolist(), (ends - sizes).tolist(), byte]
-        self._wait(self._comm.Iallgatherv([content, byte], parts))
-        return [bytes(found[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
-
-    def barrier(self) -> None:
-        request, end = self._comm.Ibarrier(), time.monotonic() + _LATE_S
-        while not request.Test():
-            if time.monotonic() > end:
-                self._wait(request)
-                return
-
-    def abort(self) -> NoReturn:
-        self._mpi.COMM_WORLD.Abort(1)
-        raise SystemExit(1)  # not reached
-
-    def _wait(self, request: Any) -> None:
-        """Wait for a collective operation."""
-        self._meetings += 1
-        for _ in range(_POLLS):
-            if request.Test():
-                return
-        begin = time.monotonic()
-        told: list[Any] = []
-        while not request.Test():
-            waited_s = time.monotonic() - begin
-            if waited_s < _SLEEP_AFTER_S:
-                os.sched_yield()
-                continue
-            time.sleep(_SLEEP_S)
-            if waited_s > _LATE_S and not told:
-                told = [self._late.isend(self._meetings, k) for k in range(min(2, self._late.size))]
-            # The second rank gives up later, in case that the first is the one to be given up.
-            if waited_s > self._timeout_s * (1 + 0.1 * min(self._comm.rank, 2)):
-                self._give_up(waited_s)
-
-    def _give_up(self, waited_s: float) -> NoReturn:
-        """Name the ranks that do not answer, and end all."""
-        waiting, status = {self._comm.rank}, self._mpi.Status()
-        while self._late.Iprobe(status=status):
-            meeting = self._late.recv(source=status.Get_source())
-            if meeting == self._meetings:
-                waiting.add(status.Get_source())
-        missing = sorted(set(range(self._comm.size)) - waiting)
-        listed = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        does = "ranks {} do" if len(missing) > 1 else "rank {} does"
-        if self._comm.rank > 1:
-            listed, does = "0 and 1", "ranks {} do"
-        print(
-            f"memkern: {does.format(listed)} not answer for {waited_s:.0f} s: all ranks end "
-            f"({TIMEOUT} sets after how long)",
-            file=sys.__stderr__,
-            flush=True,
-        )
-        self.abort()
-
-
-def _mpi() -> Any:
-    """Return mpi4py's module, if it communicates with all processes that were started.
-
-    Raises
-    ------
-    InputError
-        It does not, with the reason.
-    """
-    started = launcher.size()
-    copies = f"; --comm none measures {started} independent copies at the same time" * (started > 1)
-    try:
-        with warnings.catch_warnings():
-            # It warns of another MPI's launcher, which is an error below.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            mpi = importlib.import_module("mpi4py.MPI")
-    except ImportError as error:
-        why = "mpi4py is not installed" if error.name == "mpi4py" else f"mpi4py: {error}"
-        raise InputError(
-            f"{started} ranks can't measure together, because {why}: "
-            f"pip install 'memkern[mpi]'{copies}"
-        ) from None
-    if mpi.COMM_WORLD.size < started:
-        library = mpi.Get_library_version().split(",")[0]
-        raise InputError(
-            f"{started} ranks were started, but mpi4py uses {library}, which sees "
-            f"{mpi.COMM_WORLD.size}: start them with that library's mpirun, or install mpi4py for "
-            f"the MPI that started them{copies}"
-        )
-    return mpi
-
-
 def start(comm: str = "auto") -> Ranks:
     """Begin to communicate, and return the ranks; called once, before anything is measured.
 
     Parameters
     ----------
     comm : str
-        ``none`` for a single process, whatever started it; ``mpi``, or ``auto`` (see
-        `memkern.launcher.comm`).
+        ``none`` for a single process, whatever started it; ``mpi``, ``shmem``, or ``auto`` (see
+        `memkern.launcher.comm` and `memkern.measuring.transports.connect`).
 
     Raises
     ------
@@ -442,7 +301,7 @@ def start(comm: str = "auto") -> Ranks:
     """
     global _current
     comm = launcher.comm(comm)
-    if _current is not None and _current.comm == comm:
+    if _current is not None and comm in ("auto", _current.comm):
         return _current
     if comm == "none":
         if launcher.size() > 1:
@@ -450,9 +309,9 @@ def start(comm: str = "auto") -> Ranks:
             os.environ[launcher.COMM] = "none"
         _current = Ranks()
     else:
-        mpi = _mpi()
-        world = mpi.COMM_WORLD
-        _current = Ranks(comm, world.rank, world.size, _Mpi(mpi) if world.size > 1 else None)
+        others = connect(comm)
+        transport = others if others.size > 1 else None
+        _current = Ranks(others.comm, others.number, others.size, transport)
         _current.divide_units()
     return _current
 

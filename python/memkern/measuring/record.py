@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,11 +18,18 @@ import numpy.typing as npt
 
 from memkern import _memkern, statistics
 from memkern.errors import InputError
-from memkern.machine import environment, gpu
+from memkern.machine import energy, environment, gpu
 from memkern.machine.topology import copy_GBps, machine_environment
-from memkern.measuring import calibration, disturbance
+from memkern.measuring import calibration, counting, disturbance
 from memkern.measuring.cores import Neighbour, competitors, cores, cores_at_work
-from memkern.measuring.costs import ceilings_GBps, device_launch_cost_s, launch_cost_s
+from memkern.measuring.costs import (
+    ceilings_GBps,
+    device_ceilings_GBps,
+    device_launch_cost_s,
+    launch_cost_s,
+)
+from memkern.measuring.counting import Counting
+from memkern.measuring.drift import known_drift
 from memkern.measuring.prepared import Choice, Prepared
 from memkern.measuring.process import exclusive, refuse_forked
 from memkern.measuring.ranks import ranks, together
@@ -29,7 +37,7 @@ from memkern.measuring.sampling import Samples, median
 from memkern.results import ResultSet
 from memkern.spec.case import Case
 from memkern.spec.columns import COLUMNS, in_order
-from memkern.spec.kernel import Ceilings, Check
+from memkern.spec.kernel import Ceilings, Check, Traffic
 from memkern.spec.options import GPUS, PROCESSORS, RANKS
 from memkern.spec.registry import registry
 
@@ -111,20 +119,22 @@ class Placement:
     obtained: dict[str, Any]
     choice: Choice
     others: tuple[disturbance.RunningThread, ...]
-    device: Mapping[str, float]
+    device: Mapping[str, Any]
     started_s: float
     wall_s: float
     again_s: float
     rank_places: tuple[RankPlace, ...]
+    counting: Counting
 
 
 @dataclass(frozen=True)
 class RankPlace:
-    """Processing units and page size of a rank, and whether its host has too few units."""
+    """Processing units, page size and memory of a rank, and whether its host has too few units."""
 
     units: str
     pages: str
     oversubscribed: bool
+    footprint_B: int
 
 
 def _crowded(obtained: Mapping[str, Any]) -> bool:
@@ -177,8 +187,7 @@ class CaseRun:
         self.out_of_time = False
         self._models_B: dict[str, float] = {}
         # Measured before the case allocates the device's memory.
-        on_gpu = case.knobs.place == GPUS
-        self._copy = {"gpu_copy_GBps": copy_GBps(case.knobs.device)} if on_gpu else {}
+        self._ceilings = _device_ceilings(case.knobs.device) if case.knobs.place == GPUS else {}
 
     @property
     def case_id(self) -> str:
@@ -232,19 +241,23 @@ class CaseRun:
             prepared = Prepared(case, chosen, self.deadline)
         prepared.beside = self.beside
         again_s = time.perf_counter() - start - prepared.choosing_s
-        taken: list[tuple[Samples, dict[str, float]]] = []
+        taken: list[tuple[Samples, dict[str, Any]]] = []
         if spec.repeatable_check:
             # Their number is found by trial runs, which the check must not count.
             _ = prepared.invocations
+        prepared.warm_up()
 
         def sample() -> int:
             nonlocal again_s
             begin = time.perf_counter()
-            before_J = gpu.energy_J(knobs.device) if knobs.place == GPUS else math.nan
-            found = prepared.sample(len(self.placements), case.placements)
+            device: dict[str, Any] = {}
+            if knobs.place == GPUS:
+                with gpu.Watch(knobs.device) as prepared.watch:
+                    found = prepared.sample(len(self.placements), case.placements)
+                device = prepared.watch.columns
+            else:
+                found = prepared.sample(len(self.placements), case.placements)
             again_s += time.perf_counter() - begin
-            on_gpu = knobs.place == GPUS
-            device = gpu.columns_since(knobs.device, before_J) if on_gpu else {}
             taken.append((found, device))
             return found.taken * found.invocations
 
@@ -262,13 +275,19 @@ class CaseRun:
             prepared.set_steady_inputs()
             sample()
         assert check is not None
+        if case.halo and validated:
+            share = {"halo_share": prepared.halo_share()}
+            check = dataclasses.replace(check, columns={**check.columns, **share})
         samples, device = taken[0]
         # Read only once, since the operating system walks the page tables for it.
         known = self.placements[0].obtained["pages"] if self.placements else None
         obtained = {**prepared.native.obtained(), "pages": known or prepared.native.pages()}
-        others = competitors(self.beside) if samples.rejected else ()
+        # What slows down a GPU is in the columns of the device.
+        others = competitors(self.beside) if samples.rejected and not device else ()
         choice = Choice(obtained["variant"], obtained["isa"], prepared.variant_choice)
         wall_s = time.perf_counter() - start
+        crowded, footprint_B = _crowded(obtained), obtained["footprint_B"]
+        place = RankPlace(obtained["pin"], obtained["pages"], crowded, footprint_B)
         placement = Placement(
             samples,
             _of_all_ranks(check),
@@ -279,7 +298,8 @@ class CaseRun:
             start,
             wall_s,
             ranks().slowest(again_s),
-            tuple(ranks().every(RankPlace(obtained["pin"], obtained["pages"], _crowded(obtained)))),
+            tuple(ranks().every(place)),
+            prepared.counting,
         )
         self.placements.append(placement)
         return placement
@@ -323,19 +343,26 @@ class CaseRun:
         as_run = case.with_(variant=obtained["variant"])
         launch_s = math.nan
         if case.bytes_B and case.knobs.place == GPUS:
-            launch_s = device_launch_cost_s(case.knobs.device, case.knobs.timer)
+            invocations = last.samples.invocations
+            launch_s = device_launch_cost_s(case.knobs.device, case.knobs.timer, invocations)
         elif case.bytes_B and case.knobs.place == PROCESSORS:
             launch_s = launch_cost_s(obtained["threads"], case.knobs.pin, case.knobs.repetition)
         roofline: dict[str, float] = {}
         if spec.roofline_columns is not None:
             rates = ceilings_GBps(obtained["threads"], case.knobs.pin, case.knobs.pages)
-            ceilings = Ceilings(rates["load"], rates["triad"], machine["machine"]["caches"] or ())
+            caches = machine["machine"]["caches"] or ()
+            # The case is that of each rank, or one of all of them.
+            each, sharing = _cases(case), ranks().size // _cases(case)
+            ceilings = Ceilings(sharing * rates["load"], sharing * rates["triad"], caches)
             median_s = float(np.median([np.median(s[:, 0]) for s in series]))
-            of_rank = spec.roofline_columns(as_run, last.check.columns, ceilings, median_s)
-            roofline = {name: _total(name, value) for name, value in of_rank.items()}
+            found = spec.roofline_columns(as_run, last.check.columns, ceilings, median_s)
+            roofline = {name: _total(name, value, each) for name, value in found.items()}
         columns = {**last.check.columns, **roofline}
+        moved = _transfer_columns(as_run, machine["machine"]["caches"] or ())
 
-        def row(case: Case, column: int, case_id: str) -> dict[str, Any]:
+        def row(
+            case: Case, column: int, case_id: str, of_whole: Mapping[str, Any] | None = None
+        ) -> dict[str, Any]:
             model_B = self._model_B(dataclasses.replace(as_run, spec=case.spec))
             times = _times([s[:, column] for s in series], disturbed, prior, drift, self.spread_s)
             return in_order(
@@ -345,15 +372,30 @@ class CaseRun:
                     **_sample_columns(self, counted, series, disturbed),
                     **times,
                     **_rates(case, model_B, last, times, launch_s),
+                    **(moved if case.spec is spec else {}),
                     **_rank_columns(case, counted),
-                    **self._copy,
+                    **self._ceilings,
                     **last.device,
+                    **_energy_columns(case, counted, times["time_median_s"]),
+                    **(of_whole or {}),
                     **(extra or {}),
                 }
             )
 
         names = last.samples.seconds.shape[1] - 1
-        whole = row(case, 0, self.case_id)
+        caches = machine["machine"]["caches"] or ()
+        level = calibration.level_of(obtained["footprint_B"], obtained["threads"], caches)
+        # Of all kernels together, where an invocation runs several in turn.
+        counted_columns = counting.columns(
+            as_run,
+            last.counting,
+            [p.samples.counts for p in counted],
+            last.samples.invocations,
+            self._model_B(as_run),
+            columns,
+            "memory" if case.knobs.flush else level,
+        )
+        whole = row(case, 0, self.case_id, counted_columns)
         parts = []
         for column, kernel in enumerate(obtained["stages"][:names], start=1):
             part = dataclasses.replace(case, spec=registry()[kernel])
@@ -447,7 +489,7 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
         "comm": ranks().comm,
         "ranks": ranks().size,
         "ranks_per_node": ranks().per_node,
-        "hosts": ",".join(dict.fromkeys(ranks().hosts)) if ranks().size > 1 else "",
+        "hosts": ",".join(dict.fromkeys(ranks().hosts)) if ranks().names_hosts else "",
         "comm_library": ranks().library,
         "oversubscribed": any(place.oversubscribed for place in placement.rank_places),
         "rotation": bool(obtained["stages"]),
@@ -508,14 +550,20 @@ def _rates(
     traffic = {"traffic_GBps": several * traffic_B / mean_access_s / 1e9}
     if math.isnan(traffic_B):
         traffic = {}
+    # Several launches on a GPU overlap with what they start.
+    overlap = case.knobs.place == GPUS and placement.samples.invocations > 1
+    short = shortest < _SHORT_LAUNCHES * launch_s and not overlap
+    messages = {"messages_per_second": iterations / shortest * case.spec.messages}
+    if not case.spec.messages:
+        messages = {}
     amos = case.spec.amos * placement.check.columns.get("attempts_per_amo", 1.0)
     return {
         "launch_s": launch_s,
-        "time_net_s": shortest - launch_s if shortest < _SHORT_LAUNCHES * launch_s else math.nan,
+        "time_net_s": shortest - launch_s if short else math.nan,
         "bytes_B": several * case.bytes_B,
         "bytes_index_B": several * case.bytes_index_B,
-        "bytes_model_B": several * model_B,
-        "footprint_B": several * obtained["footprint_B"],
+        "bytes_model_B": several * float(model_B),
+        "footprint_B": _footprint_B(case, placement),
         "bandwidth_GBps": several * case.bytes_B / shortest / 1e9,
         "bandwidth_median_GBps": several * case.bytes_B / median / 1e9,
         "rate_GAMS": iterations / shortest / 1e9 * amos or math.nan,
@@ -524,19 +572,96 @@ def _rates(
         "ns_per_access": access_s * 1e9,
         "cycles_per_access": access_s * placement.samples.clock_Hz,
         **traffic,
+        **messages,
+    }
+
+
+# Meters of GPUs are updated about ten times a second.
+_GPU_METERED_S = 1.0
+
+
+def _energy_columns(case: Case, counted: Sequence[Placement], median_s: float) -> dict[str, Any]:
+    """Return the columns on energy: the mean power while sampling, times the median time.
+
+    Energy is of the whole machine, or of the GPU; there are none for several ranks, of which each
+    would measure that of its own host.
+    """
+    if ranks().size > 1:
+        return {}
+    on_gpu = case.knobs.place == GPUS
+    meters = () if on_gpu else energy.meters()
+    samples = [p.samples for p in counted if p.samples.joules]
+    metered_s = sum(s.metered_s for s in samples)
+    if not samples or metered_s < (_GPU_METERED_S if on_gpu else energy.LEAST_S):
+        return {}
+    powers_W = {
+        name: sum(s.joules[name] for s in samples) / metered_s for name in samples[0].joules
+    }
+    power_W = powers_W["GPU"] if on_gpu else energy.total_J(meters, powers_W)
+    if math.isnan(power_W):
+        if not on_gpu:
+            lost = ", ".join(name for name, watts in powers_W.items() if math.isnan(watts))
+            warnings.warn(f"energy is unknown: {lost} can't be read any more", stacklevel=2)
+        return {}
+    energy_J = power_W * median_s
+    flops = case.iterations * case.spec.width(case) * case.spec.flops
+    return {
+        "power_W": power_W,
+        "idle_power_W": math.nan if on_gpu else energy.idle_W(meters),
+        "energy_J": energy_J,
+        "energy_delay_Js": energy_J * median_s,
+        "energy_per_byte_pJ": 1e12 * energy_J / case.bytes_B if case.bytes_B else math.nan,
+        "energy_per_flop_pJ": 1e12 * energy_J / flops if flops else math.nan,
+        "energy_meters": json.dumps({name: watts * median_s for name, watts in powers_W.items()}),
+    }
+
+
+def _transfer_columns(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the columns of what crosses the boundary in front of each level, where it is known."""
+    spec = as_run.spec
+    names = calibration.level_names(caches)
+    known = spec.transfers is not None or (spec.elementwise and as_run.traffic != Traffic())
+    if as_run.knobs.place != PROCESSORS or not known or len(names) == 1:
+        return {}
+    amount = _cases(as_run) * as_run.iterations
+    return {
+        f"{level}_{way}_B": amount * moved_B
+        for level, transfer in as_run.transfers(names, caches).items()
+        for way, moved_B in zip(("load", "store"), transfer, strict=True)
     }
 
 
 def _cases(case: Case) -> int:
     """Return how many ranks have a case of their own; 1 where it is one of all ranks."""
-    return 1 if case.knobs.place == RANKS else ranks().size
+    return 1 if case.halo or case.knobs.place == RANKS else ranks().size
 
 
-def _total(name: str, value: float) -> float:
-    """Return the value of a column for all ranks, from that of one of them."""
+def _device_ceilings(device: str) -> dict[str, float]:
+    """Return the columns of a GPU's bandwidths; NaN of those for which it has too little memory."""
+    try:
+        best = device_ceilings_GBps(device)
+    except MemoryError:
+        best = {}
+    return {
+        "gpu_peak_GBps": float(gpu.describe(device)["peak_GBps"]),
+        "gpu_copy_GBps": copy_GBps(device),
+        "gpu_best_copy_GBps": best.get("copy", math.nan),
+        "gpu_best_read_GBps": best.get("read", math.nan),
+    }
+
+
+def _footprint_B(case: Case, placement: Placement) -> int:
+    """Return the bytes of memory that an invocation touches on all ranks."""
+    if case.knobs.place == RANKS:
+        return int(placement.obtained["footprint_B"])
+    return sum(place.footprint_B for place in placement.rank_places)
+
+
+def _total(name: str, value: float, cases: int) -> float:
+    """Return the value of a column for several equal cases, from that of one of them."""
     column = COLUMNS.get(name)
     is_rate = column is not None and column.unit in ("GB/s", "GFLOP/s")
-    return value * ranks().size if is_rate else value
+    return value * cases if is_rate else value
 
 
 def _rank_columns(case: Case, counted: Sequence[Placement]) -> dict[str, Any]:
@@ -561,7 +686,10 @@ def _rank_columns(case: Case, counted: Sequence[Placement]) -> dict[str, Any]:
     ]
     return {
         "slowest_rank": int(slowest.argmax()),
-        "rank_spread": float(medians.max() / medians.min() - 1),
+        # Ranks that take no part in messages, or only answer, do not wait for them.
+        "rank_spread": float(medians.max() / medians.min() - 1)
+        if not case.spec.messages
+        else math.nan,
         "barrier_ns": ranks().barrier_s * 1e9,
         "rank_rows": json.dumps(rows),
     }
@@ -626,10 +754,28 @@ def measure(
 def calibrated(
     run: CaseRun, machine: dict[str, Any], extra: Mapping[str, Any] | None = None
 ) -> Measurement:
-    """Return the record of all placements so far, with the calibrated variances of its class."""
+    """Return the record of all placements so far, with the known variances of its class."""
+    prior, between_runs = spread(run.class_of(machine))
+    measurement = run.measurement(machine, prior=prior, drift=between_runs, extra=extra)
+    count(run, measurement)
+    return measurement
+
+
+def spread(name: str) -> calibration.Spread:
+    """Return the variances of a class between placements and between runs, None if unknown."""
     known = calibration.load()
-    prior, drift = known.of(run.class_of(machine)) if known is not None else (None, None)
-    return run.measurement(machine, prior=prior, drift=drift, extra=extra)
+    prior, calibrated = known.of(name) if known is not None else (None, None)
+    return prior, calibrated and known_drift().variance(name, calibrated)
+
+
+def count(run: CaseRun, measurement: Measurement) -> None:
+    """Let later intervals include what an undisturbed record shows of the variance between runs."""
+    record, name = measurement.record, run.class_of(measurement.environment)
+    known = calibration.load()
+    calibrated = known.of(name)[1] if known is not None else None
+    if calibrated is not None and not record["disturbed"]:
+        identity = f"{record['case_id']} {record['environment_id']}"
+        known_drift().add(identity, name, record["time_median_s"], calibrated, time.time())
 
 
 def to_result_set(done: Sequence[Measurement]) -> ResultSet:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import _memkern, small, statistics
-from memkern.machine import environment
+from memkern.machine import energy, environment, gpu
 from memkern.measuring import disturbance
 from memkern.measuring.cores import cores, cores_at_work, exchanging_units
 from memkern.measuring.ranks import ranks
+from memkern.spec.options import GPUS
 
 if TYPE_CHECKING:
     from memkern.measuring.prepared import Prepared
@@ -55,6 +57,11 @@ class Samples:
         Whether too few samples were undisturbed; `seconds` then includes disturbed ones.
     mean_s : float
         Mean seconds of an invocation over all samples taken, to which totals of a check belong.
+    counts : ndarray of float64, shape (n, events, 3)
+        Value and nanoseconds enabled and running of each event that is counted, over all workers,
+        in each of the samples of `seconds`.
+    joules : mapping of str to float
+        By meter, the energy that was used while samples were taken, in `metered_s` seconds.
     """
 
     seconds: npt.NDArray[np.float64]
@@ -69,6 +76,9 @@ class Samples:
     exchange_s: float
     disturbed: bool
     mean_s: float
+    counts: npt.NDArray[np.float64]
+    joules: Mapping[str, float]
+    metered_s: float
 
 
 def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples:
@@ -89,9 +99,14 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
     )
     times = 1 + len(prepared.stages)
     rows = np.empty((0, times + CONDITIONS))
+    counting = prepared.counting
+    counts = np.empty((0, len(counting.codes), 3))
     own = np.empty(0)
     rejected = crowded = np.empty(0, dtype=np.bool_)
     units = _units_of(prepared)
+    meters = energy.meters() if prepared.device is None else ()
+    joules: dict[str, float] = {}
+    metered_s = 0.0
     begin = time.perf_counter()
     first_s = math.inf
     reason: str | None = None
@@ -110,21 +125,34 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         wanted = (runs or rule.next_count(clean)) - clean
         # With enough undisturbed ones, more are taken where too much time was lost.
         block = np.full((wanted if wanted > 0 else _MORE, rows.shape[1]), np.nan)
+        began: list[float] = []
         elapsed = time.perf_counter() - begin
         if runs is not None:
             left = math.inf if not len(rows) else first_s + rule.budget_s - elapsed
         else:
             left = rule.budget_s * (2 if rejected.any() else 1) - elapsed
         left = min(left, prepared.left_s)
+        block_counts = np.zeros((len(block), *counts.shape[1:]))
         stolen, since = environment.read_steal_s(units), time.perf_counter()
+        before, before_J = energy.read(meters), _gpu_J(prepared)
         try:
-            sample(prepared, block, invocations, left)
+            sample(prepared, block, invocations, left, began, block_counts)
         except KeyboardInterrupt:
             reason = "interrupted"
-        block = block[~np.isnan(block[:, 0])]
+        after = energy.read(meters)
+        used = energy.joules(meters, before, after)
+        if prepared.case.knobs.place == GPUS:
+            used["GPU"] = _gpu_J(prepared) - before_J
+        joules = {name: joules.get(name, 0.0) + used[name] for name in used}
+        metered_s += after.time_s - before.time_s
+        done = ~np.isnan(block[:, 0])
+        block = block[done]
+        counts = np.concatenate((counts, block_counts[done]))
         spent = ranks().slowest(time.perf_counter() - since)
         first_s = min(first_s, spent)
         marked = mark_disturbed(prepared, block[:, 0], block[:, times:])
+        if prepared.watch is not None:
+            marked |= prepared.watch.slowed(began[: len(block)])
         if spent > _STEAL_AFTER_S:
             allowed_s = disturbance.STEAL_SHARE * spent * len(units)
             marked |= environment.read_steal_s(units) - stolen > allowed_s
@@ -172,11 +200,25 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         exchange_s=median(conditions[:, 3]),
         disturbed=disturbed,
         mean_s=float(rows[:, 0].mean()),
+        counts=counting.summed(counts[kept_rows]),
+        joules=joules,
+        metered_s=metered_s,
     )
 
 
+def _gpu_J(prepared: Prepared) -> float:
+    """Return the energy that the case's GPU has used so far, NaN without one."""
+    knobs = prepared.case.knobs
+    return gpu.energy_J(knobs.device) if knobs.place == GPUS else math.nan
+
+
 def sample(
-    prepared: Prepared, out: npt.NDArray[np.float64], invocations: int, seconds: float
+    prepared: Prepared,
+    out: npt.NDArray[np.float64],
+    invocations: int,
+    seconds: float,
+    began: list[float] | None = None,
+    counts: npt.NDArray[np.float64] | None = None,
 ) -> None:
     """Fill rows of `out` with samples that all ranks start at the same time.
 
@@ -189,10 +231,18 @@ def sample(
         Invocations per sample.
     seconds : float
         No sample starts later, but for the first.
+    began : list of float, optional
+        Where the state of a GPU is read, the times at which samples started are appended, on the
+        clock of `time.perf_counter`.
+    counts : ndarray of float64, shape (n, counters, 3), optional
+        Gets the counts of `Prepared.counting` during each sample.
     """
+    events: dict[str, Any] = {}
+    if counts is not None and prepared.counting.events:
+        events = {"events": prepared.counting.codes, "counts": counts}
     least = least_throughput(prepared)
-    if ranks().size == 1:
-        prepared.native.sample(out, invocations, seconds, least)
+    if ranks().size == 1 and prepared.watch is None:
+        prepared.native.sample(out, invocations, seconds, least, **events)
         return
     end = math.inf
 
@@ -201,9 +251,11 @@ def sample(
         over = ranks().align(time.perf_counter() > end)
         if math.isinf(end):
             end = time.perf_counter() + seconds
+        if began is not None:
+            began.append(time.perf_counter())
         return not over
 
-    prepared.native.sample(out, invocations, seconds, least, start)
+    prepared.native.sample(out, invocations, seconds, least, start, **events)
 
 
 def _of_all_ranks(rows: npt.NDArray[np.float64], times: int) -> npt.NDArray[np.float64]:

@@ -56,7 +56,7 @@ class _Launch:
         """Raise InputError if a rank would get nothing of a case."""
         for case in self.cases if self.mode == STRONG else ():
             size = _size(case)
-            if case.columns[size] < self.ranks:
+            if size and case.columns[size] < self.ranks:
                 raise InputError(
                     f"{case.spec.kernel} has {case.columns[size]} {size}, too few for "
                     f"{self.ranks} ranks"
@@ -107,7 +107,8 @@ def scaling(
         Workers of each rank, each with every number of ranks; by default those of the case, or one.
     mode : str
         ``strong``: the ranks share the elements, instances or iterations of the case, which must
-        have one of these sizes; the shares are rounded up. ``weak``: each rank has the whole case.
+        have one of these sizes; the shares are rounded up. A case that is distributed over ranks
+        (`halo`) is shared as it is. ``weak``: each rank has the whole case.
     bind : str
         ``node``: one rank on each node; ``socket``: one on each socket; ``core``: each on as many
         cores as it has workers; empty: the launcher binds none, and the ranks of a host share its
@@ -215,7 +216,11 @@ def _checked(cases: Sequence[Case], mode: str) -> Sequence[Case]:
                 f"{label} has arrays, or was not built by a function of its kernel, so that other "
                 "processes can't build it: describe it by words and numbers"
             )
-        if mode == STRONG and not _size(case):
+        if mode != STRONG and case.halo:
+            raise InputError(
+                f"{label} is distributed over the ranks, which share it: measure strong scaling"
+            )
+        if mode == STRONG and not (_size(case) or case.halo):
             raise InputError(
                 f"{label} has no {', '.join(_SIZES[:-1])} or {_SIZES[-1]} that ranks could share: "
                 "measure weak scaling"

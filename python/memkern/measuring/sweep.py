@@ -17,7 +17,6 @@ import numpy as np
 from memkern import _memkern, statistics
 from memkern.checks import integer
 from memkern.errors import InputError
-from memkern.measuring import calibration
 from memkern.measuring.process import forked, refuse_forked
 from memkern.measuring.ranks import ranks, together
 from memkern.measuring.record import (
@@ -26,7 +25,9 @@ from memkern.measuring.record import (
     CaseRun,
     Measurement,
     calibrated,
+    count,
     environment_of_ranks,
+    spread,
     to_result_set,
 )
 from memkern.measuring.variants import TRIAL_S
@@ -178,13 +179,17 @@ def sweep(
                 if not run.placements:
                     left_out += run.out_of_time
                     continue
-                prior, drift = priors[run.class_of(machine)]
-                short = run.spread_s < SPREAD_S
+                prior, between_runs = priors[run.class_of(machine)]
                 measurement = run.measurement(
-                    machine, prior=prior, drift=drift if short else None, extra=columns
+                    machine,
+                    prior=prior,
+                    drift=between_runs if run.spread_s < SPREAD_S else None,
+                    extra=columns,
                 )
                 complete = run.complete and not run.interrupted
-                if not complete:
+                if complete:
+                    count(run, measurement)
+                else:
                     measurement = measurement.cut_off()
                 store(measurement)
                 if sink is None:
@@ -361,9 +366,8 @@ def _priors(
 ) -> dict[str, tuple[statistics.Prior | None, statistics.Prior | None]]:
     """Return for each class of cases the variances between placements and between runs.
 
-    The former is estimated from these cases where possible, otherwise both are calibrated ones.
+    The former is estimated from these cases where possible.
     """
-    known = calibration.load()
     classes: dict[str, list[list[float]]] = {}
     for run in runs:
         if run.placements:
@@ -374,8 +378,8 @@ def _priors(
         prior = statistics.moderate(
             [float(np.var(x, ddof=1)) for x in several], [len(x) - 1 for x in several]
         )
-        calibrated, drift = known.of(name) if known is not None else (None, None)
-        found[name] = (prior or calibrated, drift)
+        known, between_runs = spread(name)
+        found[name] = (prior or known, between_runs)
     return found
 
 

@@ -14,6 +14,7 @@ from memkern import small
 from memkern.machine.topology import last_level_cache_B
 from memkern.measuring import sampling
 from memkern.measuring.ranks import ranks
+from memkern.spec.options import GPUS
 
 if TYPE_CHECKING:
     from memkern.measuring.prepared import Prepared
@@ -55,12 +56,15 @@ def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate,
         return candidates[0], "trial"
     if prepared.device:
         # The time of a part would mostly be that of its launch.
+        invocations = prepared.invocations if prepared.case.knobs.place == GPUS else 1
+        prepared.select(*candidates[0])
+        prepared.warm_up()
         shortest = dict.fromkeys(candidates, math.inf)
         for _, candidate in itertools.product(range(_TRIALS_ON_DEVICE), candidates):
-            prepared.native.select(*candidate)
-            shortest[candidate] = min(shortest[candidate], prepared.run(1))
+            prepared.select(*candidate)
+            shortest[candidate] = min(shortest[candidate], prepared.run(invocations))
         return min(shortest, key=shortest.__getitem__), "trial"
-    prepared.native.select(*candidates[0])
+    prepared.select(*candidates[0])
     sample_s = min(prepared.run(1) for _ in range(2)) * max(prepared.case.stop.invocations, 1)
     allowed_s = min(TRIAL_S, max(prepared.case.stop.budget_s / 4, TRIAL_S / 8), prepared.left_s)
     rounds: tuple[tuple[int, int], ...] = ((1, 1),) if small.wanted() else _TRIALS
@@ -77,7 +81,7 @@ def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate,
     for finalists, samples in rounds:
         times: dict[Candidate, float] = {}
         for candidate in candidates if len(candidates) > 1 else ():
-            prepared.native.select(*candidate)
+            prepared.select(*candidate)
             taken = _trial(prepared, 1 + samples)
             times[candidate] = float(np.quantile(taken, 0.25)) if len(taken) else math.inf
         if any(math.isinf(t) for t in times.values()):
@@ -108,7 +112,7 @@ class _Parts:
     """
 
     def __init__(self, prepared: Prepared, bytes_B: float) -> None:
-        case = prepared.case
+        case = prepared.own
         self._prepared = prepared
         self._count = case.iterations
         share = bytes_B / max(1, case.bytes_B)
@@ -123,7 +127,8 @@ class _Parts:
         self._begin = end if end + self._size <= self._count else 0
         seconds = self._prepared.run_range(begin, end)
         done = self._size if self._work is None else int(self._work[end] - self._work[begin])
-        return seconds / max(done, 1)
+        # Ranks whose parts differ agree on it.
+        return ranks().slowest(seconds / max(done, 1))
 
 
 def _fastest_in_steady_state(prepared: Prepared, candidates: list[Candidate]) -> Candidate:
@@ -135,7 +140,7 @@ def _fastest_in_steady_state(prepared: Prepared, candidates: list[Candidate]) ->
     parts = _Parts(prepared, last_level_cache_B())
     times: dict[Candidate, list[float]] = {c: [] for c in candidates}
     for _, candidate in itertools.product(range(2), candidates):
-        prepared.native.select(*candidate)
+        prepared.select(*candidate)
         parts.run()
         times[candidate].append(parts.run())
     return min(candidates, key=lambda c: min(times[c]))
@@ -146,7 +151,7 @@ def _fastest_parts(prepared: Prepared, candidates: list[Candidate]) -> list[Cand
     parts = _Parts(prepared, _TRIAL_PART_B)
     times: dict[Candidate, list[float]] = {c: [] for c in candidates}
     for _, candidate in itertools.product(range(6), candidates):
-        prepared.native.select(*candidate)
+        prepared.select(*candidate)
         times[candidate].append(parts.run())
     speed = {c: float(np.quantile(t, 0.25)) for c, t in times.items()}
     best: dict[str, Candidate] = {}

@@ -1,12 +1,15 @@
 """Models: parameters that explain measured times, and predictions for other sizes.
 
 A model fitted to records, from memkern or another program, is a `ModelFit`: parameters with
-standard errors and intervals, residuals, the points used, `predict`.  `LayerConditions` predict the
-traffic of a stencil without records.
+standard errors and intervals, residuals, the points used, `predict`.  `LayerConditions` and
+`StencilConditions` predict traffic without records, and `Ecm` predicts times from traffic and a
+processor.
 """
 
+from memkern.models.ecm import Ecm, EcmLevel, EcmPrediction, Overlap, hypotheses
 from memkern.models.fit import ModelFit, Parameter, Prediction
-from memkern.models.layer_conditions import LayerConditions, simulate
+from memkern.models.layer_conditions import LayerConditions, StencilConditions, simulate
+from memkern.models.machine_file import MachineFile, load_machine, published
 from memkern.models.memory import FromMemory, from_memory, plateau_B
 from memkern.models.records import Records, cache_ends, groups, read
 from memkern.models.t0_wmax import (
@@ -19,21 +22,30 @@ from memkern.models.t0_wmax import (
 )
 
 __all__ = [
+    "Ecm",
+    "EcmLevel",
+    "EcmPrediction",
     "FromMemory",
     "LayerConditions",
+    "MachineFile",
     "ModelFit",
+    "Overlap",
     "Parameter",
     "Prediction",
     "Records",
     "Side",
+    "StencilConditions",
     "T0WmaxFit",
     "cache_ends",
     "fit_both_sides",
     "fit_t0_wmax",
     "from_memory",
     "groups",
+    "hypotheses",
+    "load_machine",
     "plateau_B",
     "predict_sum",
+    "published",
     "read",
     "simulate",
     "strong_scaling_efficiency",

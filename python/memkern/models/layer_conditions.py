@@ -1,10 +1,10 @@
-"""Traffic of the lattice-QCD hopping term by layer conditions (Alappat et al. 2021).
+"""Traffic of the lattice-QCD hopping term and of a stencil by layer conditions.
 
-The kernel visits the sites with t outermost, then z, y and x, and the fifth dimension s innermost.
-A layer condition holds if a cache keeps the spinors between their uses by two neighbours: those of
-a site (LC_x), of a row (LC_y), a plane (LC_z) or a slice (LC_t).  Of the eight neighbours that a
-site reads, 7, 5, 3 or 1 then come from further away.  LC_s holds if the links stay in the cache
-from one s to the next.
+The kernel of the hopping term visits the sites with t outermost, then z, y and x, and the fifth
+dimension s innermost.  A layer condition holds if a cache keeps the spinors between their uses by
+two neighbours: those of a site (LC_x), of a row (LC_y), a plane (LC_z) or a slice (LC_t).  Of the
+eight neighbours that a site reads, 7, 5, 3 or 1 then come from further away.  LC_s holds if the
+links stay in the cache from one s to the next.
 
 Source: Alappat et al., "ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX",
 2021, section on lattice QCD.
@@ -12,6 +12,7 @@ Source: Alappat et al., "ECM modeling and performance tuning of SpMV and Lattice
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +24,16 @@ import numpy.typing as npt
 
 from memkern.checks import integer
 from memkern.errors import InputError
+from memkern.spec.kernel import Transfer
 
-__all__ = ["CONDITIONS", "FLOPS", "Condition", "LayerConditions", "simulate"]
+__all__ = [
+    "CONDITIONS",
+    "FLOPS",
+    "Condition",
+    "LayerConditions",
+    "StencilConditions",
+    "simulate",
+]
 
 FLOPS = 1320
 """Floating-point operations of one site update."""
@@ -401,6 +410,51 @@ class LayerConditions:
         links = _LINKS / (self.s_cut if condition == "none" else self.ls)
         return (links + _SPINOR * (k + self.write_factor)) * 2 * self.value_B
 
+    def transfer(self, cache_B: float, sharing: int = 1) -> Transfer:
+        """Return the loads and stores of `site_B`; loads include those of write-allocates.
+
+        Parameters
+        ----------
+        cache_B : float
+            Size of the cache.
+        sharing : int
+            Threads that share the cache.
+        """
+        moved_B = self.site_B(cache_B, sharing)
+        stored_B = min(moved_B, _SPINOR * 2.0 * self.value_B)
+        return Transfer(moved_B - stored_B, stored_B)
+
+    def transfers(
+        self, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Transfer]:
+        """Return what a site update moves across the boundary in front of each level.
+
+        Parameters
+        ----------
+        levels : sequence of str
+            Such as ``("L1", "L2", "memory")``. In front of L1, eight links and eight spinors are
+            loaded into registers, and one spinor is stored. Non-temporal stores cross this boundary
+            and that of memory.
+        caches : sequence of mapping
+            As for the method `levels`.
+
+        Raises
+        ------
+        InputError
+            A cache of these levels is missing.
+        """
+        number_B = 2 * self.value_B
+        result_B = float(_SPINOR * number_B)
+        found = {levels[0]: Transfer((_LINKS / self.s_cut + 8 * _SPINOR) * number_B, result_B)}
+        known = {row["cache"]: row for row in self.levels(caches)}
+        for cache, level in itertools.pairwise(levels):
+            if cache not in known:
+                raise InputError(f"the size of {cache} is not known, only of {', '.join(known)}")
+            behind = self.transfer(known[cache]["size_B"], known[cache]["sharing"])
+            bypassed = self.write_factor == 1 and level != levels[-1]
+            found[level] = Transfer(behind.load_B, 0.0 if bypassed else behind.store_B)
+        return found
+
     def roofline_GFLOPs(self, bandwidth_GBps: float, cache_B: float, sharing: int = 1) -> float:
         """Return the performance at which the bandwidth below a cache is the limit.
 
@@ -453,6 +507,136 @@ class LayerConditions:
                 }
             )
         return rows
+
+
+def _size_and_sharing(name: str, caches: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return the size of a cache and the number of processing units that share it.
+
+    Raises
+    ------
+    InputError
+        It is not among the caches.
+    """
+    known = {
+        f"L{cache.get('level')}": cache
+        for cache in caches
+        if cache.get("size_B") and cache.get("type") != "instruction"
+    }
+    if name not in known:
+        raise InputError(f"the size of {name} is not known, only of {', '.join(known)}")
+    return int(known[name]["size_B"]), int(known[name].get("shared_by") or 1)
+
+
+def held_by(
+    layer_B: float, name: str, caches: Sequence[Mapping[str, Any]], threads: int = 1
+) -> bool:
+    """Return whether half of a thread's share of a cache holds a layer between its uses.
+
+    Parameters
+    ----------
+    layer_B : float
+        Bytes of a thread's layer.
+    name : str
+        Of the cache, such as ``L2``.
+    caches : sequence of mapping
+        As for `LayerConditions.levels`.
+    threads : int
+        Of these, those that may share the cache do.
+
+    Raises
+    ------
+    InputError
+        The cache is not among them.
+    """
+    size_B, sharing = _size_and_sharing(name, caches)
+    return layer_B <= size_B / min(sharing, threads) / 2
+
+
+@dataclass(frozen=True)
+class StencilConditions:
+    """Traffic of a five-point stencil on rows of a grid.
+
+    A point is read by three rows. A cache that holds these between their uses fetches a row once, a
+    smaller one three times. As in the paper, they may use half of a cache.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Outer and inner dimension.
+    value_B : int
+        Size of a value in bytes.
+    block : int
+        Columns that are finished in all rows before the next ones; 0 for all.
+    write_factor : {2, 1}
+        2 if stores read their lines first, 1 for non-temporal stores.
+    threads : int
+        Workers, each with a contiguous part of the rows.
+
+    Raises
+    ------
+    InputError
+        A number is out of range.
+    """
+
+    rows: int
+    columns: int
+    value_B: int = 8
+    block: int = 0
+    write_factor: int = 2
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        """Check every number."""
+        for what in ("rows", "columns", "value_B", "threads"):
+            integer(getattr(self, what), what, 1)
+        integer(self.block, "block", 0, self.columns)
+        if self.write_factor not in (1, 2):
+            raise InputError(f"write_factor must be 2 or 1, not {self.write_factor!r}")
+
+    @property
+    def layer_B(self) -> int:
+        """Bytes of three rows of a block with its neighbours."""
+        return 3 * min(self.block + 2 if self.block else self.columns, self.columns) * self.value_B
+
+    def holds(self, cache_B: float, sharing: int = 1) -> bool:
+        """Return whether a cache, shared by some threads, holds three rows for each of them."""
+        share_B = _positive(cache_B, "cache_B") / min(integer(sharing, "sharing", 1), self.threads)
+        return self.layer_B <= share_B / 2
+
+    def transfer(self, cache_B: float, sharing: int = 1) -> Transfer:
+        """Return the bytes of a point that cross the boundary behind a cache.
+
+        The ends of blocks and of the threads' parts are read once more.
+        """
+        held = self.holds(cache_B, sharing)
+        part = self.rows / self.threads
+        reads = (1 + 2 / part if self.threads > 1 else 1.0) if held else 3.0
+        if self.block:
+            reads *= min(1 + 2 / self.block, self.columns / self.block)
+        return Transfer((reads + self.write_factor - 1) * self.value_B, float(self.value_B))
+
+    def transfers(
+        self, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Transfer]:
+        """Return what a point moves across the boundary in front of each level.
+
+        Parameters
+        ----------
+        levels, caches
+            As for `LayerConditions.transfers`. In front of L1, five values are loaded.
+
+        Raises
+        ------
+        InputError
+            A cache of these levels is missing.
+        """
+        value_B = float(self.value_B)
+        found = {levels[0]: Transfer(5 * value_B, value_B)}
+        for cache, level in itertools.pairwise(levels):
+            behind = self.transfer(*_size_and_sharing(cache, caches))
+            bypassed = self.write_factor == 1 and level != levels[-1]
+            found[level] = Transfer(behind.load_B, 0.0 if bypassed else behind.store_B)
+        return found
 
 
 def _walk(

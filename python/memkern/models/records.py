@@ -232,7 +232,7 @@ APART = (
     "platform", "definition", "backend", "device", "timer", "block_threads_asked", "dtype",
     "index_dtype", "threads", "pin_asked", "pages_asked", "numa_asked", "variant_asked",
     "isa_asked", "offset", "schedule", "chunk", "prefetch", "unroll", "repetition", "flush",
-    "degree", "masked", "numbering", "index_pattern",
+    "degree", "masked", "numbering", "index_pattern", "window", "pairs", "distance",
 )  # fmt: skip
 # Columns that replace some of these in records without the options asked for.
 _OBTAINED = {"pages_asked": "pages", "variant_asked": "variant"}

@@ -9,31 +9,62 @@ Examples
 >>> save(figures["spatter-fig3"](None), "strides.pdf")  # doctest: +SKIP
 """
 
+from typing import TYPE_CHECKING, Any
+
 from memkern.discovery import family_modules
+from memkern.plots import registry
+from memkern.plots.ecm import (
+    ecm_table,
+    overlap_diagram,
+    predicted_against_measured,
+    roofline_figure,
+    roofline_table,
+)
+from memkern.plots.energy import clock_table, clock_whiskers, z_plot
 from memkern.plots.kernels import kernel_table
 from memkern.plots.neighbours import slowdown_map, slowdown_table
-from memkern.plots.registry import Exhibit, Section, describe, figures, sections, tables
+from memkern.plots.registry import Exhibit, Section, describe
 from memkern.plots.scaling import efficiency_table, scaling_curves
 from memkern.plots.style import save
+from memkern.plots.traffic import counted_traffic, traffic_table
 
-family_modules("figures")  # importing them registers their figures
-
-# Sorted, since the order of registration depends on the order of imports.
-_figures = sorted(figures.items())
-figures.clear()
-figures.update(_figures)
+if TYPE_CHECKING:
+    from memkern.plots.registry import figures, sections, tables
 
 __all__ = [
     "Exhibit",
     "Section",
+    "clock_table",
+    "clock_whiskers",
+    "counted_traffic",
     "describe",
+    "ecm_table",
     "efficiency_table",
     "figures",
     "kernel_table",
+    "overlap_diagram",
+    "predicted_against_measured",
+    "roofline_figure",
+    "roofline_table",
     "save",
     "scaling_curves",
     "sections",
     "slowdown_map",
     "slowdown_table",
     "tables",
+    "traffic_table",
+    "z_plot",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the families' figures, which import modules of this package, at the first use."""
+    if name not in ("figures", "sections", "tables"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    family_modules("figures")  # importing them registers their figures
+    # Sorted, since the order of registration depends on the order of imports.
+    found = sorted(registry.figures.items())
+    registry.figures.clear()
+    registry.figures.update(found)
+    globals().update(figures=registry.figures, sections=registry.sections, tables=registry.tables)
+    return globals()[name]

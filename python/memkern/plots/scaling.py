@@ -18,7 +18,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.frames import Records, counted, frame_of
 from memkern.plots.registry import register, tables
-from memkern.plots.style import GREY, figure, log2_axis, plain
+from memkern.plots.style import GREY, Look, figure, log2_axis, plain
 from memkern.results.scaling import efficiencies
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 _PANEL = ["machine", "scaling", "bind", "threads"]
 _QUANTITIES = {"speed_up": "Speed-up", "efficiency": "Efficiency (%)"}
+# From the values and ideal scaling to the ends of an axis of speed-ups.
+_MARGIN = 1.5
+_CUT = "_cut"
+# Matplotlib's numbers of the markers whose tip is at the point.
+_UP, _DOWN = 6, 7
 _BOUND = {"node": "one rank a node", "socket": "one rank a socket", "core": "bound to cores"}
 
 
@@ -95,6 +100,8 @@ def scaling_curves(records: Records = None) -> Figure:
             # It may be as long as both panels are wide.
             ax.set_title(_title(rows.iloc[0], several), loc="left")
     notes.append("Bars: 95 % intervals over the turns.")
+    if any(line.get_label() == _CUT for ax in axes for line in ax.lines):
+        notes.append("Arrowheads: the interval goes on beyond the axis.")
     return finish(fig, 3, notes, first)
 
 
@@ -146,11 +153,13 @@ def _panel(ax: Axes, rows: DataFrame, value: str, cases: list[str]) -> None:
     """Draw a quantity of all cases over the number of ranks, and that of ideal scaling."""
     speed = value == "speed_up"
     ends = ("low", "high") if speed else ("efficiency_low", "efficiency_high")
+    low, high = _limits(rows, value)
     for number, case in enumerate(cases):
         mine = rows[rows["case"] == case]
         if len(mine):
             look = marked_look(number)
             intervals(ax, mine, "ranks", value, ends, look)
+            _cut(ax, mine, value, ends, (low, high), look)
             curve(ax, mine, "ranks", value, look, case)
     for few in sorted(set(rows.groupby("case")["ranks"].transform("min"))):
         ranks = np.array([few, rows["ranks"].max()])
@@ -161,5 +170,41 @@ def _panel(ax: Axes, rows: DataFrame, value: str, cases: list[str]) -> None:
     if speed:
         ax.set_yscale("log", base=2)
         log2_axis(ax.yaxis)
-    else:
-        ax.set_ylim(0, 1.1 * max(100.0, rows[value].max()))
+    ax.set_ylim(low, high)
+
+
+def _limits(rows: DataFrame, value: str) -> tuple[float, float]:
+    """Return the ends of a quantity's axis, which the values and ideal scaling decide.
+
+    An interval of few turns may be hundreds of times as long as they are apart.
+    """
+    if value == "efficiency":
+        return 0.0, 1.1 * max(100.0, rows[value].max())
+    ranks = rows["ranks"].max() / rows["ranks"].min()
+    return min(1.0, rows[value].min()) / _MARGIN, max(ranks, rows[value].max()) * _MARGIN
+
+
+def _cut(
+    ax: Axes,
+    rows: DataFrame,
+    value: str,
+    ends: tuple[str, str],
+    limits: tuple[float, float],
+    look: Look,
+) -> None:
+    """Draw arrowheads where intervals go on beyond the ends of the axis."""
+    (low, high), (bottom, top) = ends, limits
+    for beyond, at, head in ((rows[low] < bottom, bottom, _DOWN), (rows[high] > top, top, _UP)):
+        where = rows["ranks"][beyond]
+        if not len(where):
+            continue
+        ax.plot(
+            where,
+            [at] * len(where),
+            color=look.color,
+            linestyle="none",
+            marker=head,
+            markersize=4,
+            zorder=look.zorder,
+            label=_CUT,
+        )

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,11 @@ import memkern
 from memkern import small
 from memkern.checks import FromFields, one_of
 from memkern.errors import InputError
-from memkern.spec.kernel import Indices, KernelSpec, Traffic
+from memkern.spec.kernel import Indices, KernelSpec, Traffic, Transfer
 from memkern.spec.options import GPUS, Knobs, Stop
+
+HALOS = ("blocking", "overlap")
+"""When the ranks of a distributed case exchange values (see `Case.halo`)."""
 
 _PLACEMENTS = 5  # of a case's memory, by default
 _SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
@@ -69,6 +72,13 @@ class Case(FromFields):
         """Check the types, and the number of runs of a kernel whose values grow."""
         one_of(self.dtype, "dtype", self.spec.dtypes)
         one_of(self.index_dtype, "index_dtype", self.spec.index_dtypes)
+        if self.halo:
+            one_of(self.halo, "halo", HALOS)
+            if self.spec.part is None or self.knobs.device != "cpu":
+                raise InputError(
+                    f"{self.spec.name} on {self.knobs.device} is not distributed over ranks: leave "
+                    "halo out"
+                )
         most = self.spec.most_runs.get(self.dtype)
         if most is not None and not (self.stop.runs and self.stop.runs <= most):
             raise InputError(
@@ -85,6 +95,15 @@ class Case(FromFields):
     def __hash__(self) -> int:
         """Hash the identity."""
         return hash(self.identity())
+
+    @property
+    def halo(self) -> str:
+        """When the ranks over which the case is distributed exchange values.
+
+        ``blocking``: while nothing is computed; ``overlap``: during the iterations that do not
+        depend on them; empty if each rank has a case of its own.
+        """
+        return str(self.columns.get("halo", ""))
 
     @functools.cached_property
     def traffic(self) -> Traffic:
@@ -105,6 +124,23 @@ class Case(FromFields):
     def bytes_index_B(self) -> int:
         """Bytes of indices that one invocation loads."""
         return round(self.traffic.index * self.iterations)
+
+    def transfers(
+        self, levels: Sequence[str], caches: Sequence[Mapping[str, Any]] = ()
+    ) -> Mapping[str, Transfer]:
+        """Return the bytes that an iteration moves across the boundary in front of each level.
+
+        Parameters
+        ----------
+        levels : sequence of str
+            As for `Traffic.transfers`.
+        caches : sequence of mapping
+            As in an environment (``level``, ``size_B``, ``shared_by``), for kernels whose traffic
+            depends on their sizes.
+        """
+        if self.spec.transfers is not None:
+            return self.spec.transfers(self, levels, caches)
+        return self.traffic.transfers(levels, bypass=not self.allocates)
 
     def identity(self) -> str:
         """Hash of kernel, inputs and options; labels do not count."""
@@ -147,6 +183,21 @@ class Case(FromFields):
     def allocates(self) -> bool:
         """Whether a store first reads its cache line (see `Traffic.write_allocate`)."""
         return self.knobs.variant != "nt" and self.knobs.device == "cpu"
+
+    @property
+    def line_B(self) -> int:
+        """Bytes that memory transfers at least: a line of a processor, a sector of a GPU."""
+        return 32 if self.knobs.place == GPUS else 64
+
+    def filled(self, lines: float, partial: float) -> float:
+        """Return how many lines stores read first, of those that they write whole or in part.
+
+        Of a processor all of them, unless stores are non-temporal (see `allocates`); of a GPU those
+        that are written in `partial`.
+        """
+        if self.knobs.place == GPUS:
+            return partial
+        return lines if self.allocates else 0
 
     def with_(self, **changes: Any) -> Case:
         """Return a copy with other knobs, stop rule, types or labels, each by its own name.

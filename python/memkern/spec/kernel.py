@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,13 @@ Invoke = Callable[[], int]
 DTYPES = ("float64", "float32")
 WORD_DTYPES = ("uint64", "uint32")
 INDEX_DTYPES = ("int64", "int32")
+
+
+class Transfer(NamedTuple):
+    """Bytes that one iteration loads and stores across one boundary of the memory hierarchy."""
+
+    load_B: float
+    store_B: float
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,24 @@ class Traffic:
             + (self.index if index else 0.0)
             + (self.write_allocate if write_allocate else 0.0)
         )
+
+    def transfers(self, levels: Sequence[str], bypass: bool = False) -> dict[str, Transfer]:
+        """Return what crosses the boundary in front of each level if data are used once.
+
+        Parameters
+        ----------
+        levels : sequence of str
+            From the innermost cache to memory, such as ``("L1", "L2", "memory")``. In front of L1
+            are the registers, in front of memory is the last cache.
+        bypass : bool
+            Whether stores are non-temporal: they cross the boundaries of L1 and of memory only.
+        """
+        reads = self.read + self.index
+        inner = Transfer(reads, self.write)
+        outer = Transfer(reads + self.write_allocate, self.write)
+        between = Transfer(reads, 0.0) if bypass else outer
+        first, *others, last = levels
+        return {first: inner, **dict.fromkeys(others, between), last: outer}
 
 
 @dataclass(frozen=True)
@@ -133,6 +158,64 @@ class Native(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """What a rank sends to others and receives from them in every invocation.
+
+    Parameters
+    ----------
+    array : str
+        The array whose elements are sent and received.
+    neighbours : sequence of (int, ndarray of int64, int)
+        Ranks with the positions of the elements that are sent to each, and the number of those
+        that come from it.
+    to, of : ndarray of int64, shape (n,)
+        Positions of the array, and the received element that each of them gets, numbered in the
+        order of the neighbours.
+    adds : bool
+        Whether received elements, which are results of the kernel, are added to the array's.
+        Otherwise they replace these, and the kernel reads them.
+    """
+
+    array: str
+    neighbours: Sequence[tuple[int, IndexArray, int]]
+    to: IndexArray
+    of: IndexArray
+    adds: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one rank computes of a case that is distributed over all of them.
+
+    Parameters
+    ----------
+    case : Case
+        The inputs of this rank. Its integer ``split_at`` divides the iterations: the exchange takes
+        place during those that do not depend on it.
+    exchange : Exchange
+    check : callable
+        (native, invoke) to `Check`, which compares this rank's results with those of the whole.
+    dependent : float
+        Share of the iterations that need values of other ranks, or whose results these need.
+    """
+
+    case: Case
+    exchange: Exchange
+    check: Callable[[Native, Invoke], Check]
+    dependent: float
+
+    @property
+    def columns(self) -> dict[str, float]:
+        """Columns of the record on the exchange."""
+        sent = sum(len(positions) for _, positions, _ in self.exchange.neighbours)
+        return {
+            "halo_neighbours": float(len(self.exchange.neighbours)),
+            "halo_sent_B": float(sent * np.dtype(self.case.dtype).itemsize),
+            "halo_rows": self.dependent,
+        }
+
+
 @dataclass(frozen=True, eq=False)
 class KernelSpec:
     """Declaration of a kernel: everything that does not depend on how it is run.
@@ -188,14 +271,21 @@ class KernelSpec:
     roofline_columns : callable, optional
         (case with the variant that ran, columns of its check, `Ceilings`, median in s) to columns
         that compare the result with the roofline limit.
+    transfers : callable, optional
+        (case, levels, caches) to what an iteration moves across the boundary in front of each level
+        (see `Traffic.transfers`), where data are used more than once; caches as in an environment.
     template_columns : tuple of str
         Column of the record for each word of `Case.template_variant`, where the kernel is built
         with several operations.
+    messages : float
+        Messages between ranks per iteration.
     accesses : callable, optional
         Case to the number of consecutive dependent accesses of a worker in an invocation, where the
-        time from one to the next is the result.
+        time from one to the next is the result; NaN if they are not.
     repeatable_check : bool
         Whether the check knows the result of any number of invocations, though they accumulate.
+    part : callable, optional
+        (case, number of a rank, number of all) to its `Part` of a case with a `Case.halo`.
     most_runs : mapping
         By dtype, how many consecutive invocations keep the values finite, where that is few.
     version : int
@@ -217,6 +307,7 @@ class KernelSpec:
     index_dtypes: tuple[str, ...] = ("",)
     flops: float = 0.0
     amos: float = 0.0
+    messages: float = 0.0
     numbers: Mapping[str, float] = field(default_factory=dict)
     ulps: float = 0.0
     idempotent: bool = True
@@ -228,9 +319,13 @@ class KernelSpec:
     roofline_columns: (
         Callable[[Case, Mapping[str, float], Ceilings, float], dict[str, float]] | None
     ) = None
+    transfers: (
+        Callable[[Case, Sequence[str], Sequence[Mapping[str, Any]]], Mapping[str, Transfer]] | None
+    ) = None
     template_columns: tuple[str, ...] = ()
     accesses: Callable[[Case], float] | None = None
     repeatable_check: bool = False
+    part: Callable[[Case, int, int], Part] | None = None
     most_runs: Mapping[str, int] = field(default_factory=dict)
     version: int = 1
 

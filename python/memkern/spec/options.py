@@ -57,6 +57,9 @@ class Option:
         Column of the record that holds the requested value; by default the option's name.
     native : bool
         Whether the extension has an argument of this name.
+    late : bool
+        Whether a case's identity has it only where it is not the default, so that identities are
+        those of the versions before this option.
     """
 
     help: str
@@ -74,6 +77,7 @@ class Option:
     unit: str = ""
     column: str = ""
     native: bool = True
+    late: bool = False
 
 
 def _option(default: Any, help: str, **facts: Any) -> Any:
@@ -150,11 +154,25 @@ class Knobs:
         ``graph`` (all launches of a sample submitted as one graph).
     block_threads : int
         On a GPU: threads per block; 0 for the kernel's own choice.
+    blocks : int
+        On a GPU: blocks of a reduction; 0 for as many as run at a time. Chalmers and Warburton 2020
+        use 512.
     flush_every : int
         On ``mpi`` and ``shmem``: number of updates that are started one after the other and then
         completed together; 1 to complete each one before the next.
     contexts : str
         On ``shmem``: ``default``, or ``private`` for a context of each thread.
+    prefetchers : str
+        ``default`` (as they are) or ``off``: the prefetchers of all cores are switched off while
+        variants are chosen and samples are taken, and restored afterwards, even if the process is
+        killed.
+    clock_limit : int
+        Limit of the clock of all cores in MHz, restored in the same way; 0 for none.
+    cache_ways : int
+        Ways of the last cache that programs may fill, restored in the same way; 0 for all.
+    counters : str
+        Events to count during the samples, with commas in between, or ``auto``: the traffic of
+        each level of the memory, as far as it can be counted here.
     """
 
     threads: int = _option(
@@ -261,6 +279,7 @@ class Knobs:
         "where to run: cpu, cuda, cuda:N, or mpi or shmem, the memory of all ranks (cpu)",
         metavar="NAME",
         native=False,
+        late=True,
     )
     timer: str = _option(
         "host",
@@ -276,6 +295,17 @@ class Knobs:
         several=True,
         metavar="N,...",
         column="block_threads_asked",
+    )
+    blocks: int = _option(
+        0,
+        "on a GPU: blocks of a reduction (0: as many as run at a time)",
+        where=(GPUS,),
+        least=0,
+        most=8192,
+        several=True,
+        metavar="N,...",
+        native=False,
+        late=True,
     )
     flush_every: int = _option(
         1,
@@ -293,6 +323,49 @@ class Knobs:
         where=(RANKS,),
         choices=("default", "private"),
         native=False,
+    )
+    prefetchers: str = _option(
+        "default",
+        "switch the hardware prefetchers off while measuring",
+        where=(PROCESSORS,),
+        choices=("default", "off"),
+        several=True,
+        metavar="STATE,...",
+        native=False,
+        late=True,
+    )
+    clock_limit: int = _option(
+        0,
+        "limit the clock of all cores while measuring, in MHz",
+        where=(PROCESSORS,),
+        least=0,
+        least_given=1,
+        most=100_000,
+        several=True,
+        metavar="MHZ,...",
+        unit="MHz",
+        native=False,
+        late=True,
+    )
+    cache_ways: int = _option(
+        0,
+        "ways of the last cache that programs may fill while measuring",
+        where=(PROCESSORS,),
+        least=0,
+        least_given=1,
+        most=64,
+        several=True,
+        metavar="N,...",
+        native=False,
+        late=True,
+    )
+    counters: str = _option(
+        "",
+        "events to count during the samples, or auto: what is known to show traffic",
+        where=(PROCESSORS,),
+        metavar="NAMES",
+        native=False,
+        late=True,
     )
 
     def __post_init__(self) -> None:
@@ -324,8 +397,9 @@ class Knobs:
         here = {self.place, PROCESSORS} if self.place == GPUS else {self.place}
         return {
             name: getattr(self, name)
-            for name, _, option in declared(self)
-            if here.intersection(option.where) and (name != "device" or self.device != "cpu")
+            for name, default, option in declared(self)
+            if here.intersection(option.where)
+            and not (option.late and getattr(self, name) == default)
         }
 
     @property

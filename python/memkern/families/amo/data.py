@@ -7,8 +7,9 @@ since they can't be compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.plots.drawing import in_bytes
@@ -26,6 +27,9 @@ _NUMBERS = ("iters", "words", "stride", "padding_B", "hot", "threads", "time_min
 # Only records of some primitives have these.
 _OUTCOMES = ("success_fraction", "lost_fraction")
 _WORDS = ("primitive", "order", "returns", "sharing", "index_pattern", "dtype")
+_OVER_RANKS = ("mpi", "shmem")
+# Patterns of one atomic operation for each iteration.
+_SINGLE = ("rand", "stride1", "striden", "ptrchase", "central")
 # Labels of a legend for the ways in which workers of `central` share a line.
 NEIGHBOURS = "own words, neighbours"
 ONE_WORD = "one word for all"
@@ -224,3 +228,68 @@ def chases(frame: DataFrame, threads: float = 0) -> DataFrame:
     frame = frame[sizes > 1]
     fewest = frame.groupby("machine")["threads"].transform("min")
     return frame[frame["threads"] == fewest].sort_values("size_B", kind="stable")
+
+
+def limits(records: Records, measure: str = "") -> DataFrame:
+    """Return the records of atomics over ranks with the rate that fetch-and-adds allow.
+
+    A worker's time for an operation is at least the mean time of a fetch-and-add of
+    `messages.fetch_add` with a window of as many as are completed together: to the own rank, to
+    the same node or to another node, by the share of remote operations. Without a fetch-and-add
+    to the own rank, operations on own words count as taking no time.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of `amo` kernels on ``mpi`` or ``shmem``, and of ``messages.fetch_add``.
+    measure : str
+        Command that measures the latter. If it is empty, none is no error.
+
+    Returns
+    -------
+    DataFrame
+        As of `atomics`, with the columns limit_GAMS (of all workers) and share (of the limit that
+        the rate reaches). Records without such a limit are left out: those with ranks on several
+        nodes and several ranks on a node, whose mixture of distances is not known, and those of
+        patterns of several operations, of which only some are completed together.
+
+    Raises
+    ------
+    InputError
+        No record has a limit, or records without a needed column.
+    """
+    frame, _ = atomics(records, "")
+    names = ("ranks", "ranks_per_node", "remote_share", "flush_every")
+    frame = typed(frame[frame["backend"].isin(_OVER_RANKS)], names)
+    added, _ = select(
+        records,
+        ["messages.fetch_add"] if len(frame) else [],
+        ("window", "origins", "distance", "backend"),
+        value="messages_per_second",
+    )
+    added = typed(added, ("window", "origins", "messages_per_second"), ("distance", "backend"))
+    key = ["machine", "backend", "window", "distance"]
+    added = added.assign(seconds=added["origins"] / added["messages_per_second"])
+    found = added.groupby(key)["seconds"].min().to_dict()
+
+    def limit(row: Mapping[Any, Any]) -> float:
+        window, ranks = row["flush_every"], row["ranks"]
+        if window > 1 and row["pattern"] not in _SINGLE:
+            return math.nan
+        distance = {ranks: "same node", 1.0: "other node"}.get(row["ranks_per_node"], "")
+        here = (row["machine"], row["backend"], window)
+        far, own = (found.get((*here, where), math.nan) for where in (distance, "same rank"))
+        share = row["remote_share"]
+        own_s = 0.0 if share == 1 or math.isnan(own) else (1 - share) * own
+        operation_s = own_s + (share * far if share > 0 else 0.0)
+        workers = row["threads"] * ranks
+        return float(workers / operation_s / 1e9) if operation_s > 0 else math.nan
+
+    values = [limit(row) for row in frame.to_dict("records")]
+    frame = frame.assign(limit_GAMS=values).dropna(subset="limit_GAMS")
+    if frame.empty and measure:
+        raise InputError(
+            "no record of atomics over ranks has a fetch-and-add of messages beside it, with a "
+            f"window of as many as it completes together: `{measure}` measures them"
+        )
+    return frame.assign(share=frame[RATE] / frame["limit_GAMS"])

@@ -16,6 +16,7 @@ from memkern.families.amo.data import (
     atomics,
     chases,
     in_rows,
+    limits,
     one_setting,
     prices,
     shared_lines,
@@ -52,6 +53,7 @@ _MEASURE_SHARING = (
     "-o sharing.parquet"
 )
 _MEASURE_LATENCY = "memkern report"
+_MEASURE_LIMITS = "memkern messages --device mpi --kernel fetch_add --window 1,64 -o adds.parquet"
 _RATE_LABEL = "Rate (GAMS)"
 
 
@@ -438,6 +440,35 @@ def circustent_table(records: Records = None) -> DataFrame:
     columns = ["platform", "row", "threads", "memory_B", "iters", "time_s", RATE, "ns_per_amo"]
     table = concat([part[[*columns, "disturbed"]] for part in parts], ignore_index=True)
     return table.astype({"threads": int, "memory_B": int, "iters": int})
+
+
+@register(tables, "amo-limits")
+def limits_table(records: Records = None) -> DataFrame:
+    """Rates of atomic operations over ranks beside those that fetch-and-adds allow.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `amo` kernels on ``mpi`` or ``shmem``, and of ``messages.fetch_add`` with
+        windows of as many as these complete together.
+
+    Returns
+    -------
+    DataFrame
+        Columns platform, backend, pattern, primitive, returns, targets, remote_share, flush_every,
+        threads, rate_GAMS, limit_GAMS (workers over the mean time of a fetch-and-add), share (of
+        the limit) and disturbed. An update without a result may take less time than a
+        fetch-and-add, so that a share may exceed 1.
+
+    Raises
+    ------
+    InputError
+        No record has a limit, or records without a needed column.
+    """
+    frame = limits(records, _MEASURE_LIMITS)
+    columns = ["platform", "backend", "pattern", "primitive", "returns", "targets"]
+    columns += ["remote_share", "flush_every", "threads", RATE, "limit_GAMS", "share", "disturbed"]
+    return frame[columns].astype({"flush_every": int, "threads": int}).reset_index(drop=True)
 
 
 # ---------------------------------------------------------------------------------------- report

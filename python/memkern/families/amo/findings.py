@@ -12,6 +12,7 @@ from memkern.families.amo.data import (
     atomics,
     chases,
     in_rows,
+    limits,
     one_setting,
     prices,
     shared_lines,
@@ -38,7 +39,13 @@ def findings(records: DataFrame) -> list[str]:
     """
     frame, _ = atomics(records, "")
     machines = frame.groupby("machine", sort=False)
-    return with_names({name: _on_machine(mine) for name, mine in machines})
+    found = limits(records)
+    return with_names(
+        {
+            name: [*_on_machine(mine), *_on_limits(found[found["machine"] == name])]
+            for name, mine in machines
+        }
+    )
 
 
 def _on_machine(mine: DataFrame) -> list[str]:
@@ -137,3 +144,19 @@ def _on_latency(mine: DataFrame) -> list[str]:
             ]
             parts.append(f"{name} takes {listed(times)}")
     return [f"In a chain of dependent operations, {listed(parts)}."] if parts else []
+
+
+def _on_limits(rows: DataFrame) -> list[str]:
+    """Return the sentence on the rates over ranks beside those that fetch-and-adds allow."""
+    if rows.empty:
+        return []
+    least, most = rows.sort_values("share").iloc[[0, -1]].to_dict("records")
+    parts = [
+        f"{percent(row['share'])}{disturbed_mark(row['disturbed'])} in {row['pattern'].upper()} "
+        f"with targets {row['targets']} and {row['flush_every']:g} completed together"
+        for row in ([least, most] if len(rows) > 1 else [least])
+    ]
+    return [
+        "Of the rate that fetch-and-adds between ranks allow, atomic operations on words of other "
+        f"ranks reach {' to '.join(parts)}."
+    ]

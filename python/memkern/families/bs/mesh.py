@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from memkern import small
+from memkern.families.bs.distributed import part
 from memkern.families.checking import Values, error, extent, fresh, positions, verdict
 from memkern.inputs.mesh import HexMesh
 from memkern.inputs.sizes import sizes
@@ -47,6 +48,7 @@ def meshed(
     degree: int = 7,
     masked: str = "none",
     numbering: str = "elements",
+    halo: str | None = None,
     dtype: str = "float64",
     index_dtype: str = "int32",
     **options: Any,
@@ -66,6 +68,10 @@ def meshed(
     numbering : str
         Of the unique nodes: ``elements``, in the order in which elements reach them, as in the
         released code, or ``lexicographic``.
+    halo : str, optional
+        One mesh of all ranks, among which the elements are distributed, in place of one of each:
+        values of shared nodes are exchanged in each invocation, ``blocking``, while nothing is
+        computed, or to ``overlap`` with what does not depend on them (see `distributed`).
     dtype, index_dtype : str
         Of the values and of the indices (32 bits in the paper's code).
     **options
@@ -94,6 +100,7 @@ def meshed(
             "numbering": numbering,
             "local_nodes": mesh.local_nodes,
             "global_nodes": mesh.global_nodes,
+            **({"halo": halo} if halo is not None else {}),
         },
         knobs=Knobs(prefetch=_PREFETCH[kernel] if on_cpu else 0),
         stop=Stop(invocations=_INVOCATIONS.get(kernel, INVOCATIONS)),
@@ -222,6 +229,7 @@ def _spec(
             idempotent=steady_inputs is None,
             counts_index=True,
             steady_inputs=steady_inputs or {},
+            part=part,
         )
     )
 

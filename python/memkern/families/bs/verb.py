@@ -13,6 +13,7 @@ from memkern.cli.refusing import options_by_kernel
 from memkern.errors import InputError
 from memkern.families.streaming.verbs import lengths, owners, stream_options
 from memkern.spec import registry
+from memkern.spec.case import HALOS
 from memkern.spec.registry import DEFINITIONS
 from memkern.spec.sequences import joined, product
 
@@ -28,7 +29,7 @@ def _finite_elements(args: argparse.Namespace) -> int:
     meshes = [f"bs.bs{n}" for n in range(6, 9)]
     kernels_of = owners(names) | {
         **dict.fromkeys(("sizes", "entries"), vectors),
-        **dict.fromkeys(("elements", "degree", "masked", "numbering"), meshes),
+        **dict.fromkeys(("elements", "degree", "masked", "numbering", "halo"), meshes),
         # An empty launch has no values and no variants.
         **dict.fromkeys(("dtype", "variant"), vectors + meshes),
     }
@@ -86,6 +87,12 @@ def add_verbs(verb: Verb) -> None:
         "--numbering",
         choices=("elements", "lexicographic"),
         help="order of the mesh's unique nodes (elements)",
+    )
+    sub.add_argument(
+        "--halo",
+        choices=HALOS,
+        help="one mesh of all ranks for BS6 to BS8, which exchange values of shared nodes in each "
+        "invocation: while nothing is computed, or during what does not depend on them",
     )
     sub.add_argument("--definition", choices=DEFINITIONS, help="of BS5 (paper)")
     stream_options(sub)

@@ -37,6 +37,7 @@ from memkern.spec.kernel import (
     KernelSpec,
     Native,
     Traffic,
+    Transfer,
 )
 from memkern.spec.registry import case, register, registry, shows_options_of
 
@@ -521,6 +522,17 @@ def _roofline_columns(
     }
 
 
+def _transfers(
+    case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+) -> dict[str, Transfer]:
+    """Return what a site, with the others in its vectors, moves across each boundary."""
+    updates = case.spec.width(case)
+    return {
+        level: Transfer(updates * load_B, updates * store_B)
+        for level, (load_B, store_B) in model_of(case).transfers(levels, caches).items()
+    }
+
+
 def _traffic(case: Case) -> Traffic:
     """Count links, spinors and results once, of a site and the others in its vectors."""
     size = float(np.dtype(case.dtype).itemsize)
@@ -551,6 +563,7 @@ register(
         flops=declared("dw.hop").flops,
         width=lambda case: prod(layout_of(case).cuts) * case.integers["Ls"],
         ulps=64.0,
+        transfers=_transfers,
         roofline_columns=_roofline_columns,
         template_columns=("layout",),
     )

@@ -35,13 +35,14 @@ from memkern.spec.kernel import (
     Traffic,
     fill_values,
 )
-from memkern.spec.options import Knobs, Stop
+from memkern.spec.options import GPUS, Knobs, Stop
 from memkern.spec.registry import case, register, registry, shows_options_of
 
 PAIRS = ("pairs", "pairs-across")
 ORDERS = ("random", "in-page", "sequential", "one-per-page", *PAIRS)
 TAKE_BY = ("load", "swap")
 CHAINS = (*range(1, 17), *range(18, 33, 2))
+GPU_CHAINS = (1, 2, 4, 8, 16)
 # Lines that a generator of traffic moves between two pauses (see cpp/families/latency/args.hpp).
 GROUP = 8
 _MOST_CHAINS = 32
@@ -55,6 +56,7 @@ _LEAST_STEPS, _MOST_STEPS = 2**12, 2**16
 _LOADED_STEPS = 2**14
 _TURNS = 2**12
 _WORD_B = 8
+_GPU_LINE_B = 128  # of the caches of all GPUs since 2010
 # Each pair has a part of the buffer of this size to itself, so that prefetches for one do not
 # serve another, and no pair spans two pages.
 _PAIR_B = 2**12
@@ -226,7 +228,8 @@ def chase_case(
     order : str or array_like of int
         One of `ORDERS` (see `line_order`), or the numbers of the lines in the order of access.
     chains : int
-        Independent chains that each worker follows at the same time, one of `CHAINS`.
+        Independent chains that each worker follows at the same time, one of `CHAINS` or, on a GPU,
+        of `GPU_CHAINS`.
     line_B : int, optional
         Bytes from a line to the next; by default the size of a line of the caches, of pairs 8.
     steps : int, optional
@@ -235,7 +238,8 @@ def chase_case(
     distance_B : int, optional
         Bytes between the two lines of a pair (see `line_order`).
     threads : int
-        Workers, which all follow the same cycle; 0 takes one for each processing unit.
+        Workers, which all follow the same cycle; 0 takes one for each processing unit. On a GPU
+        each is the only thread of a block, and variant ``l2`` leaves out L1.
     seed : int
         Of the order.
     name, suite : str
@@ -250,8 +254,16 @@ def chase_case(
     """
     if chains not in CHAINS:
         raise InputError(f"chains must be one of {', '.join(map(str, CHAINS))}, not {chains}")
+    device = Knobs(device=options.get("device", "cpu"))
+    on_gpu = device.place == GPUS
+    if on_gpu:
+        if chains not in GPU_CHAINS:
+            known = ", ".join(map(str, GPU_CHAINS))
+            raise InputError(f"chains on a GPU must be one of {known}, not {chains}")
+        size_B, line_B = _of_gpu(device.device, size_B, line_B)
     ring, lines, columns = _ring(order, size_B, line_B, seed, distance_B)
     workers = _workers(threads)
+    usual_options = {"variant": "simt"} if on_gpu else {"repetition": "free"}
     each = -(-len(lines) // (workers * chains))
     usual = min(max(each, _LEAST_STEPS), _MOST_STEPS)
     steps = usual if steps is None else integer(steps, "steps", 1, 2**40)
@@ -262,7 +274,18 @@ def chase_case(
         {**columns, "chains": chains, "steps": steps},
         template_variant=str(chains),
         labels={"name": name, "suite": suite},
-    ).with_(**{"threads": workers, "seed": seed, "repetition": "free", **options})
+    ).with_(**{"threads": workers, "seed": seed, **usual_options, **options})
+
+
+def _of_gpu(
+    device: str, size_B: float | str | None, line_B: int | None
+) -> tuple[float | str | None, int | None]:
+    """Return the sizes of a buffer and a line, by default those that suit a GPU's caches."""
+    from memkern.machine import gpu
+
+    if size_B is None:
+        size_B = 4 * int(gpu.describe(device)["l2_B"])
+    return size_B, _GPU_LINE_B if line_B is None else line_B
 
 
 def loaded_case(

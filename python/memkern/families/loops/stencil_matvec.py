@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from memkern.families.checking import Values, error, extent, fresh, positions, v
 from memkern.families.streaming.elementwise import footprint, memory_sized, scalars, value_B
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
-from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic, Transfer
 from memkern.spec.registry import register, registry
 
 LOOPS = "Alappat et al., ECM modeling and performance tuning of SpMV and lattice QCD, 2021"
@@ -233,6 +235,56 @@ def _model_stencil(case: Case) -> float:
     return (row.view(write_allocate=True) + again * row.read) * case.iterations
 
 
+def _stencil_transfers(
+    case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+) -> dict[str, Transfer]:
+    """Return what a row moves across each boundary, by the level that holds three rows.
+
+    It is that of the case, or follows from the caches.
+    """
+    from memkern.models.layer_conditions import StencilConditions
+
+    rows, columns = case.integers["rows"], case.integers["columns"]
+    threads = case.knobs.threads or len(os.sched_getaffinity(0))
+    holder = case.columns["layer_condition"]
+    if holder:
+        # Sizes with which just the caches from this level on hold three rows.
+        behind = levels[levels.index(holder) :] if holder in levels else []
+        caches = [
+            {"level": int(cache[1:]), "size_B": 2**62 if cache in behind else 1}
+            for cache in levels[:-1]
+        ]
+    model = StencilConditions(
+        rows,
+        columns,
+        value_B=value_B(case.dtype),
+        write_factor=2 if case.allocates else 1,
+        threads=min(threads, rows),
+    )
+    points = case.spec.width(case)
+    return {
+        level: Transfer(points * load_B, points * store_B)
+        for level, (load_B, store_B) in model.transfers(levels, caches).items()
+    }
+
+
+def _matvec_transfers(
+    case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+) -> dict[str, Transfer]:
+    """Return what a row moves across each boundary: y for every column, unless a cache holds it."""
+    from memkern.models.layer_conditions import held_by
+
+    size, columns = float(value_B(case.dtype)), case.integers["columns"]
+    each = Transfer(2 * columns * size, columns * size)
+    threads = case.knobs.threads or len(os.sched_getaffinity(0))
+    found = {levels[0]: each}
+    for cache, level in itertools.pairwise(levels):
+        # A column of the matrix passes through the cache between two uses of y.
+        held = held_by(2 * case.integers["rows"] * size / threads, cache, caches, threads)
+        found[level] = case.traffic.transfers(levels)[level] if held else each
+    return found
+
+
 def _check_matvec(case: Case, native: Native, invoke: Invoke) -> Check:
     rows, columns = case.integers["rows"], case.integers["columns"]
     at = positions(rows, native)
@@ -270,6 +322,7 @@ register(
         check=_check_stencil,
         reference=_reference_stencil,
         model_bytes=_model_stencil,
+        transfers=_stencil_transfers,
         build=stencil,
         elementwise=True,
         width=lambda case: case.integers["columns"] - 2,
@@ -289,6 +342,7 @@ register(
         check=_check_matvec,
         reference=_reference_matvec,
         model_bytes=lambda case: case.traffic.view() * case.iterations,
+        transfers=_matvec_transfers,
         build=matvec,
         elementwise=True,
         width=lambda case: case.integers["columns"],

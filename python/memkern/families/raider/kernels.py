@@ -34,7 +34,6 @@ from memkern.spec.kernel import (
 from memkern.spec.registry import case, register, registry, shows_options_of
 
 RAIDER = "Beebe et al., RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, 2022"
-_LINE_B = 64
 
 Operation = Callable[[list[Values], float], Values]
 
@@ -94,7 +93,7 @@ def indexed(
         Something is out of range, or the indices are not a permutation.
     """
     spec = registry()[kernel]
-    n = length(spec, elements, footprint_B, dtype)
+    n = length(spec, elements, footprint_B, dtype, options.get("device", "cpu"))
     numbers = scalars(spec, alpha=alpha)
     arrays: dict[str, IndexArray] = {}
     label = ""
@@ -114,15 +113,19 @@ def indexed(
     ).with_(seed=seed, **options)
 
 
-def _lines(n: int, value_B: int, index: IndexArray | None) -> int:
-    """Return the number of lines of an array of `n` elements that are accessed."""
-    per_line = _LINE_B // value_B
+def _lines(n: int, per_line: int, index: IndexArray | None) -> tuple[int, int]:
+    """Return how many lines of an array of `n` elements are accessed, and how many in part."""
     lines = (n - 1) // per_line + 1
     if index is None:
-        return lines
-    touched = np.zeros(lines, dtype=bool)
-    touched[index // per_line] = True
-    return int(np.count_nonzero(touched))
+        return lines, 0
+    touched = np.zeros(n, dtype=bool)
+    touched[index] = True
+    starts = np.arange(0, n, per_line)
+    elements = np.add.reduceat(touched, starts, dtype=np.int64)
+    sizes = np.diff(starts, append=n)
+    return int(np.count_nonzero(elements)), int(
+        np.count_nonzero((elements > 0) & (elements < sizes))
+    )
 
 
 def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation) -> None:
@@ -139,19 +142,23 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
     def traffic(case: Case) -> Traffic:
         size = float(np.dtype(case.dtype).itemsize)
         index = len(idx) * float(np.dtype(case.index_dtype or "int64").itemsize)
-        stores = lines_B(case, written) / case.iterations if case.allocates else 0.0
+        stores = filled_B(case) / case.iterations
         return Traffic(read=len(read) * size, write=size, index=index, write_allocate=stores)
 
-    def lines_B(case: Case, key: str) -> int:
-        """Return the bytes of the lines of an array that are accessed."""
+    def lines_of(case: Case, key: str) -> tuple[int, int]:
         n, place = case.iterations, places[key]
         index = _index_of(case, place, np.arange(n)) if place != "i" else None
-        return _LINE_B * _lines(n, np.dtype(case.dtype).itemsize, index)
+        return _lines(n, case.line_B // np.dtype(case.dtype).itemsize, index)
+
+    def filled_B(case: Case) -> float:
+        """Return the bytes of the lines that stores read before they write them."""
+        lines, partial = lines_of(case, written)
+        return case.line_B * case.filled(lines, partial)
 
     def model_bytes(case: Case) -> float:
         """Count every accessed line once, and the lines that stores read first once more."""
         moved = case.traffic
-        lines = sum(lines_B(case, key) for key in places)
+        lines = sum(case.line_B * lines_of(case, key)[0] for key in places)
         return (moved.index + moved.write_allocate) * case.iterations + lines
 
     def values_of(case: Case, i: IndexArray, values: Callable[[str, IndexArray], Values]) -> Values:

@@ -29,6 +29,7 @@ STRIDE_1 = "stride 1"
 Bandwidths = Mapping[tuple[str, str], float]
 
 _UNIFORM = re.compile(r"UNIFORM:(\d+):(\d+)(:NR)?")
+_BASES = re.compile(r"^BASES:(?P<n>\d+):(?P<stride>\d+):(?P<count>\d+)(?::(?P<seed>\d+))?$")
 _APPLICATION = re.compile(r"([A-Z]+)-([GS])(\d+)")
 _COLUMNS = ("suite", "pattern", "delta", "backend", "dtype", "count_rule")
 
@@ -97,9 +98,63 @@ def own_records(records: Records, columns: Iterable[str] = ()) -> tuple[DataFram
         number = counted(int((~double).sum()), "record")
         notes.append(f"{number} in another type than float64 left out.")
     frame = _with_case(frame[double])
+    if "prefetchers" in frame:
+        # Only `prefetcher_pairs` compares them.
+        frame = frame[~frame["prefetchers"].eq("off")]
     kinds = ["gpu" if backend == "cuda" else "cpu" for backend in frame["backend"]]
     frame = frame.assign(own=True, kind=kinds, paper=frame["count_rule"].eq("paper"))
     return frame[frame["stride"].notna() | frame["case"].isin(application_patterns())], notes
+
+
+def prefetcher_pairs(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return bandwidths without prefetchers, or against their expectation, over those with them.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records.
+
+    Returns
+    -------
+    pairs : DataFrame
+        Columns platform, kernel, way (``switched``: prefetchers off over as they are, ``order``:
+        instances of a pattern in random order over ascending order), stride, ratio, disturbed.
+    notes : list of str
+        Sentences on the records left out.
+
+    Raises
+    ------
+    InputError
+        As `memkern.plots.frames.usable`.
+    """
+    from pandas import concat
+
+    frame, notes = usable(records, list(KERNELS), _COLUMNS)
+    frame = _with_case(frame[frame["dtype"].eq("float64")])
+    parts = []
+    if "prefetchers" in frame:
+        strided = frame[frame["stride"].notna()]
+        table, cases = same_cases(strided, "prefetchers", ("variant",))
+        parts.append(_ratios(table, cases, "off", "default", "switched"))
+    found = frame["pattern"].astype(str).str.extract(_BASES.pattern)
+    ordered = frame.assign(
+        stride=found["stride"].astype(float),
+        instances=found["count"],
+        order=found["seed"].notna().map({True: "random", False: "ascending"}),
+    )[found["stride"].notna()]
+    table, cases = same_cases(ordered, "order", ("pattern", "variant"))
+    parts.append(_ratios(table, cases, "random", "ascending", "order"))
+    columns = ["platform", "kernel", "way", "stride", "ratio", "disturbed", "bandwidth_GBps"]
+    pairs = concat(parts, ignore_index=True)[columns]
+    pairs = pairs.astype({"disturbed": bool, "stride": float, "ratio": float})
+    return best(pairs, ("platform", "kernel", "way", "stride")), notes
+
+
+def _ratios(table: DataFrame, cases: DataFrame, above: str, below: str, way: str) -> DataFrame:
+    """Return the cases that have both bandwidths, with their ratio."""
+    table = table.reindex(columns=[above, below]).dropna()
+    cases = cases.loc[table.index]
+    return cases.assign(ratio=table[above] / table[below], bandwidth_GBps=table[below], way=way)
 
 
 def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, list[str]]:
@@ -200,6 +255,7 @@ def same_cases(
         The first record of each case, with the same index; disturbed if any record of it is.
     """
     keys = [key for key in _CASE if key in frame and key not in (column, *ignore)]
+    keys += ["stride"] * ("pattern" in ignore)
     frame = frame.assign(number=frame.groupby(keys, dropna=False, sort=False).ngroup())
     table = best(frame, ("number", column)).pivot_table(
         index="number", columns=column, values="bandwidth_GBps"

@@ -22,6 +22,7 @@ from memkern.families.spatter.data import (
     own_records,
     platforms_of,
     points_of,
+    prefetcher_pairs,
     remarks,
     same_cases,
 )
@@ -109,6 +110,22 @@ def _bandwidth_by_stride(series: Sequence[_Series], columns: int, notes: Sequenc
     return fig
 
 
+def _ratio_by_stride(
+    series: Sequence[_Series], label: str, columns: int, notes: Sequence[str]
+) -> Figure:
+    fig = _by_stride(series, "ratio", columns, notes)
+    ratios = [value for one in series for value in one.rows["ratio"]]
+    low, high = min(0.8, *ratios), max(1.25, *ratios)
+    margin = (high / low) ** 0.06
+    for ax in fig.axes:
+        ax.axhline(1, color=GREY, linewidth=0.9, zorder=1, label="_equal")
+        ax.set_yscale("log", base=2)
+        ax.set_ylim(low / margin, high * margin)
+        log2_axis(ax.yaxis)
+    fig.axes[0].set_ylabel(label)
+    return fig
+
+
 def _platforms_by_stride(records: Records, kind: str) -> Figure:
     points, notes = points_of(records, kind)
     points = points[points["stride"].notna()]
@@ -151,6 +168,55 @@ def strides_cpu(records: Records = None) -> Figure:
     Lavin et al., MEMSYS 2020, figure 3.
     """
     return _platforms_by_stride(records, "cpu")
+
+
+_WAYS = {"switched": "prefetchers off over on", "order": "random over ascending order"}
+
+
+@figure("spatter-fig4")
+def without_prefetchers(records: Records = None) -> Figure:
+    """Bandwidth without hardware prefetchers over that with them, against stride.
+
+    Where prefetchers can't be switched (``--prefetchers default,off``), instances of the pattern
+    in random order against ascending order show what they gain by the order.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records of uniform strides with the prefetchers off and as they are, or of patterns
+        ``BASES:length:stride:count`` with and without a seed. A pair of records differs only in
+        that, and in the variant that was the fastest.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two panels, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        No pair of records to compare, and as `strides_cpu`.
+
+    References
+    ----------
+    Lavin et al., MEMSYS 2020, figure 4.
+    """
+    pairs, notes = prefetcher_pairs(records)
+    if pairs.empty:
+        raise InputError(
+            "no pattern was measured with and without prefetchers: give memkern spatter the "
+            "option --prefetchers default,off or, where they can't be switched, the patterns "
+            "BASES:8:STRIDE:1024 and BASES:8:STRIDE:1024:1"
+        )
+    platforms = list(pairs["platform"].unique())
+    series = []
+    groups = pairs.groupby(["platform", "way"], sort=False)
+    for number, ((platform, way), rows) in enumerate(groups):
+        way = str(way)
+        label = _WAYS[way] if len(platforms) == 1 else f"{_WAYS[way]}, {plain(platform)}"
+        series.append(_Series(label, own_look(number), rows))
+    notes = [*notes, *disturbed_note(pairs)]
+    return _ratio_by_stride(series, "Ratio of bandwidths", 1 + (len(platforms) == 1), notes)
 
 
 @figure("spatter-fig5")
@@ -226,17 +292,8 @@ def simd_against_scalar(records: Records = None) -> Figure:
             label = variant if len(platforms) == 1 else f"{variant}, {plain(platform)}"
             if len(drawn):
                 series.append(_Series(label, own_look(2 * number + i), drawn))
-    fig = _by_stride(series, "ratio", 2, [*notes, *disturbed_note(cases)])
-    ratios = [value for one in series for value in one.rows["ratio"]]
-    low, high = min(0.8, *ratios), max(1.25, *ratios)
-    margin = (high / low) ** 0.06
-    for ax in fig.axes:
-        ax.axhline(1, color=GREY, linewidth=0.9, zorder=1, label="_equal")
-        ax.set_yscale("log", base=2)
-        ax.set_ylim(low / margin, high * margin)
-        log2_axis(ax.yaxis)
-    fig.axes[0].set_ylabel("Bandwidth over that of scalar code")
-    return fig
+    notes = [*notes, *disturbed_note(cases)]
+    return _ratio_by_stride(series, "Bandwidth over that of scalar code", 2, notes)
 
 
 @figure("spatter-pages")
@@ -604,6 +661,12 @@ _EXHIBITS: tuple[tuple[str, Any, str, str | None], ...] = (
         f"stride 4 for 32 B, stride 8 for 64 B. {_BEST} {_PUBLISHED}", "gpu",
     ),
     (
+        "Without prefetchers", without_prefetchers,
+        "Below the line, prefetchers gain that much: the bandwidth with them switched off over "
+        "that with them or, where they can't be switched, of instances in random order over that "
+        "in ascending order.", None,
+    ),
+    (
         "Vectorised against scalar code", simd_against_scalar,
         "Above the line the variant is faster than scalar code of the same case, below it slower.",
         None,
@@ -666,6 +729,10 @@ def report_section(records: DataFrame) -> Section | None:
         return None
     # An error for missing columns is raised here, since section_of would turn it into a remark.
     kinds = set(own_records(frame, ("variant", "pages"))[0]["kind"])
-    exhibits = [each[:3] for each in _EXHIBITS if each[3] in (None, *kinds)]
+    # Few have these pairs, which need root or a request.
+    left_out = without_prefetchers if prefetcher_pairs(frame)[0].empty else None
+    exhibits = [
+        each[:3] for each in _EXHIBITS if each[3] in (None, *kinds) and each[1] is not left_out
+    ]
     citation = reference.cite("lavin2020")
     return section_of(frame, "Gather and scatter", findings, exhibits, citation)

@@ -16,10 +16,14 @@ multiscatter            ``sparse[base + j1[j2[:]]] = dense[:]``
 
 Where scatters overlap, the result of one worker is that of the instances in order; with several
 workers, each location has the last value that one of them wrote there.
+
+On ``mpi`` and ``shmem`` the sparse array is distributed over all ranks; see
+`memkern.families.spatter.over_ranks`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,8 +34,9 @@ import numpy.typing as npt
 from memkern import small
 from memkern.checks import integer, one_of
 from memkern.errors import InputError
-from memkern.families.spatter import suites
+from memkern.families.spatter import over_ranks, suites
 from memkern.inputs.patterns import Pattern, as_pattern
+from memkern.machine.remote import describe
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
@@ -44,13 +49,13 @@ from memkern.spec.kernel import (
     Traffic,
     fill_values,
 )
+from memkern.spec.options import GPUS, RANKS, Knobs
 from memkern.spec.registry import Suite, register, register_suite, registry, shows_options_of
 from memkern.spec.registry import case as any_case
 
 SOURCE = "Lavin et al., Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020"
 KERNELS = ("gather", "scatter", "gs", "multigather", "multiscatter")
 
-_LINE_B = 64
 # Largest number of moved elements of which all are checked.
 _WHOLE = 2**18
 _SAMPLES = 4_000
@@ -109,26 +114,37 @@ def _length(case: Case) -> int:
     return len(case.indices[key])
 
 
-def _lines(side: _Side, value_B: int) -> float:
-    """Return the distinct cache lines of all instances, extrapolated from the first ones.
+def _lines(case: Case, side: _Side, partial: bool = False) -> float:
+    """Return the distinct lines that all instances access, extrapolated from the first ones.
 
     Every window of instances adds as many lines as the one before it, provided that a window is
-    longer than the distance over which instances overlap.
+    longer than the distance over which instances overlap. With `partial`, only lines count of which
+    some elements are not accessed.
     """
+    per_line = case.line_B // _value_B(case)
 
     def count(instances: int) -> int:
         places = side.places(np.arange(instances))
-        return len(np.unique(places * value_B // _LINE_B))
+        if not partial:
+            return len(np.unique(places // per_line))
+        _, elements = np.unique(np.unique(places) // per_line, return_counts=True)
+        return int(np.count_nonzero(elements < per_line))
 
     spread = int(side.index.max() - side.index.min()) + int(np.abs(side.deltas).sum())
     overlap = side.cycle * (spread // max(1, abs(side.period)) + 1)
-    line = side.cycle * _LINE_B  # instances after which offsets within lines repeat
+    line = side.cycle * case.line_B  # instances after which offsets within lines repeat
     window = -(-(overlap + line) // line) * line
     window = max(1, min(window, _WHOLE // 2 // len(side.index)))
     if side.count <= 2 * window:
         return count(side.count) if side.count * len(side.index) <= _WHOLE else count(window)
     first = count(window)
     return first + (count(2 * window) - first) / window * (side.count - window)
+
+
+def _filled_B(case: Case, side: _Side) -> float:
+    """Return the bytes of the lines that stores read before they write them."""
+    partial = _lines(case, side, partial=True) if case.knobs.place == GPUS else 0.0
+    return case.line_B * case.filled(_lines(case, side) if case.allocates else 0.0, partial)
 
 
 def _value_B(case: Case) -> int:
@@ -144,20 +160,15 @@ def _traffic(case: Case) -> Traffic:
         read=float(length * size if gather else 0),
         write=float(length * size if scatter else 0),
         index=float(length * lists * np.dtype(case.index_dtype).itemsize),
-        write_allocate=_lines(scatter, size) * _LINE_B / scatter.count
-        if scatter and case.allocates
-        else 0.0,
+        write_allocate=_filled_B(case, scatter) / scatter.count if scatter else 0.0,
     )
 
 
 def _model_bytes(case: Case) -> float:
-    """Count whole lines once, and those of scatters once more if a store reads its line."""
-    total = 0.0
-    stored = 2 if case.allocates else 1
-    for side, ways in ((_gather_side(case), 1), (_scatter_side(case), stored)):
-        if side is not None:
-            total += _lines(side, _value_B(case)) * _LINE_B * ways
-    return total
+    """Count whole lines once, and those once more that a store reads first."""
+    gather, scatter = _gather_side(case), _scatter_side(case)
+    total = sum(case.line_B * _lines(case, side) for side in (gather, scatter) if side is not None)
+    return float(total + (_filled_B(case, scatter) if scatter is not None else 0.0))
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -473,7 +484,8 @@ def case(
     count : int
         Instances.
     wrap : int
-        Rows of the dense buffer; gs has none.
+        Rows of the dense buffer; gs has none. On ``mpi`` and ``shmem`` there are as many as a rank
+        has instances, and one more.
     dtype, index_dtype : str
         ``float64`` or ``float32``; ``int64`` or ``int32``.
     name, suite, count_rule : str
@@ -536,10 +548,20 @@ def case(
         indices[f"delta_{side}"] = np.array(deltas[side], dtype=np.int64)
     if kernel.startswith("multi"):
         indices["pattern"] = patterns["pattern"].indices
+    knobs = Knobs(device=options.get("device", "cpu"))
+    integers = {"count": count, "wrap": wrap}
+    if knobs.place == RANKS:
+        asked = {"threads": options.get("threads", 0), "flush_every": options.get("flush_every", 1)}
+        over_ranks.refuse(knobs.device, kernel, options.get("variant", "best"), **asked)
+        ranks = describe(knobs.device).ranks
+        row_B = len(indices[f"pattern_{sides[0]}"]) * np.dtype(dtype).itemsize
+        wrap = over_ranks.rows(wrap, count, ranks, row_B)
+        integers = {"count": count, "wrap": wrap, "workers": ranks}
+        options["threads"] = 1
 
     result = Case(
         registered(kernel),
-        integers={"count": count, "wrap": wrap},
+        integers=integers,
         indices=indices,
         dtype=dtype,
         index_dtype=index_dtype,
@@ -554,7 +576,20 @@ def case(
         labels={"name": name, "suite": suite},
     ).with_(**options)
     _check_reach(result)
-    return result
+    return result if knobs.place != RANKS else _over_ranks(result)
+
+
+def _over_ranks(case: Case) -> Case:
+    """Return a case with the share of remote elements, if ranks can carry it out."""
+    side = _gather_side(case) or _scatter_side(case)
+    assert side is not None
+    ranks = case.integers["workers"]
+    over_ranks.check_size(case.integers["wrap"] * len(side.index), ranks)
+    places = side.places(np.arange(side.count))
+    if "pattern_scatter" in case.indices:
+        over_ranks.check_scatter(places)
+    share = over_ranks.remote_share(places, side.size, ranks, _value_B(case))
+    return dataclasses.replace(case, columns={**case.columns, "remote_share": share})
 
 
 _spec("gather", "A[:] = B[i[:]]")
@@ -630,8 +665,9 @@ def from_config(config: Mapping[str, Any], **options: Any) -> Case:
     **options
         Override the configuration.
     """
-    # The size of a work group is an option of Spatter's GPU backends only.
     arguments = {key: value for key, value in config.items() if key != "local_work_size"}
+    if config.get("local_work_size") and str(options.get("device", "cpu")).startswith("cuda"):
+        arguments["block_threads"] = config["local_work_size"]
     if arguments.get("seed") is None:
         arguments.pop("seed", None)
     if config["kernel"] != "gs":

@@ -36,6 +36,7 @@ STRIDES = (1, 2, 4, 8, 16, 32, 64, 128)
 CountRule: TypeAlias = Literal["paper", "footprint"]
 
 _LENGTHS = {"cpu": 8, "gpu": 256}
+_MERGED = 16  # instances of an application's pattern, in its shape for GPUs
 
 
 class SuiteConfig(Config):
@@ -158,7 +159,11 @@ def ustride(
 
 
 def apps(
-    name: str | None = None, *, count_rule: CountRule = "footprint", footprint_B: float = 2e9
+    name: str | None = None,
+    *,
+    kind: str = "cpu",
+    count_rule: CountRule = "footprint",
+    footprint_B: float = 2e9,
 ) -> list[SuiteConfig]:
     """Return the application patterns of the paper's table 5, in its order.
 
@@ -167,6 +172,8 @@ def apps(
     name : str, optional
         An application (pennant, lulesh, nekbone, amg) or a pattern (such as PENNANT-G3), in any
         case; all 34 patterns if not given.
+    kind : {"cpu", "gpu"}
+        On GPUs 16 consecutive instances are merged: 256 indices, and 16 times the delta.
     count_rule : {"footprint", "paper"}
         ``footprint`` fills `footprint_B` with the sparse array (for LULESH-S3, whose delta is 0,
         moves that many bytes).  ``paper`` takes the published counts, which are the same, as
@@ -187,7 +194,9 @@ def apps(
     InputError
         If an argument is not one of these.
     """
-    count = _counter(count_rule, "cpu", footprint_B)
+    if kind not in _LENGTHS:
+        raise InputError(f"the applications have a cpu and a gpu shape, not {shown(kind)}")
+    count = _counter(count_rule, kind, footprint_B)
     table = reference.rows("lavin2020-patterns")
     if name is not None:
         wanted = name.lower() if isinstance(name, str) else name
@@ -200,15 +209,19 @@ def apps(
     cases = []
     for row in table:
         kernel = row["kernel"].removeprefix("spatter.")
-        pattern = custom(row["indices"], row["pattern"])
-        number = count(kernel, pattern, row["delta"])
-        cases.append(_case(row["suite"], kernel, pattern, row["delta"], number, count_rule))
+        indices, delta = row["indices"], row["delta"]
+        if kind == "gpu":
+            indices = [k * delta + index for k in range(_MERGED) for index in indices]
+            delta *= _MERGED
+        pattern = custom(indices, row["pattern"])
+        number = count(kernel, pattern, delta)
+        cases.append(_case(row["suite"], kernel, pattern, delta, number, count_rule))
     return cases
 
 
 def names() -> list[str]:
     """Return the names that `load` takes."""
-    return ["ustride-cpu", "ustride-gpu", "apps", "pennant", "lulesh", "nekbone", "amg"]
+    return ["ustride-cpu", "ustride-gpu", "apps", "apps-gpu", "pennant", "lulesh", "nekbone", "amg"]
 
 
 def load(
@@ -242,5 +255,8 @@ def load(
     if family == "ustride":
         return ustride(kind, count_rule=count_rule, footprint_B=footprint_B)
     return apps(
-        None if family == "apps" else family, count_rule=count_rule, footprint_B=footprint_B
+        None if family == "apps" else family,
+        kind=kind or "cpu",
+        count_rule=count_rule,
+        footprint_B=footprint_B,
     )

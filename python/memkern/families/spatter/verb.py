@@ -43,6 +43,8 @@ def _spatter(args: argparse.Namespace) -> int:
         for warning in found.warnings:
             warn(warning)
     knobs = knobs_of(args)
+    if found.on_gpu:
+        knobs.setdefault("device", "cuda:0")
     if found.threads is not None:
         knobs.setdefault("threads", found.threads)
 
@@ -74,7 +76,9 @@ def add_verbs(verb: Verb) -> None:
     measuring_options(sub, short=False, runs=False)
 
     sub = verb("suite", _suite, "a published suite of gather/scatter cases")
-    sub.add_argument("suite", help="ustride-cpu, ustride-gpu, apps, pennant, lulesh, nekbone, amg")
+    sub.add_argument(
+        "suite", help="ustride-cpu, ustride-gpu, apps, apps-gpu, pennant, lulesh, nekbone, amg"
+    )
     sub.add_argument(
         "--counts",
         choices=("footprint", "paper"),

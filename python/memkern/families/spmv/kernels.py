@@ -13,7 +13,7 @@ the last.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import comb, log2
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ import numpy as np
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, fresh, positions, verdict
+from memkern.families.spmv.distributed import share_of
 from memkern.families.spmv.model import SpmvModel
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
@@ -34,7 +35,10 @@ from memkern.spec.kernel import (
     Invoke,
     KernelSpec,
     Native,
+    Part,
     Traffic,
+    Transfer,
+    fill_values,
 )
 from memkern.spec.registry import case, register, registry, shows_options_of
 
@@ -68,6 +72,7 @@ def spmv_case(
     move_columns: bool = False,
     balance: str = "rows",
     mve: int | str = 0,
+    halo: str | None = None,
     dtype: str = "float64",
     index_dtype: str = "int32",
     **options: Any,
@@ -89,10 +94,15 @@ def spmv_case(
     move_columns : bool
         Whether the columns of a square matrix are moved like its rows.
     balance : str
-        Workers get equal numbers of ``rows``, or of nonzeros (``nnz``).
+        Workers, and ranks with a `halo`, get equal numbers of ``rows``, or of nonzeros (``nnz``).
     mve : int or str
         Accumulators of a row in ``spmv.crs`` (modulo variable expansion): 1, 2, 3, 4, 6, 8, 0 for
         the kernel's own choice, ``auto`` by the mean length of rows.
+    halo : str, optional
+        One product of all ranks, among which the rows are distributed, in place of one of each:
+        elements of x that rows of other ranks need are sent to these in each invocation,
+        ``blocking``, before the product, or to ``overlap`` with the rows that need none, which
+        come first then. Not for ``spmv.csc``.
     dtype, index_dtype : str
         Of the values and of the indices.
     **options
@@ -125,8 +135,10 @@ def spmv_case(
             raise InputError(f"spmv.{format} has no {option}, which is for {owners}")
     chunk = integer(8 if C is None else C, "C", 1, _MOST_CHUNK) if format == "sell" else 1
     block = _sigma(1 if sigma is None else sigma, chunk, rows) if format == "sell" else 1
-    if move_columns and (format != "sell" or rows != columns):
-        raise InputError("columns are moved like rows only in spmv.sell of square matrices")
+    if move_columns and (format != "sell" or rows != columns or halo):
+        raise InputError(
+            "columns are moved like rows only in spmv.sell of square matrices without halo"
+        )
     # `mve` is the name that `unroll` has here.
     unroll = options.pop("unroll", 0)
     if format == "crs":
@@ -157,6 +169,7 @@ def spmv_case(
             "C": chunk,
             "sigma": block,
             "balance": balance,
+            **({"halo": halo} if halo is not None else {}),
         },
     ).with_(unroll=unroll, **options)
 
@@ -201,29 +214,37 @@ def order_of(case: Case, native: Native) -> IndexArray:
 
 
 def _check(case: Case, native: Native, invoke: Invoke) -> Check:
-    n, columns = case.integers["rows"], case.integers["columns"]
+    columns = case.integers["columns"]
     order = order_of(case, native)
-    seen = np.zeros(n, dtype=bool)
-    seen[order] = True
-    look = positions(n, native) if n > _WHOLE_ROWS else np.arange(n)
-    a = as_csr(case)[order[look]].astype(np.float64)
-    a.data[:] = a.data.astype(case.dtype)
     x = fresh(native, "x", np.arange(columns))
     if case.integers["move_columns"]:
         moved = np.empty_like(x)
         moved[order] = x
         x = moved
+    native.fill(outputs=True)
+    return _compared(case, order, as_csr(case), x, native, invoke)
+
+
+def _compared(
+    case: Case, order: IndexArray, a: csr_array, x: Values, native: Native, invoke: Invoke
+) -> Check:
+    """Invoke a case whose row i of y is row ``order[i]`` of `a`, and compare y with `a` times x."""
+    n = len(order)
+    seen = np.zeros(n, dtype=bool)
+    seen[order] = True
+    look = positions(n, native) if n > _WHOLE_ROWS else np.arange(n)
+    a = a[order[look]].astype(np.float64)
+    a.data[:] = a.data.astype(case.dtype)
     before = fresh(native, "y", look) if case.template_variant == "add" else np.zeros(len(look))
     wanted = before + a @ x
     # As many roundings as there are terms, of the sum of their absolute values.
     terms = np.maximum((np.diff(a.indptr) + 2.0) / case.spec.ulps, 1.0)
     size = np.abs(before) + abs(a) @ np.abs(x)
-    native.fill(outputs=True)
     invoke()
     errors = np.abs(native.peek("y", look) - wanted)
     errors[np.isnan(errors)] = np.inf
     allowed = terms * size
-    worst = float(np.max(errors / np.where(allowed > 0, allowed, 1)))
+    worst = float(np.max(errors / np.where(allowed > 0, allowed, 1), initial=0.0))
     if not seen.all():
         worst = float("inf")
     facts = native.obtained()["facts"]
@@ -232,6 +253,38 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
         "convert_s": facts["convert_s"],
     }
     return verdict(case, worst, "whole" if len(look) == n else "sampled", **columns_found)
+
+
+# Of the values of x by which distributed products are checked: no array is filled with them.
+_SALT = 0x5EED
+
+
+def _part(case: Case, rank: int, ranks: int) -> Part:
+    from scipy.sparse import csr_array
+
+    share = share_of(case, rank, ranks)
+
+    def check(native: Native, invoke: Invoke) -> Check:
+        """Compare with the product of the whole matrix and vector.
+
+        The vector is a new one and the halo is NaN before, so that neither a lost value nor one of
+        an earlier invocation goes unnoticed.
+        """
+        whole = fill_values(np.arange(case.integers["columns"]), {"salt": _SALT})
+        x = np.ones(native.arrays()["x"]["columns"], dtype=case.dtype)
+        x[: len(share.own)] = whole[share.own.start : share.own.stop]
+        x[len(share.own) : len(share.own) + len(share.halo)] = np.nan
+        native.fill(outputs=True)
+        native.copy_in("x", x)
+        rows = as_csr(case)[share.rows]
+        # A rank without nonzeros has one more row.
+        shape = share.case.integers["rows"], case.integers["columns"]
+        starts = np.pad(rows.indptr, (0, shape[0] - len(share.rows)), mode="edge")
+        rows = csr_array((rows.data, rows.indices, starts), shape=shape)
+        order = order_of(share.case, native)
+        return _compared(share.case, order, rows, whole, native, invoke)
+
+    return Part(share.case, share.exchange, check, share.dependent)
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -278,6 +331,17 @@ def _traffic(case: Case) -> Traffic:
         index=share * (n["nonzeros"] + pointers) * index,
         write_allocate=share * y if case.template_variant == "write" and case.allocates else 0.0,
     )
+
+
+def _transfers(
+    case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+) -> dict[str, Transfer]:
+    """Return what a row or chunk moves: x for each nonzero into registers, else once (alpha)."""
+    moved = _traffic(case).transfers(levels, bypass=not case.allocates)
+    n, size = case.integers, np.dtype(case.dtype).itemsize
+    again_B = (n["nonzeros"] - n["columns"]) * size / _iterations(case)
+    first = moved[levels[0]]
+    return {**moved, levels[0]: Transfer(first.load_B + again_B, first.store_B)}
 
 
 def model_of(case: Case, beta: float) -> SpmvModel:
@@ -339,8 +403,11 @@ def _spec(name: str, summary: str, source: str) -> None:
             ulps=32.0,
             idempotent=False,
             counts_index=True,
+            transfers=_transfers,
             roofline_columns=_roofline_columns,
             template_columns=("result",),
+            # The workers' sums of columns are added up only after the last part.
+            part=None if name == "csc" else _part,
         )
     )
 

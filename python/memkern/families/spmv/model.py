@@ -7,11 +7,13 @@ element is read once, 1 if every nonzero reads its own.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from memkern.checks import integer, number
 from memkern.errors import InputError
 
-__all__ = ["SpmvModel"]
+__all__ = ["SpmvModel", "crs_row_cycles", "sell_column_cycles"]
 
 
 @dataclass(frozen=True)
@@ -95,3 +97,68 @@ class SpmvModel:
         """
         moved = time_s * bandwidth_GBps * 1e9 / self.nonzeros
         return (moved - self.nonzero_B(0.0)) / self.value_B
+
+
+def crs_row_cycles(
+    nonzeros: int,
+    lanes: int,
+    fma_latency: float,
+    reduction: float,
+    step: float = 0.0,
+    accumulators: int = 1,
+) -> float:
+    """Return the cycles in the core of a CRS row.
+
+    A row takes ceil(nonzeros / lanes) steps of a vector, then the sum of the lanes. Steps of one
+    accumulator wait for each other, and rows are assumed not to overlap.
+
+    Parameters
+    ----------
+    nonzeros : int
+        Of the row.
+    lanes : int
+        Values of a vector.
+    fma_latency, reduction : float
+        Latencies of a multiply-add and of the sum of a vector's lanes, in cycles.
+    step : float
+        Cycles of a step's instructions if none waits: loads, a gather and a multiply-add.
+    accumulators : int
+        Vectors that are summed independently, and then added (a latency for each).
+
+    Raises
+    ------
+    InputError
+        A number is out of range.
+    """
+    _check_cycles(fma_latency=fma_latency, reduction=reduction, step=step)
+    steps = -(-integer(nonzeros, "nonzeros", 1) // integer(lanes, "lanes", 1))
+    chains = min(integer(accumulators, "accumulators", 1), steps)
+    waiting = math.ceil(steps / chains) * fma_latency + (chains - 1) * fma_latency
+    return max(waiting, steps * step) + reduction
+
+
+def sell_column_cycles(chunk: int, lanes: int, fma_latency: float, step: float) -> float:
+    """Return the cycles in the core of one column of a SELL chunk.
+
+    Its chunk / lanes vectors are independent of each other, but wait for the column before.
+
+    Parameters
+    ----------
+    chunk, lanes : int
+        Rows of a chunk, and values of a vector.
+    fma_latency, step : float
+        As for `crs_row_cycles`.
+
+    Raises
+    ------
+    InputError
+        A number is out of range.
+    """
+    _check_cycles(fma_latency=fma_latency, step=step)
+    vectors = -(-integer(chunk, "chunk", 1) // integer(lanes, "lanes", 1))
+    return max(vectors * step, fma_latency)
+
+
+def _check_cycles(**cycles: float) -> None:
+    for what, value in cycles.items():
+        number(value, what, 0)

@@ -27,7 +27,7 @@ def _tune(args: argparse.Namespace) -> int:
     if args.output:
         check_output(args.output, args.force)
     searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch")
-    own = {"format": _FORMATS, "rcm": False}
+    own = {"format": _FORMATS, "rcm": False, "halo": None}
     refuse(args, "with --tune, which chooses it", **own, **dict.fromkeys(searched))
     refuse(args, "with --tune, which stops by --budget", runs=None, repeats=1, resume=False)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
@@ -67,7 +67,7 @@ def _spmv(args: argparse.Namespace) -> int:
             )
     # --mve is the name that --unroll has here.
     knobs.pop("unroll", None)
-    listed = {name: getattr(args, name) for name in ("C", "sigma", "mve", "balance")}
+    listed = {name: getattr(args, name) for name in ("C", "sigma", "mve", "balance", "halo")}
     listed["mve"], args.unroll = listed["mve"] or args.unroll, None
     if args.write:
         knobs["accumulate"] = False
@@ -111,7 +111,8 @@ def _row(number: int, record: dict[str, Any]) -> str:
         f"{record['balance']:<7} {record['time_min_s']:>11.4g} "
         f"{record['performance_GFLOPs']:>8.3f} {record['bandwidth_GBps']:>7.2f} "
         f"{100 * record['roofline_fraction']:>7.0f}% {record['beta']:>6.3f} "
-        f"{record['convert_s']:>9.3g} {plus_minus(record):>5} {' '.join(marks(record))}"
+        f"{record['convert_s']:>9.3g} {plus_minus(record):>5} "
+        f"{' '.join([record.get('halo', ''), *marks(record)])}"
     ).rstrip()
 
 
@@ -141,6 +142,9 @@ def add_verbs(verb: Verb) -> None:
     add("--balance", type=words, metavar="HOW,...", help=", ".join(BALANCES) + " (rows)")
     add("--mve", type=_accumulators, metavar="N,...",
         help="accumulators of a row of crs: " + ", ".join(map(str, MVE)) + " or auto")  # fmt: skip
+    add("--halo", type=words, metavar="WHEN,...",
+        help="one product of all ranks, which exchange elements of x in each invocation: blocking "
+        "(before the product), overlap (during that of rows that need none)")  # fmt: skip
     add("--tune", action="store_true", help="search the best options within --budget (30 s)")
     add("--write", action="store_true", help="y = A x in place of y = y + A x")
     measuring_options(sub)

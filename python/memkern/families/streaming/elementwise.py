@@ -176,7 +176,7 @@ def case_of(
         The kernel has no such scalar, or a value is out of range.
     """
     spec = registry()[kernel]
-    elements = length(spec, elements, footprint_B, dtype)
+    elements = length(spec, elements, footprint_B, dtype, options.get("device", "cpu"))
     numbers = scalars(spec, alpha=alpha, beta=beta)
     return Case(
         spec,
@@ -188,13 +188,21 @@ def case_of(
     ).with_(**options)
 
 
-def length(spec: KernelSpec, elements: int | None, footprint_B: float | None, dtype: str) -> int:
+def length(
+    spec: KernelSpec,
+    elements: int | None,
+    footprint_B: float | None,
+    dtype: str,
+    device: str = "cpu",
+) -> int:
     """Return the length of each array, given by `elements`, `footprint_B` or neither."""
     if elements is not None and footprint_B is not None:
         raise InputError(f"{spec.name} takes elements or footprint_B, not both")
-    if footprint_B is None:
-        return _cut(memory_sized(dtype) if elements is None else integer(elements, "elements", 1))
     streams = sum(array.name != RESULT for array in spec.arrays)
+    if elements is None and footprint_B is None:
+        return _cut(memory_sized(dtype, device) if streams else _arithmetic_sized(dtype, device))
+    if footprint_B is None:
+        return _cut(integer(elements, "elements", 1))
     return _cut(max(1, int(footprint(footprint_B) / (max(1, streams) * value_B(dtype)))))
 
 
@@ -213,11 +221,33 @@ def _cut(elements: int) -> int:
     return small.cut(elements, 2**14 + elements.bit_length())
 
 
-def memory_sized(dtype: str) -> int:
+def memory_sized(dtype: str, device: str = "cpu") -> int:
     """Return STREAM's length: each array four times the last-level caches, at least a million."""
     from memkern.machine.topology import last_level_cache_B
 
-    return max(4 * last_level_cache_B() // value_B(dtype), 10**6)
+    cache_B = _of_gpu(device).get("l2_B") or last_level_cache_B()
+    return max(4 * int(cache_B) // value_B(dtype), 10**6)
+
+
+def _arithmetic_sized(dtype: str, device: str) -> int:
+    """Return iterations without arrays that take much longer than their launch.
+
+    On a GPU, 65536 for each thread of multiprocessors with 2048 threads: about a millisecond.
+    """
+    units = _of_gpu(device).get("units")
+    return int(units) * 2048 * 2**16 if units else memory_sized(dtype)
+
+
+def _of_gpu(device: str) -> dict[str, Any]:
+    """Return the description of a GPU; nothing for other devices, or if there is no such GPU."""
+    from memkern.machine import gpu
+    from memkern.spec.options import GPUS, Knobs
+
+    try:
+        knobs = Knobs(device=device)
+        return gpu.describe(knobs.device) if knobs.place == GPUS else {}
+    except InputError:
+        return {}
 
 
 def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:

@@ -1,0 +1,90 @@
+// Packed exchange among MPI's processes: persistent messages between neighbours.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/mpi/library.hpp"
+#include "engine/exchange.hpp"
+
+namespace memkern::mpi {
+
+// Another rank, or this one: the positions of the elements that are sent to it, and the number of
+// those that come from it.
+struct Neighbour {
+  int rank = 0;
+  std::vector<std::int64_t> sent;
+  std::int64_t received = 0;
+};
+
+// What a rank sends and receives. Received elements are numbered in the order of the neighbours:
+// for each k, the array's element to[k] gets the received element with the number of[k], or is
+// increased by it.
+struct Plan {
+  std::vector<Neighbour> neighbours;
+  std::vector<std::int64_t> to;
+  std::vector<std::int64_t> of;
+  bool adds = false;
+  // After so long without a message, a rank ends all of them.
+  double timeout_s = 120.0;
+};
+
+// Messages are received in the array itself if their elements are stored there one after the other.
+class PackedExchange : public Exchange {
+ public:
+  // Together with all ranks. Throws InputError, on all of them, if the plan of one is wrong or what
+  // one sends is not what another one receives.
+  explicit PackedExchange(const Plan& plan);
+  ~PackedExchange() override;
+  PackedExchange(const PackedExchange&) = delete;
+  PackedExchange& operator=(const PackedExchange&) = delete;
+
+  // Of float64, float32, and if elements are not added, of int64, uint64, int32 and uint32.
+  void bind(const char* dtype, const std::byte* from, std::int64_t from_elements, std::byte* to,
+            std::int64_t to_elements) override;
+  bool adds() const override { return adds_; }
+  std::int64_t packed() const override { return std::ssize(sent_); }
+  std::int64_t unpacked() const override { return in_place_ ? 0 : std::ssize(targets_); }
+  void pack(Range range) override;
+  void start() override;
+  void finish() override;
+  void unpack(Range range) override;
+
+ private:
+  struct Message {
+    int rank;
+    std::int64_t first;  // of its elements among all that are sent or received
+    std::int64_t count;
+  };
+
+  // Adds a plan's messages and positions; returns in one sentence what is wrong with it, if
+  // anything.
+  std::string add(const Plan& plan);
+  void add_targets(const Plan& plan);
+  void release();
+  [[noreturn]] void give_up();
+
+  bool adds_;
+  double timeout_s_;
+  bool in_place_ = false;
+  std::vector<Message> sends_;
+  std::vector<Message> receives_;
+  std::vector<std::int64_t> sent_;
+  std::int64_t received_ = 0;
+  // Target t gets the received elements of_[starts_[t]] to of_[starts_[t + 1] - 1].
+  std::vector<std::int64_t> targets_;
+  std::vector<std::int64_t> starts_;
+  std::vector<std::int64_t> of_;
+
+  bool floating_ = false;
+  std::int64_t element_B_ = 0;
+  const std::byte* from_ = nullptr;
+  std::byte* to_ = nullptr;
+  std::vector<std::uint64_t> out_;
+  std::vector<std::uint64_t> in_;
+  std::vector<MPI_Request> requests_;
+};
+
+}  // namespace memkern::mpi

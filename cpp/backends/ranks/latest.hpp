@@ -1,0 +1,34 @@
+// What is made before a sample, kept until it is made for something else.
+#pragma once
+
+#include <memory>
+
+#include "core/body.hpp"
+
+namespace memkern::ranks {
+
+template <class Plan>
+class Latest {
+ public:
+  // For the case with this array, at whose address no other case has one, and a range of it.
+  template <class Make>
+  void update(const void* array, Range range, const Make& make) {
+    if (get(array, range) != nullptr) return;
+    plan_.reset();
+    plan_ = make();
+    array_ = array;
+    range_ = range;
+  }
+  // Null if it was made for another one.
+  Plan* get(const void* array, Range range) const {
+    const bool same = array_ == array && range_.begin == range.begin && range_.end == range.end;
+    return same ? plan_.get() : nullptr;
+  }
+
+ private:
+  std::unique_ptr<Plan> plan_;
+  const void* array_ = nullptr;
+  Range range_{0, 0};
+};
+
+}  // namespace memkern::ranks

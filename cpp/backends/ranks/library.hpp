@@ -1,0 +1,75 @@
+// What a library of one-sided operations has to provide.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "families/amo/patterns.hpp"
+
+namespace memkern::ranks {
+
+// The operations of one worker. Those that are started are complete, and `value` and `old` can be
+// used again, after the next `complete` for their rank or `complete_all`; the others are complete
+// when they return.
+template <class C, class Memory, class Place>
+concept OperationsOfWorker = requires(C context, const Memory& memory, const Place& place,
+                                      const std::uint64_t& value, std::uint64_t& old) {
+  // Whether it shall be one that no other thread uses.
+  C(true);
+  // A plain and an atomic load.
+  { context.template get<std::uint64_t>(place) } -> std::same_as<std::uint64_t>;
+  { context.template load<std::uint64_t>(place) } -> std::same_as<std::uint64_t>;
+  // Combines a value with the word by a primitive, and returns the old value.
+  { context.template fetch<Primitive::Add>(place, value) } -> std::same_as<std::uint64_t>;
+  // Stores the last value if the word is the first one; returns the old value.
+  { context.swap(place, value, value) } -> std::same_as<std::uint64_t>;
+  // As fetch, without the old value and with it.
+  context.template start_update<Primitive::Add>(place, value);
+  context.template start_fetch<Primitive::Add>(place, value, old);
+  context.complete(place);
+  context.complete_all(memory);
+};
+
+template <class L>
+concept Library = requires(const typename L::Memory& memory, const typename L::Place& place,
+                           void* to, const void* from, std::int64_t bytes, double value) {
+  requires OperationsOfWorker<typename L::Context, typename L::Memory, typename L::Place>;
+  { L::kName } -> std::convertible_to<std::string>;
+  // The standard and its version, where other devices have an instruction set.
+  { L::kStandard } -> std::convertible_to<std::string>;
+  // Whether operations of a worker on a word take effect in the order in which they are started.
+  { L::kOrdered } -> std::convertible_to<bool>;
+  // Whether it has a primitive for a type; if true, one that returns the old value.
+  { L::template has<Primitive::Add, std::uint64_t>(true) } -> std::same_as<bool>;
+
+  // Name and version; may be called before the library is started.
+  { L::version() } -> std::same_as<std::string>;
+  { L::rank() } -> std::same_as<int>;
+  { L::ranks() } -> std::same_as<int>;
+  { L::ranks_on_node() } -> std::same_as<int>;
+  // Whether several threads may call the library at the same time.
+  { L::threads() } -> std::same_as<bool>;
+  // Whether a thread can have a context that no other thread uses.
+  { L::private_contexts() } -> std::same_as<bool>;
+
+  // All ranks together:
+  // Uninitialised; throws MemoryError.
+  { L::allocate(bytes) } -> std::same_as<typename L::Memory>;
+  L::free(memory);
+  // Waits for all ranks (see meeting.hpp). What ranks have stored in their own parts is visible to
+  // all then.
+  L::barrier();
+  { L::largest(value) } -> std::same_as<double>;
+  // To be called at the end.
+  L::finish();
+
+  // This rank's part.
+  { L::own(memory) } -> std::same_as<std::byte*>;
+  // Complete when they return.
+  L::get(place, to, bytes);
+  L::put(place, from, bytes);
+};
+
+}  // namespace memkern::ranks

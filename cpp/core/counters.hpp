@@ -1,0 +1,122 @@
+// Counters of events during samples: those of the processor and of the operating system, as the
+// kernel's perf_event_open counts them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/team.hpp"
+
+namespace memkern {
+
+// An event, in the kernel's terms (perf_event_open(2)).
+struct EventCode {
+  std::string name;  // for messages
+  std::uint32_t type = 0;
+  std::uint64_t config = 0;
+  std::uint64_t config1 = 0;
+  std::uint64_t config2 = 0;
+  // Processing unit of which everything is counted, such as the traffic of its socket's memory
+  // controllers; -1: what each worker causes is counted.
+  int unit = -1;
+  // Whether what user code causes counts, and what the kernel does; for a worker only.
+  bool user = true;
+  bool kernel = false;
+};
+
+// Value of a counter, and the time during which it was requested and during which it really
+// counted: less if the processor has too few counters and they take turns.
+struct Count {
+  std::uint64_t value = 0;
+  std::uint64_t enabled_ns = 0;
+  std::uint64_t running_ns = 0;
+};
+
+// Where counts come from: the kernel, or a test.
+class EventSource {
+ public:
+  virtual ~EventSource() = default;
+  // Starts a counter for the calling thread or for the event's unit. Returns its descriptor, or an
+  // error number of the system, negative.
+  virtual int open(const EventCode& event) = 0;
+  // False if the counter can't be read.
+  virtual bool read(int counter, Count& count) = 0;
+  virtual void close(int counter) = 0;
+};
+
+// The source of all counters: the kernel, unless a test has replaced it. Null restores it.
+EventSource& event_source();
+void replace_event_source(EventSource* source);
+
+// Why an event can't be counted here, as the end of a sentence; empty if it can.
+std::string why_not_counted(const EventCode& event);
+
+// The counters of a team during a series of samples. The caller holds a Team::Session during their
+// lifetime.
+class Counters {
+ public:
+  // Throws InputError if an event can't be counted.
+  Counters(const Team& team, std::vector<EventCode> events);
+  ~Counters();
+  Counters(const Counters&) = delete;
+  Counters& operator=(const Counters&) = delete;
+
+  std::size_t size() const { return events_.size(); }
+  // Called by each worker right before and right after its part of a sample.
+  void begin(int worker);
+  void end(int worker);
+  // Counts of the last sample, one for each event, summed over the workers. The values of an event
+  // that could not be read are all 0, its times included.
+  void sum(std::span<Count> counts) const;
+
+ private:
+  struct Counter {
+    int descriptor = -1;
+    Count before;
+    Count after;
+  };
+  // Of one worker, those of whole units belong to the first one. In cache lines of its own.
+  struct alignas(128) Worker {
+    std::vector<Counter> counters;
+  };
+  void close();
+  void read(int worker, Count Counter::*to);
+
+  EventSource& source_;
+  std::vector<EventCode> events_;
+  std::vector<Worker> workers_;
+};
+
+// A source of known counts, for tests: between two readings each counter grows by the same step.
+class SteppedEvents : public EventSource {
+ public:
+  struct Step {
+    std::uint32_t type = 0;
+    std::uint64_t config = 0;
+    Count step;
+    int error = 0;               // if not 0, it can't be opened
+    std::int64_t readable = -1;  // readings after which it can't be read; -1: always
+  };
+  explicit SteppedEvents(std::vector<Step> steps) : steps_(std::move(steps)) {}
+  int open(const EventCode& event) override;
+  bool read(int counter, Count& count) override;
+  void close(int counter) override;
+  int opened() const;  // counters that are open
+
+ private:
+  struct Open {
+    const Step* step = nullptr;
+    Count count;
+    std::int64_t readings = 0;
+  };
+  std::vector<Step> steps_;
+  std::vector<Open> open_;
+  mutable std::mutex lock_;
+};
+
+}  // namespace memkern

@@ -1,0 +1,102 @@
+"""The verb counters."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from memkern.cli.measuring import warn
+from memkern.cli.options import GOOD, Verb
+from memkern.errors import InputError
+
+if TYPE_CHECKING:
+    from memkern.machine.events import Event
+
+
+def _counters(args: argparse.Namespace) -> int:
+    return _check(args) if args.check else _list(args)
+
+
+def _events() -> Iterator[tuple[str, Event | str]]:
+    """Yield the names of events and the events, or why the kernel does not know them."""
+    from memkern.machine import events
+    from memkern.measuring import counting
+
+    root = counting.ROOT
+    for name, quantity in events.quantities(root).items():
+        try:
+            yield name, quantity.event(root)
+        except InputError as error:
+            yield name, str(error)
+    named = (f"{unit}/{name}/" for unit, name, _ in events.by_units(root))
+    for name in (*events.SOFTWARE, *events.HARDWARE, *named):
+        yield name, events.find(name, root)
+
+
+def _list(args: argparse.Namespace) -> int:
+    """Print the events that can be counted here, and why others can't."""
+    from memkern.machine import events
+    from memkern.measuring import counting
+
+    rows = []
+    for name, found in _events():
+        why = found if isinstance(found, str) else counting.why_not(found)
+        meaning = "" if isinstance(found, str) else found.meaning
+        rows.append({"event": name, "meaning": meaning, "why_not": why})
+    remarks = [remark for remark in (counting.requested(counting.AUTO).note,) if remark]
+    remarks += filter(None, [events.why_no_libpfm()])
+    if args.json:
+        print(json.dumps({"events": rows, "remarks": remarks}, indent=1))
+        return GOOD
+    width = max(len(row["event"]) for row in rows)
+    print(f"{'event':<{width}} meaning")
+    for row in rows:
+        if not row["why_not"]:
+            print(f"{row['event']:<{width}} {row['meaning']}".rstrip())
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row["why_not"]:
+            reasons.setdefault(row["why_not"], []).append(row["event"])
+    for reason, names in reasons.items():
+        print(f"not counted: {', '.join(names)}: {reason}")
+    for remark in remarks:
+        print(remark)
+    return GOOD
+
+
+def _check(args: argparse.Namespace) -> int:
+    """Print the counts of known work beside the true ones."""
+    from memkern.measuring.known_counts import check
+
+    found = check()
+    if args.json:
+        rows = [
+            {"event": k.event, "work": k.work, "true": k.true, "count": k.count, "ratio": k.ratio}
+            for k in found
+        ]
+        print(json.dumps(rows, indent=1))
+        return GOOD
+    width = max(len(known.event) for known in found)
+    print(f"{'event':<{width}} {'true':>12} {'counted':>12} {'ratio':>7}  work")
+    for known in found:
+        mark = "" if known.agrees else "  differs"
+        print(
+            f"{known.event:<{width}} {known.true:>12.6g} {known.count:>12.6g} "
+            f"{known.ratio:>7.3f}  {known.work}{mark}"
+        )
+    if differing := [known.event for known in found if not known.agrees]:
+        warn(f"{', '.join(differing)} differ from the true count by more than a tenth")
+    return GOOD
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb counters."""
+    sub = verb("counters", _counters, "which events can be counted here, for --counters")
+    sub.add_argument(
+        "--check",
+        action="store_true",
+        help="count work of which the true count is known, and store the ratios for later records",
+    )
+    sub.add_argument("--json", action="store_true", help="as JSON")

@@ -1,0 +1,206 @@
+"""The verb ecm: loops as the ECM model predicts them beside their measurements."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from memkern.cli.options import GOOD, INVALID, Verb, force_option, positive, wait_option
+from memkern.errors import InputError
+
+if TYPE_CHECKING:
+    from memkern.models.ecm_fit import EcmFit, Judged
+    from memkern.results import ResultSet
+
+# Errors of the goal: the median, and that of nine loops of ten.
+_MEDIAN, _MOST = 0.10, 0.25
+_BEST = 5
+
+
+def _ecm(args: argparse.Namespace) -> int:
+    from memkern.models.ecm import Overlap
+    from memkern.models.ecm_fit import fit_ecm, loop_times
+    from memkern.models.machine_file import PUBLISHED, load_machine
+
+    if args.results and (args.output or args.wait_quiet):
+        raise InputError("ecm measures nothing if it is given results: leave out its options")
+    if args.machine in PUBLISHED:
+        raise InputError(f"{args.machine} is a published machine: --machine names a file")
+    machine = None if args.machine is None else load_machine(args.machine)
+    results = _measured(args) if args.results is None else _read(args.results)
+    if machine is not None:
+        _check_machine(machine, results)
+    loops, clock_GHz = loop_times(results)
+    overlaps = None
+    if args.overlap is not None:
+        overlaps = {args.overlap: Overlap.parse(args.overlap)}
+    found = fit_ecm(loops, clock_GHz, overlaps)
+    if machine is not None:
+        machine = dataclasses.replace(machine, ecm=_parameters(found, results, machine))
+        machine.save(args.machine, force=True)
+    if args.json:
+        print(json.dumps(_document(found), indent=1))
+    elif not args.quiet:
+        print("\n".join(_lines(found)))
+    return GOOD if results.valid else INVALID
+
+
+def _read(path: str) -> ResultSet:
+    from memkern.results import load
+
+    return load(path)
+
+
+def _measured(args: argparse.Namespace) -> ResultSet:
+    from memkern.cli.measuring import (
+        show_progress,
+        wait_until_quiet,
+        warn,
+        warn_if_disturbed,
+        warn_if_not_quiet,
+    )
+    from memkern.measuring.ecm import measure_loops
+    from memkern.results import check_output
+
+    if args.output:
+        check_output(args.output, args.force)
+    warn_if_not_quiet(wait_until_quiet(args), args)
+    with show_progress(args) as progress:
+        found = measure_loops(seconds=args.seconds, progress=progress)
+    if args.output:
+        found.results.save(args.output)
+    warn_if_disturbed(found.results)
+    for text in found.missing:
+        warn(f"not measured: {text}")
+    return found.results
+
+
+def _check_machine(machine: Any, results: ResultSet) -> None:
+    """Raise InputError if the records are of another machine than the file."""
+    for environment in results.environments.values():
+        model = (environment.get("machine") or {}).get("model") or ""
+        if not machine.is_of(model):
+            raise InputError(
+                f"the machine file is of another machine ({machine.model}, the records are of "
+                f"{model})"
+            )
+
+
+def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
+    """Return the fitted parameters, with the limits of a domain where several cores reach them."""
+    from memkern.cli.measuring import warn
+    from memkern.models.ecm_fit import FITTED, domain_rates, with_domain
+    from memkern.models.machine_file import EcmParameters
+
+    model, how = found.model, f"fitted to {', '.join(FITTED)}"
+    rates = domain_rates(results)
+    if rates is not None:
+        _, load, triad = rates
+        try:
+            model = with_domain(model, load, triad, machine.cores, machine.domains)
+        except InputError as error:
+            warn(f"without the limit of memory: {error}")
+    return EcmParameters(model.levels, str(model.overlap), how)
+
+
+def _document(found: EcmFit) -> dict[str, Any]:
+    def finite(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    return {
+        "hypothesis": found.name,
+        "overlap": str(found.model.overlap),
+        "errors": found.errors,
+        "levels": [
+            {"level": one.name, "load_B": finite(one.load_B), "store_B": finite(one.store_B)}
+            for one in found.model.levels
+        ],
+        "loops": [
+            {
+                "kernel": row.loop.kernel,
+                "level": row.loop.level,
+                "measured_cycles": row.loop.cycles,
+                "predicted_cycles": row.predicted.cycles,
+                "measured_over_predicted": row.ratio,
+                "spread": finite(row.loop.spread),
+                "bound": row.predicted.bound,
+                "fitted": row.fitted,
+                "disturbed": row.loop.disturbed,
+            }
+            for row in found.rows
+        ],
+        "median_error": finite(found.median_error),
+        "share_within_25_percent": finite(found.share_within(_MOST)),
+    }
+
+
+def _lines(found: EcmFit) -> Iterator[str]:
+    """Yield the lines of the table: every loop, no one left out."""
+    yield f"{'hypothesis':<54} {'error on load, copy, triad':>27}"
+    for name, error in list(found.errors.items())[:_BEST]:
+        mark = "  chosen" if name == found.name else ""
+        yield f"{name:<54} {error:>26.1%}{mark}"
+    yield ""
+    yield f"{found.model.overlap} at {found.model.clock_GHz:.2f} GHz"
+    for level in found.model.levels:
+        rates = f"{level.load_B:>7.3g} B/cycle of loads, {level.store_B:>7.3g} of stores"
+        yield f"{level.name:<7} {rates}"
+    yield ""
+    yield (
+        f"{'kernel':<17} {'level':<7} {'measured':>9} {'predicted':>9} {'meas/pred':>9} "
+        f"{'spread':>7} {'bound':<7}"
+    )
+    for row in found.rows:
+        yield _row(row)
+    yield ""
+    yield (
+        f"cycles of a vector of every stream; {len(found.judged)} loops are judged: median error "
+        f"{found.median_error:.1%} (goal {_MEDIAN:.0%}), {found.share_within(_MOST):.0%} within "
+        f"{_MOST:.0%} (goal 90%)"
+    )
+
+
+def _row(row: Judged) -> str:
+    spread = f"{row.loop.spread:.1%}" if row.loop.spread == row.loop.spread else ""
+    words = ["fitted"] if row.fitted else []
+    words += ["disturbed"] if row.loop.disturbed else []
+    words += ["off"] if abs(row.ratio - 1) > _MOST and not words else []
+    return (
+        f"{row.loop.kernel:<17} {row.loop.level:<7} {row.loop.cycles:>9.3f} "
+        f"{row.predicted.cycles:>9.3f} {row.ratio:>9.2f} {spread:>7} {row.predicted.bound:<7} "
+        f"{' '.join(words)}"
+    ).rstrip()
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb ecm."""
+    sub = verb("ecm", _ecm, "loops as the ECM model predicts them, beside their measurements")
+    sub.add_argument(
+        "results",
+        nargs="?",
+        metavar="RESULTS",
+        help="records of loops on one core; by default they are measured",
+    )
+    sub.add_argument(
+        "--machine",
+        metavar="FILE",
+        help="machine file of this machine, to which the fitted bandwidths are added",
+    )
+    sub.add_argument(
+        "--overlap",
+        metavar="TEXT",
+        help='this hypothesis instead of the best one, such as "L1 load + max(L1 store, L2, '
+        'memory)"',
+    )
+    sub.add_argument(
+        "--seconds", type=positive, default=240.0, metavar="N", help="measure at most so long (240)"
+    )
+    sub.add_argument("-o", "--output", metavar="PATH", help="records: .db, .parquet, .csv, .json")
+    sub.add_argument("--json", action="store_true", help="the table as JSON on standard output")
+    wait_option(sub)
+    force_option(sub)
+    sub.add_argument("-q", "--quiet", action="store_true", help="no table and no progress")

@@ -1,0 +1,151 @@
+"""The verb machine: measure a machine file, print one, or compare two."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from memkern.cli.options import GOOD, INVALID, Verb, force_option, positive, wait_option
+from memkern.errors import InputError
+from memkern.models.machine_file import PUBLISHED, MachineFile, differences, load_machine
+
+
+def _machine(args: argparse.Namespace) -> int:
+    if len(args.files) > 2:
+        raise InputError(f"machine compares two files, not {len(args.files)}")
+    if args.files and (args.records or args.wait_quiet):
+        raise InputError("machine measures nothing if it is given a file: leave out its options")
+    if len(args.files) == 2:
+        if args.output or args.json:
+            raise InputError("the comparison of two machines is a table: leave out -o and --json")
+        return _compare(*map(load_machine, args.files))
+    if args.files:
+        machine, code = load_machine(args.files[0]), GOOD
+    else:
+        machine, code = _measure(args)
+    if args.output and args.files:
+        machine.save(args.output, args.force)
+    if args.json:
+        print(machine.to_json(), end="")
+    elif not args.quiet:
+        print("\n".join(_lines(machine)))
+    return code
+
+
+def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
+    from memkern import files
+    from memkern.cli.measuring import (
+        show_progress,
+        wait_until_quiet,
+        warn,
+        warn_if_disturbed,
+        warn_if_not_quiet,
+    )
+    from memkern.measuring.machine_file import measure_machine
+    from memkern.results import check_output
+
+    if args.output:
+        files.unused(args.output, args.force)
+    if args.records:
+        check_output(args.records, args.force)
+    warn_if_not_quiet(wait_until_quiet(args), args)
+    with show_progress(args) as progress:
+        found = measure_machine(seconds=args.seconds, progress=progress)
+    if args.output:
+        found.machine.save(args.output, args.force)
+    if args.records:
+        found.results.save(args.records)
+    warn_if_disturbed(found.results)
+    for text in found.missing:
+        warn(f"not measured: {text}")
+    return found.machine, GOOD if found.results.valid else INVALID
+
+
+def _lines(machine: MachineFile) -> Iterator[str]:
+    """Yield the lines of a machine's description."""
+    yield f"{machine.name}, {machine.source}" + (
+        f" on {machine.created}" if machine.created else ""
+    )
+    yield (
+        f"clock {machine.clock_GHz} GHz, vectors of {machine.vector_bits} bit, lines of "
+        f"{machine.line_B} B, {machine.domains} x {machine.cores} cores"
+    )
+    yield ""
+    yield (
+        f"{'level':<7} {'size':>10} {'shared':>6} {'ns':>22} {'in flight':>22} {'saturated by':>12}"
+    )
+    for level in machine.levels:
+        size = f"{level.size_B // 1024} KiB" if level.size_B else ""
+        cores = f"{level.saturating_cores} cores" if level.saturating_cores else ""
+        yield (
+            f"{level.name:<7} {size:>10} {level.shared_by:>6} {level.latency_ns!s:>22} "
+            f"{level.in_flight!s:>22} {cores:>12}"
+        ).rstrip()
+    if machine.bandwidths:
+        yield ""
+        yield (
+            f"{'level':<7} {'operation':<9} {'stores':<12} {'cores':>5} {'B/cycle':>22} "
+            f"{'GB/s':>22}"
+        )
+    for row in machine.bandwidths:
+        mark = " disturbed" if row.disturbed else ""
+        yield (
+            f"{row.level:<7} {row.operation:<9} {row.stores:<12} {row.cores:>5} "
+            f"{row.B_per_cycle!s:>22} {row.GBps!s:>22}{mark}"
+        )
+    if machine.tlbs or machine.costs:
+        yield ""
+    for number, tlb in enumerate(machine.tlbs, start=1):
+        pages = f"{tlb.reach_B / tlb.page_B:.0f} pages of {tlb.page_B // 1024} KiB"
+        yield f"TLB {number} reaches {pages}: {tlb.cost_ns:.2f} ns"
+    for cost in machine.costs:
+        yield f"{cost.name} of {cost.threads} threads: {cost.ns} ns"
+    if machine.instructions:
+        yield ""
+        yield f"{'instruction':<38} {'bits':>4} {'cycles each':>22} {'latency':>22} note"
+    for one in machine.instructions:
+        latency = str(one.latency_cycles) if one.latency_cycles.known else ""
+        each = str(one.reciprocal_cycles) if one.reciprocal_cycles.known else ""
+        yield f"{one.name:<38} {one.vector_bits:>4} {each:>22} {latency:>22} {one.note}".rstrip()
+    if machine.ecm is not None:
+        yield ""
+        yield f"ECM: {machine.ecm.overlap} ({machine.ecm.how})"
+        for term in machine.ecm.levels:
+            yield (
+                f"{term.name:<7} {term.load_B:>8.4g} B/cycle of loads, {term.store_B:.4g} of "
+                f"stores; of a domain {term.domain_load_B:.4g} and {term.domain_store_B:.4g}"
+            )
+
+
+def _compare(first: MachineFile, second: MachineFile) -> int:
+    print(f"{'':<46} {first.name[:22]:>22} {second.name[:22]:>22} {'ratio':>7}")
+    for row in differences(first, second):
+        ratio = f"{row.ratio:.3f}" if row.ratio == row.ratio else ""
+        mark = " *" if row.differs else ""
+        values = (str(one) if one.known else "" for one in (row.first, row.second))
+        print(f"{row.what:<46} " + " ".join(f"{v:>22}" for v in values) + f" {ratio:>7}{mark}")
+    print("* the intervals are apart, or values without intervals by more than 1 %")
+    if not first.is_of(second.model):
+        print(f"the files are of two processors: {first.model} and {second.model}")
+    return GOOD
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb machine."""
+    sub = verb("machine", _machine, "what models need to know of this machine, as a file")
+    sub.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="print a machine file instead of measuring this machine, or compare two; also "
+        + ", ".join(PUBLISHED),
+    )
+    sub.add_argument("-o", "--output", metavar="PATH", help="machine file (JSON)")
+    sub.add_argument("--records", metavar="PATH", help="also keep the records: .db, .parquet, ...")
+    sub.add_argument(
+        "--seconds", type=positive, default=150.0, metavar="N", help="at most so long (150)"
+    )
+    sub.add_argument("--json", action="store_true", help="the file on standard output")
+    wait_option(sub)
+    force_option(sub)
+    sub.add_argument("-q", "--quiet", action="store_true", help="no table and no progress")

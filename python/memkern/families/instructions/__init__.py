@@ -1,0 +1,1 @@
+"""Reciprocal throughput and latency of single instructions."""

@@ -1,0 +1,219 @@
+"""Single instructions, repeated: their reciprocal throughput and their latency.
+
+``instructions.repeat`` executes an instruction on values in registers and in L1.  For the
+reciprocal throughput there are 12 or 24 independent chains of it, for the latency one; in both,
+``cycles_per_access`` is the time per instruction.  Vectors are as wide as those of the instruction
+set (`isa`); the variant ``scalar`` has single doubles.
+
+An ``ordered add`` is the sum of a vector's lanes one after the other, from L1 where no instruction
+does so.  The latency of a store is that of a store and a load of the same place.  ``gather with
+index load`` loads a vector of indices before each gather.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
+from memkern.checks import integer, one_of, shown
+from memkern.errors import InputError
+from memkern.families.checking import Values, error, verdict
+from memkern.machine.topology import declared
+from memkern.spec.case import Case
+from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.options import Knobs, Stop
+from memkern.spec.registry import case, register, registry, shows_options_of
+
+INSTRUCTIONS = (
+    *("load", "store", "add", "mul", "fma", "divide", "horizontal add", "ordered add"),
+    *("permute", "gather", "gather with index load", "atomic add"),
+)
+QUANTITIES = ("throughput", "latency")
+STRIDES = ("0", "1", "2", "random")
+# As in cpp/families/instructions/args.hpp.
+_LANES, _CHAINS, _TABLE, _MOST_STRIDE = 32, 24, 512, 8
+_VALUES = _CHAINS * _LANES
+# Instructions of an invocation: whole rounds of 12 and of 24.
+_COUNT = 24 * 1000
+_UNROLL = 12
+
+
+def instructions_case(
+    kernel: str,
+    *,
+    instruction: str = "fma",
+    quantity: str = "throughput",
+    index_stride: int | str = "1",
+    vector: int = 0,
+    count: int = _COUNT,
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of ``instructions.repeat``.
+
+    Parameters
+    ----------
+    kernel : str
+    instruction : str
+        One of `INSTRUCTIONS`.
+    quantity : str
+        ``throughput`` or ``latency``.
+    index_stride : int or str
+        Of gathers: distance of their indices, 0 to 8, or ``random``.
+    vector : int
+        Bits of a vector: 128 where the instruction set has longer ones as well; 0 for its longest.
+    count : int
+        Instructions of an invocation, rounded up to a multiple of 24.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`, for one thread.
+
+    Raises
+    ------
+    InputError
+        Something is out of range, or this processor has no such instruction.
+    """
+    one_of(instruction, "instruction", INSTRUCTIONS)
+    one_of(quantity, "quantity", QUANTITIES)
+    random = index_stride == "random"
+    text = str(index_stride)
+    if not random:
+        if not text.isdecimal():
+            raise InputError(f"index_stride must be 0 to 8 or random, not {shown(index_stride)}")
+        integer(int(text), "index_stride", 0, _MOST_STRIDE)
+    gathers = instruction.startswith("gather")
+    if options.setdefault("threads", 1) not in (0, 1):
+        raise InputError(f"instructions.repeat has 1 thread, not {options['threads']}")
+    options["threads"] = 1
+    integer(vector, "vector", 0, 2**16)
+    rounds = -(-integer(count, "count", 1, 2**40) // _CHAINS)
+    count = small.cut(rounds, 3) * _CHAINS
+    built = Case(
+        registry()[kernel],
+        integers={
+            "count": count,
+            "stride": int(text) if gathers and not random else 0,
+            "random": int(gathers and random),
+        },
+        template_variant="/".join([instruction, quantity, *([str(vector)] if vector else [])]),
+        knobs=Knobs(variant="scalar" if instruction == "atomic add" else "simd"),
+        stop=Stop(),
+        columns={
+            **({"index_stride": text} if gathers else {}),
+            **({"vector_bits": vector} if vector else {}),
+        },
+        labels={"name": name, "suite": suite},
+    ).with_(**{"repetition": "free", **options})
+    if built.template_variant not in available(built.knobs.variant, built.knobs.isa):
+        raise InputError(
+            f"no {quantity} of {instruction}{f' of {vector} bits' * bool(vector)} is compiled for "
+            f"this processor, variant {built.knobs.variant} and instruction set {built.knobs.isa}"
+        )
+    return built
+
+
+def available(variant: str, isa: str = "best") -> list[str]:
+    """Return the instructions and quantities that a variant has here, as template variants."""
+    from memkern.machine.topology import template_variants
+
+    return sorted(template_variants("instructions.repeat", isa, variant))
+
+
+def _starts() -> Values:
+    """Return the values that the chains begin with, shape (chains, lanes)."""
+    signs = np.where(np.arange(_LANES) % 2 == 0, 1.0, -1.0)
+    return np.arange(1.0, _CHAINS + 1)[:, None] * signs
+
+
+def _index(case: Case) -> Values:
+    """Return the places that are gathered, shape (chains, lanes)."""
+    if case.integers["random"]:
+        return ((197 * np.arange(_VALUES) + 89) % _TABLE).reshape(_CHAINS, _LANES)
+    return np.tile(np.arange(_LANES) * case.integers["stride"], (_CHAINS, 1))
+
+
+def expected(case: Case, chains: int, lanes: int) -> Values:
+    """Return the values after an invocation, for one that ran so many chains of so many lanes.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (chains, lanes)
+        For sums in order and for atomics, the first lane only.
+    """
+    instruction, quantity, *_ = case.template_variant.split("/")
+    count = case.integers["count"]
+    steps = count // chains if chains > 1 else count // _UNROLL * _UNROLL
+    before = _starts()[:chains, :lanes]
+    sign = -1.0 if steps % 2 else 1.0
+    if instruction == "load" and quantity == "latency":
+        return np.ones((1, 1))
+    if instruction == "ordered add":
+        first = 8 * np.arange(chains)
+        each = first * lanes + lanes * (lanes - 1) / 2
+        return (np.arange(1.0, chains + 1) + steps * each)[:, None]
+    if instruction == "atomic add":
+        return np.full((chains, 1), float(steps))
+    if instruction.startswith("gather"):
+        index = _index(case)
+        rows = index[:chains] if "load" in instruction else np.tile(index[0], (chains, 1))
+        return rows[:, :lanes].astype(np.float64)
+    after: dict[str, Values] = {
+        "load": before,
+        "store": before,
+        "add": before + steps,
+        "mul": before * sign,
+        "fma": before + steps,
+        "divide": 8 / before if steps % 2 else before,
+        "horizontal add": np.zeros_like(before),
+        "permute": before[:, ::-1] if steps % 2 else before,
+    }
+    return after[instruction]
+
+
+def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+    native.fill(outputs=True)
+    invoke()
+    ends = native.copy_out("ends")
+    chains, lanes = (int(n) for n in ends[_VALUES:])
+    if not (1 <= chains <= _CHAINS and 1 <= lanes <= _LANES):
+        return verdict(case, float("inf"), "whole")
+    wanted = expected(case, chains, lanes)
+    got = ends[:_VALUES].reshape(_CHAINS, _LANES)[:chains, : wanted.shape[1]]
+    return verdict(case, error(got, wanted), "whole")
+
+
+def _reference(case: Case, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Values]:
+    """How many chains and lanes there are depends on the code that runs."""
+    return {}
+
+
+register(
+    KernelSpec(
+        name="instructions.repeat",
+        summary="an instruction on values in registers and L1, in chains",
+        source="Alappat et al. 2021, table 2; Fog, Instruction tables",
+        arrays=declared("instructions.repeat").arrays,
+        traffic=lambda case: Traffic(),
+        iterations=lambda case: case.integers["count"],
+        check=_check,
+        reference=_reference,
+        model_bytes=lambda case: 0.0,
+        build=instructions_case,
+        dtypes=("float64",),
+        ulps=64.0,
+        template_columns=("instruction", "quantity"),
+        accesses=lambda case: case.integers["count"],
+    )
+)
+
+
+@shows_options_of("instructions.repeat")
+def instructions(instruction: str = "fma", **options: Any) -> Case:
+    """Case of an instruction; see `instructions_case`."""
+    return case("instructions.repeat", instruction=instruction, **options)

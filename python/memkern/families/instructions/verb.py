@@ -1,0 +1,58 @@
+"""The verb instructions: reciprocal throughput and latency of instructions at each width."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from memkern.cli.measuring import exit_code, marks, measure, plus_minus
+from memkern.cli.options import Verb, each, knobs_of, measuring_options, words
+from memkern.cli.refusing import refuse
+from memkern.families.instructions.kernels import INSTRUCTIONS, QUANTITIES
+from memkern.measuring.machine_file import instruction_cases
+
+_HEADER = (
+    f"{'instruction':<22} {'indices':<7} {'bits':<4} {'variant':<15} {'quantity':<10} "
+    f"{'cycles':>7} {'ns':>7} {'±%':>5}"
+)
+
+
+def _row(number: int, record: dict[str, Any]) -> str:
+    stride = record.get("index_stride", "")
+    return (
+        f"{record['instruction']:<22} {stride or '':<7} {record.get('vector_bits') or '':<4} "
+        f"{record['variant'] + '/' + record['isa']:<15} {record['quantity']:<10} "
+        f"{record['cycles_per_access']:>7.2f} {record['ns_per_access']:>7.2f} "
+        f"{plus_minus(record):>5} {' '.join(marks(record))}"
+    ).rstrip()
+
+
+def _instructions(args: argparse.Namespace) -> int:
+    refuse(args, "of instructions, which chooses the variants", variant=None)
+    knobs = {k: v for k, v in knobs_of(args).items() if k not in ("threads", "dtype", "isa")}
+    lists = {
+        "names": args.instruction,
+        "quantities": args.quantity,
+        "isas": None if args.isa is None else each(args.isa),
+    }
+    # Each instruction set has cases of its own.
+    args.isa = None
+    chosen = {name: each(words) for name, words in lists.items() if words is not None}
+    cases = instruction_cases(**{"budget_s": 0.1, **knobs, **chosen})
+    return exit_code(measure(cases, args, _HEADER, _row, ("isa", "variant", "index_stride")))
+
+
+def add_verbs(verb: Verb) -> None:
+    """Add the verb instructions."""
+    sub = verb(
+        "instructions", _instructions, "throughput and latency of single instructions on one core"
+    )
+    add = sub.add_argument_group("instructions").add_argument
+    add(
+        "--instruction",
+        type=words,
+        metavar="NAME,...",
+        help=", ".join(INSTRUCTIONS) + " (all)",
+    )
+    add("--quantity", type=words, metavar="NAME,...", help=", ".join(QUANTITIES) + " (both)")
+    measuring_options(sub, dtypes=("float64",))

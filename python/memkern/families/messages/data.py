@@ -1,0 +1,129 @@
+"""Records of messages that figures draw and findings compare.
+
+If a case has several records, the one with the most messages per second is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memkern.errors import InputError
+from memkern.plots.frames import Records, best, counted, typed
+from memkern.plots.selection import prevailing, select
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+    from memkern.models import T0WmaxFit
+
+RATE = "messages_per_second"
+LATENCY = "latency_us"
+MILLIONS = "million_per_s"
+MEASURE = "memkern messages --device mpi -o messages.parquet"
+
+_LIBRARIES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
+_OPERATIONS = ("put", "get", "fetch_add", "send")
+_DISTANCES = ("same rank", "same node", "other node")
+_NUMBERS = ("size_B", "window", "origins", "time_min_s")
+_WORDS = ("pairs", "distance", "backend")
+
+
+class Fitted(NamedTuple):
+    """The fit of the messages of one series on one machine."""
+
+    machine: str
+    library: str
+    operation: str
+    distance: str
+    fit: T0WmaxFit
+
+
+def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
+    """Return the valid records of messages, and notes on the others.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records.
+    measure : str
+        Command that measures such records. If it is empty, no record is no error.
+
+    Returns
+    -------
+    frame : DataFrame
+        The columns of the records and machine, library, operation, message_s (seconds of an origin
+        for a message, by the shortest time), latency_us (the same in microseconds for a window of
+        1, else NaN), million_per_s and series (the name of a curve). Of each machine and distance
+        those of one number of origins, the fastest of each size and window; sorted by operation
+        and distance.
+    notes : list of str
+        Sentences on the records left out.
+
+    Raises
+    ------
+    InputError
+        There is no such record, or a column is missing.
+    """
+    frame, notes = select(records, ["messages"], [*_NUMBERS, *_WORDS], measure=measure, value=RATE)
+    frame = typed(frame, (*_NUMBERS, RATE), _WORDS)
+    where = ["machine", "backend", "distance"]
+    frame, left = prevailing(frame, ("origins",), per=where, count=("kernel", "size_B", "window"))
+    frame = best(frame, [*where, "kernel", "size_B", "window"], value=RATE)
+    message_s = frame["origins"] / frame[RATE]
+    frame = frame.assign(
+        library=frame["backend"].map(_LIBRARIES),
+        operation=frame["kernel"].str.removeprefix("messages."),
+        message_s=message_s,
+        latency_us=(1e6 * message_s).where(frame["window"] == 1),
+        million_per_s=1e-6 * frame[RATE],
+    )
+    frame = frame.sort_values(["operation", "distance", "library"], key=_places, kind="stable")
+    parts = [frame["operation"].str.replace("_", "-")]
+    parts += [frame[name] for name in ("distance", "library") if frame[name].nunique() > 1]
+    series = parts[0]
+    for part in parts[1:]:
+        series = series + ", " + part
+    return frame.assign(series=series), [*notes, *left]
+
+
+def _places(column: Series[Any]) -> Series[Any]:
+    """Return the places of operations, distances or libraries in their order."""
+    order = [*_OPERATIONS, *_DISTANCES, *_LIBRARIES.values()]
+    return column.map(order.index)
+
+
+def fits(frame: DataFrame) -> tuple[list[Fitted], list[str]]:
+    """Fit the time of a message of each operation and distance as ``T0 + B / Wmax``.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As of `messages`; the records with a window of 1 are used.
+
+    Returns
+    -------
+    fits : list of Fitted
+    notes : list of str
+        Sentences on what could not be fitted.
+    """
+    from memkern.models import fit_t0_wmax
+
+    found, notes = [], []
+    rows = frame[(frame["window"] == 1) & (frame["operation"] != "fetch_add")]
+    key = ["machine", "library", "operation", "distance"]
+    for (machine, library, operation, distance), mine in rows.groupby(key, sort=False):
+        points = mine[["size_B", "message_s", "valid", "disturbed"]]
+        names = {"size_B": "bytes_B", "message_s": "time_s"}
+        try:
+            fit = fit_t0_wmax(points.rename(columns=names))
+        except InputError as error:
+            notes.append(f"{library} {operation} to the {distance} not fitted: {error}.")
+            continue
+        found.append(Fitted(str(machine), str(library), str(operation), str(distance), fit))
+    far = sum(one.fit.far for one in found)
+    if far:
+        notes.append(
+            f"Most points are more than 10 % off {counted(far, 'line')}: protocols change with "
+            "the size."
+        )
+    return found, notes

@@ -1,0 +1,292 @@
+"""Messages between ranks: the latency, rate and bandwidth that limit remote kernels.
+
+An invocation is one window: each origin starts so many messages, one after the other, and waits
+until all of them are complete, that is, have arrived.  With a window of 1 the time is the latency.
+
+- ``put`` stores a message to the target's memory, ``get`` loads one from there, ``fetch_add`` adds
+  1 to one of its words and returns the old value: by one-sided operations, without the target's
+  help;
+- ``send`` sends a message, which the target receives, and then sends one back: two-sided, by MPI.
+  An invocation is a window of messages and as many back, so that the latency is half of its time.
+
+Each origin has a target of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from memkern import small
+from memkern.checks import integer
+from memkern.errors import InputError
+from memkern.families.checking import Values
+from memkern.families.messages import pairs as ranks
+from memkern.inputs.sizes import parse_bytes
+from memkern.machine.remote import DEVICES, describe
+from memkern.machine.topology import declared
+from memkern.spec.case import Case
+from memkern.spec.kernel import (
+    Check,
+    IndexArray,
+    Invoke,
+    KernelSpec,
+    Native,
+    Traffic,
+    fill_values,
+)
+from memkern.spec.options import RANKS, Knobs
+from memkern.spec.registry import case, register, registry, shows_options_of
+
+OSU = (
+    "Liu et al., Performance Comparison of MPI Implementations over InfiniBand, Myrinet and "
+    "Quadrics, SC 2003: the OSU micro-benchmarks"
+)
+OPERATIONS = {
+    "put": "target[:] = source[:] of another rank",
+    "get": "target[:] of another rank = source[:]",
+    "fetch_add": "old = target[i] of another rank, target[i] += 1",
+    "send": "send source[:], receive it in target[:], and back",
+}
+WORD_B = 8
+MOST_B = 2**30
+_MOST_WINDOW = 2**16
+# Words that a check compares at once.
+_AT_ONCE = 2**18
+
+
+def operation(kernel: str) -> str:
+    """Return the operation of a kernel."""
+    return kernel.partition(".")[2]
+
+
+def message_case(
+    kernel: str,
+    *,
+    size_B: float | str = WORD_B,
+    window: int = 1,
+    pairs: str = "",
+    dtype: str = "uint64",
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of messages between ranks.
+
+    Parameters
+    ----------
+    kernel : str
+        Such as ``messages.put``.
+    size_B : float or str
+        Size of a message, such as ``64KiB``: a multiple of 8 bytes up to 1 GiB, for fetch_add 8.
+    window : int
+        Messages that an origin starts before it waits for the first one.
+    pairs : str
+        Which ranks exchange messages: ``node``, neighbours on the same node; ``other``, each rank
+        with its counterpart on another node; or origins and targets, such as ``0-1,2-3``. By
+        default ``node`` where there are such pairs, else ``other``.
+    dtype : str
+        ``uint64``, the words of a message.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`; the device is ``mpi`` or ``shmem``.
+
+    Raises
+    ------
+    InputError
+        Something is out of range, the library can't be used or lacks the operation, or there are
+        no such pairs.
+    """
+    knobs = Knobs(device=options.get("device", "cpu"))
+    if knobs.place != RANKS:
+        raise InputError(
+            f"{kernel} is between ranks: give device mpi or shmem (--device), and start memkern by "
+            "mpirun or oshrun"
+        )
+    if kernel == "messages.send" and knobs.device != "mpi":
+        raise InputError(f"{DEVICES[knobs.device]} has no messages that are sent and received")
+    if options.pop("threads", 0) > 1:
+        raise InputError("one thread of each rank exchanges messages: leave threads out")
+    if options.get("flush_every", 1) != 1:
+        raise InputError("messages have a window: leave flush_every out")
+    size = parse_bytes(size_B)
+    most = WORD_B if kernel == "messages.fetch_add" else MOST_B
+    if not WORD_B <= size <= most or size % WORD_B:
+        known = "8" if most == WORD_B else f"a multiple of {WORD_B} up to {most}"
+        raise InputError(f"size_B of {kernel} must be {known}, not {size_B}")
+    length_B = min(int(size), small.cut(int(size), 2**12))
+    window = small.cut(integer(window, "window", 1, _MOST_WINDOW), 4)
+    nodes = describe(knobs.device).nodes
+    label, chosen = ranks.parse(pairs, nodes)
+    if kernel == "messages.send" and any(a == b for a, b in chosen):
+        raise InputError("a rank does not send messages to itself: use put or get")
+    return Case(
+        registry()[kernel],
+        integers={"workers": len(nodes), "size_B": length_B, "window": window},
+        indices={"pairs": np.array(chosen, dtype=np.int64).ravel()},
+        dtype=dtype,
+        knobs=knobs,
+        columns={
+            "size_B": length_B,
+            "window": window,
+            "pairs": label,
+            "origins": len(chosen),
+            "distance": ranks.distance(chosen, nodes),
+        },
+        labels={"name": name, "suite": suite},
+    ).with_(threads=1, **options)
+
+
+# ------------------------------------------------------------------------------------ validation
+
+
+def _last(modulus: int, count: int) -> IndexArray:
+    """Return the last of so many messages by the remainder of its number, -1 if there is none."""
+    last = count - 1 - (count - 1 - np.arange(modulus)) % modulus
+    return np.maximum(last, -1)
+
+
+def _roles(case: Case) -> dict[int, tuple[int, bool]]:
+    """Return, by rank, its peer and whether it is the origin; a rank with itself is."""
+    both = case.indices["pairs"].reshape(-1, 2).tolist()
+    return {b: (a, False) for a, b in both} | {a: (b, True) for a, b in both}
+
+
+def _sends(case: Case, rank: int) -> bool:
+    """Return whether a rank starts messages."""
+    peer = _roles(case).get(rank)
+    return peer is not None and (peer[1] or operation(case.spec.name) == "send")
+
+
+def _arrives(case: Case, rank: int) -> int | None:
+    """Return the rank whose messages arrive at a rank, None if there is none."""
+    what, (peer, origin) = operation(case.spec.name), _roles(case).get(rank, (-1, False))
+    if peer < 0:
+        return None
+    receives = {"get": origin, "send": True}.get(what, not origin or peer == rank)
+    return peer if receives else None
+
+
+def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+    """Compare every word of this rank's part with what has arrived there."""
+    rank, window = describe(case.knobs.device).rank, case.integers["window"]
+    words = case.integers["size_B"] // WORD_B
+    native.fill(outputs=True)
+    native.copy_in("sent", np.zeros_like(native.copy_out("sent")))
+    messages = invoke() * window
+    arrays = native.arrays()
+
+    def positions(name: str, of: int, numbers: IndexArray) -> IndexArray:
+        slots = window if name == "target" else window + 1
+        return (((of * slots + numbers) * words)[:, None] + np.arange(words)).ravel()
+
+    def filled(name: str, of: int, numbers: IndexArray) -> Values:
+        return fill_values(positions(name, of, numbers), arrays[name])
+
+    def arrived(places: IndexArray) -> Values:
+        last = _last(window, messages)[places]
+        if peer is None:
+            return filled("target", rank, places)
+        if not adds:
+            return filled("source", peer, last % (window + 1))
+        return filled("target", rank, places) + last // window + 1
+
+    def returned(slots: IndexArray) -> Values:
+        last = _last(window + 1, count)[slots]
+        of = _roles(case).get(rank, (0, False))[0]
+        old = filled("target", of, last % window) + last // window
+        return np.where(last >= 0, old, filled("old", rank, slots))
+
+    peer, adds = _arrives(case, rank), case.spec.name == "messages.fetch_add"
+    count = messages if _sends(case, rank) else 0
+    wrong = int(native.peek("sent", np.array([rank]))[0]) != count
+    expected = {"target": (window, arrived)} | ({"old": (window + 1, returned)} if adds else {})
+    for name, (slots, wanted) in expected.items():
+        for first in range(0, slots, step := max(1, _AT_ONCE // words)):
+            some = np.arange(first, min(first + step, slots))
+            got = native.peek(name, positions(name, rank, some))
+            wrong = wrong or bool((got != wanted(some)).any())
+    return Check(not wrong, math.inf if wrong else 0.0, "whole")
+
+
+def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    n, window = case.integers, case.integers["window"]
+    adds = case.spec.name == "messages.fetch_add"
+    sent = np.array(arrays["sent"], copy=True)
+    by_rank, flat = sent.reshape(-1), n["size_B"] // WORD_B
+    slots = np.array(arrays["old" if adds else "source"], copy=True)
+    target = np.array(arrays["target"], copy=True)
+    from_rank = slots.reshape(n["workers"], window + 1, flat)
+    to_rank = target.reshape(n["workers"], window, flat)
+    for rank in range(n["workers"]):
+        peer = _arrives(case, rank)
+        if peer is None:
+            continue
+        # The sender counts, who is the origin of a get as well.
+        of = rank if operation(case.spec.name) == "get" else peer
+        for number in range(int(by_rank[of]), int(by_rank[of]) + window):
+            slot, place = number % (window + 1), number % window
+            if adds:
+                from_rank[of, slot] = to_rank[rank, place]
+                to_rank[rank, place] += np.uint64(1)
+            else:
+                to_rank[rank, place] = from_rank[peer, slot]
+    for rank in range(n["workers"]):
+        by_rank[rank] += np.uint64(window * _sends(case, rank))
+    return {"target": target, "sent": sent, **({"old": slots} if adds else {})}
+
+
+def _spec(what: str, summary: str) -> None:
+    kernel = f"messages.{what}"
+    declaration = declared(kernel)
+    each = 2.0 if what == "send" else 1.0
+
+    def traffic(case: Case) -> Traffic:
+        return Traffic(read=each * case.integers["size_B"])
+
+    def accesses(case: Case) -> float:
+        return each if case.integers["window"] == 1 else math.nan
+
+    register(
+        KernelSpec(
+            name=kernel,
+            summary=summary,
+            source=OSU,
+            arrays=declaration.arrays,
+            traffic=traffic,
+            iterations=lambda case: case.columns["origins"] * case.integers["window"],
+            check=_check,
+            reference=_reference,
+            # It is read at one end and written at the other.
+            model_bytes=lambda case: 2.0 * case.bytes_B,
+            build=message_case,
+            dtypes=("uint64",),
+            amos=declaration.amos,
+            messages=each,
+            accesses=accesses,
+            idempotent=False,
+            repeatable_check=True,
+        )
+    )
+
+
+for _what, _summary in OPERATIONS.items():
+    _spec(_what, _summary)
+
+
+@shows_options_of("messages.put")
+def messages(what: str, **options: Any) -> Case:
+    """Case of messages between ranks.
+
+    Parameters
+    ----------
+    what : str
+        One of `OPERATIONS`.
+    **options
+        As for `message_case`.
+    """
+    return case(f"messages.{what}", **options)

@@ -1,0 +1,123 @@
+"""Gather and scatter over ranks: a sparse array that is distributed over all of them.
+
+Each rank has an equal part of the sparse array, an equal part of the instances, and a dense buffer
+with rows for all of these. The variants are the methods by which elements of other ranks are moved:
+
+- ``single`` one get or put for each element;
+- ``indexed`` one get or put for each rank, of a datatype of all its elements (MPI);
+- ``packed`` the owner packs elements for each rank, or a rank for each owner, into messages (MPI).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.checks import one_of
+from memkern.errors import InputError
+from memkern.machine.limits import check_memory
+
+IndexArray = npt.NDArray[np.int64]
+
+METHODS = {"mpi": ("single", "indexed", "packed"), "shmem": ("single",)}
+"""The variants of a device."""
+
+_LIBRARY = {"mpi": "MPI", "shmem": "OpenSHMEM"}
+_KERNELS = ("gather", "scatter", "multigather", "multiscatter")
+_MOST = 2**31 - 1
+_PART_B = 8
+
+
+def refuse(device: str, kernel: str, variant: str, *, threads: int, flush_every: int) -> None:
+    """Raise InputError for what a library, or gather and scatter over ranks, do not have."""
+    if kernel not in _KERNELS:
+        raise InputError(f"{kernel} has one sparse array too many for {device}: use gather")
+    if variant != "best" and variant not in METHODS[device]:
+        one_of(variant, "variant", METHODS["mpi"])
+        raise InputError(
+            f"{_LIBRARY[device]} has no {variant} gets and puts: it has "
+            f"{', '.join(METHODS[device])}"
+        )
+    if threads > 1:
+        raise InputError("one thread of each rank moves elements: leave threads out")
+    if flush_every > 1 and variant in ("indexed", "packed"):
+        raise InputError(
+            f"variant {variant} moves all elements at once: flush_every is for variant single"
+        )
+
+
+def rows(wrap: int, count: int, ranks: int, row_B: int) -> int:
+    """Return the rows of the dense buffer of each rank, which has one for each of its instances.
+
+    It has at least one more, so that the rows of the same instance differ between ranks, and with
+    them the values of a scatter.
+
+    Parameters
+    ----------
+    wrap : int
+        Rows that were given, 1 by default.
+    count : int
+        Instances of all ranks.
+    ranks, row_B : int
+        Number of ranks, and bytes of a row.
+
+    Raises
+    ------
+    InputError
+        Other rows were given.
+    """
+    needed = -(-count // ranks) + 1
+    needed += needed * row_B % _PART_B > 0
+    if wrap not in (1, needed):
+        raise InputError(
+            f"over ranks the dense buffer has a row for each instance of a rank and one more, "
+            f"{needed} in all: leave wrap out"
+        )
+    return needed
+
+
+def check_scatter(places: IndexArray) -> None:
+    """Raise InputError if an element of the sparse array is written twice."""
+    if len(np.unique(places)) < places.size:
+        raise InputError(
+            "scatters over ranks write each element once, since the order of writes is not known: "
+            "use a pattern without repeats and a larger delta"
+        )
+
+
+def check_size(elements: int, ranks: int) -> None:
+    """Raise InputError if a rank has too many elements for a library's counts, or for its memory.
+
+    Parameters
+    ----------
+    elements : int
+        Of each rank.
+    ranks : int
+    """
+    check_memory(40 * elements * ranks, f"the places of {elements * ranks} elements")
+    if elements > _MOST:
+        raise InputError(
+            f"{elements} elements of each rank are more than the {_MOST} that libraries count: use "
+            "a smaller count"
+        )
+
+
+def remote_share(places: IndexArray, size: int, ranks: int, value_B: int) -> float:
+    """Return the share of elements that another rank owns than the one that moves them.
+
+    Parameters
+    ----------
+    places : ndarray of int64, shape (instances, L)
+        Positions in the sparse array.
+    size : int
+        Length of the sparse array.
+    ranks, value_B : int
+    """
+    count = len(places)
+    # As in cpp/backends/ranks/arrays.hpp and cpp/core/sampler.hpp.
+    share_B = max(size * value_B // ranks // _PART_B * _PART_B, _PART_B)
+    owner = np.minimum(places * value_B // share_B, ranks - 1)
+    each, rest = divmod(count, ranks)
+    begins = each * np.arange(ranks) + np.minimum(np.arange(ranks), rest)
+    mover = np.searchsorted(begins, np.arange(count), side="right") - 1
+    return float(np.mean(owner != mover[:, None]))

@@ -1,0 +1,418 @@
+"""Events that the processor and the operating system can count, by name.
+
+A name is one of the kernel's own (``page-faults``, ``cycles``, ``dTLB-load-misses``), a raw code
+of the processor (``r0151``), an event of a counting unit of the kernel with terms or a name of the
+unit (``cpu/event=0x51,umask=0x1/``, ``uncore_imc/cas_count_read/``), or one of libpfm4, which is
+loaded where it is installed (``L1D:REPLACEMENT``). ``:u`` or ``:k`` after it counts what user code
+or the kernel causes. The table events.csv has the events by which the lines that move between
+caches are counted on some processors.
+"""
+
+from __future__ import annotations
+
+import csv
+import ctypes
+import functools
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from memkern.checks import shown
+from memkern.errors import InputError
+from memkern.machine.environment import cpu_list
+from memkern.machine.limits import read_number, read_text
+
+__all__ = [
+    "HARDWARE",
+    "LINE_B",
+    "SOFTWARE",
+    "Code",
+    "Event",
+    "Quantity",
+    "by_units",
+    "find",
+    "names_of",
+    "processor",
+    "quantities",
+    "why_no_libpfm",
+]
+
+# What each count of a line in the table moves.
+LINE_B = 64
+_DEVICES = "sys/bus/event_source/devices"
+_TYPE_HARDWARE, _TYPE_SOFTWARE, _TYPE_CACHE, _TYPE_RAW = 0, 1, 3, 4
+
+# Of the kernel itself: name, config, meaning (linux/perf_event.h).
+SOFTWARE = {
+    "page-faults": (2, "page faults"),
+    "minor-faults": (5, "page faults without access to a disk"),
+    "major-faults": (6, "page faults with access to a disk"),
+    "context-switches": (3, "switches to another thread"),
+    "cpu-migrations": (4, "moves of a worker to another processing unit"),
+    "task-clock": (1, "nanoseconds of processor time"),
+    "cpu-clock": (0, "nanoseconds of processor time, by a timer"),
+    "alignment-faults": (7, "unaligned accesses that the kernel handles"),
+    "emulation-faults": (8, "instructions that the kernel emulates"),
+}
+# Of the processor, by the kernel's generic names.
+HARDWARE = {
+    "cycles": (0, "cycles of the core"),
+    "instructions": (1, "instructions"),
+    "cache-references": (2, "accesses to the last cache, as far as the processor counts them"),
+    "cache-misses": (3, "misses of the last cache, as far as the processor counts them"),
+    "branches": (4, "branches"),
+    "branch-misses": (5, "mispredicted branches"),
+    "bus-cycles": (6, "cycles of the bus"),
+    "stalled-cycles-frontend": (7, "cycles without an instruction to start"),
+    "stalled-cycles-backend": (8, "cycles that wait for a result"),
+    "ref-cycles": (9, "cycles at the nominal clock"),
+}
+_CACHES = {"L1-dcache": 0, "L1-icache": 1, "LLC": 2, "dTLB": 3, "iTLB": 4, "node": 6}
+_OPERATIONS = {"load": 0, "store": 1, "prefetch": 2}
+
+
+class Code(NamedTuple):
+    """An event as the extension takes it; `unit` is -1 where it is counted for each worker."""
+
+    name: str
+    type: int
+    config: int
+    config1: int = 0
+    config2: int = 0
+    unit: int = -1
+    user: bool = True
+    kernel: bool = False
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event by its name.
+
+    Attributes
+    ----------
+    name : str
+    codes : tuple of Code
+        Its counters, of which the sum is the count: one, or one for each counting unit and socket.
+    meaning : str
+    scale, unit : float, str
+        Each count is `scale` of `unit`, as the kernel gives it for its counting units.
+    """
+
+    name: str
+    codes: tuple[Code, ...]
+    meaning: str = ""
+    scale: float = 1.0
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity of the table: the sum of the events with one name.
+
+    Attributes
+    ----------
+    name : str
+        ``L1_in``, ``L1_out`` (lines from and to the next level), ``L2_in``, ``L2_out``,
+        ``memory_read``, ``memory_write`` or ``tlb_misses``.
+    rows : tuple of dict
+        Its rows of events.csv.
+    """
+
+    name: str
+    rows: tuple[dict[str, str], ...]
+
+    def event(self, root: Path = Path("/")) -> Event:
+        """Return its event.
+
+        Raises
+        ------
+        InputError
+            One of its events is unknown to the kernel.
+        """
+        parts = [find(row["event"], root) for row in self.rows]
+        codes = tuple(code._replace(name=self.name) for part in parts for code in part.codes)
+        return Event(self.name, codes, " and ".join(row["meaning"] for row in self.rows))
+
+
+def processor(root: Path = Path("/")) -> tuple[str, int, int]:
+    """Return vendor, family and model of the processor; '' and -1 where it does not tell."""
+    text = read_text(root, "proc/cpuinfo") or ""
+    found = {}
+    for line in text.partition("\n\n")[0].splitlines():
+        name, _, value = line.partition(":")
+        found[name.strip()] = value.strip()
+
+    def number(name: str) -> int:
+        value = found.get(name, "")
+        return int(value) if value.isdecimal() else -1
+
+    return found.get("vendor_id", ""), number("cpu family"), number("model")
+
+
+@functools.cache
+def _table() -> tuple[dict[str, str], ...]:
+    text = (files("memkern.machine") / "events.csv").read_text("utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
+
+
+def quantities(root: Path = Path("/")) -> dict[str, Quantity]:
+    """Return the quantities of the table for this processor, by name; empty for another one."""
+    vendor, family, model = processor(root)
+    rows = [
+        row
+        for row in _table()
+        if (row["vendor"], row["family"]) == (vendor, str(family))
+        and model in {n for part in row["models"].split() for n in cpu_list(part)}
+    ]
+    names = dict.fromkeys(row["quantity"] for row in rows)
+    return {
+        name: Quantity(name, tuple(row for row in rows if row["quantity"] == name))
+        for name in names
+    }
+
+
+def names_of(text: str) -> list[str]:
+    """Return the names in a list, whose commas within a counting unit's terms do not separate.
+
+    Raises
+    ------
+    InputError
+        A name is empty, or the terms of a counting unit do not end.
+    """
+    if text.count("/") % 2:
+        raise InputError(f"counters {shown(text)} have a '/' without a second one after the terms")
+    # Every second part is the terms of a unit.
+    parts = text.split("/")
+    parts[1::2] = [part.replace(",", "\0") for part in parts[1::2]]
+    names = [name.strip().replace("\0", ",") for name in "/".join(parts).split(",")]
+    if not all(names):
+        raise InputError(f"counters {shown(text)} lack a name: give names with commas in between")
+    if len(set(names)) < len(names):
+        raise InputError(f"counters {shown(text)} have a name twice")
+    return names
+
+
+def find(name: str, root: Path = Path("/")) -> Event:
+    """Return an event by its name, whether it can be counted or not.
+
+    Parameters
+    ----------
+    name : str
+        See the module.
+    root : Path
+        Folder that contains ``sys``.
+
+    Raises
+    ------
+    InputError
+        There is no event of this name.
+    """
+    plain, levels = _levels(name)
+    if plain in SOFTWARE:
+        config, meaning = SOFTWARE[plain]
+        # The kernel itself switches threads, on behalf of a worker.
+        user, kernel = levels or (True, True)
+        code = Code(name, _TYPE_SOFTWARE, config, user=user, kernel=kernel)
+        return Event(name, (code,), meaning)
+    user, kernel = levels or (True, False)
+    if plain in HARDWARE:
+        config, meaning = HARDWARE[plain]
+        return Event(name, (Code(name, _TYPE_HARDWARE, config, user=user, kernel=kernel),), meaning)
+    if (of_cache := _cache_config(plain)) is not None:
+        return Event(name, (Code(name, _TYPE_CACHE, of_cache, user=user, kernel=kernel),))
+    if raw := re.fullmatch(r"r([0-9a-fA-F]{1,16})", plain):
+        code = Code(name, _TYPE_RAW, int(raw[1], 16), user=user, kernel=kernel)
+        return Event(name, (code,), "raw code of the processor")
+    if terms := re.fullmatch(r"([\w.-]+)/([^/]*)/", plain):
+        event = _of_device(name, terms[1], terms[2], root)
+        # Only the counters of cores know whose code causes an event.
+        if levels is None and not re.match("cpu|armv8", terms[1]):
+            user, kernel = True, True
+        codes = (code._replace(user=user, kernel=kernel) for code in event.codes)
+        return replace(event, codes=tuple(codes))
+    found = _by_libpfm(name, root)
+    if found is None:
+        missing = f" ({why_no_libpfm()})" if _libpfm() is None else ""
+        raise InputError(
+            f"event {shown(name)} is unknown{missing}: `memkern counters` lists events"
+        )
+    return found
+
+
+def _levels(name: str) -> tuple[str, tuple[bool, bool] | None]:
+    """Return a name without ``:u``, ``:k`` or ``:uk``, and whether user and kernel count."""
+    found = re.fullmatch(r"(.+):(u|k|uk|ku)", name)
+    return (found[1], ("u" in found[2], "k" in found[2])) if found else (name, None)
+
+
+def _cache_config(name: str) -> int | None:
+    """Return the kernel's code of a name such as ``dTLB-load-misses``; None if it is no such."""
+    found = re.fullmatch(r"(.+?)-(load|store|prefetche?)(s|-misses)", name)
+    if found is None or found[1] not in _CACHES:
+        return None
+    operation = _OPERATIONS[found[2].removesuffix("e") if found[2] == "prefetche" else found[2]]
+    return _CACHES[found[1]] | operation << 8 | (found[3] == "-misses") << 16
+
+
+# Counting units of the kernel
+
+
+def _devices(root: Path) -> list[Path]:
+    """Return the folders of the kernel's counting units, in the order of their numbers."""
+
+    def place(folder: Path) -> tuple[str, int]:
+        name = folder.name.rstrip("0123456789")
+        return name, int(folder.name[len(name) :] or -1)
+
+    return sorted((root / _DEVICES).glob("*"), key=place)
+
+
+def _units(folder: Path) -> list[int]:
+    """Return the processing units on which a counting unit is read; none for one of each core."""
+    return sorted(cpu_list(read_text(folder, "cpumask")))
+
+
+def by_units(root: Path = Path("/")) -> Iterator[tuple[str, str, str]]:
+    """Yield unit, name and terms of all events that the kernel's counting units name."""
+    for folder in _devices(root):
+        for path in sorted((folder / "events").glob("*")):
+            if path.suffix not in (".scale", ".unit", ".snapshot"):
+                yield folder.name, path.name, read_text(folder, f"events/{path.name}") or ""
+
+
+def _of_device(name: str, device: str, terms: str, root: Path) -> Event:
+    """Return an event of a counting unit, or of all units with its name and a number."""
+    like = re.compile(rf"{re.escape(device)}(_?\d+)?")
+    folders = [folder for folder in _devices(root) if like.fullmatch(folder.name)]
+    exact = [folder for folder in folders if folder.name == device]
+    if not folders:
+        raise InputError(f"event {shown(name)} is of {shown(device)}, which does not exist here")
+    codes: list[Code] = []
+    scale, unit = 1.0, ""
+    for folder in exact or folders:
+        kind = read_number(folder, "type")
+        if kind is None:
+            raise InputError(f"event {shown(name)} can't be counted: {folder} tells no type")
+        code = Code(name, kind, *_configs(name, terms, folder))
+        codes += [code._replace(unit=unit) for unit in _units(folder)] or [code]
+        if (text := read_text(folder, f"events/{terms}.scale")) is not None:
+            scale = _number(text)
+            unit = read_text(folder, f"events/{terms}.unit") or ""
+    return Event(name, tuple(codes), "", scale, unit)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
+
+
+def _configs(name: str, terms: str, folder: Path) -> tuple[int, int, int]:
+    """Return the configurations of terms such as ``event=0x51,umask=0x1``."""
+    configs = [0, 0, 0]
+    for term in filter(None, map(str.strip, terms.split(","))):
+        key, equals, text = term.partition("=")
+        named = read_text(folder, f"events/{key}") if re.fullmatch(r"[\w.-]+", key) else None
+        if not equals and named is not None:
+            given = _configs(name, named, folder) if named != terms else (0, 0, 0)
+            configs = [a | b for a, b in zip(configs, given, strict=True)]
+            continue
+        layout = read_text(folder, f"format/{key}") if re.fullmatch(r"[\w.-]+", key) else None
+        # Every unit has these, even if it describes no format.
+        layout = layout or (f"{key}:0-63" if key in ("config", "config1", "config2") else None)
+        if layout is None:
+            raise InputError(f"event {shown(name)} has {shown(key)}, which {folder.name} lacks")
+        try:
+            value = int(text, 0) if equals else 1
+        except ValueError:
+            raise InputError(f"event {shown(name)}: {shown(term)} is no number") from None
+        where, _, ranges = layout.partition(":")
+        index = ("config", "config1", "config2").index(where)
+        configs[index] |= _placed(value, ranges, name, term)
+    return configs[0], configs[1], configs[2]
+
+
+def _placed(value: int, ranges: str, name: str, term: str) -> int:
+    """Return a value with its bits at the places of ranges such as ``0-7,32-35``."""
+    placed = taken = 0
+    for part in ranges.split(","):
+        low, _, high = part.partition("-")
+        first = int(low)
+        width = int(high or low) - first + 1
+        placed |= (value >> taken & (1 << width) - 1) << first
+        taken += width
+    if not 0 <= value < 1 << taken:
+        raise InputError(f"event {shown(name)}: {shown(term)} has more than {taken} bits")
+    return placed
+
+
+# libpfm4
+
+_LIBRARY = "libpfm.so.4"
+_ATTR_B = 136
+_EXCLUDE_USER, _EXCLUDE_KERNEL = 1 << 4, 1 << 5
+_USER, _OS_PERF = 0x8, 1
+
+
+class _Encoding(ctypes.Structure):
+    _fields_ = (
+        ("attr", ctypes.c_void_p),
+        ("fstr", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("idx", ctypes.c_int),
+        ("cpu", ctypes.c_int),
+        ("flags", ctypes.c_int),
+        ("pad", ctypes.c_int),
+    )
+
+
+@functools.cache
+def _libpfm() -> ctypes.CDLL | None:
+    try:
+        library = ctypes.CDLL(_LIBRARY)
+        return library if library.pfm_initialize() == 0 else None
+    except (OSError, AttributeError):
+        return None
+
+
+def why_no_libpfm() -> str:
+    """Return why names of libpfm4 are unknown; empty where it is installed."""
+    if _libpfm() is not None:
+        return ""
+    return f"{_LIBRARY} is missing: install libpfm4 for the processor's names of events"
+
+
+def _by_libpfm(name: str, root: Path) -> Event | None:
+    """Return an event by libpfm4's name, None if it or the library is unknown."""
+    library = _libpfm()
+    if library is None:
+        return None
+    attr = ctypes.create_string_buffer(_ATTR_B)
+    struct.pack_into("=I", attr, 4, _ATTR_B)
+    encoding = _Encoding(attr=ctypes.addressof(attr), size=ctypes.sizeof(_Encoding))
+    try:
+        text = name.encode("ascii")
+    except UnicodeEncodeError:
+        return None
+    if library.pfm_get_os_event_encoding(text, _USER, _OS_PERF, ctypes.byref(encoding)):
+        return None
+    kind, _, config = struct.unpack_from("=IIQ", attr, 0)
+    (flags,) = struct.unpack_from("=Q", attr, 40)
+    config1, config2 = struct.unpack_from("=QQ", attr, 56)
+    code = Code(
+        name,
+        kind,
+        config,
+        config1,
+        config2,
+        user=not flags & _EXCLUDE_USER,
+        kernel=not flags & _EXCLUDE_KERNEL,
+    )
+    of_type = [folder for folder in _devices(root) if read_number(folder, "type") == kind]
+    units = [unit for folder in of_type for unit in _units(folder)]
+    return Event(name, tuple(code._replace(unit=u) for u in units) or (code,), "by libpfm4")

@@ -1,0 +1,172 @@
+"""The journal of settings of the machine that a process has changed, and their restoration.
+
+It is also the program of the guardian, a process that restores them when the one that changed them
+dies, and therefore imports only the standard library. A journal is a file in a folder that only its
+owner can write to; it is written before anything is changed, and removed when all is restored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+JOURNAL, LOCK = "changed.json", "lock"
+
+
+class Owner(NamedTuple):
+    """A process, by its number and its start in ticks after the boot; numbers are used again."""
+
+    pid: int
+    start: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self.start == started(self.pid)
+
+
+def started(pid: int) -> int:
+    """Return when a process was started, in ticks after the boot; -1 if there is no such."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            # The name, in parentheses, may contain anything.
+            state, *fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return -1
+    return -1 if state in "ZX" else int(fields[18])
+
+
+def boot() -> str:
+    """Return the identity of this boot of the system, '' if unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def read_value(path: str, offset: int | None, length: int) -> bytes:
+    """Return `length` bytes at an offset of a file, or its whole text without an offset."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if offset is None:
+            return os.read(file, 2**16)
+        return os.pread(file, length, offset)
+    finally:
+        os.close(file)
+
+
+def write_value(path: str, offset: int | None, value: bytes) -> None:
+    """Write bytes at an offset of an existing file, or its whole text without an offset."""
+    kind = os.O_WRONLY | os.O_CLOEXEC
+    file = os.open(path, kind | os.O_TRUNC if offset is None else kind)
+    try:
+        written = os.write(file, value) if offset is None else os.pwrite(file, value, offset)
+        if written != len(value):
+            raise OSError(5, "only a part was written")
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def locked(folder: str, seconds: float = 0.0) -> Iterator[bool]:
+    """Hold the lock of a folder if no other process keeps it so long; yields whether it is held.
+
+    Locks of this kind are not inherited by processes that are forked.
+    """
+    file = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        end = time.monotonic() + seconds
+        held = False
+        while not held:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held = True
+            except OSError:
+                if time.monotonic() >= end:
+                    break
+                time.sleep(0.01)
+        yield held
+    finally:
+        os.close(file)
+
+
+def write_journal(folder: str, owner: Owner, changes: Sequence[Any]) -> None:
+    """Write path, offset and value before the change of each setting to the journal, durably."""
+    document = {
+        "boot": boot(),
+        "owner": list(owner),
+        "changes": [[path, offset, before.hex()] for path, offset, before in changes],
+    }
+    target = os.path.join(folder, JOURNAL)
+    with open(f"{target}.new", "w", encoding="ascii") as file:
+        json.dump(document, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(f"{target}.new", target)
+
+
+def read_journal(folder: str) -> tuple[Owner, list[tuple[str, int | None, bytes]]] | None:
+    """Return the owner of a journal and its settings; None without one, or of another boot."""
+    path = os.path.join(folder, JOURNAL)
+    try:
+        # Whoever can write to it could let this process write anything anywhere.
+        status = os.stat(path)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            return None
+        with open(path, encoding="ascii") as file:
+            document = json.load(file)
+    except FileNotFoundError:
+        return None
+    if document["boot"] != boot():
+        return None
+    changes = [(path, offset, bytes.fromhex(value)) for path, offset, value in document["changes"]]
+    return Owner(*document["owner"]), changes
+
+
+def restore(folder: str) -> list[str]:
+    """Restore all settings of a journal, the last change first, and return those that failed.
+
+    The caller holds the lock. The journal is removed unless a setting failed.
+    """
+    found = read_journal(folder)
+    failed = []
+    for path, offset, before in reversed(found[1] if found else []):
+        try:
+            write_value(path, offset, before)
+        except OSError as error:
+            failed.append(f"{path}: {error.strerror}")
+    if not failed:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, JOURNAL))
+    return failed
+
+
+def guard(folder: str, owner: Owner) -> None:
+    """Wait until a process has died, or has closed this one's standard input, then restore."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    files = [sys.stdin.fileno()]
+    with contextlib.suppress(OSError):
+        files.append(os.pidfd_open(owner.pid))
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    if owner.alive:
+        select.select(files, [], [])
+    with locked(folder) as held:
+        # Another process that holds the lock has restored them before.
+        found = read_journal(folder) if held else None
+        if found is not None and found[0] == owner:
+            restore(folder)
+
+
+if __name__ == "__main__":
+    guard(sys.argv[1], Owner(int(sys.argv[2]), int(sys.argv[3])))

@@ -1,0 +1,232 @@
+"""Settings of the machine that are changed for a measurement and restored on any exit.
+
+The values before a change are written to a journal first. A guardian, a process of its own,
+restores them when this one is killed; where the guardian is killed as well, the next process that
+measures does so. What may be changed is in `memkern.machine.switches`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memkern.errors import InputError
+from memkern.machine import restoring
+
+__all__ = ["FOLDER", "ROOT", "Change", "changed", "recover"]
+
+# Environment variable with the folder of the journal.
+FOLDER = "MEMKERN_STATE"
+_WAIT_S = 1.0
+# Folder that contains proc, sys and dev of the machine whose settings are changed.
+ROOT = Path("/")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting and its new value.
+
+    Attributes
+    ----------
+    what : str
+        Name for messages.
+    path : str
+        File of the setting.
+    value : bytes
+        The new value.
+    before : bytes
+        The present one, which is restored.
+    offset : int, optional
+        Where the value is in the file, such as the number of a register; without one the value is
+        the text of the file.
+    read_back : bool
+        Whether the setting must have exactly the new value afterwards.
+    """
+
+    what: str
+    path: str
+    value: bytes
+    before: bytes
+    offset: int | None = None
+    read_back: bool = True
+
+
+def _folder() -> str:
+    """Return the folder of the journal, which is made if it is missing.
+
+    Raises
+    ------
+    InputError
+        Others can write to it, or it can't be made.
+    """
+    given = os.environ.get(FOLDER)
+    base = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = Path(given or Path(base or "/nonexistent") / "memkern")
+    try:
+        folder.mkdir(mode=0o700, parents=bool(given), exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        raise InputError(
+            f"{folder} can't be made for the journal of changed settings: {error.strerror} "
+            f"({FOLDER} names another folder)"
+        ) from None
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise InputError(f"{folder} must belong to this user, and no one else may write to it")
+    return str(folder)
+
+
+def recover() -> None:
+    """Restore what a process that was killed has left changed.
+
+    Raises
+    ------
+    InputError
+        A setting can't be restored.
+    """
+    given = os.environ.get(FOLDER, "/run/memkern" if os.geteuid() == 0 else "")
+    if (
+        _changing == os.getpid()
+        or not given
+        or not os.path.exists(os.path.join(given, restoring.JOURNAL))
+    ):
+        return
+    folder = _folder()
+    with restoring.locked(folder) as held:
+        if held:
+            _restore_killed(folder)
+
+
+def _restore_killed(folder: str) -> None:
+    """Restore what a dead process has left changed; the caller holds the lock."""
+    found = restoring.read_journal(folder)
+    if found is None:
+        return
+    if failed := restoring.restore(folder):
+        raise InputError(
+            f"settings that a killed process had changed can't be restored: {'; '.join(failed)}"
+        )
+    warnings.warn(
+        f"restored {len(found[1])} settings of this machine that a killed process had changed",
+        stacklevel=3,
+    )
+
+
+class _Guardian:
+    """The process that restores settings when this one dies; started once."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def start(self, folder: str, owner: restoring.Owner) -> None:
+        """Start it unless it runs.
+
+        Raises
+        ------
+        InputError
+            It does not start.
+        """
+        process = self._process
+        if process is not None and self._owner == owner.pid and process.poll() is None:
+            return
+        command = [sys.executable, "-I", "-S", str(Path(restoring.__file__)), folder]
+        # In a session of its own, so that what ends this process's group does not end it.
+        process = subprocess.Popen(
+            [*command, *map(str, owner)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        if process.stdout.readline() != b"ready\n":
+            process.kill()
+            raise InputError("the process that restores changed settings did not start")
+        self._process, self._owner = process, owner.pid
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Let it end; nothing is left to restore."""
+        if self._process is not None and self._owner == os.getpid():
+            for pipe in (self._process.stdin, self._process.stdout):
+                assert pipe is not None
+                pipe.close()
+            self._process.wait()
+        self._process = None
+
+
+_guardian = _Guardian()
+# Process that has changed settings at present; a second lock of it would end the first.
+_changing = 0
+
+
+@contextlib.contextmanager
+def changed(changes: Sequence[Change]) -> Iterator[None]:
+    """Change settings of the machine until the end of the context.
+
+    Raises
+    ------
+    InputError
+        A setting can't be changed, or another process has changed some; nothing is changed then.
+    """
+    global _changing
+    if not changes:
+        yield
+        return
+    if _changing == os.getpid():
+        raise InputError("this process has changed settings of the machine already")
+    folder = _folder()
+    # A guardian that restores what a killed process has changed has the lock for a moment.
+    with restoring.locked(folder, _WAIT_S) as held:
+        if not held:
+            raise InputError(
+                "another process has changed settings of this machine: wait for its end"
+            )
+        _restore_killed(folder)
+        owner = restoring.Owner(os.getpid(), restoring.started(os.getpid()))
+        _guardian.start(folder, owner)
+        restoring.write_journal(folder, owner, [(c.path, c.offset, c.before) for c in changes])
+        _changing = owner.pid
+        try:
+            for change in changes:
+                _apply(change)
+            yield
+        finally:
+            # A process that was forked in between leaves it to this one.
+            if os.getpid() == owner.pid:
+                _changing = 0
+                if failed := restoring.restore(folder):
+                    warnings.warn(f"not restored: {'; '.join(failed)}", stacklevel=3)
+
+
+def _apply(change: Change) -> None:
+    """Write the new value of a setting, and check that it has it."""
+    try:
+        restoring.write_value(change.path, change.offset, change.value)
+        now = restoring.read_value(change.path, change.offset, len(change.value))
+    except OSError as error:
+        raise InputError(f"{change.what} can't be changed: {why(change.path, error)}") from None
+    if change.read_back and now.strip() != change.value.strip():
+        raise InputError(
+            f"{change.what} can't be changed: {change.path} keeps its value (a hypervisor or the "
+            "firmware may hold it)"
+        )
+
+
+def why(path: str, error: OSError) -> str:
+    """Return why a file of a setting can't be read or written, as the end of a sentence."""
+    if error.errno == errno.ENOENT:
+        return f"{path} does not exist"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"only root may use {path}, unless the kernel forbids it to all"
+    if error.errno == errno.EIO:
+        return f"the processor or its hypervisor refuses the register of {path}"
+    return f"{path}: {error.strerror}"

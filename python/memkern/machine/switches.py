@@ -1,0 +1,185 @@
+"""What may be changed on a machine for a measurement: prefetchers, clock limit, cache ways.
+
+Each function returns the changes for `memkern.machine.settings.changed`, or says in one sentence
+why this machine does not permit it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from memkern.errors import InputError
+from memkern.machine import restoring
+from memkern.machine.environment import cpu_list, numbered
+from memkern.machine.events import processor
+from memkern.machine.limits import read_number, read_text
+from memkern.machine.settings import Change, why
+
+__all__ = ["cache_ways", "clock_limit", "prefetchers_off", "why_no_prefetchers"]
+
+_CPU = "sys/devices/system/cpu"
+# Register of the prefetchers, and the bits that switch one off each.
+# Intel: "Disclosure of Hardware Prefetcher Control on Some Intel Processors" (Nehalem to Broadwell)
+# and the Software Developer's Manual, volume 4, MSR_PREFETCH_CONTROL: L2 stream, L2 adjacent line,
+# L1 next line, L1 by instruction; bit 5 of later ones: L2 adaptive multipath.
+_INTEL = 0x1A4
+_OLD = {
+    *(26, 30, 31, 46, 37, 44, 47, 42, 45, 58, 62, 60, 63, 69, 70, 61, 71, 79, 86),
+    *(78, 85, 94, 142, 158, 165, 166, 102, 106, 108, 125, 126, 140, 141, 167),
+}
+_NEW = {143, 207, 173, 174}
+# AMD: Processor Programming Reference of family 19h model 11h, PrefetchControl: L1 stream, L1
+# stride, L1 region, L2 stream, up/down.
+_AMD = 0xC0000108
+_REGISTER_B = 8
+
+
+def _register(root: Path) -> tuple[int, int]:
+    """Return the register of this processor's prefetchers and the bits that switch them off.
+
+    Raises
+    ------
+    InputError
+        None is published for it.
+    """
+    vendor, family, model = processor(root)
+    if (vendor, family) == ("GenuineIntel", 6) and model in _OLD | _NEW:
+        return _INTEL, 0x2F if model in _NEW else 0x0F
+    zen4 = family == 25 and (16 <= model < 32 or 96 <= model < 128 or 160 <= model < 176)
+    if vendor == "AuthenticAMD" and (zen4 or family == 26):
+        return _AMD, 0x2F
+    raise InputError(
+        "the prefetchers can't be switched: no register is published for this processor "
+        f"({vendor or 'of unknown vendor'} family {family} model {model})"
+    )
+
+
+def prefetchers_off(root: Path = Path("/")) -> list[Change]:
+    """Return the changes that switch the prefetchers of all cores off.
+
+    Parameters
+    ----------
+    root : Path
+        Folder that contains ``proc``, ``sys`` and ``dev``.
+
+    Raises
+    ------
+    InputError
+        They can't be switched here.
+    """
+    register, bits = _register(root)
+    online = cpu_list(read_text(root, f"{_CPU}/online")) or [0]
+    changes = []
+    for unit in online:
+        path = str(root / f"dev/cpu/{unit}/msr")
+        try:
+            before = restoring.read_value(path, register, _REGISTER_B)
+        except OSError as error:
+            hint = " (as root: modprobe msr)" if isinstance(error, FileNotFoundError) else ""
+            raise InputError(
+                f"the prefetchers can't be switched: {why(path, error)}{hint}"
+            ) from None
+        if len(before) != _REGISTER_B:
+            raise InputError(f"the prefetchers can't be switched: {path} lacks 0x{register:x}")
+        value = int.from_bytes(before, "little") | bits
+        changes.append(
+            Change(
+                f"register 0x{register:x} of unit {unit}",
+                path,
+                value.to_bytes(_REGISTER_B, "little"),
+                before,
+                register,
+            )
+        )
+    return changes
+
+
+def why_no_prefetchers(root: Path = Path("/")) -> str:
+    """Return why the prefetchers can't be switched here; empty if they probably can."""
+    try:
+        prefetchers_off(root)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def clock_limit(MHz: int, root: Path = Path("/")) -> list[Change]:
+    """Return the changes that limit the clock of all cores.
+
+    Raises
+    ------
+    InputError
+        The clock can't be limited here, or not to this value.
+    """
+    policies = numbered(root, f"{_CPU}/cpufreq/policy*")
+    if not policies:
+        raise InputError(
+            "the clock can't be limited: this system has no cpufreq (virtual machines rarely have)"
+        )
+    changes = []
+    kHz = 1000 * MHz
+    for policy in policies:
+        least, most = (read_number(policy, f"cpuinfo_{end}_freq") for end in ("min", "max"))
+        lower, upper = (read_number(policy, f"scaling_{end}_freq") for end in ("min", "max"))
+        if least is None or most is None or lower is None or upper is None:
+            raise InputError(f"the clock can't be limited: {policy} does not tell its limits")
+        if not least <= kHz <= most:
+            raise InputError(
+                f"clock_limit {MHz} MHz is outside {least // 1000} to {most // 1000} MHz, the "
+                f"limits of {policy.name}"
+            )
+        limits = [("min", lower, kHz)] if lower > kHz else []
+        for end, before, after in (*limits, ("max", upper, kHz)):
+            changes.append(
+                Change(
+                    f"the clock limit of {policy.name}",
+                    str(policy / f"scaling_{end}_freq"),
+                    str(after).encode(),
+                    str(before).encode(),
+                    # The driver rounds it to a clock that the core has.
+                    read_back=False,
+                )
+            )
+    return changes
+
+
+def cache_ways(ways: int, root: Path = Path("/")) -> list[Change]:
+    """Return the changes that leave programs this many ways of the last cache.
+
+    Raises
+    ------
+    InputError
+        The system can't divide the cache, or not into so many ways.
+    """
+    folder = root / "sys/fs/resctrl"
+    if read_text(folder, "schemata") is None:
+        if processor(root)[0] == "" and "0x46" in (read_text(root, "proc/cpuinfo") or ""):
+            raise InputError(
+                "cache ways can't be limited: the sector cache of A64FX is switched by its "
+                "compiler's directives and by Fujitsu's driver, not by this program"
+            )
+        raise InputError(
+            f"cache ways can't be limited: {folder} is not mounted (as root, where the processor "
+            "can: mount -t resctrl resctrl /sys/fs/resctrl)"
+        )
+    lines = [line.strip() for line in (read_text(folder, "schemata") or "").splitlines()]
+    line = next((line for line in lines if line.startswith("L3:")), None)
+    mask = read_text(folder, "info/L3/cbm_mask")
+    if line is None or mask is None or not re.fullmatch(r"L3:(\d+=[0-9a-f]+;?)+", line):
+        raise InputError("cache ways can't be limited: the system divides no L3 (see schemata)")
+    most, least = int(mask, 16).bit_length(), read_number(folder, "info/L3/min_cbm_bits") or 1
+    if not least <= ways <= most:
+        raise InputError(f"cache_ways {ways} is outside {least} to {most}, the ways of this L3")
+    caches = re.findall(r"(\d+)=", line)
+    after = "L3:" + ";".join(f"{cache}={(1 << ways) - 1:x}" for cache in caches)
+    return [
+        Change(
+            "the ways of the L3",
+            str(folder / "schemata"),
+            f"{after}\n".encode(),
+            f"{line}\n".encode(),
+            # The file has a line for each resource.
+            read_back=False,
+        )
+    ]

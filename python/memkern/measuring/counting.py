@@ -1,0 +1,227 @@
+"""Counters of events during the samples of a case, beside the traffic that models give."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import _memkern
+from memkern.errors import InputError
+from memkern.machine import events
+from memkern.machine.events import LINE_B, Code, Event
+from memkern.measuring import calibration
+from memkern.spec.case import Case
+
+__all__ = ["AUTO", "ROOT", "Counting", "columns", "requested", "why_not"]
+
+AUTO = "auto"
+# Folder that contains proc and sys.
+ROOT = Path("/")
+# Counted with `AUTO` wherever the system permits it.
+_ALWAYS = ("page-faults", "context-switches", "cpu-migrations")
+
+Counts = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What is counted during the samples of a case.
+
+    Attributes
+    ----------
+    events : tuple of Event
+    note : str
+        What can't be counted here though it was requested by ``auto``, and why.
+    """
+
+    events: tuple[Event, ...] = ()
+    note: str = ""
+
+    @property
+    def codes(self) -> list[Code]:
+        """The counters of all events."""
+        return [code for event in self.events for code in event.codes]
+
+    def summed(self, counts: Counts) -> Counts:
+        """Return the counts of events, shape (samples, events, 3), from those of all counters.
+
+        Of an event with several counters the values add up, and of their times too. One that could
+        not be read makes the sum unknown: its times are 0.
+        """
+        ends = np.cumsum([len(event.codes) for event in self.events])
+        parts = np.split(counts, ends[:-1], axis=1)
+        sums = [
+            np.where((part[:, :, 1:2] > 0).all(axis=1, keepdims=True), part, 0.0).sum(axis=1)
+            for part in parts
+        ]
+        return np.stack(sums, axis=1)
+
+
+def why_not(event: Event) -> str:
+    """Return why an event can't be counted here, as the end of a sentence; empty if it can."""
+    return next((why for code in event.codes if (why := _memkern.why_not_counted(code))), "")
+
+
+def requested(text: str) -> Counting:
+    """Return what is counted for the option ``counters``.
+
+    Raises
+    ------
+    InputError
+        An event that was requested by its name is unknown or can't be counted.
+    """
+    if not text:
+        return Counting()
+    if text == AUTO:
+        return _auto()
+    found = []
+    for name in events.names_of(text):
+        quantity = events.quantities(ROOT).get(name)
+        event = quantity.event(ROOT) if quantity else events.find(name, ROOT)
+        if why := why_not(event):
+            raise InputError(f"event '{name}' can't be counted: {why}")
+        found.append(event)
+    return Counting(tuple(found))
+
+
+def _auto() -> Counting:
+    """Return what can be counted of the traffic of each level, and of page faults and switches."""
+    found: list[Event] = []
+    missing: dict[str, list[str]] = {}
+    known = events.quantities(ROOT)
+    for name in (*known, *_ALWAYS):
+        try:
+            event = known[name].event(ROOT) if name in known else events.find(name, ROOT)
+            why = why_not(event)
+        except InputError as error:
+            why = str(error)
+        if why:
+            missing.setdefault(why, []).append(name)
+        else:
+            found.append(event)
+    notes = [f"{', '.join(names)} can't be counted: {why}" for why, names in missing.items()]
+    if not known:
+        vendor, family, model = events.processor(ROOT)
+        what = f"{vendor} family {family} model {model}" if vendor else "unknown"
+        notes.append(f"traffic is not counted: the table of events lacks this processor ({what})")
+    return Counting(tuple(found), "; ".join(notes))
+
+
+def columns(
+    case: Case,
+    counting: Counting,
+    counts: Sequence[Counts],
+    invocations: int,
+    model_B: float,
+    check: Mapping[str, float],
+    level: str,
+) -> dict[str, Any]:
+    """Return the columns of a record on counted events.
+
+    Parameters
+    ----------
+    case : Case
+        As it ran.
+    counting : Counting
+    counts : sequence of ndarray of float64, shape (samples, events, 3)
+        By placement, value and nanoseconds enabled and running of each event, over all workers.
+    invocations : int
+        Of each sample.
+    model_B : float
+        Bytes from and to memory of an invocation, by the model.
+    check : mapping
+        The columns of the case's check and roofline, in which bytes per site are looked up.
+    level : str
+        The smallest level that holds the case: ``L1``, ..., ``memory``.
+    """
+    if not counting.events:
+        return {"counters_note": counting.note} if counting.note else {}
+    every = np.concatenate(list(counts)) if counts else np.empty((0, len(counting.events), 3))
+    modelled = _modelled(case, model_B, check, level)
+    checked = calibration.load_counters()
+    notes = [counting.note] if counting.note else []
+    rows = []
+    for event, of_event in zip(counting.events, np.moveaxis(every, 1, 0), strict=True):
+        row = _row(event, of_event, invocations)
+        if math.isnan(row["count"]):
+            why = "it was never on the processor" if row["running"] == 0 else "it can't be read"
+            notes.append(f"{event.name} has no count: {why}")
+        if event.name in modelled:
+            row["model"] = modelled[event.name]
+            row["checked"] = checked.get(event.name)
+        rows.append(row)
+    return {
+        **_levels(rows, modelled),
+        "counter_rows": json.dumps([_plain(row) for row in rows]),
+        "counters_note": "; ".join(notes),
+    }
+
+
+def _row(event: Event, counts: Counts, invocations: int) -> dict[str, Any]:
+    """Return name, count per invocation and share of the time in which the counter ran."""
+    readable = counts[counts[:, 1] > 0]
+    value, enabled, running = readable.sum(axis=0) if len(readable) else (math.nan,) * 3
+    share = running / enabled
+    # Counters that take turns: the count is extrapolated to the whole time.
+    count = value / share / (len(readable) * invocations) if share > 0 else math.nan
+    row = {"event": event.name, "count": float(count), "running": float(share)}
+    if event.unit:
+        row |= {"scale": event.scale, "unit": event.unit}
+    return row
+
+
+def _modelled(
+    case: Case, model_B: float, check: Mapping[str, float], level: str
+) -> dict[str, float]:
+    """Return the lines of an invocation that the model moves, by quantity of the table.
+
+    Between a cache and the next level, these are the bytes per site of the layer conditions, where
+    there are any; else all bytes of the model if the cache does not hold the case, and none if it
+    does. In and out are divided as in the kernel's definition, with write-allocates as loads.
+    """
+    traffic = case.traffic
+    loads = traffic.read + traffic.index + traffic.write_allocate
+    share_in = loads / (loads + traffic.write) if loads + traffic.write else math.nan
+    lines = {}
+    for name in ("L1", "L2", "L3", "memory"):
+        # The level before memory is the last cache, whatever its number.
+        moved_B = model_B
+        sites = check.get(f"site_{name}_B" if name != "memory" else "site_B")
+        if sites is not None and "sites" in case.integers:
+            moved_B = sites * case.integers["sites"]
+        elif level != "memory" and (name == "memory" or level <= name):
+            moved_B = 0.0
+        into, out = ("read", "write") if name == "memory" else ("in", "out")
+        lines[f"{name}_{into}"] = moved_B * share_in / LINE_B
+        lines[f"{name}_{out}"] = moved_B * (1 - share_in) / LINE_B
+    return lines
+
+
+def _levels(rows: Sequence[Mapping[str, Any]], modelled: Mapping[str, float]) -> dict[str, float]:
+    """Return the columns on bytes of each level, from the rows of the record."""
+    by_name = {row["event"]: row["count"] for row in rows}
+    found = {}
+    for name in ("L1", "L2", "L3", "memory"):
+        sides = ("read", "write") if name == "memory" else ("in", "out")
+        present = [f"{name}_{side}" for side in sides if f"{name}_{side}" in by_name]
+        if present:
+            counted_B = LINE_B * sum(by_name[quantity] for quantity in present)
+            found[f"counted_{name}_B"] = counted_B
+            model_B = LINE_B * sum(modelled[quantity] for quantity in present)
+            if name == "memory" and model_B > 0:
+                found["counted_ratio"] = counted_B / model_B
+    if "tlb_misses" in by_name:
+        found["counted_tlb_misses"] = by_name["tlb_misses"]
+    return found
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with null for unknown numbers, as JSON has no others."""
+    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}

@@ -1,0 +1,302 @@
+"""How ranks communicate: by MPI or by OpenSHMEM."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import launcher
+from memkern.errors import InputError
+from memkern.machine import remote
+
+__all__ = ["Connection", "Floats", "Transport", "connect", "timeout_s"]
+
+Floats = npt.NDArray[np.float64]
+
+# Environment variable for the seconds after which a rank that does not answer is given up.
+_TIMEOUT = "MEMKERN_RANK_TIMEOUT_S"
+_TIMEOUT_S = 120.0
+
+
+def timeout_s() -> float:
+    """Return the seconds after which a rank that does not answer is given up."""
+    return float(os.environ.get(_TIMEOUT, _TIMEOUT_S))
+
+
+# Polls before the processor is offered to others, and seconds before it is left to them for a
+# while.
+_POLLS, _SLEEP_AFTER_S, _SLEEP_S = 2000, 0.02, 5e-5
+# After this time, a rank tells others that it waits.
+_LATE_S = 1.0
+_SIZE_B = 8
+
+
+class Transport(Protocol):
+    """Communication among the ranks, each function of which is called by all of them."""
+
+    library: str
+
+    def largest(self, values: Floats) -> Floats:
+        """Return the element-wise maximum over the ranks."""
+
+    def every(self, content: bytes) -> list[bytes]:
+        """Return the contents of all ranks."""
+
+    def barrier(self) -> None:
+        """Wait for all ranks, ready to go on at once as long as they come soon."""
+
+    def abort(self) -> NoReturn:
+        """End all ranks."""
+
+
+class Connection:
+    """What transports have in common.
+
+    They wait by polling, so that a rank that does not answer is noticed: after the timeout, the
+    first rank that answers names those that do not, and ends all.
+
+    Attributes
+    ----------
+    comm : str
+    number, size : int
+        Number of this rank, from 0, and of all.
+    library : str
+        Name and version of the library.
+    """
+
+    comm = ""
+    number, size = 0, 1
+    library = ""
+
+    def __init__(self) -> None:
+        self._timeout_s = timeout_s()
+
+    def _wait(self, complete: Callable[[], bool], sleep_after_s: float = _SLEEP_AFTER_S) -> None:
+        """Wait for what all ranks do together, from some time on without using the processor."""
+        for _ in range(_POLLS):
+            if complete():
+                return
+        begin = time.monotonic()
+        late = False
+        while not complete():
+            waited_s = time.monotonic() - begin
+            if waited_s < sleep_after_s:
+                os.sched_yield()
+                continue
+            time.sleep(_SLEEP_S)
+            if waited_s > _LATE_S and not late:
+                late = True
+                self._tell_late()
+            # The second rank gives up later, in case that the first is the one to be given up.
+            if waited_s > self._timeout_s * (1 + 0.1 * min(self.number, 2)):
+                self._give_up(waited_s)
+
+    def _tell_late(self) -> None:
+        """Let others know that this rank waits."""
+
+    def _missing(self) -> list[int]:
+        """Return the ranks that do not answer."""
+        raise NotImplementedError
+
+    def _give_up(self, waited_s: float) -> NoReturn:
+        """Name the ranks that do not answer, and end all."""
+        missing = self._missing()
+        listed = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+        does = "ranks {} do" if len(missing) > 1 else "rank {} does"
+        print(
+            f"memkern: {does.format(listed)} not answer for {waited_s:.0f} s: all ranks end "
+            f"({_TIMEOUT} sets after how long)",
+            file=sys.__stderr__,
+            flush=True,
+        )
+        self.abort()
+
+    def abort(self) -> NoReturn:
+        """End all ranks."""
+        raise NotImplementedError
+
+
+class _Mpi(Connection):
+    """Communication by MPI."""
+
+    comm = "mpi"
+
+    def __init__(self, mpi: Any) -> None:
+        super().__init__()
+        self._mpi = mpi
+        self._comm = mpi.COMM_WORLD.Dup()
+        self._late = mpi.COMM_WORLD.Dup()
+        self._meetings = 0
+        self._told: list[Any] = []
+        self.number, self.size = self._comm.rank, self._comm.size
+        self.library = " ".join(mpi.Get_library_version().split("\n")[0].split(",")[0].split())
+
+    def largest(self, values: Floats) -> Floats:
+        found = np.empty_like(values)
+        self._meet(self._comm.Iallreduce(values, found, op=self._mpi.MAX))
+        return found
+
+    def every(self, content: bytes) -> list[bytes]:
+        sizes = np.empty(self.size, dtype=np.int64)
+        self._meet(self._comm.Iallgather(np.array([len(content)], dtype=np.int64), sizes))
+        ends = np.cumsum(sizes)
+        found = bytearray(int(ends[-1]))
+        byte = self._mpi.BYTE
+        parts = [found, sizes.tolist(), (ends - sizes).tolist(), byte]
+        self._meet(self._comm.Iallgatherv([content, byte], parts))
+        return [bytes(found[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+
+    def barrier(self) -> None:
+        self._meetings += 1
+        self._wait(self._comm.Ibarrier().Test, _LATE_S)
+
+    def abort(self) -> NoReturn:
+        self._mpi.COMM_WORLD.Abort(1)
+        raise SystemExit(1)  # not reached
+
+    def _meet(self, request: Any) -> None:
+        self._meetings += 1
+        self._wait(request.Test)
+
+    def _tell_late(self) -> None:
+        # The first ranks to give up.
+        others = range(min(2, self.size))
+        self._told = [self._late.isend(self._meetings, k) for k in others]
+
+    def _missing(self) -> list[int]:
+        if self.number > 1:
+            return [0, 1]
+        waiting, status = {self.number}, self._mpi.Status()
+        while self._late.Iprobe(status=status):
+            meeting = self._late.recv(source=status.Get_source())
+            if meeting == self._meetings:
+                waiting.add(status.Get_source())
+        return sorted(set(range(self.size)) - waiting)
+
+
+class _Shmem(Connection):
+    """Communication by OpenSHMEM: every rank puts what it brings into the memory of all others."""
+
+    comm = "shmem"
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self._module = module
+        self._meetings = module.Meetings()
+        self.number, self.size = module.rank(), module.ranks()
+        self.library = module.version()
+
+    def largest(self, values: Floats) -> Floats:
+        all_values = self._exchange(values.tobytes(), values.nbytes)
+        return np.asarray(np.max([np.frombuffer(one) for one in all_values], axis=0))
+
+    def every(self, content: bytes) -> list[bytes]:
+        sizes = self._exchange(len(content).to_bytes(_SIZE_B, "little"), _SIZE_B)
+        return self._exchange(content, max(int.from_bytes(size, "little") for size in sizes))
+
+    def barrier(self) -> None:
+        self._meetings.begin()
+        self._wait(self._meetings.complete, _LATE_S)
+
+    def abort(self) -> NoReturn:
+        self._module.abort()
+        raise SystemExit(1)  # not reached
+
+    def _exchange(self, content: bytes, most_B: int) -> list[bytes]:
+        """Return the contents of all ranks, of which the longest has so many bytes."""
+        found = [b""] * self.size
+        for begin in range(0, most_B, self._meetings.most_B):
+            self._meetings.bring(content[begin : begin + self._meetings.most_B])
+            self._meetings.begin()
+            self._wait(self._meetings.complete)
+            parts = self._meetings.contents()
+            found = [one + part for one, part in zip(found, parts, strict=True)]
+        return found
+
+    def _missing(self) -> list[int]:
+        return list(self._meetings.missing())
+
+
+def _copies(started: int) -> str:
+    """Return what else could be done with ranks that can't communicate."""
+    return f"; --comm none measures {started} independent copies at the same time" * (started > 1)
+
+
+def _by_mpi() -> _Mpi:
+    """Connect by mpi4py, if it communicates with all processes that were started.
+
+    Raises
+    ------
+    InputError
+        It does not, with the reason.
+    """
+    started = launcher.size()
+    try:
+        with warnings.catch_warnings():
+            # It warns of another MPI's launcher, which is an error below.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            mpi = importlib.import_module("mpi4py.MPI")
+    except ImportError as error:
+        why = "mpi4py is not installed" if error.name == "mpi4py" else f"mpi4py: {error}"
+        raise InputError(
+            f"{started} ranks can't measure together, because {why}: "
+            f"pip install 'memkern[mpi]'{_copies(started)}"
+        ) from None
+    if mpi.COMM_WORLD.size < started:
+        library = mpi.Get_library_version().split(",")[0]
+        raise InputError(
+            f"{started} ranks were started, but mpi4py uses {library}, which sees "
+            f"{mpi.COMM_WORLD.size}: start them with that library's mpirun, or install mpi4py for "
+            f"the MPI that started them{_copies(started)}"
+        )
+    return _Mpi(mpi)
+
+
+def _by_shmem() -> _Shmem:
+    """Connect by OpenSHMEM, if it communicates with all processes that were started.
+
+    Raises
+    ------
+    InputError
+        It does not, with the reason.
+    """
+    started, module = launcher.size(), remote.extension("shmem")
+    if module.ranks() < started:
+        raise InputError(
+            f"{started} ranks were started, but OpenSHMEM sees {module.ranks()}: start them with "
+            f"its oshrun{_copies(started)}"
+        )
+    return _Shmem(module)
+
+
+def connect(comm: str) -> _Mpi | _Shmem:
+    """Connect this process with those that were started together with it.
+
+    Parameters
+    ----------
+    comm : str
+        ``mpi``; ``shmem``; or ``auto``: the latter where MPI can't be used, and the launcher is
+        one that starts OpenSHMEM's programs, too.
+
+    Raises
+    ------
+    InputError
+        The ranks can't communicate.
+    """
+    if comm == "shmem":
+        return _by_shmem()
+    try:
+        return _by_mpi()
+    except InputError:
+        # In a process that another launcher has started, OpenSHMEM might end the program.
+        if comm == "mpi" or not (launcher.starts_shmem() and remote.is_built("shmem")):
+            raise
+        return _by_shmem()

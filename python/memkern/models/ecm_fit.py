@@ -1,0 +1,443 @@
+"""The ECM model of measured loops: constants and hypothesis from three loops, judged on the others.
+
+The bandwidths of each boundary are fitted to the times of `load`, `copy` and `triad` with data in
+each level, from L1 to memory, for every hypothesis on what overlaps. The hypothesis with the least
+error there is chosen, and predicts all other loops. For data beyond L1, T_core is the time of the
+same loop in L1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
+from memkern.errors import InputError
+from memkern.models.ecm import (
+    MEMORY,
+    Ecm,
+    EcmLevel,
+    EcmPrediction,
+    Overlap,
+    hypotheses,
+    store_GBps,
+)
+from memkern.results import ResultSet
+from memkern.spec.kernel import Transfer
+
+__all__ = [
+    "FITTED",
+    "EcmFit",
+    "Judged",
+    "LoopTime",
+    "domain_rates",
+    "fit_ecm",
+    "fit_levels",
+    "level_of",
+    "loop_times",
+    "transfers_of",
+    "with_domain",
+]
+
+FITTED = ("loops.load", "loops.copy", "loops.triad")
+"""Loops to which constants are fitted, and on which the hypothesis is chosen."""
+
+# Logarithmic grid of the cycles of a byte: points on each axis, decades, and how often it is
+# narrowed around its best point.
+_POINTS, _DECADES, _NARROWED = 40, 3.0, 6
+
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LoopTime:
+    """A loop measured on one core.
+
+    Attributes
+    ----------
+    kernel : str
+    level : str
+        That holds its data.
+    transfers : mapping of str to Transfer
+        Bytes of a vector of every stream, across the boundary in front of each level.
+    cycles : float
+        Measured cycles of such a vector.
+    spread : float
+        Relative spread from placement to placement; NaN if it is unknown.
+    disturbed : bool
+    """
+
+    kernel: str
+    level: str
+    transfers: Mapping[str, Transfer]
+    cycles: float
+    spread: float = math.nan
+    disturbed: bool = False
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A loop beside its prediction.
+
+    Attributes
+    ----------
+    loop : LoopTime
+    predicted : EcmPrediction
+    fitted : bool
+        Whether constants were fitted to it.
+    """
+
+    loop: LoopTime
+    predicted: EcmPrediction
+    fitted: bool
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted cycles."""
+        return self.loop.cycles / self.predicted.cycles
+
+
+@dataclass(frozen=True)
+class EcmFit:
+    """Result of `fit_ecm`.
+
+    Attributes
+    ----------
+    model : Ecm
+        With the chosen hypothesis.
+    name : str
+        Name of the hypothesis (see `memkern.models.hypotheses`).
+    errors : mapping of str to float
+        Root mean square of the logarithms of measured over predicted on the fitted loops, by
+        hypothesis, ascending.
+    rows : tuple of Judged
+        Every loop, by kernel and level.
+    """
+
+    model: Ecm
+    name: str
+    errors: Mapping[str, float]
+    rows: tuple[Judged, ...]
+
+    @property
+    def judged(self) -> list[Judged]:
+        """The undisturbed loops to which nothing was fitted."""
+        return [row for row in self.rows if not (row.fitted or row.loop.disturbed)]
+
+    @property
+    def median_error(self) -> float:
+        """Median of the relative errors of `judged`; NaN without any."""
+        errors = [abs(row.ratio - 1) for row in self.judged]
+        return float(np.median(errors)) if errors else math.nan
+
+    def share_within(self, error: float) -> float:
+        """Return the share of `judged` with at most a relative error; NaN without any."""
+        errors = [abs(row.ratio - 1) <= error for row in self.judged]
+        return float(np.mean(errors)) if errors else math.nan
+
+
+def fit_ecm(
+    loops: Iterable[LoopTime], clock_GHz: float, overlaps: Mapping[str, Overlap] | None = None
+) -> EcmFit:
+    """Fit the model to load, copy and triad, choose the hypothesis, and predict all loops.
+
+    Parameters
+    ----------
+    loops : iterable of LoopTime
+        The fastest of several measurements of the same kernel and level counts.
+    clock_GHz : float
+    overlaps : mapping of str to Overlap, optional
+        Hypotheses by name; by default all on the levels.
+
+    Raises
+    ------
+    InputError
+        The three loops were not measured undisturbed in each level.
+    """
+    best: dict[tuple[str, str], LoopTime] = {}
+    for loop in sorted(loops, key=lambda one: (one.disturbed, one.cycles)):
+        best.setdefault((loop.kernel, loop.level), loop)
+    levels = tuple(next(iter(best.values())).transfers) if best else ()
+    known = {key: loop for key, loop in best.items() if key[0] in FITTED and not loop.disturbed}
+    for kernel, level in itertools.product(FITTED, levels or ("L1",)):
+        if (kernel, level) not in known:
+            raise InputError(
+                f"the model needs an undisturbed {kernel} with its data in {level}: "
+                "`memkern ecm` measures it"
+            )
+    fits = {
+        name: fit_levels(known.values(), levels, overlap)
+        for name, overlap in (overlaps or hypotheses(levels)).items()
+    }
+    ranking = sorted(fits, key=lambda name: fits[name][1])
+    chosen = ranking[0]
+    overlap = (overlaps or hypotheses(levels))[chosen]
+    model = Ecm(fits[chosen][0], overlap, clock_GHz)
+    in_l1 = {kernel: loop.cycles for (kernel, level), loop in best.items() if level == levels[0]}
+    order = {level: number for number, level in enumerate(levels)}
+    rows = []
+    for (kernel, level), loop in sorted(
+        best.items(), key=lambda pair: (pair[0][0], order[pair[0][1]])
+    ):
+        fitted = kernel in FITTED
+        core = 0.0 if level == levels[0] or fitted else in_l1.get(kernel, 0.0)
+        rows.append(Judged(loop, model.predict(loop.transfers, core, level), fitted))
+    return EcmFit(model, chosen, {name: fits[name][1] for name in ranking}, tuple(rows))
+
+
+def fit_levels(
+    loops: Iterable[LoopTime], levels: Sequence[str], overlap: Overlap
+) -> tuple[tuple[EcmLevel, ...], float]:
+    """Fit the bandwidths of all boundaries under a hypothesis, from the innermost outwards.
+
+    Parameters
+    ----------
+    loops : iterable of LoopTime
+        With data in each of the levels.
+    levels : sequence of str
+    overlap : Overlap
+
+    Returns
+    -------
+    levels : tuple of EcmLevel
+    error : float
+        Root mean square of the logarithms of measured over predicted.
+    """
+    every = list(loops)
+    found: dict[str, tuple[float, float]] = {}
+    errors: list[float] = []
+    for level in levels:
+        mine = [loop for loop in every if loop.level == level]
+        found[level], each = _fit_level(mine, level, found, overlap)
+        errors += each
+    fitted = tuple(
+        EcmLevel(level, *(1 / cost if cost else math.inf for cost in found[level]))
+        for level in levels
+    )
+    return fitted, float(np.sqrt(np.mean(np.square(errors))))
+
+
+def _fit_level(
+    loops: Sequence[LoopTime],
+    level: str,
+    inner: Mapping[str, tuple[float, float]],
+    overlap: Overlap,
+) -> tuple[tuple[float, float], list[float]]:
+    """Return the cycles of a loaded and a stored byte of a level, and the errors of the loops."""
+    measured = np.array([loop.cycles for loop in loops])
+    moved = np.array([loop.transfers[level] for loop in loops]).T[:, :, None]
+    fixed = {
+        name: tuple(
+            cost * np.array([[loop.transfers[name][way]] for loop in loops])
+            for way, cost in enumerate(costs)
+        )
+        for name, costs in inner.items()
+    }
+
+    def errors(load: _Floats, store: _Floats) -> _Floats:
+        terms = {**fixed, level: (moved[0] * load, moved[1] * store)}
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(measured[:, None] / overlap.cycles_each(terms)))
+
+    # No transfer takes longer than a whole loop.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        most = np.nanmax(np.where(moved[..., 0] > 0, measured / moved[..., 0], np.nan), axis=1)
+    centre, width = np.nan_to_num(most), _DECADES
+    best = (0.0, 0.0)
+    for step in range(_NARROWED):
+        axes = []
+        for value in centre:
+            high = value if step == 0 else value * 10 ** (width / 2)
+            powers = np.logspace(-width, 0, _POINTS) if value else np.zeros(1)
+            axes.append(np.concatenate([[0.0], high * powers]) if value else np.zeros(1))
+        load, store = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
+        squares = np.square(errors(load, store)).sum(axis=0)
+        # Of equally good costs the least, as of transfers that other ones hide.
+        place = int(np.argmin(np.where(np.isnan(squares), np.inf, squares)))
+        best = (float(load[place]), float(store[place]))
+        # A cost of zero stays possible.
+        centre = np.array([value or old / 10 for value, old in zip(best, centre, strict=True)])
+        width = max(width / 4, 1e-4)
+    return best, list(errors(np.array([best[0]]), np.array([best[1]]))[:, 0])
+
+
+PART = " part"
+"""What follows a level in the name of a record of a smaller size in it (see `loop_times`)."""
+
+
+def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
+    """Return the loops in records of one core, and the median clock in GHz.
+
+    If a loop was measured with two sizes in a level, the smaller one named such as ``L1 part``, its
+    cycles of a vector are those by which the times differ. In L1 the begin and the end of an
+    invocation take as long as many vectors.
+
+    Parameters
+    ----------
+    results : ResultSet
+        Records with the columns of transfers (``L1_load_B`` and so on). The level that holds the
+        data is the record's name, or the smallest cache that is as large as the footprint.
+
+    Raises
+    ------
+    InputError
+        There is no such record, or they are of several machines.
+    """
+    found: list[tuple[Mapping[str, Any], LoopTime, float]] = []
+    platforms = set()
+    for record in results:
+        transfers = transfers_of(record)
+        per_vector = _number(record.get("cycles_per_vector"))
+        usable = str(record.get("valid")) != "False" and record.get("threads") == 1 and transfers
+        if not usable or per_vector != per_vector:
+            continue
+        platforms.add(record.get("environment_id"))
+        # Cycles of a vector are those of the shortest time.
+        vectors = record["time_min_s"] * record["clock_GHz"] * 1e9 / per_vector
+        loop = LoopTime(
+            str(record["kernel"]),
+            level_of(record, list(transfers), _caches(results, record)),
+            {
+                level: Transfer(load_B / vectors, store_B / vectors)
+                for level, (load_B, store_B) in transfers.items()
+            },
+            record["time_median_s"] * record["clock_GHz"] * 1e9 / vectors,
+            _number(record.get("placement_sd")),
+            # Small cases, whose times mean nothing, have too few samples to be undisturbed.
+            str(record.get("disturbed")) == "True" and not small.wanted(),
+        )
+        found.append((record, loop, vectors))
+    if not found:
+        raise InputError(
+            "no record of one core has cycles per vector and the bytes of each level: "
+            "`memkern ecm` measures the loops"
+        )
+    if len(platforms) > 1:
+        raise InputError("the records are of several machines or builds: give those of one")
+    clock_GHz = float(np.median([record["clock_GHz"] for record, _, _ in found]))
+    parts = {
+        (loop.kernel, str(record["name"]).removesuffix(PART)): (loop, vectors)
+        for record, loop, vectors in found
+        if str(record.get("name")).endswith(PART)
+    }
+    return [
+        _marginal(loop, vectors, *parts.get((loop.kernel, loop.level), (None, 0.0)))
+        for record, loop, vectors in found
+        if not str(record.get("name")).endswith(PART)
+    ], clock_GHz
+
+
+def _marginal(loop: LoopTime, vectors: float, part: LoopTime | None, fewer: float) -> LoopTime:
+    """Return a loop with the cycles by which it takes longer than a part of it."""
+    if part is None or fewer >= vectors:
+        return loop
+    cycles = (loop.cycles * vectors - part.cycles * fewer) / (vectors - fewer)
+    spread = math.hypot(loop.spread * vectors, part.spread * fewer) / (vectors - fewer)
+    if not cycles > 0:
+        return dataclasses.replace(loop, disturbed=True)
+    return dataclasses.replace(
+        loop, cycles=cycles, spread=spread, disturbed=loop.disturbed or part.disturbed
+    )
+
+
+def transfers_of(record: Mapping[str, Any]) -> dict[str, Transfer]:
+    """Return the bytes of an invocation across each boundary, as a record has them."""
+    found = {}
+    for name, value in record.items():
+        level = str(name).removesuffix("_load_B")
+        load_B, store_B = _number(value), _number(record.get(f"{level}_store_B"))
+        if level != name and load_B == load_B and store_B == store_B:
+            found[level] = Transfer(load_B, store_B)
+    return found
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float, np.number)) else math.nan
+
+
+def _caches(results: ResultSet, record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the sizes of the data caches of a record's machine in bytes, by level."""
+    environment = results.environments.get(str(record.get("environment_id")), {})
+    caches = (environment.get("machine") or {}).get("caches") or ()
+    return {
+        f"L{cache['level']}": float(cache["size_B"])
+        for cache in caches
+        if cache.get("size_B") and cache.get("type") != "instruction"
+    }
+
+
+def level_of(record: Mapping[str, Any], levels: Sequence[str], sizes_B: Mapping[str, float]) -> str:
+    """Return the level that holds a record's data: its name, or the smallest that is large enough.
+
+    Parameters
+    ----------
+    record : mapping
+        With ``footprint_B``, and optionally ``name``.
+    levels : sequence of str
+        From L1 to memory.
+    sizes_B : mapping of str to float
+        Sizes of the caches.
+    """
+    if record.get("name") in levels:
+        return str(record["name"])
+    for level in levels:
+        if record["footprint_B"] <= sizes_B.get(level, 0.0):
+            return level
+    return MEMORY
+
+
+def domain_rates(results: ResultSet) -> tuple[int, float, float] | None:
+    """Return the cores of a domain, and the bandwidths of their loads and triad from memory.
+
+    They are those of the records with most threads, in GB/s, with write-allocates; None if there
+    is no undisturbed one of either kernel with several threads.
+
+    Parameters
+    ----------
+    results : ResultSet
+        As of ``memkern ecm``.
+    """
+    found: dict[tuple[int, str], float] = {}
+    for record in results:
+        moved = transfers_of(record).get(MEMORY)
+        quiet = str(record.get("disturbed")) != "True" or small.wanted()
+        if moved is not None and quiet and record["threads"] > 1:
+            rate = sum(moved) / record["time_median_s"] / 1e9
+            found[record["threads"], str(record["kernel"])] = rate
+    for threads in sorted({threads for threads, _ in found}, reverse=True):
+        both = [found.get((threads, name)) for name in ("loops.load", "loops.triad")]
+        if both[0] is not None and both[1] is not None:
+            return threads, both[0], both[1]
+    return None
+
+
+def with_domain(model: Ecm, load_GBps: float, triad_GBps: float, cores: int, domains: int) -> Ecm:
+    """Return a model with the limits of memory as all cores of a domain measure them.
+
+    Parameters
+    ----------
+    model : Ecm
+    load_GBps, triad_GBps : float
+        Bandwidths of all cores of a domain, write-allocates of the triad included.
+    cores, domains : int
+
+    Raises
+    ------
+    InputError
+        The loads alone would take longer than the triad.
+    """
+    store = store_GBps(load_GBps, triad_GBps)
+    *inner, memory = model.levels
+    limited = dataclasses.replace(
+        memory,
+        domain_load_B=load_GBps / model.clock_GHz,
+        domain_store_B=store / model.clock_GHz,
+    )
+    return dataclasses.replace(model, levels=(*inner, limited), cores=cores, domains=domains)

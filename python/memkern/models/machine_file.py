@@ -1,0 +1,567 @@
+"""Machine files: what models need to know of a processor, measured or published.
+
+A machine file is JSON with a versioned schema, which `memkern machine -o host.json` writes. Each
+measured quantity has an interval.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from memkern import files, reference
+from memkern.checks import shown
+from memkern.errors import InputError
+from memkern.models.ecm import MEMORY, Ecm, EcmLevel, Overlap, hypotheses, store_GBps
+
+__all__ = [
+    "PUBLISHED",
+    "VERSION",
+    "Bandwidth",
+    "Cost",
+    "Difference",
+    "EcmParameters",
+    "Instruction",
+    "Level",
+    "MachineFile",
+    "Quantity",
+    "Tlb",
+    "differences",
+    "load_machine",
+    "published",
+]
+
+FORMAT = "memkern machine"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A value with the interval of its measurement; NaN where unknown."""
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a value."""
+        return not math.isnan(self.value)
+
+    def scaled(self, factor: float) -> Quantity:
+        """Return it times a positive number."""
+        return Quantity(self.value * factor, self.low * factor, self.high * factor)
+
+    def __str__(self) -> str:
+        """Return three significant figures, with the interval if there is one."""
+        if not self.known:
+            return "unknown"
+        ends = "" if math.isnan(self.low) else f" [{self.low:.3g}, {self.high:.3g}]"
+        return f"{self.value:.3g}{ends}"
+
+
+@dataclass(frozen=True)
+class Level:
+    """A cache, or memory.
+
+    Attributes
+    ----------
+    name : str
+        ``L1``, ``L2``, ``L3``, ... or ``memory``.
+    size_B : int or None
+        Size of one instance; None for memory.
+    shared_by : int
+        Processing units that share it.
+    latency_ns : Quantity
+        Idle latency of a dependent load.
+    in_flight : Quantity
+        Loads in flight of one core.
+    saturating_cores : int or None
+        Least number of cores that reach its bandwidth; None if all do not, or if it is unknown.
+    """
+
+    name: str
+    size_B: int | None
+    shared_by: int
+    latency_ns: Quantity = Quantity()
+    in_flight: Quantity = Quantity()
+    saturating_cores: int | None = None
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Bandwidth of a loop whose data are in a level.
+
+    A measured one does not count write-allocates, a published one counts what its source does.
+
+    Attributes
+    ----------
+    level : str
+    operation : str
+        ``load``, ``store``, ``copy`` or ``triad``.
+    stores : str
+        ``ordinary`` or ``non-temporal``; empty for loads.
+    cores : int
+        Cores that move data at the same time.
+    B_per_cycle, GBps : Quantity
+        Of all these cores together, per cycle of a core, and in decimal GB/s.
+    disturbed : bool
+        Whether its samples were disturbed.
+    """
+
+    level: str
+    operation: str
+    stores: str
+    cores: int
+    B_per_cycle: Quantity
+    GBps: Quantity
+    disturbed: bool = False
+
+
+@dataclass(frozen=True)
+class Tlb:
+    """A level of the TLBs: the bytes that its pages cover, and the cost of a hit in it."""
+
+    page_B: int
+    reach_B: float
+    cost_ns: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time of a barrier or of the launch of a parallel region, by name and number of threads."""
+
+    name: str
+    threads: int
+    ns: Quantity
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """Reciprocal throughput and latency of an instruction, in cycles.
+
+    Attributes
+    ----------
+    name : str
+        Such as ``fma`` or ``gather, stride 2``.
+    vector_bits : int
+        Bits of the vectors; 64 for scalar code.
+    reciprocal_cycles, latency_cycles : Quantity
+    note : str
+        A bound, such as ``latency is at least this``, or the instruction's name.
+    """
+
+    name: str
+    vector_bits: int
+    reciprocal_cycles: Quantity
+    latency_cycles: Quantity = Quantity()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class EcmParameters:
+    """Bandwidths of the ECM model's boundaries, and the hypothesis on their overlap.
+
+    Attributes
+    ----------
+    levels : tuple of EcmLevel
+    overlap : str
+        See `memkern.models.Overlap.parse`.
+    how : str
+        Where they come from.
+    """
+
+    levels: tuple[EcmLevel, ...]
+    overlap: str
+    how: str
+
+
+@dataclass(frozen=True)
+class MachineFile:
+    """A processor as measured or published.
+
+    Attributes
+    ----------
+    name : str
+        What reports call it.
+    model : str
+        The processor's model as the operating system reports it; empty if unknown.
+    source : str
+        Who measured or published it.
+    created : str
+        Date and time in UTC of a measurement.
+    clock_GHz : Quantity
+        Frequency of the cores while they were measured.
+    vector_bits, line_B : int
+        Widest vectors, and size of a line of the last cache.
+    cores, domains : int
+        Cores of a domain, which share the last cache and memory, and the number of domains.
+    levels : tuple of Level
+    bandwidths : tuple of Bandwidth
+    tlbs : tuple of Tlb
+    costs : tuple of Cost
+    instructions : tuple of Instruction
+    ecm : EcmParameters or None
+    """
+
+    name: str
+    model: str
+    source: str
+    created: str
+    clock_GHz: Quantity
+    vector_bits: int
+    line_B: int
+    cores: int
+    domains: int
+    levels: tuple[Level, ...]
+    bandwidths: tuple[Bandwidth, ...] = ()
+    tlbs: tuple[Tlb, ...] = ()
+    costs: tuple[Cost, ...] = ()
+    instructions: tuple[Instruction, ...] = ()
+    ecm: EcmParameters | None = None
+
+    @property
+    def caches(self) -> list[dict[str, Any]]:
+        """Return the caches in the form of an environment."""
+        return [
+            {"level": int(level.name[1:]), "size_B": level.size_B, "shared_by": level.shared_by}
+            for level in self.levels
+            if level.size_B
+        ]
+
+    def model_of(self, overlap: Overlap | None = None) -> Ecm:
+        """Return the ECM model of the processor.
+
+        Parameters
+        ----------
+        overlap : Overlap, optional
+            Another hypothesis than the file's.
+
+        Raises
+        ------
+        InputError
+            The file has no parameters of the model.
+        """
+        if self.ecm is None:
+            raise InputError(
+                f"the machine file of {self.name} has no parameters of the ECM model: "
+                "`memkern ecm -o` adds them"
+            )
+        return Ecm(
+            self.ecm.levels,
+            overlap or Overlap.parse(self.ecm.overlap),
+            self.clock_GHz.value,
+            self.cores,
+            self.domains,
+        )
+
+    def instruction(self, name: str, vector_bits: int | None = None) -> Instruction:
+        """Return an instruction, by default at the widest vectors.
+
+        Raises
+        ------
+        InputError
+            The file does not have it.
+        """
+        wanted = self.vector_bits if vector_bits is None else vector_bits
+        for row in self.instructions:
+            if (row.name, row.vector_bits) == (name, wanted):
+                return row
+        raise InputError(
+            f"the machine file of {self.name} has no instruction {shown(name)} with {wanted} bits"
+        )
+
+    def is_of(self, model: str) -> bool:
+        """Return whether records of this model may be of this machine: unknown models may."""
+        return not (self.model and model) or self.model == model
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return json.dumps({"format": FORMAT, "version": VERSION, **_plain(self)}, indent=1) + "\n"
+
+    def save(self, path: str | Path, force: bool = False) -> Path:
+        """Write the file.
+
+        Raises
+        ------
+        InputError
+            It can't be written, or it exists and `force` is not set.
+        """
+        target = files.unused(path, force)
+        files.publish({target: self.to_json().encode()})
+        return target
+
+
+def load_machine(path: str | Path) -> MachineFile:
+    """Read a machine file.
+
+    Parameters
+    ----------
+    path : path
+        A file that `memkern machine -o` wrote, or the name of a published machine (`PUBLISHED`).
+
+    Raises
+    ------
+    InputError
+        It can't be read, is truncated or no machine file, or has another version of the schema.
+    """
+    if str(path) in PUBLISHED:
+        return published(str(path))
+    content = files.read(Path(path))
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise InputError(f"{path} is truncated or no machine file: {error}") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError(f"{path} is no machine file: `memkern machine -o` writes one")
+    version = document.get("version")
+    if version != VERSION:
+        raise InputError(
+            f"{path} has version {shown(version)} of the schema, this memkern reads {VERSION}: "
+            "measure the machine again"
+        )
+    entries = {key: value for key, value in document.items() if key not in ("format", "version")}
+    try:
+        found = _read(MachineFile, entries, "the file")
+    except InputError as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    assert isinstance(found, MachineFile)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return plain data; numbers that JSON does not have become null."""
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
+    """Return plain data as an object of a type.
+
+    Raises
+    ------
+    InputError
+        The data are not of this type.
+    """
+    if dataclasses.is_dataclass(kind):
+        return _read_fields(kind, value, where)
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise InputError(f"{where} must be a list, not {shown(value)}")
+        return tuple(_read(inner[0], one, f"{where}[{n}]") for n, one in enumerate(value))
+    if origin in (typing.Union, types.UnionType):
+        return None if value is None else _read(inner[0], value, where)
+    if kind is float and value is None:
+        return math.nan
+    fits = isinstance(value, (int, float) if kind is float else kind)
+    if not fits or (isinstance(value, bool) and kind is not bool):
+        raise InputError(f"{where} must be of type {kind.__name__}, not {shown(value)}")
+    return float(value) if kind is float else value
+
+
+def _read_fields(kind: Any, value: Any, where: str) -> Any:
+    hints = typing.get_type_hints(kind)
+    if not isinstance(value, dict):
+        raise InputError(f"{where} must be an object, not {shown(value)}")
+    for name in sorted(map(str, value.keys() ^ hints.keys())):
+        raise InputError(
+            f"{where} has {shown(name)}" if name in value else f"{where} has no {name}"
+        )
+    read = {name: _read(hint, value[name], name) for name, hint in hints.items()}
+    # Infinite bandwidths are null.
+    if kind is EcmLevel:
+        read = {
+            name: math.inf if isinstance(one, float) and math.isnan(one) else one
+            for name, one in read.items()
+        }
+    return kind(**read)
+
+
+# Published machines
+
+# Names of instructions in the table of Alappat et al. 2021.
+_SVE = {
+    "ld1d (standard)": "load",
+    "ld1d (gather, simple stride)": "gather, simple stride",
+    "ld1d (gather, complex stride)": "gather, complex stride",
+    "simple gather + standard load": "gather with index load, simple stride",
+    "complex gather + standard load": "gather with index load, complex stride",
+    "st1d (standard)": "store",
+    "fadd": "add",
+    "fmul": "mul",
+    "fmla": "fma",
+    "faddv (512 bit)": "horizontal add",
+    "fadda (512 bit)": "ordered add",
+}
+_A64FX_LEVELS = {"L1": ("l1_load", "l1_store"), "L2": ("l1l2_load", "l1l2_store")}
+
+
+def _a64fx() -> MachineFile:
+    """Return the A64FX of Alappat et al. 2021."""
+    facts = {row["quantity"]: row["value"] for row in reference.rows("alappat2021-machine")}
+    clock, cores = facts["clock"], int(facts["cores_per_cmg"])
+    domains = int(facts["cores"]) // cores
+    load, triad = facts["mem_read_cmg"], facts["mem_triad_cmg"]
+    store = store_GBps(load, triad)
+    per_core = {
+        name: (facts[read], facts[written]) for name, (read, written) in _A64FX_LEVELS.items()
+    }
+    ecm = (
+        EcmLevel("L1", *per_core["L1"]),
+        EcmLevel("L2", *per_core["L2"], facts["l2_load_cmg_cap"], facts["l2_store_cmg_cap"]),
+        EcmLevel(MEMORY, load / clock, store / clock, load / clock, store / clock),
+    )
+
+    def bandwidth(level: str, operation: str, cores: int, B_per_cycle: float) -> Bandwidth:
+        stores = "" if operation == "load" else "ordinary"
+        return Bandwidth(
+            level,
+            operation,
+            stores,
+            cores,
+            Quantity(B_per_cycle),
+            Quantity(B_per_cycle * clock),
+        )
+
+    bits = int(facts["simd_width"])
+    names = [level.name for level in ecm]
+    return MachineFile(
+        name="A64FX",
+        model="",
+        source=reference.cite("alappat2021-machine"),
+        created="",
+        clock_GHz=Quantity(clock),
+        vector_bits=bits,
+        line_B=int(facts["cache_line"]),
+        cores=cores,
+        domains=domains,
+        levels=(
+            Level("L1", int(facts["l1_per_core"] * 2**10), 1),
+            Level("L2", int(facts["l2_per_cmg"] * 2**20), cores),
+            Level(MEMORY, None, cores),
+        ),
+        bandwidths=(
+            *(
+                bandwidth(name, operation, 1, value)
+                for name, pair in per_core.items()
+                for operation, value in zip(("load", "store"), pair, strict=True)
+            ),
+            bandwidth("L2", "load", cores, facts["l2_load_cmg_cap"]),
+            bandwidth("L2", "store", cores, facts["l2_store_cmg_cap"]),
+            bandwidth(MEMORY, "load", cores, load / clock),
+            bandwidth(MEMORY, "triad", cores, triad / clock),
+            bandwidth(MEMORY, "load", cores * domains, facts["mem_read_chip"] / clock),
+            bandwidth(MEMORY, "triad", cores * domains, facts["mem_triad_chip"] / clock),
+        ),
+        instructions=tuple(
+            Instruction(
+                _SVE.get(row["instruction"], row["instruction"]),
+                bits,
+                Quantity(row["reciprocal_cycles"]),
+                Quantity(row["latency_cycles"]),
+                "; ".join(filter(None, (row["instruction"], row["note"]))),
+            )
+            for row in reference.rows("alappat2021-instructions")
+        ),
+        ecm=EcmParameters(ecm, str(hypotheses(names)["c"]), reference.cite("alappat2021-machine")),
+    )
+
+
+_PUBLISHED = {"A64FX": _a64fx}
+PUBLISHED = tuple(_PUBLISHED)
+"""Names of the machines that are part of the package."""
+
+
+def published(name: str) -> MachineFile:
+    """Return a machine whose data are part of the package.
+
+    Raises
+    ------
+    InputError
+        There is none of this name.
+    """
+    if name not in _PUBLISHED:
+        raise InputError(f"no machine {shown(name)} is published: {', '.join(PUBLISHED)}")
+    return _PUBLISHED[name]()
+
+
+# Comparison
+
+
+class Difference(NamedTuple):
+    """One quantity of two machines.
+
+    Attributes
+    ----------
+    what : str
+    first, second : Quantity
+        Unknown where a file does not have it.
+    """
+
+    what: str
+    first: Quantity
+    second: Quantity
+
+    @property
+    def ratio(self) -> float:
+        """The second value over the first, NaN if one is unknown."""
+        return self.second.value / self.first.value if self.first.value else math.nan
+
+    @property
+    def differs(self) -> bool:
+        """Whether the intervals are apart; values without intervals differ by more than 1 %."""
+        a, b = (
+            (q.value, q.value) if math.isnan(q.low) else (q.low, q.high)
+            for q in (self.first, self.second)
+        )
+        apart = a[1] < b[0] or b[1] < a[0]
+        return bool(apart and abs(self.ratio - 1) > 0.01)
+
+
+def differences(first: MachineFile, second: MachineFile) -> list[Difference]:
+    """Return the quantities of two machines side by side, those of either file."""
+    both = [_quantities(one) for one in (first, second)]
+    return [
+        Difference(what, both[0].get(what, Quantity()), both[1].get(what, Quantity()))
+        for what in dict.fromkeys((*both[0], *both[1]))
+    ]
+
+
+def _quantities(machine: MachineFile) -> dict[str, Quantity]:
+    found = {
+        "clock (GHz)": machine.clock_GHz,
+        "vector (bit)": Quantity(machine.vector_bits),
+        "line (B)": Quantity(machine.line_B),
+        "cores of a domain": Quantity(machine.cores),
+        "domains": Quantity(machine.domains),
+    }
+    for level in machine.levels:
+        found[f"{level.name}: size (KiB)"] = Quantity(
+            math.nan if level.size_B is None else level.size_B / 2**10
+        )
+        found[f"{level.name}: latency (ns)"] = level.latency_ns
+        found[f"{level.name}: loads in flight"] = level.in_flight
+    for row in machine.bandwidths:
+        how = f"{row.operation}, {row.stores}" if row.stores else row.operation
+        cores = "one core" if row.cores == 1 else f"{row.cores} cores"
+        found[f"{row.level}: {how}, {cores} (GB/s)"] = row.GBps
+    for number, tlb in enumerate(machine.tlbs, start=1):
+        found[f"TLB {number}: reach (MiB)"] = Quantity(tlb.reach_B / 2**20)
+    for cost in machine.costs:
+        found[f"{cost.name}, {cost.threads} threads (ns)"] = cost.ns
+    for one in machine.instructions:
+        found[f"{one.name}, {one.vector_bits} bit: reciprocal (cycles)"] = one.reciprocal_cycles
+        found[f"{one.name}, {one.vector_bits} bit: latency (cycles)"] = one.latency_cycles
+    return {what: quantity for what, quantity in found.items() if quantity.known}

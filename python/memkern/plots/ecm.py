@@ -1,0 +1,440 @@
+"""Figures and tables of the ECM model and of the roofline of every level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memkern.errors import InputError
+from memkern.models.ecm import Overlap, hypotheses
+from memkern.models.ecm_fit import (
+    FITTED,
+    EcmFit,
+    Judged,
+    fit_ecm,
+    fit_levels,
+    loop_times,
+    transfers_of,
+)
+from memkern.models.machine_file import load_machine
+from memkern.models.roofline import ceilings, peak_GFLOPs, roofline
+from memkern.plots.drawing import MOST_LINES, counts_axis, finish, marked_look, panels
+from memkern.plots.frames import Records, counted, frame_of
+from memkern.plots.registry import register, tables
+from memkern.plots.selection import split
+from memkern.plots.style import GREY, NOTE_SIZE, figure, log2_axis
+from memkern.results import ResultSet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+_MEASURE = "memkern ecm -o ecm.parquet"
+_BAND = 0.25
+_OVERLAPS = 4  # hypotheses in the overlap diagram
+_ROW_IN = 0.16
+
+
+def _results(records: Records) -> ResultSet:
+    """Return records as a ResultSet; those of a DataFrame have no environments."""
+    if isinstance(records, ResultSet):
+        return records
+    frame = frame_of(records)
+    if frame.empty:
+        raise InputError(f"there is no record of loops in each level: `{_MEASURE}` measures them")
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return ResultSet(
+        [{str(name): value for name, value in row.items()} for row in rows],
+        [np.empty(0)] * len(rows),
+    )
+
+
+def _fit(records: Records, overlap: str) -> EcmFit:
+    loops, clock_GHz = loop_times(_results(records))
+    return fit_ecm(loops, clock_GHz, {overlap: Overlap.parse(overlap)} if overlap else None)
+
+
+@register(tables, "ecm")
+def ecm_table(records: Records = None, overlap: str = "") -> DataFrame:
+    """Loops by kernel and level as the ECM model predicts them, beside their measurements.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of ``memkern ecm``.
+    overlap : str
+        Hypothesis such as ``L1 load + max(L1 store, L2, memory)``; by default the one that fits
+        load, copy and triad best.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each loop and level: kernel, level, measured_cycles and predicted_cycles (of a
+        vector of every stream on one core), measured_over_predicted, spread (standard deviation of
+        the logarithms of the placements), bound, fitted, disturbed, and the cycles of the loads and
+        stores of each level.
+
+    Raises
+    ------
+    InputError
+        Load, copy and triad were not measured undisturbed in each level.
+    """
+    from pandas import DataFrame
+
+    found = _fit(records, overlap)
+    return DataFrame([_columns(row) for row in found.rows])
+
+
+def _columns(row: Judged) -> dict[str, Any]:
+    terms = {
+        f"{level}_{way}_cycles": cycles
+        for level, both in row.predicted.terms.items()
+        for way, cycles in zip(("load", "store"), both, strict=True)
+    }
+    return {
+        "kernel": row.loop.kernel,
+        "level": row.loop.level,
+        "measured_cycles": row.loop.cycles,
+        "predicted_cycles": row.predicted.cycles,
+        "measured_over_predicted": row.ratio,
+        "spread": row.loop.spread,
+        "bound": row.predicted.bound,
+        "fitted": row.fitted,
+        "disturbed": row.loop.disturbed,
+        "core_cycles": row.predicted.core,
+        **terms,
+    }
+
+
+@figure("ecm")
+def predicted_against_measured(records: Records = None, overlap: str = "") -> Figure:
+    """Cycles of a vector of every stream as measured, over the prediction of the ECM model.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of ``memkern ecm``.
+    overlap : str
+        As for the table ``ecm``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One panel, 3.35 in wide.
+
+    Raises
+    ------
+    InputError
+        As for the table ``ecm``.
+    """
+    found = _fit(records, overlap)
+    frame = ecm_table(records, overlap)
+    fig, (ax,) = panels(1, 2, 3.1)
+    ends = [
+        frame[["measured_cycles", "predicted_cycles"]].to_numpy().min() / 1.5,
+        frame[["measured_cycles", "predicted_cycles"]].to_numpy().max() * 1.5,
+    ]
+    ax.plot(ends, ends, color=GREY, linewidth=0.8)
+    ax.fill_between(
+        ends,
+        [(1 - _BAND) * end for end in ends],
+        [(1 + _BAND) * end for end in ends],
+        color="#ededed",
+        zorder=0,
+        label=f"within {100 * _BAND:.0f} %",
+    )
+    for number, level in enumerate(dict.fromkeys(found.model.names)):
+        mine = frame[frame["level"] == level]
+        look = marked_look(number)._replace(linestyle="none", markersize=4.0)
+        for fitted, face in ((False, look.color), (True, "none")):
+            rows = mine[mine["fitted"] == fitted]
+            label = level if not fitted else "_fitted"
+            ax.plot(
+                rows["predicted_cycles"],
+                rows["measured_cycles"],
+                label=label,
+                markerfacecolor=face,
+                **look._asdict(),
+            )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(*ends)
+    ax.set_ylim(*ends)
+    counts_axis(ax.xaxis)
+    counts_axis(ax.yaxis)
+    ax.set(xlabel="Predicted cycles per vector", ylabel="Measured cycles per vector")
+    notes = [
+        f"{found.model.overlap}, fitted to {', '.join(FITTED)} (open markers): median error of the "
+        f"others {100 * found.median_error:.1f} %."
+    ]
+    disturbed = int(frame["disturbed"].sum())
+    if disturbed:
+        notes.append(f"{counted(disturbed, 'disturbed point')} included.")
+    return finish(fig, 3, notes, frame.assign(disturbed=False))
+
+
+@figure("ecm-overlap")
+def overlap_diagram(
+    records: Records = None, level: str = "memory", kernels: str | Sequence[str] = FITTED
+) -> Figure:
+    """Overlap of transfers by hypothesis: their times stacked, beside the measurement.
+
+    Groups of overlapping transfers follow each other; each is as long as its longest term, whose
+    colour it has.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of ``memkern ecm``.
+    level : str
+        Level that holds the data.
+    kernels : str or sequence of str
+        Names of loops, with commas between.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each kernel, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        As for the table ``ecm``, or no such loop was measured in the level.
+    """
+    loops, clock_GHz = loop_times(_results(records))
+    best = fit_ecm(loops, clock_GHz)
+    levels = best.model.names
+    if level not in levels:
+        raise InputError(f"level {level!r} is not one of {', '.join(levels)}")
+    wanted = split(kernels)
+    rows = [r for r in best.rows if r.loop.level == level and r.loop.kernel in wanted]
+    if not rows:
+        raise InputError(f"none of {', '.join(wanted)} was measured with its data in {level}")
+    fitted = [row.loop for row in best.rows if row.fitted and not row.loop.disturbed]
+    every = hypotheses(levels)
+    names = list(dict.fromkeys([*list(best.errors)[: _OVERLAPS - 2], "none", "full"]))
+    labels = {
+        name: name if name in ("none", "full") else "best fit" if place == 0 else "second best"
+        for place, name in enumerate(names)
+    }
+    fits = {name: fit_levels(fitted, levels, every[name])[0] for name in names}
+    colours = {name: marked_look(number).color for number, name in enumerate(levels)}
+    fig, axes = panels(len(rows), min(len(rows), 3), _ROW_IN * (len(names) + 1) + 0.9)
+    for ax, row in zip(axes, rows, strict=True):
+        _stacks(ax, row, {labels[name]: (every[name], fits[name]) for name in names}, colours)
+    for ax in axes[1:]:
+        ax.set_yticklabels([])
+    notes = [f"Data in {level}, one core. A segment is a group of transfers that overlap."]
+    notes += [f"{labels[name]}: {every[name]}." for name in names]
+    return finish(fig, len(levels) + 1, notes, _undisturbed(rows))
+
+
+def _undisturbed(rows: Sequence[Judged]) -> DataFrame:
+    from pandas import DataFrame
+
+    return DataFrame({"disturbed": [row.loop.disturbed for row in rows]})
+
+
+def _stacks(ax: Axes, row: Judged, models: Any, colours: dict[str, str]) -> None:
+    """Draw the measurement of a loop, and below it the terms by hypothesis."""
+    loop = row.loop
+    crossed = list(colours)[: list(colours).index(loop.level) + 1]
+    ax.barh(0, loop.cycles, color=GREY, height=0.7, label="measured")
+    for level in crossed:
+        # The legend has the levels in order.
+        ax.barh(0, 0, color=colours[level], label=level)
+    for place, (overlap, fitted) in enumerate(models.values(), start=1):
+        terms = {
+            one.name: (
+                loop.transfers[one.name].load_B / one.load_B,
+                loop.transfers[one.name].store_B / one.store_B,
+            )
+            for one in fitted
+            if one.name in crossed
+        }
+        left = 0.0
+        for term, cycles in overlap.longest(terms):
+            if cycles:
+                level = term.partition(" ")[0]
+                ax.barh(
+                    place,
+                    cycles,
+                    left=left,
+                    color=colours[level],
+                    edgecolor="white",
+                    linewidth=0.5,
+                    height=0.7,
+                )
+                left += cycles
+    ax.set_yticks(range(len(models) + 1), ["measured", *models])
+    ax.set_ylim(len(models) + 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(False, axis="y")
+    ax.set_title(loop.kernel)
+    ax.set_xlabel("Cycles per vector")
+
+
+# Roofline
+
+
+@register(tables, "roofline")
+def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
+    """Roofline of every level for each record: limit, bound, and the share that is reached.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records with bytes of each level.
+    machine : str
+        Machine file with the ceilings.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each record: kernel, name, threads, variant, footprint_B, time_median_s, limit_s,
+        bound (a level or ``core``), roofline_fraction (limit over median time), flops_per_B (at the
+        bound, NaN without flops), performance_median_GFLOPs, disturbed.
+
+    Raises
+    ------
+    InputError
+        The machine file is missing or of another machine, or no record has bytes of each level.
+    """
+    from pandas import DataFrame
+
+    ceiling_of = _machine_of(machine, records)
+    rows = []
+    for record in _results(records):
+        if str(record.get("valid")) == "False" or not transfers_of(record):
+            continue
+        found = roofline(ceiling_of, record)
+        performance = record.get("performance_GFLOPs")
+        flops = (performance or math.nan) * 1e9 * record["time_min_s"]
+        moved = transfers_of(record)
+        level = found.bound if found.bound in moved else list(found.levels_s)[-1]
+        rows.append(
+            {
+                **{
+                    name: record.get(name)
+                    for name in ("kernel", "name", "threads", "variant", "footprint_B")
+                },
+                "time_median_s": record["time_median_s"],
+                "limit_s": found.seconds,
+                "bound": found.bound,
+                "roofline_fraction": found.fraction,
+                "flops_per_B": flops / sum(moved[level]) if sum(moved[level]) else math.nan,
+                "performance_median_GFLOPs": flops / record["time_median_s"] / 1e9,
+                "disturbed": str(record.get("disturbed")) == "True",
+            }
+        )
+    if not rows:
+        raise InputError(
+            "no record has the bytes of each level (columns such as L1_load_B): measure kernels of "
+            "the families loops, stream, spmv or dw"
+        )
+    return DataFrame(rows)
+
+
+def _machine_of(path: str, records: Records) -> Any:
+    if not path:
+        raise InputError("the roofline needs a machine file: machine=host.json")
+    found = load_machine(path)
+    for environment in getattr(records, "environments", {}).values():
+        model = (environment.get("machine") or {}).get("model") or ""
+        if not found.is_of(model):
+            raise InputError(
+                f"{path} is of another machine ({found.model}) than the records ({model})"
+            )
+    return found
+
+
+@figure("roofline")
+def roofline_figure(records: Records = None, machine: str = "") -> Figure:
+    """Roofline with the measured ceilings of every level: performance over intensity.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records with bytes of each level; those without flops are left out.
+    machine : str
+        Machine file with the ceilings.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each number of threads, 6.9 in wide, 3.35 in for one alone.
+
+    Raises
+    ------
+    InputError
+        As for the table ``roofline``, or no record has flops.
+    """
+    source = _machine_of(machine, records)
+    frame = roofline_table(records, machine)
+    points = frame[np.isfinite(frame["performance_median_GFLOPs"]) & frame["flops_per_B"].gt(0)]
+    if points.empty:
+        raise InputError("no record with bytes of each level has floating-point operations")
+    counts = sorted(set(points["threads"]))
+    fig, axes = panels(len(counts), 2, 2.9)
+    names = list(dict.fromkeys(points["kernel"]))
+    for ax, threads in zip(axes, counts, strict=True):
+        mine = points[points["threads"] == threads]
+        low, high = mine["flops_per_B"].min() / 2, mine["flops_per_B"].max() * 4
+        peak = peak_GFLOPs(source, int(threads))
+        top, bottom = 0.0, mine["performance_median_GFLOPs"].min() / 2
+        for level, ceiling in ceilings(source, int(threads)).items():
+            ends = np.array([low, high])
+            heights = ends * ceiling.load_GBps
+            if not math.isnan(peak):
+                ends = np.array([low, max(low, min(high, peak / ceiling.load_GBps)), high])
+                heights = np.minimum(ends * ceiling.load_GBps, peak)
+            top = max(top, float(heights.max()))
+            ax.plot(ends, heights, color=GREY, linewidth=0.9, zorder=2)
+            # Where the line enters the panel.
+            place = max(low, 1.5 * bottom / ceiling.load_GBps)
+            ax.annotate(
+                f"{level} {ceiling.load_GBps:.3g} GB/s",
+                (place, place * ceiling.load_GBps),
+                xytext=(12, 1),
+                textcoords="offset points",
+                va="center",
+                fontsize=NOTE_SIZE,
+                color=GREY,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            )
+        for number, kernel in enumerate(names):
+            rows = mine[mine["kernel"] == kernel]
+            # A further kernel of the same colour has another marker.
+            marker = marked_look(number + number // MOST_LINES).marker
+            look = marked_look(number)._replace(linestyle="none", markersize=3.6, marker=marker)
+            ax.plot(
+                rows["flops_per_B"],
+                rows["performance_median_GFLOPs"],
+                label=kernel,
+                **look._asdict(),
+            )
+            hollow = rows[rows["disturbed"]]
+            ax.plot(
+                hollow["flops_per_B"],
+                hollow["performance_median_GFLOPs"],
+                label="_disturbed",
+                markerfacecolor="white",
+                **look._asdict(),
+            )
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.set_xlim(low, high)
+        ax.set_ylim(bottom, top * 2)
+        log2_axis(ax.xaxis)
+        counts_axis(ax.yaxis)
+        ax.set_title(counted(int(threads), "thread"))
+        ax.set_xlabel("Flops per byte across the boundary that is the limit")
+    axes[0].set_ylabel("Performance (GFLOP/s)")
+    notes = [
+        f"Lines: bandwidth of loads and peak of multiply-adds, {source.name}, {source.source}."
+    ]
+    return finish(fig, 4, notes, points)

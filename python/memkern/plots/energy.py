@@ -1,0 +1,237 @@
+"""Figures of energy: over performance by clock and threads, and what a lower clock costs and saves.
+
+A Z-plot has the energy of an invocation over its performance, with a line for each clock limit
+along the number of threads. The second figure compares each case with itself at the highest clock,
+as Alappat et al. (2021) do for A64FX.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memkern.errors import InputError
+from memkern.plots.drawing import (
+    MOST_LINES,
+    curve,
+    finish,
+    line_look,
+    marked_look,
+    panels,
+    spaced,
+)
+from memkern.plots.frames import Records, counted, frame_of, typed, undisturbed, words
+from memkern.plots.registry import register, tables
+from memkern.plots.style import COLUMN_IN, GREY, figure, new_figure, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+_COLUMNS = ("energy_J", "time_median_s", "bandwidth_median_GBps", "threads", "clock_limit",
+            "energy_per_byte_pJ", "power_W", "idle_power_W", "energy_delay_Js")  # fmt: skip
+# Alappat et al. 2021, A64FX: change of speed and of energy in percent, by a clock lower by 9 %.
+PUBLISHED_A64FX = (-2.7, -13.0)
+
+
+def _metered(records: Records) -> DataFrame:
+    """Return the valid records with energy.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    frame = frame_of(records)
+    texts = ("platform", "kernel", "variant", "pattern")
+    frame = typed(frame.assign(**{t: "" for t in texts if t not in frame}), _COLUMNS, texts)
+    if "valid" not in frame:
+        raise InputError("the records lack the column 'valid'")
+    frame = frame[frame["valid"].eq(True) & (frame["energy_J"] > 0)]
+    if frame.empty:
+        raise InputError(
+            "no record has energy: measure where /sys/class/powercap or /sys/class/hwmon can be "
+            "read (as root), or on a GPU with nvidia-ml-py"
+        )
+    disturbed = frame["disturbed"].eq(True) if "disturbed" in frame else False
+    return frame.assign(disturbed=disturbed)
+
+
+def _names(frame: DataFrame) -> DataFrame:
+    """Add the name of each case without clock limit and threads."""
+    from pandas import to_numeric
+
+    columns = [frame[name] for name in ("kernel", "variant", "pattern")]
+    columns += [words(frame[name]) for name in ("matrix", "lattice", "layout") if name in frame]
+    if "elements" in frame:
+        sizes = to_numeric(frame["elements"], errors="coerce")
+        columns.append(sizes.map(lambda size: spaced(size) if size == size else ""))
+    parts = [", ".join(filter(None, row)) for row in zip(*columns, strict=True)]
+    return frame.assign(case=parts)
+
+
+@figure("energy")
+def z_plot(records: Records = None) -> Figure:
+    """Energy per byte over bandwidth, along threads, with a line for each clock limit.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records with energy, such as of ``--threads 1,2,4 --clock-limit 1500,2000``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each platform and case, at most six, 6.9 in wide.
+
+    Raises
+    ------
+    InputError
+        No record has energy.
+    """
+    frame = _names(_metered(records))
+    frame = frame[frame["energy_per_byte_pJ"] > 0]
+    if frame.empty:
+        raise InputError("no record with energy moves bytes")
+    frame = frame.assign(machine=frame["platform"].str.replace(r", \d+ threads?$", "", regex=True))
+    cells = [rows for _, rows in frame.groupby(["machine", "case"], sort=False)]
+    notes = [f"{counted(len(cells) - 6, 'further case')} left out."] if len(cells) > 6 else []
+    fig, axes = panels(len(cells[:6]), 2, 2.6)
+    for ax, rows in zip(axes, cells[:6], strict=True):
+        # No limit first, then the highest clocks.
+        limits = sorted({float(limit) for limit in rows["clock_limit"].fillna(0.0)})
+        for number, limit in enumerate([*limits[:1], *limits[:0:-1]]):
+            mine = rows[rows["clock_limit"].fillna(0.0) == limit]
+            mine = mine.sort_values("threads").drop_duplicates("threads")
+            label = f"{limit / 1000:.2f} GHz" if limit else "no limit"
+            look = marked_look(number % MOST_LINES)
+            curve(ax, mine, "bandwidth_median_GBps", "energy_per_byte_pJ", look, label, "threads")
+        lowest = rows.sort_values("bandwidth_median_GBps").iloc[0]
+        ax.annotate(
+            counted(int(lowest["threads"]), "thread"),
+            (lowest["bandwidth_median_GBps"], lowest["energy_per_byte_pJ"]),
+            xytext=(5, 0),
+            textcoords="offset points",
+            fontsize=6,
+            color=GREY,
+        )
+        ax.set(
+            title=plain(rows["case"].iloc[0], 44),
+            xlabel="Bandwidth (GB/s)",
+            ylabel="Energy (pJ/B)",
+        )
+        ax.set_ylim(0, None)
+        ax.set_xlim(0, None)
+    notes.append("Lines run from few to many threads. Energy includes the idle power.")
+    return finish(fig, 4, notes, frame)
+
+
+@register(tables, "energy-clock")
+def clock_table(records: Records = None) -> DataFrame:
+    """Speed and energy of each case at each clock limit, against the highest clock.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records with energy at several clock limits; 0 is the highest one.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns platform, case, threads, clock_limit (MHz), speed_percent and energy_percent
+        (changes against the highest clock) and disturbed.
+
+    Raises
+    ------
+    InputError
+        No case was measured at two clock limits.
+    """
+    from pandas import DataFrame
+
+    frame = _names(_metered(records))
+    frame = frame.assign(clock_limit=frame["clock_limit"].fillna(0.0))
+    rows = []
+    for (platform, case, threads), cell in frame.groupby(
+        ["platform", "case", "threads"], sort=False
+    ):
+        limits = cell.groupby("clock_limit")
+        if limits.ngroups < 2:
+            continue
+        best = {float(str(limit)): undisturbed(mine).iloc[-1] for limit, mine in limits}
+        top = 0.0 if 0.0 in best else max(best)
+        for limit, row in best.items():
+            if limit == top:
+                continue
+            speed = best[top]["time_median_s"] / row["time_median_s"]
+            rows.append(
+                {
+                    "platform": platform,
+                    "case": case,
+                    "threads": threads,
+                    "clock_limit": limit,
+                    "speed_percent": 100 * (speed - 1),
+                    "energy_percent": 100 * (row["energy_J"] / best[top]["energy_J"] - 1),
+                    "disturbed": bool(row["disturbed"] or best[top]["disturbed"]),
+                }
+            )
+    if not rows:
+        raise InputError(
+            "no case was measured at two clocks with energy: give --clock-limit a list"
+        )
+    return DataFrame(rows)
+
+
+@figure("energy-clock")
+def clock_whiskers(records: Records = None) -> Figure:
+    """Change of speed and of energy by a lower clock: range, quartiles and median of all cases.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        As of `clock_table`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One panel, 3.35 in wide, with the published change on A64FX by a clock lower by 9 %.
+
+    Raises
+    ------
+    InputError
+        As `clock_table`.
+
+    References
+    ----------
+    Alappat et al., 2021.
+    """
+    table = clock_table(records)
+    fig = new_figure(COLUMN_IN, 2.8)
+    ax = fig.subplots()
+    limits = sorted(table["clock_limit"].unique())
+    for number, (column, label) in enumerate(
+        (("speed_percent", "speed"), ("energy_percent", "energy"))
+    ):
+        look = line_look(number)
+        values = [table.loc[table["clock_limit"] == limit, column].to_numpy() for limit in limits]
+        places = [2.5 * k + 0.8 * number for k in range(len(limits) + 1)]
+        ax.boxplot(
+            values,
+            positions=places[:-1],
+            whis=(0, 100),
+            widths=0.6,
+            medianprops={"color": look.color, "linewidth": 1.6},
+            boxprops={"color": look.color},
+            whiskerprops={"color": look.color},
+            capprops={"color": look.color},
+        )
+        ax.plot(
+            places[-1], PUBLISHED_A64FX[number], marker="D", color=look.color, linestyle="none",
+            markersize=4, label=label,
+        )  # fmt: skip
+    names = [f"{limit / 1000:.2f} GHz" for limit in limits]
+    ax.set_xticks([2.5 * k + 0.4 for k in range(len(limits) + 1)], [*names, "A64FX,\nclock −9 %"])
+    ax.axhline(0, color=GREY, linewidth=0.9, zorder=1)
+    ax.set_ylabel("Change against the highest clock (%)")
+    number = len(table[["platform", "case", "threads"]].drop_duplicates())
+    notes = [f"Boxes: quartiles, whiskers: range over {counted(number, 'case')}.",
+             "Diamonds: published, Alappat et al. 2021."]  # fmt: skip
+    return finish(fig, 2, notes, table)

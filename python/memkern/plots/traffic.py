@@ -1,0 +1,171 @@
+"""The figure and the table of counted traffic beside the traffic of the model."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from memkern.errors import InputError
+from memkern.plots.drawing import MOST_LINES, Dot, dots, finish, marked_look, panels, row_in, spaced
+from memkern.plots.frames import Records, counted, frame_of, three_figures, words
+from memkern.plots.registry import register, tables
+from memkern.plots.style import GREY, figure, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+_LINE_B = 64
+# Names of the levels between which lines move, by quantity of memkern.machine.events.
+_NAMES = {
+    "L1_in": "into L1",
+    "L1_out": "out of L1",
+    "L2_in": "into L2",
+    "L2_out": "out of L2",
+    "L3_in": "into L3",
+    "L3_out": "out of L3",
+    "memory_read": "memory, read",
+    "memory_write": "memory, written",
+}
+_AGREES = (0.9, 1.1)
+
+
+@register(tables, "counters")
+def traffic_table(records: Records = None) -> DataFrame:
+    """Traffic of each level by counters and by the model, with the ratio.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records that were measured with ``--counters``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns platform, kernel, case, quantity, counted_B and model_B (bytes of an invocation),
+        ratio, running (share of the time in which the counter ran), checked (its ratio on work of
+        which the count is known, NaN if it was not checked) and disturbed.
+
+    Raises
+    ------
+    InputError
+        No record has counts of traffic; the message says why, as far as the records tell.
+    """
+    from pandas import DataFrame
+
+    frame = frame_of(records)
+    rows = [
+        _row(record, counts)
+        for record in frame.to_dict("records")
+        for counts in _counts(record)
+        if counts["event"] in _NAMES and counts.get("count") is not None
+    ]
+    if not rows:
+        notes = (
+            [note for note in words(frame["counters_note"]).unique() if note]
+            if ("counters_note" in frame)
+            else []
+        )
+        why = f": {notes[0]}" if notes else ": measure with --counters auto"
+        raise InputError(f"no record has counts of the traffic of a level{why}")
+    return DataFrame(rows).astype({"ratio": float, "checked": float})
+
+
+def _counts(record: dict[Any, Any]) -> list[dict[str, Any]]:
+    """Return the counted events of a record."""
+    text = record.get("counter_rows")
+    found: list[dict[str, Any]] = json.loads(text) if isinstance(text, str) and text else []
+    return found
+
+
+def _row(record: dict[Any, Any], counts: dict[str, Any]) -> dict[str, Any]:
+    model = counts.get("model")
+    return {
+        "platform": record.get("platform", ""),
+        "kernel": record["kernel"],
+        "case": _case(record),
+        "quantity": counts["event"],
+        "counted_B": _LINE_B * counts["count"],
+        "model_B": float("nan") if model is None else _LINE_B * model,
+        "ratio": counts["count"] / model if model else float("nan"),
+        "running": counts["running"],
+        "checked": counts.get("checked"),
+        "disturbed": record.get("disturbed") is True,
+    }
+
+
+def _case(record: dict[Any, Any]) -> str:
+    """Return what distinguishes a case in a row of the figure."""
+    shown = [record["kernel"].partition(".")[2], str(record.get("variant") or "")]
+    for name in ("pattern", "lattice", "elements"):
+        if (value := record.get(name)) is not None and value == value and value != "":
+            shown.append(spaced(value) if name == "elements" else plain(value, 24))
+            break
+    if record.get("prefetchers") == "off":
+        shown.append("prefetchers off")
+    return ", ".join(filter(None, shown))
+
+
+@figure("counters")
+def counted_traffic(records: Records = None) -> Figure:
+    """Traffic of each level by counters over that by the model.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records that were measured with ``--counters``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each platform, 6.9 in wide: a row for each case, a series for each level and
+        direction, with the ratio. Hollow marks are of disturbed records, or of events that were not
+        found right on work of which the count is known.
+
+    Raises
+    ------
+    InputError
+        As `traffic_table`, and where the model expects no traffic.
+    """
+    table = traffic_table(records)
+    drawn = table[table["ratio"] > 0]
+    notes = []
+    if drawn.empty:
+        raise InputError(
+            "no counted level has traffic by the model: measure arrays that exceed the caches"
+        )
+    left = int((~(table["ratio"] > 0)).sum())
+    if left:
+        notes.append(f"{counted(left, 'count')} of levels without traffic by the model left out.")
+    platforms = list(drawn["platform"].unique())
+    quantities = [name for name in _NAMES if name in set(drawn["quantity"])][:MOST_LINES]
+    tallest = max(rows["case"].nunique() for _, rows in drawn.groupby("platform"))
+    fig, axes = panels(len(platforms), 1, row_in(tallest, len(quantities)) + 0.4)
+    ends = min(0.5, drawn["ratio"].min()), max(2.0, drawn["ratio"].max())
+    unsure = ~drawn["checked"].between(*_AGREES)
+    for ax, platform in zip(axes, platforms, strict=True):
+        rows = drawn[drawn["platform"] == platform]
+        cases = list(dict.fromkeys(rows["case"]))
+        series = {
+            _NAMES[name]: (
+                marked_look(number),
+                [
+                    Dot(row.case, row.ratio, three_figures(row.ratio), bool(hollow))
+                    for row, hollow in zip(
+                        rows.itertuples(), rows["disturbed"] | unsure[rows.index], strict=True
+                    )
+                    if row.quantity == name
+                ],
+            )
+            for number, name in enumerate(quantities)
+        }
+        dots(ax, cases, series, ends)
+        ax.axvline(1.0, color=GREY, linewidth=0.9, zorder=1.5, label="_equal")
+        ax.set_title(plain(platform), loc="left")
+        ax.set_xlabel("Counted over modelled traffic")
+    shared = drawn["running"].min()
+    if shared < 0.995:
+        notes.append(f"Counters took turns: extrapolated from at least {shared:.0%} of the time.")
+    if unsure.any():
+        notes.append("Hollow: not found right by memkern counters --check.")
+    return finish(fig, 4, notes, drawn)

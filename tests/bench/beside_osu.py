@@ -1,0 +1,110 @@
+"""Compare memkern's messages between ranks with the OSU micro-benchmarks, in turns.
+
+They are built elsewhere with their own flags; this script only runs them::
+
+    python tests/bench/beside_osu.py --osu /path/to/osu/c
+    python tests/bench/beside_osu.py --osu /path/to/osu/c --device shmem
+
+Each turn runs every operation and size on both sides in rotating order: two ranks of the same
+library, each bound to a core, on 4 KiB pages. Both sides complete each message before the next one
+starts: OSU's one-sided tests of MPI by a flush in a window that the library allocates
+(``-w allocate -s flush``), those of OpenSHMEM by shmem_quiet. OSU prints the mean of its
+iterations with two decimals of a microsecond, which is compared with memkern's median. Its
+fetch-and-op is of 4 bytes, memkern's of 8. Its program of OpenSHMEM's atomics is left out, since it
+goes through all of them and Open MPI 4.1 ends it at the compare-and-swap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+
+import numpy as np
+from peers import judge, printed, rotated, with_interval
+
+from memkern.statistics import Ratio, ratio_interval
+
+LAUNCHERS = {
+    "mpi": ["mpirun", "--bind-to", "core", "-n", "2"],
+    # Open MPI's OpenSHMEM ends with a segmentation fault in this transport.
+    "shmem": ["oshrun", "--bind-to", "core", "--mca", "btl", "^uct", "-n", "2"],
+}
+_FLUSHED = ["-w", "allocate", "-s", "flush"]
+# Programs of the peer, with their options, by device and operation.
+PROGRAMS = {
+    "mpi": {
+        "put": ["mpi/one-sided/osu_put_latency", *_FLUSHED],
+        "get": ["mpi/one-sided/osu_get_latency", *_FLUSHED],
+        "fetch_add": ["mpi/one-sided/osu_fop_latency", *_FLUSHED, "-T", "mpi_int"],
+        "send": ["mpi/pt2pt/standard/osu_latency"],
+    },
+    "shmem": {
+        "put": ["openshmem/osu_oshm_put", "heap"],
+        "get": ["openshmem/osu_oshm_get", "heap"],
+    },
+}
+
+
+def osu(args: argparse.Namespace, what: str, size_B: int) -> float:
+    """Return the microseconds of a message."""
+    program, *options = PROGRAMS[args.device][what]
+    words = [*LAUNCHERS[args.device], os.path.join(args.osu, program)]
+    if args.device == "mpi" and what != "fetch_add":
+        words += ["-m", f"{size_B}:{size_B}"]
+    text = printed([*words, *options])
+    size = 4 if what == "fetch_add" else size_B
+    found = re.search(rf"^{size}\s+(\S+)", text, re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"{' '.join(words)} printed no latency for {size_B} bytes")
+    return float(found[1])
+
+
+def memkern(args: argparse.Namespace, what: str, size_B: int) -> float:
+    """Return the microseconds of a message."""
+    words = [*LAUNCHERS[args.device], sys.executable, "-m", "memkern", "messages", "--json"]
+    words += ["--device", args.device, "--kernel", what, "--sizes", str(size_B), "--window", "1"]
+    (record,) = json.loads(printed([*words, "--pairs", "0-1", "--budget", "0.5"]))
+    if not record["valid"]:
+        raise SystemExit(f"{what} of {size_B} bytes failed its validation")
+    return float(record["ns_per_access"]) / 1e3
+
+
+def main() -> None:
+    """Print latencies and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--osu", metavar="PATH", required=True, help="folder with mpi/one-sided")
+    parser.add_argument("--device", choices=("mpi", "shmem"), default="mpi")
+    parser.add_argument("--operations", default="put,get,fetch_add,send")
+    parser.add_argument("--sizes", default="8,512,8192,131072,1048576")
+    parser.add_argument("--turns", type=int, default=7)
+    args = parser.parse_args()
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        os.environ.setdefault(name, "1")
+    cases = [
+        (what, size_B)
+        for what in args.operations.split(",")
+        if what in PROGRAMS[args.device]
+        for size_B in ([8] if what == "fetch_add" else map(int, args.sizes.split(",")))
+    ]
+    ours: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
+    theirs: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
+    for turn in range(args.turns):
+        for case in rotated(cases, turn):
+            ours[case].append(memkern(args, *case))
+            theirs[case].append(osu(args, *case))
+    ratios: dict[str, Ratio] = {}
+    for case in cases:
+        name = f"{case[0]} {case[1]} B"
+        ratios[name] = ratio_interval(theirs[case], ours[case], paired=True)
+        print(
+            f"{name:<16} {np.median(ours[case]):9.3f} us, OSU {np.median(theirs[case]):9.3f}, "
+            f"ratio {with_interval(ratios[name])}"
+        )
+    judge(ratios)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The verbs machine and ecm: what they write and print, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from checking import refused_words, run
+
+from memkern.models.machine_file import load_machine, published
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory):
+    """Return the path of a machine file of this machine, and that of its records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMKERN_SMALL", "1")
+        from memkern.measuring.machine_file import measure_machine
+
+        shares: list[float] = []
+        found = measure_machine(seconds=60, progress=shares.append)
+    assert found.missing == ()
+    assert shares == sorted(shares) and shares[-1] == 1
+    assert found.results.valid
+    folder = tmp_path_factory.mktemp("host")
+    found.results.save(folder / "host.parquet")
+    return found.machine.save(folder / "host.json"), found
+
+
+def test_a_machine_file_has_every_part(host) -> None:
+    path, found = host
+    machine = load_machine(path)
+    assert machine.to_json() == found.machine.to_json()
+    names = [level.name for level in machine.levels]
+    assert names[0] == "L1" and names[-1] == "memory"
+    assert all(level.latency_ns.value > 0 for level in machine.levels)
+    assert all(level.in_flight.value > 0 for level in machine.levels)
+    ways = {(b.level, b.operation, b.stores) for b in machine.bandwidths if b.cores == 1}
+    for level in names[1:]:
+        for operation in ("store", "copy"):
+            assert (level, operation, "ordinary") in ways
+            assert (level, operation, "non-temporal") in ways
+        assert (level, "load", "") in ways
+    assert {cost.name for cost in machine.costs} >= {"launch"}
+    widest = machine.vector_bits
+    for name in ("load", "store", "add", "mul", "divide", "horizontal add", "permute"):
+        assert machine.instruction(name, widest).reciprocal_cycles.value > 0
+    assert machine.instruction("atomic add", 64).latency_cycles.value > 0
+    assert machine.clock_GHz.low <= machine.clock_GHz.value <= machine.clock_GHz.high
+
+
+def test_machine_prints_and_compares_files(host, capsys) -> None:
+    path, _ = host
+    code, out, err = run(capsys, "machine", str(path))
+    assert (code, err) == (0, "") or "MEMKERN_SMALL" in err
+    assert "horizontal add" in out
+    code, out, _ = run(capsys, "machine", "A64FX", "-q")
+    assert (code, out) == (0, "")
+    code, out, _ = run(capsys, "machine", "A64FX", "--json")
+    assert json.loads(out)["name"] == "A64FX"
+    code, out, _ = run(capsys, "machine", "A64FX", str(path))
+    assert code == 0
+    (line,) = [line for line in out.splitlines() if line.startswith("vector (bit)")]
+    assert "512" in line
+    code, out, _ = run(capsys, "machine", str(path), str(path))
+    assert not [line for line in out.splitlines() if line.endswith(" *")]
+
+
+def test_machine_writes_a_published_machine(tmp_path, capsys) -> None:
+    path = tmp_path / "a64fx.json"
+    assert run(capsys, "machine", "A64FX", "-o", str(path), "-q")[0] == 0
+    assert load_machine(path).to_json() == published("A64FX").to_json()
+    assert "exists already" in refused_words(capsys, "machine", "A64FX", "-o", str(path), "-q")
+
+
+def test_machine_refuses(tmp_path, capsys) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text(published("A64FX").to_json()[:999])
+    assert "is truncated" in refused_words(capsys, "machine", str(broken), "-q")
+    assert "two files, not 3" in refused_words(capsys, "machine", "-q", *["A64FX"] * 3)
+    words = refused_words(capsys, "machine", "A64FX", "A64FX", "--json", "-q")
+    assert "leave out -o and --json" in words
+    words = refused_words(capsys, "machine", "A64FX", "--records", "a.parquet", "-q")
+    assert "measures nothing" in words
+    existing = tmp_path / "there.json"
+    existing.write_text("")
+    assert "exists already" in refused_words(capsys, "machine", "-o", str(existing), "-q")
+
+
+def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys) -> None:
+    path, _ = host
+    records = tmp_path / "ecm.parquet"
+    code, out, err = run(capsys, "ecm", "-o", str(records), "-q")
+    assert (code, out) == (0, ""), err
+    code, out, _ = run(capsys, "ecm", str(records), "--json")
+    document = json.loads(out)
+    levels = [level["level"] for level in document["levels"]]
+    kernels = {row["kernel"] for row in document["loops"]}
+    # No loop is left out, in any level.
+    assert len(document["loops"]) == len(kernels) * len(levels)
+    assert {"loops.stencil", "loops.matvec", "loops.daxpy"} <= kernels
+    code, out, _ = run(capsys, "ecm", str(records), "--machine", str(path))
+    assert code == 0
+    assert "loops are judged" in out
+    machine = load_machine(path)
+    assert machine.ecm is not None and machine.model_of().names == tuple(levels)
+    text = "L1 + max(" + ", ".join(levels[1:]) + ")"
+    code, out, _ = run(capsys, "ecm", str(records), "--overlap", text, "--json")
+    assert json.loads(out)["overlap"] == text
+
+
+def test_ecm_refuses(host, tmp_path, capsys) -> None:
+    _, found = host
+    records = tmp_path / "host.parquet"
+    found.results.filter(kernel="latency.chase").save(records)
+    assert "no record of one core" in refused_words(capsys, "ecm", str(records), "-q")
+    words = refused_words(capsys, "ecm", str(records), "--machine", "A64FX", "-q")
+    assert "A64FX is a published machine" in words
+    other = tmp_path / "other.json"
+    document = json.loads(published("A64FX").to_json())
+    other.write_text(json.dumps({**document, "model": "Another CPU"}))
+    words = refused_words(capsys, "ecm", str(records), "--machine", str(other), "-q")
+    assert "of another machine (Another CPU" in words
+    words = refused_words(capsys, "ecm", str(records), "-o", "more.parquet", "-q")
+    assert "measures nothing" in words

@@ -1,0 +1,196 @@
+// Counters: of the kernel's software events against work of which the count is known, and of a
+// source of known counts through the sampler.
+#include "core/counters.hpp"
+
+#include <gtest/gtest.h>
+#include <linux/perf_event.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "core/sampler.hpp"
+#include "support.hpp"
+
+namespace memkern {
+namespace {
+
+using testing::at;
+using testing::contains;
+using testing::refusal;
+
+// Faults that may be of stacks and of the runtime; sanitizers touch memory of their own.
+#if defined(__has_feature)
+constexpr std::uint64_t kOther =
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ? 2500 : 20;
+#else
+constexpr std::uint64_t kOther = 20;
+#endif
+
+EventCode software(const char* name, std::uint64_t config) {
+  return {name, PERF_TYPE_SOFTWARE, config, 0, 0, -1, true, true};
+}
+
+const EventCode kFaults = software("page-faults", PERF_COUNT_SW_PAGE_FAULTS);
+
+// Memory of which no page has been touched, in pages of the smallest size.
+class Fresh {
+ public:
+  explicit Fresh(std::int64_t pages) : page_B_(sysconf(_SC_PAGESIZE)), pages_(pages) {
+    void* got = mmap(nullptr, at(pages * page_B_), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(got, MAP_FAILED);
+    data_ = static_cast<volatile char*>(got);
+    madvise(got, at(pages * page_B_), MADV_NOHUGEPAGE);
+  }
+  ~Fresh() { munmap(const_cast<char*>(data_), at(pages_ * page_B_)); }
+  Fresh(const Fresh&) = delete;
+  Fresh& operator=(const Fresh&) = delete;
+
+  std::int64_t pages() const { return pages_; }
+  static void touch(const void* args, Range range, int) {
+    const auto& self = *static_cast<const Fresh*>(args);
+    for (std::int64_t i = range.begin; i < range.end; ++i) self.data_[i * self.page_B_] = 1;
+  }
+
+ private:
+  std::int64_t page_B_;
+  std::int64_t pages_;
+  volatile char* data_;
+};
+
+TEST(Counters, CountOnePageFaultForEachPageTouched) {
+  for (const Repetition how :
+       {Repetition::Fork, Repetition::Barrier, Repetition::Spin, Repetition::Free}) {
+    for (const int workers : {1, 2}) {
+      constexpr std::int64_t kPages = 5000;
+      const Team team({workers, "none"});
+      const Team::Session session(team);
+      Counters counters(team, {kFaults});
+      Sampler sampler(team, {}, how);
+      // The sampler's own memory is touched in the first sample.
+      const Fresh before(1);
+      const Fresh fresh(kPages);
+      const Step first{Fresh::touch, nullptr, &before, before.pages()};
+      sampler.sample({&first, 1}, 1, {}, &counters);
+      const Step step{Fresh::touch, nullptr, &fresh, fresh.pages()};
+      sampler.sample({&step, 1}, 1, {}, &counters);
+      Count count;
+      counters.sum({&count, 1});
+      EXPECT_GE(count.value, static_cast<std::uint64_t>(kPages));
+      EXPECT_LE(count.value, static_cast<std::uint64_t>(kPages) + kOther);
+      EXPECT_GT(count.enabled_ns, 0U);
+      EXPECT_EQ(count.enabled_ns, count.running_ns);  // software events never take turns
+      // A second sample touches no new page.
+      sampler.sample({&step, 1}, 3, {}, &counters);
+      counters.sum({&count, 1});
+      EXPECT_LE(count.value, kOther);
+    }
+  }
+}
+
+TEST(Counters, RefuseAnEventThatCannotBeCounted) {
+  // No processor has so many generic events.
+  const EventCode unknown{"nonsense", PERF_TYPE_HARDWARE, 4242, 0, 0, -1, true, false};
+  EXPECT_FALSE(why_not_counted(unknown).empty());
+  EXPECT_TRUE(why_not_counted(kFaults).empty());
+  const Team team({2, "none"});
+  const Team::Session session(team);
+  const std::string message = refusal<InputError>([&] {
+    const Counters counters(team, {kFaults, unknown});
+  });
+  EXPECT_TRUE(contains(message, "event 'nonsense' can't be counted: "));
+}
+
+// Replaces the kernel's counters during its lifetime.
+class Replaced {
+ public:
+  explicit Replaced(std::vector<SteppedEvents::Step> steps) : source_(std::move(steps)) {
+    replace_event_source(&source_);
+  }
+  ~Replaced() { replace_event_source(nullptr); }
+  Replaced(const Replaced&) = delete;
+  Replaced& operator=(const Replaced&) = delete;
+  const SteppedEvents& source() const { return source_; }
+
+ private:
+  SteppedEvents source_;
+};
+
+EventCode raw(std::uint64_t config, int unit = -1) {
+  return {"raw", PERF_TYPE_RAW, config, 0, 0, unit, true, false};
+}
+
+void nothing(const void*, Range, int) {}
+
+TEST(Counters, SumWorkersAndReadWholeUnitsOnce) {
+  const Replaced replaced({{PERF_TYPE_RAW, 1, {100, 1000, 250}}, {PERF_TYPE_RAW, 2, {7, 10, 10}}});
+  for (const Repetition how :
+       {Repetition::Fork, Repetition::Barrier, Repetition::Spin, Repetition::Free}) {
+    const Team team({2, "none"});
+    const Team::Session session(team);
+    Counters counters(team, {raw(1), raw(2, 0)});
+    const Step step{nothing, nullptr, nullptr, 10};
+    Sampler sampler(team, {}, how);
+    for (int sample = 0; sample < 3; ++sample) {
+      sampler.sample({&step, 1}, 5, {}, &counters);
+      std::vector<Count> counts(2);
+      counters.sum(counts);
+      EXPECT_EQ(counts[0].value, 200U);
+      EXPECT_EQ(counts[0].enabled_ns, 2000U);
+      EXPECT_EQ(counts[0].running_ns, 500U);
+      EXPECT_EQ(counts[1].value, 7U);
+    }
+    // One for each worker, and one for the unit.
+    EXPECT_EQ(replaced.source().opened(), 3);
+  }
+}
+
+TEST(Counters, CloseThemselvesAndThoseOfARefusedSet) {
+  const Replaced replaced({{PERF_TYPE_RAW, 1, {1, 1, 1}}, {PERF_TYPE_RAW, 2, {1, 1, 1}, EACCES}});
+  const Team team({2, "none"});
+  const Team::Session session(team);
+  { const Counters counters(team, {raw(1)}); }
+  EXPECT_EQ(replaced.source().opened(), 0);
+  const std::string message = refusal<InputError>([&] {
+    const Counters counters(team, {raw(1), raw(2)});
+  });
+  EXPECT_TRUE(contains(message, "the system does not permit it"));
+  EXPECT_EQ(replaced.source().opened(), 0);
+}
+
+TEST(Counters, ShowThatACounterHasVanished) {
+  const Replaced replaced({{PERF_TYPE_RAW, 1, {100, 10, 10}, 0, 3}});
+  const Team team({1, "none"});
+  const Team::Session session(team);
+  Counters counters(team, {raw(1)});
+  const Step step{nothing, nullptr, nullptr, 1};
+  Sampler sampler(team, {}, Repetition::Fork);
+  sampler.sample({&step, 1}, 1, {}, &counters);
+  Count count;
+  counters.sum({&count, 1});
+  EXPECT_EQ(count.value, 100U);
+  for (int sample = 0; sample < 2; ++sample) {
+    sampler.sample({&step, 1}, 1, {}, &counters);
+    counters.sum({&count, 1});
+    EXPECT_EQ(count.value, 0U);
+    EXPECT_EQ(count.enabled_ns, 0U);
+  }
+}
+
+TEST(Counters, NameTheReasonOfEveryError) {
+  for (const int error :
+       {ENOENT, EACCES, EPERM, ENODEV, EOPNOTSUPP, EINVAL, ENOSYS, EMFILE, EBUSY, EIO}) {
+    const Replaced replaced({{PERF_TYPE_RAW, 1, {}, error}});
+    EXPECT_FALSE(why_not_counted(raw(1)).empty());
+  }
+  const Replaced unreadable({{PERF_TYPE_RAW, 1, {1, 1, 1}, 0, 0}});
+  EXPECT_EQ(why_not_counted(raw(1)), "its counter can't be read");
+}
+
+}  // namespace
+}  // namespace memkern

@@ -1,0 +1,115 @@
+// The threads of a warp, in lock step: each has a stack of its own, and where one calls a function
+// of all lanes, it waits until every lane that has not ended has called one.
+#pragma once
+
+#include <ucontext.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace emulated {
+
+constexpr int kLanes = 32;
+
+class Warp {
+ public:
+  // The words that the lanes of `mask` have brought along.
+  struct Exchange {
+    unsigned mask = 0;
+    std::array<std::uint64_t, kLanes> words{};
+  };
+
+  // Runs work(lane) for the first `lanes` lanes, each from one call of exchange() to the next, in
+  // the given order.
+  static void run(int lanes, const std::vector<int>& order, const std::function<void(int)>& work) {
+    Warp& warp = instance();
+    warp.work_ = &work;
+    warp.running_ = true;
+    for (int lane = 0; lane < lanes; ++lane) warp.prepare(lane);
+    unsigned left = lanes == kLanes ? ~0U : (1U << lanes) - 1;
+    while (left != 0) {
+      Exchange next;
+      for (const int lane : order) {
+        if (lane >= lanes || (left >> lane & 1U) == 0) continue;
+        warp.lane_ = lane;
+        swapcontext(&warp.main_, &warp.contexts_[static_cast<std::size_t>(lane)]);
+        if (warp.ended_) {
+          left &= ~(1U << lane);
+        } else {
+          next.mask |= 1U << lane;
+          next.words[static_cast<std::size_t>(lane)] = warp.word_;
+        }
+      }
+      warp.exchanged_ = next;
+    }
+    warp.running_ = false;
+  }
+
+  // Brings a word along, and returns those of all lanes that have not ended.
+  static Exchange exchange(std::uint64_t word) {
+    Warp& warp = instance();
+    if (!warp.running_) fail("a kernel that uses other lanes must declare Warps");
+    const int lane = warp.lane_;
+    warp.word_ = word;
+    warp.ended_ = false;
+    swapcontext(&warp.contexts_[static_cast<std::size_t>(lane)], &warp.main_);
+    return warp.exchanged_;
+  }
+  static int lane() { return instance().lane_; }
+
+  // Ends the program, like a device whose behaviour is undefined.
+  [[noreturn]] static void fail(const char* why) {
+    std::fprintf(stderr, "emulated device: %s\n", why);
+    std::abort();
+  }
+
+ private:
+  static constexpr std::size_t kStack_B = std::size_t{1} << 16;
+
+  Warp() {
+    for (auto& stack : stacks_) stack = std::make_unique<std::byte[]>(kStack_B);
+  }
+  static Warp& instance() {
+    static auto* warp = new Warp;
+    return *warp;
+  }
+
+  void prepare(int lane) {
+    const auto k = static_cast<std::size_t>(lane);
+    getcontext(&contexts_[k]);
+    contexts_[k].uc_stack.ss_sp = stacks_[k].get();
+    contexts_[k].uc_stack.ss_size = kStack_B;
+    contexts_[k].uc_link = &main_;
+    makecontext(&contexts_[k], &Warp::begin, 0);
+  }
+  static void begin() {
+    Warp& warp = instance();
+    (*warp.work_)(warp.lane_);
+    warp.ended_ = true;
+  }
+
+  std::array<std::unique_ptr<std::byte[]>, kLanes> stacks_;
+  std::array<ucontext_t, kLanes> contexts_{};
+  ucontext_t main_{};
+  const std::function<void(int)>* work_ = nullptr;
+  Exchange exchanged_;
+  std::uint64_t word_ = 0;
+  int lane_ = 0;
+  bool ended_ = false;
+  bool running_ = false;
+};
+
+// The words of the lanes of `mask`, all of which must be there.
+inline Warp::Exchange exchange_in(unsigned mask, std::uint64_t word) {
+  const Warp::Exchange all = Warp::exchange(word);
+  if ((mask >> Warp::lane() & 1U) == 0) Warp::fail("a lane is not in its own mask");
+  if ((mask & ~all.mask) != 0) Warp::fail("a lane of the mask has ended");
+  return all;
+}
+
+}  // namespace emulated

@@ -1,0 +1,185 @@
+"""What ranks do in test_gather_over_ranks.py: python gather_program.py DEVICE PART....
+
+The first rank prints a JSON object with the results of the parts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from checking import Changed, checked, corrupted
+
+import memkern as mk
+from memkern.families.spatter.over_ranks import METHODS
+from memkern.machine import remote
+from memkern.measuring.ranks import ranks
+from memkern.spec.case import Case
+
+# A kernel and its inputs: a whole number of instances for each rank or not, fewer instances than
+# ranks, descending bases, deltas in turn, elements of a single rank.
+SHAPES: list[tuple[str, dict[str, Any]]] = [
+    ("gather", {"pattern": [0, 3, 1, 3], "delta": 2, "count": 24}),
+    ("gather", {"pattern": [5, 0, 2], "delta": [4, 9], "count": 31}),
+    ("gather", {"pattern": "UNIFORM:8:4", "delta": -3, "count": 9}),
+    ("gather", {"pattern": [7], "delta": 0, "count": 3}),
+    ("gather", {"pattern": [0, 90, 45, 60, 30, 15, 75], "delta": 1, "count": 10, "seed": 3}),
+    ("scatter", {"pattern": [2, 0, 1], "delta": 3, "count": 29}),
+    ("scatter", {"pattern": [0, 24, 48, 72], "delta": 1, "count": 24}),
+    ("scatter", {"pattern": [0, 5], "delta": [20, 10], "count": 3}),
+    ("multigather", {"pattern": [9, 2, 4, 0], "pattern_gather": [3, 1, 1], "count": 20}),
+    ("multiscatter", {"pattern": [6, 2, 4, 0], "pattern_scatter": [3, 1, 0], "count": 20}),
+]
+
+
+def cases(device: str) -> Iterator[Case]:
+    """Return every shape by every method, with types and numbers of operations in turn."""
+    types = itertools.cycle(itertools.product(("float64", "float32"), ("int64", "int32")))
+    for (kernel, shape), variant in itertools.product(SHAPES, METHODS[device]):
+        dtype, index_dtype = next(types)
+        flush_every = (1, 3, 1000)[len(shape["pattern"]) % 3] if variant == "single" else 1
+        how = {"dtype": dtype, "index_dtype": index_dtype, "flush_every": flush_every, "runs": 2}
+        yield mk.case(f"spatter.{kernel}", device=device, variant=variant, **how, **shape)
+
+
+def label(case: Case) -> tuple[Any, ...]:
+    """Return what names a case."""
+    knobs = case.knobs
+    shape = (case.columns["pattern"], case.columns["delta"], case.columns["count"])
+    return (case.spec.name, *shape, knobs.variant, case.dtype, knobs.flush_every)
+
+
+def everywhere(value: bool) -> bool:
+    """Return whether it is true on all ranks."""
+    return all(ranks().every(value))
+
+
+def validates(device: str) -> dict[str, Any]:
+    """Return the cases whose check fails."""
+    failed, number = [], 0
+    for case in cases(device):
+        native = case.prepare().native
+        number += 1
+        if not all(everywhere(checked(case, native, runs).valid) for runs in (1, 2)):
+            failed.append(label(case))
+    return {"cases": number, "failed": failed}
+
+
+def moved(case: Case, sparse: Any, dense: Any) -> tuple[Any, Any]:
+    """Return both arrays after an invocation, by loops over instances and indices."""
+    sparse, dense = sparse.copy(), dense.copy()
+    side = case.spec.name.removeprefix("spatter.").removeprefix("multi")
+    index = case.indices[f"pattern_{side}"]
+    if "pattern" in case.indices:
+        index = case.indices["pattern"][index]
+    deltas, count, wrap = case.indices[f"delta_{side}"], *map(case.integers.get, ("count", "wrap"))
+    bases = np.concatenate([[0], np.cumsum(np.resize(deltas, count))[: count - 1]])
+    bases -= min(bases.min(), 0)
+    parts = np.array_split(np.arange(count), ranks().size)
+    for rank, instances in enumerate(parts):
+        rows = dense.reshape(ranks().size, wrap, len(index))[rank]
+        for n in instances:
+            for j, i in enumerate(index):
+                if side == "gather":
+                    rows[n % wrap, j] = sparse[bases[n] + i]
+                else:
+                    sparse[bases[n] + i] = rows[n % wrap, j]
+    return sparse, dense
+
+
+def applied(device: str) -> dict[str, Any]:
+    """Return the cases in which an invocation moves other elements than NumPy."""
+    failed = []
+    for case in cases(device):
+        rng = np.random.default_rng(0)
+        before = {
+            name: rng.random((array["rows"], array["columns"])[array["rows"] == 1 :]).astype(
+                case.dtype
+            )
+            for name, array in case.prepare().native.arrays().items()
+        }
+        after = case.apply(**before)
+        sparse, dense = moved(case, before["sparse"], before["dense"])
+        same = (after["sparse"] == sparse).all() and (after["dense"] == dense).all()
+        if not everywhere(bool(same)):
+            failed.append(label(case))
+    return {"failed": failed}
+
+
+def faults(device: str) -> dict[str, Any]:
+    """Return which faults the check of a case misses.
+
+    The last element that the last rank moves is lost; nothing is moved; the last instance is left
+    out.
+    """
+    missed = []
+    for case in cases(device):
+        native = case.prepare().native
+        gathers = "gather" in case.spec.name
+        if case.columns["delta"] == "0" or case.columns["count"] < ranks().size:
+            continue
+        name = "dense" if gathers else "sparse"
+        array, count, wrap = native.arrays()[name], *map(case.integers.get, ("count", "wrap"))
+        length = case.columns["pattern_length"]
+        last = array["columns"] - 1
+        if gathers:
+            last = ((array["rows"] - 1) * wrap + (count - 1) % wrap) * length + length - 1
+        wrong = {
+            "lost": corrupted(native, name, last, lambda value: value + 1),
+            "idle": Changed(native, run=lambda k: 0.0, run_range=lambda a, b: 0.0),
+        }
+        missed += [
+            (*label(case), fault)
+            for fault, other in wrong.items()
+            if everywhere(checked(case, other).valid)
+        ]
+    return {"missed": missed}
+
+
+def refusals(device: str) -> dict[str, Any]:
+    """Return the messages of what is refused."""
+    wrong: dict[str, dict[str, Any]] = {
+        "indexed": {"variant": "indexed"},
+        "packed": {"variant": "packed"},
+        "gs": {"kernel": "spatter.gs", "pattern_gather": [0], "pattern_scatter": [0]},
+        "twice": {"kernel": "spatter.scatter", "pattern": [0, 8], "delta": 8},
+        "threads": {"threads": 2},
+        "wrap": {"wrap": 5},
+        "batches": {"variant": "indexed", "flush_every": 2},
+        "memory": {"count": 2**40},
+    }
+    messages = {}
+    for name, options in wrong.items():
+        kernel = options.pop("kernel", "spatter.gather")
+        if kernel != "spatter.gs":
+            options = {"pattern": [0, 1], **options}
+        try:
+            mk.case(kernel, device=device, **options).prepare()
+            messages[name] = ""
+        except (mk.InputError, MemoryError) as error:
+            messages[name] = str(error)
+    return messages
+
+
+def records(device: str) -> dict[str, Any]:
+    """Return the record of each method, and that of the best."""
+    shape: dict[str, Any] = {"pattern": "UNIFORM:4:1:NR", "count": 64, "runs": 3}
+    return {
+        variant: mk.gather(device=device, variant=variant, **shape).measure().record
+        for variant in (*METHODS[device], "best")
+    }
+
+
+PARTS: dict[str, Callable[..., dict[str, Any]]] = {
+    f.__name__: f for f in (validates, applied, faults, refusals, records)
+}
+
+if __name__ == "__main__":
+    device, *parts = sys.argv[1:]
+    result = {part: PARTS[part](device) for part in parts}
+    if remote.describe(device).rank == 0:
+        print(json.dumps(result, default=str))

@@ -1,0 +1,231 @@
+"""What ranks do in test_halo.py: python halo_program.py PART.
+
+The first rank prints a JSON object.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from checking import Changed
+
+import memkern as mk
+from memkern.families.spmv.distributed import share_of
+from memkern.machine import remote
+from memkern.measuring.ranks import ranks
+from memkern.spec.case import Case
+
+# Band, scattered columns, rows without nonzeros, rows and columns of other numbers, and a halo for
+# no rank, for one and for all.
+_DIAGONAL = (range(9), range(9), [2.0] * 9, (9, 9))
+_LAST_ROW = ([6] * 7, range(7), [1.0] * 7, (7, 7))
+_FEW_ROWS = ([0, 0, 2], [1, 4, 0], [1.0, 2.0, 3.0], (3, 5))
+MATRICES: tuple[Any, ...] = ("hpcg:5:4:7", "rmat:6", "tsm:9:3:5", _DIAGONAL, _LAST_ROW, _FEW_ROWS)
+FORMATS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("crs", {}),
+    ("crs", {"balance": "nnz", "threads": 2, "accumulate": False}),
+    ("sell", {"C": 4, "sigma": 8}),
+    ("sell", {"C": 2, "sigma": 10**6, "threads": 2, "balance": "nnz", "repetition": "spin"}),
+    ("ell", {"dtype": "float32", "threads": 2, "schedule": "dynamic", "chunk": 3}),
+)
+HALOS = ("blocking", "overlap")
+MESHES: tuple[dict[str, Any], ...] = (
+    {"elements": 2, "degree": 3},
+    {"elements": 3, "degree": 1, "masked": "boundary", "threads": 2, "dtype": "float32"},
+    {"elements": 1, "degree": 2, "numbering": "lexicographic"},
+)
+
+
+def products() -> Iterator[tuple[Any, str, dict[str, Any]]]:
+    """Yield matrix, format and options of every product."""
+    for matrix, (format, how), halo in itertools.product(MATRICES, FORMATS, HALOS):
+        yield matrix, format, {"variant": "simd", "seed": 3, "halo": halo, **how}
+
+
+def meshes() -> Iterator[Case]:
+    for number, shape, halo in itertools.product((6, 7, 8), MESHES, HALOS):
+        yield mk.bs(number, halo=halo, variant="simd", **shape)
+
+
+def equal() -> dict[str, Any]:
+    """Return what differs from one product of the whole, with the same variant, in any bit."""
+    wrong = []
+    for matrix, format, how in products():
+        case = mk.spmv.case(matrix, format, **how)
+        size, number = ranks().size, ranks().number
+        # Sums of these are rounded.
+        rng = np.random.default_rng(1)
+        x, y = (rng.random(case.integers[n]).astype(case.dtype) for n in ("columns", "rows"))
+        share = share_of(case, number, size)
+        prepared = case.prepare()
+        native = prepared.native
+        own, halo = slice(share.own.start, share.own.stop), len(share.halo)
+        arrays = native.arrays()
+        to_x = np.ones(arrays["x"]["columns"], case.dtype)
+        to_x[: len(share.own) + halo] = np.concatenate((x[own], np.full(halo, np.nan)))
+        to_y = np.zeros(arrays["y"]["columns"], case.dtype)
+        order = np.arange(len(share.rows)) if format == "crs" else native.copy_out("order")
+        kept = order < len(share.rows)
+        to_y[: len(order)][kept] = y[share.rows[order[kept]]]
+        native.copy_in("x", to_x)
+        native.copy_in("y", to_y)
+        ranks().gate()
+        native.run(1)
+        found = native.copy_out("y")[: len(order)][kept]
+        del how["halo"]
+        whole = mk.spmv.multiply(matrix, x, y if case.template_variant == "add" else None, **{
+            **{k: v for k, v in how.items() if k != "accumulate"}, "format": format})  # fmt: skip
+        if not np.array_equal(found, whole[share.rows[order[kept]]]):
+            wrong.append((str(matrix), format, case.halo, number))
+    return {"wrong": list(itertools.chain(*ranks().every(wrong)))}
+
+
+def valid() -> dict[str, Any]:
+    """Return the cases whose check fails, and their number."""
+    cases = [mk.spmv.case(m, f, **how) for m, f, how in products()]
+    cases += meshes()
+    failed = []
+    for case in cases:
+        prepared = case.prepare()
+        for _ in range(2):
+            if not prepared.check().valid:
+                failed.append((case.spec.name, case.columns))
+    return {"cases": len(cases), "failed": list(itertools.chain(*ranks().every(failed)))}
+
+
+def faults() -> dict[str, Any]:
+    """Return which faults of an exchange the check misses.
+
+    Lost: nothing is received. Stale: values of an invocation before are.
+    """
+    missed = []
+    how: dict[str, Any] = {"threads": 1, "variant": "simd"}
+    cases = [mk.spmv.case("hpcg:4", f, halo="blocking", **how) for f in ("crs", "sell")]
+    cases += [mk.bs(n, elements=2, degree=2, halo=halo, **how) for n in (6, 7, 8) for halo in HALOS]
+    for case in cases:
+        prepared = case.prepare()
+        native, part = prepared.native, prepared._part
+        assert part is not None
+        name, (count, to) = part.exchange.array, (prepared.own.iterations, part.exchange.to)
+        native.fill(outputs=True)
+        ranks().gate()
+        native.run(1)
+        before = native.peek(name, to).astype(float)
+
+        def lost(_: int, native: Any = native, count: int = count) -> float:
+            return float(native.run_range(0, count))
+
+        def stale(
+            _: int, native: Any = native, count: int = count, name: str = name,
+            to: Any = to, before: Any = before,
+        ) -> float:  # fmt: skip
+            native.poke(name, to, before)
+            return float(native.run_range(0, count))
+
+        for fault in (lost, stale):
+            wrong = Changed(native, run=fault)
+            found = part.check(wrong, lambda wrong=wrong: int(wrong.run(1) >= 0))
+            if all(ranks().every(found.valid)):
+                missed.append((case.spec.name, fault.__name__))
+        if not prepared.check().valid:
+            missed.append((case.spec.name, "none"))
+    return {"missed": missed}
+
+
+def refusals() -> dict[str, Any]:
+    """Return the messages of what is refused: on each rank, for wrong plans; else on the first."""
+    none = np.zeros(0, dtype=np.int64)
+    number, size = ranks().number, ranks().size
+    other = (number + 1) % size
+    one = np.zeros(1, dtype=np.int64)
+    plans: dict[str, Any] = {
+        "more": ([(other, one, 2)], one, one),
+        "unexpected": ([(other, one, 0)] if number == 0 else [], none, none),
+        "rank": ([(size, one, 1)] if number else [], none, none),
+        "twice": ([(other, one, 1)] * 2, none, none),
+        "negative": ([(other, one - 1, 1)], one, one),
+        "target": ([(other, one, 1)], one - 1, one),
+        "element": ([(other, one, 1)], one, one + 1),
+        "lengths": ([(other, one, 1)], none, one),
+        "length": ([(other, one, -1)], none, none),
+    }
+    messages: dict[str, Any] = {}
+    for name, (neighbours, to, of) in plans.items():
+        message = ""
+        try:
+            remote.exchange(neighbours, to, of, adds=False, rank=number, ranks=size, timeout_s=9)
+        except ValueError as error:
+            message = str(error)
+        messages[name] = ranks().every(message)
+    case = mk.spmv.case("hpcg:3", "crs")
+    kind = type(case.prepare().native)
+    for name, (sent, to) in {"sent": (one + 10**6, one), "stored": (one, one + 27)}.items():
+        plan = remote.exchange(
+            [(other, sent, 1)], to, one, adds=False, rank=number, ranks=size, timeout_s=9
+        )
+        try:
+            kind(**_arguments(case, exchange=(plan, "x")))
+        except ValueError as error:
+            messages[name] = str(error)
+    plan = remote.exchange(
+        [(other, one, 1)], one, one, adds=True, rank=number, ranks=size, timeout_s=9
+    )
+    for name, changes in {
+        "array": {"exchange": (plan, "z")},
+        "capsule": {"exchange": (3, "x")},
+        "free": {"exchange": (plan, "x"), "repetition": "free"},
+        "split_at": {
+            "exchange": (plan, "x"),
+            "integers": {**case.integers, "prefetch": 0, "split_at": 28},
+        },
+    }.items():
+        try:
+            kind(**_arguments(case, **changes))
+        except ValueError as error:
+            messages[name] = str(error)
+    return messages
+
+
+def _arguments(case: Case, **changes: Any) -> dict[str, Any]:
+    return {
+        "kernel": case.spec.name, "dtype": case.dtype, "index_dtype": case.index_dtype,
+        "template_variant": case.template_variant, "numbers": {},
+        "integers": {**case.integers, "prefetch": 0}, "indices": dict(case.indices),
+        "data": dict(case.data), **case.knobs.arguments, "device": None, **changes,
+    }  # fmt: skip
+
+
+def record() -> dict[str, Any]:
+    """Return records of a distributed product and mesh, and of a product of each rank."""
+    of = {"runs": 3, "threads": 1, "variant": "auto"}
+    return {
+        "each": mk.spmv.case("hpcg:4", "crs", **of).measure().record,
+        "product": mk.spmv.case("hpcg:4", "crs", halo="overlap", **of).measure().record,
+        "mesh": mk.bs(8, elements=2, degree=3, halo="overlap", **of).measure().record,
+        "gather": mk.bs(6, elements=2, degree=3, halo="blocking").measure().record,
+    }
+
+
+def hang() -> dict[str, Any]:
+    """Let the second rank stay away from an exchange."""
+    native = mk.spmv.case("hpcg:3", "crs", halo="blocking").prepare().native
+    if ranks().number == 1:
+        time.sleep(60)
+    native.run(1)
+    return {}
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    f.__name__: f for f in (equal, valid, faults, refusals, record, hang)
+}
+
+if __name__ == "__main__":
+    results = {name: PARTS[name]() for name in sys.argv[1:]}
+    if ranks().number == 0:
+        print(json.dumps(results, default=str))

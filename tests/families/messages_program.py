@@ -1,0 +1,155 @@
+"""What ranks do in test_messages.py: python messages_program.py DEVICE PAIRS PART....
+
+The first rank prints a JSON object with the results of the parts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from checking import Changed, checked
+
+import memkern as mk
+from memkern.families.messages.kernels import OPERATIONS
+from memkern.machine import remote
+from memkern.measuring.ranks import ranks
+from memkern.spec.case import Case
+
+
+def operations(device: str, pairs: str) -> list[str]:
+    """Return the operations that a library has between these ranks."""
+    sends = device == "mpi" and pairs != "0-0"
+    return [what for what in OPERATIONS if what != "send" or sends]
+
+
+def everywhere(value: bool) -> bool:
+    """Return whether it is true on all ranks."""
+    return all(ranks().every(value))
+
+
+def case_of(device: str, what: str, pairs: str, window: int, size_B: int = 24) -> Case:
+    """Return a small case."""
+    size = 8 if what == "fetch_add" else size_B
+    return mk.messages(what, device=device, pairs=pairs, window=window, size_B=size, runs=2)
+
+
+def validates(device: str, pairs: str) -> dict[str, Any]:
+    """Return the cases whose check fails, by any number of invocations."""
+    failed = []
+    for what in operations(device, pairs):
+        for window in (1, 2, 5):
+            # The largest is beyond what libraries send at once.
+            for size_B in (8, 24, 300_000):
+                case = case_of(device, what, pairs, window, size_B)
+                native = case.prepare().native
+                if not all(everywhere(checked(case, native, runs).valid) for runs in (1, 3)):
+                    failed.append((what, window, size_B))
+    return {"failed": failed}
+
+
+def applied(device: str, pairs: str) -> dict[str, Any]:
+    """Return the cases in which an invocation does not do what the reference does."""
+    failed = []
+    for what in operations(device, pairs):
+        case = case_of(device, what, pairs, 3)
+        rng = np.random.default_rng(0)
+        native = case.prepare().native
+        before = {
+            name: rng.integers(0, 2**40, array["columns"] * array["rows"], dtype=np.uint64).reshape(
+                (array["rows"], -1) if array["rows"] > 1 else -1
+            )
+            for name, array in native.arrays().items()
+        }
+        before["sent"][:] = 4
+        after = case.apply(**before)
+        wanted = before | case.spec.reference(case, before)
+        if not all((after[name] == wanted[name]).all() for name in after):
+            failed.append(what)
+    return {"failed": failed}
+
+
+def faults(device: str, pairs: str) -> dict[str, Any]:
+    """Return which faults the check of an operation misses.
+
+    The last word of the last message that arrives is that of an earlier one; the last message is
+    not sent; nothing is sent; a message is counted but not sent.
+    """
+    missed = []
+    for what in operations(device, pairs):
+        case = case_of(device, what, pairs, 3)
+        native = case.prepare().native
+        n, words = case.iterations, case.integers["size_B"] // 8
+        at_origin = what == "get"
+        origin, target = case.indices["pairs"][-2:]
+        arrives = int(origin if at_origin else target)
+        last = np.array([(arrives * 3 + 3) * words - 1])
+
+        def lost(k: int, of: Any = native, at: Any = last) -> float:
+            before = of.peek("target", at)
+            seconds = float(of.run(k))
+            of.poke("target", at, before.astype(float))
+            return seconds
+
+        def uncounted(k: int, of: Any = native) -> float:
+            counts = of.copy_out("sent")
+            seconds = float(of.run(k))
+            of.copy_in("sent", counts)
+            return seconds
+
+        wrong = {
+            "idle": Changed(native, run=lambda k: 0.0),
+            "cut": Changed(native, run=lambda k, of=native, n=n: of.run_range(0, n - 1)),
+            "lost": Changed(native, run=lost),
+            "uncounted": Changed(native, run=uncounted),
+        }
+        for name, other in wrong.items():
+            if everywhere(checked(case, other).valid):
+                missed.append((what, name))
+        if not everywhere(checked(case, native).valid):
+            missed.append((what, "none"))
+    return {"missed": missed}
+
+
+def refusals(device: str, pairs: str) -> dict[str, Any]:
+    """Return the messages of what is refused."""
+    wrong: dict[str, dict[str, Any]] = {
+        "send": {"what": "send"},
+        "self": {"what": "send", "pairs": "0-0"},
+        "rank": {"pairs": "0-7"},
+        "other": {"pairs": "other"},
+        "threads": {"threads": 2, "pairs": pairs},
+        "memory": {"size_B": 2**30, "window": 2**16, "pairs": pairs},
+    }
+    messages = {}
+    for name, options in wrong.items():
+        try:
+            mk.messages(options.pop("what", "put"), device=device, **options).prepare()
+            messages[name] = ""
+        except (mk.InputError, MemoryError) as error:
+            messages[name] = str(error)
+    return messages
+
+
+def records(device: str, pairs: str) -> dict[str, Any]:
+    """Return a record of each operation, with a window of 1 and with one of 8."""
+    found = {}
+    for what in operations(device, pairs):
+        for window in (1, 8):
+            case = case_of(device, what, pairs, window, 4096).with_(runs=3)
+            found[f"{what} {window}"] = case.measure().record
+    return found
+
+
+PARTS: dict[str, Callable[..., dict[str, Any]]] = {
+    f.__name__: f for f in (validates, applied, faults, refusals, records)
+}
+
+if __name__ == "__main__":
+    device, pairs, *parts = sys.argv[1:]
+    result = {part: PARTS[part](device, pairs) for part in parts}
+    if remote.describe(device).rank == 0:
+        print(json.dumps(result, default=str))

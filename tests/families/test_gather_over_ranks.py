@@ -1,0 +1,147 @@
+"""Gather and scatter of a sparse array that is distributed over ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from checking import refused
+from launching import started
+
+import memkern as mk
+from memkern.families.spatter import kernels, over_ranks
+from memkern.families.spatter.over_ranks import METHODS
+from memkern.machine.remote import Description
+
+PROGRAM = str(Path(__file__).with_name("gather_program.py"))
+
+
+class Over(NamedTuple):
+    """A device, its number of ranks, and what they have found."""
+
+    device: str
+    ranks: int
+    found: dict[str, Any]
+
+
+@pytest.fixture
+def three_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build cases for three ranks, in this process alone."""
+    monkeypatch.setattr(
+        kernels, "describe", lambda *_: Description("a library", 0, (0, 1, 2), True)
+    )
+
+
+PARTS = "validates applied faults refusals records"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("mpi", 1), ("mpi", 2), ("mpi", 4), ("shmem", 1), ("shmem", 4)],
+    ids=lambda param: f"{param[0]}-{param[1]}",
+)
+def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
+    """Start all parts of the program on so many ranks."""
+    device, ranks = request.param
+    return Over(device, ranks, started(PROGRAM, device, ranks, PARTS, tmp_path_factory.mktemp("x")))
+
+
+def test_every_method_validates(over: Over) -> None:
+    assert over.found["validates"] == {"cases": 10 * len(METHODS[over.device]), "failed": []}
+
+
+def test_every_method_moves_what_numpy_moves(over: Over) -> None:
+    assert over.found["applied"]["failed"] == []
+
+
+def test_a_lost_element_is_caught(over: Over) -> None:
+    assert over.found["faults"]["missed"] == []
+
+
+def test_what_a_library_lacks_is_refused(over: Over) -> None:
+    messages = over.found["refusals"]
+    assert all(len(message.splitlines()) <= 1 for message in messages.values())
+    assert "gs has one sparse array too many" in messages["gs"]
+    assert "write each element once" in messages["twice"]
+    assert "one thread of each rank" in messages["threads"]
+    assert "leave wrap out" in messages["wrap"]
+    assert "memory" in messages["memory"]
+    if over.device == "mpi":
+        assert messages["indexed"] == messages["packed"] == ""
+        assert "flush_every is for variant single" in messages["batches"]
+    else:
+        assert "OpenSHMEM has no indexed gets and puts: it has single" in messages["indexed"]
+
+
+def test_records_name_the_method_and_the_share_of_remote_elements(over: Over) -> None:
+    for variant, record in over.found["records"].items():
+        assert record["valid"] and record["validation"] == "whole"
+        assert record["variant"] == variant or variant == "best"
+        assert record["variant"] in METHODS[over.device]
+        # Both the elements and the instances of a rank are consecutive.
+        assert record["remote_share"] == 0.0
+        assert record["ranks"] == over.ranks and record["wrap"] == 64 // over.ranks + 1
+        assert record["bytes_B"] == 64 * 4 * 8
+
+
+@pytest.mark.usefixtures("three_ranks")
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"variant": "simd"}, "variant 'simd' is not one of single, indexed, packed"),
+        ({"device": "shmem", "variant": "packed"}, "OpenSHMEM has no packed gets and puts"),
+        ({"wrap": 4}, "a row for each instance of a rank and one more, 35 in all"),
+        ({"flush_every": 4, "variant": "packed"}, "flush_every is for variant single"),
+        ({"pages": "4k"}, "pages is for processors"),
+        ({"prefetch": 3}, "prefetch is for processors"),
+        ({"threads": 4}, "one thread of each rank"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
+    with refused(match):
+        mk.gather(**{"pattern": [0, 1], "count": 100, "device": "mpi", **options})
+
+
+@pytest.mark.usefixtures("three_ranks")
+def test_scatters_write_each_element_once() -> None:
+    assert mk.scatter([0, 1], delta=2, count=100, device="mpi").integers["workers"] == 3
+    for shape in ({"pattern": [0, 2]}, {"pattern": [0, 1], "delta": 0}, {"pattern": [3, 3]}):
+        with refused("scatters over ranks write each element once"):
+            mk.scatter(**{"delta": 2, "count": 100, "device": "mpi", **shape})
+
+
+def test_rows_differ_between_ranks() -> None:
+    for count, ranks in ((100, 3), (64, 2), (7, 7), (2, 4)):
+        for row_B in (8, 12):
+            rows = over_ranks.rows(1, count, ranks, row_B)
+            assert rows * row_B % 8 == 0
+            share = -(-count // ranks)
+            assert share < rows <= share + 2
+            # Where all ranks have as many instances, the rows of the first ones differ.
+            if count % ranks == 0 and share >= ranks:
+                assert len({rank * share % rows for rank in range(ranks)}) == ranks
+
+
+def test_the_share_of_remote_elements() -> None:
+    # Ranks of 10, 10 and 12 elements of 8 bytes, and of 4, 3 and 3 instances.
+    places = np.array([[0], [9], [10], [30], [31], [11], [19], [2], [31], [25]])
+    assert over_ranks.remote_share(places, 32, 3, 8) == pytest.approx(4 / 10)
+    assert over_ranks.remote_share(places, 32, 1, 8) == 0.0
+    # Of 4 bytes, the parts are of whole words of 8 bytes.
+    odd = np.array([[0], [1], [2], [3], [4], [5], [6]])
+    assert over_ranks.remote_share(odd, 7, 3, 4) == pytest.approx(2 / 7)
+
+
+@pytest.mark.usefixtures("three_ranks")
+def test_methods_tell_cases_apart() -> None:
+    def identity(**options: Any) -> str:
+        return mk.gather([0, 1], **{"device": "mpi", **options}).identity()
+
+    different = [
+        identity(), identity(variant="single"), identity(variant="indexed"), identity(count=7),
+        identity(variant="packed"), identity(flush_every=8), identity(device="shmem"),
+        mk.gather([0, 1]).identity(),
+    ]  # fmt: skip
+    assert len(set(different)) == len(different)

@@ -1,0 +1,249 @@
+"""Messages between ranks: put, get, fetch-and-add, send and receive."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from checking import refused, refused_words
+from launching import alone, started
+
+import memkern as mk
+from memkern import cli
+from memkern.families.messages import kernels, pairs, verb
+from memkern.machine.remote import Description
+from memkern.measuring import sweep as sweeping
+from memkern.results import ResultSet
+
+PROGRAM = str(Path(__file__).with_name("messages_program.py"))
+
+
+class Over(NamedTuple):
+    """A device, its number of ranks, pairs of them, and what they have found."""
+
+    device: str
+    ranks: int
+    given: str
+    found: dict[str, Any]
+
+
+# Ranks 0, 1 and 4 are on one node, 2 and 3 on another one, 5 on a third.
+NODES = (0, 0, 2, 2, 0, 5)
+
+
+@pytest.fixture
+def six_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build cases for six ranks, in this process alone."""
+    found = Description("a library", 0, NODES, True)
+    for module in (kernels, verb):
+        monkeypatch.setattr(module, "describe", lambda *_: found)
+
+
+PARTS = "validates applied faults refusals records"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("mpi", 1, "0-0"), ("mpi", 2, "1-0"), ("mpi", 4, "0-2,3-1"), ("shmem", 1, "0-0"),
+        ("shmem", 4, "node"),
+    ],
+    ids=lambda param: f"{param[0]}-{param[1]}",
+)  # fmt: skip
+def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
+    """Start all parts of the program on so many ranks."""
+    device, ranks, given = request.param
+    folder = tmp_path_factory.mktemp("x")
+    return Over(*request.param, started(PROGRAM, device, ranks, f"{given} {PARTS}", folder))
+
+
+def test_every_byte_arrives(over: Over) -> None:
+    assert over.found["validates"]["failed"] == []
+
+
+def test_an_invocation_does_what_the_reference_does(over: Over) -> None:
+    assert over.found["applied"]["failed"] == []
+
+
+def test_a_lost_message_is_caught(over: Over) -> None:
+    assert over.found["faults"]["missed"] == []
+
+
+def test_what_is_not_there_is_refused(over: Over) -> None:
+    messages = over.found["refusals"]
+    ranks = f"there are {over.ranks} ranks"
+    assert all(len(message.splitlines()) <= 1 for message in messages.values())
+    assert f"pairs name rank 7, but {ranks}" in messages["rank"]
+    assert f"two ranks on different nodes, but {ranks} on 1 nodes" in messages["other"]
+    assert "one thread of each rank" in messages["threads"]
+    assert "use smaller sizes" in messages["memory"]
+    if over.device == "mpi":
+        assert "does not send messages to itself" in messages["self"]
+    else:
+        assert "OpenSHMEM has no messages that are sent" in messages["send"]
+
+
+def test_records_have_latency_rate_and_bandwidth(over: Over) -> None:
+    origins = over.given.count(",") + 1 if over.given != "node" else over.ranks // 2
+    for name, record in over.found["records"].items():
+        what, window = name.split()
+        assert record["valid"]
+        assert (record["pairs"], record["origins"]) == (over.given, origins)
+        assert record["distance"] == ("same rank" if over.ranks == 1 else "same node")
+        each = 2 if what == "send" else 1
+        number, size = each * origins * int(window), 8 if what == "fetch_add" else 4096
+        assert record["messages_per_second"] == pytest.approx(number / record["time_min_s"])
+        assert record["bandwidth_GBps"] == pytest.approx(size * record["messages_per_second"] / 1e9)
+        latency = record["time_median_s"] / each * 1e9 if window == "1" else math.nan
+        assert record["ns_per_access"] == pytest.approx(latency, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("node", [(0, 1), (2, 3)]),
+        ("other", [(0, 2), (1, 3)]),
+        ("", [(0, 1), (2, 3)]),
+        ("4-4", [(4, 4)]),
+        ("5-1,0-3", [(5, 1), (0, 3)]),
+    ],
+)
+def test_pairs(text: str, wanted: Sequence[pairs.Pair]) -> None:
+    name, found = pairs.parse(text, NODES)
+    assert found == wanted
+    assert name == (text or "node")
+
+
+def test_pairs_of_one_rank_a_node_are_on_other_nodes() -> None:
+    assert pairs.parse("", (0, 1, 2)) == ("other", [(0, 1)])
+    assert len(pairs.every(NODES)) == 15
+
+
+@pytest.mark.parametrize(
+    "chosen, nodes, wanted",
+    [
+        ([(0, 0), (1, 1)], NODES, "same rank"),
+        ([(0, 4), (2, 3)], NODES, "same node"),
+        ([(0, 2), (4, 5)], NODES, "other node"),
+    ],
+)
+def test_distances(chosen: list[pairs.Pair], nodes: tuple[int, ...], wanted: str) -> None:
+    assert pairs.distance(chosen, nodes) == wanted
+
+
+@pytest.mark.usefixtures("six_ranks")
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"device": "cpu"}, "messages.put is between ranks: give device mpi or shmem"),
+        ({"device": "cuda"}, "messages.put is between ranks"),
+        ({"size_B": 4}, "must be a multiple of 8 up to 1073741824, not 4"),
+        ({"size_B": 12}, "multiple of 8"),
+        ({"size_B": "2GiB"}, "multiple of 8 up to"),
+        ({"size_B": "much"}, "is not a size in bytes"),
+        ({"what": "fetch_add", "size_B": 16}, "must be 8, not 16"),
+        ({"window": 0}, "window must be at least 1"),
+        ({"window": 2**17}, "window must be at most 65536"),
+        ({"window": 1.5}, "window must be an integer"),
+        ({"pairs": "near"}, "pairs 'near' are not node or other, nor a list such as 0-1,2-3"),
+        ({"pairs": "0-1,1-2"}, "rank 1 is in two pairs"),
+        ({"pairs": "0-6"}, "pairs name rank 6, but there are 6 ranks"),
+        ({"pairs": "0-1,2-5"}, "are on other node and same node: measure them apart"),
+        ({"flush_every": 2}, "messages have a window: leave flush_every out"),
+        ({"threads": 2}, "one thread of each rank"),
+        ({"dtype": "float64"}, "dtype 'float64'"),
+        ({"what": "send", "device": "shmem"}, "OpenSHMEM has no messages"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
+    with refused(match):
+        mk.messages(**{"what": "put", "device": "mpi", **options})
+
+
+@pytest.mark.usefixtures("six_ranks")
+def test_what_tells_cases_apart_is_part_of_their_identity() -> None:
+    def identity(what: str = "put", **options: Any) -> str:
+        return mk.messages(what, **{"device": "mpi", **options}).identity()
+
+    different = [
+        identity(), identity(size_B=16), identity(window=2), identity(pairs="other"),
+        identity(pairs="0-1"), identity(device="shmem"), identity("get"),
+    ]  # fmt: skip
+    assert len(set(different)) == len(different)
+    case = mk.messages("put", device="mpi", size_B="64KiB", window=4)
+    assert case.iterations == 8
+    assert case.bytes_B == 8 * 2**16
+
+
+def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[mk.Case]:
+    """Return the cases that a command would measure."""
+    cases: list[mk.Case] = []
+
+    def sweep(some: Any, **options: Any) -> ResultSet:
+        cases.extend(some)
+        return ResultSet([], [], {})
+
+    monkeypatch.setattr(sweeping, "sweep", sweep)
+    assert cli.main(shlex.split(words)) == 0
+    return cases
+
+
+@pytest.mark.usefixtures("six_ranks")
+def test_the_verb_measures_all_operations_sizes_and_distances(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cases = cases_of(monkeypatch, "messages --device mpi -q")
+    named = {
+        (c.spec.name, c.columns["pairs"], c.columns["size_B"], c.columns["window"]) for c in cases
+    }
+    assert len(named) == len(cases)
+    assert {name for name, *_ in named} == {f"messages.{what}" for what in kernels.OPERATIONS}
+    assert {(p, w) for _, p, _, w in named} == {(p, w) for p in ("node", "other") for w in (1, 64)}
+    assert max(size * window for _, _, size, window in named if window > 1) == 2**21
+    assert {size for name, _, size, _ in named if "add" in name} == {8}
+    assert len({size for _, _, size, _ in named}) == 10
+    of_shmem = cases_of(monkeypatch, "messages --device shmem -q")
+    assert {c.spec.name for c in of_shmem} == {c.spec.name for c in cases} - {"messages.send"}
+
+
+@pytest.mark.usefixtures("six_ranks")
+@pytest.mark.parametrize(
+    "words, number, label",
+    [
+        ("--pairs each", 15, "3-5"),
+        ("--pairs node,0-4,3-2", 2, "0-4,3-2"),
+        ("--pairs other -w 1,2,4", 3, "other"),
+        ("--sizes 8:1000:4 --pairs node", 4, "node"),
+    ],
+)
+def test_the_verb_takes_pairs_windows_and_sizes(
+    words: str, number: int, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "--sizes" not in words:
+        words += " --sizes 16"
+    if "-w" not in words:
+        words += " -w 1"
+    cases = cases_of(monkeypatch, f"messages -k get --device mpi -q {words}")
+    assert len(cases) == number
+    assert label in {case.columns["pairs"] for case in cases}
+
+
+def test_the_verb_refuses_what_can_not_be_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "give device mpi or shmem" in refused_words(capsys, "messages")
+    assert "messages.shout" in refused_words(capsys, "messages", "-k", "shout")
+
+
+def test_a_rank_alone_measures_messages_to_itself() -> None:
+    words = "-m memkern messages --device mpi --pairs 0-0 --runs 2 -k put,get --json -w 1"
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = alone([*words.split(), "--sizes", "8,1KiB"], root)
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)
+    assert len(records) == 4
+    assert all(record["valid"] for record in records)
+    assert {record["distance"] for record in records} == {"same rank"}

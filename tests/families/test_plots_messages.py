@@ -1,0 +1,145 @@
+"""Figure, tables and section of messages between ranks, against the records that they show."""
+
+import numpy as np
+import pytest
+from plotting import (
+    Family,
+    Results,
+    common_columns,
+    curve_labels,
+    frame,
+    line,
+    own_and_faulty,
+)
+
+from memkern.families.messages.data import fits, messages
+from memkern.plots import figures, sections, tables
+from memkern.plots.frames import frame_of
+
+SIZES = [8 * 4**power for power in range(9)]
+# T0 in seconds and Wmax in bytes per second.
+LINES = {"put": (0.5e-6, 8e9), "get": (0.8e-6, 10e9), "send": (0.4e-6, 6e9)}
+FARTHER = {"same node": 1.0, "other node": 4.0}
+
+
+def record(what, size_B, window, distance="same node", machine="Own Machine 3000", **other):
+    """Return one record with the columns that figures read."""
+    t0, wmax = LINES.get(what, (0.6e-6, 1e10))
+    message_s = (t0 / (1 if window == 1 else 8) + size_B / wmax) * FARTHER[distance]
+    origins = other.get("origins", 1)
+    rate = origins / message_s
+    return {
+        **common_columns(f"messages.{what}", 1, machine),
+        "platform": f"{machine}, 1 thread a rank, 2 ranks",
+        "backend": "mpi",
+        "size_B": size_B,
+        "window": window,
+        "pairs": "node" if distance == "same node" else "other",
+        "origins": origins,
+        "distance": distance,
+        "time_min_s": window * message_s,
+        "messages_per_second": rate,
+        "bandwidth_GBps": size_B * rate / 1e9,
+    } | other
+
+
+def everything(machine="Own Machine 3000", **other):
+    """Return all operations at both distances, with windows of 1 and 64."""
+    return [
+        record(what, size, window, distance, machine, **other)
+        for what in ("put", "get", "fetch_add", "send")
+        for distance in FARTHER
+        for size in (SIZES if what != "fetch_add" else [8])
+        for window in (1, 64)
+    ]
+
+
+LACKING = (["messages_per_second"], ["window", "distance"])
+FAMILY = Family(
+    section="messages",
+    title="Messages between ranks",
+    command="messages --device mpi",
+    figures=("messages",),
+    tables=("messages", "messages-fit"),
+    everything=everything,
+    inputs=own_and_faulty(everything, "messages_per_second"),
+    lacking=LACKING,
+    integers=("size_B", "window", "origins"),
+    disturbed=lambda rows: rows["size_B"].eq(32),
+    missing=[("messages", [record("put", 8, 1, valid=False)], {}, "no valid record of messages")],
+    images=1,
+    shown="T0_us",
+)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return Results(everything())
+
+
+def test_curves_are_the_records(whole):
+    latency, rate, bandwidth = figures["messages"](whole).axes
+    assert curve_labels(latency)[0] == "put, same node"
+    assert len(curve_labels(latency)) == 8
+    for distance, factor in FARTHER.items():
+        for what, (t0, wmax) in LINES.items():
+            drawn = line(latency, f"{what}, {distance}")
+            wanted = [1e6 * factor * (t0 + size / wmax) for size in SIZES]
+            np.testing.assert_allclose(drawn.get_ydata(), wanted)
+            # With a window of 64, which is faster.
+            drawn = line(rate, f"{what}, {distance}")
+            wanted = [1 / (factor * (t0 / 8 + size / wmax)) for size in SIZES]
+            np.testing.assert_allclose(drawn.get_ydata(), wanted)
+            drawn = line(bandwidth, f"{what}, {distance}")
+            np.testing.assert_allclose(drawn.get_ydata(), np.array(wanted) * SIZES / 1e9)
+
+
+def test_libraries_are_told_apart(whole):
+    shmem = [row | {"backend": "shmem"} for row in everything() if row["kernel"] != "messages.send"]
+    labels = curve_labels(figures["messages"](frame([*everything(), *shmem])).axes[0])
+    assert {"put, same node, MPI", "put, same node, OpenSHMEM"} <= {*labels}
+
+
+def test_the_number_of_origins_with_most_cases_is_drawn():
+    few = [record("put", 8, 1, origins=4)]
+    table = tables["messages"](frame([*everything(), *few]))
+    assert set(table["origins"]) == {1}
+    assert table[table["window"] == 1]["latency_us"].notna().all()
+    assert table[table["window"] == 64]["latency_us"].isna().all()
+
+
+def test_fits_have_the_lines_of_the_records(whole):
+    found, notes = fits(messages(whole, "")[0])
+    assert notes == []
+    assert len(found) == 6
+    for one in found:
+        t0, wmax = LINES[one.operation]
+        factor = FARTHER[one.distance]
+        assert one.fit.t0_s == pytest.approx(factor * t0, rel=1e-6)
+        assert one.fit.wmax_GBps == pytest.approx(wmax / factor / 1e9, rel=1e-6)
+    table = tables["messages-fit"](whole)
+    assert len(table) == 6 and not table["far"].any()
+    put = table[(table["operation"] == "put") & (table["distance"] == "same node")].iloc[0]
+    assert put["T0_us"].startswith("0.5 [") and put["Wmax_GBps"].startswith("8 [")
+    assert put["B0.8"] == pytest.approx(4 * 0.5e-6 * 8e9)
+
+
+def test_few_sizes_are_not_fitted():
+    few = [record("put", size, 1) for size in (8, 32)]
+    found, notes = fits(messages(frame(few), "")[0])
+    assert found == []
+    assert "MPI put to the same node not fitted: a fit needs at least 3 points" in notes[0]
+    assert len(tables["messages-fit"](frame(few))) == 0
+
+
+def test_findings_follow_from_the_records(whole):
+    section = sections["messages"](frame_of(whole))
+    text = " ".join(section.findings)
+    assert "Messages by MPI on a node, 8 B, one at a time: put 0.501 µs" in text
+    assert "fetch-add 0.601 µs" in text
+    assert "Messages by MPI between nodes, 64 started together: put 3.94 million/s" in text
+    assert "Highest bandwidth of messages by MPI on a node: put 7.99 GB/s" in text
+    assert len(section.findings) == 6
+    assert len(section.exhibits) == 2 and section.remarks == ()
+    disturbed = sections["messages"](frame(everything(disturbed=True))).findings
+    assert "put 0.501 µs (disturbed)" in disturbed[0]

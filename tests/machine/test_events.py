@@ -1,0 +1,180 @@
+"""Names of events: the kernel's, those of its counting units, of the table and of libpfm4."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checking import refused, tree
+from event_trees import CASCADE_LAKE, COUNTERS, ZEN_4
+
+from memkern.machine import events
+from memkern.machine.environment import cpu_list
+from memkern.machine.events import by_units, find, names_of, processor, quantities
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_quantities_of_a_processor(tmp_path: Path, name: str) -> None:
+    files, expected = COUNTERS[name]
+    root = tree(tmp_path, files)
+    found = {q: quantity.event(root) for q, quantity in quantities(root).items()}
+    codes = {q: [(code.type, code.config) for code in event.codes] for q, event in found.items()}
+    assert codes == expected
+    for quantity, event in found.items():
+        of_sockets = quantity.startswith("memory")
+        assert all((code.unit >= 0) == of_sockets for code in event.codes)
+        assert {code.name for code in event.codes} == {quantity}
+        assert event.meaning
+        # Only cores know whose code causes an event.
+        assert all((code.user, code.kernel) == (True, of_sockets) for code in event.codes)
+
+
+def test_both_sockets_and_all_controllers_are_counted(tmp_path: Path) -> None:
+    event = find("uncore_imc/cas_count_read/", tree(tmp_path, CASCADE_LAKE))
+    assert [(code.type, code.unit) for code in event.codes] == [
+        (13, 0), (13, 28), (14, 0), (14, 28)
+    ]  # fmt: skip
+    assert event.unit == "MiB" and event.scale * 2**20 == 64
+    one = find("uncore_imc_1/event=0x04,umask=0x0c/", tmp_path)
+    assert [(code.type, code.config, code.unit) for code in one.codes] == [
+        (14, 0x0C04, 0), (14, 0x0C04, 28)
+    ]  # fmt: skip
+
+
+def test_terms_are_placed_by_the_format_of_the_unit(tmp_path: Path) -> None:
+    root = tree(tmp_path, ZEN_4)
+    (code,) = find("cpu/event=0x1ab,umask=2/", root).codes
+    assert code.config == 0x1_0000_02AB
+    (code,) = find("cpu/config=0x7,config1=5/:k", root).codes
+    assert (code.config, code.config1, code.user, code.kernel) == (7, 5, False, True)
+    assert [(unit, name) for unit, name, _ in by_units(tree(tmp_path, CASCADE_LAKE))] == [
+        (f"uncore_imc_{k}", f"cas_count_{side}") for k in (0, 1) for side in ("read", "write")
+    ]
+
+
+def test_names_of_the_kernel() -> None:
+    (code,) = find("page-faults").codes
+    assert (code.type, code.config, code.user, code.kernel) == (1, 2, True, True)
+    (code,) = find("cycles").codes
+    assert (code.type, code.config, code.user, code.kernel) == (0, 0, True, False)
+    (code,) = find("instructions:uk").codes
+    assert (code.type, code.config, code.user, code.kernel) == (0, 1, True, True)
+    (code,) = find("dTLB-load-misses").codes
+    assert (code.type, code.config) == (3, 3 | 1 << 16)
+    (code,) = find("L1-dcache-stores").codes
+    assert (code.type, code.config) == (3, 1 << 8)
+    (code,) = find("r1ff1").codes
+    assert (code.type, code.config) == (4, 0x1FF1)
+
+
+def test_the_kernels_numbers_are_those_of_its_header() -> None:
+    header = Path("/usr/include/linux/perf_event.h").read_text()
+    for table, prefix in ((events.SOFTWARE, "SW"), (events.HARDWARE, "HW")):
+        for name, (config, _) in table.items():
+            word = {
+                "minor-faults": "PAGE_FAULTS_MIN", "major-faults": "PAGE_FAULTS_MAJ",
+                "cycles": "CPU_CYCLES", "branches": "BRANCH_INSTRUCTIONS",
+                "ref-cycles": "REF_CPU_CYCLES",
+            }.get(name, name.upper().replace("-", "_"))  # fmt: skip
+            found = re.search(rf"PERF_COUNT_{prefix}_{word}\s*=\s*(\d+)", header)
+            assert found and int(found[1]) == config, name
+
+
+@pytest.mark.parametrize(
+    "name, culprit",
+    [
+        ("", "lack a name|unknown"),
+        ("nosuch", "event 'nosuch' is unknown"),
+        ("L9-loads", "is unknown"),
+        ("nosuch/event=1/", "is of 'nosuch', which does not exist here"),
+        ("cpu/colour=1/", "has 'colour', which cpu lacks"),
+        ("cpu/event=red/", "'event=red' is no number"),
+        ("cpu/event=0x1000/", "has more than 12 bits"),
+        ("cpu/event=-1/", "has more than 12 bits"),
+        ("größe", "is unknown"),
+    ],
+)
+def test_wrong_names(tmp_path: Path, name: str, culprit: str) -> None:
+    with refused(culprit):
+        find(name, tree(tmp_path, ZEN_4))
+
+
+def test_lists_of_names() -> None:
+    assert names_of("cycles, cpu/event=1,umask=2/ ,r1") == ["cycles", "cpu/event=1,umask=2/", "r1"]
+    for wrong in ("", "a,,b", "a,", ",a", "cpu/event=1", "a,a"):
+        with refused("counters .* (lack a name|have a)"):
+            names_of(wrong)
+
+
+def test_another_processor_has_no_quantities(tmp_path: Path) -> None:
+    assert quantities(tmp_path) == {}
+    assert processor(tmp_path) == ("", -1, -1)
+
+
+# Names of libpfm4, an independent table, for rows of ours: processor, event, name.
+PFM = [
+    (85, "L1D.REPLACEMENT", "clx::L1D:REPLACEMENT"),
+    (85, "L2_LINES_IN.ALL", "clx::L2_LINES_IN:ALL"),
+    (85, "L2_TRANS.L2_WB", "clx::L2_TRANS:L2_WB"),
+    (85, "DTLB_LOAD_MISSES.WALK_COMPLETED", "clx::DTLB_LOAD_MISSES:WALK_COMPLETED"),
+    (85, "DTLB_STORE_MISSES.WALK_COMPLETED", "clx::DTLB_STORE_MISSES:WALK_COMPLETED"),
+    (106, "L1D.REPLACEMENT", "icx::L1D:REPLACEMENT"),
+    (106, "L2_LINES_IN.ALL", "icx::L2_LINES_IN:ALL"),
+    (106, "L2_LINES_OUT.NON_SILENT", "icx::L2_LINES_OUT:NON_SILENT"),
+    (106, "DTLB_LOAD_MISSES.WALK_COMPLETED", "icx::DTLB_LOAD_MISSES:WALK_COMPLETED"),
+    (106, "DTLB_STORE_MISSES.WALK_COMPLETED", "icx::DTLB_STORE_MISSES:WALK_COMPLETED"),
+    (143, "L1D.REPLACEMENT", "spr::L1D:REPLACEMENT"),
+    (143, "L2_LINES_IN.ALL", "spr::L2_LINES_IN:ALL"),
+    (143, "L2_LINES_OUT.NON_SILENT", "spr::L2_LINES_OUT:NON_SILENT"),
+    (143, "DTLB_LOAD_MISSES.WALK_COMPLETED", "spr::DTLB_LOAD_MISSES:WALK_COMPLETED"),
+    (143, "DTLB_STORE_MISSES.WALK_COMPLETED", "spr::DTLB_STORE_MISSES:WALK_COMPLETED"),
+    (
+        17,
+        "l2_cache_req_stat.ls_rd_blk_c",
+        "amd64_fam19h_zen4::CORE_TO_L2_CACHEABLE_REQUEST_ACCESS_STATUS:LS_RD_BLK_C",
+    ),
+]
+ENCODE = """
+import json, sys
+from memkern.machine.events import find
+print(json.dumps([find(name).codes[0][:5] for name in sys.argv[1:]]))
+"""
+
+
+def test_the_table_agrees_with_libpfm4() -> None:
+    assert events.why_no_libpfm() == ""
+    done = subprocess.run(
+        [sys.executable, "-c", ENCODE, *(name for _, _, name in PFM)],
+        # With it libpfm4 knows the events of other processors than this one.
+        env={**os.environ, "LIBPFM_ENCODE_INACTIVE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = events._table()
+    for (model, name, _), found in zip(PFM, json.loads(done.stdout), strict=True):
+        vendor = "AuthenticAMD" if name.islower() else "GenuineIntel"
+        (terms,) = {
+            row["event"]
+            for row in rows
+            if (row["name"], row["vendor"]) == (name, vendor)
+            and model in {n for part in row["models"].split() for n in cpu_list(part)}
+        }
+        event, umask = (int(word, 16) for word in re.findall("0x[0-9a-f]+", terms))
+        assert found[1:5] == [4, event | umask << 8, 0, 0], name
+
+
+def test_without_libpfm4_its_names_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_LIBRARY", "libnosuch.so.4")
+    events._libpfm.cache_clear()
+    try:
+        with refused("libnosuch.so.4 is missing: install libpfm4"):
+            find("L1D:REPLACEMENT")
+        assert find("page-faults").codes
+    finally:
+        events._libpfm.cache_clear()

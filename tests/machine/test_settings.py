@@ -1,0 +1,335 @@
+"""Settings of the machine that are changed and restored, on small copies of /proc, /sys and /dev.
+
+Registers are files that are read and written at their numbers, as the kernel's /dev/cpu/N/msr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+from checking import measured, refused, refused_words, run, tree
+from event_trees import CASCADE_LAKE, SAPPHIRE_RAPIDS, ZEN_4
+
+import memkern as mk
+from memkern.errors import InputError
+from memkern.machine import restoring, settings, switches
+from memkern.machine.settings import Change, changed, recover
+from memkern.measuring import sampling
+
+CPU = "sys/devices/system/cpu"
+UNITS = 4
+# What the firmware has left in the register of each unit.
+BEFORE = [0x0, 0x1_0000_0008, 0x10, 0x3]
+REGISTERS = {"Cascade Lake": (CASCADE_LAKE, 0x1A4, 0x0F),
+             "Sapphire Rapids": (SAPPHIRE_RAPIDS, 0x1A4, 0x2F),
+             "Zen 4": (ZEN_4, 0xC0000108, 0x2F)}  # fmt: skip
+
+
+def machine(root: Path, name: str = "Cascade Lake") -> Path:
+    """Return a machine of four units with registers."""
+    files, register, _ = REGISTERS[name]
+    tree(root, {**files, f"{CPU}/online": f"0-{UNITS - 1}\n"})
+    for unit, value in enumerate(BEFORE):
+        path = root / f"dev/cpu/{unit}/msr"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.truncate(path, register)
+        with path.open("r+b") as file:
+            file.seek(register)
+            file.write(value.to_bytes(8, "little"))
+    return root
+
+
+def registers(root: Path, name: str = "Cascade Lake") -> list[int]:
+    """Return the values of the registers of all units."""
+    found = []
+    for unit in range(UNITS):
+        with (root / f"dev/cpu/{unit}/msr").open("rb") as file:
+            file.seek(REGISTERS[name][1])
+            found.append(int.from_bytes(file.read(8), "little"))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of the journal."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv(settings.FOLDER, str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("name", REGISTERS)
+def test_prefetchers_are_off_in_the_context_only(tmp_path: Path, name: str, state: Path) -> None:
+    root = machine(tmp_path, name)
+    bits = REGISTERS[name][2]
+    with changed(switches.prefetchers_off(root)):
+        # Other bits stay as they are.
+        assert registers(root, name) == [value | bits for value in BEFORE]
+        assert (state / restoring.JOURNAL).exists()
+    assert registers(root, name) == BEFORE
+    with contextlib.suppress(ZeroDivisionError), changed(switches.prefetchers_off(root)):
+        raise ZeroDivisionError
+    assert registers(root, name) == BEFORE
+    assert not (state / restoring.JOURNAL).exists()
+
+
+TOGGLE = """
+import sys
+from pathlib import Path
+from memkern.machine import settings, switches
+root = Path(sys.argv[1])
+with settings.changed(switches.prefetchers_off(root)):
+    print(settings._guardian._process.pid, flush=True)
+while True:
+    with settings.changed(switches.prefetchers_off(root)):
+        pass
+"""
+HOLD = TOGGLE.replace("pass", "input()")
+
+
+def restored(root: Path, state: Path) -> bool:
+    """Return whether the registers have their first values again within ten seconds."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if registers(root) == BEFORE and not (state / restoring.JOURNAL).exists():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def started(root: Path, program: str) -> tuple[subprocess.Popen[str], int]:
+    """Start a process that changes the registers; return it and its guardian."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(root)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+@pytest.mark.parametrize("attempt", range(20))
+def test_the_guardian_restores_after_a_kill(tmp_path: Path, state: Path, attempt: int) -> None:
+    root = machine(tmp_path)
+    process, _ = started(root, HOLD if attempt % 2 else TOGGLE)
+    with process:
+        if attempt % 2:
+            while registers(root) == BEFORE:
+                time.sleep(0.001)
+        else:
+            # At any moment, also between the journal and the change.
+            time.sleep(random.Random(attempt).uniform(0, 0.05))
+        os.killpg(process.pid, signal.SIGKILL)
+    assert restored(root, state)
+
+
+def test_the_next_process_restores_if_the_guardian_was_killed_too(
+    tmp_path: Path, state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = machine(tmp_path)
+    process, guardian = started(root, HOLD)
+    with process:
+        while registers(root) == BEFORE:
+            time.sleep(0.001)
+        os.kill(guardian, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGKILL)
+    assert registers(root) != BEFORE
+    code, _, err = run(capsys, "columns", "kernel")
+    assert code == 0
+    assert err == (
+        "memkern: restored 4 settings of this machine that a killed process had changed\n"
+    )
+    assert registers(root) == BEFORE
+    assert not (state / restoring.JOURNAL).exists()
+    recover()
+
+
+def test_signals_restore_too(tmp_path: Path, state: Path) -> None:
+    root = machine(tmp_path)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process, _ = started(root, HOLD)
+        with process:
+            while registers(root) == BEFORE:
+                time.sleep(0.001)
+            process.send_signal(number)
+        assert restored(root, state)
+
+
+def test_one_process_at_a_time(tmp_path: Path, state: Path) -> None:
+    root = machine(tmp_path)
+    process, _ = started(root, HOLD)
+    with process:
+        while registers(root) == BEFORE:
+            time.sleep(0.001)
+        changes = switches.prefetchers_off(root)
+        with refused("another process has changed settings"), changed(changes):
+            pass
+        recover()  # leaves those of a living process
+        assert registers(root) != BEFORE
+        process.kill()
+    assert restored(root, state)
+    with changed(switches.prefetchers_off(root)):
+        with refused("has changed settings of the machine already"), changed(changes):
+            pass
+        assert registers(root) != BEFORE
+    assert registers(root) == BEFORE
+
+
+def test_a_setting_that_keeps_its_value_is_refused_and_all_are_restored(tmp_path: Path) -> None:
+    root = machine(tmp_path)
+    changes = switches.prefetchers_off(root)
+    vanished = Change("the door", str(tmp_path / "none"), b"1", b"0")
+    for wrong, culprit in (
+        (Change("the null device", "/dev/null", b"1", b"0"), "/dev/null keeps its value"),
+        (vanished, "the door can't be changed: .*none does not exist"),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with refused(culprit), changed([*changes, wrong]):
+                raise AssertionError
+        # What has vanished can't be restored, and stays in the journal.
+        assert [str(one.message).startswith("not restored: ") for one in caught] == (
+            [True] if wrong is vanished else []
+        )
+        assert registers(root) == BEFORE
+        with contextlib.suppress(FileNotFoundError):
+            (tmp_path / "state" / restoring.JOURNAL).unlink()
+
+
+def test_a_journal_that_others_could_write_is_refused(tmp_path: Path, state: Path) -> None:
+    root = machine(tmp_path)
+    state.mkdir(mode=0o777)
+    state.chmod(0o777)
+    with refused("no one else may write to it"), changed(switches.prefetchers_off(root)):
+        pass
+    state.chmod(0o700)
+    # A journal of another user, of another boot, or one that anyone can write is not followed.
+    owner = restoring.Owner(1, 1)
+    target = tmp_path / "target"
+    target.write_text("1")
+    restoring.write_journal(str(state), owner, [(str(target), None, b"0")])
+    journal = state / restoring.JOURNAL
+    journal.chmod(0o666)
+    assert restoring.read_journal(str(state)) is None
+    journal.chmod(0o600)
+    journal.write_text(journal.read_text().replace(restoring.boot(), "another"))
+    recover()
+    assert target.read_text() == "1"
+
+
+def test_machines_without_the_registers(tmp_path: Path) -> None:
+    with refused("no register is published for this processor .of unknown vendor"):
+        switches.prefetchers_off(tmp_path)
+    root = tree(tmp_path / "a", {**CASCADE_LAKE, f"{CPU}/online": "0-1\n"})
+    with refused(r"dev/cpu/0/msr does not exist \(as root: modprobe msr\)"):
+        switches.prefetchers_off(root)
+    assert "modprobe" in switches.why_no_prefetchers(root)
+    (root / "dev/cpu/0").mkdir(parents=True)
+    (root / "dev/cpu/0/msr").write_bytes(b"short")
+    with refused("lacks 0x1a4"):
+        switches.prefetchers_off(root)
+
+
+POLICIES = {
+    f"{CPU}/cpufreq/policy{k}/{name}": f"{kHz}\n"
+    for k in range(2)
+    for name, kHz in {"cpuinfo_min_freq": 800000, "cpuinfo_max_freq": 3500000,
+                      "scaling_min_freq": 2000000, "scaling_max_freq": 3500000}.items()
+}  # fmt: skip
+
+
+def test_clock_limits(tmp_path: Path) -> None:
+    root = tree(tmp_path / "m", POLICIES)
+
+    def limits() -> list[list[int]]:
+        return [
+            [
+                int((root / f"{CPU}/cpufreq/policy{k}/scaling_{end}_freq").read_text())
+                for k in (0, 1)
+            ]
+            for end in ("min", "max")
+        ]
+
+    with changed(switches.clock_limit(2500, root)):
+        assert limits() == [[2000000] * 2, [2500000] * 2]
+    # The lower limit can't be above the upper one.
+    with changed(switches.clock_limit(1200, root)):
+        assert limits() == [[1200000] * 2, [1200000] * 2]
+    assert limits() == [[2000000] * 2, [3500000] * 2]
+    for wrong in (700, 3600):
+        with refused(f"clock_limit {wrong} MHz is outside 800 to 3500 MHz"):
+            switches.clock_limit(wrong, root)
+    with refused("this system has no cpufreq"):
+        switches.clock_limit(2000, tmp_path)
+
+
+RESCTRL = "sys/fs/resctrl"
+
+
+def test_cache_ways(tmp_path: Path) -> None:
+    root = tree(tmp_path / "m", {
+        f"{RESCTRL}/schemata": "    L3:0=7ff;1=7ff\n", f"{RESCTRL}/info/L3/cbm_mask": "7ff\n",
+        f"{RESCTRL}/info/L3/min_cbm_bits": "2\n",
+    })  # fmt: skip
+    with changed(switches.cache_ways(4, root)):
+        assert (root / RESCTRL / "schemata").read_text() == "L3:0=f;1=f\n"
+    assert (root / RESCTRL / "schemata").read_text() == "L3:0=7ff;1=7ff\n"
+    for wrong in (1, 12):
+        with refused(f"cache_ways {wrong} is outside 2 to 11"):
+            switches.cache_ways(wrong, root)
+    with refused("is not mounted"):
+        switches.cache_ways(4, tmp_path)
+    arm = tree(tmp_path / "arm", {"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x46\n"})
+    with refused("the sector cache of A64FX"):
+        switches.cache_ways(4, arm)
+    (root / RESCTRL / "schemata").write_text("MB:0=100\n")
+    with refused("divides no L3"):
+        switches.cache_ways(4, root)
+
+
+CASE = ("loops", "-k", "copy", "--elements", "512", "--runs", "2", "-t", "1", "-q")
+
+
+def test_options_change_the_machine_while_samples_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = machine(tmp_path)
+    monkeypatch.setattr(settings, "ROOT", root)
+    seen = []
+    native = sampling.sample
+
+    def spy(*arguments: object) -> None:
+        seen.append(registers(root))
+        native(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sampling, "sample", spy)
+    rows = measured(capsys, *CASE, "--prefetchers", "default,off", "--case-order", "declared")
+    assert [row["prefetchers"] for row in rows] == ["default", "off"]
+    off = [value | 0x0F for value in BEFORE]
+    assert {tuple(values) for values in seen} == {tuple(BEFORE), tuple(off)}
+    assert registers(root) == BEFORE
+    case = mk.loops("copy", elements=512)
+    assert case.identity() != case.with_(prefetchers="off").identity()
+    assert case.identity() == case.with_(prefetchers="default").identity()
+
+
+def test_options_are_refused_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(settings, "ROOT", tmp_path)
+    for option, value, reason in (
+        ("--prefetchers", "off", "the prefetchers can't be switched"),
+        ("--clock-limit", "2000", "the clock can't be limited"),
+        ("--cache-ways", "4", "cache ways can't be limited"),
+    ):
+        assert reason in refused_words(capsys, *CASE, option, value)
+    with pytest.raises(InputError, match="prefetchers is for processors"):
+        mk.loops("copy", elements=64, device="cuda").with_(prefetchers="off")

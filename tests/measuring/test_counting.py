@@ -1,0 +1,262 @@
+"""Counters of a case: the kernel's software events, and processors' events by known counts.
+
+The processors are small copies of their /proc and /sys, and the counts steps that the extension's
+sampler reads in place of the kernel's counters.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checking import measured, one_sentence, refused, refused_words, run, tree
+from event_trees import COUNTERS
+from plotting import Results
+
+import memkern as mk
+from memkern import _memkern
+from memkern.machine import events
+from memkern.measuring import calibration, counting, known_counts, record
+from memkern.plots import counted_traffic, figures, save, traffic_table
+
+ELEMENTS = 2**17
+COMMAND = ("loops", "-k", "update", "--elements", str(ELEMENTS), "--runs", "3", "-q")
+
+
+@pytest.fixture(autouse=True)
+def kernel_counts_again() -> Iterator[None]:
+    yield
+    _memkern.step_events([])
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def use(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, Any]:
+    """Let this machine be another one, whose arrays are never in a cache; return its codes."""
+    files, codes = COUNTERS[name]
+    monkeypatch.setattr(counting, "ROOT", tree(root / name, files))
+    monkeypatch.setattr(record.calibration, "level_of", lambda *_: "memory")
+    return codes
+
+
+def step(
+    codes: dict[str, Any], lines: dict[str, float], share: float = 1.0, workers: int = 2
+) -> None:
+    """Let each quantity count so many lines in a sample of one invocation."""
+    steps = {}
+    for quantity, those in codes.items():
+        system = quantity.startswith("memory")
+        each = round(lines[quantity] * share / len(those) / (1 if system else workers))
+        for type, config in those:
+            steps[type, config] = (type, config, each, 1000, round(1000 * share), 0, -1)
+    always = [(1, config, 0, 1000, 1000, 0, -1) for config in (2, 3, 4)]
+    _memkern.step_events([*steps.values(), *always])
+
+
+def test_software_events_are_those_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = measured(
+        capsys, *COMMAND, "-t", "2", "--counters", "page-faults,task-clock,minor-faults:u"
+    )
+    counts = {one["event"]: one for one in json.loads(row["counter_rows"])}
+    assert list(counts) == ["page-faults", "task-clock", "minor-faults:u"]
+    assert all(one["running"] == 1 for one in counts.values())
+    # All memory was touched before; both workers work for a part of the time of two.
+    assert counts["page-faults"]["count"] <= 5
+    assert counts["task-clock"]["count"] > 0
+    assert row["counters"] == "page-faults,task-clock,minor-faults:u" and row["counters_note"] == ""
+
+
+def test_auto_says_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path,
+                                   monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setattr(counting, "ROOT", tmp_path)
+    (row,) = measured(capsys, *COMMAND, "--counters", "auto")
+    assert row["counters_note"] == (
+        "traffic is not counted: the table of events lacks this processor (unknown)"
+    )
+    with refused("no record has counts of the traffic of a level: traffic is not counted"):
+        counted_traffic(Results([row]))
+    with refused("no record has counts of the traffic of a level: measure with --counters auto"):
+        counted_traffic(Results([{**row, "counters_note": "", "counter_rows": ""}]))
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_from_events_to_the_figure(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = use(tmp_path, monkeypatch, name)
+    # a = s a: each byte goes in and out of every level.
+    lines = ELEMENTS * 8 / 64
+    ratios = dict.fromkeys(codes, 1.0) | {"L1_in": 1.5, "L2_in": 0.9, "memory_read": 1.25}
+    counts = {quantity: ratio * lines for quantity, ratio in ratios.items()}
+    # The counters take turns: they are on the processor for a quarter of the time.
+    step(codes, counts, share=0.25)
+    file = tmp_path / "counted.json"
+    code, _, err = run(capsys, *COMMAND, "-t", "2", "--counters", "auto", "-o", str(file))
+    assert code == 0, err
+    (row,) = mk.load(file).records
+    assert row["counters_note"] == ""
+    found = {one["event"]: one for one in json.loads(row["counter_rows"])}
+    invocations = row["invocations"]
+    for quantity in codes:
+        assert math.isclose(
+            found[quantity]["count"] * invocations, counts[quantity], rel_tol=2e-3
+        ), quantity
+        assert found[quantity]["running"] == 0.25
+    for quantity in (q for q in codes if q != "tlb_misses"):
+        assert found[quantity]["model"] == lines
+        assert found[quantity]["checked"] is None
+    sides = {"L1": ["L1_in", "L1_out"], "L2": ["L2_in", "L2_out"],
+             "memory": ["memory_read", "memory_write"]}  # fmt: skip
+    for level, both in sides.items():
+        total = 64 * sum(counts[q] for q in both if q in counts) / invocations
+        assert math.isclose(row[f"counted_{level}_B"], total, rel_tol=2e-3)
+    assert math.isclose(row["counted_ratio"] * invocations, (1.25 + 1) / 2, rel_tol=2e-3)
+    assert math.isclose(row["counted_tlb_misses"] * invocations, counts["tlb_misses"], rel_tol=2e-3)
+    assert "counted_L3_B" not in row
+
+    table = traffic_table(mk.load(file))
+    assert set(table["quantity"]) == set(codes) - {"tlb_misses"}
+    by_name = table.set_index("quantity")
+    assert np.allclose(by_name["ratio"] * invocations, by_name.index.map(ratios), rtol=2e-3)
+    figure = figures["counters"](mk.load(file))
+    (axes,) = figure.axes
+    drawn = {line.get_label(): line.get_xdata() for line in axes.get_lines()}
+    assert math.isclose(drawn["into L1"][0] * invocations, 1.5, rel_tol=2e-3)
+    assert math.isclose(drawn["memory, read"][0] * invocations, 1.25, rel_tol=2e-3)
+    (small_print,) = [t.get_text() for t in figure.texts if t.get_gid() == "note"] or [
+        figure._supxlabel.get_text()
+    ]
+    assert "at least 25%" in small_print.replace("\n", " ")
+    assert save(figure, tmp_path / "counted.png").stat().st_size > 10_000
+
+
+def test_counts_of_known_work_decide_what_is_believed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = use(tmp_path, monkeypatch, "Cascade Lake")
+    monkeypatch.setattr(known_counts, "machine_environment", lambda: {"machine": {"caches": [
+        {"level": level, "type": "unified", "size_B": 2**14} for level in (1, 2, 3)
+    ]}})  # fmt: skip
+    monkeypatch.setattr(known_counts, "_WORK", {})
+    lines = 4 * 2**14 / 64
+    # Prefetched lines count twice here, as published counters did.
+    step(codes, dict.fromkeys(codes, lines) | {"L2_in": 2 * lines}, workers=1)
+    monkeypatch.setattr(
+        known_counts, "build", lambda *a, **k: mk.case(*a, **k).with_(invocations=1)
+    )
+    code, out, err = run(capsys, "counters", "--check")
+    assert code == 0
+    assert one_sentence(err) == ("memkern: L2_in differ from the true count by more than a tenth")
+    rows = {line.split()[0]: line.split() for line in out.splitlines()[1:]}
+    assert {name: float(words[3]) for name, words in rows.items()} == {
+        "L1_in": 1, "L1_out": 1, "L2_in": 2, "L2_out": 1, "memory_read": 1, "memory_write": 1
+    }  # fmt: skip
+    assert calibration.load_counters()["L2_in"] == 2
+    (row,) = measured(capsys, *COMMAND, "--counters", "L1_in,L2_in", "-t", "1")
+    assert [one["checked"] for one in json.loads(row["counter_rows"])] == [1, 2]
+
+
+def test_events_of_the_system_are_right(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {known.event: known for known in known_counts._of_system()}
+    assert {"page-faults", "minor-faults", "context-switches", "task-clock"} <= set(found)
+    for name in ("page-faults", "minor-faults"):
+        assert found[name].true <= found[name].count <= found[name].true + 20
+    # Others may also take the processor away.
+    assert found["context-switches"].count >= found["context-switches"].true
+    assert found["task-clock"].count >= 0.9 * found["task-clock"].true
+
+
+@pytest.mark.parametrize(
+    "error, reason",
+    [
+        (errno.ENOENT, "this machine has no counter for it"),
+        (errno.EACCES, "the system does not permit it"),
+        (errno.EOPNOTSUPP, "the processor's counters do not support it"),
+    ],
+)
+def test_an_event_that_is_named_must_be_counted(
+    error: int, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _memkern.step_events([(4, 0x0151, 1, 1, 1, error, -1)])
+    sentence = refused_words(capsys, *COMMAND, "--counters", "r0151")
+    assert sentence.startswith(f"memkern: event 'r0151' can't be counted: {reason}")
+    assert "is unknown" in refused_words(capsys, *COMMAND, "--counters", "nosuch")
+    assert "lack a name" in refused_words(capsys, *COMMAND, "--counters", "cycles,")
+
+
+def test_auto_leaves_out_what_is_not_permitted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = use(tmp_path, monkeypatch, "Zen 4")
+    steps = [(type, config, 64, 10, 10, 0, -1) for type, config in codes["L1_in"]]
+    steps += [(type, config, 1, 1, 1, errno.EACCES, -1)
+              for q in ("memory_read", "memory_write") for type, config in codes[q]]  # fmt: skip
+    _memkern.step_events(steps)
+    (row,) = measured(capsys, *COMMAND, "--counters", "auto")
+    assert [one["event"] for one in json.loads(row["counter_rows"])] == ["L1_in"]
+    assert (
+        "memory_read, memory_write can't be counted: the system does not permit it"
+        in (row["counters_note"])
+    )
+    assert "L2_in, tlb_misses, page-faults, context-switches, cpu-migrations can't be counted: " \
+        "this machine has no counter" in row["counters_note"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "steps, why", [((100, 10, 0, 0, -1), "it was never on the processor"),
+                   ((100, 10, 10, 0, 1), "it can't be read")]
+)  # fmt: skip
+def test_a_counter_without_a_count(
+    steps: tuple[int, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _memkern.step_events([(4, 0x0151, *steps)])
+    (row,) = measured(capsys, *COMMAND, "--counters", "r0151")
+    (one,) = json.loads(row["counter_rows"])
+    assert one["count"] is None
+    assert row["counters_note"] == f"r0151 has no count: {why}"
+
+
+def test_levels_that_hold_the_array_have_no_traffic() -> None:
+    case = mk.loops("triad", elements=1024, variant="simd")
+    model_B = case.spec.model_bytes(case)
+    lines = counting._modelled(case, model_B, {}, "L2")
+    # Two arrays are loaded and one is stored, whose lines are loaded first.
+    assert (lines["L1_in"], lines["L1_out"]) == (3 * 1024 * 8 / 64, 1024 * 8 / 64)
+    assert all(lines[name] == 0 for name in lines if not name.startswith("L1"))
+    streamed = mk.loops("triad", elements=1024, variant="nt")
+    lines = counting._modelled(streamed, streamed.spec.model_bytes(streamed), {}, "memory")
+    assert lines["memory_read"] == 2 * 1024 * 8 / 64
+    with_sites = {"site_L1_B": 640.0, "site_L2_B": 320.0, "site_B": 320.0}
+    hop = mk.case("dw.hop", lattice=(4, 4, 4, 4), layout="lexicographic", threads=1)
+    lines = counting._modelled(hop, 1.0, with_sites, "L1")
+    assert math.isclose(lines["L1_in"] + lines["L1_out"], 10 * hop.integers["sites"])
+    assert math.isclose(lines["memory_read"] + lines["memory_write"], 5 * hop.integers["sites"])
+
+
+def test_counting_belongs_to_a_case_and_not_to_older_identities() -> None:
+    case = mk.loops("copy", elements=64)
+    assert case.with_(counters="auto").identity() != case.identity()
+    assert "counters" not in case.knobs.asked
+    with refused("counters is for processors: leave it out on cuda:0"):
+        mk.loops("copy", elements=64, device="cuda").with_(counters="auto")
+
+
+def test_the_extension_checks_what_it_gets() -> None:
+    prepared = mk.loops("copy", elements=64, threads=1, variant="scalar").prepare()
+    code = events.find("page-faults").codes[0]
+    out = np.empty((2, 5))
+    for shape in ((1, 1, 3), (2, 2, 3), (2, 1, 2), (2, 3)):
+        with pytest.raises(ValueError, match="counts must have the shape"):
+            prepared.native.sample(out, 1, 1.0, 0.0, events=[code], counts=np.empty(shape))
+    counts = np.full((2, 1, 3), np.nan)
+    assert prepared.native.sample(out, 1, 1.0, 0.0, events=[code], counts=counts) >= 1
+    assert counts[0, 0, 1] > 0

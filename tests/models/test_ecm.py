@@ -1,0 +1,372 @@
+"""The ECM model: published loops, domains, hypotheses, and bad input."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+
+import pytest
+from checking import refused
+from hypothesis import given
+from hypothesis import strategies as st
+
+import memkern as mk
+from memkern import reference
+from memkern.families.spmv.model import crs_row_cycles, sell_column_cycles
+from memkern.models import Ecm, EcmLevel, LayerConditions, Overlap, StencilConditions, hypotheses
+from memkern.models.ecm import store_GBps
+from memkern.models.machine_file import published
+from memkern.spec.kernel import Traffic, Transfer
+
+A64FX = published("A64FX")
+LEVELS = ("L1", "L2", "memory")
+# Vectors of 512 bits of doubles, one of every stream.
+LANES = 8
+# Which level holds three rows of the stencil, by the statement of the published row.
+HOLDER = {
+    "5-point stencil, LC satisfied": "L1",
+    "5-point stencil, LC violated in L1": "L2",
+    "5-point stencil, LC violated": "memory",
+}
+
+
+def transfers_of(kernel, statement="", **options):
+    """Return what a vector of every stream of a published loop moves."""
+    if kernel == "loops.stencil":
+        options |= {"rows": 1000, "columns": 1002, "layer_condition": HOLDER[statement]}
+        case = mk.case(kernel, variant="simd", threads=1, **options)
+        units = 1000 / LANES
+    else:
+        case = mk.case(kernel, elements=1024, variant="simd", threads=1, **options)
+        units = 1 / LANES
+    return {
+        level: Transfer(load_B / units, store_B / units)
+        for level, (load_B, store_B) in case.transfers(LEVELS).items()
+    }
+
+
+# Published predictions
+
+
+@pytest.mark.parametrize(
+    "row", reference.rows("alappat2021-kernels"), ids=lambda row: row["kernel"] + row["statement"]
+)
+def test_the_published_loops(row) -> None:
+    moved = transfers_of(row["kernel"], row["statement"])
+    model = A64FX.model_of()
+    assert model.predict(moved, at="L1").cycles == row["pred_l1"]
+    assert model.predict(moved, at="L2").cycles == row["pred_l2"]
+    difference = abs(model.predict(moved).cycles - row["pred_mem"])
+    assert difference <= max(0.1, 0.035 * row["pred_mem"]) + 1e-9
+
+
+def test_a_crs_row_with_27_nonzeros() -> None:
+    fma = A64FX.instruction("fma").latency_cycles.value
+    reduction = A64FX.instruction("horizontal add").latency_cycles.value
+    core = crs_row_cycles(27, LANES, fma, reduction)
+    assert core == 4 * 9 + 49
+    matrix = Traffic(read=27 * 8.0, index=27 * 4.0).transfers(LEVELS)
+    predicted = A64FX.model_of().predict(matrix, core)
+    assert predicted.cycles == 85
+    assert predicted.bound == "core"
+    assert round(predicted.bandwidth_GBps(12)) == 101
+    assert round(predicted.rate(12) * 2 * 27 / 1e9, 1) == 16.8
+    # 12 cores do not saturate the memory of a CMG.
+    assert predicted.saturating_cores is None
+
+
+def test_the_rows_of_sparse_formats() -> None:
+    assert crs_row_cycles(1, 8, 9, 49) == 9 + 49
+    assert crs_row_cycles(64, 8, 9, 49, step=6) == 8 * 9 + 49
+    # Two accumulators: four steps each, and one more addition.
+    assert crs_row_cycles(64, 8, 9, 49, step=6, accumulators=2) == 8 * 6 + 49
+    assert sell_column_cycles(8, 8, 9, 6) == 9
+    assert sell_column_cycles(32, 8, 9, 6) == 24
+    with refused("nonzeros must be at least 1"):
+        crs_row_cycles(0, 8, 9, 49)
+    with refused("fma_latency"):
+        sell_column_cycles(8, 8, -1, 6)
+
+
+@pytest.mark.parametrize("ls", [8, 12, 16])
+def test_the_domain_wall_follows_from_layer_conditions(ls: int) -> None:
+    conditions = LayerConditions((24, 24, 24, 24), ls, cuts=(1, 2, 2, 2), layout="RRII", threads=12)
+    moved = conditions.transfers(LEVELS, A64FX.caches)
+    behind = conditions.site_B(A64FX.caches[1]["size_B"], 12)
+    assert sum(moved["memory"]) == pytest.approx(behind)
+    assert moved["memory"].store_B == 12 * 16
+    predicted = A64FX.model_of().predict(moved)
+    term = sum(predicted.terms["memory"])
+    clock = A64FX.clock_GHz.value
+    # Between the limits of loads and of a triad, by the share of loads.
+    assert behind * clock / 227 < term < behind * clock / 213
+    share = moved["memory"].load_B / behind
+    wanted = share * clock / 227 + (1 - share) * clock / store_GBps(227, 213)
+    assert term == pytest.approx(behind * wanted)
+
+
+# Memory and several cores
+
+
+def test_stores_follow_from_loads_and_a_triad() -> None:
+    store = store_GBps(227, 213)
+    assert 1 / (0.75 / 227 + 0.25 / store) == pytest.approx(213)
+    model = A64FX.model_of()
+    loads = model.predict(transfers_of("loops.load"))
+    triad = model.predict(transfers_of("loops.triad"))
+    assert loads.bandwidth_GBps(12) == pytest.approx(227)
+    assert triad.bandwidth_GBps(12) == pytest.approx(213)
+    assert loads.bandwidth_GBps(48) == pytest.approx(4 * 227)
+    with refused("too slow for a triad"):
+        store_GBps(100, 200)
+    with refused("load_GBps must be positive"):
+        store_GBps(0, 200)
+
+
+def simple(cores=4, domains=1, limit_B=3.0):
+    """Return a model in which a line of 64 bytes takes 64 cycles from memory."""
+    levels = (
+        EcmLevel("L1", math.inf, math.inf),
+        EcmLevel("memory", 1.0, 1.0, limit_B, limit_B),
+    )
+    return Ecm(levels, Overlap((("L1", "memory"),)), 1.0, cores, domains)
+
+
+def test_cores_scale_to_the_limit() -> None:
+    line = {"L1": Transfer(64.0, 0.0), "memory": Transfer(64.0, 0.0)}
+    predicted = simple(limit_B=2.5).predict(line)
+    assert predicted.limit == pytest.approx(64 / 2.5)
+    assert predicted.saturating_cores == 3
+    assert [predicted.bandwidth_GBps(n) for n in (1, 2, 3, 4)] == pytest.approx([1, 2, 2.5, 2.5])
+    # The paper's form passes the limit at N_s.
+    linear = [predicted.bandwidth_GBps(n, "linear") for n in (1, 2, 3, 4)]
+    assert linear == pytest.approx([1, 2, 3, 3])
+    # A limit that three cores just reach needs three.
+    assert simple(limit_B=3.0).predict(line).saturating_cores == 3
+
+
+def test_no_saturation_within_a_domain() -> None:
+    line = {"L1": Transfer(64.0, 0.0), "memory": Transfer(64.0, 0.0)}
+    predicted = simple(cores=4, domains=2, limit_B=4.5).predict(line)
+    assert predicted.saturating_cores is None
+    for scaling in ("limited", "linear"):
+        rates = [predicted.bandwidth_GBps(n, scaling) for n in range(1, 9)]
+        assert rates == pytest.approx(list(range(1, 9)))
+
+
+def test_domains_add() -> None:
+    line = {"L1": Transfer(64.0, 0.0), "memory": Transfer(64.0, 0.0)}
+    predicted = simple(cores=4, domains=3, limit_B=2.0).predict(line)
+    rates = [predicted.bandwidth_GBps(n) for n in range(1, 13)]
+    assert rates == pytest.approx([1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6])
+    with refused("cores must be at most 12"):
+        predicted.bandwidth_GBps(13)
+    with refused("scaling"):
+        predicted.cycles_of(1, "naive")
+
+
+def test_a_shared_cache_limits_as_well() -> None:
+    # 12 cores of 64 bytes each share 512 bytes a cycle of L2.
+    predicted = A64FX.model_of().predict(transfers_of("loops.load"), at="L2")
+    assert predicted.limits == {"L1": 0.0, "L2": 64 / 512}
+    assert predicted.saturating_cores == 12
+    assert predicted.bandwidth_GBps(12) == pytest.approx(512 * 2.2)
+
+
+@given(
+    st.lists(st.floats(0.0, 1e4), min_size=4, max_size=4),
+    st.floats(0.0, 1e4),
+    st.integers(1, 16),
+)
+def test_limited_scaling_never_passes_the_limit(bytes_B, core, cores) -> None:
+    model = A64FX.model_of()
+    moved = {
+        "L1": Transfer(64.0, 64.0),
+        "L2": Transfer(bytes_B[0], bytes_B[1]),
+        "memory": Transfer(bytes_B[2], bytes_B[3]),
+    }
+    predicted = model.predict(moved, core)
+    assert predicted.cycles_of(cores) >= predicted.limit / 4 * (1 - 1e-12)
+    if cores <= model.cores:
+        assert predicted.cycles_of(cores) >= predicted.limit * (1 - 1e-12)
+        assert predicted.cycles_of(cores) >= predicted.cycles / cores * (1 - 1e-12)
+    assert predicted.cycles >= predicted.core
+
+
+# Hypotheses
+
+
+def test_every_assignment_to_groups_is_a_hypothesis() -> None:
+    found = hypotheses(LEVELS)
+    # The partitions of four units (15), and stores to memory on their own.
+    assert len(found) == 16
+    assert list(found)[:4] == ["none", "full", "c", "d"]
+    assert len({str(one) for one in found.values()}) == 16
+    for one in found.values():
+        one.check(LEVELS)
+        assert Overlap.parse(str(one)) == one
+    assert len(hypotheses(("L1", "L2", "L3", "memory"))) == 53
+    assert str(found["c"]) == "L1 load + max(L1 store, L2, memory)"
+    assert str(found["d"]) == "L1 load + max(L1 store, L2, memory load) + memory store"
+
+
+def test_only_one_published_hypothesis_explains_l2() -> None:
+    rows = reference.rows("alappat2021-kernels")
+    agree = []
+    for name, overlap in hypotheses(LEVELS).items():
+        model = A64FX.model_of(overlap)
+        if all(
+            model.predict(transfers_of(row["kernel"], row["statement"]), at="L2").cycles
+            == row["pred_l2"]
+            for row in rows
+        ):
+            agree.append(name)
+    # Memory is not crossed: hypotheses that differ in it alone agree as well.
+    assert "c" in agree
+    assert "none" not in agree
+    assert "full" not in agree
+
+
+@given(st.lists(st.floats(0.0, 1e6), min_size=6, max_size=6))
+def test_no_hypothesis_is_outside_none_and_full(values) -> None:
+    terms = dict(zip(LEVELS, zip(values[::2], values[1::2], strict=True), strict=True))
+    found = hypotheses(LEVELS)
+    none, full = found["none"].cycles(terms), found["full"].cycles(terms)
+    for overlap in found.values():
+        # Within d, loads and stores of memory are apart.
+        assert overlap.cycles(terms) <= none * (1 + 1e-12)
+        if overlap is not found["d"]:
+            assert overlap.cycles(terms) >= full * (1 - 1e-12)
+    assert none == pytest.approx(sum(values))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "L1 + ", "L1 * L2", "max(L1, L2", "min(L1, L2)", "L1 loads", "registers"]
+)
+def test_texts_that_are_no_hypothesis(text) -> None:
+    with refused("is no hypothesis"):
+        Overlap.parse(text)
+
+
+def test_a_transfer_counts_once() -> None:
+    with refused("every transfer is in one group, once"):
+        Overlap.parse("L1 load + max(L1, L2)")
+    with refused("no hypothesis"):
+        Overlap(((), ("L1",)))
+    with refused("does not have memory"):
+        A64FX.model_of(Overlap.parse("L1 + L2"))
+    with refused("has L3"):
+        A64FX.model_of(Overlap.parse("L1 + L2 + L3 + memory"))
+
+
+# Bad input
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    model = A64FX.model_of()
+    good = transfers_of("loops.copy")
+    with refused("at"):
+        model.predict(good, at="L3")
+    with refused("the transfers have no L2"):
+        model.predict({"L1": Transfer(1.0, 1.0)})
+    with refused("core"):
+        model.predict(good, -1.0)
+    with refused("loads of L2"):
+        model.predict({**good, "L2": Transfer(-1.0, 0.0)})
+    nothing = dict.fromkeys(LEVELS, Transfer(0.0, 0.0))
+    with refused("takes no time"):
+        model.predict(nothing)
+    assert model.predict(nothing, 3.0).cycles == 3
+    with refused("load_B of L1 must be positive"):
+        EcmLevel("L1", 0.0, 1.0)
+    with refused("load_B of L1 must be positive"):
+        EcmLevel("L1", math.nan, 1.0)
+    levels = (EcmLevel("L1", 1.0, 1.0), EcmLevel("L2", 1.0, 1.0))
+    with refused("then memory"):
+        Ecm(levels, Overlap.parse("L1 + L2"), 1.0)
+
+
+# Transfers
+
+
+def test_non_temporal_stores_cross_two_boundaries() -> None:
+    moved = Traffic(read=8.0, write=8.0).transfers(("L1", "L2", "L3", "memory"), bypass=True)
+    assert moved == {
+        "L1": (8, 8),
+        "L2": (8, 0),
+        "L3": (8, 0),
+        "memory": (8, 8),
+    }
+    ordinary = mk.case("loops.copy", elements=1024, variant="simd", threads=1)
+    assert ordinary.transfers(LEVELS)["L2"] == (16, 8)
+    assert ordinary.with_(variant="nt").transfers(LEVELS)["L2"] == (8, 0)
+
+
+def reads_per_point(rows, columns, held):
+    """Return the values that an LRU cache of so many values fetches for each point."""
+    cache: OrderedDict[int, None] = OrderedDict()
+    fetched = 0
+    for at in range(columns, (rows - 1) * columns):
+        for there in (at - columns, at - 1, at, at + 1, at + columns):
+            fetched += there not in cache
+            cache[there] = None
+            cache.move_to_end(there)
+            if len(cache) > held:
+                cache.popitem(last=False)
+    return fetched / ((rows - 2) * columns)
+
+
+@pytest.mark.parametrize("columns", [20, 50])
+def test_the_stencil_against_a_simulated_cache(columns) -> None:
+    conditions = StencilConditions(40, columns)
+    enough, little = 6 * columns, columns
+    assert conditions.holds(8 * enough)
+    assert not conditions.holds(8 * enough - 1)
+    for held, reads in ((enough, 1), (little, 3)):
+        moved = conditions.transfer(8 * held)
+        assert moved == (8 * (reads + 1), 8)
+        # The first and the last row are read as well.
+        assert reads_per_point(40, columns, held) == pytest.approx(reads, rel=0.06)
+
+
+def test_threads_share_the_room_for_rows() -> None:
+    alone, both = StencilConditions(1000, 100), StencilConditions(1000, 100, threads=2)
+    cache_B = 6 * 100 * 8
+    assert alone.holds(cache_B, sharing=2)  # the other thread does not exist
+    assert both.holds(cache_B)
+    assert not both.holds(2 * cache_B - 1, sharing=2)
+    assert both.holds(2 * cache_B, sharing=2)
+    # Each of the two reads a row of the other at either end.
+    assert both.transfer(cache_B).load_B == pytest.approx(8 * (1 + 2 / 500) + 8)
+    assert StencilConditions(9, 9, write_factor=1).transfer(2**20) == (8, 8)
+
+
+def test_blocks_of_the_stencil_hold_in_smaller_caches() -> None:
+    whole = StencilConditions(1000, 10_000)
+    blocked = StencilConditions(1000, 10_000, block=500)
+    cache_B = 2 * 3 * 502 * 8
+    assert not whole.holds(cache_B)
+    assert blocked.holds(cache_B)
+    assert not blocked.holds(cache_B - 1)
+    assert blocked.transfer(cache_B).load_B == pytest.approx(8 * (1 + 2 / 500) + 8)
+    with refused("block must be at most 10"):
+        StencilConditions(10, 10, block=11)
+    with refused("rows must be at least 1"):
+        StencilConditions(0, 10)
+    with refused("write_factor"):
+        StencilConditions(10, 10, write_factor=3)
+    with refused("cache_B must be positive"):
+        whole.holds(0)
+    with refused("the size of L1 is not known"):
+        whole.transfers(LEVELS, [])
+
+
+def test_the_stencil_derives_its_condition_from_caches() -> None:
+    caches = [{"level": 1, "size_B": 32 * 2**10}, {"level": 2, "size_B": 2**20, "shared_by": 1}]
+    case = mk.case("loops.stencil", rows=100, columns=1000, variant="simd", threads=1)
+    # Three rows are 24 KB: more than half of L1, less than half of L2.
+    moved = case.transfers(LEVELS, caches)
+    points = 998
+    assert moved["L1"] == (points * 40, points * 8)
+    assert moved["L2"] == (points * 32, points * 8)
+    assert moved["memory"] == (points * 16, points * 8)

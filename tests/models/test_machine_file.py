@@ -1,0 +1,141 @@
+"""Machine files: what is written is read, damaged files are refused, two are compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import pytest
+from checking import refused
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memkern import reference
+from memkern.models import machine_file
+from memkern.models.machine_file import Quantity, differences, published
+
+A64FX = published("A64FX")
+
+
+def test_the_published_machine_has_the_paper_s_numbers() -> None:
+    facts = {row["quantity"]: row["value"] for row in reference.rows("alappat2021-machine")}
+    assert (A64FX.cores * A64FX.domains, A64FX.cores) == (facts["cores"], facts["cores_per_cmg"])
+    assert A64FX.caches == [
+        {"level": 1, "size_B": 64 * 2**10, "shared_by": 1},
+        {"level": 2, "size_B": 8 * 2**20, "shared_by": 12},
+    ]
+    found = {
+        (b.level, b.operation, b.cores): (b.B_per_cycle.value, b.GBps.value)
+        for b in A64FX.bandwidths
+    }
+    assert found["L1", "load", 1] == (128, pytest.approx(281.6))
+    assert found["memory", "triad", 48] == (pytest.approx(841 / 2.2), pytest.approx(841))
+    assert A64FX.instruction("fma").reciprocal_cycles.value == 0.5
+    assert A64FX.instruction("ordered add").latency_cycles.value == 72
+    gather = A64FX.instruction("gather, complex stride")
+    assert (gather.latency_cycles.value, gather.note) == (
+        11,
+        "ld1d (gather, complex stride); latency: at least this",
+    )
+    assert "Alappat" in A64FX.source
+    with refused("no instruction 'fma' with 128 bits"):
+        A64FX.instruction("fma", 128)
+    with refused("no machine 'M1' is published: A64FX"):
+        published("M1")
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path) -> None:
+    path = A64FX.save(tmp_path / "a.json")
+    again = machine_file.load_machine(path)
+    assert again.to_json() == A64FX.to_json()
+    assert again.model_of() == A64FX.model_of()
+    assert machine_file.load_machine("A64FX").to_json() == A64FX.to_json()
+    with refused("exists already"):
+        A64FX.save(path)
+    assert A64FX.save(path, force=True) == path
+
+
+@given(st.integers(0, 10_000))
+def test_truncated_files_are_refused(tmp_path_factory, size) -> None:
+    text = A64FX.to_json().strip()
+    path = tmp_path_factory.mktemp("cut") / "a.json"
+    path.write_text(text[: size % len(text)])
+    with refused("is truncated or no machine file"):
+        machine_file.load_machine(path)
+
+
+def damaged(tmp_path, change):
+    """Return the path of a file whose document was changed."""
+    document = json.loads(A64FX.to_json())
+    change(document)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(version=2), "has version 2 of the schema, this memkern reads 1"),
+        (lambda d: d.pop("version"), "has version None"),
+        (lambda d: d.update(format="other"), "is no machine file"),
+        (lambda d: d.pop("clock_GHz"), "is damaged: the file has no clock_GHz"),
+        (lambda d: d.update(more=1), "is damaged: the file has 'more'"),
+        (lambda d: d.update(cores="12"), "cores must be of type int, not '12'"),
+        (lambda d: d.update(cores=True), "cores must be of type int, not True"),
+        (lambda d: d.update(levels={}), "levels must be a list"),
+        (lambda d: d["levels"][0].pop("name"), r"levels\[0\] has no name"),
+        (lambda d: d["clock_GHz"].update(value="2"), "value must be of type float"),
+        (lambda d: d["ecm"]["levels"][0].update(load_B=-1.0), "load_B of L1 must be positive"),
+        (lambda d: d.update(clock_GHz=2.2), "clock_GHz must be an object, not 2.2"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, change, message) -> None:
+    path = damaged(tmp_path, change)
+    with refused(message):
+        machine_file.load_machine(path)
+
+
+def test_files_that_hold_something_else(tmp_path) -> None:
+    path = tmp_path / "a.json"
+    for text in ("[]", "3", "null", '"memkern machine"', "{}"):
+        path.write_text(text)
+        with refused("is no machine file"):
+            machine_file.load_machine(path)
+    with refused("missing.json"):
+        machine_file.load_machine(tmp_path / "missing.json")
+
+
+def test_two_machines_are_compared() -> None:
+    def faster(clock):
+        return dataclasses.replace(A64FX, name="other", clock_GHz=clock, instructions=())
+
+    rows = {row.what: row for row in differences(A64FX, faster(Quantity(2.0, 1.99, 2.01)))}
+    clock = rows["clock (GHz)"]
+    assert clock.differs
+    assert clock.ratio == pytest.approx(2 / 2.2)
+    assert not rows["L1: load, one core (GB/s)"].differs
+    fma = rows["fma, 512 bit: latency (cycles)"]
+    assert not fma.second.known
+    assert math.isnan(fma.ratio)
+    assert not fma.differs
+    # Intervals that overlap do not differ, nor do those that are apart by less than 1 %.
+    near = {row.what: row for row in differences(A64FX, faster(Quantity(2.19, 2.1, 2.3)))}
+    assert not near["clock (GHz)"].differs
+    close = {row.what: row for row in differences(A64FX, faster(Quantity(2.19, 2.189, 2.191)))}
+    assert not close["clock (GHz)"].differs
+
+
+def test_whose_records_a_file_describes() -> None:
+    mine = dataclasses.replace(A64FX, model="Some CPU")
+    assert mine.is_of("Some CPU")
+    assert mine.is_of("")
+    assert not mine.is_of("Another CPU")
+    assert A64FX.is_of("Another CPU")  # it is not known what the system calls it
+
+
+def test_a_file_without_a_model_says_so() -> None:
+    bare = dataclasses.replace(A64FX, ecm=None)
+    with refused("no parameters of the ECM model"):
+        bare.model_of()

@@ -1,0 +1,109 @@
+"""The roofline of every level: ceilings of published and measured files, limits of records."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from checking import refused
+
+from memkern.models.machine_file import Bandwidth, Quantity, published
+from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline
+from memkern.spec.kernel import Transfer
+
+A64FX = published("A64FX")
+
+
+def test_the_ceilings_of_a_published_machine() -> None:
+    one, domain = ceilings(A64FX, 1), ceilings(A64FX, 12)
+    assert one["L1"] == Ceiling(pytest.approx(128 * 2.2), pytest.approx(64 * 2.2))
+    assert domain["L1"].load_GBps == pytest.approx(12 * 128 * 2.2)
+    # All cores of a domain have less than twelve times the bandwidth of one.
+    assert domain["L2"].load_GBps == pytest.approx(512 * 2.2)
+    assert domain["memory"].load_GBps == one["memory"].load_GBps == pytest.approx(227)
+    triad = Transfer(3.0, 1.0)
+    assert 4 / domain["memory"].seconds(triad) / 1e9 == pytest.approx(213)
+    assert peak_GFLOPs(A64FX, 48) == pytest.approx(3379.2)
+    assert peak_GFLOPs(A64FX, 1, 4) == pytest.approx(2 * 3379.2 / 48)
+
+
+def measured(*rows):
+    """Return a machine that was measured, with bandwidths in GB/s of two levels."""
+    bandwidths = tuple(
+        Bandwidth(level, operation, stores, 1, Quantity(rate), Quantity(rate))
+        for level, operation, stores, rate in rows
+    )
+    levels = (A64FX.levels[0], A64FX.levels[2])
+    instructions = tuple(row for row in A64FX.instructions if row.name == "fma")
+    return dataclasses.replace(
+        A64FX,
+        created="2026-01-01T00:00:00+00:00",
+        levels=levels,
+        bandwidths=bandwidths,
+        instructions=instructions,
+    )
+
+
+ROWS = [
+    ("L1", "load", "", 100.0),
+    ("L1", "store", "ordinary", 50.0),
+    ("L1", "copy", "ordinary", 100.0),
+    ("memory", "load", "", 10.0),
+    ("memory", "store", "ordinary", 5.0),
+    ("memory", "store", "non-temporal", 9.0),
+    ("memory", "copy", "ordinary", 6.0),
+]
+
+
+def test_the_ceilings_of_a_measured_machine() -> None:
+    found = ceilings(measured(*ROWS))
+    # A copy of a byte takes as long as its store: loads overlap with stores.
+    assert found["L1"] == Ceiling(100.0, 50.0, 0.0)
+    assert found["L1"].seconds(Transfer(1.0, 1.0)) == pytest.approx(1 / 50e9)
+    # A store takes 0.2, of which 0.1 are its write-allocate.
+    assert found["memory"].store_GBps == pytest.approx(10)
+    # A copy of a byte takes 1/3: 0.2 of loads and 0.1 of a store are 0.3, and cannot be more.
+    assert found["memory"].apart == 1
+    half = ceilings(measured(*ROWS[:-1], ("memory", "copy", "ordinary", 8.0)))
+    assert half["memory"].seconds(Transfer(2.0, 1.0)) == pytest.approx(2 / 8e9)
+    with refused("no bandwidth of loads and stores in memory"):
+        ceilings(measured(*ROWS[:3]))
+    with refused("cores must be at least 1"):
+        ceilings(A64FX, 0)
+
+
+def test_instructions_are_a_ceiling_of_l1() -> None:
+    slow = [("L1", "load", "", 1.0), ("L1", "store", "ordinary", 1.0), *ROWS[3:]]
+    machine = dataclasses.replace(measured(*slow), instructions=A64FX.instructions)
+    found = ceilings(machine)["L1"]
+    assert (found.load_GBps, found.store_GBps) == pytest.approx((128 * 2.2, 64 * 2.2))
+
+
+def record(**columns):
+    found = {
+        "kernel": "loops.daxpy", "threads": 1, "footprint_B": 2**30, "dtype": "float64",
+        "time_median_s": 2.0, "time_min_s": 1.8, "performance_GFLOPs": 2 / 1.8,
+        "L1_load_B": 20e9, "L1_store_B": 10e9, "memory_load_B": 10e9, "memory_store_B": 5e9,
+    }  # fmt: skip
+    return {**found, **columns}
+
+
+def test_limits_of_records() -> None:
+    machine = measured(*ROWS)
+    found = roofline(machine, record())
+    assert found.bound == "memory"
+    assert found.seconds == pytest.approx(1.0 + 0.5)
+    assert found.fraction == pytest.approx(0.75)
+    assert found.levels_s["L1"] == pytest.approx(0.2)
+    # Data in L1 do not cross the boundary of memory.
+    inner = roofline(machine, record(footprint_B=1000))
+    assert (inner.bound, inner.seconds) == ("L1", pytest.approx(0.2))
+    named = roofline(machine, record(name="L1"))
+    assert named.bound == "L1"
+    # 70.4 GFLOP/s of one core.
+    busy = roofline(machine, record(performance_GFLOPs=704 / 1.8))
+    assert (busy.bound, busy.seconds) == ("core", pytest.approx(10.0))
+    assert roofline(machine, record(performance_GFLOPs=math.nan)).bound == "memory"
+    with refused("has no bytes of each level"):
+        roofline(machine, {"kernel": "amo.rand", "threads": 1})

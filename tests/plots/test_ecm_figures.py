@@ -1,0 +1,158 @@
+"""Figures and tables of the ECM model and of rooflines, against the records that they show."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from checking import refused
+from plotting import assert_legible, footnotes, line
+
+from memkern.models import Ecm, EcmLevel, Overlap
+from memkern.models.ecm_fit import FITTED
+from memkern.models.machine_file import published
+from memkern.plots import figures, tables
+from memkern.results import ResultSet
+from memkern.spec.kernel import Traffic
+
+LEVELS = ("L1", "L2", "memory")
+LOOPS = {
+    "loops.load": (64, 0, 0, 0),
+    "loops.copy": (64, 64, 64, 0),
+    "loops.triad": (128, 64, 64, 16),
+    "loops.daxpy": (128, 64, 0, 16),
+    "loops.schoenauer": (192, 64, 64, 16),
+}
+MODEL = Ecm(
+    (EcmLevel("L1", 128, 64), EcmLevel("L2", 48, 24), EcmLevel("memory", 5, 4)),
+    Overlap.parse("L1 load + L1 store + L2 + memory"),
+    2.0,
+)
+
+
+def records(**changes):
+    """Return records of loops as the model has them, of a million vectors in an invocation."""
+    rows = []
+    for kernel, (read, write, allocate, flops) in LOOPS.items():
+        moved = Traffic(read=read, write=write, write_allocate=allocate).transfers(LEVELS)
+        for level in LEVELS:
+            cycles = MODEL.predict(moved, at=level).cycles
+            seconds = cycles * 1e6 / 2e9
+            row = {
+                "kernel": kernel, "name": level, "platform": "Some CPU, 1 thread", "threads": 1,
+                "environment_id": "here", "valid": True, "disturbed": False, "variant": "simd",
+                "footprint_B": 2**20, "clock_GHz": 2.0, "time_min_s": seconds,
+                "time_median_s": seconds, "cycles_per_vector": cycles, "placement_sd": 0.01,
+                "dtype": "float64", "performance_GFLOPs": flops * 1e6 / seconds / 1e9 or np.nan,
+            }  # fmt: skip
+            for name, (load_B, store_B) in moved.items():
+                row |= {f"{name}_load_B": load_B * 1e6, f"{name}_store_B": store_B * 1e6}
+            rows.append({**row, **changes})
+    return ResultSet(rows, [np.empty(0)] * len(rows), {})
+
+
+def test_the_table_has_every_loop_beside_its_prediction() -> None:
+    frame = tables["ecm"](records(), overlap=str(MODEL.overlap))
+    assert len(frame) == len(LOOPS) * len(LEVELS)
+    assert frame["measured_over_predicted"].to_numpy() == pytest.approx(1, abs=0.01)
+    assert set(frame.loc[frame["fitted"], "kernel"]) == set(FITTED)
+    daxpy = frame[(frame["kernel"] == "loops.daxpy") & (frame["level"] == "L2")].iloc[0]
+    assert daxpy["L2_load_cycles"] == pytest.approx(128 / 48, rel=0.02)
+    assert daxpy["L2_store_cycles"] == pytest.approx(64 / 24, rel=0.02)
+    # A data frame gives the same.
+    again = tables["ecm"](records().to_frame(), overlap=str(MODEL.overlap))
+    assert again["predicted_cycles"].to_numpy() == pytest.approx(frame["predicted_cycles"])
+
+
+def test_predictions_lie_on_the_diagonal() -> None:
+    fig = figures["ecm"](records(), overlap=str(MODEL.overlap))
+    assert_legible(fig)
+    (ax,) = fig.axes
+    for level in LEVELS:
+        curve = line(ax, level)
+        assert len(curve.get_xdata()) == len(LOOPS) - len(FITTED)
+        assert curve.get_xdata() == pytest.approx(curve.get_ydata(), rel=0.01)
+    assert str(MODEL.overlap) in footnotes(fig)
+    # Disturbed points are counted.
+    rows = records()
+    rows.records[-1]["disturbed"] = True
+    assert "1 disturbed point included" in footnotes(figures["ecm"](rows))
+
+
+def test_the_overlap_diagram_stacks_what_adds() -> None:
+    fig = figures["ecm-overlap"](records(), kernels="loops.copy,loops.triad")
+    assert_legible(fig)
+    assert [ax.get_title() for ax in fig.axes] == ["loops.copy", "loops.triad"]
+    ax = fig.axes[0]
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names[0] == "measured"
+    assert {"none", "full"} <= {*names} or "best fit" in names
+    ends = {}
+    for bar in ax.patches:
+        place = round(bar.get_y() + bar.get_height() / 2)
+        ends[place] = max(ends.get(place, 0), bar.get_x() + bar.get_width())
+    copy = MODEL.predict(Traffic(read=64, write=64, write_allocate=64).transfers(LEVELS)).cycles
+    assert ends[0] == pytest.approx(copy)
+    assert ends[1] == pytest.approx(copy, rel=0.02)
+    with refused("level 'L4' is not one of L1, L2, memory"):
+        figures["ecm-overlap"](records(), level="L4")
+    with refused("none of loops.sum was measured"):
+        figures["ecm-overlap"](records(), kernels="loops.sum")
+
+
+def test_records_that_do_not_fit_are_refused() -> None:
+    with refused("there is no record of loops"):
+        figures["ecm"](None)
+    with refused("needs an undisturbed loops.load"):
+        figures["ecm"](records(disturbed=True))
+    with refused("no record of one core"):
+        tables["ecm"](records(threads=2))
+
+
+# Roofline
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Return the path of a machine file with the levels of the records."""
+    return str(dataclasses.replace(published("A64FX"), model="A").save(tmp_path / "a.json"))
+
+
+def test_the_roofline_table(machine) -> None:
+    frame = tables["roofline"](records(), machine=machine)
+    assert len(frame) == len(LOOPS) * len(LEVELS)
+    row = frame[(frame["kernel"] == "loops.triad") & (frame["name"] == "L2")].iloc[0]
+    # Three lines of 64 bytes by 64 a cycle, and a store by 32, at 2.2 GHz.
+    assert row["limit_s"] == pytest.approx((192 / 64 + 64 / 32) * 1e6 / 2.2e9)
+    assert row["bound"] == "L2"
+    assert row["roofline_fraction"] == pytest.approx(row["limit_s"] / row["time_median_s"])
+    assert row["flops_per_B"] == pytest.approx(16 / 256)
+    assert np.isnan(frame[frame["kernel"] == "loops.copy"]["flops_per_B"]).all()
+
+
+def test_the_roofline_figure(machine) -> None:
+    fig = figures["roofline"](records(), machine=machine)
+    assert_legible(fig)
+    (ax,) = fig.axes
+    assert len(line(ax, "loops.triad").get_xdata()) == len(LEVELS)
+    texts = [text.get_text() for text in ax.texts]
+    assert texts == ["L1 282 GB/s", "L2 141 GB/s", "memory 227 GB/s"]
+    # Kernels without flops have no performance.
+    assert "loops.copy" not in {curve.get_label() for curve in ax.lines}
+
+
+def test_rooflines_need_a_machine_and_bytes(machine, tmp_path) -> None:
+    with refused("the roofline needs a machine file"):
+        figures["roofline"](records())
+    with refused("no record has the bytes of each level"):
+        bare = [
+            {k: v for k, v in row.items() if not k.endswith(("_load_B", "_store_B"))}
+            for row in records()
+        ]
+        tables["roofline"](ResultSet(bare, [np.empty(0)] * len(bare)), machine=machine)
+    elsewhere = ResultSet(list(records()), records().samples, {"here": {"machine": {"model": "B"}}})
+    with refused(r"a.json is of another machine \(A\) than the records \(B\)"):
+        tables["roofline"](elsewhere, machine=machine)
+    with refused("has floating-point operations"):
+        figures["roofline"](records(performance_GFLOPs=float("nan")), machine=machine)

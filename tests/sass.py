@@ -1,0 +1,90 @@
+"""Machine code of GPU kernels (SASS), as far as tests have to read it.
+
+Instructions have 128 bits since compute capability 7.0. Which bits hold the opcode and the control
+information was found by Jia et al. 2018 (arXiv:1804.06826, section 2.1): a load sets one of six
+barriers, and the first instruction that uses its result waits for that barrier.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+TREE = Path(__file__).parents[1]
+
+_OPCODES = {0x981: "LDG", 0x381: "LDG", 0x986: "STG", 0x983: "LDL", 0x987: "STL"}
+_NO_BARRIER = 7
+
+
+class Instruction(NamedTuple):
+    """An instruction: its name if it is one of `_OPCODES`, and its barriers.
+
+    `sets` is the barrier that it sets when its result is there, `waits` the bits of those that it
+    waits for.
+    """
+
+    name: str
+    sets: int
+    waits: int
+
+
+def nvcc() -> str:
+    """Return the path of nvcc, where CMake looks for it as well."""
+    folders = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")] + ["/usr/local/cuda"]
+    path = os.pathsep.join([os.environ["PATH"], *(f"{folder}/bin" for folder in folders if folder)])
+    found = shutil.which("nvcc", path=path)
+    assert found is not None, "nvcc comes with the CUDA Toolkit"
+    return found
+
+
+def compiled(source: str, folder: Path, arch: str = "sm_90") -> dict[str, list[Instruction]]:
+    """Compile a source that includes headers of ``cpp``, and return its kernels' instructions.
+
+    Keys are demangled names.
+    """
+    (folder / "kernels.cu").write_text(source)
+    cubin = folder / "kernels.cubin"
+    command = [nvcc(), "-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-I", str(TREE / "cpp")]
+    subprocess.run([*command, str(folder / "kernels.cu"), "-o", str(cubin)], check=True)
+    return _kernels(cubin.read_bytes())
+
+
+def loads_in_flight(code: list[Instruction]) -> int:
+    """Return the largest number of loads of global memory that are issued before one is used."""
+    pending = [0] * 6
+    most = 0
+    for one in code:
+        for barrier in range(6):
+            if one.waits >> barrier & 1:
+                pending[barrier] = 0
+        if one.name == "LDG" and one.sets != _NO_BARRIER:
+            pending[one.sets] += 1
+            most = max(most, sum(pending))
+    return most
+
+
+def _kernels(elf: bytes) -> dict[str, list[Instruction]]:
+    """Return the kernels of a cubin, which is an ELF file with a section for each."""
+    (start,) = struct.unpack_from("<Q", elf, 0x28)
+    size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQ", elf, start + k * size) for k in range(count)]
+    strings = sections[names][4]
+    found = {}
+    for name_at, _, _, _, at, length in sections:
+        name = elf[strings + name_at : elf.index(b"\0", strings + name_at)].decode()
+        if name.startswith(".text."):
+            found[name.removeprefix(".text.")] = _instructions(elf[at : at + length])
+    shown = subprocess.run(["c++filt"], input="\n".join(found), capture_output=True, text=True)
+    return dict(zip(shown.stdout.split("\n"), found.values(), strict=False))
+
+
+def _instructions(code: bytes) -> list[Instruction]:
+    found = []
+    for low, high in struct.iter_unpack("<QQ", code):
+        name = _OPCODES.get(low & 0xFFF, "")
+        found.append(Instruction(name, high >> 46 & 7, high >> 52 & 0x3F))
+    return found

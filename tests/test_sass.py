@@ -1,0 +1,125 @@
+"""Machine code of the GPU kernels: loads are issued together, and nothing goes to local memory."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import sass
+
+from memkern.machine import gpu
+
+pytestmark = pytest.mark.skipif(
+    not gpu.built(), reason="this build has no CUDA part, as there is no CUDA Toolkit"
+)
+
+# Operations by the number of arrays that they read, and by the number of all their arrays.
+MAPS = {
+    "Copy": (1, 2),
+    "Scale": (1, 2),
+    "Add": (2, 3),
+    "Triad": (2, 3),
+    "Axpby": (2, 2),
+    "Update": (1, 1),
+    "Daxpy": (2, 2),
+    "Nstream": (3, 3),
+    "Schoenauer": (3, 4),
+}
+SUMS = {
+    "Norm": (1, 1),
+    "Dot": (2, 2),
+    "Sum": (1, 1),
+    "Load": (1, 1),
+    "Load4": (4, 4),
+    "CgUpdate": (4, 4),
+    "CgUpdateRelease": (2, 2),
+}
+
+
+# RaiderSTREAM's operations by index: the number of arrays that they read, and the index arrays of
+# all their arrays; each of those is read as well.
+INDEXED = {"Copy": (1, "0, 1"), "Triad": (2, "-1, 0, 1"), "Add": (2, "0, 1, 2")}
+MOVES = ("Gather", "Scatter", "GatherScatter")
+
+
+def source(family: str, kernels: dict[str, str]) -> str:
+    """Return a program that consists of these kernels of a family."""
+    uses = [f"  (void*)&grid<{kernel}>," for kernel in kernels.values()]
+    lines = [
+        f'#include "families/{family}/gpu-inl.hpp"',
+        "namespace memkern::gpu {",
+        "void* kernels[] = {",
+        *uses,
+        "};",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module", params=["sm_80", "sm_90"])
+def found(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[sass.Instruction]]:
+    """The instructions of the kernels by default and with four vectors a thread, by name."""
+    kernels: dict[str, dict[str, str]] = {"streaming": {}, "spatter": {}}
+    for op, (_, arrays) in MAPS.items():
+        kernels["streaming"][op] = f"Map<Packed<double>, {op}, {arrays}, 2>"
+        kernels["streaming"][f"{op}4"] = f"Map<Packed<float>, {op}, {arrays}, 4>"
+    for op, (_, arrays) in SUMS.items():
+        kernels["streaming"][op] = f"Reduce<Packed<double>, {op}, {arrays}, {max(4 // arrays, 1)}>"
+    for op, (read, by) in INDEXED.items():
+        places = f"{by}, -1" if read == 1 else by
+        accessor = f"Indexed<double, By<long, {places}> >"
+        kernels["streaming"][f"{op} by index"] = f"Map<{accessor}, {op}, {read + 1}, 4>"
+    for number, op in enumerate(MOVES):
+        kernels["spatter"][op] = f"Move<double, long, (SpatterOp){number}, 4>"
+    by_name = {}
+    for family, wanted in kernels.items():
+        folder: Path = tmp_path_factory.mktemp("sass")
+        code = sass.compiled(source(family, wanted), folder, request.param)
+        short = {
+            re.sub(r"memkern::(gpu::\(anonymous namespace\)::)?", "", name): instructions
+            for name, instructions in code.items()
+        }
+        for name, kernel in wanted.items():
+            (by_name[name],) = (c for known, c in short.items() if f"grid<{kernel} >" in known)
+    return by_name
+
+
+@pytest.mark.parametrize("op", [*MAPS, *SUMS])
+def test_loads_are_issued_before_the_first_value_is_used(
+    found: dict[str, list[sass.Instruction]], op: str
+) -> None:
+    read, arrays = (MAPS | SUMS)[op]
+    values = 2 if op in MAPS else max(4 // arrays, 1)
+    assert sass.loads_in_flight(found[op]) >= read * values
+    if op in MAPS:
+        # Of more than two arrays, two vectors each are loaded at a time.
+        assert sass.loads_in_flight(found[f"{op}4"]) >= read * (2 if arrays > 2 else 4)
+
+
+def test_indexed_kernels_load_four_elements_at_once(
+    found: dict[str, list[sass.Instruction]],
+) -> None:
+    for op, (read, _) in INDEXED.items():
+        assert sass.loads_in_flight(found[f"{op} by index"]) >= 4 * read, op
+    for op in MOVES:
+        assert sass.loads_in_flight(found[op]) >= 4, op
+
+
+def test_no_variable_is_in_local_memory(found: dict[str, list[sass.Instruction]]) -> None:
+    for name, code in found.items():
+        assert not [one for one in code if one.name in ("LDL", "STL")], name
+
+
+def test_the_reader_counts_loads_until_one_is_used() -> None:
+    def load(barrier: int) -> sass.Instruction:
+        return sass.Instruction("LDG", barrier, 0)
+
+    use = sass.Instruction("", 7, 0b01)
+    both = sass.Instruction("", 7, 0b11)
+    assert sass.loads_in_flight([load(0), load(1), both, load(0), both]) == 2
+    assert sass.loads_in_flight([load(0), load(0), load(1), use, load(0)]) == 3
+    assert sass.loads_in_flight([load(0), use, load(1), both]) == 1
+    assert sass.loads_in_flight([use]) == 0
