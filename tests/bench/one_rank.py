@@ -7,8 +7,8 @@ should agree within the intervals::
 
 Every turn measures all kernels in the three ways, in rotating order, on the same processing unit
 and in 4 KiB pages. A ratio is the time without ranks over that of the rank, by the medians of the
-records; the intervals hold for all ratios together (Bonferroni's correction). The exit code is 1 if
-one of them does not contain 1.
+undisturbed records of those turns in which both are; the intervals hold for all ratios together
+(Bonferroni's correction). The exit code is 1 if one of them does not contain 1.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from peers import printed, rotated, with_interval
 
 from memkern.statistics import ratio_interval
 
+_LEAST_TURNS = 4
 # Streams and chases in a cache and in memory, indexed accesses, atomics.
 SWEEP = """
 [defaults]
@@ -52,13 +53,14 @@ size_B = ["16KiB", "64MiB"]
 
 
 def times(words: list[str]) -> dict[str, float]:
-    """Return the median seconds of all cases."""
+    """Return the median seconds of the cases that were not disturbed."""
     found = {}
     for record in json.loads(printed(words)):
         case = f"{record['kernel']}, {record['footprint_B']} B"
         if not record["valid"]:
             raise SystemExit(f"{case} failed its validation")
-        found[case] = float(record["time_median_s"])
+        if not record["disturbed"]:
+            found[case] = float(record["time_median_s"])
     return found
 
 
@@ -78,7 +80,8 @@ def main() -> int:
     os.environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     os.sched_setaffinity(0, {args.unit})
     launchers = {"none": [], "mpi": shlex.split(args.mpi), "shmem": shlex.split(args.shmem)}
-    found: dict[str, dict[str, list[float]]] = {comm: defaultdict(list) for comm in launchers}
+    # Seconds by case and turn.
+    found: dict[str, dict[str, dict[int, float]]] = {comm: defaultdict(dict) for comm in launchers}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sweep.toml"
         file.write_text(SWEEP)
@@ -86,7 +89,7 @@ def main() -> int:
         for turn in range(args.turns):
             for comm in rotated(list(launchers), turn):
                 for case, seconds in times([*launchers[comm], *own, comm]).items():
-                    found[comm][case].append(seconds)
+                    found[comm][case][turn] = seconds
             print(f"  turn {turn + 1} of {args.turns} done", file=sys.stderr)
     alone = found.pop("none")
     level = 1 - 0.05 / (len(alone) * len(found))
@@ -94,7 +97,14 @@ def main() -> int:
     for case, seconds in alone.items():
         words = []
         for comm, ranks in found.items():
-            ratio = ratio_interval(seconds, ranks[case], level, paired=True)
+            turns = sorted(seconds.keys() & ranks[case].keys())
+            without, with_ranks = (
+                [side[turn] for turn in turns] for side in (seconds, ranks[case])
+            )
+            if len(turns) < _LEAST_TURNS:
+                words.append(f"{comm} {len(turns)} turns undisturbed")
+                continue
+            ratio = ratio_interval(without, with_ranks, level, paired=True)
             words.append(f"{comm} {with_interval(ratio)}")
             if not ratio.low <= 1 <= ratio.high:
                 apart.append(f"{case} by {comm}")
