@@ -94,12 +94,12 @@ def main() -> int:
     alone = found.pop("none")
     level = 1 - 0.05 / (len(alone) * len(found))
     apart = []
-    for case, seconds in alone.items():
+    for case, by_turn in alone.items():
         words = []
         for comm, ranks in found.items():
-            turns = sorted(seconds.keys() & ranks[case].keys())
+            turns = sorted(by_turn.keys() & ranks[case].keys())
             without, with_ranks = (
-                [side[turn] for turn in turns] for side in (seconds, ranks[case])
+                [side[turn] for turn in turns] for side in (by_turn, ranks[case])
             )
             if len(turns) < _LEAST_TURNS:
                 words.append(f"{comm} {len(turns)} turns undisturbed")
