@@ -58,8 +58,9 @@ lint: system-dev .venv/.installed .venv/.lint
 	  -DCMAKE_CXX_COMPILER_LAUNCHER= -DMEMKERN_TARGETS=baseline -DMEMKERN_TESTS=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
 	  -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
-	@# The clang-tidy of the package index comes without omp.h.
-	find cpp -name '*.cpp' | \
+	@# The clang-tidy of the package index comes without omp.h. The largest files come first, so that none
+	@# of them is left at the end.
+	find cpp -name '*.cpp' | xargs ls -S | \
 	  xargs -P $$(nproc) -n 1 $(BIN)/clang-tidy --quiet -p build/lint \
 	  --extra-arg=-idirafter$$(clang++ -print-resource-dir)/include
 

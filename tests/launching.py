@@ -33,6 +33,8 @@ LAUNCHERS = {"mpi": "openmpi", "shmem": "oshmem"}
 # Compiler wrappers with which the extension modules are built.
 _WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 _MPICH = "libmpich.so.12"
+# Ends what hangs. Ranks that share the processors of a busy machine take minutes.
+_LIMIT_S = 600
 
 
 def need_module(device: str) -> None:
@@ -87,7 +89,7 @@ def run(
     """Run ``python WORDS`` as so many ranks (see `start`)."""
     with start(kind, ranks, words, folder, variables) as process:
         try:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=_LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -117,7 +119,7 @@ def alone(words: Sequence[str], variables: dict[str, str]) -> subprocess.Complet
         capture_output=True,
         text=True,
         env={**_variables(), **variables},
-        timeout=120,
+        timeout=_LIMIT_S,
     )
 
 

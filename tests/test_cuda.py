@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import REQUEST, Changed, checked, refused
-from test_kernels import AMO_SHAPES, SAMPLES, built, inputs
+from test_kernels import AMO_SHAPES, SAMPLES, built, inputs, one_of_each
 
 import memkern as mk
 from memkern import _memkern
@@ -97,11 +97,43 @@ def test_every_kernel_of_the_families_runs_on_a_gpu() -> None:
             assert types == {(d, i) for d in spec.dtypes for i in spec.index_dtypes}
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [entry for entry in ENTRIES if entry[0] != "latency.chase"],  # has a test of its own
-    ids=lambda e: "-".join(filter(None, map(str, e))),
+# Of what each kind of entries is reached: kernels by variant, operations of atomics by variant,
+# kernels by the number of vectors or instances of a thread, types by variant.
+KEYS: tuple[Callable[[Any], Any], ...] = (
+    lambda e: (e[0], e[1]),
+    lambda e: (e[1], *e[5].split("/")),
+    lambda e: (e[0], e[4]),
+    lambda e: (e[1], e[2]),
 )
+
+
+def entry_params() -> list[Any]:
+    """Return a parameter for every entry.
+
+    A hash chooses one of each kind (see `KEYS`), so that types differ between kinds. The others are
+    marked `every_entry`; tests/cpp/cuda_*_test.cpp run all of them.
+    """
+    every = [entry for entry in ENTRIES if entry[0] != "latency.chase"]  # has a test of its own
+    chosen = set().union(*(one_of_each(every, key) for key in KEYS))
+    return [
+        pytest.param(
+            entry,
+            id="-".join(filter(None, map(str, entry))),
+            marks=() if entry in chosen else pytest.mark.every_entry,
+        )
+        for entry in every
+    ]
+
+
+def test_chosen_entries_have_every_variant_type_and_operation() -> None:
+    params = entry_params()
+    every = [param.values[0] for param in params]
+    chosen = [param.values[0] for param in params if not param.marks]
+    for key in (*KEYS, lambda e: e[2:4]):
+        assert {key(entry) for entry in chosen} == {key(entry) for entry in every}
+
+
+@pytest.mark.parametrize("entry", entry_params())
 def test_a_gpu_agrees_with_the_reference(entry: tuple[Any, ...]) -> None:
     kernel, variant, dtype, index, unroll, form = entry
     options = {"variant": variant, "dtype": dtype, "index_dtype": index, "unroll": unroll}

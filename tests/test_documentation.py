@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import functools
 import importlib
 import os
 import pkgutil
@@ -26,6 +27,7 @@ from memkern.plots import kernel_table
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
+FAMILIES = EXAMPLES / "families.md"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(EXAMPLES.rglob("*.md"))]
 # Blocks that are not executed.
 OTHER_KINDS = {"diff", "yaml"}
@@ -38,8 +40,8 @@ NOT_RUN = {
     "pip install . -C cmake.define.MEMKERN_HIGHWAY_ARCHIVE=/path/highway.tar.gz "
     "-C cmake.define.MEMKERN_HWLOC_ARCHIVE=/path/hwloc.tar.bz2": "builds the package",
     "memkern stream --sizes 1MiB:4GiB:20 --device cuda -o gpu.db": "needs a GPU",
-    "memkern sweep sweep.toml --executor slurm --nodes 4 --options partition=batch time=60 "
-    "-o all.parquet": "needs Slurm",
+    "memkern sweep examples/ci/short.toml --executor slurm --nodes 4 "
+    "--options partition=batch time=60 -o all.parquet": "needs Slurm",
     "python3 -m venv venv-base && venv-base/bin/pip install /path/to/base": "builds the package",
     "python3 -m venv venv-head && venv-head/bin/pip install /path/to/head": "builds the package",
 }
@@ -179,6 +181,13 @@ def test_options_in_the_text_exist(document: Path) -> None:
 BENCHMARKS = ROOT / "tests" / "bench" / "README.md"
 
 
+@functools.cache
+def options_of_script(path: str) -> set[str]:
+    words = [sys.executable, ROOT / path, "--help"]
+    help = subprocess.run(words, capture_output=True, text=True, check=True)
+    return set(re.findall(r"--[\w-]+", help.stdout))
+
+
 @pytest.mark.parametrize(
     "command",
     [c for kind, block in blocks(BENCHMARKS) if kind == "sh" for c in commands(block)],
@@ -196,10 +205,7 @@ def test_options_of_benchmarks_exist(command: str) -> None:
     if words[:2] == ["mpirun", "-n"]:
         del words[:3]
     assert words[0] == "python"
-    help = subprocess.run(
-        [sys.executable, ROOT / words[1], "--help"], capture_output=True, text=True, check=True
-    )
-    assert given <= set(re.findall(r"--[\w-]+", help.stdout))
+    assert given <= options_of_script(words[1])
 
 
 SCRIPTS = sorted(EXAMPLES.rglob("*.py"))
@@ -344,7 +350,7 @@ def test_the_readme_lists_the_verbs_with_sizes() -> None:
 
 
 def kernel_rows() -> str:
-    """Return the README's table of kernels, made from the registry."""
+    """Return the documented table of kernels, made from the registry."""
     rows = ["| kernel | definition | bytes | flops |", "| --- | --- | --- | --- |"]
     for row in kernel_table().itertuples():
         moved = "" if row.bytes != row.bytes or not row.bytes else f"{row.bytes:.0f}"
@@ -355,7 +361,7 @@ def kernel_rows() -> str:
 
 def test_the_table_of_kernels_is_that_of_the_registry() -> None:
     # To update it: PYTHONPATH=tests python tests/test_documentation.py
-    assert f"\n\n{kernel_rows()}\n</details>" in (ROOT / "README.md").read_text()
+    assert FAMILIES.read_text().endswith(f"\n\n{kernel_rows()}\n")
 
 
 def test_the_readme_lists_the_unrolling_factors() -> None:
@@ -391,11 +397,5 @@ def test_small_cases_are_announced(
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(
-        re.sub(
-            r"(?s)(</summary>\n\n).*?(\n</details>)",
-            lambda found: found[1] + kernel_rows() + found[2],
-            readme.read_text(),
-        )
-    )
+    before, _, _ = FAMILIES.read_text().partition("| kernel |")
+    FAMILIES.write_text(f"{before}{kernel_rows()}\n")

@@ -2,13 +2,18 @@
 # _memkern_shmem.
 include(CheckIncludeFileCXX)
 
+# Part of memkern_core as well, but the modules of MPI and OpenSHMEM need nothing else of it.
+add_library(memkern_limits OBJECT EXCLUDE_FROM_ALL cpp/core/limits.cpp)
+target_link_libraries(memkern_limits PRIVATE memkern_options)
+set_target_properties(memkern_limits PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
+
 function(memkern_ranks_module library target)
   set(module _${target})
   file(GLOB sources CONFIGURE_DEPENDS cpp/backends/${library}/*.cpp)
-  pybind11_add_module(${module} MODULE NO_EXTRAS cpp/python/${library}_module.cpp
-    ${sources} cpp/core/limits.cpp)
+  pybind11_add_module(${module} MODULE NO_EXTRAS cpp/python/${library}_module.cpp ${sources})
   target_compile_definitions(${module} PRIVATE MEMKERN_MODULE=${module})
-  target_link_libraries(${module} PRIVATE memkern_options OpenMP::OpenMP_CXX ${target})
+  target_link_libraries(${module} PRIVATE
+    memkern_limits memkern_options OpenMP::OpenMP_CXX ${target})
   install(TARGETS ${module} LIBRARY DESTINATION memkern)
 endfunction()
 
@@ -51,6 +56,8 @@ function(memkern_other_mpi name)
   list(FILTER link EXCLUDE REGEX "^-I")
   memkern_flags_of(memkern_mpi_${name} "${words}" "${link}")
   memkern_ranks_module(mpi memkern_mpi_${name})
+  # Static analysis checks the same sources with the first MPI.
+  set_target_properties(_memkern_mpi_${name} PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
 endfunction()
 
 if(NOT MEMKERN_MPI STREQUAL "OFF")

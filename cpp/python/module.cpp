@@ -29,6 +29,7 @@
 #include "core/sampler.hpp"
 #include "core/topology.hpp"
 #include "engine/prepared.hpp"
+#include "python/build.hpp"
 #include "python/errors.hpp"
 #include "python/exchange.hpp"
 
@@ -460,11 +461,11 @@ py::dict topology() {
 
 py::dict build() {
   py::dict d;
-  d["compiler"] = MEMKERN_COMPILER;
-  d["flags"] = MEMKERN_FLAGS;
-  d["version"] = MEMKERN_VERSION;
-  d["commit"] = MEMKERN_COMMIT;
-  d["highway"] = MEMKERN_HIGHWAY;
+  d["compiler"] = kBuild.compiler;
+  d["flags"] = kBuild.flags;
+  d["version"] = kBuild.version;
+  d["commit"] = kBuild.commit;
+  d["highway"] = kBuild.highway;
   d["hwloc"] = HWLOC_API_VERSION;
   d["isas"] = supported_isas();
   return d;

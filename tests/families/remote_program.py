@@ -1,6 +1,6 @@
-"""What ranks do in test_over_ranks.py: python remote_program.py DEVICE PART [NUMBER].
+"""What ranks do in test_over_ranks.py: python remote_program.py DEVICE PART[=NUMBER]....
 
-The first rank prints a JSON object.
+The first rank prints a JSON object with the results of the parts.
 """
 
 from __future__ import annotations
@@ -207,7 +207,10 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 if __name__ == "__main__":
-    device, part, *numbers = sys.argv[1:]
-    result = PARTS[part](device, *map(int, numbers))
+    device, *parts = sys.argv[1:]
+    result = {}
+    for part in parts:
+        name, _, number = part.partition("=")
+        result[name] = PARTS[name](device, *map(int, filter(None, [number])))
     if remote.describe(device).rank == 0:
         print(json.dumps(result, default=str))

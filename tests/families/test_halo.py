@@ -170,21 +170,32 @@ def started(
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(
-    ("kind", "ranks"), [("openmpi", 1), ("openmpi", 2), ("openmpi", 4), ("mpich", 2)]
-)
-def test_every_distributed_case_is_valid_and_equal(kind: str, ranks: int, tmp_path: Path) -> None:
-    found = started(ranks, "valid equal", tmp_path, kind=kind)
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Start what needs two ranks and no variables."""
+    return started(2, "valid equal faults refusals", tmp_path_factory.mktemp("x"))
+
+
+def check_cases(found: Any) -> None:
     assert found["valid"]["cases"] == 78
     assert found["valid"]["failed"] == found["equal"]["wrong"] == []
 
 
-def test_lost_and_stale_values_are_caught(tmp_path: Path) -> None:
-    assert started(2, "faults", tmp_path)["faults"]["missed"] == []
+@pytest.mark.parametrize(("kind", "ranks"), [("openmpi", 1), ("openmpi", 4), ("mpich", 2)])
+def test_every_distributed_case_is_valid_and_equal(kind: str, ranks: int, tmp_path: Path) -> None:
+    check_cases(started(ranks, "valid equal", tmp_path, kind=kind))
 
 
-def test_wrong_plans_are_refused_on_all_ranks(tmp_path: Path) -> None:
-    found = started(2, "refusals", tmp_path)["refusals"]
+def test_every_distributed_case_is_valid_and_equal_on_two_ranks(two_ranks: Any) -> None:
+    check_cases(two_ranks)
+
+
+def test_lost_and_stale_values_are_caught(two_ranks: Any) -> None:
+    assert two_ranks["faults"]["missed"] == []
+
+
+def test_wrong_plans_are_refused_on_all_ranks(two_ranks: Any) -> None:
+    found = two_ranks["refusals"]
     sends = "rank {} sends 1 elements to rank {}, which receives {}"
     assert found["more"] == [sends.format(1, 0, 2), sends.format(0, 1, 2)]
     elsewhere = "the plan of an exchange is wrong on another rank"

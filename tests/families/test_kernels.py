@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -256,6 +256,14 @@ def options_of(entry: Entry) -> dict[str, Any]:
     return dict(zip(names, entry[1:], strict=True))
 
 
+def one_of_each(entries: Iterable[Any], key: Callable[[Any], Any]) -> set[Any]:
+    """Return one entry, which a hash chooses, of each group of entries with the same key."""
+    groups: dict[Any, list[Any]] = {}
+    for entry in entries:
+        groups.setdefault(key(entry), []).append(entry)
+    return {group[zlib.crc32(repr(key).encode()) % len(group)] for key, group in groups.items()}
+
+
 def entry_params() -> list[Any]:
     """Return a parameter of tests for every entry of the binary.
 
@@ -263,11 +271,8 @@ def entry_params() -> list[Any]:
     between kernels. The others are marked `every_entry`; the C++ tests run all of them. The
     families that are `BOUND` have tests of their own.
     """
-    groups: dict[tuple[str, str], list[Entry]] = {}
-    for entry in _memkern.entries():
-        if entry[2] in _memkern.supported_isas() and not entry[0].startswith(BOUND):
-            groups.setdefault(entry[:2], []).append(entry)
-    chosen = {group[zlib.crc32(repr(key).encode()) % len(group)] for key, group in groups.items()}
+    here = (e for e in _memkern.entries() if e[2] in _memkern.supported_isas())
+    chosen = one_of_each((e for e in here if not e[0].startswith(BOUND)), lambda e: e[:2])
     return [
         pytest.param(
             entry,

@@ -49,18 +49,28 @@ SHARED = {"OMPI_MCA_osc": "sm"}
 def test_every_entry_validates(
     device: str, ranks: int, threads: int, variables: dict[str, str], least: int, tmp_path: Path
 ) -> None:
-    found = started(PROGRAM, device, ranks, f"every_entry {threads}", tmp_path, variables)
+    words = f"every_entry={threads}"
+    found = started(PROGRAM, device, ranks, words, tmp_path, variables)["every_entry"]
     assert found["entries"] >= least
     assert found["failed"] == []
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)
 def test_a_lost_update_on_one_rank_is_caught(device: str, tmp_path: Path) -> None:
-    assert started(PROGRAM, device, 2, "faults", tmp_path, SHARED)["missed"] == []
+    assert started(PROGRAM, device, 2, "faults", tmp_path, SHARED)["faults"]["missed"] == []
 
 
-def test_targets_are_the_ranks_whose_words_change(tmp_path: Path) -> None:
-    found = started(PROGRAM, "mpi", 2, "targets", tmp_path)
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Start what needs two ranks and no variables, by device."""
+    folder = tmp_path_factory.mktemp("x")
+    parts = "targets refusals record"
+    return {device: started(PROGRAM, device, 2, parts, folder) for device in LAUNCHERS}
+
+
+@pytest.mark.parametrize("device", LAUNCHERS)
+def test_targets_are_the_ranks_whose_words_change(device: str, two_ranks: dict[str, Any]) -> None:
+    found = two_ranks[device]["targets"]
     # The iterations that run here belong to the first rank's part of IDX.
     for name, (ranks, share) in found.items():
         pattern, _, targets = name.partition("/")
@@ -76,8 +86,8 @@ def test_targets_are_the_ranks_whose_words_change(tmp_path: Path) -> None:
     assert found["stride1/ring"][1] == found["central/ring"][1] == 1.0
 
 
-def test_what_a_library_lacks_is_refused(tmp_path: Path) -> None:
-    mpi, shmem = (started(PROGRAM, device, 2, "refusals", tmp_path) for device in LAUNCHERS)
+def test_what_a_library_lacks_is_refused(two_ranks: dict[str, Any]) -> None:
+    mpi, shmem = (two_ranks[device]["refusals"] for device in LAUNCHERS)
     for messages in (mpi, shmem):
         assert all(len(message.splitlines()) <= 1 for message in messages.values())
         assert "'stream.copy'" in messages["kernel"]
@@ -98,8 +108,8 @@ def test_what_a_library_lacks_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)
-def test_records_name_targets_and_library(device: str, tmp_path: Path) -> None:
-    record = started(PROGRAM, device, 2, "record", tmp_path)
+def test_records_name_targets_and_library(device: str, two_ranks: dict[str, Any]) -> None:
+    record = two_ranks[device]["record"]
     assert record["valid"]
     assert (record["device"], record["backend"], record["threads"]) == (device, device, 1)
     assert (record["targets"], record["remote_share"]) == ("share", 0.25)
@@ -117,11 +127,12 @@ def test_a_rank_that_fails_anywhere_ends_all(
     device: str, comm: str, ranks: int, tmp_path: Path
 ) -> None:
     variables = {**SHARED, "MEMKERN_COMM": comm, "MEMKERN_RANK_TIMEOUT_S": "20"}
-    calls = started(PROGRAM, device, ranks, "failing 0", tmp_path, variables)["calls"]
+    found = started(PROGRAM, device, ranks, "failing=0", tmp_path, variables)
+    calls = found["failing"]["calls"]
     assert calls > 1000
     told = f"rank {ranks - 1} on {os.uname().nodename}: RuntimeError: "
     for at in random.choices(range(1, calls), k=2):
-        words = [PROGRAM, device, "failing", str(at)]
+        words = [PROGRAM, device, f"failing={at}"]
         done = run(LAUNCHERS[device], ranks, words, tmp_path, variables)
         assert done.returncode != 0, at
         errors = {line.partition(": ")[::2] for line in done.stdout.splitlines()}
@@ -155,7 +166,7 @@ def test_a_rank_that_dies_or_hangs_anywhere_ends_all(
 def test_one_process_needs_no_launcher() -> None:
     done = alone([PROGRAM, "mpi", "record"], {"OMPI_ALLOW_RUN_AS_ROOT": "1"})
     assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
+    record = json.loads(done.stdout)["record"]
     assert record["valid"]
     assert (record["ranks"], record["remote_share"]) == (1, 0.0)
 

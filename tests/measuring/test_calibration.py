@@ -1,5 +1,6 @@
 """Variances between placements and runs: estimated, stored until reboot, used by records."""
 
+import itertools
 import json
 import math
 import subprocess
@@ -10,9 +11,17 @@ import numpy as np
 import pytest
 
 import memkern as mk
+from memkern import _memkern
+from memkern.machine.topology import machine_environment
 from memkern.measuring import calibrate as calibrating
 from memkern.measuring import calibration, disturbance
-from memkern.measuring.calibration import Calibration, class_name, estimate, level_of
+from memkern.measuring.calibration import (
+    Calibration,
+    class_name,
+    estimate,
+    level_names,
+    level_of,
+)
 from memkern.statistics import Prior
 
 CACHES = [
@@ -74,6 +83,17 @@ def test_a_calibration_is_stored_and_loaded(cache: Path) -> None:
     assert stored().of("L9, 1 thread") == (None, None)
 
 
+def test_a_calibration_is_read_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calibration.save(stored())
+    loaded = calibration.load()
+    monkeypatch.setattr(calibration, "stored", None)
+    assert calibration.load() is loaded
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    calibration.save(stored(created="later"))
+    assert calibration.load() == stored(created="later")
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{}", '{"version": 1}', "not JSON", '{"version": 1, "boot": 3, "placements": 1}'],
@@ -112,13 +132,20 @@ def test_calibration_widens_intervals_to_the_next_run(cache: Path) -> None:
 
 
 def test_calibrating_measures_every_class(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Caches of a few KiB, so that a footprint from memory is small as well.
+    small = [{**c, "size_B": c["size_B"] // 256} for c in CACHES]
+    environment = machine_environment()
+    environment["machine"]["caches"] = small
+    monkeypatch.setattr(calibrating, "machine_environment", lambda: environment)
     monkeypatch.setattr(calibrating, "_BUDGET_S", 0.01)
     shares: list[float] = []
-    found = mk.calibrate(seconds=1.0, progress=shares.append)
+    found = mk.calibrate(seconds=0.1, progress=shares.append)
     assert calibration.load() == found
     assert found.boot == calibration.boot_id()
     assert set(found.placements) <= set(found.runs)
-    assert found.runs and all(p.variance >= 0 for p in found.runs.values())
+    classes = itertools.product(level_names(small), (1, len(_memkern.topology()["units"])))
+    assert set(found.runs) == {f"{level}, {n} thread{'s' * (n > 1)}" for level, n in classes}
+    assert all(p.variance >= 0 for p in found.runs.values())
     assert shares == sorted(shares) and shares[-1] == 1.0
 
 

@@ -20,8 +20,8 @@ from checking import REQUEST, refused
 import memkern as mk
 from memkern import _memkern
 from memkern.errors import InputError
+from memkern.measuring import sampling, variants
 from memkern.measuring import sweep as sweeping
-from memkern.measuring import variants
 from memkern.measuring.costs import launch_cost_s
 from memkern.measuring.prepared import Prepared
 from memkern.measuring.record import CaseRun, measure
@@ -361,17 +361,30 @@ def test_interrupt_keeps_the_samples_taken(
     # is coarse all samples may be equal and their interval has no width.
     endless = case.with_(ci=0.5, budget_s=60.0, max_samples=10**6)
     path = tmp_path / "out.db"
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    sample = sampling.sample
 
-    def begin_sampling(*_: object) -> int:
-        timer.start()
-        return 10**6
+    def interrupted(prepared: Any, out: Any, *how: Any) -> None:
+        ended = threading.Event()
+
+        def interrupt() -> None:
+            # Not before there is a sample, which may take long on a busy machine.
+            while np.isnan(out[0, 0]) and not ended.wait(0.001):
+                pass
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            sample(prepared, out, *how)
+        finally:
+            ended.set()
+            thread.join()
 
     with warnings.catch_warnings(record=True) as caught, monkeypatch.context() as patch:
         warnings.simplefilter("always")
-        patch.setattr(mk.statistics.StopRule, "next_count", begin_sampling)
+        patch.setattr(mk.statistics.StopRule, "next_count", lambda *_: 10**6)
+        patch.setattr(sampling, "sample", interrupted)
         results = mk.sweep([endless, case], output=path, progress=False, order="declared")
-        timer.join()
     assert [record["stop"] for record in results] == ["interrupted"]
     assert 0 < results.records[0]["samples"] == len(results.samples[0]) < 10**6
     assert any("0 of 2" in str(w.message) for w in caught)

@@ -10,6 +10,7 @@ throughput of the cores, to which every measuring process contributes. The third
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -300,7 +301,21 @@ def load_counters() -> dict[str, float]:
 
 
 def load() -> Calibration | None:
-    """Return the calibration of this boot, or None where there is none."""
+    """Return the calibration of this boot, or None where there is none.
+
+    The file is read again only when another one is in its place, as every record needs it.
+    """
+    target = path()
+    try:
+        found = target.stat()
+    except OSError:
+        return None
+    return _load(target, (found.st_ino, found.st_mtime_ns, found.st_size))
+
+
+@functools.lru_cache(maxsize=1)
+def _load(target: Path, written: tuple[int, int, int]) -> Calibration | None:
+    """Return the calibration in the file that was `written`: its inode, time and size."""
 
     def priors(listed: Mapping[str, Any]) -> dict[str, Prior]:
         return {
@@ -309,7 +324,7 @@ def load() -> Calibration | None:
         }
 
     try:
-        document = stored(path())
+        document = stored(target)
         return Calibration(
             document["boot"],
             document["created"],

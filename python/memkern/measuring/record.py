@@ -761,18 +761,21 @@ def calibrated(
     return measurement
 
 
+def _calibrated_spread(name: str) -> calibration.Spread:
+    known = calibration.load()
+    return known.of(name) if known is not None else (None, None)
+
+
 def spread(name: str) -> calibration.Spread:
     """Return the variances of a class between placements and between runs, None if unknown."""
-    known = calibration.load()
-    prior, calibrated = known.of(name) if known is not None else (None, None)
+    prior, calibrated = _calibrated_spread(name)
     return prior, calibrated and known_drift().variance(name, calibrated)
 
 
 def count(run: CaseRun, measurement: Measurement) -> None:
     """Let later intervals include what an undisturbed record shows of the variance between runs."""
     record, name = measurement.record, run.class_of(measurement.environment)
-    known = calibration.load()
-    calibrated = known.of(name)[1] if known is not None else None
+    _, calibrated = _calibrated_spread(name)
     if calibrated is not None and not record["disturbed"]:
         identity = f"{record['case_id']} {record['environment_id']}"
         known_drift().add(identity, name, record["time_median_s"], calibrated, time.time())

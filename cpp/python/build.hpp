@@ -1,0 +1,16 @@
+// How the extension was built.
+#pragma once
+
+namespace memkern {
+
+struct Build {
+  const char* compiler;
+  const char* flags;
+  const char* version;
+  const char* commit;
+  const char* highway;
+};
+
+extern const Build kBuild;
+
+}  // namespace memkern
