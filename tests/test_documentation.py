@@ -38,6 +38,7 @@ NOT_RUN = {
     "pip install . -C cmake.define.MEMKERN_HIGHWAY_ARCHIVE=/path/highway.tar.gz "
     "-C cmake.define.MEMKERN_HWLOC_ARCHIVE=/path/hwloc.tar.bz2": "builds the package",
     "memkern stream --sizes 1MiB:4GiB:20 --device cuda -o gpu.db": "needs a GPU",
+    "memkern transfers -o transfers.parquet": "needs a GPU",
     "memkern sweep sweep.toml --executor slurm --nodes 4 --options partition=batch time=60 "
     "-o all.parquet": "needs Slurm",
     "python3 -m venv venv-base && venv-base/bin/pip install /path/to/base": "builds the package",
