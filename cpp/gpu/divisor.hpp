@@ -24,7 +24,7 @@ class Divisor {
 
  private:
   MEMKERN_ANYWHERE static std::uint64_t high_product(std::uint64_t x, std::uint64_t y) {
-#ifdef MEMKERN_ON_DEVICE
+#ifdef __CUDA_ARCH__
     return __umul64hi(x, y);
 #else
     __extension__ using Wide = unsigned __int128;

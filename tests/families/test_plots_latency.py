@@ -187,6 +187,7 @@ INPUTS = {
         *all_records(), *structured(), *all_records(machine=LONG), *structured(machine=LONG),
     ],
     "many": [
+        *banks(), *banks("uint64"), *banks(block_threads=1024), *banks("uint64", 1024),
         *sizes(), *sizes("in-page"), *sizes("one-per-page"), *sizes("random", pages_asked="thp"),
         *chains(), *chains(size=64 * KIB, ns=6.0, most=4), *chains(size=MIB, ns=20.0, most=8),
         *loaded(threads=64, slower=8.0), *pairs(units=24), *nodes(12, 12), *gathers(),
