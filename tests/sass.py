@@ -17,6 +17,7 @@ from typing import NamedTuple
 TREE = Path(__file__).parents[1]
 
 _OPCODES = {0x981: "LDG", 0x381: "LDG", 0x986: "STG", 0x983: "LDL", 0x987: "STL"}
+_OPCODES |= {0x984: "LDS", 0x388: "STS"}
 _NO_BARRIER = 7
 
 
@@ -53,15 +54,18 @@ def compiled(source: str, folder: Path, arch: str = "sm_90") -> dict[str, list[I
     return _kernels(cubin.read_bytes())
 
 
-def loads_in_flight(code: list[Instruction]) -> int:
-    """Return the largest number of loads of global memory that are issued before one is used."""
+def loads_in_flight(code: list[Instruction], name: str = "LDG") -> int:
+    """Return the largest number of loads that are issued before one is used.
+
+    `name` is their instruction: ``LDG`` for global memory, ``LDS`` for shared memory.
+    """
     pending = [0] * 6
     most = 0
     for one in code:
         for barrier in range(6):
             if one.waits >> barrier & 1:
                 pending[barrier] = 0
-        if one.name == "LDG" and one.sets != _NO_BARRIER:
+        if one.name == name and one.sets != _NO_BARRIER:
             pending[one.sets] += 1
             most = max(most, sum(pending))
     return most

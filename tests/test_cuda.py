@@ -39,6 +39,8 @@ TREE = Path(__file__).parents[1]
 FAMILIES = ("spatter", "launch", "stream", "raider", "bs", "loops", "amo")
 # Kernels whose instances may write the same element, in any order.
 RACES = ("spatter.scatter", "spatter.gs", "spatter.multiscatter", "raider.scatter", "raider.sg")
+# Kernels whose cases are for a number of workers or for one memory.
+OWN_TESTS = ("latency.chase", "latency.banks", "transfers.")
 MODULE = "memkern._memkern_cuda"
 
 
@@ -82,15 +84,13 @@ def on_device(case: Case, **knobs: Any) -> Case:
 
 def test_every_kernel_of_the_families_runs_on_a_gpu() -> None:
     wanted = {name for name in registry() if name.partition(".")[0] in FAMILIES}
-    wanted.add("latency.chase")
+    wanted |= {name for name in registry() if name.startswith(OWN_TESTS)}
     assert {entry[0] for entry in ENTRIES} | {"stream.rotation"} == wanted
     assert len(ENTRIES) == len(set(ENTRIES))
     for name in wanted - {"stream.rotation"}:
         spec = registry()[name]
         types = {(d, i) for n, _, d, i, u, _ in ENTRIES if n == name and u == 0}
-        if name == "latency.chase":
-            assert types == {("uint64", "int64")}
-        elif name.startswith("amo."):
+        if name.startswith("amo."):
             both = {(d, i) for n, _, _, d, i, *_ in _memkern.entries() if n == name}
             assert types == both
         else:
@@ -113,7 +113,7 @@ def entry_params() -> list[Any]:
     A hash chooses one of each kind (see `KEYS`), so that types differ between kinds. The others are
     marked `every_entry`; tests/cpp/cuda_*_test.cpp run all of them.
     """
-    every = [entry for entry in ENTRIES if entry[0] != "latency.chase"]  # has a test of its own
+    every = [entry for entry in ENTRIES if not entry[0].startswith(OWN_TESTS)]
     chosen = set().union(*(one_of_each(every, key) for key in KEYS))
     return [
         pytest.param(
@@ -270,6 +270,253 @@ def test_a_chain_of_loads_goes_all_the_way(variant: str, chains: int, threads: i
     assert default.columns["size_B"] == 4 * gpu.describe("cuda:0")["l2_B"]
     with refused("chains on a GPU must be one of 1, 2, 4, 8, 16, not 3"):
         mk.latency(4096, chains=3, device="cuda")
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "uint64"])
+@pytest.mark.parametrize("stride", [0, 1, 2, 31, 32, 64])
+def test_lanes_follow_chains_through_shared_memory(stride: int, dtype: str) -> None:
+    for block_threads, threads in ((0, 1), (32, 3), (100, 2), (1024, 1)):
+        case = mk.case(
+            "latency.banks", stride=stride, dtype=dtype, threads=threads, steps=70, device="cuda",
+            block_threads=block_threads, runs=2,
+        )  # fmt: skip
+        record = case.measure().record
+        assert record["valid"] and record["ns_per_access"] > 0
+        assert record["block_threads"] == (block_threads or 32)
+        assert (record["stride"], record["threads"]) == (stride, threads)
+        arrays = {"ends": np.zeros((threads, 1024) if threads > 1 else 1024, dtype=np.uint64)}
+        got, wanted = case.apply(**arrays)["ends"], case.spec.reference(case, arrays)["ends"]
+        assert (got == wanted).all()
+
+
+def test_wrong_chains_through_shared_memory_are_found() -> None:
+    prepared = mk.case("latency.banks", steps=70, device="cuda").prepare()
+    assert prepared.check().valid
+
+    def once() -> int:
+        prepared.native.run(1)
+        return 1
+
+    longer = mk.case("latency.banks", steps=71, device="cuda")
+    assert not longer.spec.check(longer, prepared.native, once).valid
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({}, "latency.banks reads the shared memory of a GPU: give device cuda"),
+        ({"device": "cuda", "stride": 65}, "stride must be at most 64"),
+        ({"device": "cuda", "dtype": "float64"}, "float64"),
+        ({"device": "cuda", "threads": 0}, "threads must be at least 1"),
+    ],
+)
+def test_wrong_options_of_banks_are_refused(options: dict[str, Any], match: str) -> None:
+    with refused(match):
+        mk.case("latency.banks", **options).prepare()
+
+
+TRANSFERS = [entry for entry in ENTRIES if entry[0].startswith("transfers.")]
+TWO_GPUS = len(gpu.devices()) > 1 if HAS_GPU else True
+
+
+def transfer(entry: tuple[Any, ...], size_B: int, **options: Any) -> Case:
+    """Return the case of an entry of transfers."""
+    kernel, variant, _, _, _, memory = entry
+    own = {} if memory == "device" else {"memory": memory}
+    return mk.case(kernel, device="cuda", variant=variant, size_B=size_B, **own, **options)
+
+
+@pytest.fixture
+def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not TWO_GPUS:
+        pytest.skip("this machine has one GPU")
+    monkeypatch.setenv("MEMKERN_EMULATED_DEVICES", "2")
+
+
+@pytest.mark.usefixtures("two_devices")
+@pytest.mark.parametrize("entry", TRANSFERS, ids=lambda e: f"{e[0]}-{e[1]}-{e[5]}")
+def test_transfers_move_every_word(entry: tuple[Any, ...]) -> None:
+    for size_B in (8, 4096, 4104, 2**20 + 8):
+        case = transfer(entry, size_B, runs=3, seed=5)
+        record = case.measure().record
+        assert record["valid"], (entry, size_B)
+        assert record["bytes_B"] == (2 if entry[0] == "transfers.both" else 1) * size_B
+        assert record["bandwidth_GBps"] == pytest.approx(
+            record["bytes_B"] / record["time_min_s"] / 1e9
+        )
+        assert (record["size_B"], record["memory"], record["variant"]) == (
+            size_B, entry[5], entry[1],
+        )  # fmt: skip
+        assert (record["invocations"], record["timer"]) == (1, "host")
+        assert record.get("peer") == ("cuda:1" if entry[0] == "transfers.between" else None)
+        declared = {a.name: a for a in case.spec.arrays}
+        sources = [name for name in declared if name.endswith("source")]
+        words = np.arange(size_B // 8, dtype=np.uint64)
+        arrays = {name: words + np.uint64(k) for k, name in enumerate(sources)}
+        pages = -(-size_B // 4096)
+        length = pages if entry[5] == "managed" else size_B // 8
+        arrays |= {
+            name: np.zeros(length, dtype=np.uint64) for name in declared if name not in sources
+        }
+        got = case.apply(**arrays)
+        for name, wanted in case.spec.reference(case, arrays).items():
+            assert (got[name] == wanted).all(), (entry, size_B, name)
+
+
+@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+@pytest.mark.usefixtures("two_devices")
+@pytest.mark.parametrize(
+    "entry", [e for e in TRANSFERS if e[5] != "managed"], ids=lambda e: f"{e[0]}-{e[1]}-{e[5]}"
+)
+def test_wrong_copies_are_found(entry: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {
+        "to_device": ["HostToDevice"],
+        "from_device": ["DeviceToHost"],
+        "both": ["HostToDevice", "DeviceToHost"],
+        "between": ["DeviceToDevice"],
+    }[entry[0].partition(".")[2]]
+    for kind in kinds:
+        prepared = transfer(entry, 4104).prepare()
+        assert prepared.check().valid
+        monkeypatch.setenv("MEMKERN_EMULATED_WRONG", kind)
+        assert not prepared.check().valid, kind
+        monkeypatch.delenv("MEMKERN_EMULATED_WRONG")
+
+
+@pytest.mark.parametrize("way", ["to_device", "from_device", "both"])
+def test_wrong_pages_are_found(way: str) -> None:
+    prepared = mk.transfers(way, size_B=3 * 4096, memory="managed", device="cuda").prepare()
+    assert prepared.check().valid
+
+    def changed() -> int:
+        prepared.native.run(1)
+        name = "back_target" if way == "both" else "target"
+        prepared.native.poke(name, np.array([2]), np.array([1.0]))
+        return 1
+
+    assert not prepared.check(changed).valid
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"device": "cpu"}, "transfers.both moves data from or to a GPU: give device cuda"),
+        ({"timer": "events"}, "timer 'events' does not time transfers.*: use host"),
+        ({"timer": "graph"}, "timer 'graph' does not time transfers"),
+        ({"invocations": 2}, "a sample of transfers is a single one: leave invocations out"),
+        ({"threads": 2}, "leave threads out"),
+        ({"size_B": 12}, "size_B of transfers.both must be a multiple of 8"),
+        ({"memory": "stone"}, "memory 'stone' is not one of pageable, pinned, managed"),
+        ({"memory": "managed", "variant": "copy"}, "has no variant 'copy'"),
+        ({"variant": "touch"}, "has no variant 'touch'"),
+        ({"peer": "cuda:1"}, "is between the host and cuda:0: leave peer out"),
+        ({"way": "between", "memory": "pinned"}, "uses no memory of the host: leave memory out"),
+        ({"way": "between", "peer": "cuda:0"}, "peer must be another GPU than cuda:0"),
+        ({"way": "between", "peer": "cpu"}, "peer must be another GPU than cuda:0"),
+        ({"way": "between", "peer": "cuda:7"}, "device cuda:7 is not one of cuda:0 to cuda:"),
+    ],
+)
+def test_wrong_options_of_transfers_are_refused(options: dict[str, Any], match: str) -> None:
+    with refused(match):
+        mk.transfers(**{"way": "both", "device": "cuda", **options}).prepare()
+
+
+@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+def test_memory_that_does_not_move_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = mk.transfers("to_device", size_B=64, memory="managed", device="cuda")
+    monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "managed")
+    with refused("managed memory does not move between this host and cuda:0: use pageable or"):
+        case.prepare()
+    monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaHostAlloc")
+    with pytest.raises(MemoryError, match="no pinned buffer of 64 bytes"):
+        mk.transfers("to_device", size_B=64, device="cuda").prepare()
+    monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "peer")
+    monkeypatch.setenv("MEMKERN_EMULATED_DEVICES", "2")
+    with refused("cuda:0 has no direct access to cuda:1: use variant staged"):
+        mk.transfers("between", size_B=64, device="cuda").prepare()
+    staged = mk.transfers("between", size_B=64, device="cuda", variant="staged")
+    assert staged.prepare().check().valid
+
+
+def test_the_verb_measures_transfers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "transfers.json"
+    assert main(["transfers", "--sizes", "64,4096", "--runs", "2", "-o", str(path)]) == 0
+    shown = capsys.readouterr().out
+    # Three directions with four ways of moving data each.
+    assert shown.count("to_device") == shown.count("both") == 8
+    results = mk.load(path)
+    assert results.valid and len(results) >= 24
+    assert {record["device"] for record in results} == {"cuda:0"}
+    assert main(["transfers", "--sizes", "64", "--runs", "2", "--variant", "touch", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {(one["memory"], one["variant"]) for one in found} == {("managed", "touch")}
+    if not TWO_GPUS:
+        return
+    monkeypatch.setenv("MEMKERN_EMULATED_DEVICES", "2")
+    between = ["transfers", "--kernel", "between", "--sizes", "64", "--runs", "2", "--json"]
+    assert main(between) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["peer"], one["variant"]) for one in found] == [
+        ("cuda:1", "direct"), ("cuda:1", "staged"),
+    ]  # fmt: skip
+    if HAS_GPU:
+        return
+    monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "peer")
+    assert main(between) == 0
+    assert [one["variant"] for one in json.loads(capsys.readouterr().out)] == ["staged"]
+
+
+def test_the_verb_measures_banks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["latency", "banks", "--stride", "1,32", "--runs", "2"]) == 0
+    assert "stride" in capsys.readouterr().out
+
+
+def test_transfers_without_a_card_are_refused_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, MODULE, None)
+    for words in (["transfers"], ["latency", "banks"]):
+        assert main(words) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and "without its CUDA part" in said.err
+        assert said.err.strip().count("\n") == 0
+
+
+def test_further_shared_memory_reaches_the_launch() -> None:
+    case = mk.stream("copy", elements=5000, device="cuda", block_shared=4096, runs=2)
+    record = case.measure().record
+    assert record["valid"] and record["block_shared_B"] == 4096
+    assert case.identity() != case.with_(block_shared=0).identity()
+    assert "block_shared" not in str(case.with_(block_shared=0).identity())
+    if not HAS_GPU:
+        with pytest.raises(RuntimeError, match="launching a kernel failed: invalid configuration"):
+            mk.stream("copy", elements=64, device="cuda", block_shared=49153).prepare().check()
+    with refused("block_shared is for GPUs: leave it out on cpu"):
+        mk.stream("copy", elements=64, block_shared=8).prepare()
+
+
+def test_the_script_for_a_card_measures_and_draws(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    monkeypatch.syspath_prepend(str(TREE / "tests" / "bench"))
+    script = importlib.import_module("on_gpu")
+    options = script.parsed(["--out", str(tmp_path), "--minutes", "2", "--gigabytes", "1e-5"])
+    call = script.Call(options)
+    for step, files in {
+        "transfers": ["transfers.json", "transfers.pdf"],
+        "latency": ["latency.json", "banks.json", "latency-banks.pdf", "latency-sizes.pdf"],
+        "blocks": ["blocks.json", "gpu-blocks.pdf"],
+        "report": ["report.html"],
+    }.items():
+        call.begin(step)
+        getattr(script, step)(call)
+        for file in files:
+            assert (tmp_path / file).stat().st_size > 1000, file
+    page = (tmp_path / "report.html").read_text()
+    assert "Transfers from and to a GPU" in page
 
 
 def test_only_chains_of_loads_run_on_gpus() -> None:

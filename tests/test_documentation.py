@@ -42,6 +42,7 @@ NOT_RUN = {
     "memkern stream --sizes 1MiB:4GiB:20 --device cuda -o gpu.db": "needs a GPU",
     "memkern sweep examples/ci/short.toml --executor slurm --nodes 4 "
     "--options partition=batch time=60 -o all.parquet": "needs Slurm",
+    "memkern transfers -o transfers.parquet": "needs a GPU",
     "python3 -m venv venv-base && venv-base/bin/pip install /path/to/base": "builds the package",
     "python3 -m venv venv-head && venv-head/bin/pip install /path/to/head": "builds the package",
 }

@@ -46,8 +46,9 @@ MOVES = ("Gather", "Scatter", "GatherScatter")
 def source(family: str, kernels: dict[str, str]) -> str:
     """Return a program that consists of these kernels of a family."""
     uses = [f"  (void*)&grid<{kernel}>," for kernel in kernels.values()]
+    file = "gpu.cu" if family == "latency" else "gpu-inl.hpp"
     lines = [
-        f'#include "families/{family}/gpu-inl.hpp"',
+        f'#include "families/{family}/{file}"',
         "namespace memkern::gpu {",
         "void* kernels[] = {",
         *uses,
@@ -62,7 +63,7 @@ def found(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[sass.Instruction]]:
     """The instructions of the kernels by default and with four vectors a thread, by name."""
-    kernels: dict[str, dict[str, str]] = {"streaming": {}, "spatter": {}}
+    kernels: dict[str, dict[str, str]] = {"streaming": {}, "spatter": {}, "latency": {}}
     for op, (_, arrays) in MAPS.items():
         kernels["streaming"][op] = f"Map<Packed<double>, {op}, {arrays}, 2>"
         kernels["streaming"][f"{op}4"] = f"Map<Packed<float>, {op}, {arrays}, 4>"
@@ -74,6 +75,8 @@ def found(
         kernels["streaming"][f"{op} by index"] = f"Map<{accessor}, {op}, {read + 1}, 4>"
     for number, op in enumerate(MOVES):
         kernels["spatter"][op] = f"Move<double, long, (SpatterOp){number}, 4>"
+    for word in ("unsigned int", "unsigned long"):
+        kernels["latency"][f"banks of {word}"] = f"Banks<{word}>"
     by_name = {}
     for family, wanted in kernels.items():
         folder: Path = tmp_path_factory.mktemp("sass")
@@ -106,6 +109,17 @@ def test_indexed_kernels_load_four_elements_at_once(
         assert sass.loads_in_flight(found[f"{op} by index"]) >= 4 * read, op
     for op in MOVES:
         assert sass.loads_in_flight(found[op]) >= 4, op
+
+
+def test_loads_from_shared_memory_follow_each_other(
+    found: dict[str, list[sass.Instruction]],
+) -> None:
+    for word in ("unsigned int", "unsigned long"):
+        code = found[f"banks of {word}"]
+        # Each waits for the one before, and none was removed.
+        assert sum(one.name == "LDS" for one in code) >= 1
+        assert sum(one.name == "STS" for one in code) >= 1
+        assert sass.loads_in_flight(code, "LDS") == 1
 
 
 def test_no_variable_is_in_local_memory(found: dict[str, list[sass.Instruction]]) -> None:

@@ -87,6 +87,7 @@ def test_every_family_shows_its_options() -> None:
         "raider",
         "scatter",
         "stream",
+        "transfers",
     }
     for name in shows_options():
         parameters = inspect.signature(getattr(mk, name)).parameters

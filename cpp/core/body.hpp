@@ -20,15 +20,23 @@ using Finish = void (*)(const void* args, int workers);
 // Always inlined: a function that is called from the region of a target, but not inlined there, is
 // compiled for the baseline, and the linker keeps the first copy that it finds.
 #define MEMKERN_INLINE inline __attribute__((always_inline))
+// Whether the compiler is CUDA's or HIP's.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define MEMKERN_GPU_COMPILER
+#endif
 // The same, also callable on a GPU.
-#ifdef __CUDACC__
-#define MEMKERN_ANYWHERE __host__ __device__ __forceinline__
+#ifdef MEMKERN_GPU_COMPILER
+#define MEMKERN_ANYWHERE __host__ __device__ MEMKERN_INLINE
 #else
 #define MEMKERN_ANYWHERE MEMKERN_INLINE
 #endif
+// Whether it compiles for a GPU now, not for the host.
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+#define MEMKERN_ON_DEVICE
+#endif
 // Prevents unrolling of the next loop on a GPU. Where each operation waits for memory, unrolling
 // gains nothing, but takes registers and so leaves room for fewer threads.
-#ifdef __CUDA_ARCH__
+#ifdef MEMKERN_ON_DEVICE
 #define MEMKERN_ROLLED _Pragma("unroll 1")
 #else
 #define MEMKERN_ROLLED

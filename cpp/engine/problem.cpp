@@ -201,6 +201,7 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
   a.type = type;
   a.rows = rows;
   a.columns = columns;
+  a.memory = device();
   const std::int64_t size = dtype_size(type);
   const char* what = "an array's size";
   const std::int64_t row_B = checked_mul(checked_add(columns, tail, what), size, what);
@@ -225,15 +226,34 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
 
 void Problem::add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
                         const Boundaries& boundaries) {
+  declare(request(name, type, columns, per_worker ? workers() : 1, boundaries));
+}
+
+void Problem::add_array_in(DeviceMemory& memory, const std::string& name, DType type,
+                           std::int64_t columns) {
+  Array a;
+  a.name = name;
+  a.type = type;
+  a.columns = columns;
+  a.row_stride = columns;
+  a.memory = &memory;
+  const std::int64_t bytes = checked_mul(columns, dtype_size(type), "an array's size");
+  elsewhere_.push_back(std::make_unique<Buffer>(bytes, Placement{{}, {}, 0, &memory, 1}));
+  a.buffer = elsewhere_.back().get();
+  a.data = a.buffer->data();
+  declare(a);
+}
+
+void Problem::declare(Array a) {
   const auto found = std::find_if(declared_.begin(), declared_.end(),
-                                  [&](const DeclaredArray& d) { return d.name == name; });
+                                  [&](const DeclaredArray& d) { return d.name == a.name; });
   if (found == declared_.end()) {
-    throw InputError("the declaration of kernel '" + kernel_ + "' lacks its array '" + name + "'");
+    throw InputError("the declaration of kernel '" + kernel_ + "' lacks its array '" + a.name +
+                     "'");
   }
-  Array a = request(name, type, columns, per_worker ? workers() : 1, boundaries);
   a.written = found->role != 'r';
   a.salt = static_cast<std::uint32_t>(arrays_.size() + 1) * 0x9E3779B9U;
-  arrays_.push_back(a);
+  arrays_.push_back(std::move(a));
 }
 
 void Problem::add_indices(const std::string& name, const IndexView& values, DType type,
@@ -256,13 +276,19 @@ void Problem::add_data(const std::string& name, const DataView& values,
 void Problem::commit() {
   for (const DeclaredArray& declared : declared_) array(declared.name);  // throws if there is none
   arena_.commit();
-  for (Array& a : arrays_) a.data = arena_[a.slot].data() + a.offset_B;
+  const auto place = [&](Array& a) {
+    a.buffer = &arena_[a.slot];
+    a.data = a.buffer->data() + a.offset_B;
+  };
+  for (Array& a : arrays_) {
+    if (a.buffer == nullptr) place(a);
+  }
   for (Indices& i : indices_) {
-    i.array.data = arena_[i.array.slot].data() + i.array.offset_B;
+    place(i.array);
     copy_indices(i);
   }
   for (Data& d : data_) {
-    d.array.data = arena_[d.array.slot].data() + d.array.offset_B;
+    place(d.array);
     copy_data(d);
   }
 }
@@ -276,42 +302,42 @@ void Problem::in_parts(const Boundaries& boundaries, std::int64_t size,
   }
 }
 
-void Problem::put(std::byte* to, const void* from, std::int64_t bytes) const {
-  if (device() != nullptr) {
-    device()->write(to, from, bytes);
+void Problem::put(const Array& a, std::byte* to, const void* from, std::int64_t bytes) {
+  if (a.memory != nullptr) {
+    a.memory->write(to, from, bytes);
   } else {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 }
 
-void Problem::get(void* to, const std::byte* from, std::int64_t bytes) const {
-  if (device() != nullptr) {
-    device()->read(to, from, bytes);
+void Problem::get(const Array& a, void* to, const std::byte* from, std::int64_t bytes) {
+  if (a.memory != nullptr) {
+    a.memory->read(to, from, bytes);
   } else {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 }
 
-void Problem::put_zeros(std::byte* to, std::int64_t bytes) const {
+void Problem::put_zeros(const Array& a, std::byte* to, std::int64_t bytes) {
   if (bytes == 0) return;
   const std::vector<std::byte> zeros(static_cast<std::size_t>(bytes));
-  put(to, zeros.data(), bytes);
+  put(a, to, zeros.data(), bytes);
 }
 
 void Problem::copy_data(const Data& data) {
-  arena_[data.array.slot].content.clear();
+  data.array.buffer->content.clear();
   const std::int64_t size = dtype_size(data.array.type);
   if (data.values.data != nullptr)
     in_parts(data.boundaries, data.values.size, [&](Range part) {
-      put(data.array.data + part.begin * size,
+      put(data.array, data.array.data + part.begin * size,
           static_cast<const std::byte*>(data.values.data) + part.begin * size,
           (part.end - part.begin) * size);
     });
-  put_zeros(data.array.data + data.values.size * size, data.tail * size);
+  put_zeros(data.array, data.array.data + data.values.size * size, data.tail * size);
 }
 
 void Problem::copy_indices(const Indices& indices) {
-  arena_[indices.array.slot].content.clear();
+  indices.array.buffer->content.clear();
   const std::int64_t size = dtype_size(indices.array.type);
   std::atomic<std::int64_t> bad{indices.values.size};
   const auto copy = [&]<class I>(I* to, Range part) {
@@ -342,7 +368,7 @@ void Problem::copy_indices(const Indices& indices) {
     for (std::int64_t i = 0; i < indices.values.size; i += kPiece) {
       const Range part{i, std::min(i + kPiece, indices.values.size)};
       checked(piece.data(), part);
-      put(indices.array.data + i * size, piece.data(), (part.end - i) * size);
+      put(indices.array, indices.array.data + i * size, piece.data(), (part.end - i) * size);
     }
   }
   const std::int64_t at = bad.load();
@@ -351,13 +377,13 @@ void Problem::copy_indices(const Indices& indices) {
                      std::to_string(indices.values[at]) + ", outside " +
                      std::to_string(indices.low) + " to " + std::to_string(indices.bound - 1));
   }
-  put_zeros(indices.array.data + indices.values.size * size, indices.tail * size);
+  put_zeros(indices.array, indices.array.data + indices.values.size * size, indices.tail * size);
 }
 
-const std::byte* Problem::in_host_memory(const Array& a, std::vector<std::byte>& copy) const {
-  if (device() == nullptr) return a.data;
+const std::byte* Problem::in_host_memory(const Array& a, std::vector<std::byte>& copy) {
+  if (a.memory == nullptr) return a.data;
   copy.resize(static_cast<std::size_t>(a.rows * a.row_stride * dtype_size(a.type)));
-  get(copy.data(), a.data, std::ssize(copy));
+  get(a, copy.data(), a.data, std::ssize(copy));
   return copy.data();
 }
 
@@ -421,13 +447,13 @@ void* Problem::own_bytes(const void* from, std::int64_t bytes) {
   constexpr std::int64_t kAlign = 64;
   if (device() != nullptr) {
     on_device_.push_back(std::make_unique<Buffer>(bytes, Placement{{}, {}, 0, device(), 1}));
-    put(on_device_.back()->data(), from, bytes);
+    device()->write(on_device_.back()->data(), from, bytes);
     return on_device_.back()->data();
   }
   owned_.push_back(std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes + kAlign)));
   std::byte* to = owned_.back().get();
   to += round_up(reinterpret_cast<std::intptr_t>(to), kAlign) - reinterpret_cast<std::intptr_t>(to);
-  put(to, from, bytes);
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
   return to;
 }
 
@@ -439,14 +465,14 @@ void Problem::set_seed(std::int64_t seed) {
 void Problem::fill(bool outputs) {
   for (const Array& a : arrays_) {
     if (a.written && !outputs) continue;
-    Buffer& buffer = arena_[a.slot];
+    Buffer& buffer = *a.buffer;
     const std::int64_t row_B = a.row_stride * dtype_size(a.type);
     std::string content = std::string(dtype_name(a.type)) + "/" + std::to_string(a.salt) + "+" +
                           std::to_string(a.offset_B);
     if (a.rows > 1) content += "/" + std::to_string(a.rows) + "x" + std::to_string(a.row_stride);
     if (buffer.content == content && buffer.content_columns >= a.columns) continue;
-    if (device() != nullptr) {
-      device()->fill(dtype_name(a.type), a.data, a.rows, a.columns, a.salt);
+    if (a.memory != nullptr) {
+      a.memory->fill(dtype_name(a.type), a.data, a.rows, a.columns, a.salt);
     } else if (a.rows == 1) {
       parallel_parts(team_, 1, a.columns,
                      [&](Range part, int) { fill_part(a.type, a.data, part, a.salt); });
@@ -462,7 +488,7 @@ void Problem::fill(bool outputs) {
 
 void Problem::mark_written() {
   for (const Array& a : arrays_) {
-    if (a.written || a.name == exchanged_) arena_[a.slot].content.clear();
+    if (a.written || a.name == exchanged_) a.buffer->content.clear();
   }
 }
 
@@ -470,15 +496,15 @@ void Problem::copy_in(const std::string& name, const void* source) {
   const Array& a = array(name);
   const auto [rows, row_B, stride_B] = shape_in_memory(a);
   for (std::int64_t row = 0; row < rows; ++row) {
-    put(a.data + row * stride_B, static_cast<const std::byte*>(source) + row * row_B, row_B);
+    put(a, a.data + row * stride_B, static_cast<const std::byte*>(source) + row * row_B, row_B);
   }
-  arena_[a.slot].content.clear();
+  a.buffer->content.clear();
 }
 
 void Problem::copy_out(const Array& a, void* target) const {
   const auto [rows, row_B, stride_B] = shape_in_memory(a);
   for (std::int64_t row = 0; row < rows; ++row) {
-    get(static_cast<std::byte*>(target) + row * row_B, a.data + row * stride_B, row_B);
+    get(a, static_cast<std::byte*>(target) + row * row_B, a.data + row * stride_B, row_B);
   }
 }
 
@@ -514,7 +540,7 @@ void Problem::in_spans(const Array& a, std::span<const std::int64_t> positions,
     }
     const std::int64_t bytes = elements[end - 1].at - first + dtype_size(a.type);
     copy.resize(static_cast<std::size_t>(bytes));
-    get(copy.data(), first, bytes);
+    get(a, copy.data(), first, bytes);
     fn(std::span<const Element>(elements).subspan(begin, end - begin), copy);
   }
 }
@@ -529,7 +555,7 @@ double Problem::peek(const Array& a, std::int64_t position) const {
 void Problem::peek(const Array& a, std::span<const std::int64_t> positions, void* to) const {
   const auto size = static_cast<std::size_t>(dtype_size(a.type));
   auto* all = static_cast<std::byte*>(to);
-  if (device() == nullptr) {
+  if (a.memory == nullptr) {
     for (const std::int64_t position : positions) {
       std::memcpy(all, element(a, position), size);
       all += size;
@@ -556,17 +582,17 @@ void Problem::poke(const Array& a, std::span<const std::int64_t> positions,
     });
   };
   for (const std::int64_t position : positions) element(a, position);
-  if (device() == nullptr) {
+  if (a.memory == nullptr) {
     for (std::size_t i = 0; i < positions.size(); ++i) set(element(a, positions[i]), values[i]);
   } else {
     in_spans(a, positions, [&](std::span<const Element> elements, auto& copy) {
       for (const Element& e : elements) {
         set(copy.data() + (e.at - elements.front().at), values[e.number]);
       }
-      put(elements.front().at, copy.data(), std::ssize(copy));
+      put(a, elements.front().at, copy.data(), std::ssize(copy));
     });
   }
-  arena_[a.slot].content.clear();
+  a.buffer->content.clear();
 }
 
 std::pair<std::uint64_t, std::uint64_t> Problem::digest(const std::string& name) const {

@@ -79,8 +79,10 @@ struct Array {
   std::int64_t row_stride = 0;  // elements
   bool written = false;         // by the kernel
   std::uint32_t salt = 0;
+  DeviceMemory* memory = nullptr;  // null: memory of this process
   std::size_t slot = 0;
   std::int64_t offset_B = 0;  // of the first element in its slot
+  Buffer* buffer = nullptr;
   std::byte* data = nullptr;
 };
 
@@ -149,6 +151,9 @@ class Problem {
   // other: otherwise these throw InputError.
   void add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
                  const Boundaries& boundaries = {});
+  // An array in other memory than those of the case.
+  void add_array_in(DeviceMemory& memory, const std::string& name, DType type,
+                    std::int64_t columns);
   void commit();
   // Adds an index array of the type that the kernel reads, placed like any other array. commit()
   // copies the values and checks that the copies lie in [low, bound). `tail` zeros follow, for
@@ -179,11 +184,13 @@ class Problem {
   int workers() const { return workers_; }
 
  private:
-  void put(std::byte* to, const void* from, std::int64_t bytes) const;
-  void get(void* to, const std::byte* from, std::int64_t bytes) const;
-  void put_zeros(std::byte* to, std::int64_t bytes) const;
-  // The array in memory of the process: the array itself, or `copy` if it is on a device.
-  const std::byte* in_host_memory(const Array& a, std::vector<std::byte>& copy) const;
+  static void put(const Array& a, std::byte* to, const void* from, std::int64_t bytes);
+  static void get(const Array& a, void* to, const std::byte* from, std::int64_t bytes);
+  static void put_zeros(const Array& a, std::byte* to, std::int64_t bytes);
+  // The array in memory of the process: the array itself, or `copy` if it is elsewhere.
+  static const std::byte* in_host_memory(const Array& a, std::vector<std::byte>& copy);
+  // Adds an array that the kernel declares.
+  void declare(Array a);
   void* own_bytes(const void* from, std::int64_t bytes);
   std::byte* element(const Array& array, std::int64_t position) const;
 
@@ -232,6 +239,7 @@ class Problem {
   std::string obtained_pages_;
   std::vector<std::unique_ptr<std::byte[]>> owned_;
   std::vector<std::unique_ptr<Buffer>> on_device_;
+  std::vector<std::unique_ptr<Buffer>> elsewhere_;
 };
 
 using Factory = std::unique_ptr<Problem> (*)(const std::string& kernel, const std::string& dtype,

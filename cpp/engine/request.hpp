@@ -31,6 +31,7 @@ struct Request {
   Device* device = nullptr;
   Timer timer = Timer::Host;
   int block_threads = 0;
+  int block_shared_B = 0;  // further shared memory of each block
   // What ranks exchange in every invocation, if anything, and the array that has it.
   std::shared_ptr<Exchange> exchange;
   std::string exchanged;

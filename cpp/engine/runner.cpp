@@ -307,7 +307,8 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
     const auto isa_of = [&](const DeviceEntry&) { return device_.isa(); };
     const auto step_of = [&](const DeviceEntry& e, const void* args) {
       const int threads = request.block_threads == 0 ? e.threads : request.block_threads;
-      return DeviceStep{e.launch, args, {0, problem.count()}, threads, e.prepare};
+      return DeviceStep{e.launch, args,      {0, problem.count()},
+                        threads,  e.prepare, request.block_shared_B};
     };
     set_candidates(candidates_of<DeviceStep>(device_.entries(), problem, request, isa_of, step_of));
     if (!request.flush) return;
@@ -317,11 +318,14 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
     for (std::size_t k = 0; k < 2; ++k) flush_arena_[k].content.clear();
   }
 
+  // What the device can't run is refused here, not in a sample.
+  bool select(const std::string& variant, const std::string& isa) override {
+    if (!RunnerOf::select(variant, isa)) return false;
+    prepare();
+    return true;
+  }
   double sample(std::int64_t invocations, std::span<double> per_step, Counters*) override {
-    if (sampled_ != &selected()) {
-      sequence_ = device_.prepare(selected(), timer_);
-      sampled_ = &selected();
-    }
+    if (sampled_ != &selected()) prepare();
     return sequence_->sample(invocations, per_step.empty() ? nullptr : per_step.data());
   }
   double run_range(Range range) override {
@@ -342,6 +346,11 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   }
 
  private:
+  void prepare() {
+    sequence_ = device_.prepare(selected(), timer_);
+    sampled_ = &selected();
+  }
+
   Device& device_;
   Timer timer_;
   Arena flush_arena_;

@@ -52,7 +52,7 @@ inline constexpr int kMaxThreads = 1024;
 
 // All threads of the block wait for each other.
 struct AllThreads {
-#ifdef __CUDACC__
+#ifdef MEMKERN_GPU_COMPILER
   template <class Locals>
   __device__ __forceinline__ static void step(const Thread&, Locals&) {
     __syncthreads();
@@ -72,7 +72,7 @@ struct JoinWarp {
     const int left = thread.threads - thread.thread / kWarp * kWarp;
     return left < kWarp ? left : kWarp;
   }
-#ifdef __CUDACC__
+#ifdef MEMKERN_GPU_COMPILER
   template <class Locals>
   __device__ __forceinline__ static void step(const Thread& thread, Locals& locals) {
     const int lanes = size(thread);
@@ -106,7 +106,17 @@ struct AfterPhase<K, kPhase, std::void_t<typename K::template After<kPhase>>> {
   using Type = typename K::template After<kPhase>;
 };
 
-#ifdef __CUDACC__
+// Shared memory of each block that is launched besides what its kernel needs: it limits how many
+// blocks run at a time.
+inline std::size_t& further_shared_B() {
+  static std::size_t bytes = 0;
+  return bytes;
+}
+
+// Shared memory of a block that every device provides by default.
+inline constexpr std::int64_t kMaxShared_B = std::int64_t{48} * 1024;
+
+#ifdef MEMKERN_GPU_COMPILER
 
 template <class K, int kPhase>
 __device__ __forceinline__ void phases(const typename K::Args& args, const Thread& thread,
@@ -140,9 +150,15 @@ __global__ void __launch_bounds__(kMaxThreads, kMinBlocks<K>) grid(const typenam
 template <class K>
 void launch(const typename K::Args& args, std::int64_t blocks, int threads, std::size_t shared_B,
             void* queue) {
+  shared_B += further_shared_B();
   if (queue == nullptr) {
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, grid<K>), "loading a kernel");
+    if (shared_B > static_cast<std::size_t>(kMaxShared_B)) {
+      check(cudaFuncSetAttribute(grid<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_B)),
+            "requesting shared memory");
+    }
     return;
   }
   grid<K><<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_B,
@@ -161,6 +177,7 @@ std::int64_t resident_blocks(int threads, std::size_t shared_B) {
   };
   // Of the last call, as asking the runtime takes about as long as a launch.
   static Known known;
+  shared_B += further_shared_B();
   int device = 0;
   check(cudaGetDevice(&device), "querying the device in use");
   if (known.device != device || known.threads != threads || known.shared_B != shared_B) {
@@ -283,14 +300,11 @@ void launch(const typename K::Args& args, std::int64_t blocks, int threads, std:
                  {bytes, bytes + sizeof copy},
                  sizeof(typename K::Locals),
                  kWarps<K>,
-                 {blocks, threads, shared_B}},
+                 {blocks, threads, shared_B + further_shared_B()}},
                 queue);
 }
 
 #endif
-
-// Shared memory of a block that every device provides by default.
-inline constexpr std::int64_t kMaxShared_B = std::int64_t{48} * 1024;
 
 // Number of blocks for `work` items with `each` items per block, at most the limit of a grid.
 inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;

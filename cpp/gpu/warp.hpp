@@ -21,9 +21,9 @@ std::uint64_t word_of(T value) {
 MEMKERN_ANYWHERE int lane_of(const Thread& thread) { return thread.thread % kWarp; }
 // The lane that runs this.
 MEMKERN_ANYWHERE int this_lane() {
-#ifdef __CUDA_ARCH__
+#ifdef MEMKERN_ON_DEVICE
   return static_cast<int>(threadIdx.x) % kWarp;
-#elif defined(__CUDACC__)
+#elif defined(MEMKERN_GPU_COMPILER)
   return 0;
 #else
   return emulated::Warp::lane();
@@ -32,14 +32,14 @@ MEMKERN_ANYWHERE int this_lane() {
 
 // Number of lanes of a mask, and the first of them, if there are any.
 MEMKERN_ANYWHERE unsigned count_of(unsigned mask) {
-#ifdef __CUDA_ARCH__
+#ifdef MEMKERN_ON_DEVICE
   return static_cast<unsigned>(__popc(mask));
 #else
   return static_cast<unsigned>(__builtin_popcount(mask));
 #endif
 }
 MEMKERN_ANYWHERE int first_of(unsigned mask) {
-#ifdef __CUDA_ARCH__
+#ifdef MEMKERN_ON_DEVICE
   return __ffs(static_cast<int>(mask)) - 1;
 #else
   return __builtin_ctz(mask);
@@ -48,9 +48,9 @@ MEMKERN_ANYWHERE int first_of(unsigned mask) {
 
 // The lanes that run this at the same time.
 MEMKERN_ANYWHERE unsigned active_lanes() {
-#ifdef __CUDA_ARCH__
+#ifdef MEMKERN_ON_DEVICE
   return __activemask();
-#elif defined(__CUDACC__)
+#elif defined(MEMKERN_GPU_COMPILER)
   return 1;
 #else
   return emulated::Warp::exchange(0).mask;
@@ -60,9 +60,9 @@ MEMKERN_ANYWHERE unsigned active_lanes() {
 // The lanes of `mask` that call it with the same value.
 template <class T>
 MEMKERN_ANYWHERE unsigned lanes_with([[maybe_unused]] unsigned mask, [[maybe_unused]] T value) {
-#ifdef __CUDA_ARCH__
+#ifdef MEMKERN_ON_DEVICE
   return __match_any_sync(mask, value);
-#elif defined(__CUDACC__)
+#elif defined(MEMKERN_GPU_COMPILER)
   return 1;
 #else
   const auto all = emulated::exchange_in(mask, word_of(value));
@@ -78,9 +78,9 @@ MEMKERN_ANYWHERE unsigned lanes_with([[maybe_unused]] unsigned mask, [[maybe_unu
 // The lanes of `mask` for which the condition holds.
 MEMKERN_ANYWHERE unsigned lanes_where([[maybe_unused]] unsigned mask,
                                       [[maybe_unused]] bool condition) {
-#ifdef __CUDA_ARCH__
+#ifdef MEMKERN_ON_DEVICE
   return __ballot_sync(mask, condition);
-#elif defined(__CUDACC__)
+#elif defined(MEMKERN_GPU_COMPILER)
   return condition ? 1 : 0;
 #else
   const auto all = emulated::exchange_in(mask, condition ? 1 : 0);
@@ -97,9 +97,9 @@ MEMKERN_ANYWHERE unsigned lanes_where([[maybe_unused]] unsigned mask,
 // The value of another lane of `mask`.
 template <class T>
 MEMKERN_ANYWHERE T from_lane([[maybe_unused]] unsigned mask, T value, [[maybe_unused]] int lane) {
-#ifdef __CUDA_ARCH__
+#ifdef MEMKERN_ON_DEVICE
   return __shfl_sync(mask, value, lane);
-#elif defined(__CUDACC__)
+#elif defined(MEMKERN_GPU_COMPILER)
   return value;
 #else
   const auto all = emulated::exchange_in(mask, word_of(value));

@@ -34,6 +34,7 @@ PYBIND11_MODULE(_memkern_cuda, m) {
     all["runtime"] = d.runtime;
     return all;
   });
+  m.def("reaches", &reaches, py::arg("number"), py::arg("peer"));
   m.def("copy_s", &copy_s, py::arg("number"), py::arg("bytes"), py::arg("times"), py::arg("warm_s"),
         py::call_guard<py::gil_scoped_release>());
   m.def("entries", [] { return rows_of(gpu::entries()); });

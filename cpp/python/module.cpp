@@ -98,6 +98,7 @@ struct Parsed : Request {
     parse("flush", flush);
     parse("seed", seed);
     parse("block_threads", block_threads);
+    parse("block_shared", block_shared_B);
     std::string timer_name;
     parse("timer", timer_name);
     timer = parse_timer(timer_name);

@@ -49,6 +49,7 @@ _NAMES = {
     "families.raider.kernels": ("raider",),
     "families.spatter.kernels": ("gather", "gs", "multigather", "multiscatter", "scatter"),
     "families.stream.kernels": ("stream",),
+    "families.transfers.kernels": ("transfers",),
     "inputs.sizes": ("sizes",),
     "measuring.calibrate": ("calibrate",),
     "measuring.corun": ("corun",),

@@ -49,6 +49,7 @@ class Prepared:
         device: object,
         timer: str,
         block_threads: int,
+        block_shared: int,
         exchange: tuple[object, str] = ...,
     ) -> None: ...
     def candidates(self) -> list[tuple[str, str]]: ...

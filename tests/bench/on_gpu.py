@@ -9,8 +9,10 @@ One call does everything that the time allows, in this order, and writes records
 - ``sanitize``: compute-sanitizer's memcheck, racecheck and synccheck over one case of every kernel.
 - ``bandwidths``: kernels, the driver's copy, empty launches and peers, in another random order in
   each turn, compared by medians of the same turns.
-- ``tune``: threads per block and unrolling of the main kernels.
-- ``report``: ``memkern report`` of the card.
+- ``transfers``: between host and card in every direction, by every memory of the host.
+- ``latency``: dependent loads over sizes, and conflicts of the banks of shared memory.
+- ``blocks``: threads per block and unrolling of the main kernels, in all combinations.
+- ``report``: a page of all records in the folder, also of earlier calls.
 
 Peers are programs, or are built here from their source trees (``--babelstream``, ``--spatter``). A
 step that fails is reported, and the next one follows. Without a GPU the script ends with one
@@ -32,7 +34,11 @@ from pathlib import Path
 from typing import Any
 
 TREE = Path(__file__).parents[2]
-STEPS = ("build", "parity", "sanitize", "bandwidths", "tune", "report")
+STEPS = (
+    "build", "parity", "sanitize", "bandwidths", "transfers", "latency", "blocks", "report",
+)  # fmt: skip
+# Most seconds of a step that would otherwise take all that is left.
+LONGEST_S = {"sanitize": 240, "bandwidths": 240}
 TOOLS = ("memcheck", "racecheck", "synccheck")
 BARE = """
 #include <chrono>
@@ -69,10 +75,15 @@ class Call:
         self.options = options
         self.out = Path(options.out)
         self.end = time.monotonic() + 60 * options.minutes
+        self.end_of_step = self.end
+
+    def begin(self, step: str) -> None:
+        """Give a step the time that is left, or less."""
+        self.end_of_step = min(self.end, time.monotonic() + LONGEST_S.get(step, 3600))
 
     @property
     def left_s(self) -> float:
-        return self.end - time.monotonic()
+        return self.end_of_step - time.monotonic()
 
     def run(self, words: Iterable[object], log: str, **more: Any) -> str:
         """Run a program for at most the time that is left; return what it prints."""
@@ -153,9 +164,29 @@ def run_every_kernel(device: str) -> None:
     sys.path[:0] = [str(TREE / "tests"), str(TREE / "tests" / "families")]
     from test_kernels import SAMPLES
 
+    import memkern as mk
+
+    small = {
+        "latency.chase": {"size_B": 2**13, "steps": 100},
+        "latency.banks": {"steps": 100},
+        **{f"transfers.{way}": {"size_B": 2**13} for way in ("to_device", "from_device", "both")},
+    }
     wrong = 0
     for kernel, variant, dtype, index, unroll, template in _module().entries():
-        if unroll:
+        if unroll or kernel == "transfers.between":
+            continue
+        if kernel in small:
+            own = dict(small[kernel])
+            if kernel == "latency.chase":
+                own["chains"] = int(template)
+            elif kernel.startswith("transfers."):
+                own["memory"] = template
+            else:
+                own["dtype"] = dtype
+            case = mk.case(kernel, device=device, variant=variant, **own)
+            if not case.prepare().check().valid:
+                wrong += 1
+                print(f"{kernel} {variant} {dtype} {template} is wrong")
             continue
         sample = SAMPLES[kernel][0]
         knobs = {"device": device, "variant": variant, "seed": sample.knobs.seed}
@@ -240,17 +271,17 @@ def bandwidths(call: Call) -> str:
     shape = {"pattern": "UNIFORM:256:1", "delta": 256, "count": count, "index_dtype": "int32"}
     cases |= {f"spatter.{k}": mk.case(f"spatter.{k}", **shape, **how) for k in SPATTER}
     cases["launch"] = mk.case("bs.bs0", device=device, runs=200)
-    measured: list[mk.Measurement] = []
+    done: list[mk.Measurement] = []
     ours: dict[str, list[float]] = {}
     theirs: dict[str, list[float]] = {}
 
     def own(name: str) -> None:
-        done = cases[name].measure()
-        if not done.valid:
+        found = cases[name].measure()
+        if not found.valid:
             raise RuntimeError(f"{name} failed its validation")
-        measured.append(done)
+        done.append(found)
         column = "time_median_s" if name == "launch" else "bandwidth_median_GBps"
-        ours.setdefault(name, []).append(done.record[column])
+        ours.setdefault(name, []).append(found.record[column])
 
     def peer(rates: Callable[[], dict[str, float]]) -> None:
         for name, rate in rates().items():
@@ -278,7 +309,7 @@ def bandwidths(call: Call) -> str:
             one()
         longest_s = max(longest_s, time.monotonic() - begin)
         turns += 1
-    to_result_set(measured).save(str(call.out / "on_gpu.json"))
+    to_result_set(done).save(str(call.out / "bandwidths.json"))
 
     ceilings = [max(pair) for pair in zip(ours["driver"], ours["loops.load"], strict=True)]
     print(f"{gpu.describe(device)['name']}, {turns} turns")
@@ -297,33 +328,126 @@ def bandwidths(call: Call) -> str:
     return f"{turns} turns"
 
 
-def tune(call: Call) -> str:
-    """Search threads per block and unrolling of the main kernels; store every trial."""
-    import memkern as mk
+def measured(call: Call, name: str, cases: list[Any], longest_s: float) -> Any:
+    """Measure cases in random order for some time; store and return their records."""
+    from memkern.measuring.record import to_result_set
 
-    knobs = {"block_threads": (64, 128, 256, 512, 1024), "unroll": (0, 1, 2, 4, 8)}
-    footprint_B = call.options.gigabytes * 1e9
+    end = time.monotonic() + min(longest_s, call.left_s)
+    done = []
+    for case in random.Random(call.options.seed).sample(cases, len(cases)):
+        if time.monotonic() >= end:
+            print(f"{name}: {len(cases) - len(done)} of {len(cases)} cases left out, no time left")
+            break
+        done.append(case.measure())
+    results = to_result_set(done)
+    results.save(str(call.out / f"{name}.json"))
+    if wrong := [record["kernel"] for record in results if not record["valid"]]:
+        raise RuntimeError(f"failed validation: {', '.join(sorted(set(wrong)))}")
+    return results
+
+
+def drawn(call: Call, name: str, results: Any) -> str:
+    """Draw a figure of records as a PDF file."""
+    from memkern.plots import figures, save
+
+    path = call.out / f"{name}.pdf"
+    save(figures[name](results), path)
+    return path.name
+
+
+def transfers(call: Call) -> str:
+    """Measure transfers in all directions, by every memory of the host; fit T0 and Wmax."""
+    import memkern as mk
+    from memkern.families.transfers.kernels import MEMORIES, VARIANTS, WAYS
+    from memkern.machine import gpu
+    from memkern.plots import tables
+
     device = call.options.device
-    count = max(int(footprint_B / 8 / 256), 1)
-    shape = {"pattern": "UNIFORM:256:1", "count": count}
-    cases = [
-        *(mk.case(f"loops.{k}", footprint_B=footprint_B, device=device) for k in ("triad", "dot")),
-        *(mk.case(f"spatter.{k}", **shape, device=device) for k in SPATTER),
+    cases = []
+    for way in WAYS:
+        if way == "between" and len(gpu.devices()) < 2:
+            continue
+        for memory in ("device",) if way == "between" else MEMORIES:
+            own = {} if way == "between" else {"memory": memory}
+            cases += [
+                mk.transfers(
+                    way,
+                    size_B=8 * 4**k,
+                    variant=variant,
+                    device=device,
+                    runs=20,
+                    placements=1,
+                    **own,
+                )
+                for variant in VARIANTS[memory]
+                for k in range(13)
+            ]
+    results = measured(call, "transfers", cases, 150)
+    print(tables["transfers-fit"](results).to_string(index=False))
+    return drawn(call, "transfers", results)
+
+
+def latency(call: Call) -> str:
+    """Measure chases over sizes through all caches and through L2, and bank conflicts."""
+    import memkern as mk
+    from memkern.families.latency.kernels import octaves
+    from memkern.machine import gpu
+    from memkern.plots import tables
+
+    how = {"device": call.options.device, "runs": 20, "placements": 1, "invocations": 1}
+    largest_B = 4 * int(gpu.describe(call.options.device)["l2_B"])
+    chases = [
+        mk.latency(size, steps=2**14, variant=variant, **how)
+        for size in octaves(2**12, largest_B, 2)
+        for variant in ("simt", "l2")
     ]
-    best = []
-    for case in cases:
-        budget_s = max(min(40.0, call.left_s / 4), 1.0)
-        found, trials = mk.tune(case, budget_s=budget_s, knobs=knobs)
-        trials.save(str(call.out / f"tune-{case.spec.name}.json"))
-        best.append(f"{case.spec.name} {found.knobs.block_threads}x{found.knobs.unroll}")
-    return ", ".join(best)
+    banks = [
+        mk.case("latency.banks", stride=stride, block_threads=threads, **how)
+        for stride in range(1, 33)
+        for threads in (32, 1024)
+    ]
+    chased = measured(call, "latency", chases, 100)
+    conflicts = measured(call, "banks", banks, 60)
+    print(tables["latency-banks"](conflicts).to_string(index=False))
+    return f"{drawn(call, 'latency-sizes', chased)}, {drawn(call, 'latency-banks', conflicts)}"
+
+
+def blocks(call: Call) -> str:
+    """Measure the main kernels with every number of threads per block and every unrolling."""
+    import memkern as mk
+    from memkern.plots import tables
+
+    footprint_B = call.options.gigabytes * 1e9
+    count = max(int(footprint_B / 8 / 256), 1)
+    shape = {"pattern": "UNIFORM:256:1", "delta": 256, "count": count, "index_dtype": "int32"}
+    how = {"device": call.options.device, "runs": 10, "placements": 1}
+    cases = [
+        case.with_(block_threads=threads, unroll=unroll)
+        for case in (
+            *(mk.case(f"loops.{k}", footprint_B=footprint_B, **how) for k in ("triad", "dot")),
+            *(mk.case(f"spatter.{k}", **shape, **how) for k in SPATTER),
+        )
+        for threads in (64, 128, 256, 512, 1024)
+        for unroll in (0, 1, 2, 4, 8)
+    ]
+    results = measured(call, "blocks", cases, 120)
+    table = tables["gpu-blocks"](results)
+    best = table[table["of_best"] == 1.0]
+    print(best.to_string(index=False))
+    return drawn(call, "gpu-blocks", results)
 
 
 def report(call: Call) -> str:
-    """Write the report of the card."""
+    """Write a report of all records in the folder."""
+    import memkern as mk
+    from memkern.machine import gpu
+    from memkern.machine.topology import machine_environment
+    from memkern.report import write
+
+    results = mk.merge(sorted(call.out.glob("*.json")))
     page = call.out / "report.html"
-    words = [sys.executable, "-m", "memkern", "report", "--device", call.options.device]
-    call.run([*words, "--output", page], "report.log")
+    title = f"Data movement on {gpu.describe(call.options.device)['name']}"
+    write(results, page, title=title, environment=machine_environment())
     return f"{page.stat().st_size} bytes"
 
 
@@ -378,11 +502,12 @@ def main() -> int:
     failed = 0
     known: dict[str, Callable[[Call], str]] = {
         "build": build, "parity": parity, "sanitize": sanitize, "bandwidths": bandwidths,
-        "tune": tune, "report": report,
+        "transfers": transfers, "latency": latency, "blocks": blocks, "report": report,
     }  # fmt: skip
     lines = []
     for name in options.steps:
         begin = time.monotonic()
+        call.begin(name)
         try:
             found = known[name](call) if call.left_s > 5 else "no time was left"
         except Exception as error:

@@ -197,6 +197,7 @@ TEST(Devices, AreFoundByNumber) {
   for (const DeviceEntry& e : device().entries()) {
     EXPECT_TRUE(e.threads > 0 && e.threads <= device().max_threads()) << e.kernel;
   }
+  EXPECT_FALSE(cuda::reaches(0, 0));
   EXPECT_GT(cuda::copy_s(0, 1 << 20, 3, 0.0), 0.0);
   EXPECT_TRUE(contains(refusal<InputError>([] { cuda::copy_s(0, 0, 3, 0.0); }), "at least 1"));
 }
@@ -382,6 +383,93 @@ TEST(Timers, SurviveFailures) {
     EXPECT_GT(sequence->sample(3, nullptr), 0.0);
     EXPECT_GT(device().sample(steps, 3, Timer::Host, nullptr), 0.0);
   }
+}
+
+Inputs transfer_inputs(std::int64_t words, std::int64_t memory) {
+  Inputs inputs;
+  inputs.integers = {{"words", words}, {"memory", memory}};
+  return inputs;
+}
+
+std::unique_ptr<Problem> transfer(const std::string& kernel, const Inputs& inputs,
+                                  const Team& team) {
+  return find_family("transfers")(kernel, "uint64", "", inputs, team, on_device());
+}
+
+const DeviceEntry& transfer_entry(const std::string& kernel, const std::string& variant,
+                                  const std::string& memory) {
+  const auto& all = device().entries();
+  return *std::find_if(all.begin(), all.end(), [&](const DeviceEntry& e) {
+    return e.kernel == kernel && e.variant == variant && e.template_variant == memory;
+  });
+}
+
+TEST(Transfers, MoveManagedMemoryBackBeforeEachSample) {
+  const Team team({1, "none"});
+  for (const std::string way : {"to_device", "from_device", "both"}) {
+    for (const std::string variant : {"touch", "prefetch"}) {
+      const std::string kernel = "transfers." + way;
+      const auto problem = transfer(kernel, transfer_inputs(513, 2), team);
+      const DeviceEntry& e = transfer_entry(kernel, variant, "managed");
+      problem->fill(true);
+      const auto sequence = device().prepare(
+          {{e.launch, problem->args(), {0, 1}, e.threads, e.prepare}}, Timer::Host);
+      const int before = emulated::counts().prefetches;
+      for (int k = 0; k < 3; ++k) EXPECT_GT(sequence->sample(1, nullptr), 0.0);
+      const int directions = way == "both" ? 2 : 1;
+      const int each = directions * (variant == "prefetch" ? 2 : 1);
+      EXPECT_EQ(emulated::counts().prefetches - before, 3 * each) << kernel << variant;
+      const std::string last = way == "both" ? "back_source" : "source";
+      const bool to_host = (way == "to_device") != (variant == "prefetch");
+      EXPECT_EQ(emulated::managed().at(problem->array(last).data), to_host ? emulated::kHost : 0)
+          << kernel << variant;
+      // The second page has a single word.
+      EXPECT_EQ(problem->array("target").columns, 2);
+      EXPECT_EQ(problem->peek(problem->array("target"), 1),
+                problem->peek(problem->array("source"), 512));
+    }
+  }
+}
+
+TEST(Transfers, UseMemoryOfTheirKindAndReleaseIt) {
+  const Team team({1, "none"});
+  Arena::release_pool();
+  const std::int64_t free_B = device().free_B();
+  for (const std::int64_t memory : {0, 1, 2}) {
+    const auto problem = transfer("transfers.to_device", transfer_inputs(100, memory), team);
+    const std::byte* source = problem->array("source").data;
+    EXPECT_EQ(emulated::pinned().count(source), memory == 1 ? 1U : 0U);
+    EXPECT_EQ(emulated::managed().count(source), memory == 2 ? 1U : 0U);
+    EXPECT_EQ(emulated::holds(source, 1), memory == 2);
+  }
+  EXPECT_TRUE(emulated::pinned().empty());
+  EXPECT_TRUE(emulated::managed().empty());
+  Arena::release_pool();
+  EXPECT_EQ(device().free_B(), free_B);
+  EXPECT_TRUE(contains(
+      refusal<InputError>([&] { transfer("transfers.both", transfer_inputs(1, 3), team); }),
+      "memory must be at most 2"));
+  Inputs alone = transfer_inputs(1, 0);
+  alone.integers["peer"] = 0;
+  EXPECT_TRUE(contains(refusal<InputError>([&] { transfer("transfers.between", alone, team); }),
+                       "needs two"));
+  EXPECT_TRUE(contains(refusal<InputError>([&] {
+                         find_family("transfers")("transfers.both", "uint64", "",
+                                                  transfer_inputs(1, 0), team, {});
+                       }),
+                       "moves data from or to a GPU"));
+}
+
+TEST(Launches, HaveFurtherSharedMemory) {
+  const DeviceEntry& e = entry_named("launch.empty");
+  DeviceStep step{e.launch, nullptr, {0, 1}, 32, nullptr, 49152};
+  EXPECT_GT(device().sample({step}, 1, Timer::Host, nullptr), 0.0);
+  step.shared_B = 49153;
+  EXPECT_TRUE(
+      contains(refusal<DeviceError>([&] { device().sample({step}, 1, Timer::Graph, nullptr); }),
+               "invalid configuration"));
+  step.shared_B = 0;
+  EXPECT_GT(device().sample({step}, 1, Timer::Host, nullptr), 0.0);
 }
 
 TEST(Caches, AreFlushedByWritingAndThenReading) {

@@ -22,12 +22,17 @@
 
 #include "warp.h"
 
+#define CUDART_VERSION 13000
+
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorDevicesUnavailable = 46,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorPeerAccessAlreadyEnabled = 704,
+  cudaErrorPeerAccessNotEnabled = 705,
   cudaErrorIllegalAddress = 700,
   cudaErrorUnknown = 999
 };
@@ -71,14 +76,45 @@ inline bool holds(const void* at, std::size_t size) {
 constexpr std::size_t kMemory = std::size_t{1} << 31;
 constexpr int kResidentBlocks = 6;  // at a time, of any kernel
 
-inline bool fails(const char* function) {
-  const char* names = std::getenv("MEMKERN_EMULATED_FAIL");
+// Whether a word is in an environment variable.
+inline bool has(const char* variable, const char* function) {
+  const char* names = std::getenv(variable);
   if (names == nullptr) return false;
   std::istringstream words(names);
   for (std::string word; words >> word;) {
     if (word == function) return true;
   }
   return false;
+}
+
+inline bool fails(const char* function) { return has("MEMKERN_EMULATED_FAIL", function); }
+
+inline int devices() {
+  const char* number = std::getenv("MEMKERN_EMULATED_DEVICES");
+  return number == nullptr ? 1 : std::atoi(number);
+}
+inline int& device_in_use() {
+  static int device = 0;
+  return device;
+}
+// Devices on which memory was allocated, where managed memory was moved last (kHost or a device),
+// and memory of the host that was allocated by the runtime.
+constexpr int kHost = -1;
+inline std::map<const void*, int>& owners() {
+  static auto* all = new std::map<const void*, int>;
+  return *all;
+}
+inline std::map<const void*, int>& managed() {
+  static auto* all = new std::map<const void*, int>;
+  return *all;
+}
+inline std::set<const void*>& pinned() {
+  static auto* all = new std::set<const void*>;
+  return *all;
+}
+inline bool& peer_access() {
+  static bool enabled = false;
+  return enabled;
 }
 
 // What has happened so far.
@@ -88,6 +124,7 @@ struct Counts {
   int events = 0;   // created
   int graphs = 0;   // instantiated
   int uploads = 0;  // of graphs
+  int prefetches = 0;
   // Of the last launch.
   std::int64_t blocks = 0;
 };
@@ -132,25 +169,42 @@ inline const char* cudaGetErrorString(cudaError_t e) {
     case cudaErrorDevicesUnavailable: return "CUDA-capable device(s) is/are busy or unavailable";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
+    case cudaErrorPeerAccessNotEnabled: return "peer access has not been enabled";
     case cudaErrorUnknown: break;
   }
   return "unknown error";
 }
 inline cudaError_t cudaGetLastError() { return std::exchange(emulated::last_error(), cudaSuccess); }
-inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+inline cudaError_t cudaGetDeviceCount(int* count) {
+  return *count = emulated::devices(), cudaSuccess;
+}
 inline cudaError_t cudaSetDevice(int d) {
   if (emulated::fails("cudaSetDevice")) return cudaErrorDevicesUnavailable;
   ++emulated::counts().contexts;
-  return d == 0 ? cudaSuccess : cudaErrorInvalidValue;
+  if (d < 0 || d >= emulated::devices()) return cudaErrorInvalidDevice;
+  return emulated::device_in_use() = d, cudaSuccess;
 }
+inline cudaError_t cudaGetDevice(int* d) { return *d = emulated::device_in_use(), cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   if (emulated::fails("cudaGetDeviceProperties")) return cudaErrorUnknown;
   *p = {};
   return cudaSuccess;
 }
-enum cudaDeviceAttr { cudaDevAttrMemoryClockRate, cudaDevAttrGlobalMemoryBusWidth };
+enum cudaDeviceAttr {
+  cudaDevAttrMemoryClockRate,
+  cudaDevAttrGlobalMemoryBusWidth,
+  cudaDevAttrConcurrentManagedAccess,
+  cudaDevAttrPageableMemoryAccessUsesHostPageTables
+};
 inline cudaError_t cudaDeviceGetAttribute(int* to, cudaDeviceAttr attribute, int) {
-  *to = attribute == cudaDevAttrMemoryClockRate ? 1'000'000 : 1024;
+  switch (attribute) {
+    case cudaDevAttrMemoryClockRate: *to = 1'000'000; break;
+    case cudaDevAttrGlobalMemoryBusWidth: *to = 1024; break;
+    case cudaDevAttrConcurrentManagedAccess: *to = emulated::fails("managed") ? 0 : 1; break;
+    case cudaDevAttrPageableMemoryAccessUsesHostPageTables: *to = 0; break;
+  }
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetPCIBusId(char* to, int size, int) {
@@ -170,9 +224,27 @@ inline cudaError_t cudaMalloc(void** at, std::size_t size) {
   if (*at == nullptr) return cudaErrorMemoryAllocation;
   std::memset(*at, 0xA5, size);
   emulated::allocations()[static_cast<std::byte*>(*at)] = size;
+  emulated::owners()[*at] = emulated::device_in_use();
   return cudaSuccess;
 }
+inline cudaError_t cudaMallocManaged(void** at, std::size_t size, unsigned = 1) {
+  const cudaError_t status =
+      emulated::fails("cudaMallocManaged") ? cudaErrorMemoryAllocation : cudaMalloc(at, size);
+  if (status == cudaSuccess) emulated::managed()[*at] = emulated::kHost;
+  return status;
+}
+inline cudaError_t cudaHostAlloc(void** at, std::size_t size, unsigned) {
+  if (emulated::fails("cudaHostAlloc")) return cudaErrorMemoryAllocation;
+  emulated::pinned().insert(*at = std::aligned_alloc(4096, (size + 4095) / 4096 * 4096));
+  return cudaSuccess;
+}
+inline cudaError_t cudaFreeHost(void* at) {
+  if (emulated::pinned().erase(at) != 1) return cudaErrorInvalidValue;
+  return std::free(at), cudaSuccess;
+}
 inline cudaError_t cudaFree(void* at) {
+  emulated::owners().erase(at);
+  emulated::managed().erase(at);
   if (emulated::allocations().erase(static_cast<std::byte*>(at)) != 1) return cudaErrorInvalidValue;
   std::free(at);
   return cudaSuccess;
@@ -286,7 +358,45 @@ inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size,
     return cudaErrorInvalidValue;
   }
   ++emulated::counts().copies;
-  emulated_queue(stream, [=] { std::memcpy(to, from, size); });
+  constexpr const char* kKinds[] = {"HostToDevice", "DeviceToHost", "DeviceToDevice"};
+  const bool wrong = emulated::has("MEMKERN_EMULATED_WRONG", kKinds[kind]);
+  const std::size_t copied = size - (wrong && size >= 8 ? 8 : 0);
+  emulated_queue(stream, [=] { std::memcpy(to, from, copied); });
+  return cudaSuccess;
+}
+// From the memory of one device to that of another one.
+inline cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                       std::size_t size, cudaStream_t stream) {
+  const auto on = [](const void* at, int device) {
+    const auto found = emulated::owners().find(at);
+    return found != emulated::owners().end() && found->second == device;
+  };
+  if (!on(to, to_device) || !on(from, from_device)) return cudaErrorInvalidValue;
+  return cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToDevice, stream);
+}
+inline cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return *can = device != peer && !emulated::fails("peer") ? 1 : 0, cudaSuccess;
+}
+inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  const bool before = std::exchange(emulated::peer_access(), true);
+  return before ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess;
+}
+inline cudaError_t cudaDeviceDisablePeerAccess(int) {
+  const bool before = std::exchange(emulated::peer_access(), false);
+  return before ? cudaSuccess : cudaErrorPeerAccessNotEnabled;
+}
+enum cudaMemLocationType { cudaMemLocationTypeDevice, cudaMemLocationTypeHost };
+struct cudaMemLocation {
+  cudaMemLocationType type;
+  int id;
+};
+inline cudaError_t cudaMemPrefetchAsync(const void* at, std::size_t size, cudaMemLocation to,
+                                        unsigned, cudaStream_t) {
+  const auto found = emulated::managed().find(at);
+  if (found == emulated::managed().end() || !emulated::holds(at, size))
+    return cudaErrorInvalidValue;
+  ++emulated::counts().prefetches;
+  found->second = to.type == cudaMemLocationTypeHost ? emulated::kHost : to.id;
   return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t size, cudaStream_t stream) {

@@ -70,10 +70,22 @@ def built(kernel: str, **options: Any) -> Case:
     return mk.case(name, definition=definition or "paper", **options)
 
 
-# Messages are between ranks: tests/families/test_messages.py.
-ON_PROCESSORS = {k: spec for k, spec in registry().items() if not k.startswith("messages.")}
+# Messages are between ranks (tests/families/test_messages.py), the others need a GPU
+# (tests/test_cuda.py).
+ELSEWHERE = ("messages.", "transfers.", "latency.banks")
+ON_PROCESSORS = {k: spec for k, spec in registry().items() if not k.startswith(ELSEWHERE)}
 # Families whose kernels have other inputs than a length.
-OTHERS = ("amo", "dw", "instructions", "latency", "launch", "messages", "spatter", "spmv")
+OTHERS = (
+    "amo",
+    "dw",
+    "instructions",
+    "latency",
+    "launch",
+    "messages",
+    "spatter",
+    "spmv",
+    "transfers",
+)
 # Families whose cases are for a number of threads and for one entry: test_latency.py and
 # test_instructions.py run their variants.
 BOUND = ("latency.", "instructions.")

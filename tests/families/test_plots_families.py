@@ -8,6 +8,7 @@ import test_plots_dw
 import test_plots_messages
 import test_plots_spmv
 import test_plots_streaming
+import test_plots_transfers
 from checking import refused
 from plotting import Results, assert_legible, disturbed_markers, footnotes, frame
 
@@ -21,6 +22,7 @@ FAMILIES = [
         test_plots_dw,
         test_plots_messages,
         test_plots_spmv,
+        test_plots_transfers,
         test_plots_streaming,
     )
 ]
@@ -143,7 +145,7 @@ def test_sections_of_other_records(family):
 
 def test_the_order_of_the_sections():
     assert list(sections) == [
-        *("spatter", "streaming", "atomics", "spmv", "dw", "latency", "messages")
+        *("spatter", "streaming", "atomics", "spmv", "dw", "latency", "messages", "transfers")
     ]
 
 

@@ -1,5 +1,7 @@
 """Figures, findings and section of latency, against the records that they show."""
 
+import math
+
 import numpy as np
 import pytest
 from checking import refused
@@ -25,7 +27,8 @@ from memkern.measuring.sweep import sweep
 from memkern.plots import figures, save, sections, tables
 
 FIGURES = (
-    "latency-chains", "latency-cores", "latency-gather", "latency-histogram", "latency-loaded",
+    "latency-banks", "latency-chains", "latency-cores", "latency-gather", "latency-histogram",
+    "latency-loaded",
     "latency-numa", "latency-sizes", "latency-structure",
 )  # fmt: skip
 SIZES = tuple(16 * KIB * 4**i for i in range(7))
@@ -159,8 +162,20 @@ def gathers(**other):
     ]
 
 
+def banks(dtype="uint32", block_threads=32, **other):
+    """Return loads of 16 ns and 1 ns more for each further lane of a warp in the same bank."""
+    return [
+        record(
+            "banks", 15.0 + math.gcd(stride, 32), stride=stride, dtype=dtype,
+            block_threads=block_threads, gpu_clock_GHz=2.0, **other,
+        )
+        for stride in range(1, 33)
+    ]  # fmt: skip
+
+
 def all_records(**other):
     return [
+        *banks(**other), *banks(block_threads=1024, **other),
         *sizes(**other), *chains(**other), *loaded(**other), *pairs(**other), *nodes(**other),
         *gathers(**other),
     ]  # fmt: skip
@@ -172,6 +187,7 @@ INPUTS = {
         *all_records(), *structured(), *all_records(machine=LONG), *structured(machine=LONG),
     ],
     "many": [
+        *banks(), *banks("uint64"), *banks(block_threads=1024), *banks("uint64", 1024),
         *sizes(), *sizes("in-page"), *sizes("one-per-page"), *sizes("random", pages_asked="thp"),
         *chains(), *chains(size=64 * KIB, ns=6.0, most=4), *chains(size=MIB, ns=20.0, most=8),
         *loaded(threads=64, slower=8.0), *pairs(units=24), *nodes(12, 12), *gathers(),
@@ -198,6 +214,24 @@ def test_every_figure_becomes_a_file(name, tmp_path):
 def test_figures_say_how_to_measure_what_they_lack(name):
     with refused("`memkern latency .*-o .*parquet`"):
         figures[name](frame([record("other", 1.0)]))
+
+
+def test_banks_are_drawn_by_their_conflicts():
+    fig = figures["latency-banks"](Results([*banks(), *banks("uint64", 1024)]))
+    (ax,) = fig.axes
+    one, several = "32 bits, 1 warp a block", "64 bits, 32 warps a block"
+    assert curve_labels(ax) == [one, several]
+    assert list(line(ax, one).get_ydata()) == [15.0 + math.gcd(s, 32) for s in range(1, 33)]
+    rows = tables["latency-banks"](Results([*banks(), *banks("uint64", 1024)]))
+    single = rows[rows["dtype"] == "uint32"].set_index("stride")
+    assert list(single.loc[[1, 2, 24, 31, 32], "ways"]) == [1, 2, 8, 1, 32]
+    assert single.loc[32, "cycles"] == 2 * single.loc[32, "ns_per_access"]
+    # Each lane's word takes two banks, and half of the lanes are served at a time.
+    double = rows[rows["dtype"] == "uint64"].set_index("stride")
+    assert list(double.loc[[1, 2, 24, 31, 32], "ways"]) == [2, 4, 16, 2, 32]
+    broadcast = tables["latency-banks"](Results([record("banks", 15.0, stride=0, dtype="uint32",
+                                                        block_threads=32)]))  # fmt: skip
+    assert list(broadcast["ways"]) == [1] and broadcast["cycles"].isna().all()
 
 
 def test_sizes_draw_each_order():

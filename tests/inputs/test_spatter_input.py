@@ -573,6 +573,17 @@ def test_the_size_of_a_block_reaches_gpus(tmp_path):
     assert result.configs[0]["local_work_size"] == 128 and result.warnings == []
 
 
+def test_shared_memory_reaches_gpus(tmp_path):
+    result, _ = command("-p0,1 -b cuda -m 4096")
+    assert (result.block_shared, result.warnings) == (4096, [])
+    file = tmp_path / "blocks.json"
+    file.write_text('[{"pattern": [0, 1]}]')
+    assert command(f"-f{file} -b cuda -m 8")[0].block_shared == 8
+    result, _ = command("-p0,1 -m 4096")
+    assert result.block_shared is None
+    assert result.warnings == ["-m/--shared-memory has no effect on this backend, only on cuda"]
+
+
 def test_a_file_on_the_command_line(tmp_path):
     path = tmp_path / "suite.json"
     path.write_text('[{"pattern": [0, 9999]}, {"pattern": [0, 1], "nruns": 4, "delta": 2}]')

@@ -23,6 +23,7 @@ ELSEWHERE = {
     *("case_order", "case_order_seed", "tune_step", "rcm", "beside", "success_fraction"),
     *("attempts_per_amo", "distance_B", "slowest_rank", "rank_spread", "rank_rows"),
     *("scaling", "scaling_size", "bind", "targets", "remote_share"),
+    *("memory", "peer"),
     *("window", "pairs", "origins", "distance", "messages_per_second"),
     *("halo", "halo_neighbours", "halo_sent_B", "halo_rows", "halo_share"),
     *("lost_fraction", *(f"site_L{level}_B" for level in range(1, 5))),

@@ -212,21 +212,39 @@ REQUIRED = {
     "spatter": ({"pattern": "UNIFORM:8:4"}, "pattern = 'UNIFORM:8:4'", "-p UNIFORM:8:4"),
     # The verb measures several sizes and windows.
     "messages": ({"device": "mpi"}, "device = 'mpi'", "--device mpi --sizes 8 --window 1"),
-}
-VERBS = ("stream", "raider", "loops", "bs", "amo", "spmv", "dw", "spatter", "latency", "messages")
+    # The verb measures several sizes and kinds of memory.
+    "transfers": (
+        {"device": "cuda"}, "device = 'cuda'",
+        "--device cuda --sizes 64MiB --memory pinned",
+    ),
+    "transfers.between": (
+        {"device": "cuda"}, "device = 'cuda'", "--device cuda --sizes 64MiB --variant direct",
+    ),
+    "latency.banks": ({"device": "cuda"}, "device = 'cuda'", "--device cuda --stride 1"),
+}  # fmt: skip
+VERBS = (
+    "stream", "raider", "loops", "bs", "amo", "spmv", "dw", "spatter", "latency", "messages",
+    "transfers",
+)  # fmt: skip
+
+
+def required(kernel: str) -> tuple[dict[str, Any], str, str]:
+    """Return the required options of a kernel."""
+    family = kernel.partition(".")[0]
+    return REQUIRED.get(kernel, REQUIRED.get(family, ({}, "", "")))
 
 
 def words_of(kernel: str) -> str:
     """Return the command that measures a kernel with default options."""
     family, _, name = kernel.partition(".")
-    required = REQUIRED.get(family, ({}, "", ""))[2]
+    words = required(kernel)[2]
     if kernel == "stream.rotation" or kernel == "dw.hop":
-        return f"{family} {required}"
+        return f"{family} {words}"
     if family == "bs":
         return f"bs {name.removeprefix('bs')}"
     if family == "spmv":
-        return f"spmv {required} -f {name}"
-    return f"{family} {required} {'--kernel' if family == 'amo' else '-k'} {name}"
+        return f"spmv {words} -f {name}"
+    return f"{family} {words} {'--kernel' if family == 'amo' else '-k'} {name}"
 
 
 def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
@@ -268,7 +286,7 @@ def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
     for module in (kernels, verb):
         monkeypatch.setattr(module, "describe", lambda *_: Description("", 0, (0, 0), True))
     family, _, name = kernel.partition(".")
-    options, toml, _ = REQUIRED.get(family, ({}, "", ""))
+    options, toml, _ = required(kernel)
     if name in ("gs", "multigather", "multiscatter"):
         # These have two patterns.
         side = "gather" if name == "multigather" else "scatter"
@@ -323,7 +341,8 @@ OTHER: dict[str, Any] = {
     "variant": "scalar", "isa": "baseline", "threads": 1, "pin": "none", "pages": "4k",
     "numa": "interleave", "offset": 8, "schedule": "dynamic", "chunk": 4, "prefetch": 2,
     "unroll": 2, "repetition": "free", "flush": True, "seed": 3, "device": "cuda:1",
-    "timer": "events", "block_threads": 64, "blocks": 512, "flush_every": 8, "contexts": "private",
+    "timer": "events", "block_threads": 64, "block_shared": 1024,
+    "blocks": 512, "flush_every": 8, "contexts": "private",
     "prefetchers": "off", "clock_limit": 2000, "cache_ways": 2, "counters": "auto",
     "ci": 0.5, "budget_s": 9.0, "max_samples": 5, "invocations": 3, "placements": 2,
     "dtype": "float32",
@@ -331,7 +350,8 @@ OTHER: dict[str, Any] = {
 DEFAULTS = {f.name: f.default for f in (*dataclasses.fields(Knobs), *dataclasses.fields(Stop))}
 DEFAULTS |= {"dtype": "float64"}
 ON_DEVICE = {
-    "timer": "cuda", "block_threads": "cuda", "blocks": "cuda", "flush_every": "mpi",
+    "timer": "cuda", "block_threads": "cuda", "block_shared": "cuda",
+    "blocks": "cuda", "flush_every": "mpi",
     "contexts": "shmem",
 }  # fmt: skip
 

@@ -1,15 +1,19 @@
 #include "backends/cuda/device.hpp"
 
 #include <cuda_runtime.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <utility>
 
 #include "core/errors.hpp"
 #include "gpu/grid.hpp"
+#include "gpu/instructions.hpp"
 #include "gpu/registry.hpp"
 
 namespace memkern::cuda {
@@ -48,6 +52,17 @@ struct Fill {
   }
 };
 
+// Calls f with the kernel that fills arrays of a type.
+template <class F>
+void with_fill(const std::string& type, const F& f) {
+  if (type == "float64") f(Fill<double>{});
+  if (type == "float32") f(Fill<float>{});
+  if (type == "int64") f(Fill<std::int64_t>{});
+  if (type == "int32") f(Fill<std::int32_t>{});
+  if (type == "uint64") f(Fill<std::uint64_t>{});
+  if (type == "uint32") f(Fill<std::uint32_t>{});
+}
+
 // Reads memory that is not written; `to` is written only for a value that no memory contains.
 struct ReadArgs {
   const std::uint64_t* from;
@@ -76,13 +91,10 @@ struct Delay {
   template <int>
   MEMKERN_ANYWHERE static void run([[maybe_unused]] const Args& ns, const Thread&, Locals&,
                                    unsigned char*) {
-#ifdef __CUDA_ARCH__
-    std::int64_t begin = 0;
-    std::int64_t now = 0;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-    do {
-      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    } while (now - begin < ns);
+#ifdef MEMKERN_ON_DEVICE
+    const std::int64_t begin = gpu::nanoseconds();
+    while (gpu::nanoseconds() - begin < ns) {
+    }
 #endif
   }
 };
@@ -150,14 +162,12 @@ class Steps : public Sequence {
   Steps(int device, cudaStream_t queue, std::vector<DeviceStep> steps)
       : queue_(queue), steps_(std::move(steps)), device_(device) {
     use();
-    for (const DeviceStep& step : steps_) step.launch(step.args, step.range, step.threads, nullptr);
+    for (const DeviceStep& step : steps_) start(step, nullptr);
   }
 
  protected:
   void use() const { check(cudaSetDevice(device_), "selecting a device"); }
-  void start(const DeviceStep& step) const {
-    step.launch(step.args, step.range, step.threads, queue_);
-  }
+  void start(const DeviceStep& step) const { start(step, queue_); }
   void start(std::int64_t times) const {
     for (std::int64_t k = 0; k < times; ++k) {
       for (const DeviceStep& step : steps_) start(step);
@@ -170,14 +180,30 @@ class Steps : public Sequence {
   std::vector<DeviceStep> steps_;
 
  private:
+  // Without a queue, loads the kernels.
+  static void start(const DeviceStep& step, cudaStream_t queue) {
+    struct Further {
+      explicit Further(int bytes) { gpu::further_shared_B() = static_cast<std::size_t>(bytes); }
+      ~Further() { gpu::further_shared_B() = 0; }
+      Further(const Further&) = delete;
+      Further& operator=(const Further&) = delete;
+    };
+    const Further further(step.shared_B);
+    step.launch(step.args, step.range, step.threads, queue);
+  }
+
   int device_;
 };
 
 class ByHost : public Steps {
  public:
-  using Steps::Steps;
+  ByHost(int device, cudaStream_t queue, std::vector<DeviceStep> steps)
+      : Steps(device, queue, std::move(steps)) {
+    prepare();
+  }
   double sample(std::int64_t invocations, double* per_step) override {
     use();
+    prepare();
     wait(queue_);
     const double begin = now_s();
     double last = begin;
@@ -196,6 +222,13 @@ class ByHost : public Steps {
     }
     wait(queue_);
     return now_s() - begin;
+  }
+
+ private:
+  void prepare() const {
+    for (const DeviceStep& step : steps_) {
+      if (step.prepare != nullptr) step.prepare(step.args, step.range, step.threads, queue_);
+    }
   }
 };
 
@@ -275,6 +308,76 @@ class ByGraph : public Steps {
   std::map<std::int64_t, std::unique_ptr<Graph>> graphs_;
 };
 
+// Memory of the host that a device copies from and to.
+class HostMemory : public DeviceMemory {
+ public:
+  HostMemory(std::string name, int device) : name_(std::move(name)), device_(device) {}
+
+  const std::string& name() const override { return name_; }
+  std::int64_t free_B() const override {
+    return std::int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  }
+
+  std::byte* allocate(std::int64_t bytes) override {
+    check(cudaSetDevice(device_), "selecting a device");
+    constexpr std::size_t kAlign = 4096;
+    const auto size = static_cast<std::size_t>(bytes);
+    void* data = nullptr;
+    if (name_ == "pageable") {
+      data = std::aligned_alloc(kAlign, (size + kAlign - 1) / kAlign * kAlign);
+    } else {
+      if (name_ == "managed") check_managed();
+      const cudaError_t status =
+          name_ == "managed" ? cudaMallocManaged(&data, size) : cudaHostAlloc(&data, size, 0);
+      if (status != cudaSuccess) {
+        cudaGetLastError();
+        data = nullptr;
+      }
+    }
+    if (data == nullptr) {
+      throw MemoryError("no " + name_ + " buffer of " + std::to_string(bytes) + " bytes");
+    }
+    return static_cast<std::byte*>(data);
+  }
+  void release(std::byte* data) noexcept override {
+    if (name_ == "pageable") std::free(data);
+    if (cudaSetDevice(device_) != cudaSuccess) return;
+    if (name_ == "managed") cudaFree(data);
+    if (name_ == "pinned") cudaFreeHost(data);
+  }
+  void write(std::byte* to, const void* from, std::int64_t bytes) override {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+  void read(void* to, const std::byte* from, std::int64_t bytes) const override {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+  void fill(const char* dtype, std::byte* data, std::int64_t rows, std::int64_t columns,
+            std::uint32_t salt) override {
+    with_fill(dtype, [&](auto kernel) {
+      Nothing locals;
+      kernel.template run<0>({data, rows, columns, salt}, Thread{0, 1, 0, 1}, locals, nullptr);
+    });
+  }
+
+ private:
+  void check_managed() const {
+    const auto is = [&](cudaDeviceAttr what) {
+      int value = 0;
+      check(cudaDeviceGetAttribute(&value, what, device_), "querying a device's managed memory");
+      return value != 0;
+    };
+    if (is(cudaDevAttrConcurrentManagedAccess) &&
+        !is(cudaDevAttrPageableMemoryAccessUsesHostPageTables)) {
+      return;
+    }
+    throw InputError("managed memory does not move between this host and cuda:" +
+                     std::to_string(device_) + ": use pageable or pinned memory");
+  }
+
+  std::string name_;
+  int device_;
+};
+
 // Occupies its device (which takes memory there, and may fail) only when that is used.
 class CudaDevice : public Device {
  public:
@@ -319,16 +422,20 @@ class CudaDevice : public Device {
 
   void fill(const char* dtype, std::byte* data, std::int64_t rows, std::int64_t columns,
             std::uint32_t salt) override {
-    const std::string type = dtype;
-    const FillArgs args{data, rows, columns, salt};
     const std::int64_t blocks = std::min(blocks_for(rows * columns, kThreads), kMaxFillBlocks);
-    if (type == "float64") launch<Fill<double>>(args, blocks, kThreads, 0, queue());
-    if (type == "float32") launch<Fill<float>>(args, blocks, kThreads, 0, queue());
-    if (type == "int64") launch<Fill<std::int64_t>>(args, blocks, kThreads, 0, queue());
-    if (type == "int32") launch<Fill<std::int32_t>>(args, blocks, kThreads, 0, queue());
-    if (type == "uint64") launch<Fill<std::uint64_t>>(args, blocks, kThreads, 0, queue());
-    if (type == "uint32") launch<Fill<std::uint32_t>>(args, blocks, kThreads, 0, queue());
+    with_fill(dtype, [&](auto kernel) {
+      launch<decltype(kernel)>({data, rows, columns, salt}, blocks, kThreads, 0, queue());
+    });
     wait(queue_);
+  }
+
+  DeviceMemory& other(const std::string& memory) override {
+    if (memory == name_)
+      throw InputError("a transfer to another device than " + name_ + " needs two");
+    if (memory.rfind("cuda:", 0) == 0) return cuda::device(std::stoi(memory.substr(5)));
+    auto& known = host_[memory];
+    if (known == nullptr) known = std::make_unique<HostMemory>(memory, number_);
+    return *known;
   }
 
   std::unique_ptr<Sequence> prepare(const std::vector<DeviceStep>& steps, Timer timer) override {
@@ -412,6 +519,7 @@ class CudaDevice : public Device {
   std::string name_;
   Description about_;
   mutable cudaStream_t queue_ = nullptr;
+  std::map<std::string, std::unique_ptr<HostMemory>> host_;
   int flushes_ = 0;
 };
 
@@ -471,6 +579,14 @@ Description describe(int number) {
   check(cudaDriverGetVersion(&d.driver), "querying the driver version");
   check(cudaRuntimeGetVersion(&d.runtime), "querying the runtime version");
   return d;
+}
+
+bool reaches(int number, int peer) {
+  check_number(number);
+  check_number(peer);
+  int can = 0;
+  check(cudaDeviceCanAccessPeer(&can, number, peer), "querying access to a device");
+  return can != 0;
 }
 
 double copy_s(int number, std::int64_t bytes, int times, double warm_s) {

@@ -31,6 +31,9 @@ struct Description {
 // Without occupying the device.
 Description describe(int number);
 
+// Whether data can go directly from one device to another.
+bool reaches(int number, int peer);
+
 // Median time, in seconds, of `times` copies of `bytes` bytes from one buffer of the device to
 // another by the driver, after copies for `warm_s` seconds.
 double copy_s(int number, std::int64_t bytes, int times, double warm_s);

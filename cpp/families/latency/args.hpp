@@ -29,6 +29,21 @@ struct ChaseArgs {
   std::int64_t workers = 0;
 };
 
+// Each lane of a warp follows a chain through shared memory; at any time the lanes are `stride`
+// words apart, and those whose words lie in the same bank wait for each other.
+struct BanksArgs {
+  static constexpr std::int64_t kWords = 4096;
+  static constexpr std::int64_t kHop = 33;  // words from an access of a chain to the next
+  static constexpr std::int64_t kMaxStride = 64;
+  // The most threads of a block.
+  static constexpr std::int64_t kColumns = 1024;
+  std::int64_t stride = 1;
+  // The word at which each thread's chain has ended, one row per worker.
+  std::uint64_t* ends = nullptr;
+  std::int64_t ends_stride = 0;
+  std::int64_t workers = 0;
+};
+
 // Worker 0 chases, the others move lines until it is done.
 struct LoadedArgs {
   // Lines that a generator moves between two pauses.

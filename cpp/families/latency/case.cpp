@@ -1,5 +1,6 @@
 // What a case of latency needs before its bodies may run: a ring through the lines of a buffer, the
-// rows that traffic moves, the words that two workers exchange.
+// rows that traffic moves, the words that two workers exchange, the ends of chains in shared
+// memory.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -130,6 +131,36 @@ class PlainChase : public ChaseProblem {
   std::string chains_;
 };
 
+class BanksProblem : public Problem {
+ public:
+  BanksProblem(const std::string& kernel, const Inputs& inputs, const Team& team,
+               const Placement& placement)
+      : Problem(declaration_of(kernel), team, placement) {
+    args_.stride = inputs.integer("stride", 0);
+    if (args_.stride > BanksArgs::kMaxStride) {
+      throw InputError("stride must be at most " + std::to_string(BanksArgs::kMaxStride) +
+                       ", not " + std::to_string(args_.stride));
+    }
+    count_ = inputs.integer("steps", 1);
+    args_.workers = inputs.integer("workers", 1);
+    if (args_.workers != workers()) {
+      throw InputError("the case is for " + std::to_string(args_.workers) +
+                       " workers but would run with " + std::to_string(workers()) +
+                       ": build it with the number of threads that it will run with");
+    }
+    add_array("ends", DType::U64, BanksArgs::kColumns, true);
+    commit();
+    args_.ends = reinterpret_cast<std::uint64_t*>(array("ends").data);
+    args_.ends_stride = array("ends").row_stride;
+  }
+  const void* args() const override { return &args_; }
+  std::int64_t count() const override { return count_; }
+
+ private:
+  BanksArgs args_;
+  std::int64_t count_ = 1;
+};
+
 class LoadedProblem : public ChaseProblem {
  public:
   LoadedProblem(const std::string& kernel, const Inputs& inputs, const Team& team,
@@ -226,6 +257,13 @@ class PingPongProblem : public Problem {
 std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtype,
                               const std::string& index_dtype, const Inputs& inputs,
                               const Team& team, const Placement& placement) {
+  if (kernel == "latency.banks") {
+    if (placement.device == nullptr) {
+      throw InputError("kernel '" + kernel +
+                       "' reads the shared memory of a GPU: give device cuda");
+    }
+    return std::make_unique<BanksProblem>(kernel, inputs, team, placement);
+  }
   const bool ping_pong = kernel == "latency.ping_pong";
   if (dtype != "uint64" || index_dtype != (ping_pong ? "" : "int64")) {
     throw InputError("kernel '" + kernel + "' has uint64 words" +
@@ -248,6 +286,7 @@ constexpr Declaration kDeclared[] = {
      "target:w[workers, traffic words] tally:u[workers, sums]",
      0, ""},
     {"latency.ping_pong", "tally:u[2, 2]", 0, ""},
+    {"latency.banks", "ends:w[workers, threads]", 0, ""},
 };
 const FamilyRegistrar latency("latency", make, kDeclared);
 

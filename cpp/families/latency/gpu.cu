@@ -1,31 +1,15 @@
-// Loads that depend on each other on a GPU: each worker is the only thread of its block.
+// Loads that depend on each other on a GPU: of each worker's only thread, from memory; of all
+// threads of a block, from shared memory.
 #include "families/latency/args.hpp"
 
 #include <type_traits>
 
 #include "gpu/grid.hpp"
+#include "gpu/instructions.hpp"
 #include "gpu/registry.hpp"
 
 namespace memkern::gpu {
 namespace {
-
-// Which caches a load uses: all, or L2 only.
-enum class Through { AllCaches, L2 };
-
-template <Through kThrough>
-MEMKERN_ANYWHERE const std::byte* next_of(const std::byte* line) {
-#ifdef __CUDA_ARCH__
-  const std::byte* next = nullptr;
-  if constexpr (kThrough == Through::L2) {
-    asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(next) : "l"(line) : "memory");
-  } else {
-    asm volatile("ld.global.ca.u64 %0, [%1];" : "=l"(next) : "l"(line) : "memory");
-  }
-  return next;
-#else
-  return *reinterpret_cast<const std::byte* const*>(line);
-#endif
-}
 
 struct ChaseGridArgs {
   ChaseArgs a;
@@ -69,6 +53,48 @@ void start(const void* p, Range range, int threads, void* queue) {
   launch<Chase<kChains, kThrough>>({a, range.end - range.begin}, a.workers, threads, 0, queue);
 }
 
+struct BanksGridArgs {
+  BanksArgs a;
+  std::int64_t accesses;  // of each thread
+};
+
+// A word in shared memory is the distance of the next one from the begin, in bytes.
+template <class Word>
+struct Banks {
+  using Args = BanksGridArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 2;
+
+  template <int kPhase>
+  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&,
+                                   unsigned char* shared) {
+    constexpr auto kWords = static_cast<unsigned>(BanksArgs::kWords);
+    constexpr unsigned kSize = sizeof(Word);
+    const auto number = static_cast<unsigned>(thread.thread);
+    if constexpr (kPhase == 0) {
+      auto* words = reinterpret_cast<Word*>(shared);
+      for (unsigned i = number; i < kWords; i += static_cast<unsigned>(thread.threads)) {
+        words[i] = (i + static_cast<unsigned>(BanksArgs::kHop)) % kWords * kSize;
+      }
+    } else {
+      // Warps begin in different banks.
+      const auto first = number % kWarp * static_cast<unsigned>(g.a.stride) + number / kWarp;
+      Word at = first % kWords * kSize;
+      for (std::int64_t i = 0; i < g.accesses; ++i) {
+        at = *reinterpret_cast<const Word*>(shared + at);
+      }
+      g.a.ends[thread.block * g.a.ends_stride + thread.thread] = at / kSize;
+    }
+  }
+};
+
+template <class Word>
+void start_banks(const void* p, Range range, int threads, void* queue) {
+  const BanksArgs& a = *static_cast<const BanksArgs*>(p);
+  launch<Banks<Word>>({a, range.end - range.begin}, a.workers, threads,
+                      BanksArgs::kWords * sizeof(Word), queue);
+}
+
 // clang-format off
 #define MEMKERN_CHASE(chains)                                                           \
   {{"latency.chase", "simt", "uint64", "int64", nullptr, nullptr, 0, 0, #chains},       \
@@ -82,6 +108,13 @@ constexpr DeviceEntry kEntries[] = {
 // clang-format on
 
 const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], 1);
+
+constexpr DeviceEntry kBanks[] = {
+    {{"latency.banks", "simt", "uint32", "", nullptr, nullptr}, start_banks<std::uint32_t>},
+    {{"latency.banks", "simt", "uint64", "", nullptr, nullptr}, start_banks<std::uint64_t>},
+};
+
+const TableRegistrar banks_registrar(kBanks, sizeof kBanks / sizeof kBanks[0], kWarp);
 
 }  // namespace
 }  // namespace memkern::gpu

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "gpu/grid.hpp"
+#include "gpu/instructions.hpp"
 
 namespace memkern::gpu {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 
 // Limits the unrolling of the next loop: by default the compiler unrolls more, which takes
 // registers and so leaves room for fewer threads.
-#ifdef __CUDA_ARCH__
+#ifdef MEMKERN_ON_DEVICE
 #define MEMKERN_PRAGMA(text) _Pragma(#text)
 #define MEMKERN_UNROLL(most) MEMKERN_PRAGMA(unroll(most))
 #else
@@ -297,16 +298,7 @@ struct Combine {
 // Whether this is the last of `blocks` blocks to call it. That one sees what the others have
 // written, and resets the count for the next invocation.
 MEMKERN_ANYWHERE bool is_last_block(unsigned* count, std::int64_t blocks) {
-#ifdef __CUDA_ARCH__
-  unsigned before = 0;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
-               : "=r"(before)
-               : "l"(__cvta_generic_to_global(count))
-               : "memory");
-#else
-  const unsigned before = (*count)++;
-#endif
-  const bool last = before + 1 == blocks;
+  const bool last = count_in_order(count) + 1 == blocks;
   if (last) *count = 0;
   return last;
 }

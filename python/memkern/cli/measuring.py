@@ -159,7 +159,8 @@ def _of_ranks(results: ResultSet) -> str:
 # Options that get a column of the table if they vary among the cases.
 _VARIABLE = (
     "dtype", "index_dtype", "pin", "numa", "pages", "offset", "schedule", "chunk", "prefetch",
-    "unroll", "repetition", "flush", "seed", "device", "timer", "block_threads", "delta", "count",
+    "unroll", "repetition", "flush", "seed", "device", "timer", "block_threads", "block_shared",
+    "delta", "count",
     "wrap", "alpha", "beta", "layer_condition", "index_pattern", "masked", "numbering", "iters",
     "stride", "padding_B", "hot", "result", "order", "block", "share_planes", "prefetch_into",
     "distance_B", "targets", "remote_share", "flush_every", "contexts",

@@ -76,8 +76,10 @@ def sizes(low: str | float, high: str | float, count: int) -> list[int]:
     return [int(size) for size in np.unique(np.round(steps).astype(np.int64))]
 
 
-def parse_sizes(text: str) -> list[int]:
+def parse_sizes(text: str, multiple: int = 1) -> list[int]:
     """Parse sizes given as ``LOW:HIGH:COUNT`` or as a list such as ``64KiB,1MiB``.
+
+    Sizes between two ends are rounded up to multiples of `multiple`.
 
     Raises
     ------
@@ -89,7 +91,8 @@ def parse_sizes(text: str) -> list[int]:
     parts = text.split(":")
     if len(parts) != 3 or not re.fullmatch("[0-9]{1,18}", parts[2]):
         raise InputError(f"sizes are LOW:HIGH:COUNT, such as 16KiB:1GiB:100, not {shown(text)}")
-    return sizes(parts[0], parts[1], int(parts[2]))
+    found = sizes(parts[0], parts[1], int(parts[2]))
+    return list(dict.fromkeys(-(-size // multiple) * multiple for size in found))
 
 
 def integer_list_parser(least: int, name: str) -> Callable[[str], list[int]]:

@@ -82,12 +82,16 @@ class SpatterFile:
         The requested number of threads; None if it was not given.
     on_gpu : bool
         Whether the backend is ``cuda``.
+    block_shared : int or None
+        Shared memory in bytes that each block on a GPU has besides what it needs; None if it was
+        not given.
     """
 
     configs: list[Config]
     warnings: list[str] = field(default_factory=list)
     threads: int | None = None
     on_gpu: bool = False
+    block_shared: int | None = None
 
 
 # Keys that each kernel uses; its patterns are required.
@@ -569,10 +573,9 @@ _OPTIONS = (
     _Option(("-l", "--count"), "gathers or scatters (default 1024)", _at_least(1), "N"),
     _Option(
         ("-m", "--shared-memory"),
-        "no effect",
+        "on cuda: further shared memory of each block",
         _at_least(0),
         "BYTES",
-        idle="kernels on a GPU take only the shared memory that they need",
     ),
     _Option(("-n", "--name"), "label of the configuration", _checked(_name), "TEXT"),
     _Option(
@@ -687,6 +690,10 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
             warnings.append(f"{'/'.join(option.flags)} has no effect: {option.idle}")
         elif is_given and given["file"] is not None and option.argument not in _BESIDE_A_FILE:
             warnings.append(f"{'/'.join(option.flags)} has no effect beside -f/--file")
+    block_shared = given["shared_memory"]
+    if block_shared is not None and not on_gpu:
+        warnings.append("-m/--shared-memory has no effect on this backend, only on cuda")
+        block_shared = None
     threads = given["omp_threads"]
     if given["backend"] == "serial":
         if threads not in (None, 1):
@@ -705,4 +712,4 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
         parsed = configs_from_options(
             **{key: value for key, value in arguments.items() if value is not None}, on_gpu=on_gpu
         )
-    return SpatterFile(parsed.configs, warnings + parsed.warnings, threads, on_gpu)
+    return SpatterFile(parsed.configs, warnings + parsed.warnings, threads, on_gpu, block_shared)

@@ -137,6 +137,20 @@ def devices() -> list[str]:
         return []
 
 
+def reaches(name: str, peer: str) -> bool:
+    """Return whether data can go directly from one device to another.
+
+    Raises
+    ------
+    InputError
+        One of them is not there.
+    """
+    try:
+        return bool(_module().reaches(_number(name), _number(peer)))
+    except (RuntimeError, ValueError) as error:
+        raise InputError(str(error)) from None
+
+
 def built() -> bool:
     """Return whether this build has the CUDA module, with or without a GPU here."""
     try:

@@ -229,7 +229,8 @@ def _plain(value: Any) -> Any:
 
 # Columns that are constant, like the kernel, in the records that one line is fitted to.
 APART = (
-    "platform", "definition", "backend", "device", "timer", "block_threads_asked", "dtype",
+    "platform", "definition", "backend", "device", "timer", "block_threads_asked",
+    "block_shared_B", "memory", "peer", "dtype",
     "index_dtype", "threads", "pin_asked", "pages_asked", "numa_asked", "variant_asked",
     "isa_asked", "offset", "schedule", "chunk", "prefetch", "unroll", "repetition", "flush",
     "degree", "masked", "numbering", "index_pattern", "window", "pairs", "distance",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.discovery import family_modules
 from memkern.plots import registry
+from memkern.plots.blocks import block_map, block_table
 from memkern.plots.ecm import (
     ecm_table,
     overlap_diagram,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Exhibit",
     "Section",
+    "block_map",
+    "block_table",
     "clock_table",
     "clock_whiskers",
     "counted_traffic",

@@ -12,6 +12,8 @@ from memkern.models.records import data_caches, line_sizes
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
+    from memkern.models import T0WmaxFit
+
 
 class HasFrame(Protocol):
     """The part of a ``ResultSet`` that figures need."""
@@ -261,6 +263,25 @@ def three_figures(value: float) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def fit_columns(fit: T0WmaxFit) -> dict[str, object]:
+    """Return the columns of a table on a fit of T0 and Wmax.
+
+    Its points, T0_us and Wmax_GBps with their intervals as text, B0.8 (bytes at which 80 % of Wmax
+    is reached), and whether most points are more than 10 % off the line.
+    """
+
+    def text(value: float, low: float, high: float) -> str:
+        return f"{three_figures(value)} [{three_figures(low)}, {three_figures(high)}]"
+
+    return {
+        "points": len(fit.residuals),
+        "T0_us": text(1e6 * fit.t0_s, *(1e6 * end for end in fit.t0_ci_s)),
+        "Wmax_GBps": text(fit.wmax_GBps, *fit.wmax_ci_GBps),
+        "B0.8": fit.b80_B,
+        "far": fit.far,
+    }
 
 
 def percent(share: float) -> str:

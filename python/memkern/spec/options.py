@@ -154,6 +154,9 @@ class Knobs:
         ``graph`` (all launches of a sample submitted as one graph).
     block_threads : int
         On a GPU: threads per block; 0 for the kernel's own choice.
+    block_shared : int
+        On a GPU: bytes of shared memory of each block besides what the kernel needs, which limit
+        how many blocks run at a time.
     blocks : int
         On a GPU: blocks of a reduction; 0 for as many as run at a time. Chalmers and Warburton 2020
         use 512.
@@ -295,6 +298,18 @@ class Knobs:
         several=True,
         metavar="N,...",
         column="block_threads_asked",
+    )
+    block_shared: int = _option(
+        0,
+        "on a GPU: further shared memory of each block (0)",
+        where=(GPUS,),
+        least=0,
+        most=2**20,
+        several=True,
+        metavar="BYTES,...",
+        unit="B",
+        column="block_shared_B",
+        late=True,
     )
     blocks: int = _option(
         0,

@@ -30,11 +30,13 @@ _LEAST_DISTANCES = 3
 _FETCHED = 0.5
 _MOST_HISTOGRAMS = 6
 CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
+BANKS = "latency.banks"
 TRIAD, GATHER = "stream.triad", "spatter.gather"
 # Names of the cases of `memkern.families.latency.kernels.numa_cases`.
 NODES = r"^units of node (\d+), memory of node (\d+)$"
 # Lines of a group of traffic (see `memkern.families.latency.kernels`).
 _GROUP = 8
+_WARP = 32  # lanes, and banks of shared memory
 # More loads in flight than chains, by this factor, were not served by the same cache.
 _MOST_IN_FLIGHT = 1.25
 # By what a cache's size may miss the sizes between which the latency rises.
@@ -47,6 +49,7 @@ MEASURE_CHAINS = "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32 -o chains.
 MEASURE_LOADED = "memkern latency loaded -o loaded.parquet"
 MEASURE_CORES = "memkern latency cores -o cores.parquet"
 MEASURE_NUMA = "memkern latency numa -o numa.parquet"
+MEASURE_BANKS = "memkern latency banks -o banks.parquet"
 MEASURE_STRUCTURE = "memkern latency structure -o structure.parquet"
 MEASURE_GATHER = "memkern spatter -k gather -p UNIFORM:8:16:NR -t 1 -o gather.parquet"
 
@@ -76,6 +79,38 @@ def chases(
     if several.get("pages_asked", 1) > 1:
         texts += ", pages " + frame["pages_asked"].astype(str)
     return frame.assign(kind=texts), notes
+
+
+def banks(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return loads from shared memory, with the column kind (words and warps), and notes.
+
+    The column ways has the lanes of a warp that meet in a bank, by the arithmetic of 32 banks of 4
+    bytes; cycles has the time of a load in cycles of the clock that was read while kernels ran.
+    """
+    numbers, texts = ("stride", "block_threads", "threads"), ("dtype",)
+    frame, notes = select(records, [BANKS], [*numbers, *texts], measure=MEASURE_BANKS, value=NS)
+    frame = typed(frame, [*numbers, "gpu_clock_GHz"], texts)
+    warps = (frame["block_threads"] / _WARP).map(math.ceil)
+    bits = frame["dtype"].str.removeprefix("uint")
+    ways = [
+        _ways(int(stride), dtype == "uint64")
+        for stride, dtype in zip(frame["stride"], frame["dtype"], strict=True)
+    ]
+    frame = frame.assign(
+        kind=[f"{b} bits, {counted(w, 'warp')} a block" for b, w in zip(bits, warps, strict=True)],
+        ways=ways,
+        cycles=frame[NS] * frame["gpu_clock_GHz"],
+    )
+    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "stride"])
+    return frame.sort_values(["machine", "kind", "stride"], kind="stable"), notes
+
+
+def _ways(stride: int, double: bool) -> int:
+    """Return how often a bank is accessed for one load of a warp."""
+    if stride == 0:
+        return 1
+    # Words of 8 bytes take two banks each, and half of the lanes at a time.
+    return math.gcd(stride, _WARP // 2) * 2 if double else math.gcd(stride, _WARP)
 
 
 def several_chains(records: Records) -> tuple[DataFrame, list[str]]:

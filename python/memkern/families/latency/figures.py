@@ -20,6 +20,7 @@ from memkern.families.latency.data import (
     PAIRS,
     PING_PONG,
     TRIAD,
+    banks,
     chases,
     concurrency,
     cycle_ns,
@@ -319,6 +320,67 @@ def between_nodes(records: Records = None) -> Figure:
     single = frame["units"].nunique() == frame["memory"].nunique() == 1
     notes = [*notes, *["One node: nothing is remote."] * single]
     return finish(fig, 2, notes, frame)
+
+
+@figure("latency-banks")
+def bank_conflicts(records: Records = None) -> Figure:
+    """Time of a load from a GPU's shared memory against the stride of a warp's lanes.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `latency.banks`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine with a curve for each size of words and of blocks, 6.9 in wide,
+        3.35 in with one panel.
+
+    Raises
+    ------
+    InputError
+        No such record, or records without a needed column.
+    """
+    frame, notes = banks(records)
+    kinds = list(dict.fromkeys(frame["kind"]))
+    fig, cells = machine_panels(frame, 2.5)
+    for ax, rows in cells:
+        curves(ax, rows, "kind", kinds, "stride", NS)
+        ax.set_yscale("log")
+        ax.set_ylim(frame[NS].min() / 1.25, frame[NS].max() * 1.25)
+        counts_axis(ax.yaxis, 9)
+        ax.set_xticks(range(0, int(frame["stride"].max()) + 1, 8))
+        ax.set(xlabel="Words from a lane to the next", ylabel="Time of a load (ns)")
+        _title(ax, rows["machine"].iloc[0], len(cells) > 1)
+    return finish(fig, 2, notes, frame)
+
+
+@register(tables, "latency-banks")
+def bank_table(records: Records = None) -> DataFrame:
+    """Time of a load from a GPU's shared memory by the stride of a warp's lanes.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `latency.banks`.
+
+    Returns
+    -------
+    DataFrame
+        Columns platform, dtype, block_threads, stride, ways (how often a load accesses
+        the same bank, by the arithmetic of 32 banks of 4 bytes), ns_per_access, cycles (at the
+        clock that was read while the kernel ran; NaN if unknown) and disturbed.
+
+    Raises
+    ------
+    InputError
+        As `bank_conflicts`.
+    """
+    frame, _ = banks(records)
+    columns = ["platform", "dtype", "block_threads", "stride", "ways", NS, "cycles", "disturbed"]
+    whole = {"block_threads": int, "stride": int}
+    return frame[columns].astype(whole).reset_index(drop=True)
 
 
 @register(tables, "latency-structure")

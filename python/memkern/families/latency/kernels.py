@@ -4,7 +4,9 @@
 one cycle through all lines, on which all chains begin equally far apart, so that together they
 access every line equally often.  ``latency.loaded`` is one such chain while the other workers load
 and store lines of buffers of their own.  In ``latency.ping_pong`` two workers take turns to write
-a word and wait for the other's.
+a word and wait for the other's.  In ``latency.banks`` the lanes of a GPU's warp follow chains
+through shared memory that are some words apart: lanes whose words lie in the same bank wait for
+each other.
 """
 
 from __future__ import annotations
@@ -56,6 +58,10 @@ _LEAST_STEPS, _MOST_STEPS = 2**12, 2**16
 _LOADED_STEPS = 2**14
 _TURNS = 2**12
 _WORD_B = 8
+# As in cpp/families/latency/args.hpp.
+_BANK_WORDS, _BANK_HOP, MOST_STRIDE = 4096, 33, 64
+_WARP = 32
+_BANK_STEPS = 2**14
 _GPU_LINE_B = 128  # of the caches of all GPUs since 2010
 # Each pair has a part of the buffer of this size to itself, so that prefetches for one do not
 # serve another, and no pair spans two pages.
@@ -428,6 +434,61 @@ def ping_pong_case(
     ).with_(**{"repetition": "free", **options})
 
 
+def banks_case(
+    kernel: str,
+    *,
+    stride: int = 1,
+    steps: int = _BANK_STEPS,
+    threads: int = 1,
+    dtype: str = "uint32",
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of ``latency.banks``.
+
+    Parameters
+    ----------
+    kernel : str
+    stride : int
+        Words from a lane of a warp to the next, 0 (the same word) to 64. Banks are 4 bytes wide:
+        with words of 32 bits and 32 banks, as many lanes meet in one as the greatest common divisor
+        of stride and 32.
+    steps : int
+        Loads of each thread in an invocation, each of which waits for the one before.
+    threads : int
+        Blocks. Each has one warp, or the threads of `block_threads`.
+    dtype : str
+        ``uint32`` or ``uint64``, the words.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`; the device is a GPU.
+
+    Raises
+    ------
+    InputError
+        Something is out of range, or the device is no GPU.
+    """
+    knobs = Knobs(device=options.get("device", "cpu"), variant="simt")
+    if knobs.place != GPUS:
+        raise InputError(f"{kernel} reads the shared memory of a GPU: give device cuda (--device)")
+    integers = {
+        "stride": integer(stride, "stride", 0, MOST_STRIDE),
+        "steps": small.cut(integer(steps, "steps", 1, 2**40), 2**6),
+        "workers": integer(threads, "threads", 1, 2**20),
+    }
+    return _case(
+        kernel,
+        integers,
+        {},
+        {"stride": stride, "steps": integers["steps"]},
+        dtype=dtype,
+        knobs=knobs,
+        labels={"name": name, "suite": suite},
+    ).with_(**{"threads": threads, **options})
+
+
 def _case(
     kernel: str,
     integers: dict[str, int],
@@ -435,16 +496,18 @@ def _case(
     columns: dict[str, Any],
     *,
     template_variant: str = "",
+    dtype: str = "uint64",
+    knobs: Knobs | None = None,
     labels: dict[str, str],
 ) -> Case:
     return Case(
         registry()[kernel],
         integers=integers,
         indices=indices,
-        dtype="uint64",
+        dtype=dtype,
         index_dtype="int64" if indices else "",
         template_variant=template_variant,
-        knobs=Knobs(variant="scalar"),
+        knobs=knobs or Knobs(variant="scalar"),
         stop=Stop(),
         columns=columns,
         labels=labels,
@@ -556,6 +619,28 @@ def _check_ping_pong(case: Case, native: Native, invoke: Invoke) -> Check:
     return _verdict(bool((turns == runs * case.integers["turns"]).all() and not wrong.any()))
 
 
+def _ended(case: Case, threads: int) -> IndexArray:
+    """Return the words at which the chains of a block's threads end."""
+    number = np.arange(threads)
+    first = number % _WARP * case.integers["stride"] + number // _WARP
+    return (first + _BANK_HOP * case.integers["steps"]) % _BANK_WORDS
+
+
+def _check_banks(case: Case, native: Native, invoke: Invoke) -> Check:
+    native.fill(outputs=True)
+    invoke()
+    threads = int(native.obtained()["block_threads"])
+    ends = native.copy_out("ends").reshape(case.integers["workers"], -1)[:, :threads]
+    return _verdict(bool((ends == _ended(case, threads).astype(np.uint64)).all()))
+
+
+def _reference_banks(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    ends = np.array(arrays["ends"], copy=True).reshape(case.integers["workers"], -1)
+    threads = case.knobs.block_threads or _WARP
+    ends[:, :threads] = _ended(case, threads)
+    return {"ends": ends.reshape(np.shape(arrays["ends"]))}
+
+
 def _begin(case: Case) -> IndexArray:
     """Return the places at which the chains begin, shape (workers, chains)."""
     n, length = case.integers, len(case.indices["order"])
@@ -654,6 +739,25 @@ register(
         template_columns=("take_by",),
         # From a write of one worker to the answer of the other one.
         accesses=lambda case: 2 * case.integers["turns"],
+    )
+)
+
+
+register(
+    KernelSpec(
+        name="latency.banks",
+        summary="i = shared[i], by each lane of a warp",
+        source="Mei and Chu, Dissecting GPU Memory Hierarchy Through Microbenchmarking, IEEE TPDS "
+        "28 (2017), section 6.2",
+        arrays=declared("latency.banks").arrays,
+        traffic=lambda case: Traffic(),
+        iterations=lambda case: case.integers["steps"],
+        check=_check_banks,
+        reference=_reference_banks,
+        model_bytes=lambda case: 0.0,
+        build=banks_case,
+        dtypes=("uint32", "uint64"),
+        accesses=lambda case: case.integers["steps"],
     )
 )
 

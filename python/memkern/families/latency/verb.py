@@ -32,6 +32,7 @@ from memkern.spec.case import Case
 from memkern.spec.sequences import joined, product
 
 LOADS = (8, 7, 6, 5, 4, 0)
+STRIDES = tuple(range(1, 33))
 PAUSES = (0, 8, 16, 32, 64, 128, 256, 512)
 _SMALLEST_B = 2**12
 _PER_OCTAVE = 4
@@ -46,6 +47,9 @@ _LOADED_HEADER = (
 )
 _NUMA_HEADER = f"{'case':<4} {'from':<36} {'kernel':<13} {'thr':>3} {'ns':>9} {'GB/s':>8} {'±%':>5}"
 _FOUND = ("what", "found", "system", "agrees", "ns", "cycles")
+_BANKS_HEADER = (
+    f"{'case':<4} {'stride':>6} {'dtype':<7} {'block':>5} {'thr':>3} {'ns':>9} {'±%':>5}"
+)
 _CORES_HEADER = f"{'case':<4} {'units':<9} {'lines':>5} {'ns':>9} {'cycles':>8} {'±%':>5}"
 
 
@@ -75,6 +79,14 @@ def _loaded_row(number: int, record: dict[str, Any]) -> str:
 
 def _cores_row(number: int, record: dict[str, Any]) -> str:
     return f"{number:<4} {record['pin']:<9} {record['lines']:>5} {_common(record)}"
+
+
+def _banks_row(number: int, record: dict[str, Any]) -> str:
+    return (
+        f"{number:<4} {record['stride']:>6} {record['dtype']:<7} {record['block_threads']:>5} "
+        f"{record['threads']:>3} {record['ns_per_access']:>9.3f} {plus_minus(record):>5} "
+        f"{' '.join(marks(record))}"
+    ).rstrip()
 
 
 def _numa_row(number: int, record: dict[str, Any]) -> str:
@@ -108,18 +120,21 @@ _TABLES: dict[str, tuple[str, Callable[[int, dict[str, Any]], str], tuple[str, .
     "chase": (_HEADER, _row, ("pages", "order")),
     "loaded": (_LOADED_HEADER, _loaded_row, ("pause",)),
     "ping_pong": (_CORES_HEADER, _cores_row, ("pin",)),
+    "banks": (_BANKS_HEADER, _banks_row, ("block_threads",)),
 }
 # What each study measures: a kernel, and values of options that were not given.
 _STUDIES: dict[str, tuple[str, Callable[[], dict[str, Sequence[Any]]]]] = {
     "sizes": ("chase", lambda: {"size_B": _sizes()}),
     "loaded": ("loaded", lambda: {"loads": LOADS, "pause": PAUSES}),
     "cores": ("ping_pong", lambda: {"pin": _pairs(), "lines": (1, 2)}),
+    "banks": ("banks", lambda: {"stride": STRIDES}),
 }
 # Options of these kernels, by their names in Python.
 _OPTIONS = {
     "chase": ("size_B", "order", "chains", "line_B", "steps", "distance_B", "threads"),
     "loaded": ("size_B", "order", "loads", "pause", "traffic_B", "line_B", "steps", "threads"),
     "ping_pong": ("lines", "take_by", "line_B", "turns"),
+    "banks": ("stride", "steps", "threads"),
 }
 
 
@@ -137,7 +152,11 @@ def _latency(args: argparse.Namespace) -> int:
     if args.size_B is not None:
         args.size_B = parse_sizes(args.size_B)
     own = options_by_kernel(given(args, *owners), owners, [f"latency.{kernel}"])
-    knobs = {k: v for k, v in knobs_of(args).items() if k not in ("threads", "dtype")}
+    # The words of the other kernels have 64 bits anyway.
+    left = ("threads",) if kernel == "banks" else ("threads", "dtype")
+    knobs = {k: v for k, v in knobs_of(args).items() if k not in left}
+    if kernel == "banks":
+        knobs.setdefault("device", "cuda")
     missing = {name: values for name, values in defaults().items() if name not in knobs}
     axes = {**missing, **{name: each(v) for name, v in own[f"latency.{kernel}"].items()}}
     args.threads = None  # a case is built for its workers
@@ -230,7 +249,8 @@ def add_verbs(verb: Verb) -> None:
         help="sizes: dependent loads from L1 to memory; loaded: from memory, beside traffic of the "
         "other workers; cores: lines that two cores write in turn, for every pair; structure: "
         "caches, TLBs and lines, beside what the system says; numa: latency and bandwidth from "
-        "each node's units to each node's memory (sizes)",
+        "each node's units to each node's memory; banks: loads from a GPU's shared memory, by "
+        "their stride (sizes)",
     )
     add = sub.add_argument_group("latency").add_argument
     add("-k", "--kernel", choices=_TABLES, help="only this kernel, with the options given")
@@ -280,6 +300,12 @@ def add_verbs(verb: Verb) -> None:
         type=words,
         metavar="NAME,...",
         help="of cores: load (then a store), swap (compare-and-swap, of one line) (load)",
+    )
+    add(
+        "--stride",
+        type=numbers(0, "stride"),
+        metavar="N,...",
+        help="of banks: words from a lane of a warp to the next (1..32)",
     )
     add("--turns", type=count(1), metavar="N", help="of cores: turns in an invocation (4096)")
     measuring_options(sub, dtypes=("uint64",))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memkern.families.messages.data import LATENCY, MEASURE, RATE, fits, messages
 from memkern.families.messages.findings import findings
 from memkern.plots.drawing import bytes_axis, counts_axis, curve, finish, marked_look, panels
-from memkern.plots.frames import Records, best, three_figures
+from memkern.plots.frames import Records, best, fit_columns
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import BANDWIDTH
 from memkern.plots.style import figure, plain
@@ -135,20 +135,12 @@ def fit_table(records: Records = None) -> DataFrame:
             "library": one.library,
             "operation": one.operation,
             "distance": one.distance,
-            "points": len(one.fit.residuals),
-            "T0_us": _interval(1e6 * one.fit.t0_s, *(1e6 * end for end in one.fit.t0_ci_s)),
-            "Wmax_GBps": _interval(one.fit.wmax_GBps, *one.fit.wmax_ci_GBps),
-            "B0.8": one.fit.b80_B,
-            "far": one.fit.far,
+            **fit_columns(one.fit),
         }
         for one in found
     ]
     names = ["machine", "library", "operation", "distance", "points", "T0_us", "Wmax_GBps"]
     return DataFrame(rows, columns=[*names, "B0.8", "far"])
-
-
-def _interval(value: float, low: float, high: float) -> str:
-    return f"{three_figures(value)} [{three_figures(low)}, {three_figures(high)}]"
 
 
 _EXHIBITS: tuple[tuple[str, Any, str], ...] = (

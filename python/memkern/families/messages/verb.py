@@ -57,14 +57,6 @@ def _pairs(given: str | None, device: str) -> list[str]:
     return found + [",".join(listed)] * bool(listed)
 
 
-def _sizes(text: str) -> list[int]:
-    """Return sizes of messages; those between two ends are whole words."""
-    sizes = parse_sizes(text)
-    if ":" not in text:
-        return sizes
-    return list(dict.fromkeys(-(-size // WORD_B) * WORD_B for size in sizes))
-
-
 def _messages(args: argparse.Namespace) -> int:
     device = args.device or Knobs().device
     known = [name for name in OPERATIONS if name != "send" or device == "mpi"]
@@ -74,7 +66,7 @@ def _messages(args: argparse.Namespace) -> int:
     windows = _WINDOWS if args.window is None else each(args.window)
     parts = []
     for name in names:
-        sizes: Sequence[int] = _SIZES if args.sizes is None else _sizes(args.sizes)
+        sizes: Sequence[int] = _SIZES if args.sizes is None else parse_sizes(args.sizes, WORD_B)
         if name == "fetch_add" and (args.kernel is None or args.sizes is None):
             sizes = (WORD_B,)
         build = functools.partial(registry.case, f"messages.{name}", **knobs)

@@ -45,6 +45,8 @@ def _spatter(args: argparse.Namespace) -> int:
     knobs = knobs_of(args)
     if found.on_gpu:
         knobs.setdefault("device", "cuda:0")
+    if found.block_shared is not None:
+        knobs.setdefault("block_shared", found.block_shared)
     if found.threads is not None:
         knobs.setdefault("threads", found.threads)
 

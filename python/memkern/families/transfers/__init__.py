@@ -1,0 +1,1 @@
+"""Transfers between a host and a GPU, and between two GPUs."""

@@ -1,0 +1,234 @@
+"""Transfers between a host and a GPU, and between two GPUs.
+
+Memory of the host is ``pageable`` (ordinary memory), ``pinned`` (which the system never moves, so
+that a device reads and writes it by itself) or ``managed`` (whose pages move to whoever accesses
+them). Pageable and pinned memory are copied. Managed memory moves page by page while the other end
+reads the first word of each page (variant ``touch``), or as a whole before that (``prefetch``).
+Between devices, data move directly (``direct``) or through memory of the host (``staged``).
+
+An invocation is a single transfer that the host waits for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from memkern import small
+from memkern.checks import one_of
+from memkern.errors import InputError
+from memkern.families.checking import Values
+from memkern.inputs.sizes import parse_bytes
+from memkern.machine.limits import check_memory
+from memkern.machine.topology import declared
+from memkern.spec.case import Case
+from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic, fill_values
+from memkern.spec.options import GPUS, Knobs, Stop
+from memkern.spec.registry import case, register, registry, shows_options_of
+
+WAYS = {
+    "to_device": "target[:] on a GPU = source[:] of the host",
+    "from_device": "target[:] of the host = source[:] on a GPU",
+    "both": "both at the same time, with other arrays",
+    "between": "target[:] on another GPU = source[:] on a GPU",
+}
+MEMORIES = ("pageable", "pinned", "managed")
+# By memory, the first is the default.
+VARIANTS = {
+    "pageable": ("copy",),
+    "pinned": ("copy",),
+    "managed": ("prefetch", "touch"),
+    "device": ("direct", "staged"),
+}
+WORD_B = 8
+# As in cpp/families/transfers/args.hpp.
+_PAGE_B = 4096
+_DEFAULT_B = 2**26
+_MOST_B = 2**36
+# Words that a check compares at once.
+_AT_ONCE = 2**20
+
+
+def _way(kernel: str) -> str:
+    return kernel.partition(".")[2]
+
+
+def transfer_case(
+    kernel: str,
+    *,
+    size_B: float | str = _DEFAULT_B,
+    memory: str = "",
+    peer: str = "",
+    dtype: str = "uint64",
+    name: str = "",
+    suite: str = "",
+    **options: Any,
+) -> Case:
+    """Build a case of transfers from or to a GPU.
+
+    Parameters
+    ----------
+    kernel : str
+        Such as ``transfers.to_device``.
+    size_B : float or str
+        Bytes that move in each direction, such as ``64MiB``: a multiple of 8.
+    memory : str
+        Of the host: one of `MEMORIES` (pinned); of transfers between devices, none.
+    peer : str
+        Of transfers between devices: the other one, such as ``cuda:1`` (which is the default, or
+        ``cuda:0`` if the case's device is that).
+    dtype : str
+        ``uint64``, the words that move.
+    name, suite : str
+        Labels of the record.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`; the device is a GPU, and the variant by
+        default the first of `VARIANTS`.
+
+    Raises
+    ------
+    InputError
+        Something is out of range, or the device is no GPU.
+    """
+    knobs = Knobs(device=options.get("device", "cpu"))
+    if knobs.place != GPUS:
+        raise InputError(f"{kernel} moves data from or to a GPU: give device cuda (--device)")
+    _refuse(options)
+    size = parse_bytes(size_B)
+    if not WORD_B <= size <= _MOST_B or size % WORD_B:
+        raise InputError(
+            f"size_B of {kernel} must be a multiple of 8 up to {_MOST_B}, not {size_B}"
+        )
+    words = small.cut(int(size) // WORD_B, 2**10)
+    integers = {"words": words}
+    columns: dict[str, Any] = {"size_B": words * WORD_B}
+    if _way(kernel) == "between":
+        if memory:
+            raise InputError(f"{kernel} uses no memory of the host: leave memory out")
+        number = _peer(knobs.device, peer)
+        integers["peer"], columns["peer"], memory = number, f"cuda:{number}", "device"
+    else:
+        if peer:
+            raise InputError(f"{kernel} is between the host and {knobs.device}: leave peer out")
+        memory = memory or "pinned"
+        one_of(memory, "memory", MEMORIES)
+        integers["memory"] = MEMORIES.index(memory)
+        # A check copies what has arrived.
+        check_memory(4 * int(size), f"a transfer of {size_B} bytes")
+    return Case(
+        registry()[kernel],
+        integers=integers,
+        dtype=dtype,
+        template_variant=memory,
+        knobs=knobs,
+        stop=Stop(),
+        columns=columns,
+        labels={"name": name, "suite": suite},
+    ).with_(**{"variant": VARIANTS[memory][0], "invocations": 1, **options})
+
+
+def _refuse(options: Mapping[str, Any]) -> None:
+    """Refuse options that would time something else than single transfers."""
+    if options.get("timer", "host") != "host":
+        raise InputError(
+            f"timer {options['timer']!r} does not time transfers, for which the host waits: use "
+            "host"
+        )
+    if options.get("invocations") not in (None, 1):
+        raise InputError("a sample of transfers is a single one: leave invocations out")
+    if options.get("threads", 0):
+        raise InputError("one thread of the host starts transfers: leave threads out")
+
+
+def _peer(device: str, peer: str) -> int:
+    """Return the number of the other device of a transfer."""
+    own = int(device.partition(":")[2])
+    if not peer:
+        return 0 if own else 1
+    other = Knobs(device=peer)
+    if other.place != GPUS or other.device == device:
+        raise InputError(f"peer must be another GPU than {device}, such as cuda:1, not {peer!r}")
+    return int(other.device.partition(":")[2])
+
+
+def _pages(words: int) -> int:
+    return -(-words * WORD_B // _PAGE_B)
+
+
+def _targets(case: Case) -> list[tuple[str, str]]:
+    """Return source and target of each direction."""
+    back = [("back_source", "back_target")] * (_way(case.spec.name) == "both")
+    return [("source", "target"), *back]
+
+
+def _places(case: Case, first: int, end: int) -> Values:
+    """Return the positions of the source whose words arrive at these ones of the target."""
+    step = _PAGE_B // WORD_B if case.template_variant == "managed" else 1
+    return np.arange(first, end) * step
+
+
+def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+    """Compare every word at the targets with the one of its source."""
+    native.fill(outputs=True)
+    invoke()
+    arrays = native.arrays()
+    wrong = False
+    for source, target in _targets(case):
+        got = native.copy_out(target).ravel()
+        for first in range(0, len(got), _AT_ONCE):
+            some = got[first : first + _AT_ONCE]
+            places = _places(case, first, first + len(some))
+            wrong = wrong or bool((some != fill_values(places, arrays[source])).any())
+    return Check(not wrong, math.inf if wrong else 0.0, "whole")
+
+
+def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
+    words = case.integers["words"]
+    length = _pages(words) if case.template_variant == "managed" else words
+    return {
+        target: np.array(arrays[source])[_places(case, 0, length)]
+        for source, target in _targets(case)
+    }
+
+
+def _register(way: str, summary: str) -> None:
+    kernel = f"transfers.{way}"
+    directions = 2 if way == "both" else 1
+    register(
+        KernelSpec(
+            name=kernel,
+            summary=summary,
+            source="NVIDIA, CUDA C++ Programming Guide, sections on page-locked and unified memory",
+            arrays=declared(kernel).arrays,
+            traffic=lambda case: Traffic(read=float(directions * case.integers["words"] * WORD_B)),
+            iterations=lambda case: 1,
+            check=_check,
+            reference=_reference,
+            # It is read at one end and written at the other.
+            model_bytes=lambda case: 2.0 * case.bytes_B,
+            build=transfer_case,
+            dtypes=("uint64",),
+            template_columns=("memory",),
+        )
+    )
+
+
+for _name, _summary in WAYS.items():
+    _register(_name, _summary)
+
+
+@shows_options_of("transfers.to_device")
+def transfers(way: str, **options: Any) -> Case:
+    """Case of a transfer between a host and a GPU, or between two GPUs.
+
+    Parameters
+    ----------
+    way : str
+        One of `WAYS`.
+    **options
+        As for `transfer_case`.
+    """
+    return case(f"transfers.{way}", **options)

@@ -1,0 +1,120 @@
+"""Bandwidths on a GPU by the threads of a block and by unrolling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memkern.errors import InputError
+from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
+from memkern.plots.frames import Records, best, frame_of, three_figures, typed
+from memkern.plots.registry import register, tables
+from memkern.plots.selection import BANDWIDTH, select, split
+from memkern.plots.style import figure, note
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+_MEASURE = (
+    "memkern stream --device cuda --block-threads 64,128,256,512,1024 --unroll 0,1,2,4,8 -o "
+    "blocks.parquet"
+)
+_COLUMNS = ("block_threads", "unroll")
+
+
+def _blocks(records: Records, kernels: str | Sequence[str] | None) -> tuple[DataFrame, list[str]]:
+    """Return the fastest record of each kernel, block size and unrolling on a GPU, and notes."""
+    names = split(kernels) if kernels is not None else []
+    if not names:
+        frame = frame_of(records)
+        known = frame.get("kernel", ())
+        names = list(dict.fromkeys(str(name) for name in known)) or ["stream"]
+    frame, notes = select(records, names, ("backend", *_COLUMNS), measure=_MEASURE)
+    frame = typed(frame, _COLUMNS, ("backend",))
+    frame = frame[frame["backend"] == "cuda"]
+    frame = best(frame, ["machine", "kernel", *_COLUMNS])
+    each = frame.groupby(["machine", "kernel"])
+    several = (each["block_threads"].transform("nunique") > 1) | (
+        each["unroll"].transform("nunique") > 1
+    )
+    if not several.any():
+        raise InputError(
+            "no kernel was measured on a GPU with several block sizes or unrollings: "
+            f"`{_MEASURE}` does so"
+        )
+    return frame[several], notes
+
+
+@figure("gpu-blocks")
+def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = None) -> Figure:
+    """Bandwidth on a GPU by threads per block and unrolling, as a heat map of each kernel.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records on a GPU, such as the trials of ``memkern tune``, of kernels with several sizes
+        of blocks or unrollings.
+    kernels : str or sequence of str, optional
+        Names of kernels or families; by default all.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each machine and kernel, 6.9 in wide, 3.35 in with one panel. Unrolling 0 is the
+        kernel's own.
+
+    Raises
+    ------
+    InputError
+        No such record, or records without a needed column.
+    """
+    frame, notes = _blocks(records, kernels)
+    cells = list(frame.groupby(["machine", "kernel"], sort=False))
+    rows = frame["block_threads"].nunique()
+    fig, axes = panels(len(cells), 2, 1.1 + 0.22 * min(rows, MOST_CELLS))
+    for ax, ((machine, kernel), mine) in zip(axes, cells, strict=True):
+        values, texts = {}, {}
+        for row in mine.to_dict("records"):
+            key = int(row["block_threads"]), int(row["unroll"])
+            values[key] = row[BANDWIDTH]
+            text = three_figures(row[BANDWIDTH])
+            texts[key] = f"({text})" if row["disturbed"] else text
+        heat_map(ax, values, "GB/s", texts=texts)
+        several = frame["machine"].nunique() > 1
+        ax.set_title("\n".join([named(machine, 24)] * several + [str(kernel)]))
+        ax.set(xlabel="Unrolling", ylabel="Threads of a block")
+    if frame["disturbed"].any():
+        notes = [*notes, "In parentheses: from a disturbed record."]
+    note(fig, [*notes, "Unrolling 0 is the kernel's own."] if 0 in set(frame["unroll"]) else notes)
+    return fig
+
+
+@register(tables, "gpu-blocks")
+def block_table(
+    records: Records = None, *, kernels: str | Sequence[str] | None = None
+) -> DataFrame:
+    """Bandwidth on a GPU by threads per block and unrolling, and the best of each kernel.
+
+    Parameters
+    ----------
+    records, kernels
+        As of `block_map`.
+
+    Returns
+    -------
+    DataFrame
+        Columns platform, kernel, block_threads, unroll, bandwidth_GBps, of_best (the bandwidth as a
+        share of the kernel's highest) and disturbed.
+
+    Raises
+    ------
+    InputError
+        As `block_map`.
+    """
+    frame, _ = _blocks(records, kernels)
+    highest = frame.groupby(["machine", "kernel"])[BANDWIDTH].transform("max")
+    frame = frame.assign(of_best=frame[BANDWIDTH] / highest)
+    frame = frame.sort_values(["machine", "kernel", *_COLUMNS], kind="stable")
+    columns = ["platform", "kernel", *_COLUMNS, BANDWIDTH, "of_best", "disturbed"]
+    return frame[columns].astype(dict.fromkeys(_COLUMNS, int)).reset_index(drop=True)

@@ -1,0 +1,126 @@
+"""Figure, tables and section of transfers from and to a GPU, against the records that they show."""
+
+import numpy as np
+import pytest
+from plotting import Family, Results, common_columns, curve_labels, frame, line, own_and_faulty
+
+from memkern.families.transfers.data import fits, transfers
+from memkern.plots import figures, sections, tables
+from memkern.plots.frames import frame_of
+
+SIZES = [8 * 4**power for power in range(14)]
+# T0 in seconds and Wmax in bytes per second, by memory and variant.
+LINES = {
+    ("pinned", "copy"): (5e-6, 50e9),
+    ("pageable", "copy"): (8e-6, 12e9),
+    ("managed", "prefetch"): (20e-6, 40e9),
+    ("managed", "touch"): (50e-6, 8e9),
+    ("device", "direct"): (10e-6, 200e9),
+    ("device", "staged"): (20e-6, 30e9),
+}
+DIRECTIONS = {"to_device": 1, "from_device": 1, "both": 2, "between": 1}
+
+
+def record(way, memory, variant, size_B, machine="Own Machine 3000", **other):
+    """Return one record with the columns that figures read."""
+    t0, wmax = LINES[memory, variant]
+    moved = DIRECTIONS[way] * size_B
+    seconds = t0 + moved / wmax
+    return {
+        **common_columns(f"transfers.{way}", 1, machine),
+        "platform": machine,
+        "backend": "cuda",
+        "dtype": "uint64",
+        "memory": memory,
+        "variant": variant,
+        "size_B": size_B,
+        "bytes_B": moved,
+        "time_min_s": seconds,
+        "bandwidth_GBps": moved / seconds / 1e9,
+    } | other
+
+
+def everything(machine="Own Machine 3000", **other):
+    """Return all directions with all memories that they have."""
+    return [
+        record(way, memory, variant, size, machine, **other)
+        for way in DIRECTIONS
+        for memory, variant in LINES
+        if (memory == "device") == (way == "between")
+        for size in SIZES
+    ]
+
+
+FAMILY = Family(
+    section="transfers",
+    title="Transfers from and to a GPU",
+    command="transfers",
+    figures=("transfers",),
+    tables=("transfers", "transfers-fit"),
+    everything=everything,
+    inputs=own_and_faulty(everything, "bandwidth_GBps"),
+    lacking=(["bandwidth_GBps"], ["size_B", "memory"]),
+    integers=("size_B",),
+    disturbed=lambda rows: rows["size_B"].eq(32),
+    missing=[
+        (
+            "transfers", [record("both", "pinned", "copy", 8, valid=False)], {},
+            "no valid record of transfers",
+        )
+    ],
+    images=1,
+    shown="T0_us",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return Results(everything())
+
+
+def test_curves_and_lines_are_the_records(whole):
+    axes = figures["transfers"](whole).axes
+    assert [ax.get_title() for ax in axes] == [
+        "To the device", "From the device", "Both ways at once", "Between two devices",
+    ]  # fmt: skip
+    assert curve_labels(axes[0]) == [
+        "pinned", "pageable", "managed, prefetched", "managed, read at the other end",
+    ]  # fmt: skip
+    assert curve_labels(axes[3]) == ["direct", "staged"]
+    pinned = line(axes[2], "pinned")
+    wanted = [2 * size / (5e-6 + 2 * size / 50e9) / 1e9 for size in SIZES]
+    np.testing.assert_allclose(pinned.get_ydata(), wanted)
+    fitted = [curve for curve in axes[2].lines if curve.get_label() == "_fit"]
+    assert len(fitted) == 4
+    np.testing.assert_allclose(fitted[0].get_ydata(), wanted, rtol=1e-6)
+
+
+def test_fits_have_the_lines_of_the_records(whole):
+    found, notes = fits(transfers(whole, "")[0])
+    assert notes == [] and len(found) == 14
+    names = {"pinned": ("pinned", "copy"), "staged": ("device", "staged")}
+    for one in found:
+        if one.series in names:
+            t0, wmax = LINES[names[one.series]]
+            assert one.fit.t0_s == pytest.approx(t0, rel=1e-6)
+            assert one.fit.wmax_GBps == pytest.approx(wmax / 1e9, rel=1e-6)
+    table = tables["transfers-fit"](whole)
+    assert len(table) == 14 and table.iloc[0]["Wmax_GBps"].startswith("50 [")
+    every = tables["transfers"](whole)
+    assert len(every) == len(everything())
+    assert every["time_us"].min() == pytest.approx(1e6 * (5e-6 + 8 / 50e9))
+
+
+def test_few_sizes_are_not_fitted():
+    few = frame([record("both", "pinned", "copy", size) for size in (8, 32)])
+    found, notes = fits(transfers(few, "")[0])
+    assert found == [] and "Both ways at once, pinned, not fitted" in notes[0]
+    assert len(tables["transfers-fit"](few)) == 0
+    assert len(figures["transfers"](few).axes) == 1
+
+
+def test_findings_follow_from_the_records(whole):
+    text = " ".join(sections["transfers"](frame_of(whole)).findings)
+    assert "To the device, highest bandwidth: pinned 50 GB/s, managed, prefetched" in text
+    assert "Between two devices, highest bandwidth: direct" in text
+    assert "Time of a transfer of no data: to the device, pinned, 5 µs" in text
