@@ -364,7 +364,7 @@ class CaseRun:
         }
 
         def moved(spec: KernelSpec) -> dict[str, Transfer]:
-            run = dataclasses.replace(as_run, spec=spec)
+            run = as_run if spec is as_run.spec else dataclasses.replace(as_run, spec=spec)
             return _transfers(run, self._model_B(run), caches)
 
         def row(

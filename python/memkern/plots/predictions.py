@@ -81,7 +81,7 @@ def machine_note(source: MachineFile | None, rows: DataFrame | None = None) -> l
         f"{kind} {f'{cores:g} cores' if cores == cores else 'not within a domain'}"
         for kind, cores in zip(limits["kind"], limits["N_s"], strict=True)
     ]
-    return [f"{text}."] + [f"Saturated by: {listed(named)}."] * bool(named)
+    return [f"{text}.", *([f"Saturated by: {listed(named)}."] if named else [])]
 
 
 def predictions(

@@ -277,7 +277,7 @@ def _machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> lis
     """Return the sentences on the machine files of rooflines and of predictions in figures."""
     sources = [name for name in _distinct(frame, "machine_file") if name]
     texts = [f"bandwidths {name} them" if name == BESIDE else name for name in sources]
-    found = [f"The rooflines of records are by {listed(texts)}."] * bool(texts)
+    found = [f"The rooflines of records are by {listed(texts)}."] if texts else []
     if machine:
         file = machine_of(machine, models)
         found.append(f"Predictions in figures are by the machine file {file.label}.")
