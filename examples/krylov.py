@@ -75,7 +75,7 @@ def main() -> None:
 
     spmv = mk.spmv.case(matrix, "crs", accumulate=False, budget_s=0.5)
     record = spmv.measure().record
-    roofline_s = 2 * matrix.nnz / record["roofline_load_GFLOPs"] / 1e9
+    roofline_s = record["roofline_s"]
     fits = {number: fitted(number, n) for number in {*CG.values(), *CHEBYSHEV.values()}}
     cases = {number: mk.bs(number, elements=n) for number in fits}
     for name, parts in (("CG", CG), ("Chebyshev", CHEBYSHEV)):

@@ -44,7 +44,7 @@ def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the measurement of the memory bandwidth, which takes seconds."""
     monkeypatch.setattr(
         "memkern.measuring.record.ceilings_GBps",
-        lambda threads, pin, pages: {"load": 20.0, "triad": 15.0},
+        lambda threads, pin, pages: {"load": 20.0, "triad": 15.0, "store": 10.0},
     )
 
 

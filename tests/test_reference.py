@@ -22,6 +22,7 @@ PAPERS = {
     "lavin2020-patterns": "10.1145/3422575.3422794",
     "lavin2020-platforms": "10.1145/3422575.3422794",
     "raider2022": "10.1109/HPEC55821.2022.9926292",
+    "rrze-machines": "github.com/RRZE-HPC/ECM-Model",
 }
 
 
@@ -31,7 +32,7 @@ def test_names_and_citations():
         assert paper in reference.cite(name)
         assert len(reference.load(name)) == len(reference.rows(name)) > 0
     for call in (reference.cite, reference.rows, reference.load):
-        with pytest.raises(InputError, match="raider2022, not 'lavin2019'"):
+        with pytest.raises(InputError, match="rrze-machines, not 'lavin2019'"):
             call("lavin2019")
 
 

@@ -35,6 +35,10 @@ _ALAPPAT_2021 = (
     "Tilo Wettig: ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX, 2021, "
     "arXiv:2103.03013, doi:10.1002/cpe.6512"
 )
+_RRZE = (
+    "Erlangen Regional Computing Center: ECM models of processors, github.com/RRZE-HPC/ECM-Model "
+    "(53a8af3), and machine files of kerncraft, github.com/RRZE-HPC/kerncraft (192c9ce, 34de5f0)"
+)
 _BEEBE_2022 = (
     "Michael Beebe et al.: CircusTent: A Tool for Understanding the Performance of Atomic Memory "
     "Operations, 2022 (slides)"
@@ -233,6 +237,17 @@ _TABLES = {
             "bandwidth_GBps": ("bandwidth_MBps", _milli),
         },
     ),
+    "rrze-machines": _Table(
+        "rrze_ecm_machines.csv",
+        _RRZE,
+        {
+            "machine": ("machine", str),
+            "quantity": ("quantity", str),
+            "value": ("value", float),
+            "unit": ("unit", str),
+            "stated_in": ("stated in", str),
+        },
+    ),
 }
 
 
@@ -311,6 +326,9 @@ def rows(name: str) -> list[dict[str, Any]]:
             Figures 3 to 8, two clusters: figure, platform, model (``"OpenMP"``, ``"MPI"``, ...),
             kernel (``raider.triad``, ``raider.gather_triad``, ...), nodes, cores, elements (of
             each array), bandwidth_GBps, as read from the paper's vector graphics.
+        ``rrze-machines``
+            ECM models of two processors: machine, quantity, value, unit, stated_in (``model``, or
+            ``kerncraft`` for cores and multiply-adds per cycle).
 
     Returns
     -------

@@ -619,6 +619,38 @@ def test_report_end_to_end(
         assert name in html
 
 
+def test_records_figures_and_reports_take_a_machine_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    records = tmp_path / "x.json"
+    words = ["stream", "-k", "triad,copy", "-n", "4096", "-t", "1", "-q", "-o", str(records)]
+    assert run(capsys, *words, "--machine", "A64FX")[0] == 0
+    for row in mk.load(records):
+        assert row["machine_file"] == "A64FX, published"
+        assert row["bound"] in ("L1", "L2", "memory", "core")
+        assert row["roofline_s"] == pytest.approx(row["roofline_fraction"] * row["time_median_s"])
+        has_flops = row["kernel"] == "stream.triad"
+        assert (row["roofline_GFLOPs"] == row["roofline_GFLOPs"]) == has_flops
+    code, out, _ = run(capsys, "table", "roofline", str(records), "--machine", "A64FX")
+    assert code == 0 and "stream.triad" in out
+    code, _, err = run(capsys, "table", "kernels", "--machine", "A64FX")
+    assert code == 2 and "machine" in err
+    code, _, err = run(capsys, *words[:-1], "y.json", "--machine", str(tmp_path / "none.json"))
+    assert code == 2 and "none.json" in err
+    other = dataclasses.replace(mk.models.published("A64FX"), model="Another").save(
+        tmp_path / "other.json"
+    )
+    code, _, err = run(capsys, *words[:-1], str(tmp_path / "z.json"), "--machine", str(other))
+    assert code == 2 and "is of another machine (Another)" in err
+    target = tmp_path / "report.html"
+    code, out, err = run(
+        capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1", "--machine", "A64FX"
+    )
+    assert code == 0, err
+    assert "by the machine file A64FX, published" in target.read_text()
+
+
 # Existing files
 
 

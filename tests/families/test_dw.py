@@ -24,7 +24,6 @@ from memkern.inputs import lattice
 from memkern.inputs.lattice import random_field, random_links
 from memkern.models.layer_conditions import LayerConditions
 from memkern.spec.case import Case
-from memkern.spec.kernel import Ceilings
 
 pytestmark = pytest.mark.usefixtures("ceilings")
 WIDTHS = family.widths()
@@ -564,7 +563,10 @@ def test_the_record_of_a_hop(way: dict[str, Any], columns: tuple[Any, ...], pari
     model = family.model_of(mk.dw.case(extents, ls=ls, **how))
     caches = measured.environment["machine"]["caches"]
     if caches:
-        assert record["site_B"] == model.levels(caches)[-1]["site_B"]
+        moved_B = record["memory_load_B"] + record["memory_store_B"]
+        assert moved_B / updates == pytest.approx(model.levels(caches)[-1]["site_B"])
+        names = [str(cache["cache"]) for cache in model.levels(caches)]
+        assert [part.split()[0] for part in record["conditions"].split(", ")] == names
     assert json.loads(measured.results.to_json_text())[0]["valid"] is True
 
 
@@ -591,33 +593,35 @@ def test_the_model_follows_order_and_shared_planes() -> None:
          {"none": 1440, "s": 936, "all": 96}),
     ],
 )  # fmt: skip
-def test_the_roofline_is_that_of_the_layer_condition(
+def test_the_traffic_is_that_of_the_layer_condition(
     way: dict[str, Any], site_B: dict[str, int]
 ) -> None:
     case = mk.dw.case((8, 8, 8, 8), ls=8, threads=1, **way)
     model = family.model_of(case)
     assert isinstance(model, LayerConditions)
     limit = model.conditions()["s"]
+    updates = case.spec.width(case)
     for condition, size_B in (("none", limit / 2), ("s", limit * 1.01), ("all", 2**40)):
         assert model.holds(size_B) == condition
         cache = {"level": 2, "type": "unified", "size_B": int(size_B), "shared_by": 1}
-        limits = case.spec.roofline_columns
-        assert limits is not None
-        found = limits(case, {}, Ceilings(20.0, 15.0, [cache]), 1e-3)
-        moved = site_B[condition]
-        assert found["site_B"] == moved
-        if moved == 0:
-            assert math.isnan(found["roofline_GFLOPs"])
-            assert math.isnan(found["roofline_fraction"])
-            continue
-        assert found["roofline_GFLOPs"] == pytest.approx(1320 / moved * 15)
-        median = 1320 * 8**5 / 1e-3 / 1e9
-        assert found["performance_median_GFLOPs"] == pytest.approx(median)
-        assert found["roofline_fraction"] == pytest.approx(median / (1320 / moved * 15))
-    # The caches are unknown.
-    found = case.spec.roofline_columns(case, {}, Ceilings(20.0, 15.0), 1e-3)
-    assert math.isnan(found["site_B"])
-    assert math.isnan(found["roofline_GFLOPs"])
+        moved = case.transfers(("L2", "memory"), [cache])["memory"]
+        assert sum(moved) == pytest.approx(updates * site_B[condition])
+
+
+@pytest.mark.usefixtures("ceilings")
+def test_a_record_has_the_roofline_of_its_traffic() -> None:
+    record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, variant="nt", runs=3).record
+    moved_s = record["memory_load_B"] / 20e9 + record["memory_store_B"] / 10e9
+    assert record["memory_store_B"] == 4**4 * 8 * 192
+    assert record["roofline_s"] == pytest.approx(moved_s)
+    assert record["roofline_fraction"] == pytest.approx(moved_s / record["time_median_s"])
+    assert record["roofline_GFLOPs"] == pytest.approx(1320 * 4**4 * 8 / moved_s / 1e9)
+    assert record["machine_file"] == "measured beside"
+    # Nothing comes from memory.
+    record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, variant="simd", runs=3).record
+    assert record["memory_load_B"] == 0
+    assert math.isnan(record["roofline_s"])
+    assert (record["bound"], record["machine_file"]) == ("", "")
 
 
 def test_measuring_more_workers_than_sites() -> None:

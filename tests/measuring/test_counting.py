@@ -24,6 +24,7 @@ from memkern import _memkern
 from memkern.machine import events
 from memkern.measuring import calibration, counting, known_counts, record
 from memkern.plots import counted_traffic, figures, save, traffic_table
+from memkern.spec.kernel import Transfer
 
 ELEMENTS = 2**17
 COMMAND = ("loops", "-k", "update", "--elements", str(ELEMENTS), "--runs", "3", "-q")
@@ -235,11 +236,19 @@ def test_levels_that_hold_the_array_have_no_traffic() -> None:
     streamed = mk.loops("triad", elements=1024, variant="nt")
     lines = counting._modelled(streamed, streamed.spec.model_bytes(streamed), {}, "memory")
     assert lines["memory_read"] == 2 * 1024 * 8 / 64
-    with_sites = {"site_L1_B": 640.0, "site_L2_B": 320.0, "site_B": 320.0}
+    moved = {
+        "L1": Transfer(6400.0, 640.0),
+        "L2": Transfer(640.0, 320.0),
+        "memory": Transfer(128.0, 64.0),
+    }
     hop = mk.case("dw.hop", lattice=(4, 4, 4, 4), layout="lexicographic", threads=1)
-    lines = counting._modelled(hop, 1.0, with_sites, "L1")
-    assert math.isclose(lines["L1_in"] + lines["L1_out"], 10 * hop.integers["sites"])
-    assert math.isclose(lines["memory_read"] + lines["memory_write"], 5 * hop.integers["sites"])
+    lines = counting._modelled(hop, 1.0, moved, "memory")
+    assert (lines["L1_in"], lines["L1_out"]) == (10, 5)
+    assert (lines["L2_in"], lines["L2_out"]) == (2, 1)
+    assert (lines["memory_read"], lines["memory_write"]) == (2, 1)
+    lines = counting._modelled(hop, 1.0, moved, "L2")
+    assert lines["L1_in"] == 10
+    assert lines["L2_in"] == lines["memory_read"] == 0
 
 
 def test_counting_belongs_to_a_case_and_not_to_older_identities() -> None:

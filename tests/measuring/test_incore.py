@@ -124,3 +124,56 @@ def test_the_verb_prints_both(capsys, monkeypatch) -> None:
     assert row["vectors"] == 4
     words = refused_words(capsys, "incore", "-k", "foo", "-q")
     assert "kernel 'loops.foo' is not one of" in words
+
+
+REPORT = """Open Source Architecture Code Analyzer (OSACA) - 0.0
+
+Combined Analysis Report
+------------------------
+     |  0   |  1   |  2   ||  CP  | LCD  |
+   1 | 0.50 | 0.50 |      ||      |      | begin:
+   2 | 1.00 |      | 2.00 ||  4.0 |  1.0 | vaddpd %zmm0, %zmm1, %zmm1
+
+      1.50   0.50   2.00      4.0    LOOP
+
+
+Loop-Carried Dependencies Analysis Report
+-----------------------------------------
+   2 |  1.0 | vaddpd %zmm0, %zmm1, %zmm1 | [2]
+"""
+
+
+@pytest.fixture
+def fake_osaca(tmp_path, monkeypatch):
+    """Return a function that puts a program in place of OSACA, which prints a text."""
+
+    def put(text: str, code: int = 0) -> None:
+        path = tmp_path / "osaca"
+        path.write_text(
+            f"#!/bin/sh\ntest -s \"$3\" || exit 3\ncat <<'END'\n{text}\nEND\nexit {code}\n"
+        )
+        path.chmod(0o755)
+        monkeypatch.setattr(incore, "osaca", lambda: str(path))
+
+    return put
+
+
+def test_the_cycles_of_osaca(fake_osaca) -> None:
+    fake_osaca(REPORT.replace("LOOP", "1.0 "))
+    # The busiest port takes 2 cycles, the dependency 1; an iteration has two vectors.
+    assert incore.osaca_cycles(BODY, "ZEN4") == 2 / BODY.vectors
+    fake_osaca(REPORT.replace("LOOP", "8.0 "))
+    assert incore.osaca_cycles(BODY, "ZEN4") == 8 / BODY.vectors
+    assert math.isnan(incore.osaca_cycles(BODY, ""))
+    fake_osaca(REPORT.replace("LOOP", "1.0 "), code=1)
+    assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
+    fake_osaca("the performance data of 2 instructions is missing")
+    assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
+
+
+def test_osaca_predicts_a_loop() -> None:
+    if incore.osaca() is None:
+        assert math.isnan(incore.osaca_cycles(BODY, "SKX"))
+        pytest.skip("OSACA is not installed")
+    assert incore.osaca_cycles(BODY, "SKX") * BODY.vectors == pytest.approx(4, abs=0.5)
+    assert math.isnan(incore.osaca_cycles(BODY, "no-such-processor"))

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memkern import reference
-from memkern.models import machine_file
+from memkern.models import machine_file, roofline
 from memkern.models.machine_file import Quantity, differences, published
+from memkern.spec.kernel import Traffic
 
 A64FX = published("A64FX")
 
@@ -41,8 +42,32 @@ def test_the_published_machine_has_the_paper_s_numbers() -> None:
     assert "Alappat" in A64FX.source
     with refused("no instruction 'fma' with 128 bits"):
         A64FX.instruction("fma", 128)
-    with refused("no machine 'M1' is published: A64FX"):
+    with refused("no machine 'M1' is published: A64FX, Xeon Gold 6148"):
         published("M1")
+
+
+@pytest.mark.parametrize(
+    ("name", "load_GBps", "copy_GBps"),
+    [("Xeon Gold 6148", 58.95, 51.45), ("Xeon Platinum 8360Y", 84.96, 80.3)],
+)
+def test_the_machines_of_rrze(name, load_GBps, copy_GBps) -> None:
+    """Check the cycles of the models for a line, and the bandwidths from which they follow."""
+    machine = published(name)
+    model = machine.model_of()
+    clock = machine.clock_GHz.value
+    copy = Traffic(read=64.0, write=64.0, write_allocate=64.0).transfers(model.names)
+    predicted = model.predict(copy)
+    load, store = (GBps / clock for GBps in (load_GBps, copy_GBps))
+    # L1: a store of 64 B. L2: two lines and one. L3: the longer way, two lines.
+    assert model.predict(copy, at="L1").cycles == 1
+    assert model.predict(copy, at="L2").cycles == 1 + 3
+    assert model.predict(copy, at="L3").cycles == 1 + 3 + 8
+    assert predicted.cycles == pytest.approx(1 + 3 + 8 + 128 / load + 64 / store, rel=2e-3)
+    loads = Traffic(read=64.0).transfers(model.names)
+    assert model.predict(loads).bandwidth_GBps(machine.cores) == pytest.approx(load_GBps, rel=2e-3)
+    assert roofline.peak_GFLOPs(machine) == pytest.approx(32 * clock)
+    assert "kerncraft" in machine.source
+    assert machine_file.load_machine(name).to_json() == machine.to_json()
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path) -> None:

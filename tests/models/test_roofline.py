@@ -9,7 +9,16 @@ import pytest
 from checking import refused
 
 from memkern.models.machine_file import Bandwidth, Quantity, published
-from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline
+from memkern.models.roofline import (
+    BESIDE,
+    Ceiling,
+    ceilings,
+    limit,
+    peak_GFLOPs,
+    roofline,
+    roofline_columns,
+    stores_GBps,
+)
 from memkern.spec.kernel import Transfer
 
 A64FX = published("A64FX")
@@ -107,3 +116,44 @@ def test_limits_of_records() -> None:
     assert roofline(machine, record(performance_GFLOPs=math.nan)).bound == "memory"
     with refused("has no bytes of each level"):
         roofline(machine, {"kernel": "amo.rand", "threads": 1})
+
+
+def test_only_ceilings_that_are_known_limit() -> None:
+    memory = {"memory": Ceiling(20.0, 10.0)}
+    found = limit(record(footprint_B=1000), memory, {})
+    # Without sizes of caches, the data come from memory.
+    assert (found.bound, found.seconds) == ("memory", pytest.approx(1.0))
+    with refused("has no bytes of each level up to L2"):
+        limit(record(footprint_B=1000), memory, {"L2": 2000.0})
+    with refused("nothing limits the record of loops.daxpy"):
+        limit(record(memory_load_B=0.0, memory_store_B=0.0), memory, {})
+
+
+def test_stores_take_what_the_loads_leave() -> None:
+    assert stores_GBps(10.0, Transfer(30.0, 10.0), 4e-9) == pytest.approx(10)
+    # Loads take all of the time: a store still takes a hundredth of a load.
+    assert stores_GBps(10.0, Transfer(30.0, 10.0), 3e-9) == pytest.approx(1000)
+
+
+def test_ranks_on_two_nodes_have_twice_the_ceilings() -> None:
+    machine = measured(*ROWS)
+    one = roofline(machine, record())
+    both = roofline(machine, record(ranks=4, ranks_per_node=2))
+    # The domain of the file has 12 cores, and the bandwidth of memory is that of one.
+    assert both.seconds == pytest.approx(one.seconds / 2)
+    assert roofline(machine, record(threads=1000)).seconds == pytest.approx(one.seconds)
+
+
+def test_the_columns_of_a_record() -> None:
+    row = record()
+    found = roofline_columns(row, limit(row, {"memory": Ceiling(20.0, 10.0)}, {}), BESIDE)
+    assert found == {
+        "machine_file": "measured beside",
+        "bound": "memory",
+        "roofline_s": pytest.approx(1.0),
+        "roofline_GFLOPs": pytest.approx(2e-9 * 1e9),
+        "roofline_fraction": pytest.approx(0.5),
+    }
+    nothing = roofline_columns(row, None, "")
+    assert (nothing["machine_file"], nothing["bound"]) == ("", "")
+    assert all(math.isnan(nothing[name]) for name in found if name.startswith("roofline"))

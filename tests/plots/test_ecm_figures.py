@@ -124,9 +124,11 @@ def test_the_roofline_table(machine) -> None:
     assert len(frame) == len(LOOPS) * len(LEVELS)
     row = frame[(frame["kernel"] == "loops.triad") & (frame["name"] == "L2")].iloc[0]
     # Three lines of 64 bytes by 64 a cycle, and a store by 32, at 2.2 GHz.
-    assert row["limit_s"] == pytest.approx((192 / 64 + 64 / 32) * 1e6 / 2.2e9)
+    assert row["roofline_s"] == pytest.approx((192 / 64 + 64 / 32) * 1e6 / 2.2e9)
     assert row["bound"] == "L2"
-    assert row["roofline_fraction"] == pytest.approx(row["limit_s"] / row["time_median_s"])
+    assert row["roofline_fraction"] == pytest.approx(row["roofline_s"] / row["time_median_s"])
+    assert row["roofline_GFLOPs"] == pytest.approx(16e6 / row["roofline_s"] / 1e9)
+    assert row["machine_file"] == "A64FX, published"
     assert row["flops_per_B"] == pytest.approx(16 / 256)
     assert np.isnan(frame[frame["kernel"] == "loops.copy"]["flops_per_B"]).all()
 

@@ -26,7 +26,7 @@ ELSEWHERE = {
     *("memory", "peer"),
     *("window", "pairs", "origins", "distance", "messages_per_second"),
     *("halo", "halo_neighbours", "halo_sent_B", "halo_rows", "halo_share"),
-    *("lost_fraction", *(f"site_L{level}_B" for level in range(1, 5))),
+    "lost_fraction",
     *(f"L{level}_{way}_B" for level in range(1, 5) for way in ("load", "store")),
     "index_stride",
 }

@@ -149,7 +149,8 @@ def _named(args: argparse.Namespace, available: Mapping[str, Callable[..., T]]) 
             print(f"{name:<16} {describe(function)}")
         return None
     make = available[args.name]
-    return make(_loaded(args.files), **_options(make, args.option))
+    given = [*args.option, *([f"machine={args.machine}"] if args.machine else [])]
+    return make(_loaded(args.files), **_options(make, given))
 
 
 def _figure(args: argparse.Namespace) -> int:
@@ -194,6 +195,7 @@ def _report(args: argparse.Namespace) -> int:
     from memkern.machine.topology import machine_environment
     from memkern.measuring.describe import describe
     from memkern.measuring.sweep import expected_s, least_s, sweep
+    from memkern.models import load_machine
     from memkern.report.cases import report_cases
     from memkern.results import check_output
 
@@ -204,6 +206,8 @@ def _report(args: argparse.Namespace) -> int:
     unused(target, args.force or args.resume)
     if not args.resume:
         check_output(data, args.force)
+    if args.machine:
+        load_machine(args.machine)
     machine = describe()
     if not args.quiet:
         warn("building the cases")
@@ -211,9 +215,8 @@ def _report(args: argparse.Namespace) -> int:
         args.quick, machine["topology"]["last_level_cache_B"], machine["memory_available_B"]
     )
     # Cases that are built for a number of workers keep it.
-    cases = [
-        case.with_(threads=case.knobs.threads or args.threads or 0, pin=args.pin) for case in cases
-    ]
+    knobs = {"pin": args.pin, "machine_file": args.machine or ""}
+    cases = [case.with_(threads=case.knobs.threads or args.threads or 0, **knobs) for case in cases]
     if args.quick:
         cases = [case.with_(placements=min(case.placements, 3)) for case in cases]
     # Enough to place every case once where nothing else runs.
@@ -239,6 +242,7 @@ def _report(args: argparse.Namespace) -> int:
     if not args.quiet:
         warn("drawing the figures")
     words = ["memkern report"] + (["--quick"] if args.quick else [])
+    words += ["--machine", args.machine] if args.machine else []
     report.write(
         results,
         target,
@@ -247,6 +251,7 @@ def _report(args: argparse.Namespace) -> int:
         command=" ".join(words),
         data=data,
         left_out=results.left_out,
+        machine=args.machine or "",
     )
     print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
     return exit_code(results)
@@ -290,6 +295,11 @@ def add_verbs(verb: Verb) -> None:
             metavar="NAME=VALUE",
             help=f"an option of the {what}, such as patterns=AMG-G0,LULESH-G2",
         )
+        sub.add_argument(
+            "--machine",
+            metavar="FILE",
+            help="machine file by which rooflines and the ECM model are drawn: option machine",
+        )
         force_option(sub)
         if name == "table":
             sub.add_argument("--json", action="store_true", help="as JSON")
@@ -299,6 +309,11 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
     sub.add_argument("-t", "--threads", type=count(1), metavar="N")
     sub.add_argument("--pin", default="auto", metavar="HOW")
+    sub.add_argument(
+        "--machine",
+        metavar="FILE",
+        help="machine file of `memkern machine -o`, by which rooflines and the ECM model are drawn",
+    )
     wait_option(sub)
     sub.add_argument("--resume", action="store_true", help="resume an interrupted report")
     force_option(sub)

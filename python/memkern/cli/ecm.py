@@ -24,7 +24,8 @@ _BEST = 5
 def _ecm(args: argparse.Namespace) -> int:
     from memkern.models.ecm import Overlap
     from memkern.models.ecm_fit import fit_ecm, loop_times
-    from memkern.models.machine_file import PUBLISHED, load_machine
+    from memkern.models.machine_file import PUBLISHED, load_machine, machine_of
+    from memkern.models.records import processors
 
     if args.results and (args.output or args.wait_quiet):
         raise InputError("ecm measures nothing if it is given results: leave out its options")
@@ -33,7 +34,7 @@ def _ecm(args: argparse.Namespace) -> int:
     machine = None if args.machine is None else load_machine(args.machine)
     results = _measured(args) if args.results is None else _read(args.results)
     if machine is not None:
-        _check_machine(machine, results)
+        machine_of(args.machine, processors(results))
     loops, clock_GHz = loop_times(results)
     overlaps = None
     if args.overlap is not None:
@@ -77,17 +78,6 @@ def _measured(args: argparse.Namespace) -> ResultSet:
     for text in found.missing:
         warn(f"not measured: {text}")
     return found.results
-
-
-def _check_machine(machine: Any, results: ResultSet) -> None:
-    """Raise InputError if the records are of another machine than the file."""
-    for environment in results.environments.values():
-        model = (environment.get("machine") or {}).get("model") or ""
-        if not machine.is_of(model):
-            raise InputError(
-                f"the machine file is of another machine ({machine.model}, the records are of "
-                f"{model})"
-            )
 
 
 def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:

@@ -190,6 +190,11 @@ def measuring_options(
     for name, default, option in (*declared(Knobs), *declared(Stop)):
         if option.flag != "-" and (runs or name != "runs"):
             add(*_flags(name, option, short), **_arguments(name, default, option))
+    add(
+        "--machine",
+        metavar="FILE",
+        help="machine file of `memkern machine -o`, with whose roofline records are compared",
+    )
     add("--repeats", type=count(1), default=1, metavar="N", help="records of each case (1)")
     add(
         "--case-order",
@@ -241,6 +246,8 @@ def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
         A number of runs and a target interval are given, of which each decides when to stop.
     """
     knobs = {name: each(value)[0] for name, value in given(args, "dtype", "index_dtype").items()}
+    if getattr(args, "machine", None) is not None:
+        knobs["machine_file"] = args.machine
     for name, _, option in (*declared(Knobs), *declared(Stop)):
         value = getattr(args, option.flag or name, None)
         if value is not None:

@@ -10,7 +10,12 @@ import numpy as np
 from memkern.machine import gpu
 from memkern.machine.topology import last_level_cache_B
 from memkern.measuring.prepared import prepare
+from memkern.models.ecm import MEMORY
+from memkern.models.roofline import stores_GBps
+from memkern.spec.kernel import Transfer
 from memkern.spec.registry import case
+
+_LEVELS = ("L1", MEMORY)
 
 
 @functools.cache
@@ -33,7 +38,10 @@ def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float
 
 @functools.cache
 def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
-    """Return the memory bandwidths of loads and of a triad: medians of their best variants."""
+    """Return the memory bandwidths of loads, of a triad and of stores: medians of best variants.
+
+    That of stores is such that the triad takes as long as its loads and stores one after the other.
+    """
     cache_B = last_level_cache_B()
     knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages}
     knobs |= {"budget_s": 0.5, "placements": 1}
@@ -41,8 +49,15 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
         "load": case("loops.load", footprint_B=4 * cache_B, **knobs),
         "triad": case("stream.triad", footprint_B=6 * cache_B, **knobs),
     }
-    medians_s = {name: np.median(prepare(c).sample().seconds[:, 0]) for name, c in cases.items()}
-    return {name: float(c.bytes_B / medians_s[name] / 1e9) for name, c in cases.items()}
+    rates = {}
+    for name, one in cases.items():
+        prepared = prepare(one)
+        median_s = float(np.median(prepared.sample().seconds[:, 0]))
+        rates[name] = one.bytes_B / median_s / 1e9
+    # The last one is the triad.
+    triad = one.with_(variant=prepared.native.obtained()["variant"])
+    moved = Transfer(*(triad.iterations * each for each in triad.transfers(_LEVELS)[MEMORY]))
+    return {**rates, "store": stores_GBps(rates["load"], moved, median_s)}
 
 
 @functools.cache

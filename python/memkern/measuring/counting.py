@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from memkern.machine import events
 from memkern.machine.events import LINE_B, Code, Event
 from memkern.measuring import calibration
 from memkern.spec.case import Case
+from memkern.spec.kernel import Transfer
 
 __all__ = ["AUTO", "ROOT", "Counting", "columns", "requested", "why_not"]
 
@@ -120,7 +122,7 @@ def columns(
     counts: Sequence[Counts],
     invocations: int,
     model_B: float,
-    check: Mapping[str, float],
+    moved: Mapping[str, Transfer],
     level: str,
 ) -> dict[str, Any]:
     """Return the columns of a record on counted events.
@@ -136,15 +138,15 @@ def columns(
         Of each sample.
     model_B : float
         Bytes from and to memory of an invocation, by the model.
-    check : mapping
-        The columns of the case's check and roofline, in which bytes per site are looked up.
+    moved : mapping of str to Transfer
+        What an invocation moves across the boundary in front of each level, where it is known.
     level : str
         The smallest level that holds the case: ``L1``, ..., ``memory``.
     """
     if not counting.events:
         return {"counters_note": counting.note} if counting.note else {}
     every = np.concatenate(list(counts)) if counts else np.empty((0, len(counting.events), 3))
-    modelled = _modelled(case, model_B, check, level)
+    modelled = _modelled(case, model_B, moved, level)
     checked = calibration.load_counters()
     notes = [counting.note] if counting.note else []
     rows = []
@@ -178,29 +180,27 @@ def _row(event: Event, counts: Counts, invocations: int) -> dict[str, Any]:
 
 
 def _modelled(
-    case: Case, model_B: float, check: Mapping[str, float], level: str
+    case: Case, model_B: float, moved: Mapping[str, Transfer], level: str
 ) -> dict[str, float]:
     """Return the lines of an invocation that the model moves, by quantity of the table.
 
-    Between a cache and the next level, these are the bytes per site of the layer conditions, where
-    there are any; else all bytes of the model if the cache does not hold the case, and none if it
-    does. In and out are divided as in the kernel's definition, with write-allocates as loads.
+    What is not known of a boundary are all bytes of the model, in and out divided as in the
+    kernel's definition, with write-allocates as loads. Boundaries behind the level that holds the
+    case are not crossed.
     """
     traffic = case.traffic
-    loads = traffic.read + traffic.index + traffic.write_allocate
-    share_in = loads / (loads + traffic.write) if loads + traffic.write else math.nan
+    every_B = traffic.view(index=True, write_allocate=True)
+    share_out = traffic.write / every_B if every_B else math.nan
+    behind = dict(itertools.pairwise(moved))
     lines = {}
     for name in ("L1", "L2", "L3", "memory"):
-        # The level before memory is the last cache, whatever its number.
-        moved_B = model_B
-        sites = check.get(f"site_{name}_B" if name != "memory" else "site_B")
-        if sites is not None and "sites" in case.integers:
-            moved_B = sites * case.integers["sites"]
-        elif level != "memory" and (name == "memory" or level <= name):
-            moved_B = 0.0
-        into, out = ("read", "write") if name == "memory" else ("in", "out")
-        lines[f"{name}_{into}"] = moved_B * share_in / LINE_B
-        lines[f"{name}_{out}"] = moved_B * (1 - share_in) / LINE_B
+        boundary = moved.get(name if name == "memory" else behind.get(name, "memory"))
+        transfer = boundary or Transfer((1 - share_out) * model_B, share_out * model_B)
+        if level != "memory" and (name == "memory" or level <= name):
+            transfer = Transfer(0.0, 0.0)
+        sides = ("read", "write") if name == "memory" else ("in", "out")
+        for side, moved_B in zip(sides, transfer, strict=True):
+            lines[f"{name}_{side}"] = moved_B / LINE_B
     return lines
 
 

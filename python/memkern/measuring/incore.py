@@ -1,8 +1,8 @@
 """Cycles of loops in the core: measured in L1, and predicted by static analysis.
 
 The main loop of a compiled body is found in the machine code of the extension, and given to
-llvm-mca, which is a separate program and optional. Predictors differ from measurements by tens of
-percent, so that the measured time is what models use.
+llvm-mca and OSACA, which are separate programs and optional. Predictors differ from measurements by
+tens of percent, so that the measured time is what models use.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import math
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from memkern import _memkern
@@ -23,7 +25,16 @@ from memkern.models.ecm_fit import loop_times
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 
-__all__ = ["Body", "assembly", "body_of", "llvm_mca", "mca_cycles", "measured_in_core"]
+__all__ = [
+    "Body",
+    "assembly",
+    "body_of",
+    "llvm_mca",
+    "mca_cycles",
+    "measured_in_core",
+    "osaca",
+    "osaca_cycles",
+]
 
 _ITERATIONS = 1000
 _VERSIONS = range(30, 13, -1)
@@ -138,14 +149,65 @@ def mca_cycles(body: Body, cpu: str = "native") -> float:
     return int(found[1]) / _ITERATIONS / body.vectors
 
 
+def osaca() -> str | None:
+    """Return the path of OSACA, or None if it is not installed."""
+    return shutil.which("osaca")
+
+
+def osaca_cycles(body: Body, arch: str) -> float:
+    """Return the cycles of a vector of every stream as OSACA predicts them.
+
+    They are the longer ones of the throughput, the busiest port of the iteration, and of the
+    dependencies from one iteration to the next.
+
+    Parameters
+    ----------
+    body : Body
+    arch : str
+        Microarchitecture as the program names it, such as ``ZEN4`` or ``ICX``; empty for none.
+
+    Returns
+    -------
+    float
+        NaN if the program is not installed or no microarchitecture is given, or if it does not know
+        an instruction.
+    """
+    program = osaca()
+    if program is None or not arch:
+        return math.nan
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "loop.s"
+        source.write_text(assembly(body.loop))
+        done = subprocess.run(
+            [program, "--arch", arch, str(source)], capture_output=True, text=True, cwd=folder
+        )
+    cycles = _of_osaca(done.stdout)
+    return math.nan if done.returncode or cycles is None else cycles / body.vectors
+
+
+def _of_osaca(text: str) -> float | None:
+    """Return the cycles of an iteration in a report of OSACA, None if it has no final analysis.
+
+    The last line of the combined analysis has the cycles of each port, of the critical path, and of
+    the longest dependency from one iteration to the next.
+    """
+    combined = text.partition("Combined Analysis Report")[2].partition("Loop-Carried")[0]
+    try:
+        *ports, _, carried = map(float, combined.rstrip().rpartition("\n")[2].split())
+    except ValueError:
+        return None
+    return max(*ports, carried) if ports else None
+
+
 def measured_in_core(
     kernels: Sequence[str] | None = None,
     *,
     seconds: float = 60.0,
     cpu: str = "native",
+    arch: str = "",
     progress: Callable[[float], object] | None = None,
 ) -> list[dict[str, Any]]:
-    """Measure loops in L1 on one core, and predict them by llvm-mca.
+    """Measure loops in L1 on one core, and predict them by llvm-mca and OSACA.
 
     Parameters
     ----------
@@ -155,6 +217,8 @@ def measured_in_core(
         Most seconds that it takes.
     cpu : str
         Processor's name as llvm-mca knows it.
+    arch : str
+        Microarchitecture as OSACA knows it; empty for no prediction by it.
     progress : callable, optional
         Called with the share of the work that is done, from 0 to 1.
 
@@ -162,8 +226,9 @@ def measured_in_core(
     -------
     list of dict
         By kernel: ``kernel``, ``variant``, ``isa``, ``unroll`` (0 for the kernel's own),
-        ``vectors`` (of every stream in an iteration of the main loop), ``measured_cycles`` and
-        ``llvm_mca_cycles`` of a vector of every stream (NaN where there is no prediction),
+        ``vectors`` (of every stream in an iteration of the main loop), ``measured_cycles``,
+        ``llvm_mca_cycles`` and ``osaca_cycles`` of a vector of every stream (NaN where there is no
+        prediction),
         ``spread`` and ``disturbed``.
 
     Raises
@@ -185,6 +250,7 @@ def measured_in_core(
                 "vectors": body.vectors,
                 "measured_cycles": loop.cycles,
                 "llvm_mca_cycles": mca_cycles(body, cpu),
+                "osaca_cycles": osaca_cycles(body, arch),
                 "spread": loop.spread,
                 "disturbed": loop.disturbed,
             }

@@ -34,10 +34,13 @@ from memkern.measuring.prepared import Choice, Prepared
 from memkern.measuring.process import exclusive, refuse_forked
 from memkern.measuring.ranks import ranks, together
 from memkern.measuring.sampling import Samples, median
+from memkern.models.ecm import MEMORY
+from memkern.models.machine_file import MachineFile, machine_of
+from memkern.models.roofline import BESIDE, Ceiling, ceilings, limit, roofline, roofline_columns
 from memkern.results import ResultSet
 from memkern.spec.case import Case
-from memkern.spec.columns import COLUMNS, in_order
-from memkern.spec.kernel import Ceilings, Check, Traffic
+from memkern.spec.columns import in_order
+from memkern.spec.kernel import Ceilings, Check, KernelSpec, Transfer
 from memkern.spec.options import GPUS, PROCESSORS, RANKS
 from memkern.spec.registry import registry
 
@@ -186,6 +189,11 @@ class CaseRun:
         self.deadline = math.inf
         self.out_of_time = False
         self._models_B: dict[str, float] = {}
+        self._machine: MachineFile | None = None
+        if file := case.labels.get("machine_file"):
+            self._machine = machine_of(file, [machine_environment()["machine"]["model"] or ""])
+            # Raises an error if it has no bandwidths.
+            ceilings(self._machine)
         # Measured before the case allocates the device's memory.
         self._ceilings = _device_ceilings(case.knobs.device) if case.knobs.place == GPUS else {}
 
@@ -347,43 +355,41 @@ class CaseRun:
             launch_s = device_launch_cost_s(case.knobs.device, case.knobs.timer, invocations)
         elif case.bytes_B and case.knobs.place == PROCESSORS:
             launch_s = launch_cost_s(obtained["threads"], case.knobs.pin, case.knobs.repetition)
-        roofline: dict[str, float] = {}
-        if spec.roofline_columns is not None:
-            rates = ceilings_GBps(obtained["threads"], case.knobs.pin, case.knobs.pages)
-            caches = machine["machine"]["caches"] or ()
-            # The case is that of each rank, or one of all of them.
-            each, sharing = _cases(case), ranks().size // _cases(case)
-            ceilings = Ceilings(sharing * rates["load"], sharing * rates["triad"], caches)
-            median_s = float(np.median([np.median(s[:, 0]) for s in series]))
-            found = spec.roofline_columns(as_run, last.check.columns, ceilings, median_s)
-            roofline = {name: _total(name, value, each) for name, value in found.items()}
-        columns = {**last.check.columns, **roofline}
-        moved = _transfer_columns(as_run, machine["machine"]["caches"] or ())
+        caches = machine["machine"]["caches"] or ()
+        median_s = float(np.median([np.median(s[:, 0]) for s in series]))
+        beside = _ceilings_beside(as_run, obtained["threads"])
+        columns = {
+            **last.check.columns,
+            **_ceiling_columns(as_run, last.check, beside, median_s),
+        }
+
+        def moved(spec: KernelSpec) -> dict[str, Transfer]:
+            run = as_run if spec is as_run.spec else dataclasses.replace(as_run, spec=spec)
+            return _transfers(run, self._model_B(run), caches)
 
         def row(
             case: Case, column: int, case_id: str, of_whole: Mapping[str, Any] | None = None
         ) -> dict[str, Any]:
             model_B = self._model_B(dataclasses.replace(as_run, spec=case.spec))
             times = _times([s[:, column] for s in series], disturbed, prior, drift, self.spread_s)
-            return in_order(
-                {
-                    **_identity_columns(case, case_id, self, columns, machine),
-                    **_obtained_columns(case, last),
-                    **_sample_columns(self, counted, series, disturbed),
-                    **times,
-                    **_rates(case, model_B, last, times, launch_s),
-                    **(moved if case.spec is spec else {}),
-                    **_rank_columns(case, counted),
-                    **self._ceilings,
-                    **last.device,
-                    **_energy_columns(case, counted, times["time_median_s"]),
-                    **(of_whole or {}),
-                    **(extra or {}),
-                }
-            )
+            found = {
+                **_identity_columns(case, case_id, self, columns, machine),
+                **_obtained_columns(case, last),
+                **_sample_columns(self, counted, series, disturbed),
+                **times,
+                **_rates(case, model_B, last, times, launch_s),
+                **_transfer_columns(moved(case.spec), _cases(as_run)),
+                **_conditions(as_run, caches),
+                **_rank_columns(case, counted),
+                **self._ceilings,
+                **last.device,
+                **_energy_columns(case, counted, times["time_median_s"]),
+                **(of_whole or {}),
+                **(extra or {}),
+            }
+            return in_order({**found, **self._roofline(found, beside)})
 
         names = last.samples.seconds.shape[1] - 1
-        caches = machine["machine"]["caches"] or ()
         level = calibration.level_of(obtained["footprint_B"], obtained["threads"], caches)
         # Of all kernels together, where an invocation runs several in turn.
         counted_columns = counting.columns(
@@ -392,7 +398,7 @@ class CaseRun:
             [p.samples.counts for p in counted],
             last.samples.invocations,
             self._model_B(as_run),
-            columns,
+            moved(spec),
             "memory" if case.knobs.flush else level,
         )
         whole = row(case, 0, self.case_id, counted_columns)
@@ -402,6 +408,22 @@ class CaseRun:
             record = row(part, column, f"{self.case_id}-{kernel}")
             parts.append(Measurement(record, np.concatenate(series)[:, column], machine))
         return Measurement(whole, np.concatenate(series)[:, 0], machine, tuple(parts))
+
+    def _roofline(self, record: Mapping[str, Any], beside: Ceilings | None) -> dict[str, Any]:
+        """Return the columns on the roofline, by the machine file or by ceilings beside it."""
+        if self.case.knobs.place != PROCESSORS:
+            return {}
+        try:
+            if self._machine is not None:
+                found = roofline(self._machine, record)
+                return roofline_columns(record, found, self._machine.label)
+            if beside is not None:
+                memory = {MEMORY: Ceiling(beside.load_GBps, beside.store_GBps)}
+                return roofline_columns(record, limit(record, memory, {}), BESIDE)
+        except InputError:
+            # Its traffic is not known, or nothing crosses a boundary that has a ceiling.
+            pass
+        return roofline_columns(record, None, "")
 
     def _model_B(self, as_run: Case) -> float:
         """Return the model's bytes of one invocation, computed once for each kernel."""
@@ -568,6 +590,7 @@ def _rates(
         "bandwidth_median_GBps": several * case.bytes_B / median / 1e9,
         "rate_GAMS": iterations / shortest / 1e9 * amos or math.nan,
         "performance_GFLOPs": elements / shortest / 1e9 * case.spec.flops or math.nan,
+        "performance_median_GFLOPs": elements / median / 1e9 * case.spec.flops or math.nan,
         "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
         "ns_per_access": access_s * 1e9,
         "cycles_per_access": access_s * placement.samples.clock_Hz,
@@ -616,19 +639,67 @@ def _energy_columns(case: Case, counted: Sequence[Placement], median_s: float) -
     }
 
 
-def _transfer_columns(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the columns of what crosses the boundary in front of each level, where it is known."""
+def _transfers(
+    as_run: Case, model_B: float, caches: Sequence[Mapping[str, Any]]
+) -> dict[str, Transfer]:
+    """Return what an invocation of a case moves across the boundary in front of each level.
+
+    Only that of memory is known where the kernel does not declare what it moves between caches, and
+    none where the time is one of accesses that depend on each other.
+    """
     spec = as_run.spec
     names = calibration.level_names(caches)
-    known = spec.transfers is not None or (spec.elementwise and as_run.traffic != Traffic())
-    if as_run.knobs.place != PROCESSORS or not known or len(names) == 1:
+    if as_run.knobs.place != PROCESSORS or spec.accesses or spec.amos or len(names) == 1:
         return {}
-    amount = _cases(as_run) * as_run.iterations
+    traffic = as_run.traffic
+    stores_B, every_B = traffic.write, traffic.view(index=True, write_allocate=True)
+    if spec.transfers is not None or (spec.elementwise and every_B):
+        each = as_run.transfers(names, caches)
+        return {
+            level: Transfer(*(as_run.iterations * moved_B for moved_B in transfer))
+            for level, transfer in each.items()
+        }
+    share = stores_B / every_B if every_B else 0.0
+    return {MEMORY: Transfer((1 - share) * model_B, share * model_B)} if every_B else {}
+
+
+def _transfer_columns(moved: Mapping[str, Transfer], cases: int) -> dict[str, float]:
+    """Return the columns of what some equal cases move."""
     return {
-        f"{level}_{way}_B": amount * moved_B
-        for level, transfer in as_run.transfers(names, caches).items()
+        f"{level}_{way}_B": cases * moved_B
+        for level, transfer in moved.items()
         for way, moved_B in zip(("load", "store"), transfer, strict=True)
     }
+
+
+def _conditions(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the column of the layer conditions that hold, for kernels that have any."""
+    if as_run.spec.conditions is None or as_run.knobs.place != PROCESSORS:
+        return {}
+    held = as_run.spec.conditions(as_run, caches)
+    return {"conditions": ", ".join(f"{cache} {name}" for cache, name in held.items())}
+
+
+def _ceilings_beside(as_run: Case, threads: int) -> Ceilings | None:
+    """Return the bandwidths of all ranks together, where they are measured beside the record."""
+    if not as_run.spec.measures_ceilings:
+        return None
+    rates = ceilings_GBps(threads, as_run.knobs.pin, as_run.knobs.pages)
+    return Ceilings(*(ranks().size * rates[name] for name in ("load", "triad", "store")))
+
+
+def _ceiling_columns(
+    as_run: Case, check: Check, beside: Ceilings | None, median_s: float
+) -> dict[str, float]:
+    """Return the columns of bandwidths beside a record, and those that follow from them."""
+    if beside is None:
+        return {}
+    columns = dataclasses.asdict(beside)
+    if as_run.spec.implied_columns is None:
+        return columns
+    # The case is that of each rank, or one of all of them.
+    own = Ceilings(**{name: rate / _cases(as_run) for name, rate in columns.items()})
+    return columns | as_run.spec.implied_columns(as_run, check.columns, own, median_s)
 
 
 def _cases(case: Case) -> int:
@@ -655,13 +726,6 @@ def _footprint_B(case: Case, placement: Placement) -> int:
     if case.knobs.place == RANKS:
         return int(placement.obtained["footprint_B"])
     return sum(place.footprint_B for place in placement.rank_places)
-
-
-def _total(name: str, value: float, cases: int) -> float:
-    """Return the value of a column for several equal cases, from that of one of them."""
-    column = COLUMNS.get(name)
-    is_rate = column is not None and column.unit in ("GB/s", "GFLOP/s")
-    return value * cases if is_rate else value
 
 
 def _rank_columns(case: Case, counted: Sequence[Placement]) -> dict[str, Any]:

@@ -164,6 +164,14 @@ def hypotheses(levels: Sequence[str]) -> dict[str, Overlap]:
         from L1, which overlap with nothing. ``d``: as ``c``, but for stores to memory as well.
         Then all other assignments of levels to overlapping groups, with the loads and stores of L1
         apart, named by their sums.
+
+    Notes
+    -----
+    The letters are those by which Alappat et al. 2021 name the hypotheses that they compare. The
+    published tables that are part of this package have predictions and measurements, but not these
+    hypotheses: (c) and (d) are derived. Of all hypotheses here, (c) alone has the published
+    predictions in L1 and in L2, and within 0.3 cycles in memory. (d) is our reading of the next
+    one, which nothing in these tables confirms: in memory it is up to 2.8 cycles above them.
     """
     first, *behind = levels
     load, store = _parts(first)

@@ -7,10 +7,12 @@ measured quantity has an interval.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import types
 import typing
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +36,7 @@ __all__ = [
     "Tlb",
     "differences",
     "load_machine",
+    "machine_of",
     "published",
 ]
 
@@ -235,6 +238,14 @@ class MachineFile:
             if level.size_B
         ]
 
+    def cache_sizes_B(self, cores: int = 1) -> dict[str, float]:
+        """Return the sizes of the caches that some cores use together, by level."""
+        return {
+            level.name: float(level.size_B * max(cores // max(level.shared_by, 1), 1))
+            for level in self.levels
+            if level.size_B
+        }
+
     def model_of(self, overlap: Overlap | None = None) -> Ecm:
         """Return the ECM model of the processor.
 
@@ -276,6 +287,11 @@ class MachineFile:
         raise InputError(
             f"the machine file of {self.name} has no instruction {shown(name)} with {wanted} bits"
         )
+
+    @property
+    def label(self) -> str:
+        """What records, figures and reports call the file: its name, and when it was measured."""
+        return f"{self.name}, {self.created or 'published'}"
 
     def is_of(self, model: str) -> bool:
         """Return whether records of this model may be of this machine: unknown models may."""
@@ -332,6 +348,30 @@ def load_machine(path: str | Path) -> MachineFile:
     except InputError as error:
         raise InputError(f"{path} is damaged: {error}") from None
     assert isinstance(found, MachineFile)
+    return found
+
+
+def machine_of(path: str | Path, models: Iterable[str]) -> MachineFile:
+    """Read the machine file of some records.
+
+    Parameters
+    ----------
+    path : path
+        As for `load_machine`.
+    models : iterable of str
+        The processors' models in the environments of the records; empty where unknown.
+
+    Raises
+    ------
+    InputError
+        As for `load_machine`, or the file is of another machine than the records.
+    """
+    found = load_machine(path)
+    for model in models:
+        if not found.is_of(model):
+            raise InputError(
+                f"{path} is of another machine ({found.model}) than the records ({model})"
+            )
     return found
 
 
@@ -479,7 +519,72 @@ def _a64fx() -> MachineFile:
     )
 
 
-_PUBLISHED = {"A64FX": _a64fx}
+# What overlaps in the models of these two processors.
+_RRZE_OVERLAP = "max(L1 load, L1 store) + L2 + max(L3 load, L3 store) + memory"
+
+
+def _rrze(name: str) -> MachineFile:
+    """Return a processor of the ECM models of RRZE."""
+    facts = {
+        row["quantity"]: row["value"]
+        for row in reference.rows("rrze-machines")
+        if row["machine"] == name
+    }
+    clock, cores = facts["clock"], int(facts["cores_per_domain"])
+    sharing = {"L1": 1, "L2": 1, "L3": int(facts["l3_cores"]), MEMORY: cores}
+    rates = {
+        level: (facts[f"{level.lower()}_load"], facts[f"{level.lower()}_store"])
+        for level in sharing
+    }
+    source = reference.cite("rrze-machines")
+    return MachineFile(
+        name=name,
+        model="",
+        source=source,
+        created="",
+        clock_GHz=Quantity(clock),
+        vector_bits=int(facts["simd_width"]),
+        line_B=int(facts["cache_line"]),
+        cores=cores,
+        domains=int(facts["cores"]) // cores,
+        levels=tuple(
+            Level(
+                level,
+                None if level == MEMORY else int(facts[f"{level.lower()}_size"] * 2**10),
+                shared_by,
+            )
+            for level, shared_by in sharing.items()
+        ),
+        bandwidths=tuple(
+            Bandwidth(
+                level,
+                operation,
+                "" if operation == "load" else "ordinary",
+                cores if level == MEMORY else 1,
+                Quantity(value),
+                Quantity(value * clock),
+            )
+            for level, pair in rates.items()
+            for operation, value in zip(("load", "store"), pair, strict=True)
+        ),
+        instructions=(
+            Instruction("fma", int(facts["simd_width"]), Quantity(1 / facts["fma_per_cycle"])),
+        ),
+        ecm=EcmParameters(
+            tuple(
+                EcmLevel(level, *pair, *(pair if level == MEMORY else ()))
+                for level, pair in rates.items()
+            ),
+            _RRZE_OVERLAP,
+            source,
+        ),
+    )
+
+
+_PUBLISHED: dict[str, Callable[[], MachineFile]] = {
+    "A64FX": _a64fx,
+    **{name: functools.partial(_rrze, name) for name in ("Xeon Gold 6148", "Xeon Platinum 8360Y")},
+}
 PUBLISHED = tuple(_PUBLISHED)
 """Names of the machines that are part of the package."""
 

@@ -119,6 +119,13 @@ def last_level_cache_B(records: Records) -> int | None:
     return max(totals, default=None)
 
 
+def processors(records: Any) -> list[str]:
+    """Return the models of the processors in the environments of records; none of a DataFrame."""
+    environments = getattr(records, "environments", {}).values()
+    models = ((environment.get("machine") or {}).get("model") for environment in environments)
+    return [str(model) for model in dict.fromkeys(models) if model]
+
+
 def data_caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, int, int]]]:
     """Return level, size in bytes and number of each kind of data cache, by environment."""
     return {

@@ -3,7 +3,8 @@
 The time of an invocation is at least that of the transfers across each boundary which it crosses,
 and at least that of its floating-point operations. Transfers of different levels overlap. Ceilings
 are those of a machine file: loads by the bandwidth of loads, stores by what is left of the time of
-stores after the loads of their write-allocates.
+stores after the loads of their write-allocates. Without a machine file, records of some families
+have those of memory, measured beside them.
 
 Source: Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", 2009.
 """
@@ -17,12 +18,25 @@ from typing import Any
 
 from memkern.checks import integer
 from memkern.errors import InputError
-from memkern.models.ecm import store_GBps
+from memkern.models.ecm import MEMORY, store_GBps
 from memkern.models.ecm_fit import level_of, transfers_of
 from memkern.models.machine_file import MachineFile
 from memkern.spec.kernel import Transfer
 
-__all__ = ["Ceiling", "Roofline", "ceilings", "peak_GFLOPs", "roofline"]
+__all__ = [
+    "BESIDE",
+    "Ceiling",
+    "Roofline",
+    "ceilings",
+    "limit",
+    "peak_GFLOPs",
+    "roofline",
+    "roofline_columns",
+    "stores_GBps",
+]
+
+BESIDE = "measured beside"
+"""What records have instead of a machine file if their ceilings were measured beside them."""
 
 # Least time of a store after its write-allocate, as a share of that of a load.
 _LEAST_SHARE = 0.01
@@ -53,6 +67,10 @@ class Ceiling:
     def _both(self, moved: Transfer) -> tuple[float, float]:
         return moved.load_B / self.load_GBps / 1e9, moved.store_B / self.store_GBps / 1e9
 
+    def times(self, number: float) -> Ceiling:
+        """Return the ceiling of several such machines, ranks or nodes together."""
+        return replace(self, load_GBps=number * self.load_GBps, store_GBps=number * self.store_GBps)
+
     def with_copy(self, moved: Transfer, seconds: float) -> Ceiling:
         """Return the ceiling at which a copy with these transfers takes so long, or nearly so."""
         load_s, store_s = self._both(moved)
@@ -80,6 +98,15 @@ class Roofline:
     bound: str
     levels_s: Mapping[str, float]
     fraction: float
+
+
+def stores_GBps(load_GBps: float, moved: Transfer, seconds: float) -> float:
+    """Return the bandwidth of stores, by the time of a transfer that is left after its loads.
+
+    Stores that nearly hide behind loads have a hundredth of their cost.
+    """
+    rest_s = seconds - moved.load_B / load_GBps / 1e9
+    return moved.store_B / max(rest_s, _LEAST_SHARE * moved.store_B / load_GBps / 1e9) / 1e9
 
 
 def ceilings(machine: MachineFile, cores: int = 1) -> dict[str, Ceiling]:
@@ -116,8 +143,8 @@ def ceilings(machine: MachineFile, cores: int = 1) -> dict[str, Ceiling]:
         if load is not None and store is None and triad is not None:
             store = store_GBps(load, triad)
         elif load is not None and store is not None and allocates:
-            # A stored byte is loaded before. What hides behind that takes no time of its own.
-            store = 1 / max(1 / store - 1 / load, _LEAST_SHARE / load)
+            # A stored byte is loaded before.
+            store = stores_GBps(load, Transfer(1.0, 1.0), 1 / store / 1e9)
         if load is None or store is None:
             raise InputError(
                 f"the machine file of {machine.name} has no bandwidth of loads and stores in "
@@ -178,11 +205,12 @@ def peak_GFLOPs(machine: MachineFile, cores: int = 1, value_B: int = 8) -> float
 def roofline(
     machine: MachineFile, record: Mapping[str, Any], sizes_B: Mapping[str, float] | None = None
 ) -> Roofline:
-    """Return the limit of a record.
+    """Return the limit of a record by a machine file.
 
     Parameters
     ----------
     machine : MachineFile
+        Of each node, if the record is of ranks on several.
     record : mapping
         With the columns of transfers (``L1_load_B`` and so on), ``threads``, ``footprint_B``,
         ``time_median_s``, and for floating-point operations ``performance_GFLOPs`` and
@@ -195,30 +223,89 @@ def roofline(
     InputError
         The record has no transfers, or the file no bandwidths.
     """
-    moved = transfers_of(record)
-    if not moved:
-        raise InputError(
-            f"the record of {record.get('kernel')} has no bytes of each level: it is of a kernel "
-            "or of a version without them"
-        )
-    cores = int(record["threads"])
+    ranks = _count(record.get("ranks"))
+    nodes = max(ranks // _count(record.get("ranks_per_node")), 1)
+    cores = min(int(record["threads"]) * ranks // nodes, machine.cores * machine.domains)
     if sizes_B is None:
-        sizes_B = {
-            level.name: level.size_B * max(cores // max(level.shared_by, 1), 1)
-            for level in machine.levels
-            if level.size_B
-        }
-    at = level_of(record, list(moved), sizes_B)
-    tops = ceilings(machine, cores)
-    crossed = _until(list(moved), at)
-    levels_s = {name: tops[name].seconds(moved[name]) for name in crossed if name in tops}
+        sizes_B = {name: nodes * size_B for name, size_B in machine.cache_sizes_B(cores).items()}
+    tops = {name: one.times(nodes) for name, one in ceilings(machine, cores).items()}
+    value_B = 4 if record.get("dtype") == "float32" else 8
+    return limit(record, tops, sizes_B, nodes * peak_GFLOPs(machine, cores, value_B))
+
+
+def limit(
+    record: Mapping[str, Any],
+    tops: Mapping[str, Ceiling],
+    sizes_B: Mapping[str, float],
+    peak: float = math.nan,
+) -> Roofline:
+    """Return the limit of a record by ceilings of some levels.
+
+    Parameters
+    ----------
+    record : mapping
+        As for `roofline`.
+    tops : mapping of str to Ceiling
+        By level.
+    sizes_B : mapping of str to float
+        Sizes of the caches that may hold its data; without any, they come from memory.
+    peak : float
+        GFLOP/s at most; NaN for no such limit.
+
+    Raises
+    ------
+    InputError
+        The record has no transfers, or none of the ceilings limits it.
+    """
+    moved = transfers_of(record)
+    at = level_of(record, list(dict.fromkeys([*sizes_B, *moved])), sizes_B) if moved else MEMORY
+    if at not in moved:
+        raise InputError(
+            f"the record of {record.get('kernel')} has no bytes of each level up to {at}: it is of "
+            "a kernel or of a version without them"
+        )
+    levels_s = {
+        name: tops[name].seconds(moved[name]) for name in _until(list(moved), at) if name in tops
+    }
     flops = _flops(record)
-    peak = peak_GFLOPs(machine, cores, 4 if record.get("dtype") == "float32" else 8)
-    core_s = flops / peak / 1e9 if flops and not math.isnan(peak) else 0.0
-    bound, seconds = max(levels_s.items(), key=lambda pair: pair[1])
-    if core_s > seconds:
-        bound, seconds = "core", core_s
+    if flops and not math.isnan(peak):
+        levels_s["core"] = flops / peak / 1e9
+    bound, seconds = max(levels_s.items(), key=lambda pair: pair[1], default=("", 0.0))
+    if not seconds:
+        raise InputError(f"nothing limits the record of {record.get('kernel')} by this roofline")
+    levels_s.pop("core", None)
     return Roofline(seconds, bound, levels_s, seconds / float(record["time_median_s"]))
+
+
+def roofline_columns(
+    record: Mapping[str, Any], found: Roofline | None, source: str
+) -> dict[str, Any]:
+    """Return a record's columns on its roofline, the same for all families.
+
+    Parameters
+    ----------
+    record : mapping
+        As for `roofline`.
+    found : Roofline or None
+        None if there is none.
+    source : str
+        Of the ceilings: what the machine file is called, or `BESIDE`.
+    """
+    if found is None:
+        unknown = dict.fromkeys(("roofline_s", "roofline_GFLOPs", "roofline_fraction"), math.nan)
+        return {"machine_file": "", "bound": "", **unknown}
+    return {
+        "machine_file": source,
+        "bound": found.bound,
+        "roofline_s": found.seconds,
+        "roofline_GFLOPs": _flops(record) / found.seconds / 1e9 or math.nan,
+        "roofline_fraction": found.fraction,
+    }
+
+
+def _count(value: Any) -> int:
+    """Return a number of ranks; 1 where it is unknown, as in older records."""
+    return int(value) if value and value == value else 1
 
 
 def _flops(record: Mapping[str, Any]) -> float:

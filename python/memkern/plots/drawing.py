@@ -31,9 +31,9 @@ NT_DASHES: Any = (0, (3, 1.2))
 
 _LINES = [own_look(0), own_look(1), *map(other_look, range(6))]
 MOST_LINES = len(_LINES)
-ROOFLINE_LABEL = "roofline of memory"
+ROOFLINE_LABEL = "roofline"
 _MARKERS = "os^DvPX*"
-_DIAMOND = _MARKERS.index("D")
+_DIAMOND, _STAR = _MARKERS.index("D"), _MARKERS.index("*")
 MOST_CELLS = 8  # in a row or column of a heat map with numbers
 
 
@@ -318,13 +318,23 @@ def dot_series(
 
 def roofline_series(rows: DataFrame, value: str) -> dict[str, DotSeries]:
     """Return the series of `dots` with the highest finite roofline in each row of a panel."""
+    return {ROOFLINE_LABEL: (marked_look(_DIAMOND)._replace(color=GREY), _highest(rows, value))}
+
+
+def prediction_series(rows: DataFrame, value: str, label: str) -> dict[str, DotSeries]:
+    """Return the series of `dots` with the highest prediction in each row; none without any."""
+    found = _highest(rows, value)
+    return {label: (marked_look(_STAR)._replace(color=GREY), found)} if found else {}
+
+
+def _highest(rows: DataFrame, value: str) -> list[Dot]:
+    """Return the dots of the highest finite values in each row of a panel."""
     highest = rows.groupby("row", sort=False)[value].max()
-    finite = [
+    return [
         Dot(str(row), top, three_figures(top), False)
         for row, top in highest.items()
         if math.isfinite(top)
     ]
-    return {ROOFLINE_LABEL: (marked_look(_DIAMOND)._replace(color=GREY), finite)}
 
 
 def dots(

@@ -19,10 +19,11 @@ from memkern.models.ecm_fit import (
     loop_times,
     transfers_of,
 )
-from memkern.models.machine_file import load_machine
-from memkern.models.roofline import ceilings, peak_GFLOPs, roofline
+from memkern.models.machine_file import MachineFile
+from memkern.models.roofline import ceilings, peak_GFLOPs, roofline, roofline_columns
 from memkern.plots.drawing import MOST_LINES, counts_axis, finish, marked_look, panels
 from memkern.plots.frames import Records, counted, frame_of
+from memkern.plots.predictions import machine_for
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import split
 from memkern.plots.style import GREY, NOTE_SIZE, figure, log2_axis
@@ -295,9 +296,10 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A row for each record: kernel, name, threads, variant, footprint_B, time_median_s, limit_s,
-        bound (a level or ``core``), roofline_fraction (limit over median time), flops_per_B (at the
-        bound, NaN without flops), performance_median_GFLOPs, disturbed.
+        A row for each record: kernel, name, threads, variant, footprint_B, time_median_s,
+        machine_file, bound (a level or ``core``), roofline_s, roofline_GFLOPs, roofline_fraction
+        (roofline_s over median time), flops_per_B (at the bound, NaN without flops),
+        performance_median_GFLOPs, disturbed.
 
     Raises
     ------
@@ -306,12 +308,16 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
     """
     from pandas import DataFrame
 
-    ceiling_of = _machine_of(machine, records)
+    source = _source(machine, records)
     rows = []
     for record in _results(records):
         if str(record.get("valid")) == "False" or not transfers_of(record):
             continue
-        found = roofline(ceiling_of, record)
+        try:
+            found = roofline(source, record)
+        except InputError:
+            # Only what it moves from memory is known, or nothing.
+            continue
         performance = record.get("performance_GFLOPs")
         flops = (performance or math.nan) * 1e9 * record["time_min_s"]
         moved = transfers_of(record)
@@ -323,9 +329,7 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
                     for name in ("kernel", "name", "threads", "variant", "footprint_B")
                 },
                 "time_median_s": record["time_median_s"],
-                "limit_s": found.seconds,
-                "bound": found.bound,
-                "roofline_fraction": found.fraction,
+                **roofline_columns(record, found, source.label),
                 "flops_per_B": flops / sum(moved[level]) if sum(moved[level]) else math.nan,
                 "performance_median_GFLOPs": flops / record["time_median_s"] / 1e9,
                 "disturbed": str(record.get("disturbed")) == "True",
@@ -339,16 +343,10 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
     return DataFrame(rows)
 
 
-def _machine_of(path: str, records: Records) -> Any:
-    if not path:
+def _source(machine: str, records: Records) -> MachineFile:
+    found = machine_for(machine, records, ecm=False)
+    if found is None:
         raise InputError("the roofline needs a machine file: machine=host.json")
-    found = load_machine(path)
-    for environment in getattr(records, "environments", {}).values():
-        model = (environment.get("machine") or {}).get("model") or ""
-        if not found.is_of(model):
-            raise InputError(
-                f"{path} is of another machine ({found.model}) than the records ({model})"
-            )
     return found
 
 
@@ -373,7 +371,7 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
     InputError
         As for the table ``roofline``, or no record has flops.
     """
-    source = _machine_of(machine, records)
+    source = _source(machine, records)
     frame = roofline_table(records, machine)
     points = frame[np.isfinite(frame["performance_median_GFLOPs"]) & frame["flops_per_B"].gt(0)]
     if points.empty:
@@ -434,7 +432,6 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
         ax.set_title(counted(int(threads), "thread"))
         ax.set_xlabel("Flops per byte across the boundary that is the limit")
     axes[0].set_ylabel("Performance (GFLOP/s)")
-    notes = [
-        f"Lines: bandwidth of loads and peak of multiply-adds, {source.name}, {source.source}."
-    ]
+    name = source.label if source.created else source.name
+    notes = [f"Lines: bandwidth of loads and peak of multiply-adds, {name}, {source.source}."]
     return finish(fig, 4, notes, points)

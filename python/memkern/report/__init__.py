@@ -15,11 +15,15 @@ from urllib.parse import quote
 from memkern.errors import InputError
 from memkern.files import publish
 from memkern.machine.health import DISTURBED
+from memkern.models.machine_file import machine_of
 from memkern.models.memory import contradictions
+from memkern.models.records import processors
+from memkern.models.roofline import BESIDE
 from memkern.plots import Exhibit, Section
 from memkern.plots import sections as registered
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, frame_of, listed
+from memkern.plots.predictions import MACHINE
 from memkern.plots.style import DOUBLE_IN
 
 if TYPE_CHECKING:
@@ -75,6 +79,7 @@ def write(
     command: str | None = None,
     data: str | os.PathLike[str] | None = None,
     left_out: int = 0,
+    machine: str = "",
 ) -> Path:
     """Write a report of the records.
 
@@ -96,6 +101,8 @@ def write(
         File of the records, linked relative to the report.
     left_out : int
         Number of cases that were not measured for lack of time, which the report mentions.
+    machine : str
+        Machine file, by which figures draw the ECM model.
 
     Returns
     -------
@@ -105,8 +112,8 @@ def write(
     Raises
     ------
     InputError
-        There are no records, a section is unknown, records lack a column, or the file can't be
-        written.
+        There are no records, a section is unknown, records lack a column, the machine file is of
+        another machine, or the file can't be written.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -114,6 +121,8 @@ def write(
     frame = frame_of(records)
     if frame.empty:
         raise InputError("a report needs records, not None")
+    frame = frame.assign()  # whose attributes are its own
+    frame.attrs[MACHINE] = machine
     wanted = [registered[name] for name in (registered if sections is None else sections)]
     contents = [section(frame) for section in wanted]
     surroundings = Environment(
@@ -139,7 +148,7 @@ def write(
         started=min(_distinct(frame, "started"), default=""),
         sections=shown_sections,
         banners=_banners(frame, against, left_out),
-        quality=_quality(frame),
+        quality=[*_quality(frame), *_machine_files(frame, machine, processors(records))],
         contradictions=against,
         failed=failed,
         environment=[(name, list(_leaves(part))) for name, part in environment.items() if part],
@@ -262,6 +271,17 @@ def _quality(frame: DataFrame) -> list[str]:
             f"{', drawn with hollow markers and left out of fits' if disturbed else ''}."
         )
     return [*sentences, *_samples(frame), *_intervals(frame)]
+
+
+def _machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> list[str]:
+    """Return the sentences on the machine files of rooflines and of predictions in figures."""
+    sources = [name for name in _distinct(frame, "machine_file") if name]
+    texts = [f"bandwidths {name} them" if name == BESIDE else name for name in sources]
+    found = [f"The rooflines of records are by {listed(texts)}."] if texts else []
+    if machine:
+        file = machine_of(machine, models)
+        found.append(f"Predictions in figures are by the machine file {file.label}.")
+    return found
 
 
 def _contradictions(frame: DataFrame) -> list[str]:

@@ -18,7 +18,7 @@ from memkern import small
 from memkern.checks import FromFields, one_of
 from memkern.errors import InputError
 from memkern.spec.kernel import Indices, KernelSpec, Traffic, Transfer
-from memkern.spec.options import GPUS, Knobs, Stop
+from memkern.spec.options import GPUS, LABELS, Knobs, Stop
 
 HALOS = ("blocking", "overlap")
 """When the ranks of a distributed case exchange values (see `Case.halo`)."""
@@ -48,7 +48,7 @@ class Case(FromFields):
     columns : mapping
         The record's columns about the inputs (pattern, delta, count and so on).
     labels : mapping
-        Columns that only name the case (name, suite).
+        Words that are no part of its identity, some of `LABELS`.
     request : mapping, optional
         The options by which `memkern.case` built it, if all of them are words and numbers, so that
         a sweep file can have them. They are no part of its identity.
@@ -65,7 +65,7 @@ class Case(FromFields):
     knobs: Knobs = field(default_factory=Knobs)
     stop: Stop = field(default_factory=Stop)
     columns: Mapping[str, Any] = field(default_factory=dict)
-    labels: Mapping[str, Any] = field(default_factory=lambda: {"name": "", "suite": ""})
+    labels: Mapping[str, Any] = field(default_factory=lambda: dict.fromkeys(LABELS, ""))
     request: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -213,7 +213,7 @@ class Case(FromFields):
         new_knobs = {k: v for k, v in changes.items() if k in knobs}
         new_stop = {k: v for k, v in changes.items() if k in stop}
         new_own = {k: v for k, v in changes.items() if k in own}
-        labels = {k: v for k, v in changes.items() if k in ("name", "suite")}
+        labels = {k: v for k, v in changes.items() if k in LABELS}
         unknown = set(changes) - knobs - stop - own - set(labels)
         if unknown:
             raise InputError(

@@ -91,14 +91,11 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Measured bandwidths of loads and of a triad from memory, and the caches of the machine.
-
-    `caches` are those of the environment: ``level``, ``size_B``, ``shared_by`` and so on.
-    """
+    """Bandwidths of memory, measured beside a record: of loads, a triad, and of stores alone."""
 
     load_GBps: float
     triad_GBps: float
-    caches: Sequence[Mapping[str, Any]] = ()
+    store_GBps: float
 
 
 @dataclass(frozen=True)
@@ -268,12 +265,16 @@ class KernelSpec:
     steady_inputs : mapping
         By array, the value that fills it for sampling, so that results do not grow from invocation
         to invocation.
-    roofline_columns : callable, optional
+    measures_ceilings : bool
+        Whether the bandwidths of memory are measured beside its records (see `Ceilings`).
+    implied_columns : callable, optional
         (case with the variant that ran, columns of its check, `Ceilings`, median in s) to columns
-        that compare the result with the roofline limit.
+        that follow from these bandwidths, beside those of the roofline.
     transfers : callable, optional
         (case, levels, caches) to what an iteration moves across the boundary in front of each level
         (see `Traffic.transfers`), where data are used more than once; caches as in an environment.
+    conditions : callable, optional
+        (case, caches) to the layer condition that holds in each cache, by its name.
     template_columns : tuple of str
         Column of the record for each word of `Case.template_variant`, where the kernel is built
         with several operations.
@@ -316,12 +317,14 @@ class KernelSpec:
     work: Callable[[Case, Native], IndexArray] | None = None
     counts_index: bool = False
     steady_inputs: Mapping[str, float] = field(default_factory=dict)
-    roofline_columns: (
+    measures_ceilings: bool = False
+    implied_columns: (
         Callable[[Case, Mapping[str, float], Ceilings, float], dict[str, float]] | None
     ) = None
     transfers: (
         Callable[[Case, Sequence[str], Sequence[Mapping[str, Any]]], Mapping[str, Transfer]] | None
     ) = None
+    conditions: Callable[[Case, Sequence[Mapping[str, Any]]], Mapping[str, str]] | None = None
     template_columns: tuple[str, ...] = ()
     accesses: Callable[[Case], float] | None = None
     repeatable_check: bool = False

@@ -18,11 +18,24 @@ from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 
-__all__ = ["EVERYWHERE", "GPUS", "PROCESSORS", "RANKS", "Knobs", "Option", "Stop", "declared"]
+__all__ = [
+    "EVERYWHERE",
+    "GPUS",
+    "LABELS",
+    "PROCESSORS",
+    "RANKS",
+    "Knobs",
+    "Option",
+    "Stop",
+    "declared",
+]
 
 # What a case runs on: a processor, a GPU, or the memory of all ranks.
 PROCESSORS, GPUS, RANKS = "processors", "GPUs", "MPI and OpenSHMEM"
 EVERYWHERE = (PROCESSORS, GPUS, RANKS)
+
+LABELS = ("name", "suite", "machine_file")
+"""What does not change a measurement: names, and the machine file with the record's roofline."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memkern.checks import one_of, shown
 from memkern.discovery import family_modules
 from memkern.errors import InputError
-from memkern.spec.options import Knobs, Stop, declared
+from memkern.spec.options import LABELS, Knobs, Stop, declared
 
 if TYPE_CHECKING:
     from memkern.spec.case import Case
@@ -174,7 +174,8 @@ def shows_options_of(*kernels: str) -> Callable[[F], F]:
 def _types() -> dict[str, str]:
     """Return the types of the options that every kernel has, by name."""
     fields = (*dataclasses.fields(Knobs), *dataclasses.fields(Stop))
-    return {"dtype": "str", "name": "str", "suite": "str", **{f.name: str(f.type) for f in fields}}
+    words = {"dtype": "str", **dict.fromkeys(LABELS, "str")}
+    return {**words, **{f.name: str(f.type) for f in fields}}
 
 
 def options_of(spec: KernelSpec) -> dict[str, Any]:
@@ -189,7 +190,7 @@ def options_of(spec: KernelSpec) -> dict[str, Any]:
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     for scalar in {"alpha", "beta"} - {*spec.numbers}:
         own.pop(scalar, None)
-    everywhere = {"dtype": spec.dtypes[0], "name": "", "suite": ""}
+    everywhere = {"dtype": spec.dtypes[0], **dict.fromkeys(LABELS, "")}
     fields = {name: default for name, default, _ in (*declared(Knobs), *declared(Stop))}
     return {**own, **everywhere, **fields, **own}
 

@@ -8,11 +8,13 @@ since they can't be compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.models import LayerConditions
+from memkern.models.layer_conditions import FLOPS
+from memkern.models.machine_file import MachineFile
 from memkern.plots.frames import Records, best, typed
 from memkern.plots.selection import longest_scan, of_workers, prevailing, select
 
@@ -32,11 +34,15 @@ CONDITIONS = {"all": "all", **{name: f"LC_{name}" for name in "tzyxs"}, "none": 
 
 _NUMBERS = (
     *("Ls", "vector_bits", "prefetch", "threads", "performance_median_GFLOPs", "triad_GBps"),
-    *("site_B", ROOFLINE, "roofline_fraction"),
+    *("memory_load_B", "memory_store_B", "time_min_s", ROOFLINE, "roofline_fraction"),
 )
 _WORDS = ("lattice", "layout", "cut", "parity", "prefetch_into", "variant", "dtype")
 _SETTING = ("backend", "dtype", "parity")
 _EXTENTS = ["Lx", "Ly", "Lz", "Lt"]
+# Real arithmetic of a site and s: in each of eight directions 12 additions that project a spinor,
+# and two products of a link with three complex numbers (36 multiplications, into 30 of which
+# additions are fused), then seven sums of spinors of 24 numbers. Unfused, these are FLOPS.
+_INSTRUCTIONS = 8 * (12 + 2 * 36) + 7 * 24
 
 
 def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
@@ -54,8 +60,9 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame : DataFrame
         The columns of the records and machine (the platform without its thread count), Lx to Lt,
         sites, others (all extents but Lx), place (the lattice with Ls), kind (layout and cut),
-        form (kind and width of vectors), option (stores and prefetch), held (whether the last
-        cache holds all that is read). The roofline is infinite where nothing comes from memory.
+        form (kind and width of vectors), option (stores and prefetch), site_B (see `site_B`), held
+        (whether the last cache holds all that is read). The roofline is infinite where nothing
+        comes from memory and nothing else limits it.
     notes : list of str
         Sentences on the records left out.
 
@@ -84,6 +91,8 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     bits = frame["vector_bits"].where(frame["layout"] != "lexicographic")
     # Non-temporal stores write the results to memory even if the cache holds all that is read.
     result_B = np.where(frame["dtype"] == "float32", 96, 192)
+    moved_B = site_B(frame)
+    unlimited = frame[ROOFLINE].isna() & (moved_B == 0)
     return frame.assign(
         sites=frame[_EXTENTS].prod(axis=1),
         others=frame["lattice"].str.replace(r"^\d+x", "", regex=True),
@@ -93,9 +102,42 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         form=[name if math.isnan(width) else f"{name}, {width:g} bit" for name, width in
               zip(kind, bits, strict=True)],
         option=_options(frame),
-        held=frame["site_B"] <= result_B,
-        **{ROOFLINE: frame[ROOFLINE].mask(frame["site_B"] == 0, math.inf)},
+        site_B=moved_B,
+        held=moved_B <= 1.001 * result_B,
+        **{ROOFLINE: frame[ROOFLINE].mask(unlimited, math.inf)},
     ), notes + left  # fmt: skip
+
+
+def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] | None:
+    """Return T_core of records, in cycles of an invocation by one core; None without a file.
+
+    It is the time of the arithmetic instructions alone if additions are fused with the products of
+    links and spinors, and take as long as multiply-adds; NaN if the file does not know these.
+    Permutations and the latency of dependent instructions are not counted.
+    """
+    if source is None:
+        return None
+
+    def core(row: Mapping[Any, Any]) -> float:
+        bits = int(row["vector_bits"])
+        lanes = bits // (32 if row["dtype"] == "float32" else 64)
+        try:
+            fma = source.instruction("fma", bits)
+        except InputError:
+            return math.nan
+        return float(_updates(row) * _INSTRUCTIONS / lanes * fma.reciprocal_cycles.value)
+
+    return core
+
+
+def _updates(record: Any) -> Any:
+    """Return the updates of a site and s in an invocation, of a record or of many."""
+    return record[VALUE] * 1e9 * record["time_min_s"] / FLOPS
+
+
+def site_B(record: Any) -> Any:
+    """Return the bytes of a site and s from and to memory, of a record or of many."""
+    return (record["memory_load_B"] + record["memory_store_B"]) / _updates(record)
 
 
 def _options(frame: DataFrame) -> list[str]:

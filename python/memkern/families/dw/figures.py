@@ -1,8 +1,8 @@
 """Figures and the table of the domain-wall kernel, and its section of a report.
 
-Performance counts 1320 operations per site and s, by the shortest time. The roofline is the
-bandwidth of a triad, measured with as many workers, over the bytes from memory that layer
-conditions predict. After Alappat et al. 2021.
+Performance counts 1320 operations per site and s, by the shortest time. The roofline is that of the
+record, by the bytes that layer conditions predict: of memory, measured with as many workers, or of
+every level by its machine file. After Alappat et al. 2021.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from memkern.families.dw.data import (
     ROOFLINE,
     VALUE,
     by_form,
+    core_of,
     holding,
     hops,
     in_order,
@@ -33,6 +34,7 @@ from memkern.families.dw.findings import findings
 from memkern.models import LayerConditions, simulate
 from memkern.plots.drawing import (
     ROOFLINE_LABEL,
+    DotSeries,
     cache_regions,
     counted_axis,
     curves,
@@ -45,10 +47,12 @@ from memkern.plots.drawing import (
     machine_panels,
     marked_look,
     panels,
+    prediction_series,
     roofline_series,
     row_in,
 )
 from memkern.plots.frames import Records, frame_of, three_figures
+from memkern.plots.predictions import ECM, ecm_curves, machine_for, machine_note, with_ecm
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import split, with_workers
 from memkern.plots.style import GREY, NOTE_SIZE, Look, figure, note, plain
@@ -73,7 +77,10 @@ _MOST_SITES = 30_000
 
 @figure("dw-layouts")
 def by_layouts(
-    records: Records = None, lattices: str | Sequence[str] = "", threads: float = 0
+    records: Records = None,
+    lattices: str | Sequence[str] = "",
+    threads: float = 0,
+    machine: str = "",
 ) -> Figure:
     """Domain-wall kernel by layout, cut and width of vectors, stores and prefetch.
 
@@ -88,6 +95,8 @@ def by_layouts(
         those with at least half as many layouts and options as the one with most.
     threads : int
         Number of workers; by default the most of each machine.
+    machine : str
+        Machine file, by which the ECM model is drawn.
 
     Returns
     -------
@@ -99,23 +108,30 @@ def by_layouts(
     InputError
         No such record, a number of workers that no record has, or records without a needed column.
     """
+    source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE)
     frame, left = of_lattices(frame, split(lattices))
-    frame = by_form(frame, threads)
+    frame = with_ecm(by_form(frame, threads), source, VALUE, core_of(source))
     frame = frame.assign(row=frame["form"])
     drawn = [name for name in OPTIONS if name in set(frame["option"])]
     most = frame.groupby(["machine", "place"])["row"].nunique().max()
-    fig, cells = machine_panels(frame, row_in(most, len(drawn) + 1) + 0.15, "place")
-    finite = frame[ROOFLINE][frame[ROOFLINE] < math.inf]
-    ends = min(frame[VALUE].min(), finite.min()), max(frame[VALUE].max(), finite.max())
+    several = len(drawn) + 1 + (source is not None)
+    fig, cells = machine_panels(frame, row_in(most, several) + 0.15, "place")
+    shown = frame[[VALUE, ROOFLINE, "ecm"]].mask(frame[[VALUE, ROOFLINE, "ecm"]] == math.inf)
+    ends = shown.min().min(), shown.max().max()
     for ax, rows in cells:
         series = dot_series(rows, "option", drawn, VALUE, _with_distance, look_beside_roofline)
-        dots(ax, in_order(rows["row"]), series | roofline_series(rows, ROOFLINE), ends)
+        dots(ax, in_order(rows["row"]), series | _limits(rows), ends)
         # The same height of a row in every panel.
         ax.set_ylim(most - 0.5, None)
         ax.set_title(_on_lattice(rows, frame["machine"].nunique() > 1))
         ax.set_xlabel(_LABEL)
-    return finish(fig, 5, [*notes, *left], frame)
+    return finish(fig, 5, [*notes, *left, *machine_note(source)], frame)
+
+
+def _limits(rows: DataFrame) -> dict[str, DotSeries]:
+    """Return the series of the highest roofline and prediction in each row."""
+    return roofline_series(rows, ROOFLINE) | prediction_series(rows, "ecm", ECM)
 
 
 def _with_distance(row: Mapping[Any, Any]) -> str:
@@ -132,8 +148,9 @@ def _on_lattice(rows: DataFrame, several: bool) -> str:
 
 
 def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str]) -> None:
-    """Draw performance over `x`, a line for each kind with its roofline."""
+    """Draw performance over `x`, a line for each kind with its roofline and prediction."""
     curves(ax, rows, "kind", kinds, x, VALUE)
+    ecm_curves(ax, rows, "kind", kinds, x, marked_look)
     finite = rows[rows[ROOFLINE] < math.inf]
     for number, kind in enumerate(kinds):
         limit = finite[finite["kind"] == kind].sort_values(x)
@@ -144,13 +161,13 @@ def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str
     if len(finite):
         ax.plot([], [], color=GREY, linestyle=(0, (3, 3)), linewidth=0.8, label=ROOFLINE_LABEL)
     counted_axis(ax, rows[x])
-    top = rows[VALUE].max()
+    top = rows[[VALUE, "ecm"]].max().max()
     ax.set_ylim(0, 1.08 * max(top, min(finite[ROOFLINE].max(), 2 * top) if len(finite) else 0))
     ax.set(xlabel=xlabel, ylabel=_LABEL)
 
 
 @figure("dw-scaling")
-def against_workers(records: Records = None, lattice: str = "") -> Figure:
+def against_workers(records: Records = None, lattice: str = "", machine: str = "") -> Figure:
     """Domain-wall kernel on one lattice against the number of workers, by layout.
 
     Of several kinds of stores and prefetch, the fastest is drawn.
@@ -162,6 +179,8 @@ def against_workers(records: Records = None, lattice: str = "") -> Figure:
     lattice : str
         Prefix of the lattice; by default the one with most numbers of workers, of these
         the largest.
+    machine : str
+        Machine file, by which the ECM model is drawn.
 
     Returns
     -------
@@ -173,6 +192,7 @@ def against_workers(records: Records = None, lattice: str = "") -> Figure:
     InputError
         No lattice with two numbers of workers, or records without a needed column.
     """
+    source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE_WORKERS)
     frame = over_workers(frame, lattice)
     if frame.empty:
@@ -180,6 +200,7 @@ def against_workers(records: Records = None, lattice: str = "") -> Figure:
         raise InputError(
             f"{which} was measured with two numbers of workers: `{_MEASURE_WORKERS}` does so"
         )
+    frame = with_ecm(frame, source, VALUE, core_of(source))
     kinds = in_order(frame["kind"])
     fig, cells = machine_panels(frame, 2.5)
     for ax, rows in cells:
@@ -187,11 +208,13 @@ def against_workers(records: Records = None, lattice: str = "") -> Figure:
         first = rows.iloc[0]
         title = first["place"]
         ax.set_title(f"{plain(first['machine'], 24)}\n{title}" if len(cells) > 1 else title)
-    return finish(fig, 5, notes, frame)
+    return finish(fig, 5, [*notes, *machine_note(source, frame)], frame)
 
 
 @figure("dw-extent")
-def against_extent(records: Records = None, others: str = "", threads: float = 0) -> Figure:
+def against_extent(
+    records: Records = None, others: str = "", threads: float = 0, machine: str = ""
+) -> Figure:
     """Domain-wall kernel against Lx with the other extents fixed, by layout.
 
     Of several kinds of stores and prefetch, the fastest is drawn.
@@ -205,6 +228,8 @@ def against_extent(records: Records = None, others: str = "", threads: float = 0
         Ly, Lz and Lt, such as ``8x8x16``; by default those with most Lx, of these the largest.
     threads : int
         Number of workers; by default the most of each machine with two Lx.
+    machine : str
+        Machine file, by which the ECM model is drawn.
 
     Returns
     -------
@@ -217,11 +242,13 @@ def against_extent(records: Records = None, others: str = "", threads: float = 0
         No lattices that differ in Lx alone, a number of workers that no record has, or records
         without a needed column.
     """
+    source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE_EXTENT)
     frame = over_extents(frame, others, threads)
     if frame.empty:
         which = f"no lattices of {others!r}" if others else "no lattices"
         raise InputError(f"{which} that differ in Lx alone were measured: `{_MEASURE_EXTENT}` does")
+    frame = with_ecm(frame, source, VALUE, core_of(source))
     kinds = in_order(frame["kind"])
     fig, cells = machine_panels(frame, 2.5)
     for ax, rows in cells:
@@ -236,7 +263,7 @@ def against_extent(records: Records = None, others: str = "", threads: float = 0
         if len(cells) > 1:
             title = f"{with_workers(rows, True)}\n{title}"
         ax.set_title(title, pad=11)
-    return finish(fig, 5, notes, frame)
+    return finish(fig, 5, [*notes, *machine_note(source)], frame)
 
 
 def _conditions(ax: Axes, rows: DataFrame, last: tuple[int, int]) -> None:
@@ -454,9 +481,10 @@ _EXHIBITS: tuple[tuple[str, Callable[..., Any], str], ...] = (
         "Performance by layout and option", by_layouts,
         "By all workers together, on a logarithmic axis. RRII has real and imaginary parts in "
         "separate vectors, RIRI interleaves them. A vector holds several s of one site, or sites "
-        "of the parts into which the named dimensions are cut. The roofline is the bandwidth "
-        "of a triad over the bytes that layer conditions predict for the last cache; the highest "
-        "of the options. Where the cache holds the lattice, only non-temporal stores have one.",
+        "of the parts into which the named dimensions are cut. The roofline follows "
+        "from the bytes that layer conditions predict, and the bandwidths of loads and stores; the "
+        "highest of the options. Without a machine file it is that of memory: where the cache "
+        "holds the lattice, only non-temporal stores have one.",
     ),
     (
         "Performance against the workers", against_workers,

@@ -12,7 +12,6 @@ on its sites are computed from spinors on the others.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ from memkern.machine.limits import check_memory
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import (
-    Ceilings,
     Check,
     IndexArray,
     Invoke,
@@ -501,27 +499,6 @@ def model_of(case: Case) -> LayerConditions:
     )
 
 
-def _roofline_columns(
-    case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
-) -> dict[str, float]:
-    """Return the traffic behind each cache by layer conditions, and the roofline from the last."""
-    levels = model_of(case).levels(ceilings.caches)
-    site_B = float(levels[-1]["site_B"]) if levels else math.nan
-    updates = case.iterations * case.spec.width(case)
-    flops = case.spec.flops
-    median = flops * updates / median_s / 1e9
-    # If nothing comes from memory, it sets no limit.
-    roofline = flops / site_B * ceilings.triad_GBps if site_B else math.nan
-    return {
-        "triad_GBps": ceilings.triad_GBps,
-        **{f"site_{level['cache']}_B": float(level["site_B"]) for level in levels},
-        "site_B": site_B,
-        "performance_median_GFLOPs": median,
-        "roofline_GFLOPs": roofline,
-        "roofline_fraction": median / roofline,
-    }
-
-
 def _transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
@@ -564,7 +541,10 @@ register(
         width=lambda case: prod(layout_of(case).cuts) * case.integers["Ls"],
         ulps=64.0,
         transfers=_transfers,
-        roofline_columns=_roofline_columns,
+        conditions=lambda case, caches: {
+            str(row["cache"]): str(row["condition"]) for row in model_of(case).levels(caches)
+        },
+        measures_ceilings=True,
         template_columns=("layout",),
     )
 )

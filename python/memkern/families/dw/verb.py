@@ -55,14 +55,18 @@ _HEADER = (
 
 
 def _row(number: int, record: dict[str, Any]) -> str:
+    from memkern.families.dw.data import site_B
+
     fraction = record["roofline_fraction"]
     share = f"{100 * fraction:.0f}%" if fraction == fraction else "in cache"
+    # Where the caches are known.
+    moved = f"{site_B(record):.0f}" if "memory_load_B" in record else ""
     return (
         f"{record['lattice']:<13} {record['Ls']:>3} {record['layout']:<13} {record['cut']:<11} "
         f"{record['vector_bits']:>4} {record['parity']:<6} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
         f"{record['time_min_s']:>11.4g} {record['performance_GFLOPs']:>8.2f} "
-        f"{record['site_B']:>8.0f} {share:>8} {plus_minus(record):>5} "
+        f"{moved:>8} {share:>8} {plus_minus(record):>5} "
         f"{' '.join(marks(record))}"
     ).rstrip()
 

@@ -6,9 +6,10 @@ in the table.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.families.streaming.data import FAMILIES, MEMORY, is_nt, levels, short
@@ -25,13 +26,17 @@ from memkern.plots.drawing import (
     shade,
 )
 from memkern.plots.frames import Records, best, ranked, undisturbed, words
+from memkern.plots.predictions import ECM, ecm_look, machine_for, machine_note, predictions
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
-from memkern.plots.style import GREY, figure, log2_axis, own_look
+from memkern.plots.style import GREY, NOTE_SIZE, figure, log2_axis, own_look
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+    from memkern.models.machine_file import MachineFile
 
 CYCLES = "cycles_per_vector"
 MATVEC, STENCIL = "loops.matvec", "loops.stencil"
@@ -70,14 +75,20 @@ def _own_cycles(
     frame, left = prevailing(frame)
     frame = frame.assign(nt=is_nt(frame), unroll=frame["unroll"].fillna(0.0))
     held = words(frame["layer_condition"]) if "layer_condition" in frame else ""
-    frame = ranked(frame.assign(held=held), CYCLES, lowest=True)
-    cases = ["platform", "kernel", "held", "footprint_B", "unroll", "nt"]
+    pages = words(frame["pages_asked"]) if "pages_asked" in frame else ""
+    frame = ranked(frame.assign(held=held, page=pages), CYCLES, lowest=True)
+    cases = ["platform", "kernel", "held", "page", "footprint_B", "unroll", "nt"]
     return frame.drop_duplicates(cases).sort_index(), notes + left
 
 
 @figure("loops-cycles")
-def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> Figure:
+def cycles(
+    records: Records = None, kernels: str | Sequence[str] = "loops", machine: str = ""
+) -> Figure:
     """Core cycles for one vector of every stream against the memory used, by unrolling.
+
+    Below the line of the fewest cycles, the unrolling with the fewest in each level is named. The
+    size from which a cache no longer holds three rows of a stencil is marked.
 
     Parameters
     ----------
@@ -86,11 +97,15 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
         describes them.
     kernels : str or sequence of str
         Names of kernels or families, with commas between.
+    machine : str
+        Machine file, by which the ECM model is drawn. Beyond L1, its time in the core is that of
+        the fewest cycles measured in L1.
 
     Returns
     -------
     matplotlib.figure.Figure
-        A panel for each platform and kernel, 6.9 in wide, 3.35 in for one alone.
+        A panel for each platform, kernel and requested size of pages, 6.9 in wide, 3.35 in for one
+        alone.
 
     Raises
     ------
@@ -101,20 +116,22 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
     ----------
     Alappat et al. 2021, section 4.
     """
+    source = machine_for(machine, records)
     frame, notes = _own_cycles(records, split(kernels), _MEASURE)
-    here = ["platform", "kernel", "held"]
+    here = ["platform", "kernel", "held", "page"]
     frame = frame[frame.groupby(here)["footprint_B"].transform("nunique") > 1]
     if frame.empty:
         raise InputError(f"no loop has its cycles at two sizes: `{_MEASURE}` measures them")
     platforms = list(dict.fromkeys(frame["platform"]))
     # Panels of the same loop on several platforms are next to each other.
     cells = list(frame.groupby(here[1:] + here[:1], sort=False))
-    order = list(dict.fromkeys(cell[:2] for cell, _ in cells))
-    cells.sort(key=lambda pair: (order.index(pair[0][:2]), platforms.index(pair[0][2])))
+    order = list(dict.fromkeys(cell[:3] for cell, _ in cells))
+    cells.sort(key=lambda pair: (order.index(pair[0][:3]), platforms.index(pair[0][3])))
+    several_pages = frame["page"].nunique() > 1
     columns = 2 if len(platforms) == 2 else 3
     unrolls = sorted(set(frame["unroll"]) - {0.0})
     fig, axes = panels(len(cells), columns, 1.75)
-    for ax, ((kernel, held, platform), rows) in zip(axes, cells, strict=True):
+    for ax, ((kernel, held, page, platform), rows) in zip(axes, cells, strict=True):
         ordinary, nontemporal = rows[~rows["nt"]], rows[rows["nt"]]
         for unroll in [0.0, *unrolls]:
             of_unroll = ordinary[ordinary["unroll"] == unroll]
@@ -132,20 +149,91 @@ def cycles(records: Records = None, kernels: str | Sequence[str] = "loops") -> F
         if len(nontemporal):
             look = own_look(1)._replace(linewidth=1.0, markersize=2.0, linestyle=NT_DASHES)
             curve(ax, nontemporal, "footprint_B", CYCLES, look, "non-temporal stores")
+        if source is not None and len(lowest):
+            _ecm_cycles(ax, lowest, source)
         title = short(str(kernel)) + (f", rows in {held}" if held else "")
+        title += f", {page} pages" * several_pages
         ax.set_title(f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title, pad=11)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)
-        low, high = rows[CYCLES].min() / 1.2, rows[CYCLES].max() * 1.2
+        low, high = ax.dataLim.y0 / 1.35, ax.dataLim.y1 * 1.2
         ax.set_ylim(low, max(high, 4 * low))
         bytes_axis(ax.xaxis, 4)
         log2_axis(ax.yaxis)
         cache_regions(ax, cache_ends(rows))
+        if ordinary["unroll"].nunique() > 1:
+            _name_unrolling(ax, lowest, cache_ends(rows))
+        if kernel == STENCIL and not held:
+            _mark_rows(ax, rows)
     for ax in axes[::columns]:
         ax.set_ylabel("Cycles per vector")
     for ax in axes[-columns:]:
         ax.set_xlabel("Memory used")
-    return finish(fig, 5, notes, frame)
+    return finish(fig, 5, [*notes, *machine_note(source)], frame)
+
+
+def _ecm_cycles(ax: Axes, rows: DataFrame, source: MachineFile) -> None:
+    """Draw the cycles of a vector by the ECM model; beyond L1, T_core is measured there."""
+    rows = rows.sort_values("footprint_B")
+    threads = rows["threads"].iloc[0]
+    vectors = rows["time_min_s"] * rows["clock_GHz"] * 1e9 * threads / rows[CYCLES]
+    rows = rows.assign(vectors=vectors)
+    sizes_B = source.cache_sizes_B(int(threads))
+    first_B = min(sizes_B.values(), default=0.0)
+    in_l1 = rows.loc[rows["footprint_B"] <= first_B, CYCLES].min()
+
+    def core(row: Mapping[Any, Any]) -> float:
+        return math.nan if row["footprint_B"] <= first_B else float(in_l1 * row["vectors"])
+
+    records = rows.to_dict("records")
+    points = [
+        (row["footprint_B"], predicted.cycles_of(int(threads)) * threads / row["vectors"])
+        for row, predicted in zip(records, predictions(source, records, core), strict=True)
+        if predicted is not None
+    ]
+    look = ecm_look(own_look(1)._replace(zorder=6))
+    ax.plot(*zip(*points, strict=True), label=ECM, **look._asdict())
+
+
+def _name_unrolling(ax: Axes, lowest: DataFrame, ends: Sequence[tuple[str, float]]) -> None:
+    """Write the unrolling with the fewest cycles in each level below their line."""
+    edges = [0.0, *(end for _, end in ends), math.inf]
+    for low, high in itertools.pairwise(edges):
+        rows = lowest[(lowest["footprint_B"] > low) & (lowest["footprint_B"] <= high)]
+        if rows.empty:
+            continue
+        fewest = min(rows.to_dict("records"), key=lambda row: float(row[CYCLES]))
+        place = math.exp(sum(map(math.log, rows["footprint_B"])) / len(rows))
+        name = f"u={fewest['unroll']:g}" if fewest["unroll"] else "own"
+        text: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": GREY, "ha": "center", "va": "top"}
+        ax.annotate(
+            name, (place, rows[CYCLES].min()), xytext=(0, -3), textcoords="offset points", **text
+        )
+
+
+def _mark_rows(ax: Axes, rows: DataFrame) -> None:
+    """Mark the sizes from which a smaller cache no longer holds three rows of a stencil."""
+    if "conditions" not in rows:
+        return
+    held = {
+        row["footprint_B"]: next(
+            (part.split()[0] for part in str(row["conditions"]).split(", ") if "rows" in part),
+            MEMORY,
+        )
+        for row in rows.sort_values("footprint_B").to_dict("records")
+        if isinstance(row["conditions"], str)
+    }
+    before = ""
+    for size, holder in held.items():
+        if holder != before:
+            if before:
+                ax.axvline(size, color=GREY, linewidth=0.7, linestyle=":", zorder=1.5)
+            ax.annotate(
+                f"rows in {holder}", (size, 0.97), xycoords=("data", "axes fraction"),
+                xytext=(2, 0), textcoords="offset points", rotation=90, ha="left", va="top",
+                fontsize=NOTE_SIZE, color=GREY,
+            )  # fmt: skip
+        before = holder
 
 
 @figure("matvec")

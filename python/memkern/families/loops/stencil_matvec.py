@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic, Transfer
 from memkern.spec.registry import register, registry
+
+if TYPE_CHECKING:
+    from memkern.models.layer_conditions import StencilConditions
 
 LOOPS = "Alappat et al., ECM modeling and performance tuning of SpMV and lattice QCD, 2021"
 # Levels that may hold three rows of the stencil between their uses. A level that is too small for
@@ -235,6 +238,37 @@ def _model_stencil(case: Case) -> float:
     return (row.view(write_allocate=True) + again * row.read) * case.iterations
 
 
+def _stencil_model(case: Case) -> StencilConditions:
+    from memkern.models.layer_conditions import StencilConditions
+
+    rows = case.integers["rows"]
+    threads = case.knobs.threads or len(os.sched_getaffinity(0))
+    return StencilConditions(
+        rows,
+        case.integers["columns"],
+        value_B=value_B(case.dtype),
+        write_factor=2 if case.allocates else 1,
+        threads=min(threads, rows),
+    )
+
+
+def _assumed(
+    case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """Return the caches, with sizes of which just those from the case's level on hold three rows.
+
+    These are the measured ones if the case does not name a level.
+    """
+    holder = case.columns["layer_condition"]
+    if not holder:
+        return caches
+    behind = levels[levels.index(holder) :] if holder in levels else []
+    return [
+        {"level": int(cache[1:]), "size_B": 2**62 if cache in behind else 1}
+        for cache in levels[:-1]
+    ]
+
+
 def _stencil_transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
@@ -242,29 +276,24 @@ def _stencil_transfers(
 
     It is that of the case, or follows from the caches.
     """
-    from memkern.models.layer_conditions import StencilConditions
-
-    rows, columns = case.integers["rows"], case.integers["columns"]
-    threads = case.knobs.threads or len(os.sched_getaffinity(0))
-    holder = case.columns["layer_condition"]
-    if holder:
-        # Sizes with which just the caches from this level on hold three rows.
-        behind = levels[levels.index(holder) :] if holder in levels else []
-        caches = [
-            {"level": int(cache[1:]), "size_B": 2**62 if cache in behind else 1}
-            for cache in levels[:-1]
-        ]
-    model = StencilConditions(
-        rows,
-        columns,
-        value_B=value_B(case.dtype),
-        write_factor=2 if case.allocates else 1,
-        threads=min(threads, rows),
-    )
     points = case.spec.width(case)
+    moved = _stencil_model(case).transfers(levels, _assumed(case, levels, caches))
     return {
         level: Transfer(points * load_B, points * store_B)
-        for level, (load_B, store_B) in model.transfers(levels, caches).items()
+        for level, (load_B, store_B) in moved.items()
+    }
+
+
+def _stencil_conditions(case: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return whether each cache holds three rows."""
+    found = [c for c in caches if c.get("size_B") and c.get("type") != "instruction"]
+    levels = [f"L{cache['level']}" for cache in sorted(found, key=lambda cache: cache["level"])]
+    model = _stencil_model(case)
+    return {
+        f"L{cache['level']}": "rows"
+        if model.holds(cache["size_B"], int(cache.get("shared_by") or 1))
+        else "none"
+        for cache in _assumed(case, [*levels, "memory"], sorted(found, key=lambda c: c["level"]))
     }
 
 
@@ -323,6 +352,7 @@ register(
         reference=_reference_stencil,
         model_bytes=_model_stencil,
         transfers=_stencil_transfers,
+        conditions=_stencil_conditions,
         build=stencil,
         elementwise=True,
         width=lambda case: case.integers["columns"] - 2,

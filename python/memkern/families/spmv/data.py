@@ -8,10 +8,12 @@ their machine are left out, since they can't be compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
+from memkern.families.spmv.model import crs_row_cycles, sell_column_cycles
+from memkern.models.machine_file import MachineFile
 from memkern.plots.frames import Records, best, counted, listed, typed
 from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
 
@@ -19,13 +21,13 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 VALUE = "performance_GFLOPs"
-ROOFLINE = "roofline_load_GFLOPs"
+ROOFLINE = "roofline_GFLOPs"
 # In the order of a legend and a table.
 FORMATS = ("crs", "sell", "ell", "csc")
 
 _NUMBERS = (
     *("rows", "nonzeros", "nonzeros_per_row", "C", "sigma", "unroll", "threads", "footprint_B"),
-    *("time_min_s", "bandwidth_GBps", "roofline_load_GFLOPs", "roofline_fraction"),
+    *("time_min_s", "bandwidth_GBps", ROOFLINE, "roofline_fraction"),
     *("load_GBps", "alpha", "alpha_implied", "beta", "convert_s"),
 )
 _WORDS = ("name", "matrix", "result", "dtype", "index_dtype")
@@ -289,6 +291,50 @@ def fill_in(frame: DataFrame) -> DataFrame:
     frame = frame.drop_duplicates(["label", "C", "sigma"])
     frame = frame[frame.groupby(["label", "C"])["sigma"].transform("nunique") > 1]
     return frame.sort_values("sigma", kind="stable")
+
+
+def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] | None:
+    """Return T_core of records, in cycles of a product by one core; None without a machine file.
+
+    It is that of rows in CRS and of columns of chunks in SELL (see `memkern.families.spmv.model`),
+    of mean length, by the instructions of the file; NaN for other formats and missing instructions.
+    """
+    if source is None:
+        return None
+
+    def core(row: Mapping[Any, Any]) -> float:
+        value_bits = 32 if row["dtype"] == "float32" else 64
+        lanes = source.vector_bits // value_bits
+        try:
+            times = {name: source.instruction(name) for name in ("load", "fma", "horizontal add")}
+            gathers = [
+                one.reciprocal_cycles.value
+                for one in source.instructions
+                if one.name.startswith("gather with index load")
+                and one.vector_bits == source.vector_bits
+                and one.reciprocal_cycles.known
+            ]
+        except InputError:
+            return math.nan
+        step = times["load"].reciprocal_cycles.value + max(gathers, default=math.nan)
+        latency = times["fma"].latency_cycles.value
+        if math.isnan(step) or math.isnan(latency):
+            return math.nan
+        length = max(round(row["nonzeros_per_row"]), 1)
+        if row["format"] == "crs":
+            reduction = times["horizontal add"].latency_cycles.value
+            if math.isnan(reduction):
+                return math.nan
+            accumulators = max(int(row["unroll"]), 1)
+            each = crs_row_cycles(length, lanes, latency, reduction, step, accumulators)
+            return float(row["rows"] * each)
+        if row["format"] != "sell":
+            return math.nan
+        chunk = int(row["C"])
+        columns = row["nonzeros"] / row["beta"] / chunk
+        return float(columns * sell_column_cycles(chunk, lanes, latency, step))
+
+    return core
 
 
 def implied(rows: DataFrame) -> Series:

@@ -1,8 +1,8 @@
 """Figures and tables of sparse matrix-vector products, and their section of a report.
 
 Performance counts two operations per nonzero, by the shortest time. The roofline is that of the
-load bandwidth of memory, measured with as many workers, if each element of x is loaded from memory
-once. After Alappat et al. 2021, who print no numbers to compare with.
+record: of memory, measured with as many workers, or of every level by its machine file, if each
+element of x is loaded once. After Alappat et al. 2021, who print no numbers to compare with.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from memkern.families.spmv.data import (
     ROOFLINE,
     VALUE,
     by_matrix,
+    core_of,
     fill_in,
     implied,
     in_order,
@@ -42,6 +43,7 @@ from memkern.plots.drawing import (
     row_in,
 )
 from memkern.plots.frames import Records, best, three_figures
+from memkern.plots.predictions import ecm_curves, machine_for, machine_note, with_ecm
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import cache_ends, of_workers, split, with_workers
 from memkern.plots.style import GREY, figure, plain
@@ -69,8 +71,9 @@ def _against(
     limit = rows.groupby(x)[ROOFLINE].max().dropna()
     ax.plot(limit.index, limit, color=GREY, linewidth=0.9, zorder=2, label=ROOFLINE_LABEL)
     curves(ax, rows, column, names, x, VALUE, look_beside_roofline)
+    ecm_curves(ax, rows, column, names, x, look_beside_roofline)
     counted_axis(ax, rows[x])
-    ax.set_ylim(0, 1.08 * max(rows[VALUE].max(), rows[ROOFLINE].max()))
+    ax.set_ylim(0, 1.08 * rows[[VALUE, ROOFLINE, "ecm"]].max().max())
     ax.set(xlabel=xlabel, ylabel=_LABEL)
 
 
@@ -80,6 +83,7 @@ def against_row_length(
     accumulators: str | Sequence[str] = "0,1,2,3",
     formats: str | Sequence[str] = "crs,sell-8,sell-16",
     threads: float = 0,
+    machine: str = "",
 ) -> Figure:
     """Sparse products against the number of nonzeros per row, by format and accumulators.
 
@@ -95,6 +99,8 @@ def against_row_length(
         Formats, with commas between.
     threads : int
         Number of workers; by default the most of each machine.
+    machine : str
+        Machine file, by which the ECM model of each format is drawn.
 
     Returns
     -------
@@ -106,6 +112,7 @@ def against_row_length(
     InputError
         No tall and skinny matrices with rows of two lengths, or records without a needed column.
     """
+    source = machine_for(machine, records)
     frame, notes = products(records, _MEASURE_LENGTHS)
     frame = of_formats(frame, split(formats), _MEASURE_LENGTHS)
     drawn = frame["unroll"].map("{:g}".format).isin(split(accumulators))
@@ -115,17 +122,18 @@ def against_row_length(
             "no tall and skinny matrices (tsm) were measured with rows of two lengths: "
             f"`{_MEASURE_LENGTHS}` does so"
         )
+    frame = with_ecm(frame, source, VALUE, core_of(source))
     lines = frame.sort_values("unroll").groupby("kind")["line"]
     names = [name for kind in in_order(frame["kind"]) for name in lines.get_group(kind).unique()]
     fig, cells = machine_panels(frame, 2.5)
     for ax, rows in cells:
         _against(ax, rows, "nonzeros_per_row", "Nonzeros per row", "line", names)
         ax.set_title(with_workers(rows, len(cells) > 1))
-    return finish(fig, 4, notes, frame)
+    return finish(fig, 4, [*notes, *machine_note(source)], frame)
 
 
 @figure("spmv-saturation")
-def against_workers(records: Records = None, matrix: str = "") -> Figure:
+def against_workers(records: Records = None, matrix: str = "", machine: str = "") -> Figure:
     """Sparse products of one matrix against the number of workers, by format.
 
     Parameters
@@ -135,6 +143,8 @@ def against_workers(records: Records = None, matrix: str = "") -> Figure:
     matrix : str
         Prefix of the matrix's label; by default ``hpcg`` if there is one. Of several
         matrices the one with most numbers of workers is drawn, of these the largest.
+    machine : str
+        Machine file, by which the ECM model of each format is drawn.
 
     Returns
     -------
@@ -146,6 +156,7 @@ def against_workers(records: Records = None, matrix: str = "") -> Figure:
     InputError
         No matrix with two numbers of workers, or records without a needed column.
     """
+    source = machine_for(machine, records)
     frame, notes = products(records, _MEASURE_SATURATION)
     frame = saturation(frame, matrix)
     if frame.empty:
@@ -153,6 +164,7 @@ def against_workers(records: Records = None, matrix: str = "") -> Figure:
         raise InputError(
             f"{which} was measured with two numbers of workers: `{_MEASURE_SATURATION}` does so"
         )
+    frame = with_ecm(frame, source, VALUE, core_of(source))
     kinds = in_order(frame["kind"])
     fig, cells = machine_panels(frame, 2.5)
     for ax, rows in cells:
@@ -161,7 +173,7 @@ def against_workers(records: Records = None, matrix: str = "") -> Figure:
         label = plain(first["label"], _LETTERS)
         name = plain(first["machine"], _LETTERS)
         ax.set_title(f"{name}, {label}" if len(cells) > 1 else label)
-    return finish(fig, 5, notes, frame)
+    return finish(fig, 5, [*notes, *machine_note(source, frame)], frame)
 
 
 @figure("spmv-matrices")
@@ -171,7 +183,7 @@ def by_matrices(
     threads: float = 0,
     matrices: str | Sequence[str] = "",
 ) -> Figure:
-    """Sparse products by matrix and format, beside the roofline of memory.
+    """Sparse products by matrix and format, beside the roofline.
 
     Of several sigma, accumulators and ways to balance, the fastest is drawn.
 
@@ -316,7 +328,7 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
     -------
     DataFrame
         Columns platform, matrix, rows, nonzeros_per_row, format (SELL with C and sigma),
-        performance_GFLOPs (by the shortest time), roofline_load_GFLOPs, roofline_fraction (by the
+        performance_GFLOPs (by the shortest time), roofline_GFLOPs, roofline_fraction (by the
         median time), bandwidth_GBps, alpha (the lower bound), alpha_implied (missing where the
         caches of a ResultSet's machine hold the matrix, or some of it), beta, convert_s, conversion
         (in products) and disturbed. Of several accumulators and ways to balance, the fastest.
@@ -348,10 +360,11 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
 _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     (
         "Performance by matrix and format", by_matrices,
-        "By all workers together, on a logarithmic axis. The roofline is the load bandwidth of "
-        "memory over the bytes of a product that loads each element of x from memory once; the "
-        "highest of the formats. It does not bound matrices that fit in the caches, and matrices "
-        "slightly larger than the caches can exceed it. With several σ the fastest is drawn.",
+        "By all workers together, on a logarithmic axis. The roofline follows from the bandwidths "
+        "of loads and stores and the bytes of a product that loads each element of x once; the "
+        "highest of the formats. Without a machine file it is that of memory, which does not bound "
+        "matrices that fit in the caches, and which matrices slightly larger than the caches can "
+        "exceed. With several σ the fastest is drawn.",
     ),
     (
         "Performance against the length of rows", against_row_length,

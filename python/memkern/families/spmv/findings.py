@@ -100,7 +100,11 @@ def _on_caches(rows: DataFrame) -> list[str]:
     top = best(rows, ("machine",), value=VALUE).to_dict("records")[0]
     return [
         f"From the caches: {top['label']} in {top['kind']} reaches {_performance(top)}, "
-        f"{top[VALUE] / top[ROOFLINE]:.1f} times what memory would allow."
+        + (
+            f"{top[VALUE] / top[ROOFLINE]:.1f} times what memory would allow."
+            if top.get("bound", "memory") == "memory"
+            else f"{_share(top)} of the roofline in the median, which {top['bound']} sets."
+        )
     ]
 
 

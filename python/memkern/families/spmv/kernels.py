@@ -12,6 +12,7 @@ the last.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -333,13 +334,31 @@ def _traffic(case: Case) -> Traffic:
     )
 
 
+@functools.lru_cache(maxsize=8)
+def stored_entries(case: Case) -> int:
+    """Return the number of entries that a case stores, with the padding of its chunks."""
+    n = case.integers
+    if case.spec.name not in ("spmv.sell", "spmv.ell"):
+        return n["nonzeros"]
+    lengths = np.diff(case.indices["starts"])
+    if case.spec.name == "spmv.ell":
+        return int(n["rows"] * lengths.max())
+    if n["sigma"] > 1:
+        lengths = lengths[np.lexsort((-lengths, np.arange(n["rows"]) // n["sigma"]))]
+    padded = np.pad(lengths, (0, -n["rows"] % n["chunk"]))
+    return int(n["chunk"] * padded.reshape(-1, n["chunk"]).max(axis=1).sum())
+
+
 def _transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
-    """Return what a row or chunk moves: x for each nonzero into registers, else once (alpha)."""
-    moved = _traffic(case).transfers(levels, bypass=not case.allocates)
+    """Return what a row or chunk moves: x for each entry into registers, else once (alpha)."""
     n, size = case.integers, np.dtype(case.dtype).itemsize
-    again_B = (n["nonzeros"] - n["columns"]) * size / _iterations(case)
+    entries = stored_entries(case)
+    padding_B = (entries - n["nonzeros"]) * (size + np.dtype(case.index_dtype).itemsize)
+    traffic = _traffic(case) + Traffic(read=padding_B / _iterations(case))
+    moved = traffic.transfers(levels, bypass=not case.allocates)
+    again_B = (entries - n["columns"]) * size / _iterations(case)
     first = moved[levels[0]]
     return {**moved, levels[0]: Transfer(first.load_B + again_B, first.store_B)}
 
@@ -360,20 +379,12 @@ def model_of(case: Case, beta: float) -> SpmvModel:
     )
 
 
-def _roofline_columns(
+def _implied_columns(
     case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
 ) -> dict[str, float]:
-    """Return rooflines at the best alpha, and the alpha that the measured time implies."""
+    """Return the best alpha, and that which the measured time implies at the bandwidth of loads."""
     model = model_of(case, found["beta"])
-    median = 2 * case.integers["nonzeros"] / median_s / 1e9
-    roofline = model.roofline_GFLOPs(ceilings.load_GBps)
     return {
-        "load_GBps": ceilings.load_GBps,
-        "triad_GBps": ceilings.triad_GBps,
-        "roofline_load_GFLOPs": roofline,
-        "roofline_triad_GFLOPs": model.roofline_GFLOPs(ceilings.triad_GBps),
-        "performance_median_GFLOPs": median,
-        "roofline_fraction": median / roofline,
         "alpha": model.best_alpha,
         "alpha_implied": model.implied_alpha(median_s, ceilings.load_GBps),
     }
@@ -404,7 +415,8 @@ def _spec(name: str, summary: str, source: str) -> None:
             idempotent=False,
             counts_index=True,
             transfers=_transfers,
-            roofline_columns=_roofline_columns,
+            measures_ceilings=True,
+            implied_columns=_implied_columns,
             template_columns=("result",),
             # The workers' sums of columns are added up only after the last part.
             part=None if name == "csc" else _part,

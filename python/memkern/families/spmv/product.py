@@ -213,10 +213,10 @@ def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
     Returns
     -------
     Measurement
-        With ``roofline_load_GFLOPs`` and ``roofline_triad_GFLOPs``, the model's for the best alpha
-        and the fill-in as converted, at the bandwidths of loads and of a triad on this machine;
-        ``roofline_fraction``, of the former; ``alpha``, the best one, and ``alpha_implied`` by the
-        median time at the bandwidth of loads; ``convert_s``.
+        With ``roofline_GFLOPs`` for the best alpha and the fill-in as converted, at the bandwidths
+        of loads and stores of memory on this machine, or of all levels by the option
+        ``machine_file``; ``roofline_fraction`` by the median time; ``alpha``, the best one, and
+        ``alpha_implied`` by the median time at the bandwidth of loads; ``convert_s``.
     """
     from memkern.inputs import matrices
 

@@ -105,12 +105,14 @@ def _row(number: int, record: dict[str, Any]) -> str:
         format = f"sell-{record['C']}-{record['sigma']}"
     elif record["unroll"]:
         format = f"{format} mve {record['unroll']}"
+    fraction = record["roofline_fraction"]
+    share = f"{100 * fraction:.0f}%" if fraction == fraction else ""
     return (
         f"{label if len(label) <= 24 else label[:23] + '…':<24} {format:<13} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
         f"{record['balance']:<7} {record['time_min_s']:>11.4g} "
         f"{record['performance_GFLOPs']:>8.3f} {record['bandwidth_GBps']:>7.2f} "
-        f"{100 * record['roofline_fraction']:>7.0f}% {record['beta']:>6.3f} "
+        f"{share:>8} {record['beta']:>6.3f} "
         f"{record['convert_s']:>9.3g} {plus_minus(record):>5} "
         f"{' '.join([record.get('halo', ''), *marks(record)])}"
     ).rstrip()

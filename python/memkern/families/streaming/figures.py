@@ -31,14 +31,26 @@ from memkern.plots.drawing import (
     threads_axis,
 )
 from memkern.plots.frames import Records, best, families, frame_of
+from memkern.plots.predictions import (
+    ECM,
+    ECM_DASHES,
+    LINEAR,
+    machine_for,
+    machine_note,
+    predictions,
+    seconds_of,
+)
 from memkern.plots.registry import Section, section, section_of
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
-from memkern.plots.style import GREY, figure, log2_axis, note, own_look, plain
+from memkern.plots.style import GREY, NOTE_SIZE, figure, log2_axis, note, own_look, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+    from memkern.models.ecm import Scaling
+    from memkern.models.machine_file import MachineFile
 
 _MEASURE_SIZES = "memkern stream -k copy,scale,add,triad --sizes 8KiB:512MiB:40 -o stream.parquet"
 _MEASURE_THREADS = "memkern stream -k copy,triad -t 1..4 -o threads.parquet"
@@ -151,7 +163,9 @@ def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
 
 
 @figure("saturation")
-def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
+def saturation(
+    records: Records = None, kernels: str | Sequence[str] = "", machine: str = ""
+) -> Figure:
     """Bandwidth of streaming kernels against the number of threads, beside ideal scaling.
 
     A panel for each kernel, at the size that was measured with most thread counts; of several, the
@@ -163,6 +177,9 @@ def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Fi
         Own records of two thread counts of a kernel or more.
     kernels : str or sequence of str
         Names of kernels or families, with commas between; by default all.
+    machine : str
+        Machine file, by which the ECM model is drawn: a core's time over the number of cores, never
+        below the limit of a domain, and as the paper draws it, constant from N_s cores on.
 
     Returns
     -------
@@ -176,6 +193,7 @@ def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Fi
     """
     import numpy as np
 
+    source = machine_for(machine, records)
     wanted = split(kernels) or list(FAMILIES)
     frame, notes = select(
         records, wanted, ("bytes_B", "variant", "dtype", "threads"), measure=_MEASURE_THREADS
@@ -207,15 +225,53 @@ def saturation(records: Records = None, kernels: str | Sequence[str] = "") -> Fi
             one = mine[mine["threads"] == 1].sort_values("nt")
             for start in one[BANDWIDTH].head(1):
                 ax.plot(threads, start * threads, color=GREY, linewidth=0.7, label="ideal")
+        top = of_kernel[BANDWIDTH].max()
+        if source is not None:
+            top = max(top, _scaled(ax, of_kernel, source))
         family = FAMILIES[kernel.partition(".")[0]]
         ax.set_title(short(kernel) if family == "BS" else f"{family} {short(kernel)}")
-        ax.set_ylim(0, 1.15 * of_kernel[BANDWIDTH].max())
+        ax.set_ylim(0, 1.15 * top)
         threads_axis(ax, frame["threads"].max())
     for ax in axes[::4]:
         ax.set_ylabel("Bandwidth (GB/s)")
     for ax in axes[-4:]:
         ax.set_xlabel("Threads")
-    return finish(fig, 2, notes, frame)
+    return finish(fig, 2 if source is None else 4, [*notes, *machine_note(source)], frame)
+
+
+# The forms of scaling to several cores, with their labels and dashes.
+_FORMS: tuple[tuple[Scaling, str, Any], ...] = (
+    ("limited", ECM, ECM_DASHES),
+    ("linear", LINEAR, ":"),
+)
+
+
+def _scaled(ax: Axes, rows: DataFrame, source: MachineFile) -> float:
+    """Draw the ECM model of one kernel over the threads, with N_s, and return its highest value.
+
+    Ordinary stores come first. It is that of the record with most threads.
+    """
+    most, last = 0.0, rows["threads"].max()
+    drawn = rows.sort_values(["nt", "threads"]).drop_duplicates("nt", keep="last")
+    records = drawn.to_dict("records")
+    for row, predicted in zip(records, predictions(source, records), strict=True):
+        if predicted is None:
+            continue
+        threads = range(1, int(last) + 1)
+        for scaling, label, dashes in _FORMS:
+            rates = [row["bytes_B"] / seconds_of(predicted, n, scaling) / 1e9 for n in threads]
+            most = max([most, *(rate for rate in rates if rate == rate)])
+            colour = own_look(1).color
+            name = label if not row["nt"] else f"_{label}"
+            ax.plot(threads, rates, color=colour, linestyle=dashes, linewidth=0.9, label=name)
+        cores = predicted.saturating_cores
+        if not row["nt"]:
+            text = "not saturated" if cores is None else f"Nₛ = {cores}"
+            ax.text(
+                0.97, 0.04, text, transform=ax.transAxes, ha="right", fontsize=NOTE_SIZE,
+                color=own_look(1).color,
+            )  # fmt: skip
+    return most
 
 
 # ------------------------------------------------------------------------------------------ report

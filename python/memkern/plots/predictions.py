@@ -1,0 +1,186 @@
+"""Predictions of the ECM model in figures, where a machine file is given.
+
+A figure has the option ``machine``. Without it, the machine file of the report is used, if any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memkern.errors import InputError
+from memkern.models.ecm import EcmPrediction, Scaling
+from memkern.models.ecm_records import predict_record
+from memkern.models.machine_file import MachineFile, machine_of
+from memkern.models.records import processors
+from memkern.plots.frames import Records, listed
+from memkern.plots.style import GREY, Look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+ECM = "ECM model"
+LINEAR = "ECM model, as in the paper"
+MACHINE = "machine_file"
+"""Attribute of the table of a report's records: the path of its machine file."""
+
+ECM_DASHES: Any = (0, (6, 1.2, 1, 1.2))
+
+Core = Callable[[Mapping[Any, Any]], float]
+
+
+def machine_for(machine: str, records: Records, *, ecm: bool = True) -> MachineFile | None:
+    """Return the machine file of a figure, None if there is none.
+
+    Parameters
+    ----------
+    machine : str
+        The figure's option: a machine file, or the name of a published machine; empty for that of
+        the report.
+    records : DataFrame, ResultSet or None
+    ecm : bool
+        Whether the figure needs the parameters of the ECM model.
+
+    Raises
+    ------
+    InputError
+        The file can't be read, is of another machine than the records, or was given for this figure
+        and has no parameters of the ECM model.
+    """
+    path = machine or getattr(records, "attrs", {}).get(MACHINE, "")
+    if not path:
+        return None
+    found = machine_of(path, processors(records))
+    if ecm and found.ecm is None and not machine:
+        return None
+    if ecm:
+        found.model_of()
+    return found
+
+
+def machine_note(source: MachineFile | None, rows: DataFrame | None = None) -> list[str]:
+    """Return what the small print says of the machine file and of N_s, if there is a machine file.
+
+    Parameters
+    ----------
+    source : MachineFile or None
+    rows : DataFrame, optional
+        With columns kind and N_s of `with_ecm`, of which those of each kind are named.
+    """
+    if source is None:
+        return []
+    text = f"{ECM}: {source.label}"
+    if source.ecm is not None:
+        text += f", {source.ecm.overlap}"
+    if rows is None or "N_s" not in rows:
+        return [f"{text}."]
+    limits = rows.dropna(subset=["ecm"]).drop_duplicates("kind", keep="last")
+    named = [
+        f"{kind} {f'{cores:g} cores' if cores == cores else 'not within a domain'}"
+        for kind, cores in zip(limits["kind"], limits["N_s"], strict=True)
+    ]
+    return [f"{text}.", *([f"Saturated by: {listed(named)}."] if named else [])]
+
+
+def predictions(
+    source: MachineFile, rows: Iterable[Mapping[Any, Any]], core: Core | None = None
+) -> list[EcmPrediction | None]:
+    """Return the prediction of each record, None without the bytes of a level.
+
+    Parameters
+    ----------
+    source : MachineFile
+    rows : iterable of mapping
+        Records.
+    core : callable, optional
+        Record to T_core in cycles of all its threads; NaN if it is unknown.
+
+    Raises
+    ------
+    InputError
+        No record has the bytes of each level.
+    """
+    found: list[EcmPrediction | None] = []
+    why: InputError | None = None
+    for row in rows:
+        cycles = core(row) if core is not None else 0.0
+        try:
+            found.append(predict_record(source, row, 0.0 if math.isnan(cycles) else cycles))
+        except InputError as error:
+            found.append(None)
+            why = error
+    if why is not None and not any(found):
+        raise why
+    return found
+
+
+def seconds_of(predicted: EcmPrediction, threads: int, scaling: Scaling = "limited") -> float:
+    """Return the time of an invocation by some threads, NaN for more than there are cores."""
+    model = predicted.model
+    if not 1 <= threads <= model.cores * model.domains:
+        return math.nan
+    return predicted.cycles_of(threads, scaling) / model.clock_GHz / 1e9
+
+
+def with_ecm(
+    frame: DataFrame, source: MachineFile | None, value: str, core: Core | None = None
+) -> DataFrame:
+    """Return records with predictions of a value that is proportional to 1 / time_min_s.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Records.
+    source : MachineFile or None
+        None for no predictions.
+    value : str
+        Such as ``performance_GFLOPs``.
+    core : callable, optional
+        As for `predictions`.
+
+    Returns
+    -------
+    DataFrame
+        With columns ecm (NaN where there is no prediction) and N_s (NaN where the cores of a domain
+        do not saturate it).
+    """
+    if source is None:
+        return frame.assign(ecm=math.nan, N_s=math.nan)
+    rows = frame.to_dict("records")
+    found = predictions(source, rows, core)
+    values, cores = [], []
+    for row, predicted in zip(rows, found, strict=True):
+        if predicted is None:
+            values.append(math.nan)
+            cores.append(math.nan)
+            continue
+        seconds = seconds_of(predicted, int(row["threads"]))
+        values.append(row[value] * row["time_min_s"] / seconds)
+        cores.append(float(predicted.saturating_cores or math.nan))
+    return frame.assign(ecm=values, N_s=cores)
+
+
+def ecm_look(look: Look) -> Look:
+    """Return the look of the prediction of a series."""
+    return look._replace(marker="", linestyle=ECM_DASHES, linewidth=0.9, zorder=look.zorder - 1)
+
+
+def ecm_curves(
+    ax: Axes,
+    rows: DataFrame,
+    by: str,
+    names: Sequence[str],
+    x: str,
+    look: Callable[[int], Look],
+) -> None:
+    """Draw the prediction over x for each name in the column `by`, in the colour of its series."""
+    drawn = False
+    for number, name in enumerate(names):
+        mine = rows[rows[by] == name].dropna(subset=["ecm"]).sort_values(x)
+        if len(mine):
+            drawn = True
+            ax.plot(mine[x], mine["ecm"], label="_ecm", **ecm_look(look(number))._asdict())
+    if drawn:
+        ax.plot([], [], color=GREY, linestyle=ECM_DASHES, linewidth=0.9, label=ECM)
