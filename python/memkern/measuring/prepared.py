@@ -338,6 +338,7 @@ def _device(case: Case) -> dict[str, Any]:
         shift=case.integers.get("shift", 0),
         barrier=ranks().gate,
         largest=ranks().slowest,
+        watch=ranks().watch,
     )
     return {"device": device, "threads": knobs.threads * size}
 
