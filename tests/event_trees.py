@@ -22,7 +22,10 @@ _INTEL_CORE = _unit("cpu", 4, event="config:0-7", umask="config:8-15", cmask="co
 
 
 def _imc(number: int, type: int) -> dict[str, str]:
-    """A memory controller of a machine with two sockets, whose units 0 and 28 read it."""
+    """A memory controller of a machine with two sockets, whose units 0 and 28 read it.
+
+    Its named events are those of Cascade Lake, as older kernels have them for later ones, too.
+    """
     folder = f"{_DEVICES}/uncore_imc_{number}"
     events = {"read": "0x03", "write": "0x0c"}
     return {
@@ -38,6 +41,7 @@ CASCADE_LAKE = {
     **_cpu("GenuineIntel", 6, 85), **_INTEL_CORE, **_imc(0, 13), **_imc(1, 14),
     f"{_DEVICES}/uncore_imc_free_running_0/type": "20\n",
 }  # fmt: skip
+ICE_LAKE = {**_cpu("GenuineIntel", 6, 106), **_INTEL_CORE, **_imc(0, 13)}
 SAPPHIRE_RAPIDS = {**_cpu("GenuineIntel", 6, 143), **_INTEL_CORE, **_imc(0, 70)}
 ZEN_4 = {
     **_cpu("AuthenticAMD", 25, 17),
@@ -48,7 +52,7 @@ ZEN_4 = {
     f"{_DEVICES}/amd_umc_1/cpumask": "0\n",
 }
 
-# By quantity, type and config of its counters, from the processors' manuals.
+# By quantity, type and config of its counters, from the sources that the table names.
 COUNTERS = {
     "Cascade Lake": (CASCADE_LAKE, {
         "L1_in": [(4, 0x0151)], "L1_out": [(4, 0x0451)],
@@ -57,9 +61,14 @@ COUNTERS = {
         "memory_write": [(13, 0x0C04)] * 2 + [(14, 0x0C04)] * 2,
         "tlb_misses": [(4, 0x0E08), (4, 0x0E49)],
     }),
+    "Ice Lake": (ICE_LAKE, {
+        "L1_in": [(4, 0x0151)], "L2_in": [(4, 0x1FF1)], "L2_out": [(4, 0x02F2)],
+        "memory_read": [(13, 0x0F04)] * 2, "memory_write": [(13, 0x3004)] * 2,
+        "tlb_misses": [(4, 0x0E08), (4, 0x0E49)],
+    }),
     "Sapphire Rapids": (SAPPHIRE_RAPIDS, {
         "L1_in": [(4, 0x0151)], "L2_in": [(4, 0x1F25)], "L2_out": [(4, 0x0226)],
-        "memory_read": [(70, 0x0304)] * 2, "memory_write": [(70, 0x0C04)] * 2,
+        "memory_read": [(70, 0xCF05)] * 2, "memory_write": [(70, 0xF005)] * 2,
         "tlb_misses": [(4, 0x0E12), (4, 0x0E13)],
     }),
     "Zen 4": (ZEN_4, {

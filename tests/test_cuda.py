@@ -27,10 +27,10 @@ from memkern import _memkern
 from memkern.cli import main
 from memkern.families.checking import rounding
 from memkern.families.spatter import kernels as spatter
-from memkern.machine import environment, gpu
+from memkern.machine import environment, gpu, restoring, settings
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.topology import machine_environment
-from memkern.measuring import variants
+from memkern.measuring import sampling, variants
 from memkern.spec.case import Case
 from memkern.spec.options import Knobs
 from memkern.spec.registry import registry
@@ -184,7 +184,7 @@ def test_records_have_the_columns_of_devices(kernel: str, timer: str) -> None:
     # A GPU has no write-allocates.
     on_cpu = built(kernel, **shape, variant="scalar")
     assert record["bytes_model_B"] <= on_cpu.spec.model_bytes(on_cpu)
-    assert {"gpu_clock_GHz", "gpu_memory_clock_GHz", "gpu_throttle", "gpu_energy_J"} <= set(record)
+    assert {"gpu_clock_GHz", "gpu_memory_clock_GHz", "gpu_throttle"} <= set(record)
 
 
 def test_the_rotation_times_its_four_kernels() -> None:
@@ -781,9 +781,11 @@ def test_nvml_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     with gpu.Watch("cuda:0") as watch:
         assert not watch.slowed([0.0, 1.0]).any()
     found = watch.columns
-    assert np.isnan(found["gpu_clock_GHz"]) and np.isnan(found["gpu_energy_J"])
-    assert np.isnan(found["gpu_power_W"]) and found["gpu_throttle"] == ""
+    assert np.isnan(found["gpu_clock_GHz"]) and found["gpu_throttle"] == ""
+    assert np.isnan(watch.power_W(0.0)) and np.isnan(gpu.idle_W("cuda:0"))
+    assert gpu.clocks_MHz("cuda:0") == []
     gpu._nvml.cache_clear()
+    gpu.idle_W.cache_clear()
 
 
 class Nvml:
@@ -793,7 +795,6 @@ class Nvml:
         pass
 
     def __init__(self, reasons: Callable[[], int] = lambda: 0) -> None:
-        self.energies = iter(range(5000, 10**9, 3000))
         self.reasons = reasons
 
         self.settings: dict[str, Any] = {}
@@ -817,9 +818,6 @@ class Nvml:
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, device: bytes) -> int:
         return self.reasons()
 
-    def nvmlDeviceGetTotalEnergyConsumption(self, device: bytes) -> int:
-        return next(self.energies)
-
     def nvmlDeviceGetPowerUsage(self, device: bytes) -> int:
         return 350_000
 
@@ -828,12 +826,14 @@ class Nvml:
 def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nvml]:
     fake = Nvml()
     monkeypatch.setitem(sys.modules, "pynvml", fake)
-    gpu._nvml.cache_clear()
+    for known in (gpu._nvml, gpu.idle_W):
+        known.cache_clear()
     yield fake
-    gpu._nvml.cache_clear()
+    for known in (gpu._nvml, gpu.idle_W):
+        known.cache_clear()
 
 
-def test_clocks_power_and_throttling_are_read_while_kernels_run(nvml: Nvml) -> None:
+def test_clocks_and_throttling_are_read_while_kernels_run(nvml: Nvml) -> None:
     states = iter([0x1, 0x4, 0x20, 0x4])
     nvml.reasons = lambda: next(states, 0x4)
     with gpu.Watch("cuda:0") as watch:
@@ -842,19 +842,22 @@ def test_clocks_power_and_throttling_are_read_while_kernels_run(nvml: Nvml) -> N
     assert watch.columns == {
         "gpu_clock_GHz": 1.98,
         "gpu_memory_clock_GHz": 3.201,
-        "gpu_power_W": 350.0,
         "gpu_throttle": "power cap, temperature",
-        "gpu_energy_J": 3.0,
     }
+    assert watch.power_W(0.0) == 350
 
 
-def test_samples_of_a_gpu_that_slows_down_are_repeated(nvml: Nvml) -> None:
+def test_samples_of_a_gpu_that_slows_down_are_repeated(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Read at the beginning and after each block of samples only.
+    monkeypatch.setattr(gpu, "_INTERVAL_S", 60.0)
     case = mk.stream("copy", elements=1000, device="cuda", runs=30, placements=1)
     # A limit of power is how a device always runs.
     nvml.reasons = lambda: 0x4
     record = case.measure().record
     assert (record["samples"], record["samples_disturbed"]) == (30, 0)
-    assert record["gpu_throttle"] == "power cap" and record["gpu_power_W"] == 350.0
+    assert record["gpu_throttle"] == "power cap"
 
     # Hot until some samples were taken: these are repeated.
     read = iter([0x40, 0x40])
@@ -916,10 +919,53 @@ def test_launches_are_subtracted_only_from_single_ones(monkeypatch: pytest.Monke
 def test_energy_of_an_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
     # A device that uses 300 W, whatever it does.
     monkeypatch.setattr(gpu, "energy_J", lambda name: 300 * time.perf_counter())
+    gpu.idle_W.cache_clear()
     case = mk.stream("copy", elements=4096, device="cuda", ci=1e-6, budget_s=1.3, max_samples=10**6)
     record = case.measure().record
     assert record["power_W"] == pytest.approx(300, rel=0.05)
+    assert record["idle_power_W"] == pytest.approx(300, rel=0.05)
     assert record["energy_J"] == pytest.approx(record["power_W"] * record["time_median_s"])
     assert json.loads(record["energy_meters"]) == {"GPU": record["energy_J"]}
     # Its meter is updated about ten times a second: over a short time it says nothing.
     assert "energy_J" not in case.with_(runs=2).measure().record
+    gpu.idle_W.cache_clear()
+
+
+def test_a_gpu_without_a_meter_of_energy_tells_its_power(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "METERED_S", 0.05)
+    case = mk.stream("copy", elements=4096, device="cuda", ci=1e-6, budget_s=0.2)
+    record = case.measure().record
+    assert record["power_W"] == pytest.approx(350) and record["idle_power_W"] == pytest.approx(350)
+    assert record["energy_J"] == pytest.approx(350 * record["time_median_s"])
+    assert not {"gpu_power_W", "gpu_energy_J"} & set(record)
+
+
+def test_the_clock_is_limited_while_samples_are_taken(
+    nvml: Nvml,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(settings.FOLDER, str(tmp_path / "state"))
+    nvml.settings = {
+        "SupportedMemoryClocks": [3201, 2619], "SupportedGraphicsClocks": [1980, 1500, 210]
+    }  # fmt: skip
+    limits = [""]
+    seen = set()
+    monkeypatch.setattr(restoring, "_limit_clock", lambda bus, limit: limits.append(limit))
+    native = sampling.sample
+
+    def spy(*arguments: Any) -> None:
+        seen.add(limits[-1])
+        native(*arguments)
+
+    monkeypatch.setattr(sampling, "sample", spy)
+    words = ("stream", "-k", "copy", "--elements", "4096", "--device", "cuda", "--runs", "2", "-q")
+    assert main([*words, "--clock-limit", "1500,1980", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["clock_limit"] for row in rows} == {1500, 1980}
+    assert seen == {"210,1500", "210,1980"} and limits[-1] == ""
+    assert main([*words, "--clock-limit", "100"]) == 2
+    assert "outside 210 to 1980 MHz" in capsys.readouterr().err

@@ -16,15 +16,17 @@
 namespace memkern {
 
 // Lets the ranks wait for each other by functions of Python.
-inline void meet_by(const pybind11::object& barrier, const pybind11::object& largest) {
+inline void meet_by(const pybind11::object& barrier, const pybind11::object& largest,
+                    const pybind11::object& watch) {
   namespace py = pybind11;
   struct Functions {
     py::object barrier;
     py::object largest;
+    py::object watch;
   };
   // Never destroyed: the interpreter ends before it.
   static auto* used = new Functions;
-  *used = {barrier, largest};
+  *used = {barrier, largest, watch};
   ranks::meeting().barrier = [] {
     const py::gil_scoped_acquire acquire;
     used->barrier();
@@ -32,6 +34,14 @@ inline void meet_by(const pybind11::object& barrier, const pybind11::object& lar
   ranks::meeting().largest = [](double value) {
     const py::gil_scoped_acquire acquire;
     return used->largest(value).cast<double>();
+  };
+  ranks::meeting().watch = [](bool begins) {
+    const py::gil_scoped_acquire acquire;
+    try {
+      used->watch(begins);
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable("memkern");
+    }
   };
 }
 
@@ -49,9 +59,10 @@ void define_ranks(pybind11::module_& m) {
   m.def("private_contexts", &L::private_contexts,
         "Whether a thread can have a context that no other thread uses.");
   m.def(
-      "meet_by", &meet_by, py::arg("barrier"), py::arg("largest"),
-      "Sets how the ranks wait for each other: a function without arguments, and one that returns "
-      "the largest of the ranks' numbers.");
+      "meet_by", &meet_by, py::arg("barrier"), py::arg("largest"), py::arg("watch"),
+      "Sets how the ranks wait for each other: a function without arguments, one that returns the "
+      "largest of the ranks' numbers, and one that begins (True) or ends to watch a call in which "
+      "the library waits for all ranks.");
   m.def("entries", [] { return rows_of(ranks::table<L>()); });
   m.def(
       "device",

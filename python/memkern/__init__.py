@@ -46,6 +46,7 @@ _NAMES = {
     "families.launch.kernels": ("launch",),
     "families.loops.kernels": ("loops",),
     "families.messages.kernels": ("messages",),
+    "families.messages.model": ("halo_time",),
     "families.raider.kernels": ("raider",),
     "families.spatter.kernels": ("gather", "gs", "multigather", "multiscatter", "scatter"),
     "families.stream.kernels": ("stream",),

@@ -14,6 +14,7 @@ from memkern import report as report
 from memkern import results as results
 from memkern import statistics as statistics
 from memkern.families.dw import operator as dw
+from memkern.families.messages.model import halo_time as halo_time
 from memkern.families.spatter import suites as suites
 from memkern.families.spmv import product as spmv
 from memkern.inputs import lattice as lattice
@@ -72,6 +73,7 @@ __all__ = [
     "fit_t0_wmax",
     "gather",
     "gs",
+    "halo_time",
     "instructions",
     "latency",
     "lattice",

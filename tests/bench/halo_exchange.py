@@ -1,7 +1,8 @@
 """Compare products and meshes that are distributed over ranks with copies on each rank, in turns.
 
 With one rank nothing is exchanged, and the ratios should be 1; with several they are what the
-exchange leaves of the rate of independent copies::
+exchange leaves of the rate of independent copies. The time of the exchange stands beside the one
+that `memkern.halo_time` predicts from messages, which are measured first::
 
     python tests/bench/halo_exchange.py
     mpirun -n 2 python tests/bench/halo_exchange.py
@@ -17,9 +18,48 @@ import numpy as np
 from peers import with_interval
 
 import memkern as mk
+from memkern.families.messages import pairs
+from memkern.machine import remote
 from memkern.measuring.ranks import ranks
+from memkern.results import ResultSet
 from memkern.spec.case import Case
 from memkern.statistics import ratio_interval
+
+_SIZES_B = [8 * 4**power for power in range(10)]
+
+
+def messages() -> ResultSet:
+    """Return sends one at a time of many sizes, over each distance that the ranks have."""
+    nodes = remote.describe("mpi").nodes
+    words = [word for word in pairs.NEIGHBOURS if pairs.neighbours(word, nodes)]
+    return mk.sweep(
+        [
+            mk.messages("send", device="mpi", pairs=word, size_B=size_B, window=1, budget_s=0.2)
+            for word in words
+            for size_B in _SIZES_B
+        ],
+        progress=False,
+    )
+
+
+def halo_of(case: Case) -> dict[str, tuple[float, float]]:
+    """Return neighbours and received bytes by distance, means over the ranks."""
+    assert case.spec.part is not None
+    nodes, number = remote.describe("mpi").nodes, ranks().number
+    size_B = np.dtype(case.dtype).itemsize
+    own = dict.fromkeys(pairs.DISTANCES[1:], (0.0, 0.0))
+    for other, _, received in case.spec.part(case, number, ranks().size).exchange.neighbours:
+        distance = pairs.distance([(number, other)], nodes)
+        count, bytes_B = own[distance]
+        own[distance] = count + 1, bytes_B + received * size_B
+    every = ranks().every(own)
+    return {
+        distance: (
+            float(np.mean([one[distance][0] for one in every])),
+            float(np.mean([one[distance][1] for one in every])),
+        )
+        for distance in own
+    }
 
 
 def main() -> None:
@@ -41,6 +81,7 @@ def main() -> None:
         kernels[f"bs.bs{number}"] = lambda number=number, **how: mk.bs(
             number, elements=args.elements, **how, **knobs
         )
+    sends = messages() if ranks().size > 1 else None
     for name, case in kernels.items():
         cases = {"copies": case(), **{when: case(halo=when) for when in ("blocking", "overlap")}}
         rates: dict[str, list[float]] = {how: [] for how in cases}
@@ -50,6 +91,7 @@ def main() -> None:
                 found = one.measure()
                 rates[how].append(found.bandwidth_GBps)
                 exchanged[how] = found.record
+        halo = halo_of(cases["blocking"])
         if ranks().number:
             continue
         record = exchanged["blocking"]
@@ -62,6 +104,10 @@ def main() -> None:
             + f"; {record['halo_sent_B']:.0f} B sent, {100 * record['halo_rows']:.1f} % of rows, "
             f"{100 * record['halo_share']:.0f} % of the time of blocking"
         )
+        if sends is not None:
+            measured_s = record["halo_share"] * record["time_median_s"]
+            predicted_s = mk.halo_time(halo, sends)
+            print(f"  exchange {1e6 * measured_s:.1f} us, by the model {1e6 * predicted_s:.1f} us")
 
 
 if __name__ == "__main__":

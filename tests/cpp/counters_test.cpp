@@ -182,6 +182,34 @@ TEST(Counters, ShowThatACounterHasVanished) {
   }
 }
 
+// A source of which the first counter that is opened can't be read.
+class FirstLost : public SteppedEvents {
+ public:
+  using SteppedEvents::SteppedEvents;
+  bool read(int counter, Count& count) override {
+    return counter > 0 && SteppedEvents::read(counter, count);
+  }
+};
+
+TEST(Counters, KnowNoSumWithoutOneWorker) {
+  FirstLost source({{PERF_TYPE_RAW, 1, {100, 10, 10}}});
+  replace_event_source(&source);
+  {
+    const Team team({2, "none"});
+    const Team::Session session(team);
+    Counters counters(team, {raw(1)});
+    Sampler sampler(team, {}, Repetition::Barrier);
+    const Step step{nothing, nullptr, nullptr, 2};
+    sampler.sample({&step, 1}, 1, {}, &counters);
+    Count count{1, 1, 1};
+    counters.sum({&count, 1});
+    EXPECT_EQ(count.value, 0U);
+    EXPECT_EQ(count.enabled_ns, 0U);
+    EXPECT_EQ(count.running_ns, 0U);
+  }
+  replace_event_source(nullptr);
+}
+
 TEST(Counters, NameTheReasonOfEveryError) {
   for (const int error :
        {ENOENT, EACCES, EPERM, ENODEV, EOPNOTSUPP, EINVAL, ENOSYS, EMFILE, EBUSY, EIO}) {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -202,8 +203,18 @@ def endless(device: str) -> NoReturn:
     raise AssertionError
 
 
+def stopped(device: str) -> NoReturn:
+    """Stop the last rank when all of them call the library for memory."""
+    found = ranks()
+    if found.number == found.size - 1:
+        found.watch = lambda begins: os.kill(os.getpid(), signal.SIGSTOP)  # type: ignore[method-assign]
+    case_of(device, "rand", "random").prepare()
+    raise AssertionError
+
+
 PARTS: dict[str, Callable[..., dict[str, Any]]] = {
-    f.__name__: f for f in (every_entry, faults, targets, refusals, record, failing, endless)
+    f.__name__: f
+    for f in (every_entry, faults, targets, refusals, record, failing, endless, stopped)
 }
 
 if __name__ == "__main__":

@@ -56,6 +56,15 @@ def test_every_entry_validates(
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)
+def test_a_rank_that_stops_in_a_call_of_the_library_is_named(device: str, tmp_path: Path) -> None:
+    need_module(device)
+    variables = {"MEMKERN_RANK_TIMEOUT_S": "2"}
+    done = run(LAUNCHERS[device], 2, [PROGRAM, device, "stopped"], tmp_path, variables)
+    assert done.returncode != 0
+    assert "memkern: rank 1 does not answer for 2 s: all ranks end" in done.stderr
+
+
+@pytest.mark.parametrize("device", LAUNCHERS)
 def test_a_lost_update_on_one_rank_is_caught(device: str, tmp_path: Path) -> None:
     assert started(PROGRAM, device, 2, "faults", tmp_path, SHARED)["faults"]["missed"] == []
 

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from checking import refused
 from plotting import (
     LONG,
     Family,
@@ -21,7 +22,7 @@ from plotting import (
     panel_texts,
 )
 
-from memkern.families.dw.data import hops, in_order
+from memkern.families.dw.data import energies, hops, in_order
 from memkern.families.dw.kernels import dw, report_cases
 from memkern.measuring.sweep import sweep
 from memkern.models import LayerConditions, simulate
@@ -384,6 +385,59 @@ def test_section_marks_disturbed_numbers():
     text = " ".join(sections["dw"](frame(everything(disturbed=True))).findings)
     assert "106 GFLOP/s (disturbed)" in text and "4.00 in RRII s (disturbed)" in text
     assert "in cache (disturbed)" in text
+
+
+# ------------------------------------------------------------------------------------------ energy
+
+
+def energies_of(power_W=(100.0, 130.0), **other):
+    """Return both layouts with energy on two lattices, by two numbers of workers."""
+    rows = [
+        record(kind, lattice, n, **other)
+        for kind in ("RRII s", "RIRI s")
+        for lattice in (SMALL, LARGE)
+        for n in (2, 4)
+    ]
+    for row in rows:
+        row["time_median_s"] = 1 / row["performance_GFLOPs"]
+        row["energy_J"] = power_W[row["layout"] == "RIRI"] * row["time_median_s"]
+    return rows
+
+
+def test_energy_of_both_layouts():
+    rows = frame(energies_of())
+    (ax,) = figures["dw-energy"](rows).axes
+    # 12 of 16 GFLOP/s at 1.3 times the power, in every case.
+    speed, energy = -25.0, 100 * (1.3 * 16 / 12 - 1)
+    medians = [y for y in (one.get_ydata() for one in ax.get_lines()) if len(y) == 2]
+    assert {round(float(y[0]), 6) for y in medians} >= {speed, round(energy, 6)}
+    (published,) = [
+        one.get_ydata()[0]
+        for one in ax.get_lines()
+        if one.get_marker() == "D" and not math.isnan(one.get_ydata()[0])
+    ]
+    assert published == 20
+    assert_legible(figures["dw-energy"](rows))
+    text = " ".join(sections["dw"](rows).findings)
+    assert "Energy of RIRI against RRII: +73 %; published for A64FX: almost +20 %." in text
+
+
+def test_energy_needs_both_layouts():
+    rows = energies_of()
+    one = [row for row in rows if row["layout"] == "RIRI"]
+    none = [{**row, "energy_J": math.nan} for row in rows]
+    for lacking in (one, none, everything()):
+        with refused("no lattice was measured as RIRI and as RRII with energy"):
+            figures["dw-energy"](frame(lacking))
+    # A lattice at two clocks is two cases, and the fastest record of each layout counts.
+    slower = [{**row, "performance_GFLOPs": 1.0, "energy_J": 1e9} for row in rows]
+    limited = [{**row, "clock_limit": 2000, "energy_J": 2 * row["energy_J"]} for row in rows]
+    changes = energies(hops(frame([*rows, *slower, *limited]), "")[0])
+    assert len(changes) == 8 and not changes["disturbed"].any()
+    assert np.allclose(changes["energy_percent"], 100 * (1.3 * 16 / 12 - 1))
+    disturbed = [{**row, "disturbed": row["layout"] == "RRII"} for row in rows]
+    text = " ".join(sections["dw"](frame(disturbed)).findings)
+    assert "+73 % (disturbed); published" in text
 
 
 # ------------------------------------------------------------------------------- real measurements

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from checking import refused
 from plotting import (
     Family,
     Results,
@@ -12,6 +13,7 @@ from plotting import (
     own_and_faulty,
 )
 
+import memkern as mk
 from memkern.families.messages.data import fits, messages
 from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of
@@ -143,3 +145,33 @@ def test_findings_follow_from_the_records(whole):
     assert len(section.exhibits) == 2 and section.remarks == ()
     disturbed = sections["messages"](frame(everything(disturbed=True))).findings
     assert "put 0.501 µs (disturbed)" in disturbed[0]
+
+
+def test_the_time_of_a_halo_is_that_of_its_messages():
+    rows = frame(everything())
+    t0, wmax = LINES["send"]
+    near = 2 * t0 + 30_000 / wmax
+    assert mk.halo_time({"same node": (2, 30_000)}, rows) == pytest.approx(near, rel=1e-3)
+    far = FARTHER["other node"] * (1.5 * t0 + 10_000 / wmax)
+    both = {"same node": (2, 30_000), "other node": (1.5, 10_000)}
+    assert mk.halo_time(both, rows) == pytest.approx(near + far, rel=1e-3)
+    # Ranks without neighbours need no times of messages.
+    only_near = rows[rows["distance"] == "same node"]
+    alone = {"same node": (2, 30_000), "other node": (0, 0)}
+    assert mk.halo_time(alone, only_near) == pytest.approx(near, rel=1e-3)
+    assert mk.halo_time({}, only_near) == 0
+    with refused("the time of a send to the other node is unknown: measure several sizes by"):
+        mk.halo_time(both, only_near)
+    with refused("there is no record of messages"):
+        mk.halo_time(both, frame(everything()).assign(kernel="stream.copy"))
+
+
+def test_the_time_of_a_halo_is_that_of_one_machine():
+    rows = frame(everything())
+    several = frame([*everything(), *everything("Other Machine")])
+    halo = {"same node": (1, 1000)}
+    with refused("the messages are of Own Machine 3000 and Other Machine: choose one as machine"):
+        mk.halo_time(halo, several)
+    assert mk.halo_time(halo, several, "Other Machine") == mk.halo_time(halo, rows)
+    with refused("no record of messages is of 'Nowhere', only of Own Machine 3000"):
+        mk.halo_time(halo, rows, "Nowhere")

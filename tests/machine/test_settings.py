@@ -6,6 +6,7 @@ Registers are files that are read and written at their numbers, as the kernel's 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import random
 import signal
@@ -21,7 +22,7 @@ from event_trees import CASCADE_LAKE, SAPPHIRE_RAPIDS, ZEN_4
 
 import memkern as mk
 from memkern.errors import InputError
-from memkern.machine import restoring, settings, switches
+from memkern.machine import gpu, restoring, settings, switches
 from memkern.machine.settings import Change, changed, recover
 from memkern.measuring import sampling
 
@@ -204,6 +205,15 @@ def test_a_setting_that_keeps_its_value_is_refused_and_all_are_restored(tmp_path
             (tmp_path / "state" / restoring.JOURNAL).unlink()
 
 
+def test_a_setting_that_is_changed_twice_has_its_first_value_again(tmp_path: Path) -> None:
+    file = tmp_path / "setting"
+    file.write_text("1")
+    changes = [Change("it", str(file), b"2", b"1"), Change("it", str(file), b"3", b"2")]
+    with changed(changes):
+        assert file.read_text() == "3"
+    assert file.read_text() == "1"
+
+
 def test_a_journal_that_others_could_write_is_refused(tmp_path: Path, state: Path) -> None:
     root = machine(tmp_path)
     state.mkdir(mode=0o777)
@@ -271,6 +281,82 @@ def test_clock_limits(tmp_path: Path) -> None:
         switches.clock_limit(2000, tmp_path)
 
 
+NVML_SOURCE = Path(__file__).parent.parent / "emulated/nvml.c"
+BUS = "0000:01:00.0"
+
+
+@pytest.fixture
+def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file in which a replacement of NVML keeps the limits of a GPU's clock."""
+    library, limits = tmp_path / "libnvidia-ml.so.1", tmp_path / "limits"
+    words = ["cc", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
+    subprocess.run([*words, "-o", library, NVML_SOURCE], check=True)
+    ctypes.CDLL(str(library))
+    if not hasattr(ctypes.CDLL("libnvidia-ml.so.1"), "memkern_fake"):
+        pytest.skip("this process has loaded NVML itself")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("MEMKERN_FAKE_NVML", str(limits))
+    monkeypatch.setattr(gpu, "clocks_MHz", lambda name: [210, 1500, 1980])
+    monkeypatch.setattr(gpu, "describe", lambda name: {"bus": BUS})
+    limits.write_text("none")
+    return limits
+
+
+def test_the_clock_of_a_gpu_is_limited_in_the_context_only(nvml: Path) -> None:
+    with changed(switches.gpu_clock_limit(1500, "cuda:0")):
+        assert nvml.read_text() == "210,1500"
+    assert nvml.read_text() == "none"
+    with refused("clock_limit 2000 MHz is outside 210 to 1980 MHz, the clocks of cuda:0"):
+        switches.gpu_clock_limit(2000, "cuda:0")
+
+
+def test_the_clock_of_a_gpu_may_not_be_limited(
+    nvml: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def limit(culprit: str) -> None:
+        changes = switches.gpu_clock_limit(1500, "cuda:0")
+        with warnings.catch_warnings(), refused(culprit):
+            warnings.simplefilter("ignore")  # what can't be changed can't be restored either
+            with changed(changes):
+                raise AssertionError
+        with contextlib.suppress(FileNotFoundError):
+            (tmp_path / "state" / restoring.JOURNAL).unlink()
+
+    what = "the clock limit of cuda:0 can't be changed"
+    monkeypatch.setenv("MEMKERN_FAKE_NVML", str(tmp_path / "none/limits"))
+    limit(f"{what}: NVML: Insufficient Permissions .only root may change it")
+    monkeypatch.setattr(gpu, "describe", lambda name: {"bus": "nowhere"})
+    limit(f"{what}: NVML: Not Found$")
+    monkeypatch.setattr(restoring, "_NVML", "libnosuch.so.1")
+    limit(f"{what}: libnosuch.so.1: cannot open")
+    monkeypatch.setattr(gpu, "clocks_MHz", lambda name: [])
+    with refused("the clock of cuda:0 can't be limited: NVML does not tell its clocks"):
+        switches.gpu_clock_limit(1500, "cuda:0")
+
+
+HOLD_GPU = """
+from memkern.machine import restoring, settings
+change = settings.Change("clock", restoring.GPU + "%s", b"210,1500", b"", read_back=False)
+with settings.changed([change]):
+    print(settings._guardian._process.pid, flush=True)
+    input()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_clock_of_a_gpu_is_restored_after_a_signal(
+    nvml: Path, state: Path, tmp_path: Path, number: int
+) -> None:
+    process, _ = started(tmp_path, HOLD_GPU % BUS)
+    with process:
+        assert nvml.read_text() == "210,1500"
+        process.send_signal(number)
+    stop = time.monotonic() + 10
+    while time.monotonic() < stop and (state / restoring.JOURNAL).exists():
+        time.sleep(0.01)
+    assert nvml.read_text() == "none" and not (state / restoring.JOURNAL).exists()
+
+
 RESCTRL = "sys/fs/resctrl"
 
 
@@ -311,7 +397,9 @@ def test_options_change_the_machine_while_samples_are_taken(
         native(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sampling, "sample", spy)
-    rows = measured(capsys, *CASE, "--prefetchers", "default,off", "--case-order", "declared")
+    # A variant that is not chosen by trials, during which the machine is changed, too.
+    words = (*CASE, "--variant", "scalar", "--case-order", "declared")
+    rows = measured(capsys, *words, "--prefetchers", "default,off")
     assert [row["prefetchers"] for row in rows] == ["default", "off"]
     off = [value | 0x0F for value in BEFORE]
     assert {tuple(values) for values in seen} == {tuple(BEFORE), tuple(off)}

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -49,6 +49,9 @@ class Threads:
 
     def abort(self) -> NoReturn:
         raise SystemExit(1)
+
+    def give_up(self, missing: Sequence[int], waited_s: float) -> NoReturn:
+        self.abort()
 
 
 class Shared:

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "backends/ranks/meeting.hpp"
 #include "core/device_memory.hpp"
 
 namespace memkern::ranks {
@@ -31,8 +32,9 @@ class Arrays {
 
   // Uninitialised; throws MemoryError.
   std::byte* allocate(std::int64_t bytes) {
-    // The library waits forever for a rank that does not come.
+    // The library waits forever for a rank that does not come, or that dies or is stopped in it.
     L::barrier();
+    const Watched watched;
     free_released();
     const std::int64_t others = L::ranks() - 1;
     const std::int64_t share = std::max(bytes / (others + 1) / kWord_B * kWord_B, kWord_B);

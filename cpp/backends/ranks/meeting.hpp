@@ -10,6 +10,9 @@ namespace memkern::ranks {
 struct Meeting {
   std::function<void()> barrier = [] {};
   std::function<double(double)> largest = [](double value) { return value; };
+  // Begins (true) or ends to watch a call of the library in which all ranks wait for each other:
+  // ends them if it takes too long. Called by each rank for itself; does not throw.
+  std::function<void(bool)> watch = [](bool) {};
 };
 
 // That of this process, by default for a single rank.
@@ -18,5 +21,14 @@ inline Meeting& meeting() {
   static auto* only = new Meeting;
   return *only;
 }
+
+// Watches what all ranks call during its lifetime.
+class Watched {
+ public:
+  Watched() { meeting().watch(true); }
+  ~Watched() { meeting().watch(false); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+};
 
 }  // namespace memkern::ranks

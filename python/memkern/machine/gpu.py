@@ -25,12 +25,14 @@ from memkern.errors import InputError
 __all__ = [
     "Watch",
     "built",
+    "clocks_MHz",
     "copy_GBps",
     "describe",
     "describe_all",
     "devices",
     "energy_J",
     "handle",
+    "idle_W",
     "settings",
     "state",
     "why_no_devices",
@@ -57,6 +59,9 @@ _SLOWS = 0x00E8
 _INTERVAL_S = 0.01  # between two readings
 # A GPU runs for this long before it is timed: its clocks rise only under load.
 WARM_S = 0.2
+# Meters of GPUs are updated about ten times a second: over a shorter time their steps matter.
+METERED_S = 1.0
+_REST_S = 0.5  # until a GPU that was used needs as much power as an idle one
 
 
 def _module() -> Any:
@@ -254,6 +259,37 @@ def energy_J(name: str) -> float:
     return _query(name, "nvmlDeviceGetTotalEnergyConsumption") / 1e3
 
 
+def clocks_MHz(name: str) -> list[int]:
+    """Return the clocks of the cores that a device can have, empty if they are unknown."""
+    known = _nvml(name)
+    if known is None:
+        return []
+    nvml, device = known
+    try:
+        memory = nvml.nvmlDeviceGetSupportedMemoryClocks(device)
+        every = (nvml.nvmlDeviceGetSupportedGraphicsClocks(device, clock) for clock in memory)
+        return sorted({int(clock) for clocks in every for clock in clocks})
+    except (nvml.NVMLError, AttributeError):
+        return []
+
+
+@functools.cache
+def idle_W(name: str) -> float:
+    """Return the power of a device while this process does not use it; NaN if it is unknown.
+
+    Measured once, over a second. Other programs may use it.
+    """
+    if math.isnan(_read(name).power_W) and math.isnan(energy_J(name)):
+        return math.nan
+    time.sleep(small.cut(_REST_S, 0.01))
+    with Watch(name) as watch:
+        begin_s, begin_J = time.perf_counter(), energy_J(name)
+        time.sleep(small.cut(METERED_S, 0.05))
+        seconds = time.perf_counter() - begin_s
+        used_J = energy_J(name) - begin_J
+    return watch.power_W(begin_s) if math.isnan(used_J) else used_J / seconds
+
+
 class Reading(NamedTuple):
     """State of a device at a time on the clock of `time.perf_counter`; NaN where it is unknown."""
 
@@ -292,7 +328,6 @@ class Watch:
 
     def __enter__(self) -> Watch:
         """Begin to read."""
-        self._begin_J = energy_J(self._name)
         self._read()
         if _nvml(self._name) is not None:
             self._thread = threading.Thread(target=self._keep_reading, daemon=True)
@@ -305,7 +340,6 @@ class Watch:
         if self._thread is not None:
             self._thread.join()
         self._read()
-        self._end_J = energy_J(self._name)
 
     def _keep_reading(self) -> None:
         while not self._end.wait(_INTERVAL_S):
@@ -340,13 +374,18 @@ class Watch:
             dtype=np.bool_,
         )
 
+    def power_W(self, since_s: float) -> float:
+        """Return the mean power from a time until now, NaN if it is unknown."""
+        self._read()
+        watts = [r.power_W for r in self._readings if r.at_s >= since_s]
+        return statistics.fmean(watts) if watts else math.nan
+
     @property
     def columns(self) -> dict[str, Any]:
         """The columns of a record, after the end.
 
-        ``gpu_clock_GHz`` and ``gpu_memory_clock_GHz`` (medians), ``gpu_power_W`` (mean),
-        ``gpu_throttle`` (all reasons for clocks below the maximum, separated by commas) and
-        ``gpu_energy_J``; NaN and '' where they are unknown.
+        ``gpu_clock_GHz`` and ``gpu_memory_clock_GHz`` (medians) and ``gpu_throttle`` (all reasons
+        for clocks below the maximum, separated by commas); NaN and '' where they are unknown.
         """
         # The first reading is that of a device that may still be idle.
         while_it_ran = self._readings[1:]
@@ -354,7 +393,5 @@ class Watch:
         return {
             "gpu_clock_GHz": statistics.median(r.clock_GHz for r in while_it_ran),
             "gpu_memory_clock_GHz": statistics.median(r.memory_clock_GHz for r in while_it_ran),
-            "gpu_power_W": statistics.fmean(r.power_W for r in while_it_ran),
             "gpu_throttle": _words(seen),
-            "gpu_energy_J": self._end_J - self._begin_J,
         }

@@ -178,6 +178,7 @@ def handle(
     shift: int,
     barrier: Callable[[], object],
     largest: Callable[[float], float],
+    watch: Callable[[bool], object],
 ) -> Any:
     """Return the extension's object for ``mpi`` or ``shmem``.
 
@@ -196,6 +197,8 @@ def handle(
         Waits for all ranks; raises an exception if one has failed.
     largest : callable
         Returns the largest of the ranks' numbers, likewise.
+    watch : callable
+        Begins (True) or ends to watch a call in which the library waits for all ranks.
 
     Raises
     ------
@@ -210,7 +213,7 @@ def handle(
         )
     if contexts == "private" and not module.private_contexts():
         raise InputError(f"{DEVICES[device]} here has no private contexts: leave contexts out")
-    module.meet_by(barrier, largest)
+    module.meet_by(barrier, largest, watch)
     return module.device(flush_every, contexts == "private", shift)
 
 

@@ -1,13 +1,16 @@
 """The journal of settings of the machine that a process has changed, and their restoration.
 
-It is also the program of the guardian, a process that restores them when the one that changed them
-dies, and therefore imports only the standard library. A journal is a file in a folder that only its
+A setting is a file, or the limit of the clock of a GPU, which NVML sets. This is also the program
+of the guardian, a process that restores them when the one that changed them dies, and therefore
+imports only the standard library. A journal is a file in a folder that only its
 owner can write to; it is written before anything is changed, and removed when all is restored.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -19,6 +22,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 JOURNAL, LOCK = "changed.json", "lock"
+# Before the bus address of a GPU: the setting of its clock.
+GPU = "gpu:"
+_NVML = "libnvidia-ml.so.1"
+_NO_PERMISSION = 4  # of NVML
 
 
 class Owner(NamedTuple):
@@ -65,7 +72,14 @@ def read_value(path: str, offset: int | None, length: int) -> bytes:
 
 
 def write_value(path: str, offset: int | None, value: bytes) -> None:
-    """Write bytes at an offset of an existing file, or its whole text without an offset."""
+    """Write bytes at an offset of an existing file, or its whole text without an offset.
+
+    The value of a GPU is the lowest and the highest clock in MHz, such as ``210,1500``, empty for
+    no limit.
+    """
+    if path.startswith(GPU):
+        _limit_clock(path.removeprefix(GPU), value.decode())
+        return
     kind = os.O_WRONLY | os.O_CLOEXEC
     file = os.open(path, kind | os.O_TRUNC if offset is None else kind)
     try:
@@ -74,6 +88,32 @@ def write_value(path: str, offset: int | None, value: bytes) -> None:
             raise OSError(5, "only a part was written")
     finally:
         os.close(file)
+
+
+def _limit_clock(bus: str, limits: str) -> None:
+    """Limit the clock of the GPU at a bus address, or let it have any."""
+    nvml = ctypes.CDLL(_NVML)
+    nvml.nvmlErrorString.restype = ctypes.c_char_p
+    device = ctypes.c_void_p()
+
+    def call(name: str, *arguments: Any) -> None:
+        try:
+            function = getattr(nvml, name)
+        except AttributeError:
+            raise OSError(errno.ENOSYS, f"NVML has no {name}") from None
+        if code := function(*arguments):
+            text = (nvml.nvmlErrorString(code) or b"").decode()
+            raise OSError(errno.EPERM if code == _NO_PERMISSION else errno.EIO, f"NVML: {text}")
+
+    call("nvmlInit_v2")
+    try:
+        call("nvmlDeviceGetHandleByPciBusId_v2", bus.encode(), ctypes.byref(device))
+        if limits:
+            call("nvmlDeviceSetGpuLockedClocks", device, *map(int, limits.split(",")))
+        else:
+            call("nvmlDeviceResetGpuLockedClocks", device)
+    finally:
+        nvml.nvmlShutdown()
 
 
 @contextlib.contextmanager
@@ -143,7 +183,7 @@ def restore(folder: str) -> list[str]:
         try:
             write_value(path, offset, before)
         except OSError as error:
-            failed.append(f"{path}: {error.strerror}")
+            failed.append(f"{path}: {error.strerror or error}")
     if not failed:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, JOURNAL))

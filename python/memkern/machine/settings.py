@@ -39,7 +39,7 @@ class Change:
     what : str
         Name for messages.
     path : str
-        File of the setting.
+        File of the setting, or a GPU (see `restoring.GPU`).
     value : bytes
         The new value.
     before : bytes
@@ -211,10 +211,12 @@ def _apply(change: Change) -> None:
     """Write the new value of a setting, and check that it has it."""
     try:
         restoring.write_value(change.path, change.offset, change.value)
+        if not change.read_back:
+            return
         now = restoring.read_value(change.path, change.offset, len(change.value))
     except OSError as error:
         raise InputError(f"{change.what} can't be changed: {why(change.path, error)}") from None
-    if change.read_back and now.strip() != change.value.strip():
+    if now.strip() != change.value.strip():
         raise InputError(
             f"{change.what} can't be changed: {change.path} keeps its value (a hypervisor or the "
             "firmware may hold it)"
@@ -222,7 +224,10 @@ def _apply(change: Change) -> None:
 
 
 def why(path: str, error: OSError) -> str:
-    """Return why a file of a setting can't be read or written, as the end of a sentence."""
+    """Return why a setting can't be read or written, as the end of a sentence."""
+    if path.startswith(restoring.GPU):
+        only = " (only root may change it)" if error.errno == errno.EPERM else ""
+        return f"{error.strerror or error}{only}"
     if error.errno == errno.ENOENT:
         return f"{path} does not exist"
     if error.errno in (errno.EACCES, errno.EPERM):

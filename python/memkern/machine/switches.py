@@ -10,28 +10,41 @@ import re
 from pathlib import Path
 
 from memkern.errors import InputError
-from memkern.machine import restoring
+from memkern.machine import gpu, restoring
 from memkern.machine.environment import cpu_list, numbered
 from memkern.machine.events import processor
 from memkern.machine.limits import read_number, read_text
 from memkern.machine.settings import Change, why
 
-__all__ = ["cache_ways", "clock_limit", "prefetchers_off", "why_no_prefetchers"]
+__all__ = [
+    "cache_ways",
+    "clock_limit",
+    "gpu_clock_limit",
+    "prefetchers_off",
+    "why_no_prefetchers",
+]
 
 _CPU = "sys/devices/system/cpu"
 # Register of the prefetchers, and the bits that switch one off each.
-# Intel: "Disclosure of Hardware Prefetcher Control on Some Intel Processors" (Nehalem to Broadwell)
-# and the Software Developer's Manual, volume 4, MSR_PREFETCH_CONTROL: L2 stream, L2 adjacent line,
-# L1 next line, L1 by instruction; bit 5 of later ones: L2 adaptive multipath.
+# Intel: "Disclosure of Hardware Prefetcher Control on Some Intel Processors", 2014 (Nehalem to
+# Broadwell), and pepc, MiscFeatureControl.py (later ones): L2 stream, L2 adjacent line, L1 next
+# line, L1 by instruction. PerfSpect, prefetcher_defs.go: bit 5 of Sapphire, Emerald and Granite
+# Rapids is the L2's adaptive multipath prefetcher, bits 6 and 7 of Granite Rapids are those of
+# pages of the L3 and of arrays of pointers. Both programs are Intel's own.
 _INTEL = 0x1A4
-_OLD = {
-    *(26, 30, 31, 46, 37, 44, 47, 42, 45, 58, 62, 60, 63, 69, 70, 61, 71, 79, 86),
-    *(78, 85, 94, 142, 158, 165, 166, 102, 106, 108, 125, 126, 140, 141, 167),
+_INTEL_BITS = {
+    **dict.fromkeys(
+        (26, 30, 31, 46, 37, 44, 47, 42, 45, 58, 62, 60, 63, 69, 70, 61, 71, 79, 86), 0x0F
+    ),
+    **dict.fromkeys((78, 85, 94, 142, 158, 165, 166, 102, 106, 108, 125, 126, 140, 141, 167), 0x0F),
+    **dict.fromkeys((143, 207), 0x2F),
+    **dict.fromkeys((173, 174), 0xEF),
 }
-_NEW = {143, 207, 173, 174}
-# AMD: Processor Programming Reference of family 19h model 11h, PrefetchControl: L1 stream, L1
-# stride, L1 region, L2 stream, up/down.
+# AMD: Processor Programming Reference of family 1Ah model 02h (57238), register MSRC000_0108
+# PrefetchControl, and LIKWID, sysFeatures_amd.c, for Zen 3 to Zen 5: L1 stream, L1 stride, L1
+# region, L2 stream, up/down. The other bits of Zen 5 tell how aggressively they prefetch.
 _AMD = 0xC0000108
+_AMD_FAMILIES, _AMD_BITS = (25, 26), 0x2F
 _REGISTER_B = 8
 
 
@@ -44,11 +57,10 @@ def _register(root: Path) -> tuple[int, int]:
         None is published for it.
     """
     vendor, family, model = processor(root)
-    if (vendor, family) == ("GenuineIntel", 6) and model in _OLD | _NEW:
-        return _INTEL, 0x2F if model in _NEW else 0x0F
-    zen4 = family == 25 and (16 <= model < 32 or 96 <= model < 128 or 160 <= model < 176)
-    if vendor == "AuthenticAMD" and (zen4 or family == 26):
-        return _AMD, 0x2F
+    if (vendor, family) == ("GenuineIntel", 6) and model in _INTEL_BITS:
+        return _INTEL, _INTEL_BITS[model]
+    if vendor == "AuthenticAMD" and family in _AMD_FAMILIES:
+        return _AMD, _AMD_BITS
     raise InputError(
         "the prefetchers can't be switched: no register is published for this processor "
         f"({vendor or 'of unknown vendor'} family {family} model {model})"
@@ -142,6 +154,32 @@ def clock_limit(MHz: int, root: Path = Path("/")) -> list[Change]:
                 )
             )
     return changes
+
+
+def gpu_clock_limit(MHz: int, device: str) -> list[Change]:
+    """Return the change that limits the clock of a GPU.
+
+    NVML does not tell a limit that was set before: afterwards there is none.
+
+    Raises
+    ------
+    InputError
+        The clock can't be limited here, or not to this value.
+    """
+    clocks = gpu.clocks_MHz(device)
+    if not clocks:
+        raise InputError(
+            f"the clock of {device} can't be limited: NVML does not tell its clocks (pip install "
+            "nvidia-ml-py)"
+        )
+    least, most = min(clocks), max(clocks)
+    if not least <= MHz <= most:
+        raise InputError(
+            f"clock_limit {MHz} MHz is outside {least} to {most} MHz, the clocks of {device}"
+        )
+    path = f"{restoring.GPU}{gpu.describe(device)['bus']}"
+    what = f"the clock limit of {device}"
+    return [Change(what, path, f"{least},{MHz}".encode(), b"", read_back=False)]
 
 
 def cache_ways(ways: int, root: Path = Path("/")) -> list[Change]:

@@ -18,10 +18,11 @@ from memkern.errors import InputError
 from memkern.machine import events
 from memkern.machine.events import LINE_B, Code, Event
 from memkern.measuring import calibration
+from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
 from memkern.spec.kernel import Transfer
 
-__all__ = ["AUTO", "ROOT", "Counting", "columns", "requested", "why_not"]
+__all__ = ["AUTO", "ROOT", "Counting", "by_rank", "columns", "requested", "why_not"]
 
 AUTO = "auto"
 # Folder that contains proc and sys.
@@ -34,34 +35,40 @@ Counts = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Counting:
-    """What is counted during the samples of a case.
+    """What is counted during the samples of a case, the same events on all ranks.
 
     Attributes
     ----------
     events : tuple of Event
     note : str
         What can't be counted here though it was requested by ``auto``, and why.
+    counts_units : bool
+        Whether this rank has the counters of whole units, such as those of memory controllers: the
+        first rank of each host.
     """
 
     events: tuple[Event, ...] = ()
     note: str = ""
+    counts_units: bool = True
+
+    def _own(self, event: Event) -> list[Code]:
+        return [code for code in event.codes if self.counts_units or code.unit < 0]
 
     @property
     def codes(self) -> list[Code]:
-        """The counters of all events."""
-        return [code for event in self.events for code in event.codes]
+        """The counters of all events that this rank has."""
+        return [code for event in self.events for code in self._own(event)]
 
     def summed(self, counts: Counts) -> Counts:
         """Return the counts of events, shape (samples, events, 3), from those of all counters.
 
-        Of an event with several counters the values add up, and of their times too. One that could
-        not be read makes the sum unknown: its times are 0.
+        Of an event with several counters the values add up, and of their times too. The sum is NaN
+        if one of them could not be read, and 0 if they are all those of another rank.
         """
-        ends = np.cumsum([len(event.codes) for event in self.events])
+        ends = np.cumsum([len(self._own(event)) for event in self.events])
         parts = np.split(counts, ends[:-1], axis=1)
         sums = [
-            np.where((part[:, :, 1:2] > 0).all(axis=1, keepdims=True), part, 0.0).sum(axis=1)
-            for part in parts
+            np.where((part[:, :, 1:2] > 0).all(axis=1), part.sum(axis=1), np.nan) for part in parts
         ]
         return np.stack(sums, axis=1)
 
@@ -72,7 +79,7 @@ def why_not(event: Event) -> str:
 
 
 def requested(text: str) -> Counting:
-    """Return what is counted for the option ``counters``.
+    """Return what is counted for the option ``counters``; called by all ranks.
 
     Raises
     ------
@@ -81,8 +88,26 @@ def requested(text: str) -> Counting:
     """
     if not text:
         return Counting()
-    if text == AUTO:
-        return _auto()
+    return _agreed(_auto() if text == AUTO else _by_name(text))
+
+
+def _agreed(own: Counting) -> Counting:
+    """Return what every rank can count, in the order of the first one."""
+    if ranks().size == 1:
+        return own
+    names = ranks().every([event.name for event in own.events])
+    common = [name for name in names[0] if all(name in others for others in names)]
+    mine = {event.name: event for event in own.events}
+    notes = [own.note] if own.note else []
+    if lost := [name for name in mine if name not in common]:
+        notes.append(f"{', '.join(lost)} can't be counted on every rank")
+    hosts, number = ranks().hosts, ranks().number
+    first = hosts.index(hosts[number]) == number
+    return Counting(tuple(mine[name] for name in common), "; ".join(notes), first)
+
+
+def _by_name(text: str) -> Counting:
+    """Return the counters of a list of names; see `requested` for what is raised."""
     found = []
     for name in events.names_of(text):
         quantity = events.quantities(ROOT).get(name)
@@ -124,6 +149,7 @@ def columns(
     model_B: float,
     moved: Mapping[str, Transfer],
     level: str,
+    cases: int = 1,
 ) -> dict[str, Any]:
     """Return the columns of a record on counted events.
 
@@ -132,8 +158,9 @@ def columns(
     case : Case
         As it ran.
     counting : Counting
-    counts : sequence of ndarray of float64, shape (samples, events, 3)
-        By placement, value and nanoseconds enabled and running of each event, over all workers.
+    counts : sequence of ndarray of float64, shape (ranks, samples, events, 3)
+        By placement, value and nanoseconds enabled and running of each event, over all workers of
+        each rank (see `Counting.summed`).
     invocations : int
         Of each sample.
     model_B : float
@@ -142,11 +169,15 @@ def columns(
         What an invocation moves across the boundary in front of each level, where it is known.
     level : str
         The smallest level that holds the case: ``L1``, ..., ``memory``.
+    cases : int
+        How many ranks have such a case of their own.
     """
     if not counting.events:
         return {"counters_note": counting.note} if counting.note else {}
-    every = np.concatenate(list(counts)) if counts else np.empty((0, len(counting.events), 3))
-    modelled = _modelled(case, model_B, moved, level)
+    every = np.concatenate(list(counts), axis=1).sum(axis=0)
+    modelled = {
+        name: cases * lines for name, lines in _modelled(case, model_B, moved, level).items()
+    }
     checked = calibration.load_counters()
     notes = [counting.note] if counting.note else []
     rows = []
@@ -166,11 +197,29 @@ def columns(
     }
 
 
+def by_rank(
+    counting: Counting, counts: Sequence[Counts], invocations: int
+) -> list[dict[str, float | None]]:
+    """Return the count of each event in an invocation, by rank, None if it is unknown.
+
+    Events of whole units are those of the rank that has their counters. For the parameters see
+    `columns`.
+    """
+    if not counting.events:
+        return []
+    rows = []
+    for of_rank in np.concatenate(list(counts), axis=1):
+        known = zip(counting.events, np.moveaxis(of_rank, 1, 0), strict=True)
+        found = [_row(event, of_event, invocations) for event, of_event in known if of_event.any()]
+        rows.append({row["event"]: _plain(row)["count"] for row in found})
+    return rows
+
+
 def _row(event: Event, counts: Counts, invocations: int) -> dict[str, Any]:
     """Return name, count per invocation and share of the time in which the counter ran."""
-    readable = counts[counts[:, 1] > 0]
-    value, enabled, running = readable.sum(axis=0) if len(readable) else (math.nan,) * 3
-    share = running / enabled
+    readable = counts[~np.isnan(counts).any(axis=1)]
+    value, enabled, running = readable.sum(axis=0)
+    share = running / enabled if enabled > 0 else math.nan
     # Counters that take turns: the count is extrapolated to the whole time.
     count = value / share / (len(readable) * invocations) if share > 0 else math.nan
     row = {"event": event.name, "count": float(count), "running": float(share)}

@@ -97,8 +97,6 @@ class Prepared:
                 "threads out"
             )
         self.counting = counting.requested(knobs.counters)
-        if knobs.counters and ranks().size > 1:
-            raise InputError("counters are of one process: start one, or give --comm none")
         with as_input_error():
             self.native = _memkern.Prepared(
                 kernel=case.spec.name,
@@ -200,7 +198,9 @@ class Prepared:
         knobs, changes = self.case.knobs, []
         if knobs.prefetchers == "off":
             changes += switches.prefetchers_off(settings.ROOT)
-        if knobs.clock_limit:
+        if knobs.clock_limit and knobs.place == GPUS:
+            changes += switches.gpu_clock_limit(knobs.clock_limit, knobs.device)
+        elif knobs.clock_limit:
             changes += switches.clock_limit(knobs.clock_limit, settings.ROOT)
         if knobs.cache_ways:
             changes += switches.cache_ways(knobs.cache_ways, settings.ROOT)
@@ -225,7 +225,7 @@ class Prepared:
         """
         if self.case.knobs.place != GPUS:
             return
-        with exclusive():
+        with exclusive(), self.switched():
             end = time.perf_counter() + small.cut(gpu.WARM_S, 0.001)
             while self.native.run(self.invocations) and time.perf_counter() < end:
                 pass
@@ -338,6 +338,7 @@ def _device(case: Case) -> dict[str, Any]:
         shift=case.integers.get("shift", 0),
         barrier=ranks().gate,
         largest=ranks().slowest,
+        watch=ranks().watch,
     )
     return {"device": device, "threads": knobs.threads * size}
 

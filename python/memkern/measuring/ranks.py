@@ -26,7 +26,7 @@ import numpy.typing as npt
 from memkern import launcher
 from memkern.errors import InputError
 from memkern.machine.environment import cpu_list, units_of_core
-from memkern.measuring.transports import Floats, Transport, connect
+from memkern.measuring.transports import Floats, Transport, connect, timeout_s
 
 __all__ = ["Ranks", "ranks", "start", "together"]
 
@@ -78,7 +78,9 @@ class Ranks:
         self._signals: list[tuple[int, FrameType | None]] = []
         self.hosts = self.every(os.uname().nodename)
         self.names_hosts = size > 1
-        self.processes = set(self.of_host(os.getpid()))
+        self._process_of = dict(self.of_host((number, os.getpid())))
+        self.processes = set(self._process_of.values())
+        self._watch: threading.Timer | None = None
         self.host_units = len(set(itertools.chain(*self.of_host(os.sched_getaffinity(0)))))
         self.barrier_s = self._measure_barrier()
         self._note_bindings()
@@ -179,6 +181,27 @@ class Ranks:
         """Return the longest time of a rank."""
         return float(self.largest([seconds])[0])
 
+    def watch(self, begins: bool) -> None:
+        """Begin or end to watch a call in which a library waits for all ranks.
+
+        If it takes longer than the timeout, all ranks end, and those of this host that were
+        stopped or killed are named.
+        """
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = None
+        if begins and self._transport is not None:
+            # The second rank gives up later, in case that the first is the one to be given up.
+            seconds = timeout_s() * (1 + 0.1 * min(self.number, 2))
+            self._watch = threading.Timer(seconds, self._give_up, (seconds,))
+            self._watch.daemon = True
+            self._watch.start()
+
+    def _give_up(self, waited_s: float) -> None:
+        assert self._transport is not None
+        gone = [number for number, process in self._process_of.items() if _is_gone(process)]
+        self._transport.give_up(gone, waited_s)
+
     def agreed(self, value: bool) -> bool:
         """Return whether it is true on all ranks."""
         return not self.gate(not value)
@@ -275,6 +298,16 @@ class Ranks:
         finally:
             for one, handler in self._handlers.items():
                 signal.signal(one, handler)
+
+
+def _is_gone(process: int) -> bool:
+    """Return whether a process has ended or is stopped."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            # The name, in parentheses, may contain anything.
+            return file.read().rpartition(")")[2].split()[0] in "ZXTt"
+    except OSError:
+        return True
 
 
 _KINDS: tuple[type[BaseException], ...] = (

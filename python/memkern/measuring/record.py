@@ -380,7 +380,7 @@ class CaseRun:
                 **_rates(case, model_B, last, times, launch_s),
                 **_transfer_columns(moved(case.spec), _cases(as_run)),
                 **_conditions(as_run, caches),
-                **_rank_columns(case, counted),
+                **_rank_columns(case, counted, rank_counts if case.spec is spec else []),
                 **self._ceilings,
                 **last.device,
                 **_energy_columns(case, counted, times["time_median_s"]),
@@ -392,14 +392,17 @@ class CaseRun:
         names = last.samples.seconds.shape[1] - 1
         level = calibration.level_of(obtained["footprint_B"], obtained["threads"], caches)
         # Of all kernels together, where an invocation runs several in turn.
+        counts = [p.samples.counts for p in counted]
+        rank_counts = counting.by_rank(last.counting, counts, last.samples.invocations)
         counted_columns = counting.columns(
             as_run,
             last.counting,
-            [p.samples.counts for p in counted],
+            counts,
             last.samples.invocations,
             self._model_B(as_run),
             moved(spec),
             "memory" if case.knobs.flush else level,
+            _cases(as_run),
         )
         whole = row(case, 0, self.case_id, counted_columns)
         parts = []
@@ -599,10 +602,6 @@ def _rates(
     }
 
 
-# Meters of GPUs are updated about ten times a second.
-_GPU_METERED_S = 1.0
-
-
 def _energy_columns(case: Case, counted: Sequence[Placement], median_s: float) -> dict[str, Any]:
     """Return the columns on energy: the mean power while sampling, times the median time.
 
@@ -615,7 +614,7 @@ def _energy_columns(case: Case, counted: Sequence[Placement], median_s: float) -
     meters = () if on_gpu else energy.meters()
     samples = [p.samples for p in counted if p.samples.joules]
     metered_s = sum(s.metered_s for s in samples)
-    if not samples or metered_s < (_GPU_METERED_S if on_gpu else energy.LEAST_S):
+    if not samples or metered_s < (gpu.METERED_S if on_gpu else energy.LEAST_S):
         return {}
     powers_W = {
         name: sum(s.joules[name] for s in samples) / metered_s for name in samples[0].joules
@@ -630,7 +629,7 @@ def _energy_columns(case: Case, counted: Sequence[Placement], median_s: float) -
     flops = case.iterations * case.spec.width(case) * case.spec.flops
     return {
         "power_W": power_W,
-        "idle_power_W": math.nan if on_gpu else energy.idle_W(meters),
+        "idle_power_W": gpu.idle_W(case.knobs.device) if on_gpu else energy.idle_W(meters),
         "energy_J": energy_J,
         "energy_delay_Js": energy_J * median_s,
         "energy_per_byte_pJ": 1e12 * energy_J / case.bytes_B if case.bytes_B else math.nan,
@@ -728,8 +727,13 @@ def _footprint_B(case: Case, placement: Placement) -> int:
     return sum(place.footprint_B for place in placement.rank_places)
 
 
-def _rank_columns(case: Case, counted: Sequence[Placement]) -> dict[str, Any]:
-    """Return the columns that tell how the ranks differ; none for a single process."""
+def _rank_columns(
+    case: Case, counted: Sequence[Placement], counts: Sequence[Mapping[str, float | None]]
+) -> dict[str, Any]:
+    """Return the columns that tell how the ranks differ; none for a single process.
+
+    `counts` are those of events, by rank; empty if none are counted.
+    """
     if ranks().size == 1:
         return {}
     seconds = np.concatenate([p.samples.by_rank for p in counted], axis=1)
@@ -743,6 +747,7 @@ def _rank_columns(case: Case, counted: Sequence[Placement]) -> dict[str, Any]:
             "pages": place.pages,
             "time_median_s": float(median),
             "bandwidth_GBps": case.bytes_B * _cases(case) / ranks().size / float(median) / 1e9,
+            **({"counts": counts[number]} if counts else {}),
         }
         for number, (host, place, median) in enumerate(
             zip(ranks().hosts, counted[-1].rank_places, medians, strict=True)

@@ -57,9 +57,9 @@ class Samples:
         Whether too few samples were undisturbed; `seconds` then includes disturbed ones.
     mean_s : float
         Mean seconds of an invocation over all samples taken, to which totals of a check belong.
-    counts : ndarray of float64, shape (n, events, 3)
-        Value and nanoseconds enabled and running of each event that is counted, over all workers,
-        in each of the samples of `seconds`.
+    counts : ndarray of float64, shape (ranks, n, events, 3)
+        Value and nanoseconds enabled and running of each event that is counted, over all workers of
+        a rank, in each of the samples of `seconds` (see `Counting.summed`).
     joules : mapping of str to float
         By meter, the energy that was used while samples were taken, in `metered_s` seconds.
     """
@@ -143,6 +143,10 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         used = energy.joules(meters, before, after)
         if prepared.case.knobs.place == GPUS:
             used["GPU"] = _gpu_J(prepared) - before_J
+            if math.isnan(used["GPU"]) and prepared.watch is not None:
+                # A GPU without a counter of energy tells its power.
+                seconds = after.time_s - before.time_s
+                used["GPU"] = prepared.watch.power_W(before.time_s) * seconds
         joules = {name: joules.get(name, 0.0) + used[name] for name in used}
         metered_s += after.time_s - before.time_s
         done = ~np.isnan(block[:, 0])
@@ -200,7 +204,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         exchange_s=median(conditions[:, 3]),
         disturbed=disturbed,
         mean_s=float(rows[:, 0].mean()),
-        counts=counting.summed(counts[kept_rows]),
+        counts=np.array(ranks().every(counting.summed(counts[kept_rows]))),
         joules=joules,
         metered_s=metered_s,
     )
@@ -238,8 +242,8 @@ def sample(
         Gets the counts of `Prepared.counting` during each sample.
     """
     events: dict[str, Any] = {}
-    if counts is not None and prepared.counting.events:
-        events = {"events": prepared.counting.codes, "counts": counts}
+    if counts is not None and (codes := prepared.counting.codes):
+        events = {"events": codes, "counts": counts}
     least = least_throughput(prepared)
     if ranks().size == 1 and prepared.watch is None:
         prepared.native.sample(out, invocations, seconds, least, **events)

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -53,8 +53,8 @@ class Transport(Protocol):
     def barrier(self) -> None:
         """Wait for all ranks, ready to go on at once as long as they come soon."""
 
-    def abort(self) -> NoReturn:
-        """End all ranks."""
+    def give_up(self, missing: Sequence[int], waited_s: float) -> NoReturn:
+        """Name the ranks that do not answer, and end all."""
 
 
 class Connection:
@@ -97,7 +97,7 @@ class Connection:
                 self._tell_late()
             # The second rank gives up later, in case that the first is the one to be given up.
             if waited_s > self._timeout_s * (1 + 0.1 * min(self.number, 2)):
-                self._give_up(waited_s)
+                self.give_up(self._missing(), waited_s)
 
     def _tell_late(self) -> None:
         """Let others know that this rank waits."""
@@ -106,11 +106,10 @@ class Connection:
         """Return the ranks that do not answer."""
         raise NotImplementedError
 
-    def _give_up(self, waited_s: float) -> NoReturn:
-        """Name the ranks that do not answer, and end all."""
-        missing = self._missing()
+    def give_up(self, missing: Sequence[int], waited_s: float) -> NoReturn:
+        """Name the ranks that do not answer, if they are known, and end all."""
         listed = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        does = "ranks {} do" if len(missing) > 1 else "rank {} does"
+        does = "ranks {} do" if len(missing) > 1 else "rank {} does" if missing else "a rank does"
         print(
             f"memkern: {does.format(listed)} not answer for {waited_s:.0f} s: all ranks end "
             f"({_TIMEOUT} sets after how long)",

@@ -7,6 +7,7 @@ as Alappat et al. (2021) do for A64FX.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
@@ -24,6 +25,7 @@ from memkern.plots.registry import register, tables
 from memkern.plots.style import COLUMN_IN, GREY, figure, new_figure, plain
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
@@ -206,15 +208,36 @@ def clock_whiskers(records: Records = None) -> Figure:
     table = clock_table(records)
     fig = new_figure(COLUMN_IN, 2.8)
     ax = fig.subplots()
-    limits = sorted(table["clock_limit"].unique())
-    for number, (column, label) in enumerate(
-        (("speed_percent", "speed"), ("energy_percent", "energy"))
-    ):
+    groups = {
+        f"{float(str(limit)) / 1000:.2f} GHz": rows
+        for limit, rows in table.groupby("clock_limit", sort=True)
+    }
+    whiskers(ax, groups, "A64FX,\nclock −9 %", PUBLISHED_A64FX)
+    ax.set_ylabel("Change against the highest clock (%)")
+    number = len(table[["platform", "case", "threads"]].drop_duplicates())
+    return finish(fig, 2, whisker_notes(number), table)
+
+
+def whiskers(
+    ax: Axes, groups: Mapping[str, DataFrame], published: str, changes: Sequence[float]
+) -> None:
+    """Draw the changes of speed and energy of each group, and the published ones at the right.
+
+    Parameters
+    ----------
+    ax : Axes
+    groups : mapping
+        By name, rows with speed_percent and energy_percent.
+    published : str
+        Name of the published changes.
+    changes : (float, float)
+        Of speed and energy in percent, NaN for one that was not published.
+    """
+    for number, label in enumerate(("speed", "energy")):
         look = line_look(number)
-        values = [table.loc[table["clock_limit"] == limit, column].to_numpy() for limit in limits]
-        places = [2.5 * k + 0.8 * number for k in range(len(limits) + 1)]
+        places = [2.5 * k + 0.8 * number for k in range(len(groups) + 1)]
         ax.boxplot(
-            values,
+            [rows[f"{label}_percent"].to_numpy() for rows in groups.values()],
             positions=places[:-1],
             whis=(0, 100),
             widths=0.6,
@@ -224,14 +247,16 @@ def clock_whiskers(records: Records = None) -> Figure:
             capprops={"color": look.color},
         )
         ax.plot(
-            places[-1], PUBLISHED_A64FX[number], marker="D", color=look.color, linestyle="none",
+            places[-1], changes[number], marker="D", color=look.color, linestyle="none",
             markersize=4, label=label,
         )  # fmt: skip
-    names = [f"{limit / 1000:.2f} GHz" for limit in limits]
-    ax.set_xticks([2.5 * k + 0.4 for k in range(len(limits) + 1)], [*names, "A64FX,\nclock −9 %"])
+    ax.set_xticks([2.5 * k + 0.4 for k in range(len(groups) + 1)], [*groups, published])
     ax.axhline(0, color=GREY, linewidth=0.9, zorder=1)
-    ax.set_ylabel("Change against the highest clock (%)")
-    number = len(table[["platform", "case", "threads"]].drop_duplicates())
-    notes = [f"Boxes: quartiles, whiskers: range over {counted(number, 'case')}.",
-             "Diamonds: published, Alappat et al. 2021."]  # fmt: skip
-    return finish(fig, 2, notes, table)
+
+
+def whisker_notes(number: int) -> list[str]:
+    """Return what boxes, whiskers and diamonds are, for a figure of so many cases."""
+    return [
+        f"Boxes: quartiles, whiskers: range over {counted(number, 'case')}.",
+        "Diamonds: published, Alappat et al. 2021.",
+    ]

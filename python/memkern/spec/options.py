@@ -364,8 +364,8 @@ class Knobs:
     )
     clock_limit: int = _option(
         0,
-        "limit the clock of all cores while measuring, in MHz",
-        where=(PROCESSORS,),
+        "limit the clock of all cores, or that of the GPU, while measuring, in MHz",
+        where=(PROCESSORS, GPUS),
         least=0,
         least_given=1,
         most=100_000,

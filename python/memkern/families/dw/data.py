@@ -30,6 +30,8 @@ OPTIONS = tuple(
     for stores in ("ordinary", "non-temporal")
     for prefetch in ("", ", prefetch", ", prefetch into L1")
 )
+# Energy of RIRI over that of RRII on A64FX in percent, "almost 20 %" (Alappat et al. 2021).
+PUBLISHED_ENERGY = 20.0
 CONDITIONS = {"all": "all", **{name: f"LC_{name}" for name in "tzyxs"}, "none": "none"}
 
 _NUMBERS = (
@@ -267,6 +269,41 @@ def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> Data
     frame = frame[frame["others"].eq(others)] if others else frame
     frame = frame[frame.groupby(here)["Lx"].transform("nunique") > 1]
     return longest_scan(of_workers(frame), "rest", "Lx", "sites", value=VALUE)
+
+
+def energies(frame: DataFrame) -> DataFrame:
+    """Return speed and energy of RIRI against RRII, each in its fastest record with energy.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As of `hops`.
+
+    Returns
+    -------
+    DataFrame
+        Columns machine, place, threads, clock_limit (MHz, 0 for none), speed_percent,
+        energy_percent and disturbed; empty if no lattice has both layouts with energy.
+    """
+    from pandas import DataFrame
+
+    rows = typed(frame, ("energy_J", "time_median_s", "clock_limit"))
+    rows = rows[(rows["energy_J"] > 0) & rows["layout"].isin(LAYOUTS[:2])].fillna(
+        {"clock_limit": 0.0}
+    )
+    case = ["machine", "place", "threads", "clock_limit"]
+    rows = best(rows, (*case, "layout"), value=VALUE)
+    pairs = rows[rows["layout"] == "RIRI"].merge(
+        rows[rows["layout"] == "RRII"], on=case, suffixes=("", "_RRII")
+    )
+    return DataFrame(
+        {
+            **{name: pairs[name] for name in case},
+            "speed_percent": 100 * (pairs["time_median_s_RRII"] / pairs["time_median_s"] - 1),
+            "energy_percent": 100 * (pairs["energy_J"] / pairs["energy_J_RRII"] - 1),
+            "disturbed": pairs["disturbed"] | pairs["disturbed_RRII"],
+        }
+    )
 
 
 def last_cache(rows: DataFrame) -> tuple[int, int] | None:

@@ -18,10 +18,12 @@ from memkern.errors import InputError
 from memkern.families.dw.data import (
     CONDITIONS,
     OPTIONS,
+    PUBLISHED_ENERGY,
     ROOFLINE,
     VALUE,
     by_form,
     core_of,
+    energies,
     holding,
     hops,
     in_order,
@@ -51,11 +53,12 @@ from memkern.plots.drawing import (
     roofline_series,
     row_in,
 )
+from memkern.plots.energy import whisker_notes, whiskers
 from memkern.plots.frames import Records, frame_of, three_figures
 from memkern.plots.predictions import ECM, ecm_curves, machine_for, machine_note, with_ecm
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import split, with_workers
-from memkern.plots.style import GREY, NOTE_SIZE, Look, figure, note, plain
+from memkern.plots.style import COLUMN_IN, GREY, NOTE_SIZE, Look, figure, new_figure, note, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -432,6 +435,49 @@ def _levels(ax: Axes, ls: int) -> None:
                 fontsize=NOTE_SIZE,
                 color=GREY,
             )
+
+
+@figure("dw-energy")
+def by_energy(records: Records = None) -> Figure:
+    """Speed and energy of the domain-wall kernel as RIRI against RRII.
+
+    Each layout is that of its fastest record with energy.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `dw.hop` in both layouts, with energy.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One panel, 3.35 in wide: range, quartiles and median over lattices, workers and clocks of
+        each machine, and the published energy on A64FX.
+
+    Raises
+    ------
+    InputError
+        No lattice has both layouts with energy, or records without a needed column.
+
+    References
+    ----------
+    Alappat et al., 2021.
+    """
+    frame, notes = hops(records, _MEASURE)
+    changes = energies(frame)
+    if changes.empty:
+        raise InputError(
+            "no lattice was measured as RIRI and as RRII with energy: measure both where "
+            "/sys/class/powercap or /sys/class/hwmon can be read (as root)"
+        )
+    fig = new_figure(COLUMN_IN, 2.8)
+    ax = fig.subplots()
+    groups = {
+        plain(str(machine), 20): rows for machine, rows in changes.groupby("machine", sort=False)
+    }
+    whiskers(ax, groups, "A64FX", (math.nan, PUBLISHED_ENERGY))
+    ax.set_ylabel("RIRI against RRII (%)")
+    return finish(fig, 2, [*notes, *whisker_notes(len(changes))], changes)
 
 
 # ----------------------------------------------------------------------------------------- table

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from memkern.families.dw.data import (
     CONDITIONS,
+    PUBLISHED_ENERGY,
     ROOFLINE,
     VALUE,
     by_form,
+    energies,
     holding,
     hops,
     in_order,
@@ -53,6 +55,7 @@ def _on_machine(mine: DataFrame) -> list[str]:
         *_on_stores(places),
         *speed_up(threads, VALUE, in_order(threads["kind"]), "place"),
         *_on_extent(mine),
+        *_on_energy(mine),
     ]
 
 
@@ -118,6 +121,22 @@ def _on_stores(places: Sequence[DataFrame]) -> list[str]:
     if not parts:
         return []
     return [f"Non-temporal stores make it {listed(parts)}, by layout and prefetch."]
+
+
+def _on_energy(mine: DataFrame) -> list[str]:
+    """Return the sentence on the energy of RIRI against RRII."""
+    changes = energies(mine)
+    if changes.empty:
+        return []
+    ends = dict.fromkeys(
+        f"{end:+.0f} %"
+        for end in (changes["energy_percent"].min(), changes["energy_percent"].max())
+    )
+    mark = disturbed_mark(changes["disturbed"].any())
+    return [
+        f"Energy of RIRI against RRII: {' to '.join(ends)}{mark}; published for A64FX: almost "
+        f"{PUBLISHED_ENERGY:+.0f} %."
+    ]
 
 
 def _on_extent(mine: DataFrame) -> list[str]:
