@@ -7,6 +7,10 @@
 #include "gpu/registry.hpp"
 #include "gpu/warp.hpp"
 
+#ifdef __HIPCC__
+#error "the memory orders of these atomics are written in PTX"
+#endif
+
 namespace memkern::gpu {
 namespace {
 
