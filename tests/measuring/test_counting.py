@@ -17,7 +17,7 @@ import launching
 import numpy as np
 import pytest
 from checking import measured, one_sentence, refused, refused_words, run, tree
-from event_trees import COUNTERS
+from event_trees import COUNTERS, ZEN_4
 from plotting import Results
 
 import memkern as mk
@@ -167,6 +167,18 @@ def test_counts_of_known_work_decide_what_is_believed(
     assert [one["checked"] for one in json.loads(row["counter_rows"])] == [1, 2]
 
 
+def test_a_known_processor_without_counting_units_checks_the_events_of_the_system(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Virtual machines hide the units of processors that are in the table."""
+    cpuinfo = "proc/cpuinfo"
+    monkeypatch.setattr(counting, "ROOT", tree(tmp_path, {cpuinfo: ZEN_4[cpuinfo]}))
+    code, out, _ = run(capsys, "counters", "--check")
+    assert code == 0
+    assert {line.split()[0] for line in out.splitlines()[1:]} <= set(known_counts._WORK)
+    assert "page-faults" in out
+
+
 def test_events_of_the_system_are_right(capsys: pytest.CaptureFixture[str]) -> None:
     found = {known.event: known for known in known_counts._of_system()}
     assert {"page-faults", "minor-faults", "context-switches", "task-clock"} <= set(found)
@@ -256,7 +268,7 @@ from pathlib import Path
 
 import memkern as mk
 from checking import tree
-from event_trees import COUNTERS
+from event_trees import COUNTERS, ZEN_4
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.measuring import counting, record

@@ -22,7 +22,7 @@ from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
 from memkern.spec.kernel import Transfer
 
-__all__ = ["AUTO", "ROOT", "Counting", "by_rank", "columns", "requested", "why_not"]
+__all__ = ["AUTO", "ROOT", "Counting", "by_rank", "columns", "event_of", "requested", "why_not"]
 
 AUTO = "auto"
 # Folder that contains proc and sys.
@@ -73,6 +73,18 @@ class Counting:
         return np.stack(sums, axis=1)
 
 
+def event_of(name: str) -> Event:
+    """Return the event of a name, which may be that of a quantity.
+
+    Raises
+    ------
+    InputError
+        It is unknown here.
+    """
+    quantity = events.quantities(ROOT).get(name)
+    return quantity.event(ROOT) if quantity else events.find(name, ROOT)
+
+
 def why_not(event: Event) -> str:
     """Return why an event can't be counted here, as the end of a sentence; empty if it can."""
     return next((why for code in event.codes if (why := _memkern.why_not_counted(code))), "")
@@ -110,8 +122,7 @@ def _by_name(text: str) -> Counting:
     """Return the counters of a list of names; see `requested` for what is raised."""
     found = []
     for name in events.names_of(text):
-        quantity = events.quantities(ROOT).get(name)
-        event = quantity.event(ROOT) if quantity else events.find(name, ROOT)
+        event = event_of(name)
         if why := why_not(event):
             raise InputError(f"event '{name}' can't be counted: {why}")
         found.append(event)
@@ -125,7 +136,7 @@ def _auto() -> Counting:
     known = events.quantities(ROOT)
     for name in (*known, *_ALWAYS):
         try:
-            event = known[name].event(ROOT) if name in known else events.find(name, ROOT)
+            event = event_of(name)
             why = why_not(event)
         except InputError as error:
             why = str(error)
