@@ -34,7 +34,7 @@ LAUNCHERS = {"mpi": "openmpi", "shmem": "oshmem"}
 _WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 _MPICH = "libmpich.so.12"
 # Ends what hangs. Ranks that share the processors of a busy machine take minutes.
-_LIMIT_S = 300
+_LIMIT_S = 600
 
 
 def need_module(device: str) -> None:

@@ -268,7 +268,7 @@ from pathlib import Path
 
 import memkern as mk
 from checking import tree
-from event_trees import COUNTERS, ZEN_4
+from event_trees import COUNTERS
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.measuring import counting, record
