@@ -774,6 +774,7 @@ def transfers(
     dtype: str = ...,
     name: str = ...,
     suite: str = ...,
+    machine_file: str = ...,
     threads: int = ...,
     pin: str = ...,
     pages: str = ...,
