@@ -22,6 +22,7 @@ sentence and exit code 2.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import random
 import re
@@ -192,7 +193,7 @@ def run_every_kernel(device: str) -> None:
         knobs = {"device": device, "variant": variant, "seed": sample.knobs.seed}
         if kernel.startswith("amo."):
             knobs["threads"] = sample.knobs.threads
-        case = type(sample)(**{**vars(sample), "knobs": Knobs(**knobs)})
+        case = dataclasses.replace(sample, knobs=Knobs(**knobs))
         names = {"dtype": dtype, "index_dtype": index}
         if kernel.startswith("amo."):
             names["template_variant"] = template
