@@ -42,7 +42,7 @@ set(define_simd MEMKERN_TECHNIQUE=simd MEMKERN_VARIANT="simd" MEMKERN_SIMD=1 MEM
     MEMKERN_NONTEMPORAL=0 "MEMKERN_LOOP=")
 
 function(memkern_add_technique name)
-  add_library(memkern_${name} OBJECT EXCLUDE_FROM_ALL ${ARGN})
+  add_library(memkern_${name} OBJECT ${ARGN})
   target_link_libraries(memkern_${name} PUBLIC memkern_options)
   target_compile_options(memkern_${name} PRIVATE ${flags_${name}} -Wno-unknown-pragmas)
   target_compile_definitions(memkern_${name} PRIVATE
