@@ -309,7 +309,7 @@ def test_the_only_other_block_in_a_docstring_is_a_sweep(folder: Path) -> None:
 
 COMMON = {
     *("output", "json", "threads", "pin", "pages", "isa", "variant", "dtype", "device", "runs"),
-    *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet"),
+    *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet", "machine"),
 }
 # Verbs that read records.
 NOT_MEASURING = {"info", "columns", "fit", "figure", "merge", "table"}
