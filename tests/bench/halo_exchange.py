@@ -101,10 +101,12 @@ def main() -> None:
                 f"{how} {with_interval(ratio_interval(rates[how], rates['copies'], paired=True))}"
                 for how in ("blocking", "overlap")
             )
-            + f"; {record['halo_sent_B']:.0f} B sent, {100 * record['halo_rows']:.1f} % of rows, "
-            f"{100 * record['halo_share']:.0f} % of the time of blocking"
         )
         if sends is not None:
+            print(
+                f"  {record['halo_sent_B']:.0f} B sent, {100 * record['halo_rows']:.1f} % of rows, "
+                f"{100 * record['halo_share']:.0f} % of the time of blocking"
+            )
             measured_s = record["halo_share"] * record["time_median_s"]
             predicted_s = mk.halo_time(halo, sends)
             print(f"  exchange {1e6 * measured_s:.1f} us, by the model {1e6 * predicted_s:.1f} us")
