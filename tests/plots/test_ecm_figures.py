@@ -139,7 +139,8 @@ def test_the_roofline_figure(machine) -> None:
     (ax,) = fig.axes
     assert len(line(ax, "loops.triad").get_xdata()) == len(LEVELS)
     texts = [text.get_text() for text in ax.texts]
-    assert texts == ["L1 282 GB/s", "L2 141 GB/s", "memory 227 GB/s"]
+    # Lines that nearly touch share a label.
+    assert texts == ["L1 282, memory 227 GB/s", "L2 141 GB/s"]
     # Kernels without flops have no performance.
     assert "loops.copy" not in {curve.get_label() for curve in ax.lines}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from memkern.models.ecm_fit import (
     transfers_of,
 )
 from memkern.models.machine_file import MachineFile
-from memkern.models.roofline import ceilings, peak_GFLOPs, roofline, roofline_columns
+from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
 from memkern.plots.drawing import MOST_LINES, counts_axis, finish, marked_look, panels
 from memkern.plots.frames import Records, counted, frame_of
 from memkern.plots.predictions import machine_for
@@ -38,6 +38,8 @@ _MEASURE = "memkern ecm -o ecm.parquet"
 _BAND = 0.25
 _OVERLAPS = 4  # hypotheses in the overlap diagram
 _ROW_IN = 0.16
+# Ceilings within this factor share a label.
+_NEAR = 1.6
 
 
 def _results(records: Records) -> ResultSet:
@@ -350,6 +352,17 @@ def _source(machine: str, records: Records) -> MachineFile:
     return found
 
 
+def _named_lines(tops: Mapping[str, Ceiling]) -> list[tuple[str, float]]:
+    """Return names of lines and the lowest bandwidth of each; lines that nearly touch have one."""
+    found: list[tuple[list[str], float]] = []
+    for level, top in sorted(tops.items(), key=lambda pair: -pair[1].load_GBps):
+        name = f"{level} {top.load_GBps:.3g}"
+        together = found and found[-1][1] < _NEAR * top.load_GBps
+        names = [*found.pop()[0], name] if together else [name]
+        found.append((names, top.load_GBps))
+    return [(", ".join(names) + " GB/s", lowest) for names, lowest in found]
+
+
 @figure("roofline")
 def roofline_figure(records: Records = None, machine: str = "") -> Figure:
     """Roofline with the measured ceilings of every level: performance over intensity.
@@ -381,10 +394,11 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
     names = list(dict.fromkeys(points["kernel"]))
     for ax, threads in zip(axes, counts, strict=True):
         mine = points[points["threads"] == threads]
-        low, high = mine["flops_per_B"].min() / 2, mine["flops_per_B"].max() * 4
+        low, high = mine["flops_per_B"].min() / 4, mine["flops_per_B"].max() * 4
         peak = peak_GFLOPs(source, int(threads))
-        top, bottom = 0.0, mine["performance_median_GFLOPs"].min() / 2
-        for level, ceiling in ceilings(source, int(threads)).items():
+        top, bottom = 0.0, mine["performance_median_GFLOPs"].min() / 6
+        tops = ceilings(source, int(threads))
+        for ceiling in tops.values():
             ends = np.array([low, high])
             heights = ends * ceiling.load_GBps
             if not math.isnan(peak):
@@ -392,17 +406,18 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
                 heights = np.minimum(ends * ceiling.load_GBps, peak)
             top = max(top, float(heights.max()))
             ax.plot(ends, heights, color=GREY, linewidth=0.9, zorder=2)
-            # Where the line enters the panel.
-            place = max(low, 1.5 * bottom / ceiling.load_GBps)
+        for text, lowest in _named_lines(tops):
+            # Below the line, where it enters the panel.
+            place = max(low, 1.5 * bottom / lowest)
             ax.annotate(
-                f"{level} {ceiling.load_GBps:.3g} GB/s",
-                (place, place * ceiling.load_GBps),
-                xytext=(12, 1),
+                text,
+                (place, place * lowest),
+                xytext=(4, -2),
                 textcoords="offset points",
-                va="center",
+                va="top",
                 fontsize=NOTE_SIZE,
                 color=GREY,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2},
             )
         for number, kernel in enumerate(names):
             rows = mine[mine["kernel"] == kernel]
