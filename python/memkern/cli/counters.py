@@ -4,35 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import warn
 from memkern.cli.options import GOOD, Verb
-from memkern.errors import InputError
-
-if TYPE_CHECKING:
-    from memkern.machine.events import Event
 
 
 def _counters(args: argparse.Namespace) -> int:
     return _check(args) if args.check else _list(args)
-
-
-def _events() -> Iterator[tuple[str, Event | str]]:
-    """Yield the names of events and the events, or why the kernel does not know them."""
-    from memkern.machine import events
-    from memkern.measuring import counting
-
-    root = counting.ROOT
-    for name, quantity in events.quantities(root).items():
-        try:
-            yield name, quantity.event(root)
-        except InputError as error:
-            yield name, str(error)
-    named = (f"{unit}/{name}/" for unit, name, _ in events.by_units(root))
-    for name in (*events.SOFTWARE, *events.HARDWARE, *named):
-        yield name, events.find(name, root)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -40,11 +18,11 @@ def _list(args: argparse.Namespace) -> int:
     from memkern.machine import events
     from memkern.measuring import counting
 
+    named = (f"{unit}/{name}/" for unit, name, _ in events.by_units(counting.ROOT))
     rows = []
-    for name, found in _events():
-        why = found if isinstance(found, str) else counting.why_not(found)
-        meaning = "" if isinstance(found, str) else found.meaning
-        rows.append({"event": name, "meaning": meaning, "why_not": why})
+    for name in (*events.quantities(counting.ROOT), *events.SOFTWARE, *events.HARDWARE, *named):
+        event, why = counting.event_here(name)
+        rows.append({"event": name, "meaning": event.meaning if event else "", "why_not": why})
     remarks = [remark for remark in (counting.requested(counting.AUTO).note,) if remark]
     remarks += filter(None, [events.why_no_libpfm()])
     if args.json:

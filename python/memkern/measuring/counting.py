@@ -22,7 +22,16 @@ from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
 from memkern.spec.kernel import Transfer
 
-__all__ = ["AUTO", "ROOT", "Counting", "by_rank", "columns", "event_of", "requested", "why_not"]
+__all__ = [
+    "AUTO",
+    "ROOT",
+    "Counting",
+    "by_rank",
+    "columns",
+    "event_here",
+    "requested",
+    "why_not",
+]
 
 AUTO = "auto"
 # Folder that contains proc and sys.
@@ -73,7 +82,7 @@ class Counting:
         return np.stack(sums, axis=1)
 
 
-def event_of(name: str) -> Event:
+def _event_of(name: str) -> Event:
     """Return the event of a name, which may be that of a quantity.
 
     Raises
@@ -88,6 +97,18 @@ def event_of(name: str) -> Event:
 def why_not(event: Event) -> str:
     """Return why an event can't be counted here, as the end of a sentence; empty if it can."""
     return next((why for code in event.codes if (why := _memkern.why_not_counted(code))), "")
+
+
+def event_here(name: str) -> tuple[Event | None, str]:
+    """Return the event of a name and why it can't be counted here, which is empty if it can.
+
+    There is no event where the system does not know it.
+    """
+    try:
+        event = _event_of(name)
+    except InputError as error:
+        return None, str(error)
+    return event, why_not(event)
 
 
 def requested(text: str) -> Counting:
@@ -122,7 +143,7 @@ def _by_name(text: str) -> Counting:
     """Return the counters of a list of names; see `requested` for what is raised."""
     found = []
     for name in events.names_of(text):
-        event = event_of(name)
+        event = _event_of(name)
         if why := why_not(event):
             raise InputError(f"event '{name}' can't be counted: {why}")
         found.append(event)
@@ -135,12 +156,8 @@ def _auto() -> Counting:
     missing: dict[str, list[str]] = {}
     known = events.quantities(ROOT)
     for name in (*known, *_ALWAYS):
-        try:
-            event = event_of(name)
-            why = why_not(event)
-        except InputError as error:
-            why = str(error)
-        if why:
+        event, why = event_here(name)
+        if event is None or why:
             missing.setdefault(why, []).append(name)
         else:
             found.append(event)

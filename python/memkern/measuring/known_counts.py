@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from memkern import _memkern, small
-from memkern.errors import InputError
 from memkern.machine import events
 from memkern.machine.topology import machine_environment
 from memkern.measuring import calibration, counting
@@ -119,20 +118,12 @@ def _units() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _can_be_counted(name: str) -> bool:
-    try:
-        return not counting.why_not(counting.event_of(name))
-    except InputError:
-        # Of a counting unit that this machine does not have.
-        return False
-
-
 def _of_caches() -> Iterator[Known]:
     """Yield the quantities of the table that can be counted here, with the array beyond a level."""
     known = [
         name
         for name in events.quantities(counting.ROOT)
-        if name != "tlb_misses" and _can_be_counted(name)
+        if name != "tlb_misses" and not counting.event_here(name)[1]
     ]
     caches = machine_environment()["machine"]["caches"] or ()
     sizes = {f"L{c['level']}": c["size_B"] for c in caches if c.get("type") != "instruction"}
