@@ -116,6 +116,20 @@ inline std::size_t& further_shared_B() {
 // Shared memory of a block that every device provides by default.
 inline constexpr std::int64_t kMaxShared_B = std::int64_t{48} * 1024;
 
+// Refuses blocks with more shared memory than the device in use lets one have.
+inline void check_shared(std::size_t shared_B) {
+  int device = 0;
+  int most_B = 0;
+  check(cudaGetDevice(&device), "querying the device in use");
+  check(cudaDeviceGetAttribute(&most_B, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        "querying the shared memory of a block");
+  if (shared_B <= static_cast<std::size_t>(most_B)) return;
+  const std::size_t further_B = further_shared_B();
+  throw InputError("block_shared is " + std::to_string(further_B) + " B, but this kernel needs " +
+                   std::to_string(shared_B - further_B) + " B itself, and a block on cuda:" +
+                   std::to_string(device) + " has at most " + std::to_string(most_B) + " B");
+}
+
 #ifdef MEMKERN_GPU_COMPILER
 
 template <class K, int kPhase>
@@ -145,6 +159,16 @@ __global__ void __launch_bounds__(kMaxThreads, kMinBlocks<K>) grid(const typenam
   phases<K, 0>(args, thread, locals, shared);
 }
 
+// Lets blocks of a kernel have more shared memory than by default.
+template <class K>
+void request_shared(std::size_t shared_B) {
+  check_shared(shared_B);
+  if (shared_B <= static_cast<std::size_t>(kMaxShared_B)) return;
+  check(cudaFuncSetAttribute(grid<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_B)),
+        "requesting shared memory");
+}
+
 // Starts a kernel; without a queue, loads it only. (The runtime would load it at its first launch,
 // which takes longer than others and is not possible everywhere in a capture.)
 template <class K>
@@ -154,11 +178,7 @@ void launch(const typename K::Args& args, std::int64_t blocks, int threads, std:
   if (queue == nullptr) {
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, grid<K>), "loading a kernel");
-    if (shared_B > static_cast<std::size_t>(kMaxShared_B)) {
-      check(cudaFuncSetAttribute(grid<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shared_B)),
-            "requesting shared memory");
-    }
+    request_shared<K>(shared_B);
     return;
   }
   grid<K><<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_B,
@@ -185,6 +205,8 @@ std::int64_t resident_blocks(int threads, std::size_t shared_B) {
     int each = 0;
     check(cudaDeviceGetAttribute(&units, cudaDevAttrMultiProcessorCount, device),
           "querying the number of multiprocessors");
+    // Without the request, no block would fit.
+    request_shared<K>(shared_B);
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, grid<K>, threads, shared_B),
           "querying the number of blocks of a multiprocessor");
     known = {device, threads, shared_B, std::int64_t{units} * each};
@@ -276,6 +298,7 @@ inline void launch_erased(const Launched& l, void* queue) {
   const auto* kernel = reinterpret_cast<const void*>(l.phases.front().run);
   if (queue == nullptr) {
     check(emulated_load(kernel), "loading a kernel");
+    check_shared(l.shape.shared_B);
     return;
   }
   emulated::counts().blocks = l.shape.blocks;

@@ -18,8 +18,8 @@ other indices in each turn.
 
 Over ranks, each of one thread, all operations are on the next rank's words, as in CircusTent, but
 for its chase, whose steps are on random ranks. VAL of a rank has as many words as there are
-iterations. CircusTent's MPI completes no operation before the end of the epoch, though it uses the
-results; `--flush-every` is memkern's number of operations in a batch.
+iterations. CircusTent's MPI flushes each operation; `--flush-every` is memkern's number of
+operations in a batch.
 """
 
 from __future__ import annotations

@@ -466,8 +466,8 @@ TEST(Launches, HaveFurtherSharedMemory) {
   EXPECT_GT(device().sample({step}, 1, Timer::Host, nullptr), 0.0);
   step.shared_B = 49153;
   EXPECT_TRUE(
-      contains(refusal<DeviceError>([&] { device().sample({step}, 1, Timer::Graph, nullptr); }),
-               "invalid configuration"));
+      contains(refusal<InputError>([&] { device().sample({step}, 1, Timer::Graph, nullptr); }),
+               "has at most 49152 B"));
   step.shared_B = 0;
   EXPECT_GT(device().sample({step}, 1, Timer::Host, nullptr), 0.0);
 }

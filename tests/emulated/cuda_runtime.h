@@ -193,6 +193,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   return cudaSuccess;
 }
 enum cudaDeviceAttr {
+  cudaDevAttrMaxSharedMemoryPerBlockOptin,
   cudaDevAttrMemoryClockRate,
   cudaDevAttrGlobalMemoryBusWidth,
   cudaDevAttrConcurrentManagedAccess,
@@ -200,6 +201,9 @@ enum cudaDeviceAttr {
 };
 inline cudaError_t cudaDeviceGetAttribute(int* to, cudaDeviceAttr attribute, int) {
   switch (attribute) {
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *to = static_cast<int>(cudaDeviceProp().sharedMemPerBlock);
+      break;
     case cudaDevAttrMemoryClockRate: *to = 1'000'000; break;
     case cudaDevAttrGlobalMemoryBusWidth: *to = 1024; break;
     case cudaDevAttrConcurrentManagedAccess: *to = emulated::fails("managed") ? 0 : 1; break;

@@ -33,6 +33,8 @@ class Threads:
     """Communication among threads of this process, as their `Ranks` see it."""
 
     library = "threads"
+    thread_level = "multiple"
+    transport = ""
 
     def __init__(self, shared: Shared, number: int) -> None:
         self._shared = shared
@@ -250,18 +252,20 @@ def test_how_ranks_communicate_is_decided_once() -> None:
 def test_openshmem_is_chosen_only_where_its_programs_are_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def no_mpi() -> NoReturn:
+    def no_mpi(level: str) -> NoReturn:
         raise InputError("no mpi4py")
 
     monkeypatch.setattr(transports, "_by_mpi", no_mpi)
-    monkeypatch.setattr(transports, "_by_shmem", lambda: "by shmem")
+    monkeypatch.setattr(transports, "_by_shmem", lambda level: f"by shmem, {level}")
     for shmem_starts, built in ((True, False), (False, True)):
         monkeypatch.setattr(launcher, "starts_shmem", lambda known=shmem_starts: known)
         monkeypatch.setattr(remote, "is_built", lambda _, known=built: known)
         with pytest.raises(InputError, match="no mpi4py"):
             transports.connect("auto")
     monkeypatch.setattr(launcher, "starts_shmem", lambda: True)
-    assert transports.connect("auto") == "by shmem"  # type: ignore[comparison-overlap]
+    for level in ("single", "multiple"):
+        found: object = transports.connect("auto", level)
+        assert found == f"by shmem, {level}"
     with pytest.raises(InputError, match="no mpi4py"):
         transports.connect("mpi")
 
@@ -304,6 +308,10 @@ def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
     assert record["slowest_rank"] in (0, 1) and record["rank_spread"] >= 0
     assert record["barrier_ns"] > 0
     assert {"mpi": "MPI", "shmem": "OpenSHMEM"}[comm] in record["comm_library"]
+    # No thread but the main one calls it for kernels on processors, which saves locks.
+    assert record["comm_threads"] == {"mpi": "funneled", "shmem": "single"}[comm]
+    assert ("MPI_MCA_btl=^uct" in record["comm_transport"]) is (kind == "oshmem")
+    assert record["comm_transport"].startswith("ch") is (kind == "mpich")
     # One table, one warning: the other ranks are silent.
     assert done.stderr.count("MEMKERN_SMALL is set") == 1
 
@@ -378,9 +386,12 @@ def test_ranks_of_openshmem_use_its_atomics(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
     assert (record["comm"], record["device"], record["ranks"]) == ("shmem", "shmem", 2)
-    done = memkern("oshmem", 2, tmp_path, *words, "--comm", "shmem", "--threads", "2")
-    assert done.returncode == 2
-    assert "without --comm shmem" in done.stderr
+    done = memkern(
+        "oshmem", 2, tmp_path, *words, "--comm", "shmem", "--threads", "2", MEMKERN_SMALL="1"
+    )
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert (record["threads"], record["comm_threads"], record["valid"]) == (2, "multiple", True)
 
 
 def test_openshmem_refuses_processes_that_it_did_not_start() -> None:

@@ -16,6 +16,7 @@ from memkern.models.ecm_fit import (
     domain_rates,
     fit_ecm,
     fit_levels,
+    judge_cores,
     loop_times,
     with_domain,
 )
@@ -209,3 +210,42 @@ def test_the_limits_of_a_domain() -> None:
     assert (model.cores, model.domains) == (2, 1)
     with refused("too slow for a triad"):
         with_domain(model, 4.0, 6.0, 2, 1)
+
+
+def test_loops_on_several_cores_are_judged_by_the_limit_of_the_domain() -> None:
+    found = fit_ecm(measured(machine(hypotheses(LEVELS)["none"])), 2.5)
+    single = {row.loop.kernel: row for row in found.rows if row.loop.level == "memory"}
+
+    def on_cores(kernel, cycles, **columns):
+        load_B, store_B = (1000 * moved for moved in single[kernel].loop.transfers["memory"])
+        # Of 1000 vectors.
+        return record(
+            kernel=kernel, threads=2, memory_load_B=load_B, memory_store_B=store_B,
+            time_median_s=1000 * cycles / 2.5e9, **columns,
+        )  # fmt: skip
+
+    one = {kernel: row.predicted.cycles for kernel, row in single.items()}
+    # The loads scale, so that they set no limit within two cores; the triad takes 0.8 of a core.
+    rows = [
+        on_cores("loops.load", one["loops.load"] / 2),
+        on_cores("loops.triad", 0.8 * one["loops.triad"]),
+        on_cores("loops.copy", one["loops.copy"]),
+        on_cores("loops.daxpy", 1.0, disturbed=True),
+    ]
+    judged = {row.kernel: row for row in judge_cores(found, results(*rows, record()))}
+    assert sorted(judged) == ["loops.copy", "loops.daxpy", "loops.load", "loops.triad"]
+    assert [judged[kernel].fitted for kernel in sorted(judged)] == [False, False, True, True]
+    for kernel in ("loops.load", "loops.triad"):
+        assert judged[kernel].ratio() == pytest.approx(1)
+    copy = judged["loops.copy"]
+    assert copy.cores == 2 and copy.cycles == pytest.approx(one["loops.copy"])
+    memory = copy.predicted.model.levels[-1]
+    load_B, store_B = single["loops.copy"].loop.transfers["memory"]
+    limit = load_B / memory.domain_load_B + store_B / memory.domain_store_B
+    least = max(limit, one["loops.copy"] / 2)
+    assert copy.ratio() == pytest.approx(one["loops.copy"] / least)
+    assert judged["loops.daxpy"].disturbed
+    assert judge_cores(found, results(record())) == ()
+    # Loads that are slower than a triad's set no limit.
+    slow = [on_cores("loops.load", 9 * one["loops.load"]), rows[1]]
+    assert judge_cores(found, results(*slow)) == ()

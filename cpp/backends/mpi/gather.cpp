@@ -86,9 +86,11 @@ class Indexed {
   void run(const ranks::Settings&) const {
     for (const Transfer& t : transfers_) {
       if (gathers_) {
-        MPI_Get(dense_, 1, t.dense->type(), t.rank, 0, 1, t.sparse->type(), memory_.window);
+        MPI_Get(dense_, 1, t.dense->type(), t.rank, memory_.lead, 1, t.sparse->type(),
+                memory_.window);
       } else {
-        MPI_Put(dense_, 1, t.dense->type(), t.rank, 0, 1, t.sparse->type(), memory_.window);
+        MPI_Put(dense_, 1, t.dense->type(), t.rank, memory_.lead, 1, t.sparse->type(),
+                memory_.window);
       }
     }
     copy_own<T>(own_, dense_, L::own(memory_), gathers_);

@@ -31,8 +31,11 @@ struct Library {
   struct Memory {
     MPI_Win window;
     std::byte* own;
+    // Bytes of each rank's window before the memory, which begins with a page.
+    MPI_Aint lead;
   };
   using Place = ranks::Place<Memory>;
+  static MPI_Aint displacement(const Place& p) { return p.memory->lead + p.at; }
 
   template <Primitive primitive, class V>
   static constexpr bool has(bool) {
@@ -108,7 +111,8 @@ class Library::Context {
   T load(const Place& p) const {
     const T unused{};
     T value;
-    MPI_Fetch_and_op(&unused, &value, type_of<T>(), p.rank, p.at, MPI_NO_OP, p.memory->window);
+    MPI_Fetch_and_op(&unused, &value, type_of<T>(), p.rank, displacement(p), MPI_NO_OP,
+                     p.memory->window);
     complete(p);
     return value;
   }
@@ -122,28 +126,29 @@ class Library::Context {
   template <class T>
   T swap(const Place& p, T expected, T now) const {
     T old;
-    MPI_Compare_and_swap(&now, &expected, &old, type_of<T>(), p.rank, p.at, p.memory->window);
+    MPI_Compare_and_swap(&now, &expected, &old, type_of<T>(), p.rank, displacement(p),
+                         p.memory->window);
     complete(p);
     return old;
   }
   template <Primitive primitive, class T>
   void start_update(const Place& p, const T& v) const {
-    MPI_Accumulate(&v, 1, type_of<T>(), p.rank, p.at, 1, type_of<T>(), operation_of<primitive>(),
-                   p.memory->window);
+    MPI_Accumulate(&v, 1, type_of<T>(), p.rank, displacement(p), 1, type_of<T>(),
+                   operation_of<primitive>(), p.memory->window);
   }
   template <Primitive primitive, class T>
   void start_fetch(const Place& p, const T& v, T& old) const {
-    MPI_Fetch_and_op(&v, &old, type_of<T>(), p.rank, p.at, operation_of<primitive>(),
+    MPI_Fetch_and_op(&v, &old, type_of<T>(), p.rank, displacement(p), operation_of<primitive>(),
                      p.memory->window);
   }
   // Of at most 2^30 bytes.
   void start_put(const Place& p, const std::byte* from, std::int64_t bytes) const {
     const auto count = static_cast<int>(bytes);
-    MPI_Put(from, count, MPI_BYTE, p.rank, p.at, count, MPI_BYTE, p.memory->window);
+    MPI_Put(from, count, MPI_BYTE, p.rank, displacement(p), count, MPI_BYTE, p.memory->window);
   }
   void start_get(const Place& p, std::byte* to, std::int64_t bytes) const {
     const auto count = static_cast<int>(bytes);
-    MPI_Get(to, count, MPI_BYTE, p.rank, p.at, count, MPI_BYTE, p.memory->window);
+    MPI_Get(to, count, MPI_BYTE, p.rank, displacement(p), count, MPI_BYTE, p.memory->window);
   }
   void load_bytes(const Place& p, std::byte* to, std::int64_t bytes) const {
     start_get(p, to, bytes);

@@ -214,7 +214,19 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
         )
     from memkern.measuring.ranks import start
 
-    return start(comm).together()
+    return start(comm, _thread_level(args)).together()
+
+
+def _thread_level(args: argparse.Namespace) -> str:
+    """Return which threads of a rank will call the library of the ranks."""
+    if args.verb == "sweep":
+        return "multiple"
+    if not getattr(args, "device", None):
+        # Kernels on processors have several threads, which don't call it.
+        return "funneled"
+    threads = args.threads or 1
+    most = max(threads if isinstance(threads, list) else [threads])
+    return "multiple" if most > 1 else "single"
 
 
 def _run(args: argparse.Namespace) -> tuple[int, bool]:

@@ -6,14 +6,15 @@ import argparse
 import dataclasses
 import json
 import math
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.cli.options import GOOD, INVALID, Verb, force_option, positive, wait_option
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
-    from memkern.models.ecm_fit import EcmFit, Judged
+    from memkern.models.ecm_fit import EcmFit, Judged, JudgedCores
     from memkern.results import ResultSet
 
 # Errors of the goal: the median, and that of nine loops of ten.
@@ -23,7 +24,7 @@ _BEST = 5
 
 def _ecm(args: argparse.Namespace) -> int:
     from memkern.models.ecm import Overlap
-    from memkern.models.ecm_fit import fit_ecm, loop_times
+    from memkern.models.ecm_fit import fit_ecm, judge_cores, loop_times
     from memkern.models.machine_file import PUBLISHED, load_machine, machine_of
     from memkern.models.records import processors
 
@@ -43,10 +44,11 @@ def _ecm(args: argparse.Namespace) -> int:
     if machine is not None:
         machine = dataclasses.replace(machine, ecm=_parameters(found, results, machine))
         machine.save(args.machine, force=True)
+    on_cores = judge_cores(found, results)
     if args.json:
-        print(json.dumps(_document(found), indent=1))
+        print(json.dumps(_document(found, on_cores), indent=1))
     elif not args.quiet:
-        print("\n".join(_lines(found)))
+        print("\n".join([*_lines(found), *_lines_of_cores(on_cores)]))
     return GOOD if results.valid else INVALID
 
 
@@ -97,7 +99,7 @@ def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
     return EcmParameters(model.levels, str(model.overlap), how)
 
 
-def _document(found: EcmFit) -> dict[str, Any]:
+def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
     def finite(value: float) -> float | None:
         return value if math.isfinite(value) else None
 
@@ -122,6 +124,21 @@ def _document(found: EcmFit) -> dict[str, Any]:
                 "disturbed": row.loop.disturbed,
             }
             for row in found.rows
+        ],
+        "several_cores": [
+            {
+                "kernel": row.kernel,
+                "cores": row.cores,
+                "measured_cycles": row.cycles,
+                "predicted_cycles": row.predicted.cycles_of(row.cores),
+                "measured_over_predicted": row.ratio(),
+                "measured_over_linear": row.ratio("linear"),
+                "spread": finite(row.spread),
+                "saturating_cores": row.predicted.saturating_cores,
+                "fitted": row.fitted,
+                "disturbed": row.disturbed,
+            }
+            for row in on_cores
         ],
         "median_error": finite(found.median_error),
         "share_within_25_percent": finite(found.share_within(_MOST)),
@@ -155,15 +172,47 @@ def _lines(found: EcmFit) -> Iterator[str]:
 
 
 def _row(row: Judged) -> str:
-    spread = f"{row.loop.spread:.1%}" if row.loop.spread == row.loop.spread else ""
-    words = ["fitted"] if row.fitted else []
-    words += ["disturbed"] if row.loop.disturbed else []
-    words += ["off"] if abs(row.ratio - 1) > _MOST and not words else []
     return (
         f"{row.loop.kernel:<17} {row.loop.level:<7} {row.loop.cycles:>9.3f} "
-        f"{row.predicted.cycles:>9.3f} {row.ratio:>9.2f} {spread:>7} {row.predicted.bound:<7} "
-        f"{' '.join(words)}"
+        f"{row.predicted.cycles:>9.3f} {row.ratio:>9.2f} {_percent(row.loop.spread):>7} "
+        f"{row.predicted.bound:<7} {_marks(row.fitted, row.loop.disturbed, row.ratio)}"
     ).rstrip()
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}" if value == value else ""
+
+
+def _marks(fitted: bool, disturbed: bool, ratio: float) -> str:
+    words = ["fitted"] if fitted else []
+    words += ["disturbed"] if disturbed else []
+    words += ["off"] if abs(ratio - 1) > _MOST and not words else []
+    return " ".join(words)
+
+
+def _lines_of_cores(rows: Sequence[JudgedCores]) -> Iterator[str]:
+    """Yield the lines of the table of loops from memory on several cores, if there are any."""
+    if not rows:
+        return
+    yield ""
+    yield (
+        f"{f'memory, {rows[0].cores} cores':<17} {'N_s':>7} {'measured':>9} {'predicted':>9} "
+        f"{'meas/pred':>9} {'spread':>7} {'linear':>7}"
+    )
+    for row in rows:
+        yield (
+            f"{row.kernel:<17} {row.predicted.saturating_cores or 'none':>7} {row.cycles:>9.3f} "
+            f"{row.predicted.cycles_of(row.cores):>9.3f} {row.ratio():>9.2f} "
+            f"{_percent(row.spread):>7} {row.ratio('linear'):>7.2f} "
+            f"{_marks(row.fitted, row.disturbed, row.ratio())}"
+        ).rstrip()
+    judged = [abs(row.ratio() - 1) for row in rows if not (row.fitted or row.disturbed)]
+    if judged:
+        yield ""
+        yield (
+            f"{len(judged)} loops are judged: median error {statistics.median(judged):.1%}; N_s is "
+            "the number of cores that saturate memory, linear the ratio without its limit below N_s"
+        )
 
 
 def add_verbs(verb: Verb) -> None:

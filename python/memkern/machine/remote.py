@@ -29,6 +29,7 @@ __all__ = [
     "extension",
     "handle",
     "is_built",
+    "mpi",
     "refuse_faulty",
 ]
 
@@ -38,6 +39,8 @@ Positions = npt.NDArray[np.int64]
 DEVICES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
 # The variable by which Open MPI's launcher passes the choice of a component for windows.
 _OSC = "OMPI_MCA_osc"
+# The variable by which mpi4py is told for which calls to initialise MPI.
+_THREAD_LEVEL = "MPI4PY_RC_THREAD_LEVEL"
 _WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 
 
@@ -70,12 +73,25 @@ def _line(version: str) -> str:
     return " ".join(version.split("\n")[0].split(",")[0].split())
 
 
-def _mpi() -> Any:
-    """Return mpi4py's module of MPI."""
-    try:
-        return importlib.import_module("mpi4py.MPI")
-    except ImportError:
-        raise InputError("device mpi needs mpi4py: pip install 'memkern[mpi]'") from None
+def mpi(level: str) -> Any:
+    """Return mpi4py's module of MPI, which initialises MPI when it is first imported.
+
+    Parameters
+    ----------
+    level : str
+        Which threads of a rank will call it: ``single`` if it has no other, ``funneled`` (the main
+        one) or ``multiple``. The first call decides, unless mpi4py was told otherwise. Open MPI 4.1
+        takes locks, which cost up to 0.1 us for a message, unless it is ``single``.
+
+    Raises
+    ------
+    ImportError
+        mpi4py, or the MPI library that it is configured for, can't be loaded.
+    """
+    settings = importlib.import_module("mpi4py").rc
+    if not (_THREAD_LEVEL in os.environ or "thread_level" in vars(settings)):
+        settings.thread_level = level
+    return importlib.import_module("mpi4py.MPI")
 
 
 def is_built(name: str) -> bool:
@@ -87,19 +103,21 @@ def is_built(name: str) -> bool:
 def extension(device: str, threads: bool = False) -> ModuleType:
     """Return the module for ``mpi`` or ``shmem``, started for one thread of each rank or several.
 
-    OpenSHMEM is faster for one; the first call decides.
+    Both are faster for one; the first call decides.
 
     Raises
     ------
     InputError
         It can't be used, with the reason.
     """
-    # mpi4py loads the MPI library that it is configured for, and initialises it.
-    mpi: Any = _mpi() if device == "mpi" else None
-    name = device
-    if mpi is not None:
+    library, name = None, device
+    if device == "mpi":
+        try:
+            library = mpi("multiple" if threads else "single")
+        except ImportError:
+            raise InputError("device mpi needs mpi4py: pip install 'memkern[mpi]'") from None
         # Where two MPIs are beside each other, that of mpicxx has the plain name.
-        own = f"mpi_{mpi.get_vendor()[0].replace(' ', '').lower()}"
+        own = f"mpi_{library.get_vendor()[0].replace(' ', '').lower()}"
         name = own if is_built(own) else device
     try:
         module = importlib.import_module(f"memkern._memkern_{name}")
@@ -110,23 +128,23 @@ def extension(device: str, threads: bool = False) -> ModuleType:
         ) from None
     except ImportError as error:
         raise InputError(f"{DEVICES[device]} can't be used: {error}") from None
-    if mpi is None:
+    if library is None:
         module.start(threads)
     else:
-        _start_mpi(module, mpi)
+        _start_mpi(module, library)
     atexit.register(module.finish)
     return module
 
 
-def _start_mpi(module: Any, mpi: Any) -> None:
+def _start_mpi(module: Any, library: Any) -> None:
     """Let the module use the processes of mpi4py, if both use the same MPI."""
-    built, used = module.version(), mpi.Get_library_version()
+    built, used = module.version(), library.Get_library_version()
     if built != used:
         raise InputError(
             f"memkern was built for {_line(built)}, but mpi4py uses {_line(used)}: start it with "
             "the former's mpirun, or build memkern with the latter's mpicxx first on PATH"
         )
-    module.start(mpi.COMM_WORLD.py2f())
+    module.start(library.COMM_WORLD.py2f())
 
 
 def describe(device: str, threads: int = 1) -> Description:
@@ -209,7 +227,7 @@ def handle(
     if threads > 1 and not module.threads():
         raise InputError(
             f"{DEVICES[device]} was initialised for one thread of each rank: use threads 1, or "
-            "measure all cases of several threads in a run of their own, without --comm shmem"
+            "measure all cases of several threads in a run of their own"
         )
     if contexts == "private" and not module.private_contexts():
         raise InputError(f"{DEVICES[device]} here has no private contexts: leave contexts out")

@@ -13,7 +13,7 @@ from memkern.machine.topology import machine_environment, physical_cores
 from memkern.measuring.machine_file import CacheLevel, levels_of, pinned
 from memkern.measuring.record import calibrated, to_result_set
 from memkern.measuring.rounds import place_in_rounds
-from memkern.models.ecm_fit import PART
+from memkern.models.ecm_fit import LIMITED, PART
 from memkern.results import ResultSet
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
@@ -58,7 +58,7 @@ def measure_loops(
     seconds: float = _SECONDS,
     progress: Callable[[float], object] | None = None,
 ) -> MeasuredLoops:
-    """Measure loops on one core with data in each cache and in memory, and memory by all cores.
+    """Measure loops on one core with data in each level, and from memory on all cores.
 
     All cases are placed in turns, in random order, five times, so that those to which constants are
     fitted meet the same conditions as the others.
@@ -120,7 +120,7 @@ def _cases(
     for kernel in kernels:
         cases[kernel, levels[0].name + PART, 1] = built(kernel, levels[0], 1, PART)
     if len(cores) > 1 and levels[-1].size_B is None:
-        for kernel in ("loops.load", "loops.triad"):
+        for kernel in dict.fromkeys((*LIMITED, *kernels)):
             cases[kernel, levels[-1].name, len(cores)] = built(kernel, levels[-1], len(cores))
     return cases
 

@@ -91,6 +91,16 @@ class Ranks:
         return self._transport.library if self._transport else ""
 
     @property
+    def thread_level(self) -> str:
+        """Which threads may call the library, empty for a single process."""
+        return self._transport.thread_level if self._transport else ""
+
+    @property
+    def transport(self) -> str:
+        """What moves the data, if that is known (see `memkern.measuring.transports.Connection`)."""
+        return self._transport.transport if self._transport else ""
+
+    @property
     def per_node(self) -> int:
         """The largest number of ranks on a host."""
         return max(Counter(self.hosts).values())
@@ -318,7 +328,7 @@ _KINDS: tuple[type[BaseException], ...] = (
 )
 
 
-def start(comm: str = "auto") -> Ranks:
+def start(comm: str = "auto", level: str = "multiple") -> Ranks:
     """Begin to communicate, and return the ranks; called once, before anything is measured.
 
     Parameters
@@ -326,6 +336,8 @@ def start(comm: str = "auto") -> Ranks:
     comm : str
         ``none`` for a single process, whatever started it; ``mpi``, ``shmem``, or ``auto`` (see
         `memkern.launcher.comm` and `memkern.measuring.transports.connect`).
+    level : str
+        Which threads of a rank will call the library (see `memkern.measuring.transports.connect`).
 
     Raises
     ------
@@ -342,7 +354,7 @@ def start(comm: str = "auto") -> Ranks:
             os.environ[launcher.COMM] = "none"
         _current = Ranks()
     else:
-        others = connect(comm)
+        others = connect(comm, level)
         transport = others if others.size > 1 else None
         _current = Ranks(others.comm, others.number, others.size, transport)
         _current.divide_units()

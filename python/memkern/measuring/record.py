@@ -516,6 +516,8 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
         "ranks_per_node": ranks().per_node,
         "hosts": ",".join(dict.fromkeys(ranks().hosts)) if ranks().names_hosts else "",
         "comm_library": ranks().library,
+        "comm_threads": ranks().thread_level,
+        "comm_transport": ranks().transport,
         "oversubscribed": any(place.oversubscribed for place in placement.rank_places),
         "rotation": bool(obtained["stages"]),
     }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -37,12 +37,20 @@ _POLLS, _SLEEP_AFTER_S, _SLEEP_S = 2000, 0.02, 5e-5
 # After this time, a rank tells others that it waits.
 _LATE_S = 1.0
 _SIZE_B = 8
+# Variables by which Open MPI, UCX, libfabric and MPICH are told which transport to use.
+_TRANSPORTS = (
+    *(f"OMPI_MCA_{kind}" for kind in ("pml", "mtl", "btl", "osc", "spml")),
+    *("UCX_TLS", "UCX_NET_DEVICES", "FI_PROVIDER"),
+    *("MPIR_CVAR_CH4_NETMOD", "MPIR_CVAR_OFI_USE_PROVIDER"),
+)
 
 
 class Transport(Protocol):
     """Communication among the ranks, each function of which is called by all of them."""
 
     library: str
+    thread_level: str
+    transport: str
 
     def largest(self, values: Floats) -> Floats:
         """Return the element-wise maximum over the ranks."""
@@ -70,11 +78,18 @@ class Connection:
         Number of this rank, from 0, and of all.
     library : str
         Name and version of the library.
+    thread_level : str
+        Which threads of a rank may call it: ``single``, ``funneled`` (the main one),
+        ``serialized`` (one at a time) or ``multiple``.
+    transport : str
+        What moves the data, as the library says, or else the variables that tell it what to use.
     """
 
     comm = ""
     number, size = 0, 1
     library = ""
+    thread_level = ""
+    transport = ""
 
     def __init__(self) -> None:
         self._timeout_s = timeout_s()
@@ -136,7 +151,13 @@ class _Mpi(Connection):
         self._meetings = 0
         self._told: list[Any] = []
         self.number, self.size = self._comm.rank, self._comm.size
-        self.library = " ".join(mpi.Get_library_version().split("\n")[0].split(",")[0].split())
+        version = mpi.Get_library_version()
+        self.library = " ".join(version.split("\n")[0].split(",")[0].split())
+        levels = ("single", "funneled", "serialized", "multiple")
+        names = {getattr(mpi, f"THREAD_{level.upper()}"): level for level in levels}
+        self.thread_level = names[mpi.Query_thread()]
+        device = re.search(r"^MPICH Device:\s*(\S+)", version, re.MULTILINE)
+        self.transport = device[1] if device else asked_transport()
 
     def largest(self, values: Floats) -> Floats:
         found = np.empty_like(values)
@@ -192,6 +213,8 @@ class _Shmem(Connection):
         self._meetings = module.Meetings()
         self.number, self.size = module.rank(), module.ranks()
         self.library = module.version()
+        self.thread_level = "multiple" if module.threads() else "single"
+        self.transport = asked_transport()
 
     def largest(self, values: Floats) -> Floats:
         all_values = self._exchange(values.tobytes(), values.nbytes)
@@ -229,7 +252,16 @@ def _copies(started: int) -> str:
     return f"; --comm none measures {started} independent copies at the same time" * (started > 1)
 
 
-def _by_mpi() -> _Mpi:
+def asked_transport(variables: Mapping[str, str] = os.environ) -> str:
+    """Return the variables that tell a library which transport to use, as NAME=VALUE.
+
+    Open MPI and OpenSHMEM don't say which one they use.
+    """
+    found = {name: variables[name] for name in _TRANSPORTS if variables.get(name)}
+    return " ".join(f"{name}={value}" for name, value in found.items())
+
+
+def _by_mpi(level: str) -> _Mpi:
     """Connect by mpi4py, if it communicates with all processes that were started.
 
     Raises
@@ -242,7 +274,7 @@ def _by_mpi() -> _Mpi:
         with warnings.catch_warnings():
             # It warns of another MPI's launcher, which is an error below.
             warnings.simplefilter("ignore", RuntimeWarning)
-            mpi = importlib.import_module("mpi4py.MPI")
+            mpi = remote.mpi(level)
     except ImportError as error:
         why = "mpi4py is not installed" if error.name == "mpi4py" else f"mpi4py: {error}"
         raise InputError(
@@ -259,7 +291,7 @@ def _by_mpi() -> _Mpi:
     return _Mpi(mpi)
 
 
-def _by_shmem() -> _Shmem:
+def _by_shmem(level: str) -> _Shmem:
     """Connect by OpenSHMEM, if it communicates with all processes that were started.
 
     Raises
@@ -267,7 +299,7 @@ def _by_shmem() -> _Shmem:
     InputError
         It does not, with the reason.
     """
-    started, module = launcher.size(), remote.extension("shmem")
+    started, module = launcher.size(), remote.extension("shmem", level == "multiple")
     if module.ranks() < started:
         raise InputError(
             f"{started} ranks were started, but OpenSHMEM sees {module.ranks()}: start them with "
@@ -276,7 +308,7 @@ def _by_shmem() -> _Shmem:
     return _Shmem(module)
 
 
-def connect(comm: str) -> _Mpi | _Shmem:
+def connect(comm: str, level: str = "multiple") -> _Mpi | _Shmem:
     """Connect this process with those that were started together with it.
 
     Parameters
@@ -284,6 +316,9 @@ def connect(comm: str) -> _Mpi | _Shmem:
     comm : str
         ``mpi``; ``shmem``; or ``auto``: the latter where MPI can't be used, and the launcher is
         one that starts OpenSHMEM's programs, too.
+    level : str
+        Which threads of a rank will call the library: ``single`` if it has no other, ``funneled``
+        (the main one) or ``multiple``.
 
     Raises
     ------
@@ -291,11 +326,11 @@ def connect(comm: str) -> _Mpi | _Shmem:
         The ranks can't communicate.
     """
     if comm == "shmem":
-        return _by_shmem()
+        return _by_shmem(level)
     try:
-        return _by_mpi()
+        return _by_mpi(level)
     except InputError:
         # In a process that another launcher has started, OpenSHMEM might end the program.
         if comm == "mpi" or not (launcher.starts_shmem() and remote.is_built("shmem")):
             raise
-        return _by_shmem()
+        return _by_shmem(level)

@@ -26,6 +26,7 @@ from memkern.models.ecm import (
     EcmLevel,
     EcmPrediction,
     Overlap,
+    Scaling,
     hypotheses,
     store_GBps,
 )
@@ -36,10 +37,12 @@ __all__ = [
     "FITTED",
     "EcmFit",
     "Judged",
+    "JudgedCores",
     "LoopTime",
     "domain_rates",
     "fit_ecm",
     "fit_levels",
+    "judge_cores",
     "level_of",
     "loop_times",
     "transfers_of",
@@ -48,6 +51,8 @@ __all__ = [
 
 FITTED = ("loops.load", "loops.copy", "loops.triad")
 """Loops to which constants are fitted, and on which the hypothesis is chosen."""
+LIMITED = ("loops.load", "loops.triad")
+"""Loops on all cores to which the limit of a domain is fitted."""
 
 # Logarithmic grid of the cycles of a byte: points on each axis, decades, and how often it is
 # narrowed around its best point.
@@ -102,6 +107,38 @@ class Judged:
     def ratio(self) -> float:
         """Measured over predicted cycles."""
         return self.loop.cycles / self.predicted.cycles
+
+
+@dataclass(frozen=True)
+class JudgedCores:
+    """A loop from memory on several cores, beside its prediction.
+
+    Attributes
+    ----------
+    kernel : str
+    cores : int
+    cycles : float
+        Measured cycles after which they have finished one vector of every stream more.
+    spread : float
+        Relative spread from placement to placement; NaN if it is unknown.
+    predicted : EcmPrediction
+        With the limit of the domain.
+    fitted : bool
+        Whether that limit was fitted to it.
+    disturbed : bool
+    """
+
+    kernel: str
+    cores: int
+    cycles: float
+    spread: float
+    predicted: EcmPrediction
+    fitted: bool
+    disturbed: bool
+
+    def ratio(self, scaling: Scaling = "limited") -> float:
+        """Return measured over predicted cycles, by a form of scaling to several cores."""
+        return self.cycles / self.predicted.cycles_of(self.cores, scaling)
 
 
 @dataclass(frozen=True)
@@ -412,10 +449,58 @@ def domain_rates(results: ResultSet) -> tuple[int, float, float] | None:
             rate = sum(moved) / record["time_median_s"] / 1e9
             found[record["threads"], str(record["kernel"])] = rate
     for threads in sorted({threads for threads, _ in found}, reverse=True):
-        both = [found.get((threads, name)) for name in ("loops.load", "loops.triad")]
+        both = [found.get((threads, name)) for name in LIMITED]
         if both[0] is not None and both[1] is not None:
             return threads, both[0], both[1]
     return None
+
+
+def judge_cores(found: EcmFit, results: ResultSet) -> tuple[JudgedCores, ...]:
+    """Judge the model on loops from memory on as many cores as were measured.
+
+    The limit of the domain is fitted to the loads and the triad (see `domain_rates`), all else to
+    one core.
+
+    Parameters
+    ----------
+    found : EcmFit
+    results : ResultSet
+        To whose records of one core it was fitted.
+
+    Returns
+    -------
+    tuple of JudgedCores
+        By kernel; empty without loads and a triad on several cores.
+    """
+    rates = domain_rates(results)
+    if rates is None:
+        return ()
+    cores, load_GBps, triad_GBps = rates
+    try:
+        model = with_domain(found.model, load_GBps, triad_GBps, cores, 1)
+    except InputError:
+        return ()
+    single = {row.loop.kernel: row for row in found.rows if row.loop.level == MEMORY}
+    judged = []
+    for record in results:
+        kernel, moved = str(record["kernel"]), transfers_of(record).get(MEMORY)
+        if moved is None or record["threads"] != cores or kernel not in single:
+            continue
+        one = single[kernel]
+        vectors = sum(moved) / sum(one.loop.transfers[MEMORY])
+        predicted = model.predict(one.loop.transfers, one.predicted.core)
+        judged.append(
+            JudgedCores(
+                kernel,
+                cores,
+                record["time_median_s"] * record["clock_GHz"] * 1e9 / vectors,
+                _number(record.get("placement_sd")),
+                predicted,
+                kernel in LIMITED,
+                str(record.get("disturbed")) == "True" and not small.wanted(),
+            )
+        )
+    return tuple(sorted(judged, key=lambda row: row.kernel))
 
 
 def with_domain(model: Ecm, load_GBps: float, triad_GBps: float, cores: int, domains: int) -> Ecm:

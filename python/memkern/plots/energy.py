@@ -246,9 +246,10 @@ def whiskers(
             whiskerprops={"color": look.color},
             capprops={"color": look.color},
         )
+        ax.plot([], [], color=look.color, linewidth=1.6, label=label)
         ax.plot(
             places[-1], changes[number], marker="D", color=look.color, linestyle="none",
-            markersize=4, label=label,
+            markersize=4,
         )  # fmt: skip
     ax.set_xticks([2.5 * k + 0.4 for k in range(len(groups) + 1)], [*groups, published])
     ax.axhline(0, color=GREY, linewidth=0.9, zorder=1)
