@@ -86,7 +86,8 @@ def test_sampling_stops_by_precision_samples_or_budget(case: Case) -> None:
 
 
 def test_short_cases_report_the_time_without_the_launch() -> None:
-    short = mk.gather([0, 1], count=2, threads=2, variant="scalar", budget_s=0.1).measure().record
+    # One thread waits for no other, so its shortest sample is short on a busy machine too.
+    short = mk.gather([0, 1], count=2, threads=1, variant="scalar", budget_s=0.1).measure().record
     assert short["time_net_s"] == short["time_min_s"] - short["launch_s"]
     long = mk.gather("UNIFORM:8:1:NR", count=2**16, threads=1, runs=3).measure().record
     assert np.isnan(long["time_net_s"])
