@@ -10,6 +10,10 @@
 
 namespace memkern::ranks {
 
+// Memory of each rank begins with a page: copies of some KiB are half as fast where it begins 8 or
+// 16 bytes later, as libraries let it.
+constexpr std::int64_t kAlign_B = 4096;
+
 // The operations of one worker. Those that are started are complete, and `value` and `old` can be
 // used again, after the next `complete` for their rank or `complete_all`; the others are complete
 // when they return.

@@ -8,8 +8,6 @@
 namespace memkern::shmem {
 namespace {
 
-constexpr std::size_t kAlign_B = 4096;
-
 struct State {
   int thread_level = SHMEM_THREAD_SINGLE;
   bool started = false;
@@ -77,8 +75,9 @@ bool Library::private_contexts() {
 }
 
 Library::Memory Library::allocate(std::int64_t bytes) {
-  // shmem_malloc of Open MPI aligns to 16 bytes, which makes copies of some KiB half as fast.
-  auto* own = static_cast<std::byte*>(shmem_align(kAlign_B, static_cast<std::size_t>(bytes)));
+  // shmem_malloc of Open MPI aligns to 16 bytes.
+  auto* own =
+      static_cast<std::byte*>(shmem_align(ranks::kAlign_B, static_cast<std::size_t>(bytes)));
   if (largest(own == nullptr ? 1.0 : 0.0) > 0.0) {
     throw MemoryError("OpenSHMEM has no " + std::to_string(bytes) +
                       " bytes of symmetric memory left on each rank: set SHMEM_SYMMETRIC_SIZE to "
