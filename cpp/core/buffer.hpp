@@ -64,6 +64,7 @@ class Buffer {
 
  private:
   std::string read_pages() const;
+  void unmap() const;
 
   mutable std::string obtained_pages_;
   DeviceMemory* device_ = nullptr;

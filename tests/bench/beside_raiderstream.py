@@ -1,8 +1,10 @@
-"""Compare memkern's RaiderSTREAM kernels over ranks with RaiderSTREAM's MPI version, in turns.
+"""Compare memkern's RaiderSTREAM kernels over ranks with RaiderSTREAM's own, in turns.
 
 The peer is built elsewhere with its own release flags; this script only runs it::
 
-    python tests/bench/beside_raiderstream.py --raiderstream /path/to/raiderstream
+    python tests/bench/beside_raiderstream.py --raiderstream /path/to/raiderstream-mpi
+    SHMEM_SYMMETRIC_HEAP_SIZE=1G python tests/bench/beside_raiderstream.py --comm shmem \\
+        --launcher "oshrun --mca btl ^uct" --raiderstream /path/to/raiderstream-shmem
 
 Both are started by the same launcher, one thread a rank, in 4 KiB pages, with as many elements in
 all. RaiderSTREAM runs every kernel once. Its sequential kernels come first, and are left out: copy,
@@ -52,7 +54,8 @@ def peer(words: list[str], elements: int, ranks: int) -> dict[str, float]:
 def main() -> int:
     """Run the comparison and print a line for each kernel."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--raiderstream", required=True, help="executable of the MPI version")
+    parser.add_argument("--raiderstream", required=True, help="executable of the peer")
+    parser.add_argument("--comm", choices=("mpi", "shmem"), default="mpi")
     parser.add_argument("--launcher", default="mpirun", help="with its options")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--elements", type=int, default=20_000_000, help="of all ranks together")
@@ -61,7 +64,7 @@ def main() -> int:
     launch = [*shlex.split(args.launcher), "-n", str(args.ranks)]
     own = [*launch, sys.executable, "-m", "memkern", "raider", "-k", ",".join(KERNELS.values())]
     own += ["-n", str(args.elements // args.ranks), "-t", "1", "--pages", "4k", "--json", "-q"]
-    own += ["--budget", "0.5", "--definition", "release"]
+    own += ["--budget", "0.5", "--definition", "release", "--comm", args.comm]
     bytes_B: dict[str, int] = {}
     times: dict[str, dict[str, list[float]]] = {
         "memkern": defaultdict(list),

@@ -338,6 +338,45 @@ TEST_F(PoolTest, GivesLiveCasesDifferentMemory) {
   EXPECT_NE(one[a].data(), two[b].data());
 }
 
+TEST_F(PoolTest, GivesSmallArraysAddressesWithinOneRange) {
+  const Team team({1, "none"});
+  const auto range = [](const std::byte* data) {
+    return reinterpret_cast<std::uintptr_t>(data) / static_cast<std::uintptr_t>(kMiB);
+  };
+  // Also after large ones, and after as many as fill the range.
+  for (const std::int64_t before : {0, 1, 64}) {
+    for (std::int64_t k = 0; k < before; ++k) address_of(team, Placement{}, kMiB / 4 >> k % 2, 2);
+    address_of(team, Placement{}, 8 * kMiB);
+    Arena arena(team, Placement{});
+    const std::size_t a = arena.request(8192, 1);
+    const std::size_t b = arena.request(kMiB / 4, 1);
+    const std::size_t c = arena.request(1, 1);
+    const std::size_t large = arena.request(kMiB / 4 + 1, 1);
+    arena.commit();
+    EXPECT_EQ(range(arena[a].data()), range(arena[b].data() + kMiB / 4 - 1));
+    EXPECT_EQ(range(arena[a].data()), range(arena[c].data()));
+    EXPECT_NE(range(arena[a].data()), range(arena[large].data()));
+  }
+}
+
+TEST_F(PoolTest, GivesSmallArraysOtherAddressesIfTheRangeIsFull) {
+  const Team team({1, "none"});
+  Arena arena(team, Placement{});
+  std::vector<std::size_t> slots;
+  for (int k = 0; k < 9; ++k) slots.push_back(arena.request(kMiB / 8, 1));
+  arena.commit();
+  for (const std::size_t slot : slots) {
+    EXPECT_TRUE(all_zero(arena[slot]));
+    arena[slot].data()[0] = std::byte{1};
+  }
+}
+
+TEST_F(PoolTest, GivesACaseThePagesThatItWouldGetAsTheFirst) {
+  const Team team({1, "none"});
+  const std::byte* large = address_of(team, Placement{}, 4 * kMiB);
+  EXPECT_NE(address_of(team, Placement{}, kMiB), large);
+}
+
 TEST_F(PoolTest, CanBeEmptied) {
   const Team team({1, "none"});
   const std::int64_t before = status_B("VmSize");
