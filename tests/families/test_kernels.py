@@ -622,6 +622,69 @@ def test_model_counts_lines_once() -> None:
     assert still.spec.model_bytes(still) == 8 * 64
 
 
+LEVELS = ("L1", "L2", "L3", "memory")
+
+
+def crossed(case: mk.Case) -> list[tuple[float, float]]:
+    """Return what an invocation loads and stores across the boundary of each of four levels."""
+    moved = case.transfers(LEVELS)
+    assert tuple(moved) == LEVELS
+    n = case.iterations
+    return [(n * moved[level].load_B, n * moved[level].store_B) for level in LEVELS]
+
+
+def test_every_level_has_its_own_traffic() -> None:
+    # In front of L1 elements, indices and the dense buffer, elsewhere the lines of the sparse side:
+    # one of 64 bytes per element.
+    n = 100 * 8
+    how = {"count": 100, "index_dtype": "int32", "variant": "scalar"}
+    gather = mk.gather("UNIFORM:8:8:NR", **how)
+    assert crossed(gather) == [(n * 12, n * 8), *[(n * 64, 0)] * 3]
+    scatter = mk.scatter("UNIFORM:8:8:NR", **how)
+    assert crossed(scatter) == [(n * 12, n * 8), *[(n * 64, n * 64)] * 3]
+    streamed = scatter.with_(variant="nt")
+    assert crossed(streamed) == [(n * 12, n * 8), (0, 0), (0, 0), (0, n * 64)]
+    both = mk.gs("UNIFORM:8:8:NR", "UNIFORM:8:1:NR", delta_gather=64, delta_scatter=8, **how)
+    assert crossed(both) == [(n * 16, n * 8), *[(n * (64 + 8), n * 8)] * 3]
+    # Two index arrays; lines of 8 elements, and at a stride of 8 each element in its own.
+    raider = {"index_dtype": "int64", "variant": "scalar"}
+    dense = mk.raider("sg_copy", 640, pattern="stride1", **raider)
+    assert crossed(dense) == [(640 * 24, 640 * 8), *[(640 * 32, 640 * 8)] * 3]
+    wide = mk.raider("gather_add", 640, pattern=np.arange(640) % 80 * 8, repeats=True, **raider)
+    # The index, the lines of c that the stores read, b, and 80 lines of a.
+    moved = {"L1": 640 * 24, "outer": 640 * 24 + 80 * 64}
+    assert crossed(wide) == [(moved["L1"], 640 * 8), *[(moved["outer"], 640 * 8)] * 3]
+
+
+@pytest.mark.parametrize("kernel", ["bs.bs6", "bs.bs7", "bs.bs8"])
+def test_values_of_shared_nodes_cross_the_first_boundary_more_often(kernel: str) -> None:
+    case = mk.bs(int(kernel[-1]), elements=3, variant="scalar", index_dtype="int32")
+    n = case.integers
+    # Two arrays of offsets and nodes, or the node of each local one.
+    index = sum(len(values) for values in case.indices.values()) * 4
+    values, shared = n["local_nodes"] * 8, n["global_nodes"] * 8
+    assert values > shared
+    stores = shared if kernel == "bs.bs6" else values
+    (loaded, stored), *others = crossed(case)
+    assert (loaded, stored) == pytest.approx((values + index, stores))
+    arrays = {"bs.bs6": values + shared, "bs.bs7": shared + values, "bs.bs8": values}
+    for pair in others:
+        assert pair == pytest.approx((arrays[kernel] + index, stores))
+        assert sum(pair) == pytest.approx(case.spec.model_bytes(case))
+
+
+@pytest.mark.parametrize("kernel", ["spatter.gather", "raider.scatter_add", "bs.bs6"])
+def test_the_record_of_an_irregular_kernel_has_the_traffic_of_each_level(kernel: str) -> None:
+    case = SAMPLES[kernel][0].with_(threads=1, variant="scalar")
+    record = case.measure().record
+    moved = case.transfers(LEVELS)
+    n = case.iterations
+    assert record["L1_load_B"] == pytest.approx(n * moved["L1"].load_B)
+    assert record["memory_store_B"] == pytest.approx(n * moved["memory"].store_B)
+    both = record["memory_load_B"] + record["memory_store_B"]
+    assert both == pytest.approx(record["bytes_model_B"])
+
+
 def sectors(places: Iterable[int], value_B: int, length: int) -> tuple[int, int]:
     """Return how many sectors of 32 bytes contain these elements, and how many of them others."""
     touched: dict[int, set[int]] = {}

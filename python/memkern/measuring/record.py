@@ -363,22 +363,21 @@ class CaseRun:
             **_ceiling_columns(as_run, last.check, beside, median_s),
         }
 
-        def moved(spec: KernelSpec) -> dict[str, Transfer]:
-            run = as_run if spec is as_run.spec else dataclasses.replace(as_run, spec=spec)
-            return _transfers(run, self._model_B(run), caches)
+        def run_of(spec: KernelSpec) -> Case:
+            return as_run if spec is as_run.spec else dataclasses.replace(as_run, spec=spec)
 
         def row(
             case: Case, column: int, case_id: str, of_whole: Mapping[str, Any] | None = None
         ) -> dict[str, Any]:
-            model_B = self._model_B(dataclasses.replace(as_run, spec=case.spec))
+            run = run_of(case.spec)
             times = _times([s[:, column] for s in series], disturbed, prior, drift, self.spread_s)
             found = {
                 **_identity_columns(case, case_id, self, columns, machine),
                 **_obtained_columns(case, last),
                 **_sample_columns(self, counted, series, disturbed),
                 **times,
-                **_rates(case, model_B, last, times, launch_s),
-                **_transfer_columns(moved(case.spec), _cases(as_run)),
+                **_rates(case, self._model_B(run), last, times, launch_s),
+                **_transfer_columns(_transfers(run, caches), _cases(as_run)),
                 **_conditions(as_run, caches),
                 **_rank_columns(case, counted, rank_counts if case.spec is spec else []),
                 **self._ceilings,
@@ -400,7 +399,7 @@ class CaseRun:
             counts,
             last.samples.invocations,
             self._model_B(as_run),
-            moved(spec),
+            _transfers(as_run, caches),
             "memory" if case.knobs.flush else level,
             _cases(as_run),
         )
@@ -640,28 +639,21 @@ def _energy_columns(case: Case, counted: Sequence[Placement], median_s: float) -
     }
 
 
-def _transfers(
-    as_run: Case, model_B: float, caches: Sequence[Mapping[str, Any]]
-) -> dict[str, Transfer]:
+def _transfers(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, Transfer]:
     """Return what an invocation of a case moves across the boundary in front of each level.
 
-    Only that of memory is known where the kernel does not declare what it moves between caches, and
-    none where the time is one of accesses that depend on each other.
+    There is none where the time is one of accesses that depend on each other.
     """
     spec = as_run.spec
     names = calibration.level_names(caches)
     if as_run.knobs.place != PROCESSORS or spec.accesses or spec.amos or len(names) == 1:
         return {}
-    traffic = as_run.traffic
-    stores_B, every_B = traffic.write, traffic.view(index=True, write_allocate=True)
-    if spec.transfers is not None or (spec.elementwise and every_B):
-        each = as_run.transfers(names, caches)
-        return {
-            level: Transfer(*(as_run.iterations * moved_B for moved_B in transfer))
-            for level, transfer in each.items()
-        }
-    share = stores_B / every_B if every_B else 0.0
-    return {MEMORY: Transfer((1 - share) * model_B, share * model_B)} if every_B else {}
+    if not as_run.traffic.view(index=True, write_allocate=True):
+        return {}
+    return {
+        level: Transfer(*(as_run.iterations * moved_B for moved_B in transfer))
+        for level, transfer in as_run.transfers(names, caches).items()
+    }
 
 
 def _transfer_columns(moved: Mapping[str, Transfer], cases: int) -> dict[str, float]:

@@ -6,9 +6,9 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from memkern.spec.options import GPUS, LABELS, Knobs, Stop
 
 HALOS = ("blocking", "overlap")
 """When the ranks of a distributed case exchange values (see `Case.halo`)."""
+
+Result = TypeVar("Result")
 
 _PLACEMENTS = 5  # of a case's memory, by default
 _SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
@@ -241,3 +243,16 @@ class Case(FromFields):
     def apply(self, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         """Run the kernel once on the caller's arrays; see `memkern.apply`."""
         return memkern.apply(self, **arrays)
+
+
+def once(function: Callable[[Case], Result]) -> Callable[[Case], Result]:
+    """Return a function that keeps its result with the case, as a cached property does."""
+
+    @functools.wraps(function)
+    def kept(case: Case) -> Result:
+        results: dict[Callable[[Case], Result], Result] = case.__dict__.setdefault("_once", {})
+        if function not in results:
+            results[function] = function(case)
+        return results[function]
+
+    return kept

@@ -32,6 +32,28 @@ class Transfer(NamedTuple):
     store_B: float
 
 
+def crossed(
+    levels: Sequence[str], inner: Transfer, outer: Transfer, bypass: bool = False
+) -> dict[str, Transfer]:
+    """Return what crosses the boundary in front of each level.
+
+    Parameters
+    ----------
+    levels : sequence of str
+        From the innermost cache to memory, such as ``("L1", "L2", "memory")``. In front of L1 are
+        the registers, in front of memory is the last cache.
+    inner : Transfer
+        Between registers and L1.
+    outer : Transfer
+        Across each other boundary, of lines that cross each of them once.
+    bypass : bool
+        Whether stores are non-temporal: they cross the boundaries of L1 and of memory only.
+    """
+    between = Transfer(outer.load_B, 0.0) if bypass else outer
+    first, *others, last = levels
+    return {first: inner, **dict.fromkeys(others, between), last: outer}
+
+
 @dataclass(frozen=True)
 class Traffic:
     """Bytes that one iteration moves; the count of every paper is a sum of some of these.
@@ -73,20 +95,11 @@ class Traffic:
     def transfers(self, levels: Sequence[str], bypass: bool = False) -> dict[str, Transfer]:
         """Return what crosses the boundary in front of each level if data are used once.
 
-        Parameters
-        ----------
-        levels : sequence of str
-            From the innermost cache to memory, such as ``("L1", "L2", "memory")``. In front of L1
-            are the registers, in front of memory is the last cache.
-        bypass : bool
-            Whether stores are non-temporal: they cross the boundaries of L1 and of memory only.
+        `levels` and `bypass` are those of `crossed`.
         """
         reads = self.read + self.index
-        inner = Transfer(reads, self.write)
         outer = Transfer(reads + self.write_allocate, self.write)
-        between = Transfer(reads, 0.0) if bypass else outer
-        first, *others, last = levels
-        return {first: inner, **dict.fromkeys(others, between), last: outer}
+        return crossed(levels, Transfer(reads, self.write), outer, bypass)
 
 
 @dataclass(frozen=True)
@@ -272,7 +285,7 @@ class KernelSpec:
         that follow from these bandwidths, beside those of the roofline.
     transfers : callable, optional
         (case, levels, caches) to what an iteration moves across the boundary in front of each level
-        (see `Traffic.transfers`), where data are used more than once; caches as in an environment.
+        (see `crossed`), unless data are used once; caches as in an environment.
     conditions : callable, optional
         (case, caches) to the layer condition that holds in each cache, by its name.
     template_columns : tuple of str

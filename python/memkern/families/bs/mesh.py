@@ -7,7 +7,7 @@ the global id of every local node.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,16 @@ from memkern.inputs.mesh import HexMesh
 from memkern.inputs.sizes import sizes
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
-from memkern.spec.kernel import Check, IndexArray, Invoke, KernelSpec, Native, Traffic
+from memkern.spec.kernel import (
+    Check,
+    IndexArray,
+    Invoke,
+    KernelSpec,
+    Native,
+    Traffic,
+    Transfer,
+    crossed,
+)
 from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import case, register, registry
 
@@ -210,6 +219,17 @@ def _spec(
             write_allocate=sum(share[key] for key in new) if case.allocates else 0.0,
         )
 
+    def transfers(
+        case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Transfer]:
+        """Count each local node's value in front of L1, and arrays once in front of the rest."""
+        moved = traffic(case)
+        size = np.dtype(case.dtype).itemsize
+        local = case.integers["local_nodes"] * size / case.integers[iterations]
+        outer = Transfer(moved.read + moved.index + moved.write_allocate, moved.write)
+        inner = Transfer(local + moved.index, moved.write)
+        return crossed(levels, inner, outer, bypass=not case.allocates)
+
     register(
         KernelSpec(
             name=name,
@@ -223,6 +243,7 @@ def _spec(
             model_bytes=lambda case: (
                 traffic(case).view(index=True, write_allocate=True) * case.iterations
             ),
+            transfers=transfers,
             build=meshed,
             index_dtypes=("int32", "int64"),
             ulps=8.0,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from memkern.families.checking import Values, difference, error, extent, fresh, 
 from memkern.families.streaming.elementwise import length, mccalpin, scalars
 from memkern.inputs import indices
 from memkern.machine.topology import declared
-from memkern.spec.case import Case
+from memkern.spec.case import Case, once
 from memkern.spec.kernel import (
     INDEX_DTYPES,
     Check,
@@ -29,6 +29,8 @@ from memkern.spec.kernel import (
     KernelSpec,
     Native,
     Traffic,
+    Transfer,
+    crossed,
     fill_values,
 )
 from memkern.spec.registry import case, register, registry, shows_options_of
@@ -155,11 +157,22 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
         lines, partial = lines_of(case, written)
         return case.line_B * case.filled(lines, partial)
 
-    def model_bytes(case: Case) -> float:
-        """Count every accessed line once, and the lines that stores read first once more."""
-        moved = case.traffic
-        lines = sum(case.line_B * lines_of(case, key)[0] for key in places)
-        return (moved.index + moved.write_allocate) * case.iterations + lines
+    @once
+    def from_memory(case: Case) -> Transfer:
+        """Count accessed lines once, and those that stores read first once more."""
+        loads = sum(lines_of(case, key)[0] for key in read)
+        index_B = case.traffic.index * case.iterations
+        return Transfer(
+            index_B + filled_B(case) + case.line_B * loads,
+            case.line_B * float(lines_of(case, written)[0]),
+        )
+
+    def transfers(
+        case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Transfer]:
+        inner = Transfer(case.traffic.read + case.traffic.index, case.traffic.write)
+        outer = Transfer(*(each_B / case.iterations for each_B in from_memory(case)))
+        return crossed(levels, inner, outer, bypass=not case.allocates)
 
     def values_of(case: Case, i: IndexArray, values: Callable[[str, IndexArray], Values]) -> Values:
         operands = [values(key, _index_of(case, places[key], i)) for key in read]
@@ -215,7 +228,8 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
             iterations=lambda case: case.integers["elements"],
             check=check,
             reference=reference,
-            model_bytes=model_bytes,
+            model_bytes=lambda case: sum(from_memory(case)),
+            transfers=transfers,
             build=indexed,
             index_dtypes=INDEX_DTYPES if idx else ("",),
             flops=declaration.flops,

@@ -38,7 +38,7 @@ from memkern.families.spatter import over_ranks, suites
 from memkern.inputs.patterns import Pattern, as_pattern
 from memkern.machine.remote import describe
 from memkern.machine.topology import declared
-from memkern.spec.case import Case
+from memkern.spec.case import Case, once
 from memkern.spec.kernel import (
     INDEX_DTYPES,
     Check,
@@ -47,6 +47,8 @@ from memkern.spec.kernel import (
     KernelSpec,
     Native,
     Traffic,
+    Transfer,
+    crossed,
     fill_values,
 )
 from memkern.spec.options import GPUS, RANKS, Knobs
@@ -164,11 +166,24 @@ def _traffic(case: Case) -> Traffic:
     )
 
 
-def _model_bytes(case: Case) -> float:
-    """Count whole lines once, and those once more that a store reads first."""
+@once
+def _from_memory(case: Case) -> Transfer:
+    """Count whole lines once, and those once more that a store reads first, of an invocation."""
     gather, scatter = _gather_side(case), _scatter_side(case)
-    total = sum(case.line_B * _lines(case, side) for side in (gather, scatter) if side is not None)
-    return float(total + (_filled_B(case, scatter) if scatter is not None else 0.0))
+    loads_B = case.line_B * _lines(case, gather) if gather is not None else 0.0
+    if scatter is None:
+        return Transfer(loads_B, 0.0)
+    return Transfer(loads_B + _filled_B(case, scatter), case.line_B * _lines(case, scatter))
+
+
+def _transfers(
+    case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
+) -> dict[str, Transfer]:
+    """Count indices and the dense buffer, which stay in L1, and lines once in front of the rest."""
+    moved_B = float(_length(case) * _value_B(case))
+    inner = Transfer(moved_B + case.traffic.index, moved_B)
+    outer = Transfer(*(each_B / case.iterations for each_B in _from_memory(case)))
+    return crossed(levels, inner, outer, bypass=not case.allocates)
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -441,7 +456,8 @@ def _spec(kernel: str, summary: str) -> None:
             iterations=lambda case: case.integers["count"],
             check=check,
             reference=_reference,
-            model_bytes=_model_bytes,
+            model_bytes=lambda case: sum(_from_memory(case)),
+            transfers=_transfers,
             build=case,
             index_dtypes=INDEX_DTYPES,
         )
