@@ -39,8 +39,8 @@ def predict_record(
         if name not in moved:
             raise InputError(
                 f"the record of {record.get('kernel')} has no bytes of {name}, which the ECM model "
-                f"of {machine.name} needs: measure kernels of the families loops, stream, spmv or "
-                "dw on a machine with its levels"
+                f"of {machine.name} needs: measure kernels that stream or gather, such as "
+                "stream.triad, on a machine with its levels"
             )
     cores = min(int(record["threads"]), machine.cores * machine.domains)
     at = level_of(record, model.names, machine.cache_sizes_B(cores))

@@ -318,7 +318,7 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
         try:
             found = roofline(source, record)
         except InputError:
-            # Only what it moves from memory is known, or nothing.
+            # What it moves is unknown.
             continue
         performance = record.get("performance_GFLOPs")
         flops = (performance or math.nan) * 1e9 * record["time_min_s"]
@@ -339,8 +339,8 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
         )
     if not rows:
         raise InputError(
-            "no record has the bytes of each level (columns such as L1_load_B): measure kernels of "
-            "the families loops, stream, spmv or dw"
+            "no record has the bytes of each level (columns such as L1_load_B): measure kernels "
+            "that stream or gather on processors, such as stream.triad"
         )
     return DataFrame(rows)
 
