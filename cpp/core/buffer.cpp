@@ -36,7 +36,7 @@ constexpr std::int64_t kHuge2m = std::int64_t{1} << 21;
 constexpr std::int64_t kHuge1g = std::int64_t{1} << 30;
 // Reserve for the rest of the process and the system.
 constexpr std::int64_t kReserve_B = std::int64_t{64} << 20;
-// Buffers of base pages that are at most this long have addresses within one range (see Range).
+// Buffers of base pages that are at most this long have addresses within one range (see SmallAddresses).
 constexpr std::int64_t kSmall_B = std::int64_t{256} << 10;
 // Smallest share of huge pages that is reported as "thp": the kernel may leave a few pages small.
 constexpr double kThpShare = 0.95;
@@ -392,10 +392,11 @@ void Arena::commit() {
 
   for (Slot& slot : slots_) {
     if (slot.buffer) continue;
-    // Pooled buffers of this kind are too small: free their memory for the new one. Small ones also
-    // make room in the range of their addresses.
+    // Pooled buffers of this kind are too small: free their memory for the new one. A small one needs
+    // the addresses of the others as well.
+    const bool small = is_small(slot.bytes, placement_.pages);
     std::erase_if(pool(), [&](const auto& pooled) {
-      return pooled.first == slot.key || pooled.second->capacity() <= kSmall_B;
+      return pooled.first == slot.key || (small && pooled.second->capacity() <= kSmall_B);
     });
     slot.buffer = std::make_unique<Buffer>(slot.bytes, placement_);
     std::atomic<int> failed{0};
