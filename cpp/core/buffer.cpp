@@ -36,7 +36,8 @@ constexpr std::int64_t kHuge2m = std::int64_t{1} << 21;
 constexpr std::int64_t kHuge1g = std::int64_t{1} << 30;
 // Reserve for the rest of the process and the system.
 constexpr std::int64_t kReserve_B = std::int64_t{64} << 20;
-// Buffers of base pages that are at most this long have addresses within one range (see SmallAddresses).
+// Buffers of base pages that are at most this long have addresses within one range (see
+// SmallAddresses).
 constexpr std::int64_t kSmall_B = std::int64_t{256} << 10;
 // Smallest share of huge pages that is reported as "thp": the kernel may leave a few pages small.
 constexpr double kThpShare = 0.95;
@@ -74,8 +75,8 @@ void* reserve(void* at, std::int64_t bytes) {
 }
 
 // Addresses for small buffers: a range of one MiB, aligned to its size. The L1 cache of AMD's Zen
-// finds a line by eight bits, a hash of bits 12 to 27 of its address, and keeps only one of two lines
-// that lie at the same place in their pages and have the same hash (Lipp et al., Take A Way,
+// finds a line by eight bits, a hash of bits 12 to 27 of its address, and keeps only one of two
+// lines that lie at the same place in their pages and have the same hash (Lipp et al., Take A Way,
 // AsiaCCS 2020). Within the range all pages have different ones.
 class SmallAddresses {
  public:
@@ -215,8 +216,8 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) : device_(placeme
   capacity_ = round_up(std::max<std::int64_t>(bytes, 1), align);
 
   reserved_B_ = checked_add(capacity_, 2 * align, "a buffer size");
-  void* region = is_small(bytes, placement.pages) ? SmallAddresses::instance().take(reserved_B_)
-                                                  : nullptr;
+  void* region =
+      is_small(bytes, placement.pages) ? SmallAddresses::instance().take(reserved_B_) : nullptr;
   if (region == nullptr) region = reserve(nullptr, reserved_B_);
   if (region == MAP_FAILED) {
     throw MemoryError("no address space for a buffer of " + gigabytes(capacity_) + ": " +
@@ -392,8 +393,8 @@ void Arena::commit() {
 
   for (Slot& slot : slots_) {
     if (slot.buffer) continue;
-    // Pooled buffers of this kind are too small: free their memory for the new one. A small one needs
-    // the addresses of the others as well.
+    // Pooled buffers of this kind are too small: free their memory for the new one. A small one
+    // needs the addresses of the others as well.
     const bool small = is_small(slot.bytes, placement_.pages);
     std::erase_if(pool(), [&](const auto& pooled) {
       return pooled.first == slot.key || (small && pooled.second->capacity() <= kSmall_B);
