@@ -147,8 +147,8 @@ def test_the_best_includes_earlier_processes() -> None:
     "kept, shared, taken, few",
     [
         *((0, 0, 1, True), (1, 0, 1, False), (4, 0, 9, True), (5, 0, 9, False)),
-        *((5, 0, 100, False), (5, 0, 101, True)),
-        *((30, 70, 100, False), (29, 70, 99, True), (5, 4, 100, False)),
+        *((20, 0, 100, False), (20, 0, 101, True)),
+        *((30, 70, 100, False), (29, 70, 99, True), (20, 40, 100, False)),
     ],
 )
 def test_too_few_samples(kept: int, shared: int, taken: int, few: bool) -> None:
