@@ -96,6 +96,36 @@ def test_short_cases_report_the_time_without_the_launch() -> None:
     assert long["launch_s"] == launch_cost_s(1, "auto", "fork") > 0
 
 
+@pytest.fixture
+def new_costs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let costs be measured anew, with small caches."""
+    monkeypatch.setattr(costs, "last_level_cache_B", lambda: 2**20)
+    costs.forget()
+    yield
+    costs.forget()
+
+
+@pytest.mark.usefixtures("new_costs")
+def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    product = mk.case("spmv.crs", matrix="hpcg:4", threads=1, variant="scalar", runs=3)
+    bandwidths = ("load_GBps", "triad_GBps", "store_GBps")
+    with monkeypatch.context() as patch:
+        patch.setattr(disturbance, "disturbed_samples", lambda share, *_: share == share)
+        assert np.isnan(launch_cost_s(0, "none", "fork"))
+        with pytest.warns(UserWarning, match="rooflines by the bandwidths beside a record are"):
+            record = product.measure().record
+        assert all(np.isnan(record[name]) for name in (*bandwidths, "roofline_fraction"))
+        assert record["machine_file"] == ""
+        assert cli.main(["info"]) == 0
+        assert "parallel region takes an unknown time (disturbed)" in capsys.readouterr().out
+        assert mk.describe()["launch_s"] is None
+    assert launch_cost_s(0, "none", "fork") == launch_cost_s(0, "none", "fork") > 0
+    record = product.measure().record
+    assert all(record[name] > 0 for name in (*bandwidths, "roofline_fraction"))
+
+
 def test_samples_with_flushed_caches_have_one_invocation() -> None:
     case = mk.gather("UNIFORM:8:8:NR", count=2**12, threads=1, variant="scalar", flush=True, runs=5)
     record = case.measure().record

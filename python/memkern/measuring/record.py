@@ -427,7 +427,7 @@ class CaseRun:
             if self._machine is not None:
                 found = roofline(self._machine, record)
                 return roofline_columns(record, found, self._machine.label)
-            if beside is not None:
+            if beside is not None and not math.isnan(beside.load_GBps):
                 memory = {MEMORY: Ceiling(beside.load_GBps, beside.store_GBps)}
                 return roofline_columns(record, limit(record, memory, {}), BESIDE)
         except InputError:
@@ -686,6 +686,12 @@ def _ceilings_beside(as_run: Case, threads: int) -> Ceilings | None:
     if not as_run.spec.measures_ceilings:
         return None
     rates = ceilings_GBps(threads, as_run.knobs.pin, as_run.knobs.pages)
+    if math.isnan(rates["load"]):
+        warnings.warn(
+            "rooflines by the bandwidths beside a record are left out where these were disturbed: "
+            "measure again on a quiet machine",
+            stacklevel=2,
+        )
     return Ceilings(*(ranks().size * rates[name] for name in ("load", "triad", "store")))
 
 
