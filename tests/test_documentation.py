@@ -115,8 +115,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         monkeypatch.setenv(name, value)
     yield tmp_path
     # Other tests must not use what was measured with small cases.
-    for cached in (costs.launch_cost_s, costs.ceilings_GBps):
-        cached.cache_clear()
+    costs.forget()
 
 
 def run_command(command: str) -> int | str | None:

@@ -57,11 +57,14 @@ double Prepared::run(std::int64_t invocations) {
   return runner_->sample(invocations, {}, nullptr);
 }
 
+void Prepared::check_range(Range range) const {
+  if (range.begin >= 0 && range.end > range.begin && range.end <= problem_->count()) return;
+  throw InputError("the range " + std::to_string(range.begin) + " to " + std::to_string(range.end) +
+                   " is empty or outside 0 to " + std::to_string(problem_->count()));
+}
+
 double Prepared::run_range(std::int64_t begin, std::int64_t end) {
-  if (begin < 0 || end <= begin || end > problem_->count()) {
-    throw InputError("the range " + std::to_string(begin) + " to " + std::to_string(end) +
-                     " is empty or outside 0 to " + std::to_string(problem_->count()));
-  }
+  check_range({begin, end});
   problem_->mark_written();
   return runner_->run_range({begin, end});
 }
@@ -77,7 +80,8 @@ Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, doubl
 }
 
 bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Conditions& conditions,
-                                const std::function<bool()>& start, std::span<Count> counts) {
+                                const std::function<bool()>& start, std::span<Count> counts,
+                                std::optional<Range> part) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   conditions = {kUnknown, kUnknown, kUnknown, kUnknown};
   Runner& runner = *prepared_.runner_;
@@ -85,11 +89,15 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
   runner.flush();
   if (start && !start()) return false;
   prepared_.problem_->mark_written();
-  std::fill(per_step.begin(), per_step.end(), 0.0);
-  seconds =
-      runner.sample(invocations_, per_step, counters_.get()) / static_cast<double>(invocations_);
-  if (counters_) counters_->sum(counts);
-  for (double& step : per_step) step /= static_cast<double>(invocations_);
+  if (part) {
+    seconds = runner.run_range(*part);
+  } else {
+    std::fill(per_step.begin(), per_step.end(), 0.0);
+    seconds =
+        runner.sample(invocations_, per_step, counters_.get()) / static_cast<double>(invocations_);
+    if (counters_) counters_->sum(counts);
+    for (double& step : per_step) step /= static_cast<double>(invocations_);
+  }
   if (watch_) watch_->monitor.sample_ended(conditions);
   return true;
 }

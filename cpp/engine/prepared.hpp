@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ class Prepared {
   double run(std::int64_t invocations);
   // Seconds of the iterations [begin, end), run once.
   double run_range(std::int64_t begin, std::int64_t end);
+  // Throws InputError if the range is empty or not within the iterations.
+  void check_range(Range range) const;
 
   // A series of samples. The workers are bound during its lifetime.
   class Sampling {
@@ -47,9 +50,11 @@ class Prepared {
     // invocation. `conditions` are NaN on a device; otherwise they are written by finish() at the
     // latest, and must live until then. `start`, if there is one, is called right before the sample
     // is timed; if it returns false, there is no sample, and the result is false. Sets the first of
-    // `counts`, one for each event.
+    // `counts`, one for each event. With `part`, the sample is one run of these iterations, without
+    // times of steps and counts.
     bool sample(double& seconds, std::span<double> per_step, Conditions& conditions,
-                const std::function<bool()>& start = {}, std::span<Count> counts = {});
+                const std::function<bool()>& start = {}, std::span<Count> counts = {},
+                std::optional<Range> part = {});
     void finish();
 
    private:

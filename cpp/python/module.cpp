@@ -244,11 +244,13 @@ class Case {
   // instead of the deadline and of signals: after the first sample for which it returns false or
   // raises an exception, there are no more. `events` are counted during the samples, and written
   // to `counts`, shape (samples, events, 3): value, nanoseconds enabled and running, summed over
-  // the workers.
+  // the workers. With `parts`, a range of iterations for each row, each sample is one run of its
+  // part instead.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s, double least_throughput, const py::object& start,
                       const std::vector<EventTuple>& events,
-                      py::array_t<double, py::array::c_style>& counts) {
+                      py::array_t<double, py::array::c_style>& counts,
+                      const std::vector<std::pair<std::int64_t, std::int64_t>>& parts) {
     constexpr std::size_t kConditions = 4;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
@@ -267,6 +269,11 @@ class Case {
     std::vector<Count> counted(codes.size());
     const auto columns = static_cast<std::size_t>(out.shape(1));
     const std::size_t time_columns = columns - kConditions;
+    if (!parts.empty() &&
+        (std::ssize(parts) != out.shape(0) || time_columns != 1 || !events.empty())) {
+      throw InputError("parts are one for each row of five columns, without events");
+    }
+    for (const auto& [begin, end] : parts) prepared_.check_range({begin, end});
     double* const rows = out.mutable_data();
     const double end = now() + deadline_s;
     std::vector<Conditions> conditions(static_cast<std::size_t>(out.shape(0)));
@@ -294,8 +301,10 @@ class Case {
       {
         const Exclusive exclusive;
         double* row = rows + done * columns;
+        std::optional<Range> part;
+        if (!parts.empty()) part = {parts[done].first, parts[done].second};
         taken = sampling->sample(row[0], {row + 1, time_columns - 1}, conditions[done], called,
-                                 counted);
+                                 counted, part);
       }
       if (!taken) break;
       double* to = event_rows == nullptr ? nullptr : event_rows + done * event_values;
@@ -561,7 +570,8 @@ PYBIND11_MODULE(_memkern, m) {
       .def("sample", &Case::sample, py::arg("out").noconvert(), py::arg("invocations"),
            py::arg("deadline_s"), py::arg("least_throughput") = 0.0, py::arg("start") = py::none(),
            py::arg("events") = std::vector<EventTuple>(),
-           py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>())
+           py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>(),
+           py::arg("parts") = std::vector<std::pair<std::int64_t, std::int64_t>>())
       .def("fill", &Case::fill, py::arg("outputs"))
       .def("copy_in", &Case::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Case::copy_out, py::arg("name"))

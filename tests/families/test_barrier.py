@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import re
 
 import numpy as np
@@ -9,8 +11,9 @@ import pytest
 
 from memkern import cli
 from memkern.errors import InputError
-from memkern.families.launch.barrier import KINDS, barrier_cost
+from memkern.families.launch.barrier import KINDS, barrier_cost, measure_here
 from memkern.families.launch.verb import _barrier_cells
+from memkern.measuring.record import CaseRun, Placement
 from memkern.results import ResultSet
 
 
@@ -25,7 +28,30 @@ def test_every_kind_is_measured() -> None:
         assert record["samples"] == len(samples) == 4
         assert record["invocations"] >= 1000
         assert record["repetition"] == ("spin" if record["barrier"] == "spin" else "barrier")
+        assert record["pin_asked"] == "auto" and record["pin"] != "none"
     assert len(results.environments) >= 1
+
+
+@pytest.mark.parametrize("which", ["free", "spin"])
+def test_a_cost_has_the_marks_of_both_measurements(
+    which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = CaseRun.place
+
+    def placed(run: CaseRun) -> Placement:
+        placement = place(run)
+        if run.case.knobs.repetition == which:
+            wrong = dataclasses.replace(placement.check, valid=False)
+            run.placements[-1] = dataclasses.replace(placement, check=wrong)
+            run.disturb()
+        return run.placements[-1]
+
+    (record,) = measure_here("spin", [1], 3, "auto")
+    assert record["valid"] and not record["disturbed"]
+    monkeypatch.setattr(CaseRun, "place", placed)
+    (record,) = measure_here("spin", [1], 3, "auto")
+    assert not record["valid"] and record["disturbed"]
+    assert math.isnan(record["ci_relative"]) and record["ci_scope"] == "none"
 
 
 def test_wrong_arguments_are_refused() -> None:
@@ -53,16 +79,19 @@ def test_the_verb_prints_no_negative_cost(
 ) -> None:
     # The noise of the work may exceed the cost of the barrier in one run of two, or in both.
     costs = [(-2e-9, -1e-9), (-3e-9, 1e-9), (-1e-9, 3e-9), (-1e-9, 1e-9), (0.0, 0.0)]
+    marks = {"disturbed": True, "oversubscribed": False, "stop": "runs"}
     records = [
         {
-            **{"barrier": "spin", "threads": 2, "clock_GHz": 2.0},
+            **{"barrier": "spin", "threads": 2, "clock_GHz": 2.0, "valid": False, **marks},
             **{"barrier_s": (low + high) / 2, "barrier_low_s": low, "barrier_high_s": high},
         }
         for low, high in costs
     ]
     results = ResultSet(records, [np.array(pair) for pair in costs], {})
     monkeypatch.setattr("memkern.families.launch.barrier.barrier_cost", lambda *_, **__: results)
-    assert cli.main(["barrier", "--runs", "2"]) == 0
-    out = capsys.readouterr().out
+    assert cli.main(["barrier", "--runs", "2"]) == 1
+    out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1 + len(costs)
     assert not re.search(r"-\s*\d", out)
+    assert out.count("INVALID disturbed") == len(costs)
+    assert f"{len(costs)} of {len(costs)} records are disturbed" in err

@@ -421,6 +421,7 @@ def test_timers(source: str, step_s: float, state: str, tmp_path: Path) -> None:
             f"{folder}/available_clocksource": "tsc hpet acpi_pm\n",
         },
     )
+    assert "takes an unknown time (disturbed)" in timer(step_s, math.nan, root=tmp_path).text
     found = timer(step_s, 4e-7, root=tmp_path)
     assert found.state == state
     assert bool(found.advice) == (state in (NOTE, BAD))

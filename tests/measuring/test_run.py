@@ -9,6 +9,8 @@ import signal
 import threading
 import time
 import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,13 +20,13 @@ import pytest
 from checking import REQUEST, refused
 
 import memkern as mk
-from memkern import _memkern
+from memkern import _memkern, cli
 from memkern.errors import InputError
-from memkern.measuring import sampling, variants
+from memkern.measuring import costs, disturbance, sampling, variants
 from memkern.measuring import sweep as sweeping
 from memkern.measuring.costs import launch_cost_s
 from memkern.measuring.prepared import Prepared
-from memkern.measuring.record import CaseRun, measure
+from memkern.measuring.record import CaseRun, environment_of_ranks, measure
 from memkern.measuring.sweep import expected_s
 from memkern.spec.case import Case
 from memkern.spec.sequences import product
@@ -92,6 +94,36 @@ def test_short_cases_report_the_time_without_the_launch() -> None:
     long = mk.gather("UNIFORM:8:1:NR", count=2**16, threads=1, runs=3).measure().record
     assert np.isnan(long["time_net_s"])
     assert long["launch_s"] == launch_cost_s(1, "auto", "fork") > 0
+
+
+@pytest.fixture
+def new_costs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let costs be measured anew, with small caches."""
+    monkeypatch.setattr(costs, "last_level_cache_B", lambda: 2**20)
+    costs.forget()
+    yield
+    costs.forget()
+
+
+@pytest.mark.usefixtures("new_costs")
+def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    product = mk.case("spmv.crs", matrix="hpcg:4", threads=1, variant="scalar", runs=3)
+    bandwidths = ("load_GBps", "triad_GBps", "store_GBps")
+    with monkeypatch.context() as patch:
+        patch.setattr(disturbance, "disturbed_samples", lambda share, *_: share == share)
+        assert np.isnan(launch_cost_s(0, "none", "fork"))
+        with pytest.warns(UserWarning, match="rooflines by the bandwidths beside a record are"):
+            record = product.measure().record
+        assert all(np.isnan(record[name]) for name in (*bandwidths, "roofline_fraction"))
+        assert record["machine_file"] == ""
+        assert cli.main(["info"]) == 0
+        assert "parallel region takes an unknown time (disturbed)" in capsys.readouterr().out
+        assert mk.describe()["launch_s"] is None
+    assert launch_cost_s(0, "none", "fork") == launch_cost_s(0, "none", "fork") > 0
+    record = product.measure().record
+    assert all(record[name] > 0 for name in (*bandwidths, "roofline_fraction"))
 
 
 def test_samples_with_flushed_caches_have_one_invocation() -> None:
@@ -169,6 +201,13 @@ def test_the_extension_checks_bounds() -> None:
         native.run_range(0, 5)
     with pytest.raises(ValueError, match="empty"):
         native.run_range(2, 2)
+    rows = np.full((2, 5), np.nan)
+    with pytest.raises(ValueError, match="outside"):
+        native.sample(rows, 1, 1.0, parts=[(0, 2), (2, 5)])
+    with pytest.raises(ValueError, match="one for each row"):
+        native.sample(rows, 1, 1.0, parts=[(0, 2)])
+    assert np.isnan(rows).all()
+    assert native.sample(rows, 1, 1.0, parts=[(0, 2), (2, 4)]) == 2 and (rows[:, 0] > 0).all()
     with pytest.raises(ValueError, match="as many values"):
         native.poke("sparse", np.array([0]), np.array([1.0, 2.0]))
 
@@ -740,18 +779,31 @@ def test_rounds_of_a_sweep_follow_the_recorded_order(
         mk.sweep(brief, order="backwards")
 
 
+@pytest.mark.parametrize("disturbed_times", [2, 3])
 def test_tuning_does_not_choose_by_disturbed_trials(
-    case: Case, monkeypatch: pytest.MonkeyPatch
+    case: Case, monkeypatch: pytest.MonkeyPatch, disturbed_times: int
 ) -> None:
-    def disturbed(*args: Any, **options: Any) -> mk.Measurement:
-        measurement = measure(*args, **options)
-        return dataclasses.replace(measurement, record={**measurement.record, "disturbed": True})
+    def scripted(case: Case, *args: Any, repeat: int = 0, **options: Any) -> mk.Measurement:
+        measurement = measure(case, *args, repeat=repeat, **options)
+        fast = case.knobs.prefetch == 2
+        seconds = {0: 3.0, 2: 1.0, 4: 2.0}[case.knobs.prefetch]
+        changes = {"disturbed": fast and repeat < disturbed_times, "time_median_s": seconds}
+        return dataclasses.replace(measurement, record={**measurement.record, **changes})
 
-    monkeypatch.setattr("memkern.measuring.tune.measure", disturbed)
-    with pytest.warns(UserWarning, match="every trial of variant was disturbed"):
-        best, search = mk.tune(case.with_(variant="best"), budget_s=2.0, knobs={"prefetch": [0, 2]})
-    assert best == case.with_(variant="best")
-    assert len(search) > 1
+    monkeypatch.setattr("memkern.measuring.tune.measure", scripted)
+    monkeypatch.setattr("memkern.measuring.tune.time", SimpleNamespace(perf_counter=lambda: 0.0))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        best, search = mk.tune(case, budget_s=2.0, knobs={"prefetch": [0, 2, 4]})
+    said = [str(w.message) for w in caught]
+    trials = [(r["prefetch"], r["repeat"]) for r in search if r["tune_step"] == "prefetch"]
+    if disturbed_times == 2:
+        assert best.knobs.prefetch == 2 and said == []
+    else:
+        # 4 is faster than 0, but 2 may be faster than both.
+        assert best.knobs.prefetch == 0
+        assert said == ["trials of prefetch were disturbed: it stays as it was"]
+    assert trials == [(2, 0), (2, 1), (2, 2), (4, 0)]
 
 
 def test_more_threads_than_processing_units_give_a_warning(case: Case) -> None:
@@ -776,6 +828,78 @@ def test_nothing_is_chosen_by_disturbed_trials(case: Case, monkeypatch: pytest.M
     prepared = case.with_(variant="best").prepare()
     assert prepared.variant_choice == "default"
     assert prepared.obtained["variant"] == "simd"
+
+
+def scripted_trials(
+    monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str, int], tuple[float, float]]
+) -> None:
+    """Let samples have the time and the share of the processor of a variant's n-th series."""
+    calls: Counter[str] = Counter()
+
+    def sample(prepared: Prepared, out: np.ndarray, *others: Any, **options: Any) -> None:
+        variant = prepared.obtained["variant"]
+        time_s, share = seconds(variant, calls[variant])
+        calls[variant] += 1
+        out[:, -sampling.CONDITIONS :] = [share, 2.0, 3e9, np.nan]
+        out[:, : -sampling.CONDITIONS] = time_s
+
+    monkeypatch.setattr(sampling, "sample", sample)
+
+
+# Trials by whole invocations, by parts and then whole invocations, and by parts alone.
+@pytest.mark.parametrize("trial_s", [100.0, 1e-4, 1e-9])
+@pytest.mark.usefixtures("disturbances")
+def test_trials_of_all_lengths_are_judged_by_undisturbed_samples(
+    monkeypatch: pytest.MonkeyPatch, trial_s: float
+) -> None:
+    monkeypatch.setattr(variants, "TRIAL_S", trial_s)
+    case = mk.stream("copy", elements=2**21, threads=1)
+
+    def scalar_is_fast_once_it_is_alone(variant: str, number: int) -> tuple[float, float]:
+        if variant == "scalar":
+            return (9e-3, 0.1) if number < 2 else (1e-3, 1.0)
+        return 2e-3, 1.0
+
+    scripted_trials(monkeypatch, scalar_is_fast_once_it_is_alone)
+    prepared = case.prepare()
+    assert (prepared.obtained["variant"], prepared.variant_choice) == ("scalar", "trial")
+
+    scripted_trials(monkeypatch, lambda variant, _: (1e-3, 0.1 if variant == "scalar" else 1.0))
+    prepared = case.prepare()
+    assert (prepared.obtained["variant"], prepared.variant_choice) == ("simd", "default")
+
+
+def test_a_variant_is_chosen_at_a_later_placement_if_trials_were_disturbed(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [("simd", "default"), ("simd", "default"), ("scalar", "trial")]
+
+    def fastest(prepared: Prepared, candidates: list[Any]) -> tuple[Any, str]:
+        variant, how = found.pop(0)
+        return next(c for c in candidates if c[0] == variant), how
+
+    monkeypatch.setattr(variants, "fastest", fastest)
+    brief = case.with_(variant="best", runs=None, max_samples=50, placements=5)
+    run = CaseRun(brief)
+    for _ in range(5):
+        run.place()
+    record = run.measurement(environment_of_ranks()).record
+    assert (record["variant"], record["variant_choice"]) == ("scalar", "trial")
+    # The record is of the placements with this variant, and all of these have been validated.
+    assert record["placements"] == 3 and not record["disturbed"] and record["valid"]
+    assert run.placements[2].check is not run.placements[1].check
+    assert len(run.medians) == 3
+
+
+def test_a_default_variant_is_reported_in_a_sentence(
+    case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(variants, "fastest", lambda _, candidates: (candidates[0], "default"))
+    words = ["stream", "--kernel", "copy", "--elements", "64", "-t", "1", "--runs", "1"]
+    assert cli.main(words) == 0
+    assert "1 of 1 records have the default variant, since all" in capsys.readouterr().err
+    assert cli.main([*words, "--variant", "scalar"]) == 0
+    assert "default variant" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", ["", ".db", ".csv"])

@@ -74,10 +74,13 @@ def test_predictions_lie_on_the_diagonal() -> None:
         assert len(curve.get_xdata()) == len(LOOPS) - len(FITTED)
         assert curve.get_xdata() == pytest.approx(curve.get_ydata(), rel=0.01)
     assert str(MODEL.overlap) in footnotes(fig)
-    # Disturbed points are counted.
+    # A disturbed point is hollow.
     rows = records()
     rows.records[-1]["disturbed"] = True
-    assert "1 disturbed point included" in footnotes(figures["ecm"](rows))
+    fig = figures["ecm"](rows)
+    assert "Hollow: from a disturbed record." in footnotes(fig)
+    hollow = [line for line in fig.axes[0].lines if line.get_markerfacecolor() == "white"]
+    assert sum(len(line.get_xdata()) for line in hollow) == 1
 
 
 def test_the_overlap_diagram_stacks_what_adds() -> None:

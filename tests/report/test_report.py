@@ -227,6 +227,13 @@ def test_failed_and_disturbed_records_are_reported(tmp_path):
     assert len(failed) == 2 and failed[0][:2] == [GATHER, "UNIFORM:8:1"]
 
 
+def test_variants_that_were_not_chosen_by_trials_are_reported(tmp_path):
+    records = own_records(variant_choice=lambda frame: ["default", *["trial"] * (len(frame) - 1)])
+    text = page(tmp_path, records, sections=[]).text
+    assert "1 record has the default variant, since all trials of another one were" in text
+    assert "the default variant" not in page(tmp_path, own_records(), sections=[]).text
+
+
 def test_many_disturbed_records_are_reported_at_the_top(tmp_path):
     records = own_records()
     few, many = len(records) // 20, len(records) // 20 + 1

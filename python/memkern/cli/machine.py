@@ -16,6 +16,11 @@ from memkern.errors import InputError
 from memkern.spec import columns
 
 
+def _microseconds(seconds: float | None) -> str:
+    """Return a time as text, also where it is unknown, since its samples were disturbed."""
+    return "an unknown time (disturbed)" if seconds is None else f"{seconds * 1e6:.2f} us"
+
+
 def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the rows of the GPUs, or one row with the reason why there are none."""
     rows = []
@@ -25,8 +30,8 @@ def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
                 (name, f"{about.get('name', 'unknown')}, unavailable: {about['unavailable']}")
             )
             continue
-        costs = (about[f"launch{way}_s"] * 1e6 for way in ("", "_single", "_graph"))
-        row, alone, graph = (f"{cost:.2f} us" for cost in costs)
+        costs = (about[f"launch{way}_s"] for way in ("", "_single", "_graph"))
+        row, alone, graph = map(_microseconds, costs)
         rows += [
             (
                 name,
@@ -88,7 +93,7 @@ def _info(args: argparse.Namespace) -> int:
         ),
         ("instruction sets", ", ".join(build["isas"])),
         ("clock", f"smallest step {facts['clock_tick_s'] * 1e9:.0f} ns"),
-        ("launch", f"an empty parallel region takes {facts['launch_s'] * 1e6:.2f} us"),
+        ("launch", f"an empty parallel region takes {_microseconds(facts['launch_s'])}"),
         ("backends", f"{', '.join(facts['backends'])}; mpi and shmem are not part of this version"),
         *_devices(facts),
         ("energy", facts["no_energy"] or f"measured by {', '.join(facts['energy_meters'])}"),

@@ -291,10 +291,16 @@ def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object
 
 
 def warn_if_disturbed(results: ResultSet) -> None:
-    """Warn if records are disturbed, how many and by what, or if the doctor found it so."""
+    """Warn of disturbed records and choices, or of a machine that the doctor found disturbed."""
     verdicts = dict.fromkeys(str(record.get("doctor") or "") for record in results)
     if ailing := [verdict for verdict in verdicts if verdict.startswith(DISTURBED)]:
         warn(f"memkern doctor found this machine {ailing[-1]} (run it again to see what to do)")
+    defaults = sum(record.get("variant_choice") == "default" for record in results)
+    if defaults:
+        warn(
+            f"{defaults} of {len(results)} records have the default variant, since all trials of "
+            "another one were disturbed: measure again on a quiet machine (--wait-quiet)"
+        )
     disturbed = [record for record in results if record.get("disturbed")]
     if not disturbed:
         return

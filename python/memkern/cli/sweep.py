@@ -184,6 +184,7 @@ def _tune(args: argparse.Namespace) -> int:
     budget = {} if args.budget is None else {"budget_s": args.budget}
     with show_progress(args) as progress:
         best, search = tune(case, knobs=tuned, progress=progress, **budget)
+    warn_if_disturbed(search)
     if args.output:
         search.save(args.output)
     if args.json:

@@ -7,6 +7,7 @@ measures.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -570,16 +571,17 @@ def timer(tick_s: float, launch_s: float, *, root: str | Path = "/") -> Finding:
     tick_s : float
         Its smallest step in seconds.
     launch_s : float
-        Seconds that an empty parallel region takes.
+        Seconds that an empty parallel region takes; NaN where its samples were disturbed.
     root : path
         Folder that contains ``sys``.
     """
     folder = Path(root) / "sys/devices/system/clocksource/clocksource0"
     source = read_text(folder, "current_clocksource")
     state = BAD if source in _SLOW_CLOCKS else graded(tick_s, *_STEP_S)
+    region = "an unknown time (disturbed)" if math.isnan(launch_s) else f"{launch_s * 1e6:.2f} us"
     text = (
         f"the clock is {source or 'of unknown source'}, its smallest step {tick_s * 1e9:.0f} ns; "
-        f"an empty parallel region takes {launch_s * 1e6:.2f} us"
+        f"an empty parallel region takes {region}"
     )
     if state in (GOOD, UNKNOWN):
         return Finding("timer", state, text)

@@ -338,9 +338,7 @@ def _on_side(cases: Sequence[Case], units: Sequence[int], turns: int) -> list[Ca
 
 def _choice(case: Case) -> Choice:
     """Return the variant that is measured in all turns."""
-    prepared = Prepared(case)
-    obtained = prepared.native.obtained()
-    return Choice(obtained["variant"], obtained["isa"], prepared.variant_choice)
+    return Prepared(case).choice
 
 
 @contextlib.contextmanager

@@ -1,42 +1,99 @@
-"""Costs and limits that results are compared with: launch times and memory bandwidths."""
+"""Costs and limits that results are compared with: launch times and memory bandwidths.
+
+They are measured once in a process. Where samples were disturbed they are NaN, and are measured
+again by the next call.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from memkern.machine import gpu
 from memkern.machine.topology import last_level_cache_B
-from memkern.measuring.prepared import prepare
+from memkern.measuring.prepared import Prepared, prepare
 from memkern.models.ecm import MEMORY
 from memkern.models.roofline import stores_GBps
 from memkern.spec.kernel import Transfer
 from memkern.spec.registry import case
 
 _LEVELS = ("L1", MEMORY)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_kept: list[Any] = []  # caches
 
 
-@functools.cache
+class _DisturbedError(Exception):
+    """Too few samples were undisturbed."""
+
+
+def _kept_if_undisturbed(unknown: _T) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Keep a function's results for the process; return `unknown` where samples were disturbed.
+
+    What was disturbed is measured again by the next call.
+    """
+
+    def decorate(measured: Callable[_P, _T]) -> Callable[_P, _T]:
+        # Exceptions are not kept.
+        kept: Any = functools.cache(measured)
+        _kept.append(kept)
+
+        @functools.wraps(measured)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            try:
+                found: _T = kept(*args, **kwargs)
+            except _DisturbedError:
+                return unknown
+            return found
+
+        return call
+
+    return decorate
+
+
+def forget() -> None:
+    """Let everything be measured again."""
+    for each in _kept:
+        each.cache_clear()
+
+
+def _seconds(prepared: Prepared) -> npt.NDArray[np.float64]:
+    """Sample a prepared case, and return the seconds of its invocations.
+
+    Raises
+    ------
+    _DisturbedError
+    """
+    samples = prepared.sample()
+    if samples.disturbed:
+        raise _DisturbedError
+    return samples.seconds[:, 0]
+
+
+@_kept_if_undisturbed(math.nan)
 def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
     """Shortest time of an empty invocation, in seconds (kernel ``launch.empty``)."""
-    prepared = prepare(
-        case("launch.empty", threads=threads, pin=pin, repetition=repetition, runs=300)
+    empty = case(
+        "launch.empty", threads=threads, pin=pin, repetition=repetition, runs=300, budget_s=0.5
     )
-    return float(prepared.sample().seconds.min())
+    return float(_seconds(prepare(empty)).min())
 
 
-@functools.cache
+@_kept_if_undisturbed(math.nan)
 def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float:
     """Shortest time of an empty kernel on a device, in seconds; by default 20 launches a sample."""
     empty = case("launch.empty", runs=50, device=device, timer=timer, invocations=invocations)
     prepared = prepare(empty)
     prepared.warm_up()
-    return float(prepared.sample().seconds.min())
+    return float(_seconds(prepared).min())
 
 
-@functools.cache
+@_kept_if_undisturbed(dict.fromkeys(("load", "triad", "store"), math.nan))
 def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
     """Return the memory bandwidths of loads, of a triad and of stores: medians of best variants.
 
@@ -52,7 +109,7 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
     rates = {}
     for name, one in cases.items():
         prepared = prepare(one)
-        median_s = float(np.median(prepared.sample().seconds[:, 0]))
+        median_s = float(np.median(_seconds(prepared)))
         rates[name] = one.bytes_B / median_s / 1e9
     # The last one is the triad.
     triad = one.with_(variant=prepared.native.obtained()["variant"])
@@ -60,7 +117,7 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
     return {**rates, "store": stores_GBps(rates["load"], moved, median_s)}
 
 
-@functools.cache
+@_kept_if_undisturbed(dict.fromkeys(("read", "copy"), math.nan))
 def device_ceilings_GBps(device: str) -> dict[str, float]:
     """Return the best medians of our own read and copy on a GPU, over variants and unrolling.
 
@@ -74,6 +131,6 @@ def device_ceilings_GBps(device: str) -> dict[str, float]:
             one = case(kernel, footprint_B=footprint_B, unroll=unroll, **knobs)
             prepared = prepare(one)
             prepared.warm_up()
-            median_s = float(np.median(prepared.sample().seconds[:, 0]))
+            median_s = float(np.median(_seconds(prepared)))
             best[name] = max(best[name], one.bytes_B / median_s / 1e9)
     return best

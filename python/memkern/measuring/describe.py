@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,16 +25,23 @@ def _device(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
             **about,
             "copy_GBps": copy_GBps(name),
             "state": gpu.state(name),
-            "launch_s": device_launch_cost_s(name, "host"),
-            "launch_single_s": device_launch_cost_s(name, "host", 1),
-            "launch_graph_s": device_launch_cost_s(name, "graph"),
+            "launch_s": _known(device_launch_cost_s(name, "host")),
+            "launch_single_s": _known(device_launch_cost_s(name, "host", 1)),
+            "launch_graph_s": _known(device_launch_cost_s(name, "graph")),
         }
     except (InputError, MemoryError, RuntimeError) as error:
         return {**about, "unavailable": str(error)}
 
 
+def _known(seconds: float) -> float | None:
+    return None if math.isnan(seconds) else seconds
+
+
 def describe() -> dict[str, Any]:
-    """Return what ``memkern info`` shows: machine, caches, instruction sets, launch cost."""
+    """Return what ``memkern info`` shows: machine, caches, instruction sets, launch cost.
+
+    Times whose samples were disturbed are None.
+    """
     available, limit = _memkern.memory_limit()
     return {
         "topology": _memkern.topology(),
@@ -41,7 +49,7 @@ def describe() -> dict[str, Any]:
         "clock_tick_s": _memkern.clock_tick(),
         "memory_available_B": available,
         "memory_limit": limit,
-        "launch_s": launch_cost_s(0, "none", "fork"),
+        "launch_s": _known(launch_cost_s(0, "none", "fork")),
         "backends": ["openmp", *(["cuda"] if gpu.built() else [])],
         "devices": {name: _device(name, about) for name, about in gpu.describe_all().items()},
         "no_devices": gpu.why_no_devices(),

@@ -49,6 +49,10 @@ class Choice:
     isa: str
     how: str
 
+    def same_as(self, other: Choice) -> bool:
+        """Return whether both are the same variant and instruction set."""
+        return (self.variant, self.isa) == (other.variant, other.isa)
+
 
 class Prepared:
     """A case that is ready to run: memory placed and filled, variant chosen.
@@ -164,6 +168,12 @@ class Prepared:
     def obtained(self) -> dict[str, Any]:
         """Threads, pinning, pages, variant and instruction set that are actually used."""
         return {**self.native.obtained(), "pages": self.native.pages()}
+
+    @property
+    def choice(self) -> Choice:
+        """The variant and instruction set that are used, and how they were chosen."""
+        obtained = self.native.obtained()
+        return Choice(obtained["variant"], obtained["isa"], self.variant_choice)
 
     def _choose(self, chosen: Choice | None) -> None:
         """Select the requested variant and instruction set, for ``best`` by trials."""

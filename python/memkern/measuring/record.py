@@ -216,8 +216,13 @@ class CaseRun:
     @property
     def medians(self) -> list[float]:
         """Median of each placement that was not disturbed, in seconds."""
-        clean = [p.samples.seconds[:, 0] for p in self.placements if not p.samples.disturbed]
+        clean = [p.samples.seconds[:, 0] for p in self._of_variant if not p.samples.disturbed]
         return [float(np.median(seconds)) for seconds in clean]
+
+    @property
+    def _of_variant(self) -> list[Placement]:
+        """The placements with the variant of the last one, which is that of the record."""
+        return [p for p in self.placements if p.choice.same_as(self.placements[-1].choice)]
 
     @property
     def spread_s(self) -> float:
@@ -244,9 +249,12 @@ class CaseRun:
     def _place(self, prepared: Prepared | None) -> Placement:
         case, start = self.case, time.perf_counter()
         spec, knobs = case.spec, case.knobs
+        earlier = self.placements[-1] if self.placements else None
         if prepared is None:
-            chosen = self.placements[0].choice if self.placements else None
+            # After disturbed trials, the variant is chosen again.
+            chosen = earlier.choice if earlier and earlier.choice.how != "default" else None
             prepared = Prepared(case, chosen, self.deadline)
+        choice = prepared.choice
         prepared.beside = self.beside
         again_s = time.perf_counter() - start - prepared.choosing_s
         taken: list[tuple[Samples, dict[str, Any]]] = []
@@ -270,8 +278,9 @@ class CaseRun:
             return found.taken * found.invocations
 
         # Placements in between run the same code on the same inputs.
-        validated = len(self.placements) in (0, case.placements - 1)
-        check = self.placements[0].check if self.placements else None
+        same = earlier is not None and choice.same_as(earlier.choice)
+        validated = not same or len(self.placements) == case.placements - 1
+        check = earlier.check if earlier else None
         if validated and (spec.idempotent or spec.repeatable_check):
             # The timed invocations themselves are validated.
             check = prepared.check(sample)
@@ -288,11 +297,10 @@ class CaseRun:
             check = dataclasses.replace(check, columns={**check.columns, **share})
         samples, device = taken[0]
         # Read only once, since the operating system walks the page tables for it.
-        known = self.placements[0].obtained["pages"] if self.placements else None
+        known = earlier.obtained["pages"] if earlier else None
         obtained = {**prepared.native.obtained(), "pages": known or prepared.native.pages()}
         # What slows down a GPU is in the columns of the device.
         others = competitors(self.beside) if samples.rejected and not device else ()
-        choice = Choice(obtained["variant"], obtained["isa"], prepared.variant_choice)
         wall_s = time.perf_counter() - start
         crowded, footprint_B = _crowded(obtained), obtained["footprint_B"]
         place = RankPlace(obtained["pin"], obtained["pages"], crowded, footprint_B)
@@ -340,9 +348,9 @@ class CaseRun:
         """
         case, last = self.case, self.placements[-1]
         spec, obtained = case.spec, last.obtained
-        clean = [p for p in self.placements if not p.samples.disturbed]
+        clean = [p for p in self._of_variant if not p.samples.disturbed]
         disturbed = 2 * len(clean) < len(self.placements)
-        counted = self.placements if disturbed else clean
+        counted = self._of_variant if disturbed else clean
         # As in STREAM, the first sample of kernels that run in turn is left out.
         skipped = 1 if last.samples.seconds.shape[1] > 1 else 0
         series = [
@@ -419,7 +427,7 @@ class CaseRun:
             if self._machine is not None:
                 found = roofline(self._machine, record)
                 return roofline_columns(record, found, self._machine.label)
-            if beside is not None:
+            if beside is not None and not math.isnan(beside.load_GBps):
                 memory = {MEMORY: Ceiling(beside.load_GBps, beside.store_GBps)}
                 return roofline_columns(record, limit(record, memory, {}), BESIDE)
         except InputError:
@@ -678,6 +686,12 @@ def _ceilings_beside(as_run: Case, threads: int) -> Ceilings | None:
     if not as_run.spec.measures_ceilings:
         return None
     rates = ceilings_GBps(threads, as_run.knobs.pin, as_run.knobs.pages)
+    if math.isnan(rates["load"]):
+        warnings.warn(
+            "rooflines by the bandwidths beside a record are left out where these were disturbed: "
+            "measure again on a quiet machine",
+            stacklevel=2,
+        )
     return Ceilings(*(ranks().size * rates[name] for name in ("load", "triad", "store")))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -223,6 +223,7 @@ def sample(
     seconds: float,
     began: list[float] | None = None,
     counts: npt.NDArray[np.float64] | None = None,
+    parts: Sequence[tuple[int, int]] = (),
 ) -> None:
     """Fill rows of `out` with samples that all ranks start at the same time.
 
@@ -240,13 +241,15 @@ def sample(
         clock of `time.perf_counter`.
     counts : ndarray of float64, shape (n, counters, 3), optional
         Gets the counts of `Prepared.counting` during each sample.
+    parts : sequence of (int, int), optional
+        For each sample, begin and end of the iterations that are run once, instead of invocations.
     """
-    events: dict[str, Any] = {}
+    options: dict[str, Any] = {"parts": parts} if parts else {}
     if counts is not None and (codes := prepared.counting.codes):
-        events = {"events": codes, "counts": counts}
+        options |= {"events": codes, "counts": counts}
     least = least_throughput(prepared)
     if ranks().size == 1 and prepared.watch is None:
-        prepared.native.sample(out, invocations, seconds, least, **events)
+        prepared.native.sample(out, invocations, seconds, least, **options)
         return
     end = math.inf
 
@@ -259,7 +262,7 @@ def sample(
             began.append(time.perf_counter())
         return not over
 
-    prepared.native.sample(out, invocations, seconds, least, start, **events)
+    prepared.native.sample(out, invocations, seconds, least, start, **options)
 
 
 def _of_all_ranks(rows: npt.NDArray[np.float64], times: int) -> npt.NDArray[np.float64]:

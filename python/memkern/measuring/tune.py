@@ -17,6 +17,7 @@ from memkern.spec.case import Case
 
 Choice = Mapping[str, Any]
 
+_TRIES = 3  # of a disturbed trial
 TUNED_ON_DEVICE: dict[str, tuple[Any, ...]] = {
     "unroll": (0, 1, 2, 4, 8),
     "block_threads": (0, 64, 128, 256, 512, 1024),
@@ -38,7 +39,8 @@ def tune(
     """Search the knobs of a case, one after another, within a time budget.
 
     The variant and instruction set, where they are ``best``, are searched first, then each knob
-    with the best values so far.
+    with the best values so far. Where trials of a knob stay disturbed, it keeps its value, with a
+    warning.
 
     Parameters
     ----------
@@ -88,6 +90,9 @@ def search(
 ) -> tuple[Case, ResultSet]:
     """Vary one option after another, with the best values so far for the others.
 
+    A disturbed trial is repeated. Where it stays disturbed, nothing is chosen in its step, with a
+    warning.
+
     Parameters
     ----------
     build : callable
@@ -116,40 +121,49 @@ def search(
     machine = machine_environment()
     end, best_s = math.inf, math.inf
     done: list[Measurement] = []
-    tried: set[str] = set()
+    # Undisturbed median times by identity, infinite for cases whose results are wrong.
+    times: dict[str, float] = {}
 
-    def trial(choice: Choice, step: str, how: Mapping[str, Any]) -> Measurement | None:
-        case = build(**choice).with_(**how)
-        if how and case.identity() in tried:
-            return None
-        tried.add(case.identity())
+    def measured(case: Case, choice: Choice, step: str, repeat: int = 0) -> Measurement:
         columns = {"tune_step": step, **(extra(choice) if extra is not None else {})}
-        done.append(measure(case, extra=columns, machine=machine))
+        done.append(measure(case, repeat=repeat, extra=columns, machine=machine))
         return done[-1]
+
+    def trial(choice: Choice, step: str) -> float | None:
+        """Return the median time; None if it is disturbed each of a few times."""
+        nonlocal end
+        case = build(**choice).with_(**brief)
+        for repeat in range(_TRIES):
+            if case.identity() in times or (repeat and time.perf_counter() > end):
+                break
+            found = measured(case, choice, step, repeat)
+            end = min(end, time.perf_counter() + budget_s)
+            if not found.disturbed:
+                seconds = found.record["time_median_s"] if found.valid else math.inf
+                times[case.identity()] = seconds
+        return times.get(case.identity())
 
     over = 0
     for step, choices in steps.items():
-        base, disturbed = dict(chosen), []
+        base, base_s, disturbed = dict(chosen), best_s, False
         for choice in choices:
             if time.perf_counter() > end:
                 break
             over += 1
             try:
-                found = trial({**base, **choice}, step, brief)
+                seconds = trial({**base, **choice}, step)
             except (InputError, MemoryError):
                 continue  # not available on this machine
             if progress is not None:
                 progress(over / trials)
-            if found is None:
-                continue
-            end = min(end, time.perf_counter() + budget_s)
-            disturbed.append(found.disturbed)
-            decides = found.valid and not found.disturbed
-            if decides and found.record["time_median_s"] < best_s:
-                chosen, best_s = {**base, **choice}, found.record["time_median_s"]
-        if disturbed and all(disturbed):
-            warnings.warn(f"every trial of {step} was disturbed: it stays as it was", stacklevel=3)
-    trial(chosen, "best", {})
+            disturbed |= seconds is None
+            if seconds is not None and seconds < best_s:
+                chosen, best_s = {**base, **choice}, seconds
+        if disturbed:
+            # What was disturbed may be the fastest.
+            chosen, best_s = base, base_s
+            warnings.warn(f"trials of {step} were disturbed: it stays as it was", stacklevel=3)
+    measured(build(**chosen), chosen, "best")
     return build(**chosen), to_result_set(done)
 
 

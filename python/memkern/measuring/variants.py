@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import small
 from memkern.machine.topology import last_level_cache_B
@@ -32,6 +31,13 @@ _TRIAL_TRIES = 4  # where all samples of a candidate are disturbed
 # invocation that move _TRIAL_PART_B.
 TRIAL_S = 0.25
 _TRIAL_PART_B = 2**20
+# Parts are tried in two series of so many for each candidate, small ones and those as large as the
+# last-level caches, whose times differ less.
+_PARTS, _LARGE_PARTS = 3, 1
+
+
+class _DisturbedError(Exception):
+    """All samples of a candidate, which may be the fastest, were disturbed."""
 
 
 def _default_of(candidates: Sequence[Candidate]) -> Candidate:
@@ -64,6 +70,19 @@ def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate,
             prepared.select(*candidate)
             shortest[candidate] = min(shortest[candidate], prepared.run(invocations))
         return min(shortest, key=shortest.__getitem__), "trial"
+    try:
+        return _fastest_by_samples(prepared, candidates), "trial"
+    except _DisturbedError:
+        return _default_of(candidates), "default"
+
+
+def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> Candidate:
+    """Return the fastest candidate on a processor.
+
+    Raises
+    ------
+    _DisturbedError
+    """
     prepared.select(*candidates[0])
     sample_s = min(prepared.run(1) for _ in range(2)) * max(prepared.case.stop.invocations, 1)
     allowed_s = min(TRIAL_S, max(prepared.case.stop.budget_s / 4, TRIAL_S / 8), prepared.left_s)
@@ -75,33 +94,63 @@ def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate,
             first = {variant: (variant, isa) for variant, isa in reversed(candidates)}
             candidates = list(first.values())
         else:
-            candidates = _fastest_parts(prepared, candidates)
+            parts = _Parts(prepared, _TRIAL_PART_B)
+            best: dict[str, Candidate] = {}
+            for candidate in _by_time(prepared, candidates, 2, _PARTS, parts):
+                best.setdefault(candidate[0], candidate)
+            candidates = list(best.values())
             if sample_s * len(candidates) * 2 > 4 * allowed_s:
-                return _fastest_in_steady_state(prepared, candidates), "trial"
+                # The modified lines that a part as large as the caches writes back are those of the
+                # part before it, of the same candidate.
+                parts = _Parts(prepared, last_level_cache_B())
+                return _by_time(prepared, candidates, 2, _LARGE_PARTS, parts)[0]
     for finalists, samples in rounds:
-        times: dict[Candidate, float] = {}
-        for candidate in candidates if len(candidates) > 1 else ():
-            prepared.select(*candidate)
-            taken = _trial(prepared, 1 + samples)
-            times[candidate] = float(np.quantile(taken, 0.25)) if len(taken) else math.inf
-        if any(math.isinf(t) for t in times.values()):
-            # A candidate without undisturbed samples may be the fastest.
-            return _default_of(candidates), "default"
-        candidates = sorted(candidates, key=lambda c: times.get(c, 0.0))[:finalists]
-    return candidates[0], "trial"
+        candidates = _by_time(prepared, candidates, 1, samples)[:finalists]
+    return candidates[0]
 
 
-def _trial(prepared: Prepared, samples: int) -> npt.NDArray[np.float64]:
-    """Return the seconds of the undisturbed samples after the first."""
+def _by_time(
+    prepared: Prepared,
+    candidates: list[Candidate],
+    series: int,
+    samples: int,
+    parts: _Parts | None = None,
+) -> list[Candidate]:
+    """Return the candidates, the fastest first, by some series of samples, or of parts, of each.
+
+    Raises
+    ------
+    _DisturbedError
+    """
+    if len(candidates) == 1:
+        return candidates
+    taken: dict[Candidate, list[float]] = {candidate: [] for candidate in candidates}
+    for _, candidate in itertools.product(range(series), candidates):
+        prepared.select(*candidate)
+        taken[candidate] += _trial(prepared, 1 + samples, parts)
+    if not all(taken.values()):
+        raise _DisturbedError
+    return sorted(candidates, key=lambda c: float(np.quantile(taken[c], 0.25)))
+
+
+def _trial(prepared: Prepared, samples: int, parts: _Parts | None) -> list[float]:
+    """Return the seconds of the undisturbed samples after the first.
+
+    Those of parts are per iteration, or per unit of the spec's `work`.
+    """
     for _ in range(_TRIAL_TRIES):
         rows = np.full((samples, 1 + sampling.CONDITIONS), np.nan)
-        sampling.sample(prepared, rows, prepared.invocations, prepared.left_s)
+        invocations = 1 if parts else prepared.invocations
+        ranges = parts.take(samples) if parts else ()
+        sampling.sample(prepared, rows, invocations, prepared.left_s, parts=ranges)
         unusable = sampling.mark_disturbed(prepared, rows[:, 0], rows[:, 1:]) | np.isnan(rows[:, 0])
-        both = ranks().largest(np.column_stack((rows[1:, 0], unusable[1:])))
-        kept = both[:, 0][both[:, 1] == 0]
-        if len(kept) or not prepared.left_s:
+        seconds = rows[:, 0] / [parts.work(*one) for one in ranges] if parts else rows[:, 0]
+        # Ranks whose parts differ agree on their times.
+        both = ranks().largest(np.column_stack((seconds, unusable))[1:])
+        kept: list[float] = both[both[:, 1] == 0, 0].tolist()
+        if kept or not prepared.left_s:
             break
-    return np.asarray(kept)
+    return kept
 
 
 class _Parts:
@@ -113,48 +162,22 @@ class _Parts:
 
     def __init__(self, prepared: Prepared, bytes_B: float) -> None:
         case = prepared.own
-        self._prepared = prepared
         self._count = case.iterations
         share = bytes_B / max(1, case.bytes_B)
         self._size = min(self._count, max(1, math.ceil(share * self._count)))
         self._work = None if case.spec.work is None else case.spec.work(case, prepared.native)
         self._begin = 0
 
-    def run(self) -> float:
-        """Run the next part; return the seconds per iteration, or per unit of the spec's `work`."""
-        begin = self._begin
-        end = begin + self._size
-        self._begin = end if end + self._size <= self._count else 0
-        seconds = self._prepared.run_range(begin, end)
-        done = self._size if self._work is None else int(self._work[end] - self._work[begin])
-        # Ranks whose parts differ agree on it.
-        return ranks().slowest(seconds / max(done, 1))
+    def take(self, number: int) -> list[tuple[int, int]]:
+        """Return begin and end of the next parts."""
+        taken = []
+        for _ in range(number):
+            end = self._begin + self._size
+            taken.append((self._begin, end))
+            self._begin = end if end + self._size <= self._count else 0
+        return taken
 
-
-def _fastest_in_steady_state(prepared: Prepared, candidates: list[Candidate]) -> Candidate:
-    """Return the fastest candidate by parts as large as the last-level caches.
-
-    An untimed part runs before each timed one, so that the modified lines which the timed part
-    writes back are the candidate's own.
-    """
-    parts = _Parts(prepared, last_level_cache_B())
-    times: dict[Candidate, list[float]] = {c: [] for c in candidates}
-    for _, candidate in itertools.product(range(2), candidates):
-        prepared.select(*candidate)
-        parts.run()
-        times[candidate].append(parts.run())
-    return min(candidates, key=lambda c: min(times[c]))
-
-
-def _fastest_parts(prepared: Prepared, candidates: list[Candidate]) -> list[Candidate]:
-    """Return the best instruction set of each variant, by trials of small parts."""
-    parts = _Parts(prepared, _TRIAL_PART_B)
-    times: dict[Candidate, list[float]] = {c: [] for c in candidates}
-    for _, candidate in itertools.product(range(6), candidates):
-        prepared.select(*candidate)
-        times[candidate].append(parts.run())
-    speed = {c: float(np.quantile(t, 0.25)) for c, t in times.items()}
-    best: dict[str, Candidate] = {}
-    for candidate in sorted(candidates, key=speed.__getitem__):
-        best.setdefault(candidate[0], candidate)
-    return list(best.values())
+    def work(self, begin: int, end: int) -> int:
+        """Return the iterations of a part, or its units of the spec's `work`; at least 1."""
+        done = end - begin if self._work is None else int(self._work[end] - self._work[begin])
+        return max(done, 1)

@@ -21,7 +21,7 @@ from memkern.models.ecm_fit import (
 )
 from memkern.models.machine_file import MachineFile
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
-from memkern.plots.drawing import MOST_LINES, counts_axis, finish, marked_look, panels
+from memkern.plots.drawing import MOST_LINES, counts_axis, curve, finish, marked_look, panels
 from memkern.plots.frames import Records, counted, frame_of
 from memkern.plots.predictions import machine_for
 from memkern.plots.registry import register, tables
@@ -152,17 +152,11 @@ def predicted_against_measured(records: Records = None, overlap: str = "") -> Fi
     )
     for number, level in enumerate(dict.fromkeys(found.model.names)):
         mine = frame[frame["level"] == level]
-        look = marked_look(number)._replace(linestyle="none", markersize=4.0)
-        for fitted, face in ((False, look.color), (True, "none")):
+        for fitted, size in ((False, 4.0), (True, 2.0)):
+            look = marked_look(number)._replace(linestyle="none", markersize=size)
             rows = mine[mine["fitted"] == fitted]
             label = level if not fitted else "_fitted"
-            ax.plot(
-                rows["predicted_cycles"],
-                rows["measured_cycles"],
-                label=label,
-                markerfacecolor=face,
-                **look._asdict(),
-            )
+            curve(ax, rows, "predicted_cycles", "measured_cycles", look, label)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(*ends)
@@ -171,13 +165,10 @@ def predicted_against_measured(records: Records = None, overlap: str = "") -> Fi
     counts_axis(ax.yaxis)
     ax.set(xlabel="Predicted cycles per vector", ylabel="Measured cycles per vector")
     notes = [
-        f"{found.model.overlap}, fitted to {', '.join(FITTED)} (open markers): median error of the "
-        f"others {100 * found.median_error:.1f} %."
+        f"{found.model.overlap}, fitted to {', '.join(FITTED)} (small markers): median error of "
+        f"the others {100 * found.median_error:.1f} %."
     ]
-    disturbed = int(frame["disturbed"].sum())
-    if disturbed:
-        notes.append(f"{counted(disturbed, 'disturbed point')} included.")
-    return finish(fig, 3, notes, frame.assign(disturbed=False))
+    return finish(fig, 3, notes, frame)
 
 
 @figure("ecm-overlap")

@@ -270,6 +270,11 @@ def _quality(frame: DataFrame) -> list[str]:
             f"{counted(disturbed, 'record')} {'is' if disturbed == 1 else 'are'} disturbed"
             f"{', drawn with hollow markers and left out of fits' if disturbed else ''}."
         )
+    if "variant_choice" in frame and (defaults := int(frame["variant_choice"].eq("default").sum())):
+        sentences.append(
+            f"{counted(defaults, 'record')} {'has' if defaults == 1 else 'have'} the default "
+            "variant, since all trials of another one were disturbed."
+        )
     return [*sentences, *_samples(frame), *_intervals(frame)]
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from memkern.checks import one_of
 from memkern.errors import InputError
-from memkern.measuring.record import measure
+from memkern.measuring.record import CaseRun, calibrated, environment_of_ranks
 from memkern.results import ResultSet, load
 from memkern.spec import registry
 
@@ -31,7 +31,7 @@ def barrier_cost(
     *,
     kinds: Sequence[str] = KINDS,
     runs: int = 10,
-    pin: str = "none",
+    pin: str = "auto",
 ) -> ResultSet:
     """Measure the team's barrier over team sizes.
 
@@ -52,7 +52,8 @@ def barrier_cost(
         One record for each kind and team size, kernel ``launch.barrier``: ``barrier_s``, the
         median over the runs of a barrier's seconds, ``barrier_low_s`` and ``barrier_high_s``, the
         least and the greatest, and ``clock_GHz``. Where the work's own noise exceeds a cheap
-        barrier, the difference may be negative.
+        barrier, the difference may be negative. A record is disturbed, or not valid, if the
+        measurement with or without the barrier is.
 
     Raises
     ------
@@ -106,8 +107,12 @@ def measure_here(kind: str, threads: Sequence[int], runs: int, pin: str) -> Resu
     for team in threads:
         case = registry.case("launch.compute", threads=team, pin=pin, runs=runs)
         case = case.with_(invocations=_INVOCATIONS)
-        without = measure(case.with_(repetition="free"))
-        with_it = measure(case.with_(repetition=repetition))
+        runs_of_both = [CaseRun(case.with_(repetition=how)) for how in ("free", repetition)]
+        disturbed = [run.place().samples.disturbed for run in runs_of_both]
+        if any(disturbed):
+            runs_of_both[1].disturb()
+        machine = environment_of_ranks()
+        without, with_it = (calibrated(run, machine) for run in runs_of_both)
         cost = with_it.samples - float(np.median(without.samples))
         columns: dict[str, Any] = {
             "kernel": "launch.barrier",
@@ -115,6 +120,7 @@ def measure_here(kind: str, threads: Sequence[int], runs: int, pin: str) -> Resu
             "barrier_s": float(np.median(cost)),
             "barrier_low_s": float(cost.min()),
             "barrier_high_s": float(cost.max()),
+            "valid": without.valid and with_it.valid,
         }
         records.append({**with_it.record, **columns})
         samples.append(cost)

@@ -5,8 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from memkern.cli.measuring import wait_until_quiet, warn_if_not_quiet
-from memkern.cli.options import GOOD, Verb, count, each, force_option, numbers, wait_option
+from memkern.cli.measuring import (
+    exit_code,
+    marks,
+    wait_until_quiet,
+    warn_if_disturbed,
+    warn_if_not_quiet,
+)
+from memkern.cli.options import Verb, count, each, force_option, numbers, wait_option
 
 
 def _barrier(args: argparse.Namespace) -> int:
@@ -18,6 +24,7 @@ def _barrier(args: argparse.Namespace) -> int:
     warn_if_not_quiet(wait_until_quiet(args), args)
     threads = None if args.threads is None else each(args.threads)
     results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
+    warn_if_disturbed(results)
     if args.output:
         results.save(args.output)
     if args.json:
@@ -27,8 +34,9 @@ def _barrier(args: argparse.Namespace) -> int:
             f"{'barrier':<12} {'threads':>7} {'ns':>9} {'least':>9} {'greatest':>9} {'cycles':>9}"
         )
         for r in results:
-            print(f"{r['barrier']:<12} {r['threads']:>7} {_barrier_cells(r)}")
-    return GOOD
+            words = " ".join(marks(r))
+            print(f"{r['barrier']:<12} {r['threads']:>7} {_barrier_cells(r)} {words}".rstrip())
+    return exit_code(results)
 
 
 def _barrier_cells(record: dict[str, Any]) -> str:
@@ -45,7 +53,7 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("-t", "--threads", type=numbers(1, "threads"), metavar="N,...")
     sub.add_argument("--kinds", default="omp-passive,omp-active,spin", metavar="NAME,...")
     sub.add_argument("--runs", type=count(1), default=10, metavar="N", help="(10)")
-    sub.add_argument("--pin", default="none", metavar="HOW")
+    sub.add_argument("--pin", default="auto", metavar="HOW")
     sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
     sub.add_argument("--json", action="store_true", help="records as JSON on standard output")
     wait_option(sub)

@@ -7,7 +7,15 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, show_progress
+from memkern.cli.measuring import (
+    exit_code,
+    line,
+    marks,
+    measure,
+    plus_minus,
+    show_progress,
+    warn_if_disturbed,
+)
 from memkern.cli.options import Verb, each, given, knobs_of, measuring_options, numbers, words
 from memkern.cli.refusing import refuse
 from memkern.errors import InputError
@@ -45,6 +53,7 @@ def _tune(args: argparse.Namespace) -> int:
             for number, record in enumerate(search):
                 line(f"{record['tune_step']:<9} {_row(number, record)}")
     assert records is not None
+    warn_if_disturbed(records)
     if args.output:
         records.save(args.output)
     if args.json:
