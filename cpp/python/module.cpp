@@ -244,11 +244,11 @@ class Case {
   // instead of the deadline and of signals: after the first sample for which it returns false or
   // raises an exception, there are no more. `events` are counted during the samples, and written
   // to `counts`, shape (samples, events, 3): value, nanoseconds enabled and running, summed over
-  // the workers.
+  // the workers. Without `probes`, conditions are NaN and nothing is waited for.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s, double least_throughput, const py::object& start,
                       const std::vector<EventTuple>& events,
-                      py::array_t<double, py::array::c_style>& counts) {
+                      py::array_t<double, py::array::c_style>& counts, bool probes) {
     constexpr std::size_t kConditions = 4;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
@@ -287,7 +287,7 @@ class Case {
     std::optional<Prepared::Sampling> sampling;
     {
       const Exclusive exclusive;
-      sampling.emplace(prepared_, invocations, least_throughput, end, std::move(codes));
+      sampling.emplace(prepared_, invocations, least_throughput, end, std::move(codes), probes);
     }
     while (done < conditions.size() && !error && (called || done == 0 || now() <= end)) {
       bool taken = false;
@@ -561,7 +561,8 @@ PYBIND11_MODULE(_memkern, m) {
       .def("sample", &Case::sample, py::arg("out").noconvert(), py::arg("invocations"),
            py::arg("deadline_s"), py::arg("least_throughput") = 0.0, py::arg("start") = py::none(),
            py::arg("events") = std::vector<EventTuple>(),
-           py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>())
+           py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>(),
+           py::arg("probes") = true)
       .def("fill", &Case::fill, py::arg("outputs"))
       .def("copy_in", &Case::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Case::copy_out, py::arg("name"))
