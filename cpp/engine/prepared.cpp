@@ -70,10 +70,11 @@ double Prepared::run_range(std::int64_t begin, std::int64_t end) {
 }
 
 Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput,
-                             double end, std::vector<EventCode> events)
+                             double end, std::vector<EventCode> events, bool probes)
     : prepared_(prepared), invocations_(invocations), end_(end) {
   check_invocations(invocations);
-  watch_ = prepared.runner_->watch(least_throughput);
+  watch_ = prepared.runner_->watch(least_throughput, probes);
+  if (watch_ && watch_->monitor) monitor_ = &*watch_->monitor;
   if (events.empty()) return;
   if (!watch_) throw InputError("events are counted on processors only");
   counters_ = std::make_unique<Counters>(prepared.team_, std::move(events));
@@ -85,7 +86,7 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   conditions = {kUnknown, kUnknown, kUnknown, kUnknown};
   Runner& runner = *prepared_.runner_;
-  if (watch_) watch_->monitor.wait_for_cores(end_);
+  if (monitor_ != nullptr) monitor_->wait_for_cores(end_);
   runner.flush();
   if (start && !start()) return false;
   prepared_.problem_->mark_written();
@@ -98,12 +99,12 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
     if (counters_) counters_->sum(counts);
     for (double& step : per_step) step /= static_cast<double>(invocations_);
   }
-  if (watch_) watch_->monitor.sample_ended(conditions);
+  if (monitor_ != nullptr) monitor_->sample_ended(conditions);
   return true;
 }
 
 void Prepared::Sampling::finish() {
-  if (watch_) watch_->monitor.finish();
+  if (monitor_ != nullptr) monitor_->finish();
 }
 
 }  // namespace memkern

@@ -43,15 +43,16 @@ class Prepared {
    public:
     // If the throughput of a core is below `least_throughput`, a sample first waits for a short
     // time, but not beyond `end` on the clock of now().
-    // With `events`, they are counted during each sample; not on a device.
+    // With `events`, they are counted during each sample; not on a device. Without `probes`, the
+    // workers are not monitored.
     Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput, double end,
-             std::vector<EventCode> events = {});
+             std::vector<EventCode> events = {}, bool probes = true);
     // Sets the seconds per invocation and, unless `per_step` is empty, those of each kernel of an
-    // invocation. `conditions` are NaN on a device; otherwise they are written by finish() at the
-    // latest, and must live until then. `start`, if there is one, is called right before the sample
-    // is timed; if it returns false, there is no sample, and the result is false. Sets the first of
-    // `counts`, one for each event. With `part`, the sample is one run of these iterations, without
-    // times of steps and counts.
+    // invocation. `conditions` are NaN on a device and without probes; otherwise they are written by
+    // finish() at the latest, and must live until then. `start`, if there is one, is called right
+    // before the sample is timed; if it returns false, there is no sample, and the result is false.
+    // Sets the first of `counts`, one for each event. With `part`, the sample is one run of these
+    // iterations, without times of steps and counts.
     bool sample(double& seconds, std::span<double> per_step, Conditions& conditions,
                 const std::function<bool()>& start = {}, std::span<Count> counts = {},
                 std::optional<Range> part = {});
@@ -62,6 +63,7 @@ class Prepared {
     std::int64_t invocations_;
     double end_;
     std::unique_ptr<Runner::Watch> watch_;
+    Monitor* monitor_ = nullptr;          // null on a device and without probes
     std::unique_ptr<Counters> counters_;  // after the watch, which binds the workers
   };
 

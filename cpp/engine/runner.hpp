@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -40,17 +41,16 @@ class Runner {
                         Counters* counters) = 0;
   virtual double run_range(Range range) = 0;
   virtual void flush() = 0;
-  // Binds and monitors the workers during its lifetime.
+  // Binds the workers during its lifetime, and monitors them if `probes`.
   struct Watch {
-    Watch(const Team& team, double least_throughput)
-        : session(team), monitor(team, least_throughput) {
-      monitor.start();
+    Watch(const Team& team, double least_throughput, bool probes) : session(team) {
+      if (probes) monitor.emplace(team, least_throughput).start();
     }
     Team::Session session;
-    Monitor monitor;
+    std::optional<Monitor> monitor;
   };
   // Null on a device.
-  virtual std::unique_ptr<Watch> watch(double least_throughput) = 0;
+  virtual std::unique_ptr<Watch> watch(double least_throughput, bool probes) = 0;
   virtual Obtained obtained() const = 0;
 };
 

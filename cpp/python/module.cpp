@@ -245,12 +245,13 @@ class Case {
   // raises an exception, there are no more. `events` are counted during the samples, and written
   // to `counts`, shape (samples, events, 3): value, nanoseconds enabled and running, summed over
   // the workers. With `parts`, a range of iterations for each row, each sample is one run of its
-  // part instead.
+  // part instead. Without `probes`, conditions are NaN and nothing is waited for.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s, double least_throughput, const py::object& start,
                       const std::vector<EventTuple>& events,
                       py::array_t<double, py::array::c_style>& counts,
-                      const std::vector<std::pair<std::int64_t, std::int64_t>>& parts) {
+                      const std::vector<std::pair<std::int64_t, std::int64_t>>& parts,
+                      bool probes) {
     constexpr std::size_t kConditions = 4;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
@@ -294,7 +295,7 @@ class Case {
     std::optional<Prepared::Sampling> sampling;
     {
       const Exclusive exclusive;
-      sampling.emplace(prepared_, invocations, least_throughput, end, std::move(codes));
+      sampling.emplace(prepared_, invocations, least_throughput, end, std::move(codes), probes);
     }
     while (done < conditions.size() && !error && (called || done == 0 || now() <= end)) {
       bool taken = false;
@@ -571,7 +572,8 @@ PYBIND11_MODULE(_memkern, m) {
            py::arg("deadline_s"), py::arg("least_throughput") = 0.0, py::arg("start") = py::none(),
            py::arg("events") = std::vector<EventTuple>(),
            py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>(),
-           py::arg("parts") = std::vector<std::pair<std::int64_t, std::int64_t>>())
+           py::arg("parts") = std::vector<std::pair<std::int64_t, std::int64_t>>(),
+           py::arg("probes") = true)
       .def("fill", &Case::fill, py::arg("outputs"))
       .def("copy_in", &Case::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Case::copy_out, py::arg("name"))

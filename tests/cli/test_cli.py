@@ -921,6 +921,10 @@ def test_ctrl_c_before_the_first_record_leaves_no_file(
         ("dw --lattice 4 4 4 4 --prefetch-into L1", "--prefetch-into means nothing without"),
         ("suite apps --counts paper --footprint 1e6", "--footprint means nothing with"),
         ("tune -p UNIFORM:8:1 --repeats 3", "--repeats means nothing in a search"),
+        ("latency --prefetch 8", "prefetch does nothing for latency.chase"),
+        ("latency --prefetch 0,8", "--prefetch does nothing for latency.chase"),
+        ("tune -k latency.chase --set prefetch=8", "prefetch does nothing for latency.chase"),
+        ("tune -k latency.chase --prefetch 0,8", "prefetch does nothing for latency.chase"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(words, message, capsys):
@@ -943,6 +947,13 @@ def test_options_of_some_kernels_apply_to_these_only(words, column, value, capsy
     records = measured(capsys, *words.split(), *how)
     having = {r["kernel"] for r in records if r.get(column) == value}
     assert having and having < {r["kernel"] for r in records}
+
+
+def test_knobs_of_some_kernels_multiply_the_cases_of_these_only(capsys):
+    words = "loops -k peakflops,triad -n 999 --prefetch 0,8 --runs 1 --threads 1 -q"
+    records = measured(capsys, *words.split())
+    found = [(r["kernel"], r["prefetch"]) for r in records]
+    assert sorted(found) == [("loops.peakflops", 0), ("loops.triad", 0), ("loops.triad", 8)]
 
 
 def test_unused_options_of_circustent_are_reported(capsys):

@@ -65,8 +65,10 @@ def spatter_samples(kernel: str) -> list[Case]:
 
 
 def built(kernel: str, **options: Any) -> Case:
-    """Return a case of a kernel by its name in the registry, with its definition."""
+    """Return a case of a kernel by its name in the registry, without knobs of no effect on it."""
     name, _, definition = kernel.partition("@")
+    for knob in registry()[kernel].idle_knobs:
+        options.pop(knob, None)
     return mk.case(name, definition=definition or "paper", **options)
 
 

@@ -546,6 +546,14 @@ def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
     assert native.sample(rows, 1, 1.0) == 4
 
 
+@pytest.mark.parametrize("probes", [True, False])
+def test_samples_without_probes_have_no_conditions(case: Case, probes: bool) -> None:
+    rows = np.full((3, 5), np.nan)
+    assert case.prepare().native.sample(rows, 1, 1.0, probes=probes) == 3
+    assert (rows[:, 0] > 0).all()
+    assert np.isnan(rows[:, 1:4]).all() != probes
+
+
 def with_times(prepared: Prepared, begin_s: float, each_s: dict[str, float]) -> Prepared:
     """Give runs the seconds of their invocations, and of all workers' begin."""
     variant = prepared.obtained["variant"]

@@ -24,6 +24,7 @@ from memkern.measuring import sweep as sweeping
 from memkern.measuring.sweepfile import read_sweep
 from memkern.results import ResultSet
 from memkern.spec.case import Case
+from memkern.spec.kernel import KernelSpec
 from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import options_of, registry
 from memkern.spec.sequences import joined, permuted, product, sample
@@ -426,3 +427,37 @@ def test_options_of_a_kernel() -> None:
     assert required is inspect.Parameter.empty
     assert "alpha" in options_of(registry()["stream.rotation"])
     assert "alpha" not in options_of(registry()["stream.copy"])
+
+
+def _in_a_sweep(options: str, folder: Path) -> object:
+    path = folder / "idle.toml"
+    path.write_text(f'[[case]]\nkernel = "latency.chase"\nsize_B = 4096\n{options}\n')
+    return list(read_sweep(path, {})[0])
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda folder: mk.latency(4096, prefetch=8),
+        lambda folder: mk.latency(4096).with_(prefetch=8),
+        lambda folder: _in_a_sweep("prefetch = 8", folder),
+        lambda folder: _in_a_sweep("prefetch = [0, 8]", folder),
+        lambda folder: mk.tune(mk.latency(4096, threads=1), knobs={"prefetch": [0, 8]}),
+    ],
+    ids=["built", "changed", "sweep", "sweep of a list", "tuned"],
+)
+def test_knobs_without_effect_are_refused_wherever_they_are_given(
+    build: Callable[[Path], object], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"prefetch does nothing for latency\.chase"):
+        build(tmp_path)
+
+
+def test_knobs_without_effect_may_have_their_defaults(tmp_path: Path) -> None:
+    assert mk.latency(4096, prefetch=0) == mk.latency(4096)
+    assert _in_a_sweep("prefetch = 0", tmp_path)
+
+
+@pytest.mark.parametrize("spec", registry().values(), ids=registry().keys())
+def test_knobs_without_effect_are_knobs(spec: KernelSpec) -> None:
+    assert {*spec.idle_knobs} <= {field.name for field in dataclasses.fields(Knobs)}

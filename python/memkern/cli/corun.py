@@ -23,7 +23,7 @@ from memkern.cli.options import (
     measuring_options,
     named_values,
 )
-from memkern.cli.refusing import refuse, refuse_idle, refuse_lists
+from memkern.cli.refusing import refuse, refuse_idle, refuse_lists, taken
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _case(kernel: str, words: Sequence[str], units: int, args: argparse.Namespac
 
     named = {"name": " ".join(words)} if words else {}
     try:
-        return build(kernel, units, **knobs_of(args) | named | named_values(words))
+        return build(kernel, units, **taken(kernel, knobs_of(args)) | named | named_values(words))
     except InputError as error:
         raise InputError(f"{kernel}: {error}") from None
 

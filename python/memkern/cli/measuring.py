@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID
-from memkern.cli.refusing import refuse_idle
+from memkern.cli.refusing import refuse_idle, taken
 from memkern.machine.health import DISTURBED
 from memkern.spec.options import Knobs, declared
 from memkern.spec.sequences import Cases, joined, product, sample
@@ -36,7 +36,10 @@ _LOOK = 100
 
 
 def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
-    """Return every case with every combination of the knobs that were given as lists."""
+    """Return every case with every combination of the knobs that were given as lists.
+
+    Kernels without effect of a knob are measured without it.
+    """
     values = {name: getattr(args, name) for name in _LISTED}
     lists = {name: value for name, value in values.items() if isinstance(value, list)}
 
@@ -45,9 +48,12 @@ def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
         base = functools.lru_cache(maxsize=1)(part.__getitem__)
 
         def build(place: int, **knobs: Any) -> Case:
-            return base(place).with_(**knobs)
+            case = base(place)
+            return case.with_(**taken(case.spec.name, knobs))
 
-        return product(build, {"place": range(len(part)), **lists})
+        # A part has cases of one kernel, but those of sweep files may have several.
+        varied = taken(part[0].spec.name, lists) if len(part) else lists
+        return product(build, {"place": range(len(part)), **varied})
 
     if lists:
         cases = joined(map(of_part, cases.parts if isinstance(cases, Cases) else [cases]))

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.cli.options import each
 from memkern.errors import InputError
+from memkern.spec.options import Knobs
+from memkern.spec.registry import spec_of
 
 if TYPE_CHECKING:
     from memkern.spec.case import Case
 
-# Knobs without effect on some kernels, by kernel or family, and why.
-_FORK = ("bs.bs0", "launch")
-_IDLE: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "prefetch": ((*_FORK, "loops.peakflops", "amo"), "which do not prefetch"),
-    "offset": ((*_FORK, "loops.peakflops"), "which have no arrays"),
-    "schedule": (_FORK, "which have no iterations"),
-    "chunk": (_FORK, "which have no iterations"),
-}
+
+def taken(kernel: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options without the knobs that have no effect on a kernel."""
+    idle = spec_of(kernel).idle_knobs
+    return {name: value for name, value in options.items() if name not in idle}
 
 
 def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
@@ -33,11 +32,12 @@ def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
     InputError
         There is such a knob.
     """
-    kernels = list(dict.fromkeys(case.spec.kernel for case in cases))
-    for option, (idle, why) in _IDLE.items():
-        given = set(each(getattr(args, option, None))) - {None, 0, "static"}
-        if given and kernels and all({name, name.partition(".")[0]} & {*idle} for name in kernels):
-            raise InputError(f"--{option} does nothing for {', '.join(kernels)}, {why}")
+    specs = dict.fromkeys(case.spec for case in cases)
+    kernels = ", ".join(dict.fromkeys(spec.kernel for spec in specs))
+    for name in dict.fromkeys(name for spec in specs for name in spec.idle_knobs):
+        given = {*each(getattr(args, name, None))} - {None, getattr(Knobs, name)}
+        if given and all(name in spec.idle_knobs for spec in specs):
+            raise InputError(f"--{name.replace('_', '-')} does nothing for {kernels}: leave it out")
 
 
 def options_by_kernel(

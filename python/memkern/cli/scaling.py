@@ -25,7 +25,7 @@ from memkern.cli.options import (
     named_values,
     numbers,
 )
-from memkern.cli.refusing import refuse, refuse_idle, refuse_lists
+from memkern.cli.refusing import refuse, refuse_idle, refuse_lists, taken
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _case(kernel: str, words: Sequence[str], args: argparse.Namespace) -> Case:
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "threads": None}))
     named = {"name": " ".join(words)} if words else {}
     try:
-        return registry.case(kernel, **knobs | named | named_values(words))
+        return registry.case(kernel, **taken(kernel, knobs) | named | named_values(words))
     except InputError as error:
         raise InputError(f"{kernel}: {error}") from None
 

@@ -165,7 +165,7 @@ def _merge(args: argparse.Namespace) -> int:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    from memkern.measuring.tune import TUNED, TUNED_ON_DEVICE, tune
+    from memkern.measuring.tune import tune, usual_knobs
     from memkern.results import check_output
 
     if args.output:
@@ -175,12 +175,12 @@ def _tune(args: argparse.Namespace) -> int:
     own = given(args, "pattern", "delta", "count") | named_values(args.set)
     case = registry.case(args.kernel, **own, **knobs)
     on_device = case.knobs.device != "cpu"
-    usual = TUNED_ON_DEVICE if on_device else TUNED
     # An option that was given keeps its value, a list of values is searched.
     columns = {name: option.column or name for name, _, option in declared(Knobs)}
     asked = given(args, *columns)
     lists = {name: value for name, value in asked.items() if isinstance(value, list)}
-    tuned = {name: values for name, values in usual.items() if name not in asked} | lists
+    tuned = {name: values for name, values in usual_knobs(case).items() if name not in asked}
+    tuned |= lists
     budget = {} if args.budget is None else {"budget_s": args.budget}
     with show_progress(args) as progress:
         best, search = tune(case, knobs=tuned, progress=progress, **budget)

@@ -42,5 +42,6 @@ def register_without_arrays(name: str, summary: str, source: str) -> None:
             model_bytes=lambda case: 0.0,
             build=_case,
             dtypes=("float64",),
+            idle_knobs=("prefetch", "offset", "schedule", "chunk"),
         )
     )

@@ -48,7 +48,7 @@ def tune(
     budget_s : float
         Seconds for the search; knobs that have not been tried by then keep their values.
     knobs : mapping, optional
-        Values to try by knob; the default is `TUNED`, on a GPU `TUNED_ON_DEVICE`.
+        Values to try by knob; by default those of `usual_knobs`.
     progress : callable, optional
         Called with the share of trials done, from 0 to 1.
 
@@ -63,14 +63,21 @@ def tune(
     Raises
     ------
     InputError
-        If the budget is not a positive number.
+        If the budget is not a positive number, or a knob of `knobs` has no effect on the kernel.
     """
     check_budget(budget_s)
-    usual = TUNED if case.knobs.device == "cpu" else TUNED_ON_DEVICE
     steps: dict[str, Sequence[Choice]] = {"variant": _variants(case)}
-    for knob, values in (usual if knobs is None else knobs).items():
+    for knob, values in (usual_knobs(case) if knobs is None else knobs).items():
+        if knob in case.spec.idle_knobs:
+            raise InputError(f"{knob} does nothing for {case.spec.kernel}: leave it out")
         steps[knob] = [{knob: value} for value in values]
     return search(lambda **choice: case.with_(**choice), {}, steps, budget_s, progress=progress)
+
+
+def usual_knobs(case: Case) -> dict[str, tuple[Any, ...]]:
+    """Return the values that are tried by default, by knob: those that affect the kernel."""
+    tuned = TUNED if case.knobs.device == "cpu" else TUNED_ON_DEVICE
+    return {knob: values for knob, values in tuned.items() if knob not in case.spec.idle_knobs}
 
 
 def check_budget(budget_s: float) -> None:

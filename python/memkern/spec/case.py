@@ -71,9 +71,12 @@ class Case(FromFields):
     request: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Check the types, and the number of runs of a kernel whose values grow."""
+        """Check types and knobs, and the number of runs of a kernel whose values grow."""
         one_of(self.dtype, "dtype", self.spec.dtypes)
         one_of(self.index_dtype, "index_dtype", self.spec.index_dtypes)
+        for name in self.spec.idle_knobs:
+            if getattr(self.knobs, name) != getattr(Knobs, name):
+                raise InputError(f"{name} does nothing for {self.spec.kernel}: leave it out")
         if self.halo:
             one_of(self.halo, "halo", HALOS)
             if self.spec.part is None or self.knobs.device != "cpu":

@@ -302,6 +302,8 @@ class KernelSpec:
         (case, number of a rank, number of all) to its `Part` of a case with a `Case.halo`.
     most_runs : mapping
         By dtype, how many consecutive invocations keep the values finite, where that is few.
+    idle_knobs : tuple of str
+        Fields of `Knobs` without effect on it, which its cases refuse.
     version : int
         Increased when the definition changes; part of a case's identity.
     """
@@ -343,6 +345,7 @@ class KernelSpec:
     repeatable_check: bool = False
     part: Callable[[Case, int, int], Part] | None = None
     most_runs: Mapping[str, int] = field(default_factory=dict)
+    idle_knobs: tuple[str, ...] = ()
     version: int = 1
 
     @property

@@ -683,6 +683,7 @@ def _spec(pattern: str, summary: str) -> None:
             idempotent=False,
             repeatable_check=True,
             template_columns=("primitive", "order", "returns"),
+            idle_knobs=("prefetch",),
         )
     )
 

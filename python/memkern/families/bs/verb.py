@@ -9,7 +9,7 @@ from typing import Any
 
 from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import Verb, count, each, given, knobs_of, measuring_options, numbers
-from memkern.cli.refusing import options_by_kernel
+from memkern.cli.refusing import options_by_kernel, taken
 from memkern.errors import InputError
 from memkern.families.streaming.verbs import lengths, owners, stream_options
 from memkern.spec import registry
@@ -44,7 +44,8 @@ def _finite_elements(args: argparse.Namespace) -> int:
         axes: dict[str, Any] = {option: each(own.pop(option)) for option in listed}
         if name in vectors:
             axes = lengths(args.sizes, args.entries)
-        parts.append(product(functools.partial(registry.case, name, **own, **knobs), axes))
+        build = functools.partial(registry.case, name, **own, **taken(name, knobs))
+        parts.append(product(build, axes))
     return exit_code(measure(joined(parts), args))
 
 

@@ -208,6 +208,7 @@ register(
         dtypes=("float64",),
         ulps=64.0,
         template_columns=("instruction", "quantity"),
+        idle_knobs=("prefetch",),
         accesses=lambda case: case.integers["count"],
     )
 )

@@ -697,6 +697,7 @@ register(
         index_dtypes=("int64",),
         idempotent=False,
         repeatable_check=True,
+        idle_knobs=("prefetch",),
         accesses=lambda case: case.integers["steps"] * case.integers["chains"],
     )
 )
@@ -718,6 +719,7 @@ register(
         index_dtypes=("int64",),
         idempotent=False,
         repeatable_check=True,
+        idle_knobs=("prefetch",),
         accesses=lambda case: case.integers["steps"],
     )
 )
@@ -736,6 +738,7 @@ register(
         dtypes=("uint64",),
         idempotent=False,
         repeatable_check=True,
+        idle_knobs=("prefetch",),
         template_columns=("take_by",),
         # From a write of one worker to the answer of the other one.
         accesses=lambda case: 2 * case.integers["turns"],

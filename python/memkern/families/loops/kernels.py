@@ -53,6 +53,7 @@ _loop(
     "x = 1 x + 1, in registers",
     lambda v, s, t: {RESULT: float(len(v[POSITION]))},
     combine=np.sum,
+    idle_knobs=("prefetch", "offset"),
 )
 
 

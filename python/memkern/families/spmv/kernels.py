@@ -420,6 +420,7 @@ def _spec(name: str, summary: str, source: str) -> None:
             template_columns=("result",),
             # The workers' sums of columns are added up only after the last part.
             part=None if name == "csc" else _part,
+            idle_knobs=("prefetch",) if name in ("ell", "csc") else (),
         )
     )
 

@@ -17,7 +17,7 @@ from memkern.cli.measuring import (
     warn_if_disturbed,
 )
 from memkern.cli.options import Verb, each, given, knobs_of, measuring_options, numbers, words
-from memkern.cli.refusing import refuse
+from memkern.cli.refusing import refuse, taken
 from memkern.errors import InputError
 from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE
 from memkern.spec.sequences import joined, product
@@ -97,6 +97,7 @@ def _spmv(args: argparse.Namespace) -> int:
             for name, value in listed.items()
             if value is not None and owners.get(name, format) == format
         }
+        own = taken(f"spmv.{format}", own)
         parts.append(product(functools.partial(build, matrix=text, format=format, **own), axes))
     return exit_code(measure(joined(parts), args, _HEADER, _row, ("unroll",)))
 

@@ -45,6 +45,7 @@ def regular(
     source: str,
     combine: Callable[[Values], Any] | None = None,
     build: Callable[..., Case] | None = None,
+    idle_knobs: tuple[str, ...] = (),
 ) -> None:
     """Register a kernel whose arrays, flops and scalars the extension declares.
 
@@ -136,6 +137,7 @@ def regular(
             # Invocations that update an array or add to a running sum differ in their results.
             idempotent=combine is None and all(a.role != "update" for a in arrays),
             elementwise=True,
+            idle_knobs=idle_knobs,
         )
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 from memkern.checks import read_number
 from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import Parser, Verb, checked, count, given, knobs_of, measuring_options
-from memkern.cli.refusing import options_by_kernel
+from memkern.cli.refusing import options_by_kernel, taken
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_sizes
 from memkern.spec import registry
@@ -76,7 +76,7 @@ def measure_kernels(
     for name, own in options_by_kernel(given(args, *_OPTIONS), owners(names), names).items():
         if "allow_repeats" in own:
             own["repeats"] = own.pop("allow_repeats")
-        build = functools.partial(registry.case, name, **own, **knobs)
+        build = functools.partial(registry.case, name, **own, **taken(name, knobs))
         parts += [product(functools.partial(build, **shape), axes) for shape in shapes or [{}]]
     return exit_code(measure(joined(parts), args))
 
