@@ -20,7 +20,7 @@ from plotting import (
 )
 
 from memkern import report
-from memkern.families.latency.data import DIFFERS, concurrency
+from memkern.families.latency.data import DIFFERS, concurrency, measured_caches
 from memkern.families.latency.findings import findings
 from memkern.families.latency.kernels import GROUP, report_cases
 from memkern.measuring.sweep import sweep
@@ -287,6 +287,29 @@ def test_the_structure_stands_beside_what_the_system_says():
     ]  # fmt: skip
     (_, said) = findings(Results(rows))
     assert said == "By latency, cache 3 has 4 MiB to 4.76 MiB, while the system says L3: 16 MiB"
+
+
+def test_sizes_of_caches_are_confirmed_or_that_of_the_last_one_is_measured():
+    def measured(rows):
+        return measured_caches(Results(rows))
+
+    ends = {32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0}
+    assert measured(structured(ends=ends)) == {
+        "L1": 32 * KIB, "L2": MIB, "L3": pytest.approx(4.36 * MIB, rel=0.01),
+    }  # fmt: skip
+    assert measured(structured()) == {"L1": 32 * KIB, "L2": MIB, "L3": 16 * MIB}
+    # Neither without a rise beyond L2, nor if the buffers may be in the last cache.
+    assert measured(structured(ends={32 * KIB: 1.0, MIB: 4.0, 2**40: 9.0})) == {
+        "L1": 32 * KIB, "L2": MIB,
+    }  # fmt: skip
+    small = [row for row in structured(ends=ends) if row["size_B"] <= 16 * MIB]
+    assert set(measured(small)) == {"L1", "L2"}
+    assert measured([row for row in structured() if row["order"] != "random"]) == {}
+    # The table has what the system says, though it was measured before.
+    again = Results(structured(ends=ends))
+    again.environments["e1"]["measured_caches"] = {"sizes_B": measured(structured(ends=ends))}
+    shown = tables["latency-structure"](again).set_index("what")
+    assert shown.loc["cache 3", "system"] == "L3: 16 MiB" and measured_caches(again)["L3"] < 5 * MIB
 
 
 def test_lines_that_differ_or_come_in_pairs_are_said():

@@ -12,15 +12,17 @@ import pytest
 
 import memkern as mk
 from memkern import _memkern
-from memkern.machine.topology import machine_environment
+from memkern.machine import caches, state
+from memkern.machine.caches import data_caches, ends, level_of
+from memkern.machine.environment import differences, identity
+from memkern.machine.state import boot_id
+from memkern.machine.topology import last_level_cache_B, machine_environment
 from memkern.measuring import calibrate as calibrating
 from memkern.measuring import calibration, disturbance
 from memkern.measuring.calibration import (
     Calibration,
     class_name,
     estimate,
-    level_names,
-    level_of,
 )
 from memkern.statistics import Prior
 
@@ -30,6 +32,7 @@ CACHES = [
     {"level": 2, "type": "unified", "size_B": 2**20, "instances": 2},
     {"level": 3, "type": "unified", "size_B": 2**25, "instances": 1},
 ]
+DATA_CACHES = data_caches({"machine": {"caches": CACHES}})
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def stored(**changes: object) -> Calibration:
     priors = {"L1, 1 thread": Prior(1e-4, 12.5), "memory, 2 threads": Prior(4e-4, math.inf)}
     runs = {"L1, 1 thread": Prior(2e-4, 30.0), "memory, 2 threads": Prior(0.0, 30.0)}
-    values = {"boot": calibration.boot_id(), "created": "2026-11-22T12:00:00+00:00"}
+    values = {"boot": boot_id(), "created": "2026-11-22T12:00:00+00:00"}
     return Calibration(**{**values, "placements": priors, "runs": runs, **changes})
 
 
@@ -53,12 +56,55 @@ def stored(**changes: object) -> Calibration:
     ],
 )  # fmt: skip
 def test_the_level_of_a_footprint(footprint_B: int, threads: int, level: str) -> None:
-    assert level_of(footprint_B, threads, CACHES) == level
+    assert level_of(footprint_B, ends(DATA_CACHES, threads)) == level
+
+
+def test_measured_sizes_of_caches_take_the_place_of_the_systems() -> None:
+    machine = {"machine": {"caches": CACHES}, "measured_caches": {"sizes_B": {"L3": 2**22}}}
+    found = data_caches(machine)
+    assert [(c["level"], c["size_B"], c["source"]) for c in found] == [
+        (1, 32768, "system"), (2, 2**20, "system"), (3, 2**22, "measured"),
+    ]  # fmt: skip
+    assert level_of(2**22 + 1, ends(found, 1)) == "memory"
+    # Sizes that must be from memory exceed the larger one.
+    assert found[-1]["system_B"] == caches.largest_B(machine) == 2**25
+    machine["measured_caches"]["sizes_B"]["L3"] = 2**26
+    assert caches.largest_B(machine) == 2**26 and caches.largest_B({}) == 0
+
+
+def test_records_have_the_measured_caches_until_the_next_boot(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, most_B = machine_environment(), last_level_cache_B()
+    assert "measured_caches" not in before
+    system = before["machine"]["caches"]
+    assert calibration.save_caches({"L1": 2**11, "L3": 2 * most_B}, system)
+    assert last_level_cache_B() >= 2 * most_B
+    case = mk.loops("stencil", rows=40, columns=64, threads=1, variant="scalar", runs=1)
+    measured = case.measure()
+    sizes_B = measured.environment["measured_caches"]["sizes_B"]
+    assert sizes_B == {"L1": 2**11, "L3": 2 * most_B}
+    assert measured.record["conditions"].startswith("L1 none, L2 rows")
+    # Another identity, though no difference that matters when results are compared.
+    assert measured.record["environment_id"] == identity(machine_environment()) != identity(before)
+    assert differences(before, machine_environment()) == []
+    # Neither for other caches nor after the next boot, nor if the file is broken.
+    assert calibration.save_caches({"L1": 2**11}, [*system, {}])
+    assert "measured_caches" not in machine_environment()
+    assert calibration.save_caches({"L1": 2**11}, system)
+    assert "measured_caches" in machine_environment()
+    monkeypatch.setattr(state, "boot_id", lambda: "another")
+    assert "measured_caches" not in machine_environment() and last_level_cache_B() == most_B
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    caches.path().write_text("[]")
+    assert "measured_caches" not in machine_environment()
+    assert not calibration.save_caches({}, system)
 
 
 def test_class_names() -> None:
-    assert class_name(1000, 1, CACHES) == "L1, 1 thread"
-    assert class_name(2**30, 2, CACHES) == "memory, 2 threads"
+    assert class_name(1000, 1, DATA_CACHES) == "L1, 1 thread"
+    assert class_name(2**30, 2, DATA_CACHES) == "memory, 2 threads"
     assert class_name(1000, 2, []) == "memory, 2 threads"
 
 
@@ -118,9 +164,7 @@ def test_calibration_widens_intervals_to_the_next_run(cache: Path) -> None:
     before = case.measure().record
     if not before["disturbed"]:
         assert before["ci_scope"] == "within this run"
-    name = class_name(
-        before["footprint_B"], 1, mk.measure(case).environment["machine"]["caches"] or ()
-    )
+    name = class_name(before["footprint_B"], 1, data_caches(mk.measure(case).environment))
     wide = Prior(0.1**2, 100.0)
     calibration.save(stored(placements={name: Prior(1e-6, 100.0)}, runs={name: wide}))
     after = case.measure().record
@@ -141,9 +185,10 @@ def test_calibrating_measures_every_class(cache: Path, monkeypatch: pytest.Monke
     shares: list[float] = []
     found = mk.calibrate(seconds=0.1, progress=shares.append)
     assert calibration.load() == found
-    assert found.boot == calibration.boot_id()
+    assert found.boot == boot_id()
     assert set(found.placements) <= set(found.runs)
-    classes = itertools.product(level_names(small), (1, len(_memkern.topology()["units"])))
+    levels, threads = ("L1", "L2", "L3", "memory"), (1, len(_memkern.topology()["units"]))
+    classes = itertools.product(levels, threads)
     assert set(found.runs) == {f"{level}, {n} thread{'s' * (n > 1)}" for level, n in classes}
     assert all(p.variance >= 0 for p in found.runs.values())
     assert shares == sorted(shares) and shares[-1] == 1.0

@@ -277,7 +277,7 @@ from memkern.measuring.ranks import ranks
 number = ranks().number
 files, codes = COUNTERS["Cascade Lake"]
 counting.ROOT = tree(Path("{folder}") / str(number), files)
-record.calibration.level_of = lambda *_: "memory"
+record.level_of = lambda *_: "memory"
 lost = {lost}
 _memkern.step_events([
     (*code, (300, 100)[number], 10, 10, 0, 1 if quantity in lost[number] else -1)

@@ -15,6 +15,7 @@ from checking import refused, run
 
 import memkern as mk
 from memkern import small
+from memkern.machine import state
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding
 from memkern.machine.smbios import Module, Population
 from memkern.measuring import calibration
@@ -250,7 +251,7 @@ def test_it_is_valid_until_the_next_boot(cache: Path, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patch:
         patch.setenv(small.VARIABLE, "1")
         assert calibration.load_health() == ""
-    monkeypatch.setattr(calibration, "boot_id", lambda: "another")
+    monkeypatch.setattr(state, "boot_id", lambda: "another")
     assert calibration.load_health() == ""
 
 

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import memkern as mk
+from memkern.machine import state
+from memkern.machine.caches import data_caches
+from memkern.machine.state import boot_id
 from memkern.measuring import calibration, drift
 from memkern.measuring.calibration import Calibration
 from memkern.measuring.drift import Drift, Repeated
@@ -118,7 +121,7 @@ def test_records_are_kept_until_the_next_boot(
     assert drift.load(target) == first.added | second.added
     drift.save({}, target)
     assert drift.load(target) == first.added | second.added
-    monkeypatch.setattr(calibration, "boot_id", lambda: "another")
+    monkeypatch.setattr(state, "boot_id", lambda: "another")
     assert drift.load(target) == {}
 
 
@@ -132,7 +135,7 @@ def test_records_are_kept_until_the_next_boot(
     ],
 )  # fmt: skip
 def test_a_file_that_is_not_ours_counts_as_none(content: str, target: Path) -> None:
-    start = f'{{"version": 1, "boot": "{calibration.boot_id()}", '
+    start = f'{{"version": 1, "boot": "{boot_id()}", '
     target.parent.mkdir()
     target.write_text(content.replace("{", start, 1) if '"cases"' in content else content)
     assert drift.load(target) == {}
@@ -151,7 +154,7 @@ def test_undisturbed_records_are_counted(
     monkeypatch.setenv("MEMKERN_SMALL", "1")  # no record is disturbed
     case = mk.loops("load", elements=64, runs=6, placements=2, threads=1)
     machine = case.measure().environment
-    name = calibration.class_name(64 * 8, 1, machine["machine"]["caches"] or ())
+    name = calibration.class_name(64 * 8, 1, data_caches(machine))
     known = Drift()
     monkeypatch.setattr("memkern.measuring.record.known_drift", lambda: known)
 
@@ -160,7 +163,7 @@ def test_undisturbed_records_are_counted(
 
     measure()
     assert known.added == {}  # without a calibration there are no classes
-    calibration.save(Calibration(calibration.boot_id(), "", {}, {name: CALIBRATED}))
+    calibration.save(Calibration(boot_id(), "", {}, {name: CALIBRATED}))
     record = measure()
     (identity,) = known.added
     assert identity == f"{record['case_id']} {record['environment_id']}"
@@ -174,8 +177,8 @@ def test_intervals_include_the_drift(target: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("MEMKERN_SMALL", "1")  # no record is disturbed
     case = mk.loops("load", elements=64, runs=6, placements=2, threads=1)
     machine = case.measure().environment
-    name = calibration.class_name(64 * 8, 1, machine["machine"]["caches"] or ())
-    calibration.save(Calibration(calibration.boot_id(), "", {}, {name: CALIBRATED}))
+    name = calibration.class_name(64 * 8, 1, data_caches(machine))
+    calibration.save(Calibration(boot_id(), "", {}, {name: CALIBRATED}))
     known = Drift({"b": Repeated(name, 1001, 0.0, 1000 * math.log(2) ** 2, 0.0)})
     monkeypatch.setattr("memkern.measuring.record.known_drift", lambda: known)
     assert case.measure().record["ci_relative"] > 1.0

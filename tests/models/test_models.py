@@ -19,6 +19,7 @@ from memkern.errors import InputError
 from memkern.models import (
     ModelFit,
     T0WmaxFit,
+    fit_both_sides,
     fit_t0_wmax,
     groups,
     predict_sum,
@@ -267,6 +268,13 @@ def two_regimes(n: int = 60, noise: float = 0.02) -> tuple[np.ndarray, np.ndarra
     x = np.geomspace(1e4, 1e9, n)
     y = np.where(x <= 1e6, 1e-6 + x / 30e9, 1e-6 + 1e6 / 30e9 + (x - 1e6) / 10e9)
     return x, y * (1 + noise * np.random.default_rng(5).standard_normal(n))
+
+
+def measured_at(x: Any, y: Any, caches: Any, size_B: int) -> ResultSet:
+    """Return records of a machine whose last cache was measured."""
+    records = our_records(x, y, caches=caches)
+    records.environments["e"]["measured_caches"] = {"sizes_B": {"L3": size_B}}
+    return records
 
 
 @pytest.mark.parametrize("leave_out", [1e6, "caches"])
@@ -531,6 +539,22 @@ def test_both_sides_of_the_caches_are_fitted_apart(capsys, tmp_path):
     code, out, err = run(capsys, "fit", str(tmp_path / "few.json"), "--json")
     assert [row["side"] for row in json.loads(out)] == ["caches"]
     assert "stream.copy: too few sizes beyond the caches" in err
+
+
+def test_memory_is_not_in_the_caches_of_a_virtual_machine():
+    x, y = two_regimes(noise=0.0)
+    whole = [{"level": 3, "type": "unified", "size_B": 2**28, "instances": 1}]
+    for records in (our_records(x, y, caches=whole), measured_at(x, y, whole, 10**6)):
+        caches, memory = fit_both_sides(records)
+        assert caches.fit.t0_s == pytest.approx(1e-6, rel=1e-3)
+        assert caches.fit.wmax_GBps == pytest.approx(30, rel=1e-3)
+        assert memory.fit.wmax_GBps == pytest.approx(10, rel=1e-3)
+    # Sizes that do not exceed the cache by far may be in it: only a measured size tells.
+    few = x < 1e8
+    first, *others = fit_both_sides(our_records(x[few], y[few], caches=whole))
+    assert first.fit.wmax_GBps < 15 and not others
+    _, memory = fit_both_sides(measured_at(x[few], y[few], whole, 10**6))
+    assert memory.fit.wmax_GBps == pytest.approx(10, rel=1e-3)
 
 
 def test_an_unresolved_t0_is_shown_by_its_upper_bound(capsys, tmp_path):

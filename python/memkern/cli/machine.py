@@ -73,6 +73,10 @@ def _info(args: argparse.Namespace) -> int:
     caches = ", ".join(
         f"L{c['level']} {c['size_B'] // 1024} KiB x {c['instances']}" for c in topology["caches"]
     )
+    sizes_B = facts["environment"].get("measured_caches", {}).get("sizes_B", {})
+    measured = "; measured: " * bool(sizes_B) + ", ".join(
+        f"{name} {size_B // 1024} KiB" for name, size_B in sizes_B.items()
+    )
     rows = [
         ("processor", machine.get("model") or "unknown"),
         (
@@ -81,7 +85,7 @@ def _info(args: argparse.Namespace) -> int:
             f"{len(topology['units'])} processing units usable, "
             f"{len(topology['numa_nodes'])} NUMA nodes",
         ),
-        ("caches", caches or "unknown"),
+        ("caches", caches + measured or "unknown"),
         (
             "memory",
             f"{facts['memory_available_B'] / 1e9:.1f} GB available ({facts['memory_limit']})",

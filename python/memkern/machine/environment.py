@@ -105,6 +105,8 @@ def collect(
 def identity(environment: Environment) -> str:
     """Return a hash that is equal for environments without `differences`.
 
+    They also have the same measured sizes of caches.
+
     Parameters
     ----------
     environment : dict
@@ -115,7 +117,10 @@ def identity(environment: Environment) -> str:
     str
         16 hexadecimal digits.
     """
-    text = json.dumps(_comparable(environment), sort_keys=True, default=str)
+    # Models use these sizes, but they differ between measurements on the same machine.
+    sizes_B = (environment.get("measured_caches") or {}).get("sizes_B")
+    comparable = _comparable(environment) | ({"measured_caches": sizes_B} if sizes_B else {})
+    text = json.dumps(comparable, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -218,7 +223,7 @@ def _machine(root: Path) -> dict[str, Any]:
         "sockets": len(sockets) or None,
         "cores": len(cores) or None,
         "threads": len(cpus) or None,
-        "caches": _caches(root, cpus),
+        "caches": system_caches(root),
         "memory_B": _parse_bytes(meminfo.get("MemTotal")),
         "numa_nodes": _numa_nodes(root),
         "hypervisor": _hypervisor(root, cpuinfo),
@@ -237,9 +242,13 @@ def _model(cpuinfo: Mapping[str, str]) -> str | None:
     return cpuinfo.get("model name") or cpuinfo.get("cpu") or cpuinfo.get("uarch")
 
 
-def _caches(root: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
-    seen = set()
-    for cpu in cpus:
+def system_caches(root: str | Path = "/") -> list[dict[str, Any]] | None:
+    """Return the caches as the system reports them, None if it does not.
+
+    `root` is the folder that contains ``sys``.
+    """
+    root, seen = Path(root), set()
+    for cpu in cpu_list(read_text(root, "sys/devices/system/cpu/online")):
         for folder in numbered(root, f"sys/devices/system/cpu/cpu{cpu}/cache/index*"):
             shared = read_text(folder, "shared_cpu_list")
             seen.add(

@@ -12,12 +12,14 @@ from typing import Any
 
 from memkern import _memkern
 from memkern.errors import InputError
-from memkern.machine import environment, gpu, remote
+from memkern.machine import caches, environment, gpu, remote
 
 
 def machine_environment() -> dict[str, Any]:
     """Return the environment of this machine and build, as stored with every run's records."""
     found = environment.collect(_memkern.build())
+    if measured := caches.load(found["machine"]["caches"] or ()):
+        found["measured_caches"] = measured
     if devices := gpu.describe_all():
         found["devices"] = devices
     return found
@@ -115,13 +117,27 @@ def physical_cores(root: str | Path = "/") -> list[list[int]]:
 
 
 def last_level_cache_B() -> int:
-    """Return the total size of all last-level caches in bytes."""
-    return int(_memkern.topology()["last_level_cache_B"])
+    """Return the total size of all last-level caches in bytes, which data in memory must exceed.
+
+    It is that of the system, or the measured one where that is larger.
+    """
+    return max(int(_memkern.topology()["last_level_cache_B"]), _largest_B())
+
+
+@functools.cache
+def _system_caches() -> list[dict[str, Any]]:
+    return environment.system_caches() or []
+
+
+def _largest_B() -> int:
+    system = _system_caches()
+    measured = caches.load(system)
+    return caches.largest_B({"machine": {"caches": system}, "measured_caches": measured})
 
 
 def beyond_caches_B() -> int:
     """Return the size of data that lie in memory: four times the caches, and at least 64 MiB."""
-    return max(4 * last_level_cache_B(), 2**26)
+    return max(caches.MULTIPLE * last_level_cache_B(), 2**26)
 
 
 def line_B() -> int:

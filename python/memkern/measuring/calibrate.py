@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 
 from memkern import small
 from memkern.errors import InputError
+from memkern.machine.caches import data_caches
+from memkern.machine.state import boot_id
 from memkern.machine.topology import machine_environment
 from memkern.measuring import calibration
 from memkern.measuring.calibration import Calibration
@@ -53,7 +55,7 @@ def calibrate(
     machine = machine_environment()
     begin = time.perf_counter()
     medians: dict[str, dict[int, list[list[float]]]] = {}
-    cases = _cases(machine["machine"]["caches"] or ())
+    cases = _cases(data_caches(machine))
     for number in itertools.count():
         for index, case in enumerate(cases):
             run = CaseRun(case)
@@ -80,19 +82,19 @@ def calibrate(
             "else runs"
         )
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    found = Calibration(calibration.boot_id(), created, *calibration.estimate(complete))
+    found = Calibration(boot_id(), created, *calibration.estimate(complete))
     calibration.save(found)
     return found
 
 
-def _cases(caches: Any) -> list[Case]:
+def _cases(caches: Sequence[Mapping[str, Any]]) -> list[Case]:
     """Return cases of every class, with footprints of half of each cache, and from memory."""
-    data = [c for c in caches if c.get("type") != "instruction" and c.get("size_B")]
     how: dict[str, Any] = {"placements": _PLACEMENTS, "budget_s": _BUDGET_S * _PLACEMENTS}
     cases = []
     for threads in (1, 0):
-        sizes = [c["size_B"] * (c["instances"] if threads == 0 else 1) // 2 for c in data]
-        last = max((c["size_B"] * c["instances"] for c in data), default=2**24)
+        sizes = [c["size_B"] * (c["instances"] if threads == 0 else 1) // 2 for c in caches]
+        most = [max(c["size_B"], c["system_B"]) * c["instances"] for c in caches]
+        last = max(most, default=2**24)
         for footprint_B in (*sorted(sizes), 3 * last // 2):
             cases.append(
                 kernel_case("stream.copy", footprint_B=footprint_B, threads=threads, **how)

@@ -4,7 +4,8 @@ The first is how much times differ between placements and between runs. `memkern
 it for classes of cases (cache level and threads), and the intervals of later measurements include
 it, together with what later records show (see `memkern.measuring.drift`). The second is the
 throughput of the cores, to which every measuring process contributes. The third is the verdict of
-`memkern.doctor`, which later records have.
+`memkern.doctor`, which later records have. The fourth is the sizes of caches by latency (see
+`memkern.machine.caches`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import contextlib
 import functools
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,10 @@ import numpy.typing as npt
 
 from memkern import small
 from memkern.errors import InputError
-from memkern.files import publish, read
+from memkern.files import publish
+from memkern.machine import caches as machine_caches
+from memkern.machine.caches import ends, level_of
+from memkern.machine.state import folder, heading, stored
 from memkern.statistics import Prior, moderate
 
 __all__ = [
@@ -34,22 +37,18 @@ __all__ = [
     "class_name",
     "cores_path",
     "estimate",
-    "level_names",
-    "level_of",
     "load",
     "load_cores",
     "load_counters",
     "load_health",
     "path",
     "save",
+    "save_caches",
     "save_cores",
     "save_counters",
     "save_health",
     "store",
-    "stored",
 ]
-
-_VERSION = 1
 
 Spread = tuple[Prior | None, Prior | None]
 Counts = Mapping[str, Mapping[int, int]]
@@ -81,35 +80,12 @@ class Calibration:
         return self.placements.get(name), self.runs.get(name)
 
 
-def level_of(footprint_B: float, threads: int, caches: Sequence[Mapping[str, Any]]) -> str:
-    """Return the smallest level that holds a case's footprint: ``L1``, ``L2``, ..., ``memory``.
-
-    Parameters
-    ----------
-    footprint_B : float
-        Bytes that all workers touch in total.
-    threads : int
-        Number of workers, each of which touches an equal part.
-    caches : sequence of mapping
-        As in an environment: ``level``, ``type``, ``size_B``, ``shared_by``, ``instances``.
-    """
-    data = [c for c in caches if c.get("type") != "instruction" and c.get("size_B")]
-    for cache in sorted(data, key=lambda c: int(c["level"])):
-        instances = min(threads, int(cache.get("instances") or 1))
-        if footprint_B <= instances * cache["size_B"]:
-            return f"L{cache['level']}"
-    return "memory"
-
-
-def level_names(caches: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the data caches, from the innermost one, and ``memory``."""
-    data = [c for c in caches if c.get("type") != "instruction" and c.get("size_B")]
-    return [*(f"L{level}" for level in sorted({int(c["level"]) for c in data})), "memory"]
-
-
 def class_name(footprint_B: float, threads: int, caches: Sequence[Mapping[str, Any]]) -> str:
-    """Return the class of a case, such as ``L2, 1 thread``."""
-    level = level_of(footprint_B, threads, caches)
+    """Return the class of a case, such as ``L2, 1 thread``.
+
+    `caches` are as of `memkern.machine.caches.data_caches`.
+    """
+    level = level_of(footprint_B, ends(caches, threads))
     return f"{level}, {threads} thread{'' if threads == 1 else 's'}"
 
 
@@ -142,18 +118,9 @@ def estimate(medians: Mapping[str, npt.ArrayLike]) -> tuple[dict[str, Prior], di
     return between_placements, between_runs
 
 
-def boot_id() -> str:
-    """Return the identity of this boot of the system, empty if unknown."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-
-
 def path() -> Path:
     """Return where the calibration of this user and machine is stored."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "memkern" / "calibration.json"
+    return folder() / "calibration.json"
 
 
 def cores_path() -> Path:
@@ -197,7 +164,7 @@ def store(target: Path, document: Mapping[str, Any]) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{target.parent} can't be made: {error.strerror}") from None
-    whole = {"version": _VERSION, "boot": boot_id(), **document}
+    whole = {**heading(), **document}
     publish({target: json.dumps(whole, indent=1).encode()})
     return target
 
@@ -219,20 +186,6 @@ def save_cores(counts: Counts, target: Path) -> None:
         return
     with contextlib.suppress(InputError, OSError):
         store(target, {"counts": merged})
-
-
-def stored(target: Path) -> dict[str, Any]:
-    """Return a document that was stored since the system was booted.
-
-    Raises
-    ------
-    InputError, KeyError, TypeError, ValueError
-        There is none, or it can't be read.
-    """
-    document: dict[str, Any] = json.loads(read(target))
-    if document["version"] != _VERSION or document["boot"] != boot_id():
-        raise ValueError("it is of another version or boot")
-    return document
 
 
 def load_cores(target: Path) -> dict[str, dict[int, int]]:
@@ -287,7 +240,7 @@ def save_counters(ratios: Mapping[str, float]) -> None:
     ratios : mapping of str to float
         By event, its count divided by the true one.
     """
-    document = {"version": _VERSION, "boot": boot_id(), "ratios": dict(ratios)}
+    document = {"ratios": dict(ratios)}
     with contextlib.suppress(InputError, OSError):
         store(_counters_path(), document)
 
@@ -298,6 +251,27 @@ def load_counters() -> dict[str, float]:
         return {str(k): float(v) for k, v in stored(_counters_path())["ratios"].items()}
     except (InputError, AttributeError, KeyError, TypeError, ValueError):
         return {}
+
+
+def save_caches(sizes_B: Mapping[str, float], system: Sequence[Mapping[str, Any]]) -> bool:
+    """Store the measured sizes of caches, and return whether there are any and it was possible.
+
+    Parameters
+    ----------
+    sizes_B : mapping of str to float
+        Bytes of an instance of each measured cache, by its name, such as ``L3``.
+    system : sequence of mapping
+        The caches by the system, as in an environment: only with these, the sizes are used.
+    """
+    if small.wanted() or not sizes_B:
+        return False
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    document = {"created": created, "sizes_B": dict(sizes_B), "system": list(system)}
+    try:
+        store(machine_caches.path(), document)
+    except (InputError, OSError):
+        return False
+    return True
 
 
 def load() -> Calibration | None:

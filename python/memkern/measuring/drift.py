@@ -19,6 +19,7 @@ from typing import Any
 
 from memkern import small
 from memkern.errors import InputError
+from memkern.machine.state import stored
 from memkern.measuring import calibration
 from memkern.measuring.ranks import ranks
 from memkern.statistics import Prior
@@ -166,8 +167,7 @@ def load(target: Path) -> dict[str, Repeated]:
     """Return the repeated records since the system was booted; empty if unknown."""
     try:
         return {
-            str(identity): _repeated(**case)
-            for identity, case in calibration.stored(target)["cases"].items()
+            str(identity): _repeated(**case) for identity, case in stored(target)["cases"].items()
         }
     except (InputError, AttributeError, KeyError, TypeError, ValueError):
         return {}

@@ -9,6 +9,7 @@ from typing import Any
 from memkern import small
 from memkern.checks import one_of
 from memkern.errors import InputError
+from memkern.machine.caches import data_caches
 from memkern.machine.topology import machine_environment, physical_cores
 from memkern.measuring.machine_file import CacheLevel, levels_of, pinned
 from memkern.measuring.record import calibrated, to_result_set
@@ -84,7 +85,7 @@ def measure_loops(
         Nothing could be measured.
     """
     environment = machine_environment()
-    every = levels_of(environment["machine"]["caches"] or ())
+    every = levels_of(data_caches(environment))
     cores = [group[0] for group in physical_cores()]
     for kernel in kernels or ():
         one_of(kernel, "kernel", loop_kernels())

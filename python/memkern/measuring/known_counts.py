@@ -18,6 +18,7 @@ import numpy as np
 
 from memkern import _memkern, small
 from memkern.machine import events
+from memkern.machine.caches import data_caches
 from memkern.machine.topology import machine_environment
 from memkern.measuring import calibration, counting
 from memkern.measuring.record import measure
@@ -125,8 +126,8 @@ def _of_caches() -> Iterator[Known]:
         for name in events.quantities(counting.ROOT)
         if name != "tlb_misses" and not counting.event_here(name)[1]
     ]
-    caches = machine_environment()["machine"]["caches"] or ()
-    sizes = {f"L{c['level']}": c["size_B"] for c in caches if c.get("type") != "instruction"}
+    caches = data_caches(machine_environment())
+    sizes = {f"L{c['level']}": max(c["size_B"], c["system_B"]) for c in caches}
     for level in dict.fromkeys(name.partition("_")[0] for name in known):
         # Four times the caches that must not hold it, and within the next one.
         below = max(sizes.values(), default=2**25) if level == "memory" else sizes.get(level, 2**15)

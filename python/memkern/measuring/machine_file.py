@@ -17,6 +17,7 @@ from memkern import small
 from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.inputs.sizes import sizes
+from memkern.machine.caches import data_caches
 from memkern.machine.limits import memory_left
 from memkern.machine.topology import (
     beyond_caches_B,
@@ -126,7 +127,7 @@ def measure_machine(
         Nothing could be measured.
     """
     environment = machine_environment()
-    levels = levels_of(environment["machine"]["caches"] or ())
+    levels = levels_of(data_caches(environment))
     cores = [group[0] for group in physical_cores()]
     cases = {
         **_instructions(),
@@ -196,10 +197,9 @@ class CacheLevel(NamedTuple):
 
 
 def levels_of(caches: Sequence[Mapping[str, Any]]) -> list[CacheLevel]:
-    """Return the data caches of an environment, and memory."""
-    data = [c for c in caches if c.get("type") != "instruction" and c.get("size_B")]
+    """Return data caches (see `memkern.machine.caches.data_caches`), and memory."""
     found: list[CacheLevel] = []
-    for cache in sorted(data, key=lambda cache: int(cache["level"])):
+    for cache in caches:
         level = CacheLevel(
             f"L{cache['level']}",
             int(cache["size_B"]),

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from memkern import _memkern, statistics
 from memkern.errors import InputError
 from memkern.machine import energy, environment, gpu
+from memkern.machine.caches import data_caches, ends, level_of
 from memkern.machine.topology import copy_GBps, machine_environment
 from memkern.measuring import calibration, counting, disturbance
 from memkern.measuring.cores import Neighbour, competitors, cores, cores_at_work
@@ -232,7 +233,7 @@ class CaseRun:
     def class_of(self, machine: dict[str, Any]) -> str:
         """Return the class of cases with similar variances (see `calibration.class_name`)."""
         obtained = self.placements[-1].obtained
-        caches = machine["machine"]["caches"] or ()
+        caches = data_caches(machine)
         return calibration.class_name(obtained["footprint_B"], obtained["threads"], caches)
 
     def place(self, prepared: Prepared | None = None) -> Placement:
@@ -363,7 +364,7 @@ class CaseRun:
             launch_s = device_launch_cost_s(case.knobs.device, case.knobs.timer, invocations)
         elif case.bytes_B and case.knobs.place == PROCESSORS:
             launch_s = launch_cost_s(obtained["threads"], case.knobs.pin, case.knobs.repetition)
-        caches = machine["machine"]["caches"] or ()
+        caches = data_caches(machine)
         median_s = float(np.median([np.median(s[:, 0]) for s in series]))
         beside = _ceilings_beside(as_run, obtained["threads"])
         columns = {
@@ -397,7 +398,7 @@ class CaseRun:
             return in_order({**found, **self._roofline(found, beside)})
 
         names = last.samples.seconds.shape[1] - 1
-        level = calibration.level_of(obtained["footprint_B"], obtained["threads"], caches)
+        level = level_of(obtained["footprint_B"], ends(caches, obtained["threads"]))
         # Of all kernels together, where an invocation runs several in turn.
         counts = [p.samples.counts for p in counted]
         rank_counts = counting.by_rank(last.counting, counts, last.samples.invocations)
@@ -653,7 +654,7 @@ def _transfers(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, T
     There is none where the time is one of accesses that depend on each other.
     """
     spec = as_run.spec
-    names = calibration.level_names(caches)
+    names = [*dict.fromkeys(f"L{cache['level']}" for cache in caches), MEMORY]
     if as_run.knobs.place != PROCESSORS or spec.accesses or spec.amos or len(names) == 1:
         return {}
     if not as_run.traffic.view(index=True, write_allocate=True):

@@ -38,6 +38,7 @@ import numpy.typing as npt
 
 from memkern.checks import integer, number, one_of, shown
 from memkern.errors import InputError
+from memkern.machine.caches import MEMORY as MEMORY
 from memkern.spec.kernel import Transfer
 
 __all__ = [
@@ -50,7 +51,6 @@ __all__ = [
     "store_GBps",
 ]
 
-MEMORY = "memory"
 Terms: TypeAlias = Mapping[str, tuple[float, float]]
 Scaling: TypeAlias = Literal["limited", "linear"]
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from memkern import small
 from memkern.errors import InputError
+from memkern.machine.caches import data_caches
 from memkern.models.ecm import (
     MEMORY,
     Ecm,
@@ -402,12 +403,7 @@ def _number(value: Any) -> float:
 def _caches(results: ResultSet, record: Mapping[str, Any]) -> dict[str, float]:
     """Return the sizes of the data caches of a record's machine in bytes, by level."""
     environment = results.environments.get(str(record.get("environment_id")), {})
-    caches = (environment.get("machine") or {}).get("caches") or ()
-    return {
-        f"L{cache['level']}": float(cache["size_B"])
-        for cache in caches
-        if cache.get("size_B") and cache.get("type") != "instruction"
-    }
+    return {f"L{cache['level']}": float(cache["size_B"]) for cache in data_caches(environment)}
 
 
 def level_of(record: Mapping[str, Any], levels: Sequence[str], sizes_B: Mapping[str, float]) -> str:

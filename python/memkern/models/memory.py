@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from memkern.machine.caches import MULTIPLE
 from memkern.models.records import cache_ends
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-# STREAM's rule: data in memory are at least this multiple of the last-level caches.
-MULTIPLE = 4
 # Largest relative deviation of bandwidths on a plateau from their median.
 _FLAT = 0.1
 # Least number of sizes of a plateau, least ratio of its largest to its smallest size, and least

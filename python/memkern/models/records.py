@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from memkern import files
 from memkern.errors import InputError
+from memkern.machine import caches
 from memkern.models.fit import Floats
 from memkern.results import ResultSet, load
 from memkern.results.formats import need_pyarrow, read_parquet
@@ -112,9 +113,9 @@ def last_level_cache_B(records: Records) -> int | None:
     """Return the total size of the last-level caches, of the machine with most, or None."""
     environments = records.environments if isinstance(records, ResultSet) else {}
     totals = [
-        sum(size_B * instances for level, size_B, instances in caches if level == caches[-1][0])
-        for caches in data_caches(environments).values()
-        if caches
+        sum(size_B * instances for level, size_B, instances in known if level == known[-1][0])
+        for known in data_caches(environments).values()
+        if known
     ]
     return max(totals, default=None)
 
@@ -126,13 +127,18 @@ def processors(records: Any) -> list[str]:
     return [str(model) for model in dict.fromkeys(models) if model]
 
 
-def data_caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, int, int]]]:
-    """Return level, size in bytes and number of each kind of data cache, by environment."""
+def data_caches(
+    environments: Mapping[str, Any], system: bool = False
+) -> dict[str, list[tuple[int, int, int]]]:
+    """Return level, size in bytes and number of each kind of data cache, by environment.
+
+    Sizes are measured where they are known (see `memkern.machine.caches`), or all by the `system`.
+    """
+    size = "system_B" if system else "size_B"
     return {
         key: sorted(
-            (cache["level"], cache["size_B"], cache.get("instances") or 1)
-            for cache in (environment.get("machine") or {}).get("caches") or ()
-            if cache.get("level") and cache.get("size_B") and cache.get("type") != "instruction"
+            (cache["level"], cache[size], cache.get("instances") or 1)
+            for cache in caches.data_caches(environment)
         )
         for key, environment in environments.items()
     }
@@ -148,7 +154,7 @@ def line_sizes(environments: Mapping[str, Any]) -> dict[str, int]:
     return {key: max(sizes) for key, sizes in every.items() if any(sizes)}
 
 
-def cache_ends(records: Records) -> list[tuple[str, float]]:
+def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]]:
     """Return name and total size in bytes of the caches that the workers of these records use.
 
     Workers are assumed to be spread over the cores, so that they use as many caches of a level as
@@ -158,31 +164,33 @@ def cache_ends(records: Records) -> list[tuple[str, float]]:
     Parameters
     ----------
     records : ResultSet or DataFrame
-        A DataFrame has its caches in ``attrs["caches"]``, in the form of `data_caches`.
+        A DataFrame has its caches in ``attrs["caches"]``, and those of the system in
+        ``attrs["system_caches"]``, in the form of `data_caches`.
+    system : bool
+        Whether the sizes are those of the system, though others were measured.
     """
     if isinstance(records, ResultSet):
-        known = data_caches(records.environments)
+        known = data_caches(records.environments, system)
         columns: Any = {
             name: [record.get(name) for record in records]
             for name in ("environment_id", "backend", "threads")
         }
     else:
-        known = getattr(records, "attrs", {}).get("caches", {})
+        known = getattr(records, "attrs", {}).get("system_caches" if system else "caches", {})
         columns = records
     if not known or "environment_id" not in columns:
         return []
     if "backend" in columns and "cuda" in list(columns["backend"]):
         return []
     here = dict.fromkeys(columns["environment_id"])
-    caches = next((known[key] for key in here if known.get(key)), [])
+    mine = next((known[key] for key in here if known.get(key)), [])
     counts = columns.get("threads", [])
     threads = max(
         [1, *(int(n) for n in counts if isinstance(n, (int, float, np.number)) and n > 0)]
     )
-    sizes: dict[int, float] = {}
-    for level, size, instances in caches:
-        sizes[level] = max(sizes.get(level, 0.0), float(size) * min(instances, threads))
-    return [(f"L{level}", size) for level, size in sorted(sizes.items())]
+    names = ("level", "size_B", "instances")
+    found = caches.ends([dict(zip(names, one, strict=True)) for one in mine], threads)
+    return list(found.items())
 
 
 def read(path: str | Path) -> ResultSet:

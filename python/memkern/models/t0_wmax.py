@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.errors import InputError
+from memkern.machine.caches import MULTIPLE
 from memkern.models.fit import Floats, ModelFit, Parameter, Prediction
+from memkern.models.memory import plateau_B
 from memkern.models.records import Records, cache_ends, last_level_cache_B, points
 from memkern.statistics import student_quantile
 
@@ -390,8 +392,11 @@ def fit_both_sides(records: Records, **options: Any) -> list[Side]:
     -------
     list of Side
         Fits of the sizes up to half the last cache and of those beyond it, each with four sizes or
-        more. Fewer sizes beyond it are in no fit; if there are fewer in the caches, or the caches
-        are unknown, one fit is of all sizes.
+        more. Where the plateau of the bandwidth from memory begins at a smaller size (see
+        `memkern.models.memory.plateau_B`), since a virtual machine has only a part of the cache,
+        sizes beyond are those of the plateau, and the cache counts as a quarter of its beginning.
+        Fewer sizes beyond it are in no fit; if there are fewer in the caches, or the caches are
+        unknown, one fit is of all sizes.
 
     Raises
     ------
@@ -400,8 +405,14 @@ def fit_both_sides(records: Records, **options: Any) -> list[Side]:
     """
     ends = cache_ends(records)
     last = options.get("caches_B") or (ends[-1][1] if ends else 0.0)
-    sizes, _, footprint, _ = points(records)
+    sizes, times, footprint, _ = points(records)
     parts = {"caches": (0.0, last / 2), "memory": (last, math.inf)}
+    begin_B = math.nan if options.get("caches_B") else plateau_B(footprint, sizes / times, last)
+    if begin_B <= last:
+        parts = {
+            "caches": (0.0, min(last, begin_B / MULTIPLE) / 2),
+            "memory": (math.nextafter(begin_B, 0), math.inf),
+        }
     enough = {
         name: len(np.unique(sizes[(footprint > low) & (footprint <= high)])) >= _LEAST_HELD
         for name, (low, high) in parts.items()

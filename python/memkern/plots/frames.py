@@ -33,8 +33,9 @@ def frame_of(records: Records) -> DataFrame:
     """Return records as a DataFrame; None gives one without rows and columns.
 
     If a ResultSet describes the caches of its machines, they are in ``attrs["caches"]``: level,
-    size in bytes and number of each kind of data cache, by ``environment_id``; and the sizes of
-    their lines in ``attrs["line_B"]``.
+    size in bytes and number of each kind of data cache, by ``environment_id``; those that the
+    system reports in ``attrs["system_caches"]``; and the sizes of their lines in
+    ``attrs["line_B"]``.
 
     Raises
     ------
@@ -50,7 +51,11 @@ def frame_of(records: Records) -> DataFrame:
     elif hasattr(records, "to_frame"):
         frame = records.to_frame()
         environments = getattr(records, "environments", {})
-        frame.attrs.update(caches=data_caches(environments), line_B=line_sizes(environments))
+        frame.attrs.update(
+            caches=data_caches(environments),
+            system_caches=data_caches(environments, system=True),
+            line_B=line_sizes(environments),
+        )
     else:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     if frame.empty:

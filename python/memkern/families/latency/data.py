@@ -41,6 +41,8 @@ _WARP = 32  # lanes, and banks of shared memory
 _MOST_IN_FLIGHT = 1.25
 # By what a cache's size may miss the sizes between which the latency rises.
 _TOLERANCE = 4 / 3
+# A last cache is measured if buffers exceed the system's size of it by this factor.
+_REACH = 2.0
 # Size of a line in the model of a gather's traffic.
 _MODEL_LINE_B = 64
 
@@ -262,24 +264,67 @@ def _row(
     }
 
 
-def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """Return the levels that the latency over sizes shows, beside the caches of the system."""
+def measured_caches(records: Records) -> dict[str, int]:
+    """Return the sizes of caches that latencies show, by name, such as ``L3``.
+
+    A size of the system's that lies where the latency rises is confirmed. Where it rises last, and
+    beyond all other caches, is the size of the last cache, of which a virtual machine may have a
+    part, provided that larger buffers exceed the system's size by far.
+
+    Parameters
+    ----------
+    records : ResultSet or DataFrame
+        Those of ``memkern latency structure``, on one machine.
+
+    Returns
+    -------
+    dict of str to int
+        Bytes of an instance; empty if nothing is found.
+    """
+    frame, _ = structure_chases(records)
+    known = cache_ends(frame, system=True)
+    rises = list(itertools.pairwise(_levels(frame)))
+    if not (known and rises):
+        return {}
+    found = {
+        name: int(size_B)
+        for name, size_B in known
+        if any(_includes(size_B, plateau.end_B, after.begin_B) for plateau, after in rises)
+    }
+    last, others_B = known[-1][0], max((size_B for _, size_B in known[:-1]), default=0.0)
+    plateau, after = rises[-1]
+    beyond = plateau.end_B > others_B and after.end_B >= _REACH * known[-1][1]
+    if last not in found and beyond:
+        # The middle of the sizes between which it lies, on the scale on which they are spaced.
+        found[last] = round(math.sqrt(plateau.end_B * after.begin_B))
+    return found
+
+
+def _levels(rows: DataFrame) -> list[Plateau]:
+    """Return the plateaus of the latency over sizes, of one machine's rows."""
     rows = rows[rows["order"] == "random"]
     rows = ranked(rows, NS, lowest=True).drop_duplicates("size_B")
-    found = plateaus(rows["size_B"], rows[NS])
-    known = cache_ends(rows)
+    return plateaus(rows["size_B"], rows[NS])
+
+
+def _includes(size_B: float, fits_B: float, exceeds_B: float) -> bool:
+    return fits_B / _TOLERANCE <= size_B <= exceeds_B * _TOLERANCE
+
+
+def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
+    """Return the levels that the latency over sizes shows, beside the caches of the system."""
+    found, known = _levels(rows), cache_ends(rows, system=True)
     table = []
     for number, (plateau, following) in enumerate(itertools.pairwise(found)):
         fits_B, exceeds_B = plateau.end_B, following.begin_B
         name, system_B = known[number] if number < len(known) else ("", math.nan)
-        inside = fits_B / _TOLERANCE <= system_B <= exceeds_B * _TOLERANCE
         table.append(
             _row(
                 f"cache {number + 1}",
                 f"{in_bytes(fits_B)} to {in_bytes(exceeds_B)}",
                 plateau.value,
                 system=f"{name}: {in_bytes(system_B)}" if name else _UNKNOWN,
-                agrees=inside if name else None,
+                agrees=_includes(system_B, fits_B, exceeds_B) if name else None,
                 fits_B=fits_B,
                 exceeds_B=exceeds_B,
             )

@@ -182,8 +182,11 @@ def _refuse_options(args: argparse.Namespace, *more: str, but: Collection[str] =
 def _structure(args: argparse.Namespace) -> int:
     """Measure what shows caches, TLBs and lines, and print them beside what the system says."""
     from memkern.cli.analysis import table_text
+    from memkern.families.latency.data import measured_caches
     from memkern.machine import topology
+    from memkern.measuring import calibration
     from memkern.plots import tables
+    from memkern.plots.drawing import in_bytes
 
     _refuse_options(args, "pages")
     # Short enough for so many cases, and not ended earlier: the shortest of many samples counts.
@@ -192,11 +195,17 @@ def _structure(args: argparse.Namespace) -> int:
         topology.last_level_cache_B(), topology.line_B(), memory_left()[0], **options
     )
     results = measure(cases, args, *_TABLES["chase"])
-    if not (args.json or args.quiet):
-        try:
+    try:
+        if not (args.json or args.quiet):
             line(table_text(tables["latency-structure"](results)[list(_FOUND)]))
-        except InputError as error:
-            warn(str(error))
+        sizes_B = measured_caches(results)
+    except InputError as error:
+        warn(str(error))
+    else:
+        system = topology.machine_environment()["machine"]["caches"] or ()
+        if calibration.save_caches(sizes_B, system) and not args.quiet:
+            found = ", ".join(f"{name} {in_bytes(size_B)}" for name, size_B in sizes_B.items())
+            warn(f"sizes of caches for later records, until the next boot: {found}")
     return exit_code(results)
 
 

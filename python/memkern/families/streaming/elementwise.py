@@ -225,10 +225,11 @@ def _cut(elements: int) -> int:
 
 def memory_sized(dtype: str, device: str = "cpu") -> int:
     """Return STREAM's length: each array four times the last-level caches, at least a million."""
+    from memkern.machine.caches import MULTIPLE
     from memkern.machine.topology import last_level_cache_B
 
     cache_B = _of_gpu(device).get("l2_B") or last_level_cache_B()
-    return max(4 * int(cache_B) // value_B(dtype), 10**6)
+    return max(MULTIPLE * int(cache_B) // value_B(dtype), 10**6)
 
 
 def _arithmetic_sized(dtype: str, device: str) -> int:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.families.bs.figures import fitted, interval, own_tests
 from memkern.families.streaming.data import FAMILIES, MEMORY, as_defined, is_nt, levels, short
+from memkern.machine.caches import MULTIPLE
 from memkern.models.memory import (
-    MULTIPLE,
     NONTEMPORAL,
     ORDINARY,
     FromMemory,
