@@ -102,7 +102,7 @@ def damaged(tmp_path, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(version=2), "has version 2 of the schema, this memkern reads 1"),
+        (lambda d: d.update(version=1), "has version 1 of the schema, this memkern reads 2"),
         (lambda d: d.pop("version"), "has version None"),
         (lambda d: d.update(format="other"), "is no machine file"),
         (lambda d: d.pop("clock_GHz"), "is damaged: the file has no clock_GHz"),

@@ -84,8 +84,8 @@ def measure_loops(
         Nothing could be measured.
     """
     environment = machine_environment()
-    every = levels_of(environment["machine"]["caches"] or ())
     cores = [group[0] for group in physical_cores()]
+    every = levels_of(environment["machine"], cores)
     for kernel in kernels or ():
         one_of(kernel, "kernel", loop_kernels())
     cases = _cases(kernels or loop_kernels(), every[:levels], cores)

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 FORMAT = "memkern machine"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,14 @@ class Level:
     size_B : int or None
         Size of one instance; None for memory.
     shared_by : int
-        Processing units that share it.
+        Cores that share an instance; of memory, those of a domain.
     latency_ns : Quantity
         Idle latency of a dependent load.
     in_flight : Quantity
         Loads in flight of one core.
     saturating_cores : int or None
-        Least number of cores that reach its bandwidth; None if all do not, or if it is unknown.
+        Least number of the cores that share an instance which reach its bandwidth; None if all are
+        needed, or if it is unknown.
     """
 
     name: str
@@ -231,7 +232,7 @@ class MachineFile:
 
     @property
     def caches(self) -> list[dict[str, Any]]:
-        """Return the caches in the form of an environment."""
+        """Return the caches in the form of an environment, one processing unit for each core."""
         return [
             {"level": int(level.name[1:]), "size_B": level.size_B, "shared_by": level.shared_by}
             for level in self.levels
@@ -239,9 +240,12 @@ class MachineFile:
         ]
 
     def cache_sizes_B(self, cores: int = 1) -> dict[str, float]:
-        """Return the sizes of the caches that some cores use together, by level."""
+        """Return the sizes of the caches that some cores use together, by level.
+
+        Cores that share a cache follow each other, and each has an equal part of the data.
+        """
         return {
-            level.name: float(level.size_B * max(cores // max(level.shared_by, 1), 1))
+            level.name: level.size_B * max(cores / level.shared_by, 1.0)
             for level in self.levels
             if level.size_B
         }
