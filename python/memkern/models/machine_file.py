@@ -10,9 +10,10 @@ import dataclasses
 import functools
 import json
 import math
+import sys
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -338,6 +339,8 @@ def load_machine(path: str | Path) -> MachineFile:
         document = json.loads(content)
     except ValueError as error:
         raise InputError(f"{path} is truncated or no machine file: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path} is no machine file: its lists are nested too deeply") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InputError(f"{path} is no machine file: `memkern machine -o` writes one")
     version = document.get("version")
@@ -349,10 +352,23 @@ def load_machine(path: str | Path) -> MachineFile:
     entries = {key: value for key, value in document.items() if key not in ("format", "version")}
     try:
         found = _read(MachineFile, entries, "the file")
+        assert isinstance(found, MachineFile)
+        _check_levels(found.levels)
     except InputError as error:
         raise InputError(f"{path} is damaged: {error}") from None
-    assert isinstance(found, MachineFile)
     return found
+
+
+def _check_levels(levels: Sequence[Level]) -> None:
+    """Raise InputError unless the levels are caches, of which memory is behind the last one."""
+    names = [level.name for level in levels]
+    caches = [f"L{number}" for number in range(1, 10)]
+    if names[-1:] != [MEMORY] or names[:-1] != [name for name in caches if name in names]:
+        raise InputError(
+            f"levels must be caches such as L1 and L2, and then memory, not {shown(names)}"
+        )
+    if levels[-1].size_B is not None:
+        raise InputError(f"size_B of memory must be null, not {levels[-1].size_B}")
 
 
 def machine_of(path: str | Path, models: Iterable[str]) -> MachineFile:
@@ -412,6 +428,10 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     fits = isinstance(value, (int, float) if kind is float else kind)
     if not fits or (isinstance(value, bool) and kind is not bool):
         raise InputError(f"{where} must be of type {kind.__name__}, not {shown(value)}")
+    if kind is int and not 1 <= value < 2**63:
+        raise InputError(f"{where} must be from 1 to {2**63 - 1}, not {shown(value)}")
+    if kind is float and not abs(value) <= sys.float_info.max:
+        raise InputError(f"{where} must be a finite number, not {shown(value)}")
     return float(value) if kind is float else value
 
 
@@ -430,6 +450,10 @@ def _read_fields(kind: Any, value: Any, where: str) -> Any:
             name: math.inf if isinstance(one, float) and math.isnan(one) else one
             for name, one in read.items()
         }
+    # A barrier is a difference of two times, which may be negative.
+    for name, one in read.items() if kind is not Cost else ():
+        if isinstance(one, Quantity) and one.value <= 0:
+            raise InputError(f"{name} must be positive, not {one.value!r}")
     return kind(**read)
 
 
