@@ -7,6 +7,7 @@ import json
 import pytest
 from checking import refused_words, run
 
+from memkern.errors import InputError
 from memkern.models.machine_file import load_machine, published
 
 
@@ -92,7 +93,7 @@ def test_machine_refuses(tmp_path, capsys) -> None:
     assert "exists already" in refused_words(capsys, "machine", "-o", str(existing), "-q")
 
 
-def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys) -> None:
+def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypatch) -> None:
     path, _ = host
     records = tmp_path / "ecm.parquet"
     code, out, err = run(capsys, "ecm", "-o", str(records), "-q")
@@ -112,6 +113,14 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys) -> None:
     text = "L1 + max(" + ", ".join(levels[1:]) + ")"
     code, out, _ = run(capsys, "ecm", str(records), "--overlap", text, "--json")
     assert json.loads(out)["overlap"] == text
+
+    def without_limit(*_):
+        raise InputError("loads of 2 GB/s are too slow for a triad of 4 GB/s")
+
+    monkeypatch.setattr("memkern.models.ecm_fit.judge_cores", without_limit)
+    code, out, err = run(capsys, "ecm", str(records))
+    assert code == 0 and "loops are judged" in out
+    assert "loops on several cores are not judged: loads of 2 GB/s are too slow" in err
 
 
 def test_ecm_refuses(host, tmp_path, capsys) -> None:

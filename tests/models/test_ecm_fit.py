@@ -199,6 +199,9 @@ def test_the_limits_of_a_domain() -> None:
         for threads in (1, 2)
     ]  # fmt: skip
     assert domain_rates(results(*rows)) == (2, pytest.approx(8), pytest.approx(6))
+    # Two domains of one core have half of it each; a domain of four was measured in part.
+    assert domain_rates(results(*rows), 1) == (2, pytest.approx(4), pytest.approx(3))
+    assert domain_rates(results(*rows), 4) == (2, pytest.approx(8), pytest.approx(6))
     assert domain_rates(results(*rows[::2])) is None  # one thread only
     quiet = [{**row, "disturbed": True} for row in rows]
     assert domain_rates(results(*quiet)) is None
@@ -248,4 +251,5 @@ def test_loops_on_several_cores_are_judged_by_the_limit_of_the_domain() -> None:
     assert judge_cores(found, results(record())) == ()
     # Loads that are slower than a triad's set no limit.
     slow = [on_cores("loops.load", 9 * one["loops.load"]), rows[1]]
-    assert judge_cores(found, results(*slow)) == ()
+    with refused("are too slow for a triad"):
+        judge_cores(found, results(*slow))

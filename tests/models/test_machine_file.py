@@ -102,7 +102,7 @@ def damaged(tmp_path, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(version=2), "has version 2 of the schema, this memkern reads 1"),
+        (lambda d: d.update(version=1), "has version 1 of the schema, this memkern reads 2"),
         (lambda d: d.pop("version"), "has version None"),
         (lambda d: d.update(format="other"), "is no machine file"),
         (lambda d: d.pop("clock_GHz"), "is damaged: the file has no clock_GHz"),
@@ -114,6 +114,23 @@ def damaged(tmp_path, change):
         (lambda d: d["clock_GHz"].update(value="2"), "value must be of type float"),
         (lambda d: d["ecm"]["levels"][0].update(load_B=-1.0), "load_B of L1 must be positive"),
         (lambda d: d.update(clock_GHz=2.2), "clock_GHz must be an object, not 2.2"),
+        (lambda d: d["clock_GHz"].update(value=10**400), "value must be a finite number, not an integer"),
+        (lambda d: d["clock_GHz"].update(value=math.inf), "value must be a finite number, not inf"),
+        (lambda d: d["clock_GHz"].update(value=-2.2), "clock_GHz must be positive, not -2.2"),
+        (
+            lambda d: d["instructions"][0]["reciprocal_cycles"].update(value=0),
+            "reciprocal_cycles must be positive, not 0.0",
+        ),
+        (lambda d: d["bandwidths"][0]["GBps"].update(value=0), "GBps must be positive"),
+        (lambda d: d.update(vector_bits=0), "vector_bits must be from 1 to 9223372036854775807"),
+        (lambda d: d.update(cores=10**30), "cores must be from 1 to"),
+        (lambda d: d.update(levels=[]), "levels must be caches such as L1 and L2, and then memory"),
+        (lambda d: d["levels"][0].update(name="cache"), "levels must be caches .* not .*'cache'"),
+        (lambda d: d["levels"].reverse(), "levels must be caches"),
+        (lambda d: d["levels"][0].update(name="L2"), "levels must be caches"),
+        (lambda d: d["levels"][1].update(size_B=-5), "size_B must be from 1 to .* not -5"),
+        (lambda d: d["levels"][0].update(shared_by=0), "shared_by must be from 1 to"),
+        (lambda d: d["levels"][2].update(size_B=64), "size_B of memory must be null, not 64"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, change, message) -> None:
@@ -128,6 +145,9 @@ def test_files_that_hold_something_else(tmp_path) -> None:
         path.write_text(text)
         with refused("is no machine file"):
             machine_file.load_machine(path)
+    path.write_text("[" * 100_000)
+    with refused("nested too deeply"):
+        machine_file.load_machine(path)
     with refused("missing.json"):
         machine_file.load_machine(tmp_path / "missing.json")
 

@@ -33,8 +33,42 @@ def test_the_ceilings_of_a_published_machine() -> None:
     assert domain["memory"].load_GBps == one["memory"].load_GBps == pytest.approx(227)
     triad = Transfer(3.0, 1.0)
     assert 4 / domain["memory"].seconds(triad) / 1e9 == pytest.approx(213)
+    # Two domains have twice the bandwidth of one, three not more than was measured of all four.
+    two, most = ceilings(A64FX, 24), ceilings(A64FX, 47)
+    assert two["memory"].load_GBps == pytest.approx(2 * 227)
+    assert two["L2"].load_GBps == pytest.approx(2 * 512 * 2.2)
+    assert ceilings(A64FX, 48)["L2"].load_GBps == pytest.approx(4 * 512 * 2.2)
+    assert most["memory"].load_GBps == pytest.approx(859)
+    # Six cores have at most six times the bandwidth of one.
+    assert ceilings(A64FX, 6)["L2"].load_GBps == pytest.approx(6 * 64 * 2.2)
     assert peak_GFLOPs(A64FX, 48) == pytest.approx(3379.2)
     assert peak_GFLOPs(A64FX, 1, 4) == pytest.approx(2 * 3379.2 / 48)
+
+
+@pytest.mark.parametrize(
+    ("name", "l3_GBps", "memory_GBps"),
+    [("Xeon Gold 6148", 35.2, 58.96), ("Xeon Platinum 8360Y", 28.8, 84.96)],
+)
+def test_the_ceilings_of_published_domains(name, l3_GBps, memory_GBps) -> None:
+    machine = published(name)
+    assert machine.domains == 4
+    for cores in (1, machine.cores, 2 * machine.cores, 4 * machine.cores):
+        found = ceilings(machine, cores)
+        assert found["L3"].load_GBps == pytest.approx(cores * l3_GBps)
+        domains = max(cores // machine.cores, 1)
+        assert found["memory"].load_GBps == pytest.approx(domains * memory_GBps, rel=1e-3)
+    assert roofline(
+        machine, record(threads=machine.cores, L3_load_B=10e9, L3_store_B=5e9)
+    ).bound == ("memory")
+
+
+def test_private_caches_have_equal_parts_of_a_bandwidth() -> None:
+    rows = measured(*ROWS).bandwidths
+    of_four = [dataclasses.replace(row, cores=4) for row in rows]
+    found = ceilings(dataclasses.replace(measured(*ROWS), bandwidths=tuple(of_four)), 3)
+    assert found["L1"].load_GBps == pytest.approx(75)
+    # Three cores of a domain may reach the bandwidth of four.
+    assert found["memory"].load_GBps == pytest.approx(10)
 
 
 def measured(*rows):
@@ -138,10 +172,10 @@ def test_stores_take_what_the_loads_leave() -> None:
 def test_ranks_on_two_nodes_have_twice_the_ceilings() -> None:
     machine = measured(*ROWS)
     one = roofline(machine, record())
-    both = roofline(machine, record(ranks=4, ranks_per_node=2))
-    # The domain of the file has 12 cores, and the bandwidth of memory is that of one.
+    both = roofline(machine, record(ranks=2, ranks_per_node=1))
     assert both.seconds == pytest.approx(one.seconds / 2)
-    assert roofline(machine, record(threads=1000)).seconds == pytest.approx(one.seconds)
+    # The file has 48 cores, and bandwidths of one.
+    assert roofline(machine, record(threads=1000)).seconds == pytest.approx(one.seconds / 48)
 
 
 def test_the_columns_of_a_record() -> None:

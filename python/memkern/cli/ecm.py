@@ -23,6 +23,7 @@ _BEST = 5
 
 
 def _ecm(args: argparse.Namespace) -> int:
+    from memkern.cli.measuring import warn
     from memkern.models.ecm import Overlap
     from memkern.models.ecm_fit import fit_ecm, judge_cores, loop_times
     from memkern.models.machine_file import PUBLISHED, load_machine, machine_of
@@ -44,7 +45,11 @@ def _ecm(args: argparse.Namespace) -> int:
     if machine is not None:
         machine = dataclasses.replace(machine, ecm=_parameters(found, results, machine))
         machine.save(args.machine, force=True)
-    on_cores = judge_cores(found, results)
+    on_cores: Sequence[JudgedCores] = ()
+    try:
+        on_cores = judge_cores(found, results)
+    except InputError as error:
+        warn(f"loops on several cores are not judged: {error}")
     if args.json:
         print(json.dumps(_document(found, on_cores), indent=1))
     elif not args.quiet:
@@ -89,7 +94,7 @@ def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
     from memkern.models.machine_file import EcmParameters
 
     model, how = found.model, f"fitted to {', '.join(FITTED)}"
-    rates = domain_rates(results)
+    rates = domain_rates(results, machine.cores)
     if rates is not None:
         _, load, triad = rates
         try:

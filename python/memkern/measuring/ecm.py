@@ -85,8 +85,8 @@ def measure_loops(
         Nothing could be measured.
     """
     environment = machine_environment()
-    every = levels_of(data_caches(environment))
     cores = [group[0] for group in physical_cores()]
+    every = levels_of(environment, cores)
     for kernel in kernels or ():
         one_of(kernel, "kernel", loop_kernels())
     cases = _cases(kernels or loop_kernels(), every[:levels], cores)

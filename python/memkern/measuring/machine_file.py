@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import mmap
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -18,6 +17,7 @@ from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.inputs.sizes import sizes
 from memkern.machine.caches import data_caches
+from memkern.machine.environment import cpu_list
 from memkern.machine.limits import memory_left
 from memkern.machine.topology import (
     beyond_caches_B,
@@ -50,8 +50,10 @@ _BRIEF_S, _LONG_S = 0.06, 0.3
 _CHAINS = (1, 8, 12, 16, 24, 32)
 # Cores that have this share of the bandwidth of all saturate a level.
 _SATURATED = 0.95
-_MOST_MEMORY_B = 2**31
-_MOST_CHASE_B = 2**29
+# Bytes in memory of a case, unless the caches of its cores need more to be exceeded by far.
+_MEMORY_B = 2**31
+_CHASE_B = 2**29
+_BEYOND = 4
 _MOST_PAGES = 2**13
 _LEAST_PAGES = 16
 _PER_OCTAVE = 3
@@ -127,18 +129,20 @@ def measure_machine(
         Nothing could be measured.
     """
     environment = machine_environment()
-    levels = levels_of(data_caches(environment))
     cores = [group[0] for group in physical_cores()]
+    levels = levels_of(environment, cores)
+    chases, too_large = _latencies(levels)
     cases = {
         **_instructions(),
         **_bandwidths(levels, cores),
-        **_latencies(levels),
+        **chases,
         **_pages(),
         **_costs(len(cores)),
     }
     runs, refused = place_in_rounds(
         cases, rounds=small.cut(_ROUNDS, 1), seconds=seconds, progress=progress
     )
+    refused |= too_large
     if not runs:
         raise InputError(f"nothing could be measured: {next(iter(refused.values()))}")
     done = {}
@@ -161,8 +165,7 @@ class CacheLevel(NamedTuple):
     size_B : int or None
         Of an instance of a cache.
     shared_by : int
-        Processing units.
-    instances : int
+        Cores that share an instance; of memory, those of a NUMA domain.
     smaller : CacheLevel or None
         The next smaller cache.
     """
@@ -170,19 +173,19 @@ class CacheLevel(NamedTuple):
     name: str
     size_B: int | None
     shared_by: int
-    instances: int
     smaller: CacheLevel | None = None
 
-    def used_B(self, cores: int) -> int:
+    def used_B(self, cores: int, memory_B: int = _MEMORY_B) -> int:
         """Return the footprint of cases of some cores.
 
         It is three quarters of L1, and beyond it the geometric mean of the sizes of a cache and of
         the next smaller one, at most half of the cache: a virtual machine may have only a part of a
-        large shared cache. In memory it exceeds all caches.
+        large shared cache. In memory it is four times all caches, or `memory_B` where that is less
+        and four times the caches of these cores are not more.
         """
         if self.size_B is None:
-            left_B, _ = memory_left()
-            return min(beyond_caches_B(), _MOST_MEMORY_B, int(left_B) // 4)
+            held_B = self.smaller._of_cores(cores) if self.smaller else 0
+            return min(beyond_caches_B(), max(_BEYOND * held_B, memory_B))
         size_B = self._of_cores(cores)
         if self.smaller is None:
             return 3 * size_B // 4
@@ -193,25 +196,52 @@ class CacheLevel(NamedTuple):
         return self.used_B(cores) // 3
 
     def _of_cores(self, cores: int) -> int:
-        return (self.size_B or 0) * min(cores, self.instances)
+        """Return the size of the instances of cores that follow each other, by their share."""
+        return (self.size_B or 0) * max(cores, self.shared_by) // self.shared_by
 
 
-def levels_of(caches: Sequence[Mapping[str, Any]]) -> list[CacheLevel]:
-    """Return data caches (see `memkern.machine.caches.data_caches`), and memory."""
+def levels_of(environment: Mapping[str, Any], cores: Sequence[int]) -> list[CacheLevel]:
+    """Return the data caches of a machine (see `memkern.machine.caches.data_caches`), and memory.
+
+    Parameters
+    ----------
+    environment : mapping
+        As a record's.
+    cores : sequence of int
+        A processing unit of each core that this process may use.
+    """
     found: list[CacheLevel] = []
-    for cache in caches:
+    units = 1
+    for cache in data_caches(environment):
+        shared_by = int(cache.get("shared_by") or 1)
+        if not found:
+            # The processing units of a core share its L1.
+            units = shared_by
         level = CacheLevel(
             f"L{cache['level']}",
             int(cache["size_B"]),
-            int(cache.get("shared_by") or 1),
-            int(cache.get("instances") or 1),
+            min(max(shared_by // units, 1), len(cores)),
             found[-1] if found else None,
         )
         # Of several kinds of caches of a level, on a hybrid processor, the first one.
         if not found or found[-1].name != level.name:
             found.append(level)
-    units = len(os.sched_getaffinity(0))
-    return [*found, CacheLevel(MEMORY, None, units, 1)]
+    of_domain = max(len(cores) // domains_of(environment["machine"], cores), 1)
+    return [*found, CacheLevel(MEMORY, None, of_domain, found[-1] if found else None)]
+
+
+def domains_of(machine: Mapping[str, Any], cores: Sequence[int]) -> int:
+    """Return the number of NUMA nodes with any of these cores; 1 where it is unknown.
+
+    Parameters
+    ----------
+    machine : mapping
+        With ``numa_nodes``, as in an environment.
+    cores : sequence of int
+        As for `levels_of`.
+    """
+    nodes = [set(cpu_list(node["cpus"])) for node in machine.get("numa_nodes") or ()]
+    return max(sum(not units.isdisjoint(cores) for units in nodes), 1)
 
 
 # Cases
@@ -290,12 +320,12 @@ def pinned(cores: Sequence[int], count: int) -> dict[str, Any]:
 
 def _bandwidths(levels: Sequence[CacheLevel], cores: Sequence[int]) -> dict[_Key, Case]:
     cases = {}
-    for level, count in itertools.product(levels, core_counts(len(cores))):
-        # Between one core and all, the loads show how many saturate a level that they share.
-        if 1 < count < len(cores) and level.shared_by == 1:
-            continue
-        for operation, kernel in _OPERATIONS.items():
-            if 1 < count < len(cores) and operation != "load":
+    for level in levels:
+        for count, (operation, kernel) in itertools.product(
+            sorted({*core_counts(level.shared_by), len(cores)}), _OPERATIONS.items()
+        ):
+            # Of a part of the cores that share a level, the loads show how many saturate it.
+            if count not in (1, level.shared_by, len(cores)) and operation != "load":
                 continue
             for stores in ("",) if operation == "load" else (_ORDINARY, _NONTEMPORAL):
                 values = (level.name, operation, stores, count)
@@ -314,16 +344,21 @@ def _bandwidths(levels: Sequence[CacheLevel], cores: Sequence[int]) -> dict[_Key
     return cases
 
 
-def _latencies(levels: Sequence[CacheLevel]) -> dict[_Key, Case]:
-    return {
-        _Key("latency", (level.name, chains)): kernel_case(
-            "latency.chase",
-            size_B=min(level.used_B(1), _MOST_CHASE_B),
-            chains=chains,
-            budget_s=_BRIEF_S if level.size_B else _LONG_S,
-        )
-        for level, chains in itertools.product(levels, _CHAINS)
-    }
+def _latencies(levels: Sequence[CacheLevel]) -> tuple[dict[_Key, Case], dict[_Key, str]]:
+    """Return chases in each level, and why memory is too small for the others."""
+    cases, too_large = {}, {}
+    for level, chains in itertools.product(levels, _CHAINS):
+        key = _Key("latency", (level.name, chains))
+        try:
+            cases[key] = kernel_case(
+                "latency.chase",
+                size_B=level.used_B(1, _CHASE_B),
+                chains=chains,
+                budget_s=_BRIEF_S if level.size_B else _LONG_S,
+            )
+        except InputError as error:
+            too_large[key] = str(error)
+    return cases, too_large
 
 
 def _pages() -> dict[_Key, Case]:
@@ -370,7 +405,7 @@ def _machine(
 ) -> MachineFile:
     machine, build = environment["machine"], environment["build"]
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    domains = max(len(machine.get("numa_nodes") or ()), 1)
+    domains = domains_of(machine, cores)
     bandwidths = tuple(_bandwidth_rows(done))
     name = machine.get("model") or "unknown processor"
     return MachineFile(
@@ -447,7 +482,7 @@ def saturating_cores(rates: Mapping[int, float]) -> int | None:
     Parameters
     ----------
     rates : mapping of int to float
-        Bandwidth by number of cores.
+        Bandwidth by number of cores that share an instance of a cache or a domain, up to all.
     """
     if len(rates) < 2:
         return None
@@ -473,15 +508,10 @@ def _level(level: CacheLevel, done: _Done, bandwidths: Sequence[Bandwidth]) -> L
     rates = {
         row.cores: row.GBps.value
         for row in bandwidths
-        if row.level == level.name and row.operation == "load"
+        if row.level == level.name and row.operation == "load" and row.cores <= level.shared_by
     }
     return Level(
-        level.name,
-        level.size_B,
-        level.shared_by,
-        latency,
-        in_flight,
-        saturating_cores(rates) if level.shared_by > 1 else None,
+        level.name, level.size_B, level.shared_by, latency, in_flight, saturating_cores(rates)
     )
 
 

@@ -426,16 +426,19 @@ def level_of(record: Mapping[str, Any], levels: Sequence[str], sizes_B: Mapping[
     return MEMORY
 
 
-def domain_rates(results: ResultSet) -> tuple[int, float, float] | None:
-    """Return the cores of a domain, and the bandwidths of their loads and triad from memory.
+def domain_rates(results: ResultSet, cores: int | None = None) -> tuple[int, float, float] | None:
+    """Return the number of cores, and the bandwidths of a domain's loads and triad from memory.
 
     They are those of the records with most threads, in GB/s, with write-allocates; None if there
-    is no undisturbed one of either kernel with several threads.
+    is no undisturbed one of either kernel with several threads. All domains that these cores fill
+    have equal parts.
 
     Parameters
     ----------
     results : ResultSet
         As of ``memkern ecm``.
+    cores : int, optional
+        Cores of a domain; by default all that were measured are one.
     """
     found: dict[tuple[int, str], float] = {}
     for record in results:
@@ -447,14 +450,15 @@ def domain_rates(results: ResultSet) -> tuple[int, float, float] | None:
     for threads in sorted({threads for threads, _ in found}, reverse=True):
         both = [found.get((threads, name)) for name in LIMITED]
         if both[0] is not None and both[1] is not None:
-            return threads, both[0], both[1]
+            domains = max(threads // (cores or threads), 1)
+            return threads, both[0] / domains, both[1] / domains
     return None
 
 
 def judge_cores(found: EcmFit, results: ResultSet) -> tuple[JudgedCores, ...]:
     """Judge the model on loops from memory on as many cores as were measured.
 
-    The limit of the domain is fitted to the loads and the triad (see `domain_rates`), all else to
+    Their limit is fitted to the loads and the triad of as many (see `domain_rates`), all else to
     one core.
 
     Parameters
@@ -467,15 +471,17 @@ def judge_cores(found: EcmFit, results: ResultSet) -> tuple[JudgedCores, ...]:
     -------
     tuple of JudgedCores
         By kernel; empty without loads and a triad on several cores.
+
+    Raises
+    ------
+    InputError
+        The loads alone would take longer than the triad, so that both set no limit.
     """
     rates = domain_rates(results)
     if rates is None:
         return ()
     cores, load_GBps, triad_GBps = rates
-    try:
-        model = with_domain(found.model, load_GBps, triad_GBps, cores, 1)
-    except InputError:
-        return ()
+    model = with_domain(found.model, load_GBps, triad_GBps, cores, 1)
     single = {row.loop.kernel: row for row in found.rows if row.loop.level == MEMORY}
     judged = []
     for record in results:

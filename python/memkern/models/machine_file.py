@@ -10,9 +10,10 @@ import dataclasses
 import functools
 import json
 import math
+import sys
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 FORMAT = "memkern machine"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,14 @@ class Level:
     size_B : int or None
         Size of one instance; None for memory.
     shared_by : int
-        Processing units that share it.
+        Cores that share an instance; of memory, those of a domain.
     latency_ns : Quantity
         Idle latency of a dependent load.
     in_flight : Quantity
         Loads in flight of one core.
     saturating_cores : int or None
-        Least number of cores that reach its bandwidth; None if all do not, or if it is unknown.
+        Least number of the cores that share an instance which reach its bandwidth; None if all are
+        needed, or if it is unknown.
     """
 
     name: str
@@ -231,7 +233,7 @@ class MachineFile:
 
     @property
     def caches(self) -> list[dict[str, Any]]:
-        """Return the caches in the form of an environment."""
+        """Return the caches in the form of an environment, one processing unit for each core."""
         return [
             {"level": int(level.name[1:]), "size_B": level.size_B, "shared_by": level.shared_by}
             for level in self.levels
@@ -239,9 +241,12 @@ class MachineFile:
         ]
 
     def cache_sizes_B(self, cores: int = 1) -> dict[str, float]:
-        """Return the sizes of the caches that some cores use together, by level."""
+        """Return the sizes of the caches that some cores use together, by level.
+
+        Cores that share a cache follow each other, and each has an equal part of the data.
+        """
         return {
-            level.name: float(level.size_B * max(cores // max(level.shared_by, 1), 1))
+            level.name: level.size_B * max(cores / level.shared_by, 1.0)
             for level in self.levels
             if level.size_B
         }
@@ -334,6 +339,8 @@ def load_machine(path: str | Path) -> MachineFile:
         document = json.loads(content)
     except ValueError as error:
         raise InputError(f"{path} is truncated or no machine file: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path} is no machine file: its lists are nested too deeply") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InputError(f"{path} is no machine file: `memkern machine -o` writes one")
     version = document.get("version")
@@ -345,10 +352,23 @@ def load_machine(path: str | Path) -> MachineFile:
     entries = {key: value for key, value in document.items() if key not in ("format", "version")}
     try:
         found = _read(MachineFile, entries, "the file")
+        assert isinstance(found, MachineFile)
+        _check_levels(found.levels)
     except InputError as error:
         raise InputError(f"{path} is damaged: {error}") from None
-    assert isinstance(found, MachineFile)
     return found
+
+
+def _check_levels(levels: Sequence[Level]) -> None:
+    """Raise InputError unless the levels are caches, of which memory is behind the last one."""
+    names = [level.name for level in levels]
+    caches = [f"L{number}" for number in range(1, 10)]
+    if names[-1:] != [MEMORY] or names[:-1] != [name for name in caches if name in names]:
+        raise InputError(
+            f"levels must be caches such as L1 and L2, and then memory, not {shown(names)}"
+        )
+    if levels[-1].size_B is not None:
+        raise InputError(f"size_B of memory must be null, not {levels[-1].size_B}")
 
 
 def machine_of(path: str | Path, models: Iterable[str]) -> MachineFile:
@@ -408,6 +428,10 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     fits = isinstance(value, (int, float) if kind is float else kind)
     if not fits or (isinstance(value, bool) and kind is not bool):
         raise InputError(f"{where} must be of type {kind.__name__}, not {shown(value)}")
+    if kind is int and not 1 <= value < 2**63:
+        raise InputError(f"{where} must be from 1 to {2**63 - 1}, not {shown(value)}")
+    if kind is float and not abs(value) <= sys.float_info.max:
+        raise InputError(f"{where} must be a finite number, not {shown(value)}")
     return float(value) if kind is float else value
 
 
@@ -426,6 +450,10 @@ def _read_fields(kind: Any, value: Any, where: str) -> Any:
             name: math.inf if isinstance(one, float) and math.isnan(one) else one
             for name, one in read.items()
         }
+    # A barrier is a difference of two times, which may be negative.
+    for name, one in read.items() if kind is not Cost else ():
+        if isinstance(one, Quantity) and one.value <= 0:
+            raise InputError(f"{name} must be positive, not {one.value!r}")
     return kind(**read)
 
 

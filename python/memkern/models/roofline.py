@@ -118,8 +118,9 @@ def ceilings(machine: MachineFile, cores: int = 1) -> dict[str, Ceiling]:
         Its stores in caches behind L1 and in memory first read their lines, if it was measured.
         Copies show how far loads and stores overlap; without them, they do not.
     cores : int
-        Of several numbers of cores that were measured, the largest one up to it counts; the rest of
-        the cores add their share where a level is not shared. Without it, the smallest one counts.
+        They fill one instance of a cache, or one domain, after the other. Of a number that the file
+        does not have, the bandwidth is the least that follows from other numbers: more cores have
+        at least as much, and instances and domains add up, as do the cores of one at most.
 
     Raises
     ------
@@ -166,12 +167,29 @@ def _rate(machine: MachineFile, level: str, operation: str, cores: int) -> float
         and row.stores in ("", "ordinary")
         and row.GBps.known
     }
-    shared = next(one.shared_by for one in machine.levels if one.name == level) > 1
-    fewer = [count for count in rows if count <= cores]
-    if fewer:
-        return rows[max(fewer)] * (1.0 if shared else cores / max(fewer))
-    # What more cores have together is a limit of some of them as well.
-    return rows[min(rows)] if rows and shared else None
+    shared_by = next(one.shared_by for one in machine.levels if one.name == level)
+    return _rate_of(rows, shared_by, cores) if rows else None
+
+
+def _rate_of(rows: Mapping[int, float], shared_by: int, cores: int) -> float:
+    """Return the bandwidth of some cores, at most, by those of other numbers of cores."""
+    if cores in rows:
+        return rows[cores]
+    # Caches of one core each have equal parts of the bandwidth of more cores.
+    limits = [
+        rate * (cores / count if shared_by == 1 else 1.0)
+        for count, rate in rows.items()
+        if count > cores
+    ]
+    if cores > shared_by:
+        whole = [count for count in rows if count < cores and count % shared_by == 0]
+        block = max(whole, default=shared_by)
+        blocks, rest = divmod(cores, block)
+        sum_of_parts = blocks * _rate_of(rows, shared_by, block)
+        limits.append(sum_of_parts + (_rate_of(rows, shared_by, rest) if rest else 0.0))
+    elif fewer := [count for count in rows if count < cores]:
+        limits.append(rows[max(fewer)] * cores / max(fewer))
+    return min(limits)
 
 
 def _instruction_GBps(machine: MachineFile, name: str, cores: int) -> float:
