@@ -38,6 +38,11 @@ def test_the_innermost_loop_is_found() -> None:
     )
 
 
+def test_a_jump_keeps_the_registers_that_it_tests() -> None:
+    loop = [Instruction(0, "fadd", "d0, d0, d1"), Instruction(4, "cbnz", "x0, 0 <f>")]
+    assert incore.assembly(loop) == "begin:\n\tfadd d0, d0, d1\n\tcbnz x0, begin\n"
+
+
 @pytest.mark.parametrize(
     ("mnemonic", "operands", "accessed_B"),
     [

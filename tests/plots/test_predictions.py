@@ -10,8 +10,10 @@ from checking import refused
 from plotting import assert_legible, footnotes, line
 
 import memkern as mk
+from memkern.families.dw.data import core_of
+from memkern.families.spmv.data import core_of as spmv_core_of
 from memkern.models.ecm_records import predict_record
-from memkern.models.machine_file import published
+from memkern.models.machine_file import Instruction, Quantity, published
 from memkern.plots import figures
 from memkern.results import ResultSet
 
@@ -175,6 +177,47 @@ def test_products_have_the_time_of_rows_and_columns_in_the_core() -> None:
     assert "A64FX, published" in footnotes(fig)
 
 
+NARROW = dataclasses.replace(
+    A64FX,
+    instructions=(
+        Instruction("load", 256, Quantity(0.5)),
+        Instruction("fma", 256, Quantity(0.5), Quantity(4.0)),
+        Instruction("horizontal add", 256, Quantity(1.5), Quantity(12.0)),
+        Instruction("gather with index load, random", 256, Quantity(5.5)),
+        Instruction("load", 64, Quantity(0.5)),
+        Instruction("fma", 64, Quantity(0.5), Quantity(4.0)),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("variant", "isa", "unroll", "row_cycles", "column_cycles"),
+    [
+        # 16 vectors of four values, each of which waits for the one before or for the gather.
+        ("simd", "avx2", 0, 16 * 6 + 12, 8 * 6),
+        ("simd", "avx2", 4, 16 * 6 + 12, 8 * 6),
+        ("auto", "avx2", 0, 16 * 6 + 12, 8 * 6),
+        # Single values of three loads: two accumulators, unless others are asked for.
+        ("scalar", "avx2", 0, 32 * 4 + 4, 32 * 1.5),
+        ("scalar", "avx512", 1, 64 * 4, 32 * 1.5),
+        ("scalar", "avx2", 8, 64 * 1.5, 32 * 1.5),
+        # The file has no vectors of this width.
+        ("simd", "avx512", 0, np.nan, np.nan),
+        ("simd", "sve", 0, np.nan, np.nan),
+    ],
+)
+def test_the_time_in_the_core_is_of_the_body_that_ran(
+    variant, isa, unroll, row_cycles, column_cycles
+) -> None:
+    crs, sell = products(lengths=(64,))
+    how = {"variant": variant, "isa": isa, "unroll": unroll}
+    rows = [{**crs, **how, "format": "crs"}, {**sell, **how, "format": "sell"}]
+    core = spmv_core_of(NARROW)
+    assert core(rows[0]) / crs["rows"] == pytest.approx(row_cycles, nan_ok=True)
+    columns = sell["nonzeros"] / 32
+    assert core(rows[1]) / columns == pytest.approx(column_cycles, nan_ok=True)
+
+
 def test_products_saturate() -> None:
     rows = results(products(counts=(1, 12), lengths=(64,)))
     fig = figures["spmv-saturation"](rows, machine="A64FX")
@@ -183,13 +226,13 @@ def test_products_saturate() -> None:
     assert "Saturated by: CRS not within a domain and SELL-32 " in footnotes(fig)
 
 
-def hops(counts=(1,), lattices=((8, 8, 8, 8),)):
+def hops(counts=(1,), lattices=((8, 8, 8, 8),), **columns):
     rows = []
     for threads in counts:
         for lattice in lattices:
             case = mk.dw.case(lattice, ls=8, threads=threads, variant="simd", cut="s")
             rows.append(record(case, 1e-3 / threads, footprint_B=2**28, prefetch_into=""))
-    return rows
+    return [{**row, "vector_bits": 512, **columns} for row in rows]
 
 
 def test_the_domain_wall_has_its_arithmetic_and_its_layer_conditions() -> None:
@@ -198,10 +241,8 @@ def test_the_domain_wall_has_its_arithmetic_and_its_layer_conditions() -> None:
     assert_legible(fig)
     assert "ECM model" in line_labels(fig)
     predicted = [curve for curve in fig.axes[0].lines if curve.get_label() == "_ecm"]
-    bits = rows[0]["vector_bits"]
-    core = 840 / (bits // 64) * 0.5 if bits == 512 else 0.0
     data = predict_record(A64FX, rows[0]).data / (8**4 * 8)
-    wanted = 1320 / max(core, data) * CLOCK
+    wanted = 1320 / max(840 / 8 * 0.5, data) * CLOCK
     assert predicted[0].get_ydata()[0] == pytest.approx(wanted)
     scan = results(hops(lattices=((8, 8, 8, 8), (16, 8, 8, 8))))
     for name in ("dw-extent", "dw-layouts"):
@@ -209,6 +250,43 @@ def test_the_domain_wall_has_its_arithmetic_and_its_layer_conditions() -> None:
         assert_legible(fig)
         assert "ECM model" in line_labels(fig)
         assert "A64FX, published" in footnotes(fig)
+
+
+def core_of_a_hop(source, **columns):
+    """Return T_core of a site and s."""
+    (row,) = hops(**columns)
+    return core_of(source)(row) / (8**4 * 8)
+
+
+def test_complex_numbers_take_their_own_instructions_if_interleaved() -> None:
+    # Of four complex numbers: 288 fcmla of 2 cycles, 48 fcadd of 1 and 84 additions of 0.5.
+    cycles = core_of_a_hop(A64FX, layout="RIRI")
+    assert cycles == pytest.approx((288 * 2 + 48 * 1 + 84 * 0.5) / 4)
+    assert core_of_a_hop(A64FX, layout="RRII") == pytest.approx(52.5)
+    assert core_of_a_hop(A64FX, layout="RIRI", dtype="float32") == pytest.approx(cycles / 2)
+
+
+def with_permutations(cycles):
+    kept = [one for one in A64FX.instructions if one.name != "fcmla"]
+    permute = Instruction("permute", 512, Quantity(cycles))
+    return dataclasses.replace(A64FX, instructions=(*kept, permute))
+
+
+def test_complex_numbers_are_permuted_without_such_instructions() -> None:
+    # 468 arithmetic instructions and 96 permutations; if sites have links of their own, 240.
+    shared, own = {"layout": "RIRI", "cut": "s"}, {"layout": "RIRI", "cut": "t2"}
+    assert core_of_a_hop(with_permutations(0.5), **shared) == pytest.approx(564 * 0.5 / 4)
+    assert core_of_a_hop(with_permutations(0.5), **own) == pytest.approx(708 * 0.5 / 4)
+    assert core_of_a_hop(with_permutations(4.0), **own) == pytest.approx(240 * 4 / 4)
+    without = dataclasses.replace(A64FX, instructions=with_permutations(1).instructions[:-1])
+    assert np.isnan(core_of_a_hop(without, **shared))
+
+
+def test_the_layout_decides_whether_memory_is_saturated() -> None:
+    """Alappat et al. 2021: with interleaved complex numbers the cores of a domain do not."""
+    for layout, wanted in (("RRII", " cores."), ("RIRI", "RIRI s not within a domain.")):
+        fig = figures["dw-scaling"](results(hops(counts=(1, 12), layout=layout)), machine="A64FX")
+        assert wanted in footnotes(fig).partition("Saturated by:")[2]
 
 
 def test_what_lacks_a_prediction_is_said(tmp_path) -> None:

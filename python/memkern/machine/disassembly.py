@@ -11,14 +11,30 @@ from typing import NamedTuple
 
 from memkern.errors import InputError
 
-__all__ = ["Instruction", "function_at", "functions", "innermost_loops", "main_loop"]
+__all__ = ["Instruction", "function_at", "functions", "innermost_loops", "listed", "main_loop"]
 
 
 _WIDTHS = {"%zmm": 64, "%ymm": 32, "%xmm": 16}
+# Bytes of AArch64's registers by their first letter. Those of SVE have no fixed length and count as
+# its shortest.
+_REGISTERS = {"z": 16, "v": 16, "q": 16, "d": 8, "s": 4}
+_ELEMENTS = {"d": 8, "s": 4, "h": 2, "b": 1}
+# A register of AArch64, not an address such as d0 <f+0x4>, whose name may contain anything.
+_REGISTER = re.compile(r"(?<![\w%$])([zvqds])\d{1,2}(?!\w| <)")
+_JUMP = re.compile(r"j\w+|bc?(\.\w+)?|cbn?z|tbn?z")
+
+# By the first matching expression, of what an instruction between vector registers is.
+_OPERATIONS = {
+    "": r"v?mov|fmov|mov|movi|dup|v?p?xor|v?zero|eor|v?broadcast|prfm|ptrue|whilel",
+    "fma": r"vf(n?m)(add|sub)|fn?m(la|ls|ad|sb)|fn?m(add|sub)",
+    "mul": r"v?mul[ps][sd]|fmul",
+    "divide": r"v?div[ps][sd]|fdiv",
+    "permute": r"v?(p?shuf|perm|unpck|extract|insert)|tbl|zip|uzp|trn|rev|ext",
+}
 
 
 class Instruction(NamedTuple):
-    """An instruction in AT&T's syntax, without prefixes."""
+    """An instruction without prefixes: of x86 in AT&T's syntax, or of AArch64."""
 
     address: int
     mnemonic: str
@@ -27,21 +43,34 @@ class Instruction(NamedTuple):
     @property
     def moves_16_bytes(self) -> bool:
         """Whether 16 bytes or more are loaded or stored, not copied between registers."""
+        if self.is_aarch64:
+            return self.accessed_B >= 16
         move = re.fullmatch(
             r"v?(mov[au]p[sd]|movdq[au](8|16|32|64)?|lddqu|movnt(dqa?|p[sd]))", self.mnemonic
         )
         return move is not None and "(" in self.operands and self.is_vector
 
     @property
+    def is_aarch64(self) -> bool:
+        """Whether it uses a vector register of AArch64."""
+        return bool(self._aarch64_registers)
+
+    @property
+    def _aarch64_registers(self) -> list[str]:
+        return _REGISTER.findall(re.sub(r" <.*", " <", self.operands))
+
+    @property
     def is_vector(self) -> bool:
         """Whether it uses a vector register."""
-        return re.search(r"%[xyz]mm", self.operands) is not None
+        return re.search(r"%[xyz]mm", self.operands) is not None or self.is_aarch64
 
     @property
     def is_packed(self) -> bool:
         """Whether the instruction works on several elements."""
         if re.search(r"%[yz]mm", self.operands) or self.moves_16_bytes:
             return True
+        if self.is_aarch64:
+            return re.search(r"(?<!\w)(z\d+|v\d+\.\d+[bhsd])", self.operands) is not None
         if not self.is_vector:
             return False
         name = self.mnemonic.removeprefix("v")
@@ -59,7 +88,12 @@ class Instruction(NamedTuple):
 
     @property
     def accessed_B(self) -> int:
-        """Bytes that it loads into a vector register, uses from memory, or stores; 0 for others."""
+        """Bytes that it loads into a vector register, uses from memory, or stores; 0 for others.
+
+        Vectors of SVE count as 16 bytes.
+        """
+        if self.is_aarch64:
+            return self._accessed_by_aarch64_B
         if not self.is_vector or "(" not in self.operands:
             return 0
         for size, ending in ((4, r"(ss|movd)$"), (8, r"(sd|movq)$")):
@@ -68,10 +102,68 @@ class Instruction(NamedTuple):
         return next(size for name, size in _WIDTHS.items() if name in self.operands)
 
     @property
+    def _accessed_by_aarch64_B(self) -> int:
+        accessed = re.match(r"(.*?)\[([xz]\d|sp)", self.operands)
+        if accessed is None or not re.match(r"ld|st", self.mnemonic):
+            return 0
+        values = accessed[1]
+        registers = _REGISTER.findall(values)
+        # One element of a vector, or one for all its elements.
+        lane = re.search(r"\.([bhsd])\}\[\d", values)
+        single = re.match(r"ld\dr([bhwd]?)$", self.mnemonic)
+        if lane or single:
+            kind = lane or re.search(r"\.\d*([bhsd])", values)
+            return _ELEMENTS[kind[1]] if kind else 0
+        if several := re.match(r"\{v(\d+)\.\w+-v(\d+)\.", values):
+            return _REGISTERS["v"] * ((int(several[2]) - int(several[1])) % 32 + 1)
+        whole = 8 if re.search(r"v\d+\.(8b|4h|2s|1d)", values) else 16
+        return sum(min(_REGISTERS[one], whole) for one in registers)
+
+    @property
+    def stores(self) -> bool:
+        """Whether it stores a vector register to memory."""
+        if self.is_aarch64:
+            return self.accessed_B > 0 and self.mnemonic.startswith("st")
+        return self.accessed_B > 0 and self.operands.rstrip().endswith(")")
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it loads from the places that a vector has."""
+        return "gather" in self.mnemonic or re.search(r"\[x\d+, z", self.operands) is not None
+
+    @property
+    def operation(self) -> str:
+        """What it does to vectors: ``fma``, ``mul``, ``divide``, ``permute`` or ``add``.
+
+        Empty for moves and accesses to memory without arithmetic, and where it uses no vector. All
+        other instructions on vectors, such as comparisons, are called ``add``.
+        """
+        if not self.is_vector or self.gathers or re.match(r"(ld|st)\w*$", self.mnemonic):
+            return ""
+        for name, words in _OPERATIONS.items():
+            if re.match(words, self.mnemonic):
+                return name
+        return "add"
+
+    @property
+    def vector_bits(self) -> int | None:
+        """Bits of its vectors, 64 for a single value; None without vectors or without a length."""
+        if self.is_aarch64:
+            kinds = set(self._aarch64_registers)
+            if "z" in kinds:
+                return None
+            return 128 if kinds & {"v", "q"} else 64
+        if not self.is_vector:
+            return None
+        if re.search(r"(s[sd]|movd|movq)$", self.mnemonic):
+            return 64
+        return 8 * next(size for name, size in _WIDTHS.items() if name in self.operands)
+
+    @property
     def target(self) -> int | None:
         """Address to which it jumps; None for other instructions."""
-        found = re.match(r"([0-9a-f]+) <", self.operands)
-        return int(found[1], 16) if self.mnemonic.startswith("j") and found else None
+        found = re.search(r"(?:^|, )(?:0x)?([0-9a-f]+) <", self.operands)
+        return int(found[1], 16) if found and _JUMP.fullmatch(self.mnemonic) else None
 
 
 def functions(path: str) -> dict[str, list[Instruction]]:
@@ -115,6 +207,11 @@ def _every_function(path: str) -> list[tuple[str, list[Instruction]]]:
         capture_output=True,
         text=True,
     ).stdout
+    return listed(text)
+
+
+def listed(text: str) -> list[tuple[str, list[Instruction]]]:
+    """Return the name and the instructions of each function in a listing by objdump."""
     found: list[tuple[str, list[Instruction]]] = []
     for line in text.splitlines():
         if header := re.fullmatch(r"[0-9a-f]+ <(.*)>:", line):
@@ -124,7 +221,8 @@ def _every_function(path: str) -> list[tuple[str, list[Instruction]]]:
                 r"\s+([0-9a-f]+):\t(?:(?:bnd|lock|notrack|rep\w*) )*(\S+)\s*(.*)", line
             )
         ):
-            found[-1][1].append(Instruction(int(code[1], 16), code[2], code[3].split("#")[0]))
+            operands = re.split(r"\s*(?:(?:^|\s)# |//)", code[3])[0]
+            found[-1][1].append(Instruction(int(code[1], 16), code[2], operands))
     return found
 
 

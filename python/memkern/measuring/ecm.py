@@ -9,7 +9,6 @@ from typing import Any
 from memkern import small
 from memkern.checks import one_of
 from memkern.errors import InputError
-from memkern.machine.caches import data_caches
 from memkern.machine.topology import machine_environment, physical_cores
 from memkern.measuring.machine_file import CacheLevel, levels_of, pinned
 from memkern.measuring.record import calibrated, to_result_set

@@ -115,7 +115,9 @@ def assembly(loop: Sequence[Instruction]) -> str:
     """Return a loop as text for an assembler, with jumps to a label at its begin."""
     lines = ["begin:"]
     for instruction in loop:
-        operands = "begin" if instruction.target is not None else instruction.operands.strip()
+        operands = instruction.operands.strip()
+        if instruction.target is not None:
+            operands = re.sub(r"(0x)?[0-9a-f]+ <.*", "begin", operands)
         lines.append(f"\t{instruction.mnemonic} {operands}".rstrip())
     return "\n".join(lines) + "\n"
 

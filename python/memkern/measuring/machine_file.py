@@ -31,6 +31,7 @@ from memkern.measuring.record import Measurement, calibrated, to_result_set
 from memkern.measuring.rounds import place_in_rounds
 from memkern.models.ecm import MEMORY
 from memkern.models.machine_file import (
+    SCALAR_BITS,
     Bandwidth,
     Cost,
     Instruction,
@@ -57,7 +58,6 @@ _BEYOND = 4
 _MOST_PAGES = 2**13
 _LEAST_PAGES = 16
 _PER_OCTAVE = 3
-_SINGLE_BITS = 64
 _INSTRUCTIONS = "instructions.repeat"
 _STRIDES = ("0", "1", "2", "random")
 _INVOCATIONS = 500  # between which a barrier is measured
@@ -557,7 +557,7 @@ def _instruction_rows(done: _Done) -> list[Instruction]:
         if stride := record.get("index_stride"):
             name += ", random" if stride == "random" else f", stride {stride}"
         bits = record.get("vector_bits") or measured.vector_bits
-        bits = _SINGLE_BITS if record["variant"] == "scalar" else bits
+        bits = SCALAR_BITS if record["variant"] == "scalar" else bits
         each = time_of(record, record["cycles_per_access"] / record["time_median_s"])
         place = (name, bits)
         found.setdefault(place, {})[quantity] = each

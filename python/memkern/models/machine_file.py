@@ -25,6 +25,7 @@ from memkern.models.ecm import MEMORY, Ecm, EcmLevel, Overlap, hypotheses, store
 
 __all__ = [
     "PUBLISHED",
+    "SCALAR_BITS",
     "VERSION",
     "Bandwidth",
     "Cost",
@@ -43,6 +44,10 @@ __all__ = [
 
 FORMAT = "memkern machine"
 VERSION = 2
+SCALAR_BITS = 64
+"""What instructions of scalar code have as their bits of vectors."""
+# Of other instruction sets the file's widest vectors, as of SVE, which has no fixed width.
+_ISA_BITS = {"avx512": 512, "avx2": 256, "sse4": 128, "neon": 128, "baseline": 128}
 
 
 @dataclass(frozen=True)
@@ -292,6 +297,10 @@ class MachineFile:
         raise InputError(
             f"the machine file of {self.name} has no instruction {shown(name)} with {wanted} bits"
         )
+
+    def bits_of(self, isa: str) -> int:
+        """Return the bits of the vectors of a record's instruction set."""
+        return _ISA_BITS.get(isa, self.vector_bits)
 
     @property
     def label(self) -> str:

@@ -41,10 +41,20 @@ _NUMBERS = (
 _WORDS = ("lattice", "layout", "cut", "parity", "prefetch_into", "variant", "dtype")
 _SETTING = ("backend", "dtype", "parity")
 _EXTENTS = ["Lx", "Ly", "Lz", "Lt"]
-# Real arithmetic of a site and s: in each of eight directions 12 additions that project a spinor,
-# and two products of a link with three complex numbers (36 multiplications, into 30 of which
-# additions are fused), then seven sums of spinors of 24 numbers. Unfused, these are FLOPS.
+# Instructions of a site and s, for values in separate vectors: in each of eight directions 12
+# additions that project a spinor, and two products of a link with three complex numbers (36
+# multiplications, into 30 of which additions are fused), then seven sums of spinors of 24 numbers.
+# Unfused, these are FLOPS.
 _INSTRUCTIONS = 8 * (12 + 2 * 36) + 7 * 24
+# The same for interleaved complex numbers: products of two; additions, of which those in half of
+# the directions are of a number times i or -i.
+_PRODUCTS = 8 * 2 * 9
+_ADDITIONS, _TURNED = 8 * 6 + 7 * 12, 4 * (6 + 6)
+# Without instructions for complex numbers: to a row of each product belongs an addition of its two
+# parts. The six numbers that a link is multiplied with are exchanged in pairs, and the parts of the
+# nine numbers of a link are duplicated unless all lanes share them.
+_JOINED = 8 * 2 * 3
+_EXCHANGED, _DUPLICATED = 8 * 6, 8 * 9 * 2
 
 
 def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
@@ -113,9 +123,12 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
 def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] | None:
     """Return T_core of records, in cycles of an invocation by one core; None without a file.
 
-    It is the time of the arithmetic instructions alone if additions are fused with the products of
-    links and spinors, and take as long as multiply-adds; NaN if the file does not know these.
-    Permutations and the latency of dependent instructions are not counted.
+    It is the time of the arithmetic instructions if additions are fused with the products of links
+    and spinors, and take as long as multiply-adds. Interleaved complex numbers (RIRI) take
+    instructions for complex numbers where the file has them (``fcmla`` and ``fcadd``), otherwise
+    permutations, which are issued beside the arithmetic and are as slow as the file's ``permute``.
+    NaN if the file does not know an instruction. Permutations between sites and the latency of
+    dependent instructions are not counted.
     """
     if source is None:
         return None
@@ -124,12 +137,47 @@ def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] 
         bits = int(row["vector_bits"])
         lanes = bits // (32 if row["dtype"] == "float32" else 64)
         try:
-            fma = source.instruction("fma", bits)
+            if row["layout"] == "RIRI":
+                each = _interleaved_cycles(source, bits, row["cut"] == "s") / (lanes // 2)
+            else:
+                each = _INSTRUCTIONS * _reciprocal(source, "fma", bits) / lanes
         except InputError:
             return math.nan
-        return float(_updates(row) * _INSTRUCTIONS / lanes * fma.reciprocal_cycles.value)
+        return float(_updates(row) * each)
 
     return core
+
+
+def _interleaved_cycles(source: MachineFile, bits: int, shared: bool) -> float:
+    """Return the cycles of a vector of interleaved complex numbers.
+
+    Parameters
+    ----------
+    source : MachineFile
+    bits : int
+        Of the vector.
+    shared : bool
+        Whether all its lanes have the same links.
+
+    Raises
+    ------
+    InputError
+        The file lacks an instruction.
+    """
+    each = _reciprocal(source, "fma", bits)
+    try:
+        product, turned = (_reciprocal(source, name, bits) for name in ("fcmla", "fcadd"))
+    except InputError:
+        pass
+    else:
+        return _PRODUCTS * 2 * product + _TURNED * turned + (_ADDITIONS - _TURNED) * each
+    permutations = _EXCHANGED + _TURNED + (0 if shared else _DUPLICATED)
+    issued = _PRODUCTS * 2 + _JOINED + _ADDITIONS + permutations
+    return max(issued * each, permutations * _reciprocal(source, "permute", bits))
+
+
+def _reciprocal(source: MachineFile, name: str, bits: int) -> float:
+    return source.instruction(name, bits).reciprocal_cycles.value
 
 
 def _updates(record: Any) -> Any:

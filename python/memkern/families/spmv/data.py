@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.families.spmv.model import crs_row_cycles, sell_column_cycles
-from memkern.models.machine_file import MachineFile
+from memkern.models.machine_file import SCALAR_BITS, MachineFile
 from memkern.plots.frames import Records, best, counted, listed, typed
 from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
 
@@ -297,37 +297,34 @@ def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] 
     """Return T_core of records, in cycles of a product by one core; None without a machine file.
 
     It is that of rows in CRS and of columns of chunks in SELL (see `memkern.families.spmv.model`),
-    of mean length, by the instructions of the file; NaN for other formats and missing instructions.
+    of mean length, by the instructions of the file at the record's width of vectors; NaN for other
+    formats and missing instructions.
     """
     if source is None:
         return None
 
     def core(row: Mapping[Any, Any]) -> float:
-        value_bits = 32 if row["dtype"] == "float32" else 64
-        lanes = source.vector_bits // value_bits
+        scalar = row["variant"] == "scalar"
+        bits = SCALAR_BITS if scalar else source.bits_of(row["isa"])
+        lanes = 1 if scalar else bits // (32 if row["dtype"] == "float32" else 64)
         try:
-            times = {name: source.instruction(name) for name in ("load", "fma", "horizontal add")}
-            gathers = [
-                one.reciprocal_cycles.value
-                for one in source.instructions
-                if one.name.startswith("gather with index load")
-                and one.vector_bits == source.vector_bits
-                and one.reciprocal_cycles.known
-            ]
+            load, fma = source.instruction("load", bits), source.instruction("fma", bits)
+            reduction = 0.0
+            if not scalar and row["format"] == "crs":
+                reduction = source.instruction("horizontal add", bits).latency_cycles.value
         except InputError:
             return math.nan
-        step = times["load"].reciprocal_cycles.value + max(gathers, default=math.nan)
-        latency = times["fma"].latency_cycles.value
-        if math.isnan(step) or math.isnan(latency):
+        latency = fma.latency_cycles.value
+        step = load.reciprocal_cycles.value + _indirect_load(source, bits)
+        if math.isnan(step + latency + reduction):
             return math.nan
-        length = max(round(row["nonzeros_per_row"]), 1)
         if row["format"] == "crs":
-            reduction = times["horizontal add"].latency_cycles.value
-            if math.isnan(reduction):
-                return math.nan
-            accumulators = max(int(row["unroll"]), 1)
-            each = crs_row_cycles(length, lanes, latency, reduction, step, accumulators)
-            return float(row["rows"] * each)
+            length = max(round(row["nonzeros_per_row"]), 1)
+            # As in cpp/families/spmv/cpu.cpp; compilers vectorise a row with one accumulator.
+            count = int(row["unroll"]) or (2 if scalar else 1)
+            return float(
+                row["rows"] * crs_row_cycles(length, lanes, latency, reduction, step, count)
+            )
         if row["format"] != "sell":
             return math.nan
         chunk = int(row["C"])
@@ -335,6 +332,20 @@ def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] 
         return float(columns * sell_column_cycles(chunk, lanes, latency, step))
 
     return core
+
+
+def _indirect_load(source: MachineFile, bits: int) -> float:
+    """Return the cycles of loading indices and the values at these; NaN if they are unknown."""
+    if bits == SCALAR_BITS:
+        return 2 * source.instruction("load", bits).reciprocal_cycles.value
+    gathers = [
+        one.reciprocal_cycles.value
+        for one in source.instructions
+        if one.name.startswith("gather with index load")
+        and one.vector_bits == bits
+        and one.reciprocal_cycles.known
+    ]
+    return max(gathers, default=math.nan)
 
 
 def implied(rows: DataFrame) -> Series:
