@@ -270,7 +270,20 @@ def test_openshmem_is_chosen_only_where_its_programs_are_started(
         transports.connect("mpi")
 
 
+@pytest.mark.parametrize("given", ["abc", "", "0", "-1", "nan", "inf", "1e30", "1_0"])
+def test_a_timeout_must_be_a_positive_number(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", given)
+    for comm in ("auto", "mpi", "shmem"):
+        with pytest.raises(InputError, match=r"^MEMKERN_RANK_TIMEOUT_S must be a number"):
+            transports.connect(comm)
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "0.5")
+    assert transports.timeout_s() == 0.5
+
+
 # Real ranks
+
+# mpi4py finds no MPI library.
+NO_LIBRARY = {"MPI4PY_LIBMPI": "/nonexistent/libmpi.so"}
 
 # Launchers, and how ranks communicate that they have started.
 WAYS = [("openmpi", "mpi"), ("oshmem", "shmem")]
@@ -372,9 +385,7 @@ except ValueError as error:
 
 def test_openshmem_replaces_a_missing_mpi(tmp_path: Path) -> None:
     launching.need_module("shmem")
-    (tmp_path / "mpi4py.py").write_text("raise ImportError('absent', name='mpi4py')")
-    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    done = memkern("oshmem", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", PYTHONPATH=paths)
+    done = memkern("oshmem", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", **NO_LIBRARY)
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
     assert (record["comm"], record["ranks"], record["valid"]) == ("shmem", 2, True)
@@ -471,6 +482,20 @@ def test_ranks_that_cannot_communicate_stop(number: str, tmp_path: Path) -> None
     for word in ("2 ranks", "mpi4py is not installed", "memkern[mpi]", "--comm none"):
         assert word in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_missing_mpi_library_is_named() -> None:
+    pytest.importorskip("mpi4py")
+    variables = {"PMI_RANK": "0", "PMI_SIZE": "2", **NO_LIBRARY}
+    together = launching.alone(["-m", "memkern", *TRIAD], variables)
+    words = ["-m", "memkern", "amo", "--kernel", "rand", "--device", "mpi"]
+    device = launching.alone(words, NO_LIBRARY)
+    for done in (together, device):
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert "/nonexistent/libmpi.so" in done.stderr and "MPI4PY_LIBMPI" in done.stderr
+        assert "pip install" not in done.stderr
+    assert "2 ranks can't measure together" in together.stderr
+    assert "--comm none" in together.stderr
 
 
 def test_another_library_s_launcher_is_refused() -> None:

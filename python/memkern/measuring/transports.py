@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import launcher
+from memkern.checks import number, read_number
 from memkern.errors import InputError
 from memkern.machine import remote
 
@@ -24,11 +25,19 @@ Floats = npt.NDArray[np.float64]
 # Environment variable for the seconds after which a rank that does not answer is given up.
 _TIMEOUT = "MEMKERN_RANK_TIMEOUT_S"
 _TIMEOUT_S = 120.0
+_LEAST_TIMEOUT_S, _MOST_TIMEOUT_S = 1e-3, 1e9
 
 
 def timeout_s() -> float:
-    """Return the seconds after which a rank that does not answer is given up."""
-    return float(os.environ.get(_TIMEOUT, _TIMEOUT_S))
+    """Return the seconds after which a rank that does not answer is given up.
+
+    Raises
+    ------
+    InputError
+        The environment variable is not such a number.
+    """
+    given = read_number(os.environ.get(_TIMEOUT, str(_TIMEOUT_S)), _TIMEOUT)
+    return number(given, _TIMEOUT, _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S)
 
 
 # Polls before the processor is offered to others, and seconds before it is left to them for a
@@ -275,11 +284,9 @@ def _by_mpi(level: str) -> _Mpi:
             # It warns of another MPI's launcher, which is an error below.
             warnings.simplefilter("ignore", RuntimeWarning)
             mpi = remote.mpi(level)
-    except ImportError as error:
-        why = "mpi4py is not installed" if error.name == "mpi4py" else f"mpi4py: {error}"
+    except InputError as error:
         raise InputError(
-            f"{started} ranks can't measure together, because {why}: "
-            f"pip install 'memkern[mpi]'{_copies(started)}"
+            f"{started} ranks can't measure together, because {error}{_copies(started)}"
         ) from None
     if mpi.COMM_WORLD.size < started:
         library = mpi.Get_library_version().split(",")[0]
@@ -325,6 +332,7 @@ def connect(comm: str, level: str = "multiple") -> _Mpi | _Shmem:
     InputError
         The ranks can't communicate.
     """
+    timeout_s()  # wrong for both, and before a library starts
     if comm == "shmem":
         return _by_shmem(level)
     try:
