@@ -105,6 +105,13 @@ def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
 
 
 @pytest.mark.usefixtures("three_ranks")
+def test_batches_are_refused_however_a_case_gets_them() -> None:
+    case = mk.gather([0, 1], count=100, device="mpi", flush_every=4)
+    with refused("flush_every is for variant single"):
+        case.with_(variant="packed")
+
+
+@pytest.mark.usefixtures("three_ranks")
 def test_scatters_write_each_element_once() -> None:
     assert mk.scatter([0, 1], delta=2, count=100, device="mpi").integers["workers"] == 3
     for shape in ({"pattern": [0, 2]}, {"pattern": [0, 1], "delta": 0}, {"pattern": [3, 3]}):

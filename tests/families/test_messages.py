@@ -158,6 +158,7 @@ def test_distances(chosen: list[pairs.Pair], nodes: tuple[int, ...], wanted: str
         ({"threads": 2}, "one thread of each rank"),
         ({"dtype": "float64"}, "dtype 'float64'"),
         ({"what": "send", "device": "shmem"}, "OpenSHMEM has no messages"),
+        ({"what": "fetch_add", "device": "shmem", "window": 2}, "window must be at most 1, not 2"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
@@ -209,6 +210,7 @@ def test_the_verb_measures_all_operations_sizes_and_distances(
     assert len({size for _, _, size, _ in named}) == 10
     of_shmem = cases_of(monkeypatch, "messages --device shmem -q")
     assert {c.spec.name for c in of_shmem} == {c.spec.name for c in cases} - {"messages.send"}
+    assert {c.columns["window"] for c in of_shmem if "add" in c.spec.name} == {1}
 
 
 @pytest.mark.usefixtures("six_ranks")

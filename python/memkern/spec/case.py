@@ -71,7 +71,7 @@ class Case(FromFields):
     request: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Check the types, and the number of runs of a kernel whose values grow."""
+        """Check the types, the knobs, and the number of runs of a kernel whose values grow."""
         one_of(self.dtype, "dtype", self.spec.dtypes)
         one_of(self.index_dtype, "index_dtype", self.spec.index_dtypes)
         if self.halo:
@@ -81,6 +81,8 @@ class Case(FromFields):
                     f"{self.spec.name} on {self.knobs.device} is not distributed over ranks: leave "
                     "halo out"
                 )
+        if self.spec.refuse is not None:
+            self.spec.refuse(self)
         most = self.spec.most_runs.get(self.dtype)
         if most is not None and not (self.stop.runs and self.stop.runs <= most):
             raise InputError(

@@ -28,7 +28,7 @@ _MOST = 2**31 - 1
 _PART_B = 8
 
 
-def refuse(device: str, kernel: str, variant: str, *, threads: int, flush_every: int) -> None:
+def refuse(device: str, kernel: str, variant: str, *, threads: int) -> None:
     """Raise InputError for what a library, or gather and scatter over ranks, do not have."""
     if kernel not in _KERNELS:
         raise InputError(f"{kernel} has one sparse array too many for {device}: use gather")
@@ -40,6 +40,10 @@ def refuse(device: str, kernel: str, variant: str, *, threads: int, flush_every:
         )
     if threads > 1:
         raise InputError("one thread of each rank moves elements: leave threads out")
+
+
+def refuse_batches(variant: str, flush_every: int) -> None:
+    """Raise InputError for batches of a method that moves all elements at once."""
     if flush_every > 1 and variant in ("indexed", "packed"):
         raise InputError(
             f"variant {variant} moves all elements at once: flush_every is for variant single"
