@@ -227,6 +227,37 @@ def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
         mk.amo(**{"pattern": "rand", "device": "mpi", "iters": 8, **options})
 
 
+@pytest.mark.usefixtures("three_ranks")
+@pytest.mark.parametrize(
+    "device, options, why",
+    [
+        ("mpi", {"pattern": "ptrchase"}, "each step of a chase depends on the one before"),
+        ("mpi", {"primitive": "cas-retry"}, "each cas-retry needs the old value"),
+        ("shmem", {"primitive": "cas"}, "each cas needs the old value"),
+        ("shmem", {"returns": "used"}, "OpenSHMEM completes an operation that returns a value"),
+        ("shmem", {"pattern": "gather"}, "OpenSHMEM completes an operation that returns a value"),
+    ],
+)
+def test_batches_of_what_is_completed_one_by_one_are_refused(
+    device: str, options: dict[str, Any], why: str
+) -> None:
+    options = {"pattern": "rand", "device": device, "iters": 8, **options}
+    with refused(f"flush_every has no effect on amo.{options['pattern']}, since {why}"):
+        mk.amo(**options, flush_every=2)
+    # A list of values changes a case that was built with one of them.
+    with refused(why):
+        mk.amo(**options).with_(flush_every=2)
+
+
+@pytest.mark.usefixtures("three_ranks")
+def test_updates_are_completed_together() -> None:
+    for pattern, device, returns in [
+        ("rand", "mpi", "used"), ("gather", "mpi", "unused"), ("rand", "shmem", "unused"),
+    ]:  # fmt: skip
+        case = mk.amo(pattern, device=device, returns=returns, iters=8, flush_every=2)
+        assert case.knobs.flush_every == 2
+
+
 @pytest.mark.parametrize(
     "share, wanted", [(0.0, 0), (0.1, 1), (0.25, 2), (0.5, 5), (0.95, 10), (1.0, 10)]
 )
@@ -271,6 +302,28 @@ def test_the_share_of_remote_operations_is_counted(
     assert case.columns["remote_share"] == pytest.approx(share, abs=0.02)
     if share == 1.0 and pattern not in ("gather", "sg"):
         assert case.columns["remote_share"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "pattern, targets, share",
+    [
+        # Of ranks 0 and 1 a third each, of rank 2 none.
+        ("rand", "random", 2 / 9),
+        ("rand", "ring", 1 / 3),
+        ("rand", "one", 1 / 3),
+        ("ptrchase", "ring", 1 / 3),
+        ("central", "ring", 1 / 3),
+        ("scatter", "random", 2 / 27),
+    ],
+)
+def test_the_share_of_operations_on_the_same_node_is_counted(
+    pattern: str, targets: str, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Description("a library", 0, (0, 0, 2), True)
+    monkeypatch.setattr(kernels, "describe", lambda *_: found)
+    case = mk.amo(pattern, device="mpi", targets=targets, iters=2000, threads=2)
+    assert case.columns["node_share"] == pytest.approx(share, abs=0.02)
+    assert case.columns["node_share"] < case.columns["remote_share"]
 
 
 @pytest.mark.usefixtures("three_ranks")
