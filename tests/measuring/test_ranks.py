@@ -35,6 +35,7 @@ class Threads:
     library = "threads"
     thread_level = "multiple"
     transport = ""
+    timeout_s = 0.0
 
     def __init__(self, shared: Shared, number: int) -> None:
         self._shared = shared
@@ -146,6 +147,29 @@ def test_ranks_of_a_host_divide_its_units(monkeypatch: pytest.MonkeyPatch) -> No
     assert [found[0] for found in as_ranks(7, work)] == [[0], [3], [1], [4], [2], [5], [0]]
 
 
+@pytest.mark.parametrize(
+    ("bindings", "threads", "crowded"),
+    [
+        ([{0}, {1, 2, 3}], 1, [False, False]),
+        ([{0}, {1, 2, 3}], 2, [True, False]),
+        ([{0, 1}, {2, 3}], 2, [False, False]),
+        ([{0}, {0}, {1, 2, 3}], 1, [True, True, False]),
+        ([{0, 1}, {1, 2}], 2, [True, True]),
+    ],
+)
+def test_a_rank_with_fewer_units_than_workers_is_crowded(
+    bindings: list[set[int]], threads: int, crowded: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks = threading.local()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
+
+    def work(ranks: Ranks) -> bool:
+        masks.own = bindings[ranks.number]
+        return Ranks("mpi", ranks.number, ranks.size, ranks._transport).crowded(threads)
+
+    assert as_ranks(len(bindings), work) == crowded
+
+
 def test_the_identity_holds_ranks_and_binding(monkeypatch: pytest.MonkeyPatch) -> None:
     masks = threading.local()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
@@ -201,6 +225,38 @@ def test_an_unexpected_error_is_told_with_its_type() -> None:
     errors = as_ranks(2, work)
     assert isinstance(errors[0], KeyError)
     assert isinstance(errors[1], RuntimeError) and "KeyError: 'lost'" in str(errors[1])
+
+
+def test_others_wait_for_the_first_rank_without_a_timeout() -> None:
+    def work(ranks: Ranks) -> list[float]:
+        transport = ranks._transport
+        assert isinstance(transport, Threads)
+        found = []
+        largest = transport.largest
+
+        def noting(values: Floats) -> Floats:
+            found.append(transport.timeout_s)
+            return largest(values)
+
+        transport.largest = noting  # type: ignore[method-assign]
+        with ranks.waiting_for_first():
+            pass
+        return [*found, transport.timeout_s]
+
+    assert as_ranks(3, work) == [[0.0, 0.0], [math.inf, 0.0], [math.inf, 0.0]]
+
+
+def test_an_error_of_the_first_rank_ends_the_wait_for_it() -> None:
+    def work(ranks: Ranks) -> None:
+        with ranks.together(), ranks.waiting_for_first():
+            if ranks.number == 0:
+                raise InputError("the disk is full")
+
+    host = os.uname().nodename
+    assert [str(error) for error in as_ranks(2, work)] == [
+        "the disk is full",
+        f"rank 0 on {host}: the disk is full",
+    ]
 
 
 def test_ranks_meet_again_after_an_error() -> None:
@@ -441,6 +497,11 @@ cases = [
 results = mk.sweep(cases)
 assert results.valid and len(results) >= len(SAMPLES)
 assert all(record["ranks"] == 2 for record in results)
+# One rotation of small arrays takes less time than a hundred barriers.
+rotation = mk.stream("rotation", elements=64, threads=1, runs=3)
+assert rotation.measure().record["skewed"]
+ranks().barrier_s = 0.0
+assert not rotation.measure().record["skewed"]
 if ranks().number == 0:
     print(*sorted({record["kernel"].split(".")[0] for record in results}))
 """
@@ -580,8 +641,10 @@ def long_sweep(output: Path, comm: str) -> list[str]:
     return ["-m", "memkern", "sweep", str(file), "-o", str(output), "--comm", comm]
 
 
-@pytest.mark.parametrize(("kind", "comm"), WAYS)
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "comm", "rank"),
+    [("openmpi", "mpi", 0), ("mpich", "mpi", 1), ("oshmem", "shmem", 0), ("oshmem", "shmem", 1)],
+)
 def test_finished_cases_survive_a_rank_that_is_killed(
     kind: str, comm: str, rank: int, tmp_path: Path
 ) -> None:
@@ -590,13 +653,13 @@ def test_finished_cases_survive_a_rank_that_is_killed(
     with launching.start(kind, 2, words, tmp_path) as process:
         started(process, output)
         os.kill(launching.ranks_of(process)[rank], signal.SIGKILL)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode != 0 and "signal 9" in errors
+        told = "".join(process.communicate(timeout=60))
+    assert process.returncode != 0 and "signal 9" in told
     kept = mk.load(output.with_name(output.name + ".db"))
     assert 0 < len(kept) <= 6 and kept.valid
 
 
-@pytest.mark.parametrize(("kind", "comm"), WAYS)
+@pytest.mark.parametrize(("kind", "comm"), [*WAYS, ("mpich", "mpi")])
 def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> None:
     output = tmp_path / "records.csv"
     words = [*long_sweep(output, comm), "-q"]

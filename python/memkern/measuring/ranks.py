@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
 import pickle
 import signal
@@ -58,6 +59,8 @@ class Ranks:
         The numbers of the ranks' processes on this host.
     host_units : int
         Number of processing units that these ranks may use.
+    own_units : float
+        Number of those that this rank may use, a share if others may use the same ones.
     even : bool
         Whether all ranks have as many processing units as each other.
     case_id : str
@@ -109,9 +112,15 @@ class Ranks:
         """Set what depends on the processing units of each rank."""
         bindings = self.every(sorted(os.sched_getaffinity(0)))
         self.even = len(set(map(len, bindings))) == 1
+        own = bindings[self.number]
+        self.own_units = len(own) / self._here(bindings).count(own)
         hosts = map(self.hosts.index, self.hosts)
         text = json.dumps([self.comm, list(zip(hosts, bindings, strict=True))])
         self.case_id = hashlib.sha256(text.encode()).hexdigest()[:8] if self.size > 1 else ""
+
+    def crowded(self, threads: int) -> bool:
+        """Return whether this rank or its host has fewer units than workers, so many of a rank."""
+        return threads > self.own_units or threads * len(self._process_of) > self.host_units
 
     def divide_units(self) -> None:
         """Divide processing units that the launcher gave to several ranks among these."""
@@ -168,7 +177,10 @@ class Ranks:
 
     def of_host(self, value: T) -> list[T]:
         """Return the values of the ranks on this host; see `gate` for what is raised."""
-        values = self.every(value)
+        return self._here(self.every(value))
+
+    def _here(self, values: Sequence[T]) -> list[T]:
+        """Return those of the values of all ranks that belong to this host."""
         own = self.hosts[self.number]
         return [v for v, host in zip(values, self.hosts, strict=True) if host == own]
 
@@ -211,6 +223,19 @@ class Ranks:
         assert self._transport is not None
         gone = [number for number, process in self._process_of.items() if _is_gone(process)]
         self._transport.give_up(gone, waited_s)
+
+    @contextlib.contextmanager
+    def waiting_for_first(self) -> Iterator[None]:
+        """Let the other ranks wait at the end of what follows, however long the first one works."""
+        yield
+        if self._transport is None or self.number == 0:
+            self.gate()
+            return
+        usual, self._transport.timeout_s = self._transport.timeout_s, math.inf
+        try:
+            self.gate()
+        finally:
+            self._transport.timeout_s = usual
 
     def agreed(self, value: bool) -> bool:
         """Return whether it is true on all ranks."""

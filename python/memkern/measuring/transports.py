@@ -60,6 +60,7 @@ class Transport(Protocol):
     library: str
     thread_level: str
     transport: str
+    timeout_s: float
 
     def largest(self, values: Floats) -> Floats:
         """Return the element-wise maximum over the ranks."""
@@ -92,6 +93,8 @@ class Connection:
         ``serialized`` (one at a time) or ``multiple``.
     transport : str
         What moves the data, as the library says, or else the variables that tell it what to use.
+    timeout_s : float
+        After so many seconds, a rank that does not answer is given up.
     """
 
     comm = ""
@@ -101,7 +104,7 @@ class Connection:
     transport = ""
 
     def __init__(self) -> None:
-        self._timeout_s = timeout_s()
+        self.timeout_s = timeout_s()
 
     def _wait(self, complete: Callable[[], bool], sleep_after_s: float = _SLEEP_AFTER_S) -> None:
         """Wait for what all ranks do together, from some time on without using the processor."""
@@ -120,7 +123,7 @@ class Connection:
                 late = True
                 self._tell_late()
             # The second rank gives up later, in case that the first is the one to be given up.
-            if waited_s > self._timeout_s * (1 + 0.1 * min(self.number, 2)):
+            if waited_s > self.timeout_s * (1 + 0.1 * min(self.number, 2)):
                 self.give_up(self._missing(), waited_s)
 
     def _tell_late(self) -> None:
