@@ -105,12 +105,19 @@ def started(
     words: str,
     folder: Path,
     variables: dict[str, str] | None = None,
+    kind: str = "",
 ) -> Any:
-    """Return what a part of a program for a device, with its arguments, prints as JSON."""
+    """Return what a part of a program for a device, with its arguments, prints as JSON.
+
+    `kind` is that of the launcher, by default the device's.
+    """
     need_module(device)
-    done = run(LAUNCHERS[device], ranks, [program, device, *words.split()], folder, variables)
+    arguments = [program, device, *words.split()]
+    done = run(kind or LAUNCHERS[device], ranks, arguments, folder, variables)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    # Libraries of the network log on standard output too.
+    found, _ = json.JSONDecoder().raw_decode(done.stdout)
+    return found
 
 
 def alone(words: Sequence[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -109,10 +109,11 @@ def faults(device: str, pairs: str) -> dict[str, Any]:
 
         wrong = {
             "idle": Changed(native, run=lambda k: 0.0),
-            "cut": Changed(native, run=lambda k, of=native, n=n: of.run_range(0, n - 1)),
             "lost": Changed(native, run=lost),
             "uncounted": Changed(native, run=uncounted),
         }
+        if n > 1:
+            wrong["cut"] = Changed(native, run=lambda k, of=native, n=n: of.run_range(0, n - 1))
         for name, other in wrong.items():
             if everywhere(checked(case, other).valid):
                 missed.append((what, name))

@@ -50,16 +50,22 @@ PARTS = "validates applied faults refusals records"
 @pytest.fixture(
     scope="module",
     params=[
-        ("mpi", 1, "0-0"), ("mpi", 2, "1-0"), ("mpi", 4, "0-2,3-1"), ("shmem", 1, "0-0"),
-        ("shmem", 4, "node"),
+        ("openmpi", 1, "0-0"),
+        ("openmpi", 2, "1-0"),
+        ("openmpi", 4, "0-2,3-1"),
+        ("oshmem", 1, "0-0"),
+        ("oshmem", 4, "node"),
+        pytest.param(("mpich", 2, "0-1"), marks=pytest.mark.every_entry),
     ],
     ids=lambda param: f"{param[0]}-{param[1]}",
-)  # fmt: skip
+)
 def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
     """Start all parts of the program on so many ranks."""
-    device, ranks, given = request.param
+    kind, ranks, given = request.param
+    device = "shmem" if kind == "oshmem" else "mpi"
     folder = tmp_path_factory.mktemp("x")
-    return Over(*request.param, started(PROGRAM, device, ranks, f"{given} {PARTS}", folder))
+    found = started(PROGRAM, device, ranks, f"{given} {PARTS}", folder, kind=kind)
+    return Over(device, ranks, given, found)
 
 
 def test_every_byte_arrives(over: Over) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import queue
 import signal
 import sys
 import threading
@@ -40,6 +41,7 @@ class Threads:
     def __init__(self, shared: Shared, number: int) -> None:
         self._shared = shared
         self._number = number
+        self.hosts: Sequence[str] = ()
 
     def every(self, content: Any) -> list[Any]:
         return self._shared.every(self._number, content)
@@ -53,7 +55,7 @@ class Threads:
     def abort(self) -> NoReturn:
         raise SystemExit(1)
 
-    def give_up(self, missing: Sequence[int], waited_s: float) -> NoReturn:
+    def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
         self.abort()
 
 
@@ -225,6 +227,65 @@ def test_an_unexpected_error_is_told_with_its_type() -> None:
     errors = as_ranks(2, work)
     assert isinstance(errors[0], KeyError)
     assert isinstance(errors[1], RuntimeError) and "KeyError: 'lost'" in str(errors[1])
+
+
+@pytest.mark.parametrize(
+    ("hosts", "stopped", "named"),
+    [
+        ("aa", {1}, ([1], False)),
+        ("aa", set(), ([], True)),
+        ("ab", set(), ([1], True)),
+        ("abb", set(), ([1, 2], True)),
+        ("aab", {1}, ([1], False)),
+    ],
+)
+def test_a_rank_that_stops_in_a_call_is_looked_for(
+    hosts: str, stopped: set[int], named: tuple[list[int], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memkern.measuring.ranks._is_gone", lambda process: process in stopped)
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "0.01")
+
+    def work(ranks: Ranks) -> Any:
+        transport = ranks._transport
+        assert isinstance(transport, Threads)
+        if ranks.number > 0:
+            return None
+        found: queue.SimpleQueue[tuple[list[int], bool]] = queue.SimpleQueue()
+
+        def give_up(missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> None:
+            found.put((list(missing), one_of))
+
+        monkeypatch.setattr(transport, "give_up", give_up)
+        ranks._process_of = {k: k for k, host in enumerate(hosts) if host == hosts[0]}
+        ranks.watch(True)
+        return found.get(timeout=20)
+
+    assert as_ranks(len(hosts), work)[0] == named
+
+
+def test_a_call_that_ends_in_time_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "1000")
+
+    def work(ranks: Ranks) -> bool:
+        before = set(threading.enumerate())
+        ranks.watch(True)
+        (watching,) = set(threading.enumerate()) - before
+        ranks.watch(False)
+        watching.join(20)
+        return watching.is_alive()
+
+    assert as_ranks(1, work) == [False]
+
+
+def test_ranks_that_do_not_answer_are_named_with_their_hosts() -> None:
+    one = transports.Connection()
+    assert one._named([], True) == "a rank does"
+    assert one._named([3], False) == "rank 3 does"
+    one.hosts = ["a", "a", "b", "b"]
+    assert one._named([1], True) == "rank 1 on a does"
+    assert one._named([2, 3], True) == "one of ranks 2 on b, 3 on b does"
+    one.hosts = ["a"] * 20
+    assert one._named(range(9), False).endswith("7 on a, ... do")
 
 
 def test_others_wait_for_the_first_rank_without_a_timeout() -> None:
@@ -669,7 +730,8 @@ def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> Non
         os.kill(launching.ranks_of(process)[1], signal.SIGSTOP)
         _, errors = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert "memkern: rank 1 does not answer for 2 s: all ranks end" in errors
+    expected = f"rank 1 on {os.uname().nodename} does not answer for 2 s: all ranks end"
+    assert f"memkern: {expected}" in errors
 
 
 @pytest.mark.parametrize(("kind", "comm"), WAYS)

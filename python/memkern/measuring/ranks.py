@@ -35,6 +35,8 @@ T = TypeVar("T")
 # What a rank brings to a meeting; the largest one counts.
 _GO, _OVER, _INTERRUPTED, _FAILED = 0.0, 1.0, 2.0, 3.0
 _BARRIERS = 200
+# Share of the timeout that a rank leaves to those of other hosts.
+_ELSEWHERE = 0.3
 
 
 class Ranks:
@@ -80,10 +82,13 @@ class Ranks:
         self._failed = False
         self._signals: list[tuple[int, FrameType | None]] = []
         self.hosts = self.every(os.uname().nodename)
+        if transport is not None:
+            transport.hosts = self.hosts
         self.names_hosts = size > 1
         self._process_of = dict(self.of_host((number, os.getpid())))
         self.processes = set(self._process_of.values())
-        self._watch: threading.Timer | None = None
+        # Set when the call that is watched has ended.
+        self._watched: threading.Event | None = None
         self.host_units = len(set(itertools.chain(*self.of_host(os.sched_getaffinity(0)))))
         self.barrier_s = self._measure_barrier()
         self._note_bindings()
@@ -206,23 +211,32 @@ class Ranks:
     def watch(self, begins: bool) -> None:
         """Begin or end to watch a call in which a library waits for all ranks.
 
-        If it takes longer than the timeout, all ranks end, and those of this host that were
-        stopped or killed are named.
+        If it takes longer than the timeout, all ranks end. A rank that sees that others of its
+        host were stopped or killed names them; otherwise one on another host must be the cause.
         """
-        if self._watch is not None:
-            self._watch.cancel()
-        self._watch = None
+        if self._watched is not None:
+            self._watched.set()
+        self._watched = None
         if begins and self._transport is not None:
-            # The second rank gives up later, in case that the first is the one to be given up.
-            seconds = timeout_s() * (1 + 0.1 * min(self.number, 2))
-            self._watch = threading.Timer(seconds, self._give_up, (seconds,))
-            self._watch.daemon = True
-            self._watch.start()
+            self._watched = threading.Event()
+            threading.Thread(target=self._give_up, args=(self._watched,), daemon=True).start()
 
-    def _give_up(self, waited_s: float) -> None:
+    def _give_up(self, ended: threading.Event) -> None:
+        """End all ranks, unless a call of the library ends in time."""
         assert self._transport is not None
+        # The second rank gives up later, in case that the first is the one to be given up.
+        waited_s = timeout_s() * (1 + 0.1 * min(self.number, 2))
+        if ended.wait(waited_s):
+            return
         gone = [number for number, process in self._process_of.items() if _is_gone(process)]
-        self._transport.give_up(gone, waited_s)
+        elsewhere = [number for number in range(self.size) if number not in self._process_of]
+        if not gone and elsewhere:
+            # A rank there may know which one it is.
+            more_s = _ELSEWHERE * timeout_s()
+            if ended.wait(more_s):
+                return
+            waited_s += more_s
+        self._transport.give_up(gone or elsewhere, waited_s, one_of=not gone)
 
     @contextlib.contextmanager
     def waiting_for_first(self) -> Iterator[None]:

@@ -46,6 +46,7 @@ _POLLS, _SLEEP_AFTER_S, _SLEEP_S = 2000, 0.02, 5e-5
 # After this time, a rank tells others that it waits.
 _LATE_S = 1.0
 _SIZE_B = 8
+_MOST_NAMED = 8
 # Variables by which Open MPI, UCX, libfabric and MPICH are told which transport to use.
 _TRANSPORTS = (
     *(f"OMPI_MCA_{kind}" for kind in ("pml", "mtl", "btl", "osc", "spml")),
@@ -61,6 +62,7 @@ class Transport(Protocol):
     thread_level: str
     transport: str
     timeout_s: float
+    hosts: Sequence[str]
 
     def largest(self, values: Floats) -> Floats:
         """Return the element-wise maximum over the ranks."""
@@ -71,8 +73,8 @@ class Transport(Protocol):
     def barrier(self) -> None:
         """Wait for all ranks, ready to go on at once as long as they come soon."""
 
-    def give_up(self, missing: Sequence[int], waited_s: float) -> NoReturn:
-        """Name the ranks that do not answer, and end all."""
+    def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
+        """Name the ranks that do not answer, or `one_of` which does not, and end all."""
 
 
 class Connection:
@@ -95,6 +97,8 @@ class Connection:
         What moves the data, as the library says, or else the variables that tell it what to use.
     timeout_s : float
         After so many seconds, a rank that does not answer is given up.
+    hosts : sequence of str
+        By rank, once they are known.
     """
 
     comm = ""
@@ -102,6 +106,7 @@ class Connection:
     library = ""
     thread_level = ""
     transport = ""
+    hosts: Sequence[str] = ()
 
     def __init__(self) -> None:
         self.timeout_s = timeout_s()
@@ -133,17 +138,26 @@ class Connection:
         """Return the ranks that do not answer."""
         raise NotImplementedError
 
-    def give_up(self, missing: Sequence[int], waited_s: float) -> NoReturn:
+    def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
         """Name the ranks that do not answer, if they are known, and end all."""
-        listed = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        does = "ranks {} do" if len(missing) > 1 else "rank {} does" if missing else "a rank does"
         print(
-            f"memkern: {does.format(listed)} not answer for {waited_s:.0f} s: all ranks end "
-            f"({_TIMEOUT} sets after how long)",
+            f"memkern: {self._named(missing, one_of)} not answer for {waited_s:.0f} s: all ranks "
+            f"end ({_TIMEOUT} sets after how long)",
             file=sys.__stderr__,
             flush=True,
         )
         self.abort()
+
+    def _named(self, missing: Sequence[int], one_of: bool) -> str:
+        """Return the beginning of a sentence about ranks, with their hosts if these are known."""
+        if not missing:
+            return "a rank does"
+        some = missing[:_MOST_NAMED]
+        names = [f"{rank} on {self.hosts[rank]}" if self.hosts else f"{rank}" for rank in some]
+        listed = ", ".join(names) + (", ..." if len(missing) > len(some) else "")
+        if len(missing) == 1:
+            return f"rank {listed} does"
+        return f"one of ranks {listed} does" if one_of else f"ranks {listed} do"
 
     def abort(self) -> NoReturn:
         """End all ranks."""
