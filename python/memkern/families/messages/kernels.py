@@ -124,7 +124,12 @@ def message_case(
         known = "8" if most == WORD_B else f"a multiple of {WORD_B} up to {most}"
         raise InputError(f"size_B of {kernel} must be {known}, not {size_B}")
     length_B = min(int(size), small.cut(int(size), 2**12))
-    window = small.cut(integer(window, "window", 1, most_window(kernel, knobs.device)), 4)
+    window = small.cut(integer(window, "window", 1, _MOST_WINDOW), 4)
+    if window > most_window(kernel, knobs.device):
+        raise InputError(
+            f"{DEVICES[knobs.device]} completes a fetch_add before the next one: leave out window "
+            f"{window}"
+        )
     nodes = describe(knobs.device).nodes
     label, chosen = ranks.parse(pairs, nodes)
     if kernel == "messages.send" and any(a == b for a, b in chosen):
