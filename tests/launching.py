@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from memkern import launcher as launched
+
 # Open MPI's settings for tests: as root, and with more ranks than processing units.
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -103,12 +105,19 @@ def started(
     words: str,
     folder: Path,
     variables: dict[str, str] | None = None,
+    kind: str = "",
 ) -> Any:
-    """Return what a part of a program for a device, with its arguments, prints as JSON."""
+    """Return what a part of a program for a device, with its arguments, prints as JSON.
+
+    `kind` is that of the launcher, by default the device's.
+    """
     need_module(device)
-    done = run(LAUNCHERS[device], ranks, [program, device, *words.split()], folder, variables)
+    arguments = [program, device, *words.split()]
+    done = run(kind or LAUNCHERS[device], ranks, arguments, folder, variables)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    # Libraries of the network log on standard output too.
+    found, _ = json.JSONDecoder().raw_decode(done.stdout)
+    return found
 
 
 def alone(words: Sequence[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -125,7 +134,8 @@ def alone(words: Sequence[str], variables: dict[str, str]) -> subprocess.Complet
 
 def ranks_of(process: subprocess.Popen[str]) -> list[int]:
     """Return the processes of the ranks that a launcher has started, by rank."""
-    found = {}
+    # Some launchers start ranks by another process, and ranks start processes with their variables.
+    parents, numbers = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             variables = dict(
@@ -136,8 +146,20 @@ def ranks_of(process: subprocess.Popen[str]) -> list[int]:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError):
             continue
-        if parent == process.pid and "OMPI_COMM_WORLD_RANK" in variables:
-            found[int(variables["OMPI_COMM_WORLD_RANK"])] = int(folder.name)
+        parents[int(folder.name)] = parent
+        if launched.size(variables) > 1:
+            numbers[int(folder.name)] = launched.number(variables)
+
+    def is_started(child: int) -> bool:
+        while child in parents and child != process.pid:
+            child = parents[child]
+        return child == process.pid
+
+    found = {
+        number: child
+        for child, number in numbers.items()
+        if parents[child] not in numbers and is_started(child)
+    }
     return [found[k] for k in sorted(found)]
 
 

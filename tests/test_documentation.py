@@ -242,7 +242,7 @@ SKIP_OPTIONS = 'while [ "$1" != memkern ]; do shift; done; exec "$@"'
 STARTERS = {
     "srun": SKIP_OPTIONS,
     "mpirun": SKIP_OPTIONS,
-    "ssh": '[ "$1" = -n ] && exec sh -c "$3"',
+    "ssh": '[ "$1" = -n ] && [ -n "$2" ] && exec sh -c "$3"',
 }
 TEMPLATES = {
     "slurm.sh": "triad-17.parquet",
@@ -260,12 +260,17 @@ def test_every_job_template_runs(name: str, folder: Path) -> None:
         path = folder / ".bin" / starter
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
-    (folder / "hosts").write_text("one\ntwo\n")
+    # A list as people write it by hand.
+    (folder / "hosts").write_text("one\n\ntwo")
     script = EXAMPLES / "cluster" / name
     words = ["hosts"] if "HOSTS" in script.read_text() else []
     done = subprocess.run([script, *words], env=os.environ | JOB, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert memkern.load(TEMPLATES[name])
+    found = memkern.load(TEMPLATES[name])
+    assert found
+    if name == "hostfile-sweep.sh":
+        cases = read_sweep(EXAMPLES / "sweep.toml", {})[0]
+        assert len({record["case_id"] for record in found}) == len(cases)
 
 
 def test_every_job_template_is_listed() -> None:

@@ -75,7 +75,10 @@ def test_bodies_use_neither_clocks_nor_threads() -> None:
         assert not re.search(r"omp_|#pragma omp parallel|chrono|\bnow\(", text), source
 
 
-HEAVY = "pandas matplotlib pyarrow scipy jinja2"
+HEAVY = (
+    "pandas matplotlib pyarrow scipy jinja2 "
+    "mpi4py memkern._memkern_mpi memkern._memkern_mpi_mpich memkern._memkern_shmem"
+)
 
 
 @pytest.mark.parametrize(

@@ -83,3 +83,34 @@ def test_a_named_archive_must_be_the_pinned_one(tmp_path: Path, name: str) -> No
     accepted = run(found)
     assert accepted.returncode == 0
     assert f"URL;{archive};URL_HASH;SHA256={found}" in accepted.stdout
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake")
+@pytest.mark.parametrize(
+    ("mpi", "shmem", "said"),
+    [
+        ("AUTO", "AUTO", ["there is no mpicxx that works", "there is no oshc++"]),
+        ("AUTO", "OFF", ["there is no mpicxx that works"]),
+        ("OFF", "OFF", []),
+        ("OFF", "ON", ["MEMKERN_SHMEM is ON but there is no oshc++"]),
+    ],
+)
+def test_one_warning_names_the_modules_for_ranks_that_are_not_built(
+    tmp_path: Path, mpi: str, shmem: str, said: list[str]
+) -> None:
+    rules = TREE.parent.parent / "cpp" / "cmake" / "ranks.cmake"
+    (tmp_path / "cpp" / "core").mkdir(parents=True)
+    (tmp_path / "cpp" / "core" / "limits.cpp").touch()
+    # Without a language no MPI is found.
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(without LANGUAGES NONE)\n"
+        f"add_library(memkern_options INTERFACE)\ninclude({rules})\n"
+    )
+    options = {"MEMKERN_MPI": mpi, "MEMKERN_SHMEM": shmem, "MEMKERN_OSHCXX": ""}
+    given = [f"-D{name}={value}" for name, value in options.items()]
+    words = ["cmake", "-S", str(tmp_path), "-B", str(tmp_path / "build"), "--no-warn-unused-cli"]
+    done = subprocess.run([*words, *given], capture_output=True, text=True)
+    message = " ".join(done.stderr.split())
+    assert done.returncode == (shmem == "ON"), message
+    assert all(sentence in message for sentence in said)
+    assert message.count("CMake Warning") == (bool(said) and done.returncode == 0)

@@ -26,12 +26,13 @@ function(memkern_flags_of target compile link)
   target_link_libraries(${target} INTERFACE ${link})
 endfunction()
 
-function(memkern_without option reason module)
+# Notes why a module is not built.
+macro(memkern_without option reason module)
   if(${option} STREQUAL "ON")
     message(FATAL_ERROR "${option} is ON but ${reason}")
   endif()
-  message(STATUS "${reason}: ${module} is not built")
-endfunction()
+  list(APPEND MEMKERN_WITHOUT "${reason}: ${module} is not built (${option}=OFF omits this warning)")
+endmacro()
 
 # Adds a module for the MPI of the wrapper mpicxx.<name>, if that is another than mpicxx.
 function(memkern_other_mpi name)
@@ -97,4 +98,9 @@ if(NOT MEMKERN_SHMEM STREQUAL "OFF")
     memkern_flags_of(memkern_shmem "${compile}" "${link}")
     memkern_ranks_module(shmem memkern_shmem)
   endif()
+endif()
+
+if(MEMKERN_WITHOUT)
+  list(JOIN MEMKERN_WITHOUT "\n" MEMKERN_WITHOUT)
+  message(WARNING "${MEMKERN_WITHOUT}")
 endif()

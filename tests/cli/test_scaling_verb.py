@@ -65,6 +65,9 @@ def test_a_table_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_pa
     assert [row["ranks"] for row in table] == [1, 2, 4] * 4
 
 
+BY_SHMEM = ("--comm", "shmem", "--launcher", "oshrun")
+
+
 def test_three_triads_of_two_sizes_are_the_default(
     capsys: pytest.CaptureFixture[str],
     commands: list[list[str]],
@@ -72,14 +75,17 @@ def test_three_triads_of_two_sizes_are_the_default(
 ) -> None:
     assert scaling.ELEMENTS == (8_700_000, 22_000_000)
     monkeypatch.setattr(scaling, "ELEMENTS", (1000, 2000))
-    code, out, err = run(capsys, "scaling", "--json", "-q", "--mode", "weak", "--bind", "core")
+    code, out, err = run(
+        capsys, "scaling", "--json", "-q", "--mode", "weak", "--bind", "core", *BY_SHMEM
+    )
     assert code == 0, err
     records: list[dict[str, Any]] = json.loads(out)
     assert {r["kernel"] for r in records} == set(scaling.KERNELS)
     assert {r["name"] for r in records} == {"elements=1000", "elements=2000"}
     assert {r["ranks"] for r in records} == {1, 2, 4}
     assert {(r["scaling"], r["bind"], r["threads"]) for r in records} == {("weak", "core", 1)}
-    assert all("--map-by slot:PE=1" in " ".join(c) for c in commands if "sweep" in c)
+    launched = [" ".join(command) for command in commands if "sweep" in command]
+    assert all("--map-by slot:PE=1" in c and c.endswith("--comm shmem") for c in launched)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +100,7 @@ def test_three_triads_of_two_sizes_are_the_default(
         ("loops.load --ranks 1,x", "x"),
         ("loops.load --mode both", "invalid choice: 'both'"),
         ("loops.load --bind rack", "invalid choice: 'rack'"),
+        ("loops.load --comm none", "invalid choice: 'none'"),
         ("loops.load --turns 2", "'2' is not a whole number of at least 3"),
         ("loops.load --pages 4k,thp", "--pages takes one value, not a list"),
         ("loops.load --repeats 2", "--repeats means nothing in turns"),

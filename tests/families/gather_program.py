@@ -145,6 +145,7 @@ def refusals(device: str) -> dict[str, Any]:
     wrong: dict[str, dict[str, Any]] = {
         "indexed": {"variant": "indexed"},
         "packed": {"variant": "packed"},
+        "neighbor": {"variant": "neighbor"},
         "gs": {"kernel": "spatter.gs", "pattern_gather": [0], "pattern_scatter": [0]},
         "twice": {"kernel": "spatter.scatter", "pattern": [0, 8], "delta": 8},
         "threads": {"threads": 2},

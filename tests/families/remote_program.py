@@ -18,6 +18,7 @@ import numpy as np
 from checking import Changed, checked
 
 import memkern as mk
+from memkern.families.amo import over_ranks
 from memkern.families.amo.over_ranks import TARGETS
 from memkern.machine import remote
 from memkern.measuring.ranks import ranks
@@ -47,7 +48,8 @@ def every_entry(device: str, threads: int) -> dict[str, Any]:
     failed = []
     for number, (kernel, _, dtype, _, _, form) in enumerate(entries):
         pattern, (primitive, _, returns) = kernel.partition(".")[2], form.split("/")
-        for flush_every in (1, 5):
+        alone = over_ranks.one_by_one(device, pattern, primitive, returns)
+        for flush_every in (1,) if alone else (1, 5):
             targets = KNOWN[pattern][(number + flush_every) % len(KNOWN[pattern])]
             case = case_of(
                 device, pattern, targets, primitive=primitive, returns=returns, dtype=dtype,

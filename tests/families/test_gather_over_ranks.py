@@ -39,13 +39,22 @@ PARTS = "validates applied faults refusals records"
 
 @pytest.fixture(
     scope="module",
-    params=[("mpi", 1), ("mpi", 2), ("mpi", 4), ("shmem", 1), ("shmem", 4)],
+    params=[
+        ("openmpi", 1),
+        ("openmpi", 2),
+        ("openmpi", 4),
+        ("oshmem", 1),
+        ("oshmem", 4),
+        pytest.param(("mpich", 2), marks=pytest.mark.every_entry),
+    ],
     ids=lambda param: f"{param[0]}-{param[1]}",
 )
 def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
     """Start all parts of the program on so many ranks."""
-    device, ranks = request.param
-    return Over(device, ranks, started(PROGRAM, device, ranks, PARTS, tmp_path_factory.mktemp("x")))
+    kind, ranks = request.param
+    device = "shmem" if kind == "oshmem" else "mpi"
+    folder = tmp_path_factory.mktemp("x")
+    return Over(device, ranks, started(PROGRAM, device, ranks, PARTS, folder, kind=kind))
 
 
 def test_every_method_validates(over: Over) -> None:
@@ -69,7 +78,7 @@ def test_what_a_library_lacks_is_refused(over: Over) -> None:
     assert "leave wrap out" in messages["wrap"]
     assert "memory" in messages["memory"]
     if over.device == "mpi":
-        assert messages["indexed"] == messages["packed"] == ""
+        assert messages["indexed"] == messages["packed"] == messages["neighbor"] == ""
         assert "flush_every is for variant single" in messages["batches"]
     else:
         assert "OpenSHMEM has no indexed gets and puts: it has single" in messages["indexed"]
@@ -90,10 +99,11 @@ def test_records_name_the_method_and_the_share_of_remote_elements(over: Over) ->
 @pytest.mark.parametrize(
     "options, match",
     [
-        ({"variant": "simd"}, "variant 'simd' is not one of single, indexed, packed"),
+        ({"variant": "simd"}, "variant 'simd' is not one of single, indexed, packed, neighbor"),
         ({"device": "shmem", "variant": "packed"}, "OpenSHMEM has no packed gets and puts"),
         ({"wrap": 4}, "a row for each instance of a rank and one more, 35 in all"),
         ({"flush_every": 4, "variant": "packed"}, "flush_every is for variant single"),
+        ({"flush_every": 4, "variant": "neighbor"}, "flush_every is for variant single"),
         ({"pages": "4k"}, "pages is for processors"),
         ({"prefetch": 3}, "prefetch is for processors"),
         ({"threads": 4}, "one thread of each rank"),
@@ -102,6 +112,13 @@ def test_records_name_the_method_and_the_share_of_remote_elements(over: Over) ->
 def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
     with refused(match):
         mk.gather(**{"pattern": [0, 1], "count": 100, "device": "mpi", **options})
+
+
+@pytest.mark.usefixtures("three_ranks")
+def test_batches_are_refused_however_a_case_gets_them() -> None:
+    case = mk.gather([0, 1], count=100, device="mpi", flush_every=4)
+    with refused("flush_every is for variant single"):
+        case.with_(variant="packed")
 
 
 @pytest.mark.usefixtures("three_ranks")

@@ -50,16 +50,22 @@ PARTS = "validates applied faults refusals records"
 @pytest.fixture(
     scope="module",
     params=[
-        ("mpi", 1, "0-0"), ("mpi", 2, "1-0"), ("mpi", 4, "0-2,3-1"), ("shmem", 1, "0-0"),
-        ("shmem", 4, "node"),
+        ("openmpi", 1, "0-0"),
+        ("openmpi", 2, "1-0"),
+        ("openmpi", 4, "0-2,3-1"),
+        ("oshmem", 1, "0-0"),
+        ("oshmem", 4, "node"),
+        pytest.param(("mpich", 2, "0-1"), marks=pytest.mark.every_entry),
     ],
     ids=lambda param: f"{param[0]}-{param[1]}",
-)  # fmt: skip
+)
 def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
     """Start all parts of the program on so many ranks."""
-    device, ranks, given = request.param
+    kind, ranks, given = request.param
+    device = "shmem" if kind == "oshmem" else "mpi"
     folder = tmp_path_factory.mktemp("x")
-    return Over(*request.param, started(PROGRAM, device, ranks, f"{given} {PARTS}", folder))
+    found = started(PROGRAM, device, ranks, f"{given} {PARTS}", folder, kind=kind)
+    return Over(device, ranks, given, found)
 
 
 def test_every_byte_arrives(over: Over) -> None:
@@ -158,6 +164,10 @@ def test_distances(chosen: list[pairs.Pair], nodes: tuple[int, ...], wanted: str
         ({"threads": 2}, "one thread of each rank"),
         ({"dtype": "float64"}, "dtype 'float64'"),
         ({"what": "send", "device": "shmem"}, "OpenSHMEM has no messages"),
+        (
+            {"what": "fetch_add", "device": "shmem", "window": 2},
+            "OpenSHMEM completes a fetch_add before the next one: leave out window 2",
+        ),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
@@ -209,6 +219,7 @@ def test_the_verb_measures_all_operations_sizes_and_distances(
     assert len({size for _, _, size, _ in named}) == 10
     of_shmem = cases_of(monkeypatch, "messages --device shmem -q")
     assert {c.spec.name for c in of_shmem} == {c.spec.name for c in cases} - {"messages.send"}
+    assert {c.columns["window"] for c in of_shmem if "add" in c.spec.name} == {1}
 
 
 @pytest.mark.usefixtures("six_ranks")

@@ -35,22 +35,26 @@ def three_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Open MPI's component for windows in which all operations work on one node.
 SHARED = {"OMPI_MCA_osc": "sm"}
+NO_ANSWER = f"rank 1 on {os.uname().nodename} does not answer for 2 s: all ranks end"
 
 
 @pytest.mark.parametrize(
-    "device, ranks, threads, variables, least",
+    "kind, ranks, threads",
     [
-        ("mpi", 1, 1, {}, 240),
-        ("mpi", 2, 2, SHARED, 240),
-        ("shmem", 1, 1, {}, 86),
-        ("shmem", 2, 2, {}, 86),
+        ("openmpi", 1, 1),
+        ("openmpi", 2, 2),
+        ("oshmem", 1, 1),
+        ("oshmem", 2, 2),
+        pytest.param("openmpi", 4, 1, marks=pytest.mark.every_entry),
+        pytest.param("mpich", 2, 1, marks=pytest.mark.every_entry),
+        pytest.param("oshmem", 4, 1, marks=pytest.mark.every_entry),
     ],
 )
-def test_every_entry_validates(
-    device: str, ranks: int, threads: int, variables: dict[str, str], least: int, tmp_path: Path
-) -> None:
+def test_every_entry_validates(kind: str, ranks: int, threads: int, tmp_path: Path) -> None:
+    device, least = ("shmem", 86) if kind == "oshmem" else ("mpi", 240)
+    variables = SHARED if kind == "openmpi" and ranks > 1 else {}
     words = f"every_entry={threads}"
-    found = started(PROGRAM, device, ranks, words, tmp_path, variables)["every_entry"]
+    found = started(PROGRAM, device, ranks, words, tmp_path, variables, kind)["every_entry"]
     assert found["entries"] >= least
     assert found["failed"] == []
 
@@ -61,7 +65,7 @@ def test_a_rank_that_stops_in_a_call_of_the_library_is_named(device: str, tmp_pa
     variables = {"MEMKERN_RANK_TIMEOUT_S": "2"}
     done = run(LAUNCHERS[device], 2, [PROGRAM, device, "stopped"], tmp_path, variables)
     assert done.returncode != 0
-    assert "memkern: rank 1 does not answer for 2 s: all ranks end" in done.stderr
+    assert f"memkern: {NO_ANSWER}" in done.stderr
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)
@@ -169,7 +173,7 @@ def test_a_rank_that_dies_or_hangs_anywhere_ends_all(
     if number == signal.SIGKILL:
         assert "signal 9" in errors
     else:
-        assert "memkern: rank 1 does not answer for 2 s: all ranks end" in errors
+        assert f"memkern: {NO_ANSWER}" in errors
 
 
 def test_one_process_needs_no_launcher() -> None:
@@ -227,6 +231,37 @@ def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
         mk.amo(**{"pattern": "rand", "device": "mpi", "iters": 8, **options})
 
 
+@pytest.mark.usefixtures("three_ranks")
+@pytest.mark.parametrize(
+    "device, options, why",
+    [
+        ("mpi", {"pattern": "ptrchase"}, "each step of a chase depends on the one before"),
+        ("mpi", {"primitive": "cas-retry"}, "each cas-retry needs the old value"),
+        ("shmem", {"primitive": "cas"}, "each cas needs the old value"),
+        ("shmem", {"returns": "used"}, "OpenSHMEM completes an operation that returns a value"),
+        ("shmem", {"pattern": "gather"}, "OpenSHMEM completes an operation that returns a value"),
+    ],
+)
+def test_batches_of_what_is_completed_one_by_one_are_refused(
+    device: str, options: dict[str, Any], why: str
+) -> None:
+    options = {"pattern": "rand", "device": device, "iters": 8, **options}
+    with refused(f"flush_every has no effect on amo.{options['pattern']}, since {why}"):
+        mk.amo(**options, flush_every=2)
+    # A list of values changes a case that was built with one of them.
+    with refused(why):
+        mk.amo(**options).with_(flush_every=2)
+
+
+@pytest.mark.usefixtures("three_ranks")
+def test_updates_are_completed_together() -> None:
+    for pattern, device, returns in [
+        ("rand", "mpi", "used"), ("gather", "mpi", "unused"), ("rand", "shmem", "unused"),
+    ]:  # fmt: skip
+        case = mk.amo(pattern, device=device, returns=returns, iters=8, flush_every=2)
+        assert case.knobs.flush_every == 2
+
+
 @pytest.mark.parametrize(
     "share, wanted", [(0.0, 0), (0.1, 1), (0.25, 2), (0.5, 5), (0.95, 10), (1.0, 10)]
 )
@@ -271,6 +306,28 @@ def test_the_share_of_remote_operations_is_counted(
     assert case.columns["remote_share"] == pytest.approx(share, abs=0.02)
     if share == 1.0 and pattern not in ("gather", "sg"):
         assert case.columns["remote_share"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "pattern, targets, share",
+    [
+        # Of ranks 0 and 1 a third each, of rank 2 none.
+        ("rand", "random", 2 / 9),
+        ("rand", "ring", 1 / 3),
+        ("rand", "one", 1 / 3),
+        ("ptrchase", "ring", 1 / 3),
+        ("central", "ring", 1 / 3),
+        ("scatter", "random", 2 / 27),
+    ],
+)
+def test_the_share_of_operations_on_the_same_node_is_counted(
+    pattern: str, targets: str, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Description("a library", 0, (0, 0, 2), True)
+    monkeypatch.setattr(kernels, "describe", lambda *_: found)
+    case = mk.amo(pattern, device="mpi", targets=targets, iters=2000, threads=2)
+    assert case.columns["node_share"] == pytest.approx(share, abs=0.02)
+    assert case.columns["node_share"] < case.columns["remote_share"]
 
 
 @pytest.mark.usefixtures("three_ranks")

@@ -362,10 +362,11 @@ def test_published_runs_are_listed_below_own_ones(whole):
 # ------------------------------------------------------------------------------ limits over ranks
 
 
-def over_ranks(pattern="rand", rate=0.001, share=1.0, flush_every=1, **other):
-    """Return a record of two ranks on one node."""
+def over_ranks(pattern="rand", rate=0.001, share=1.0, node=None, flush_every=1, **other):
+    """Return a record of two ranks, on one node unless `node` is another share."""
     how = {"backend": "mpi", "ranks": 2, "ranks_per_node": 2, "targets": "ring"}
     how |= {"remote_share": share, "flush_every": flush_every}
+    how |= {"node_share": share if node is None else node}
     return record(pattern, "add", 1, rate, **how) | other
 
 
@@ -390,12 +391,15 @@ def fetch_add(message_s, window=1, distance="same node", **other):
         (over_ranks(flush_every=64), 2 / 80),
         # Without a fetch-and-add to the own rank in such batches.
         (over_ranks(share=0.5, flush_every=64), 2 / (0.5 * 80)),
-        (over_ranks(ranks_per_node=1), 2 / 3000),
+        (over_ranks(node=0.0, ranks_per_node=1), 2 / 3000),
+        # Several nodes, and several ranks on each.
+        (over_ranks(ranks=4, share=0.75, node=0.25), 4 / (0.25 * (100 + 500) + 0.5 * 3000)),
+        (over_ranks(share=0.75, node=0.25, flush_every=64), None),
         (over_ranks(ranks=4, ranks_per_node=4, threads=3), 12 / 500),
         (over_ranks(pattern="sg"), 2 / 500),
         (over_ranks(pattern="sg", flush_every=64), None),
         (over_ranks(flush_every=8), None),
-        (over_ranks(ranks=4), None),
+        (over_ranks(ranks=4), 4 / 500),
         (over_ranks(backend="shmem"), None),
     ],
 )

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import queue
 import signal
 import sys
 import threading
@@ -35,10 +36,12 @@ class Threads:
     library = "threads"
     thread_level = "multiple"
     transport = ""
+    timeout_s = 0.0
 
     def __init__(self, shared: Shared, number: int) -> None:
         self._shared = shared
         self._number = number
+        self.hosts: Sequence[str] = ()
 
     def every(self, content: Any) -> list[Any]:
         return self._shared.every(self._number, content)
@@ -52,7 +55,7 @@ class Threads:
     def abort(self) -> NoReturn:
         raise SystemExit(1)
 
-    def give_up(self, missing: Sequence[int], waited_s: float) -> NoReturn:
+    def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
         self.abort()
 
 
@@ -146,6 +149,29 @@ def test_ranks_of_a_host_divide_its_units(monkeypatch: pytest.MonkeyPatch) -> No
     assert [found[0] for found in as_ranks(7, work)] == [[0], [3], [1], [4], [2], [5], [0]]
 
 
+@pytest.mark.parametrize(
+    ("bindings", "threads", "crowded"),
+    [
+        ([{0}, {1, 2, 3}], 1, [False, False]),
+        ([{0}, {1, 2, 3}], 2, [True, False]),
+        ([{0, 1}, {2, 3}], 2, [False, False]),
+        ([{0}, {0}, {1, 2, 3}], 1, [True, True, False]),
+        ([{0, 1}, {1, 2}], 2, [True, True]),
+    ],
+)
+def test_a_rank_with_fewer_units_than_workers_is_crowded(
+    bindings: list[set[int]], threads: int, crowded: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks = threading.local()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
+
+    def work(ranks: Ranks) -> bool:
+        masks.own = bindings[ranks.number]
+        return Ranks("mpi", ranks.number, ranks.size, ranks._transport).crowded(threads)
+
+    assert as_ranks(len(bindings), work) == crowded
+
+
 def test_the_identity_holds_ranks_and_binding(monkeypatch: pytest.MonkeyPatch) -> None:
     masks = threading.local()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
@@ -201,6 +227,97 @@ def test_an_unexpected_error_is_told_with_its_type() -> None:
     errors = as_ranks(2, work)
     assert isinstance(errors[0], KeyError)
     assert isinstance(errors[1], RuntimeError) and "KeyError: 'lost'" in str(errors[1])
+
+
+@pytest.mark.parametrize(
+    ("hosts", "stopped", "named"),
+    [
+        ("aa", {1}, ([1], False)),
+        ("aa", set(), ([], True)),
+        ("ab", set(), ([1], True)),
+        ("abb", set(), ([1, 2], True)),
+        ("aab", {1}, ([1], False)),
+    ],
+)
+def test_a_rank_that_stops_in_a_call_is_looked_for(
+    hosts: str, stopped: set[int], named: tuple[list[int], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memkern.measuring.ranks._is_gone", lambda process: process in stopped)
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "0.01")
+
+    def work(ranks: Ranks) -> Any:
+        transport = ranks._transport
+        assert isinstance(transport, Threads)
+        if ranks.number > 0:
+            return None
+        found: queue.SimpleQueue[tuple[list[int], bool]] = queue.SimpleQueue()
+
+        def give_up(missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> None:
+            found.put((list(missing), one_of))
+
+        monkeypatch.setattr(transport, "give_up", give_up)
+        ranks._process_of = {k: k for k, host in enumerate(hosts) if host == hosts[0]}
+        ranks.watch(True)
+        return found.get(timeout=20)
+
+    assert as_ranks(len(hosts), work)[0] == named
+
+
+def test_a_call_that_ends_in_time_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "1000")
+
+    def work(ranks: Ranks) -> bool:
+        before = set(threading.enumerate())
+        ranks.watch(True)
+        (watching,) = set(threading.enumerate()) - before
+        ranks.watch(False)
+        watching.join(20)
+        return watching.is_alive()
+
+    assert as_ranks(1, work) == [False]
+
+
+def test_ranks_that_do_not_answer_are_named_with_their_hosts() -> None:
+    one = transports.Connection()
+    assert one._named([], True) == "a rank does"
+    assert one._named([3], False) == "rank 3 does"
+    one.hosts = ["a", "a", "b", "b"]
+    assert one._named([1], True) == "rank 1 on a does"
+    assert one._named([2, 3], True) == "one of ranks 2 on b, 3 on b does"
+    one.hosts = ["a"] * 20
+    assert one._named(range(9), False).endswith("7 on a, ... do")
+
+
+def test_others_wait_for_the_first_rank_without_a_timeout() -> None:
+    def work(ranks: Ranks) -> list[float]:
+        transport = ranks._transport
+        assert isinstance(transport, Threads)
+        found = []
+        largest = transport.largest
+
+        def noting(values: Floats) -> Floats:
+            found.append(transport.timeout_s)
+            return largest(values)
+
+        transport.largest = noting  # type: ignore[method-assign]
+        with ranks.waiting_for_first():
+            pass
+        return [*found, transport.timeout_s]
+
+    assert as_ranks(3, work) == [[0.0, 0.0], [math.inf, 0.0], [math.inf, 0.0]]
+
+
+def test_an_error_of_the_first_rank_ends_the_wait_for_it() -> None:
+    def work(ranks: Ranks) -> None:
+        with ranks.together(), ranks.waiting_for_first():
+            if ranks.number == 0:
+                raise InputError("the disk is full")
+
+    host = os.uname().nodename
+    assert [str(error) for error in as_ranks(2, work)] == [
+        "the disk is full",
+        f"rank 0 on {host}: the disk is full",
+    ]
 
 
 def test_ranks_meet_again_after_an_error() -> None:
@@ -270,7 +387,20 @@ def test_openshmem_is_chosen_only_where_its_programs_are_started(
         transports.connect("mpi")
 
 
+@pytest.mark.parametrize("given", ["abc", "", "0", "-1", "nan", "inf", "1e30", "1_0"])
+def test_a_timeout_must_be_a_positive_number(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", given)
+    for comm in ("auto", "mpi", "shmem"):
+        with pytest.raises(InputError, match=r"^MEMKERN_RANK_TIMEOUT_S must be a number"):
+            transports.connect(comm)
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "0.5")
+    assert transports.timeout_s() == 0.5
+
+
 # Real ranks
+
+# mpi4py finds no MPI library.
+NO_LIBRARY = {"MPI4PY_LIBMPI": "/nonexistent/libmpi.so"}
 
 # Launchers, and how ranks communicate that they have started.
 WAYS = [("openmpi", "mpi"), ("oshmem", "shmem")]
@@ -372,9 +502,7 @@ except ValueError as error:
 
 def test_openshmem_replaces_a_missing_mpi(tmp_path: Path) -> None:
     launching.need_module("shmem")
-    (tmp_path / "mpi4py.py").write_text("raise ImportError('absent', name='mpi4py')")
-    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    done = memkern("oshmem", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", PYTHONPATH=paths)
+    done = memkern("oshmem", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", **NO_LIBRARY)
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
     assert (record["comm"], record["ranks"], record["valid"]) == ("shmem", 2, True)
@@ -430,6 +558,11 @@ cases = [
 results = mk.sweep(cases)
 assert results.valid and len(results) >= len(SAMPLES)
 assert all(record["ranks"] == 2 for record in results)
+# One rotation of small arrays takes less time than a hundred barriers.
+rotation = mk.stream("rotation", elements=64, threads=1, runs=3)
+assert rotation.measure().record["skewed"]
+ranks().barrier_s = 0.0
+assert not rotation.measure().record["skewed"]
 if ranks().number == 0:
     print(*sorted({record["kernel"].split(".")[0] for record in results}))
 """
@@ -471,6 +604,20 @@ def test_ranks_that_cannot_communicate_stop(number: str, tmp_path: Path) -> None
     for word in ("2 ranks", "mpi4py is not installed", "memkern[mpi]", "--comm none"):
         assert word in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_missing_mpi_library_is_named() -> None:
+    pytest.importorskip("mpi4py")
+    variables = {"PMI_RANK": "0", "PMI_SIZE": "2", **NO_LIBRARY}
+    together = launching.alone(["-m", "memkern", *TRIAD], variables)
+    words = ["-m", "memkern", "amo", "--kernel", "rand", "--device", "mpi"]
+    device = launching.alone(words, NO_LIBRARY)
+    for done in (together, device):
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert "/nonexistent/libmpi.so" in done.stderr and "MPI4PY_LIBMPI" in done.stderr
+        assert "pip install" not in done.stderr
+    assert "2 ranks can't measure together" in together.stderr
+    assert "--comm none" in together.stderr
 
 
 def test_another_library_s_launcher_is_refused() -> None:
@@ -555,8 +702,10 @@ def long_sweep(output: Path, comm: str) -> list[str]:
     return ["-m", "memkern", "sweep", str(file), "-o", str(output), "--comm", comm]
 
 
-@pytest.mark.parametrize(("kind", "comm"), WAYS)
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "comm", "rank"),
+    [("openmpi", "mpi", 0), ("mpich", "mpi", 1), ("oshmem", "shmem", 0), ("oshmem", "shmem", 1)],
+)
 def test_finished_cases_survive_a_rank_that_is_killed(
     kind: str, comm: str, rank: int, tmp_path: Path
 ) -> None:
@@ -565,13 +714,13 @@ def test_finished_cases_survive_a_rank_that_is_killed(
     with launching.start(kind, 2, words, tmp_path) as process:
         started(process, output)
         os.kill(launching.ranks_of(process)[rank], signal.SIGKILL)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode != 0 and "signal 9" in errors
+        told = "".join(process.communicate(timeout=60))
+    assert process.returncode != 0 and "signal 9" in told
     kept = mk.load(output.with_name(output.name + ".db"))
     assert 0 < len(kept) <= 6 and kept.valid
 
 
-@pytest.mark.parametrize(("kind", "comm"), WAYS)
+@pytest.mark.parametrize(("kind", "comm"), [*WAYS, ("mpich", "mpi")])
 def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> None:
     output = tmp_path / "records.csv"
     words = [*long_sweep(output, comm), "-q"]
@@ -581,7 +730,8 @@ def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> Non
         os.kill(launching.ranks_of(process)[1], signal.SIGSTOP)
         _, errors = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert "memkern: rank 1 does not answer for 2 s: all ranks end" in errors
+    expected = f"rank 1 on {os.uname().nodename} does not answer for 2 s: all ranks end"
+    assert f"memkern: {expected}" in errors
 
 
 @pytest.mark.parametrize(("kind", "comm"), WAYS)

@@ -17,7 +17,7 @@ import memkern as mk
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.launcher import BINDINGS
-from memkern.machine import topology
+from memkern.machine import remote, topology
 from memkern.measuring import launching, scaling
 from memkern.measuring.launching import Launcher, find_launcher
 from memkern.measuring.sweepfile import read_sweep
@@ -227,6 +227,7 @@ def nobody(*_: Any, **__: Any) -> Launcher:
     [
         (triad, {"mode": "both"}, "mode 'both' is not one of strong, weak"),
         (triad, {"bind": "rack"}, "bind 'rack' is not one of node, socket, core"),
+        (triad, {"comm": "none"}, "comm 'none' is not one of mpi, shmem"),
         (triad, {"turns": 2}, "turns must be at least 3, not 2"),
         (triad, {"seed": -1}, "seed must be at least 0"),
         (triad, {"ranks": []}, "ranks must have at least one number"),
@@ -395,6 +396,38 @@ def test_a_failure_keeps_what_is_done(ranks: Ranks, tmp_path: Path) -> None:
         mk.scaling(triad(), ranks=(1, 2))
 
 
+def test_ranks_of_openshmem_have_cases_of_their_own(ranks: Ranks, tmp_path: Path) -> None:
+    output = tmp_path / "x.db"
+    by_mpi = mk.scaling(triad(), ranks=1, output=output)
+    both = mk.scaling(triad(), ranks=1, comm="shmem", output=output, resume=True)
+    assert len(by_mpi) == 2 and len(both) == 4
+    launched = [c for c in ranks.commands if "sweep" in c]
+    assert [(c[0], c[-1]) for c in launched] == [("mpirun", "mpi")] * 2 + [("oshrun", "shmem")] * 2
+
+
+@pytest.mark.parametrize(
+    ("case", "shared"),
+    [
+        # Iterations of atomics are those of each rank, instances of a gather those of all.
+        (lambda: mk.amo("rand", iters=100, threads=1, device="mpi"), {"iters": 50}),
+        (lambda: mk.gather("UNIFORM:8:4", count=100, device="mpi"), {"count": 100}),
+    ],
+)
+def test_what_ranks_share_already_is_not_divided(
+    case: Callable[[], Case], shared: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = remote.Description("MPI", 0, (0,), threads=True)
+    for module in ("amo", "spatter"):
+        monkeypatch.setattr(f"memkern.families.{module}.kernels.describe", lambda *_: one)
+    built = case()
+    launch = scaling._Launch(2, 1, [built], "strong", "")
+    (request,) = launch.requests()
+    assert {name: request[name] for name in shared} == shared
+    if "count" in shared:
+        with refused("spatter.gather is distributed over the ranks, which share it"):
+            mk.scaling(built, mode="weak")
+
+
 # With MPI
 
 
@@ -422,6 +455,34 @@ def test_ranks_of_mpi_share_a_case(by_mpi: str, most: int) -> None:
     assert found["ranks"].tolist() == [1, most]
     assert found["oversubscribed"].tolist() == [False, units < most]
     assert (found["speed_up"] > 0).all()
+
+
+INITIALISED = """
+import memkern as mk
+
+# This process is a rank of MPI from here on.
+case = mk.amo("rand", iters=64, words=64, threads=1, device="mpi")
+results = mk.scaling(case, ranks=2, launcher="mpirun.openmpi")
+assert results.valid and len(results) == 2
+for record in results:
+    assert (record["ranks"], record["iters"], record["device"]) == (2, 32, "mpi")
+"""
+
+
+@pytest.mark.parametrize("by_mpi", ["openmpi"], indirect=True)
+@pytest.mark.usefixtures("by_mpi")
+def test_a_process_that_uses_mpi_starts_ranks() -> None:
+    ranks_of_tests.need_module("mpi")
+    done = ranks_of_tests.alone(["-c", INITIALISED], {})
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("by_mpi", ["oshmem"], indirect=True)
+def test_ranks_of_openshmem_share_a_case(by_mpi: str) -> None:
+    ranks_of_tests.need_module("shmem")
+    results = mk.scaling(triad(), ranks=2, comm="shmem", launcher=by_mpi)
+    assert results.valid
+    assert [(record["comm"], record["ranks"]) for record in results] == [("shmem", 2)] * 2
 
 
 @pytest.mark.parametrize("by_mpi", ["openmpi", "mpich"], indirect=True)

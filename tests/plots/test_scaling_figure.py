@@ -45,6 +45,7 @@ def rows(kernels=KERNELS, ranks=(1, 2, 4, 8), platform="Machine", loss=0.9, **mo
                 "scaling": mode,
                 "scaling_size": 8_700_000,
                 "bind": "",
+                "comm": "mpi",
                 "threads": 1,
                 "ranks": n,
                 "ranks_per_node": n,
@@ -68,7 +69,7 @@ MANY = [f"loops.kernel{number}" for number in range(11)]
 RECORDS = {
     "one": lambda: frame(rows()),
     "a pair": lambda: frame(rows(KERNELS[:1], (1, 2))),
-    "modes": lambda: frame(rows(), rows(scaling="weak", bind="core")),
+    "modes": lambda: frame(rows(), rows(scaling="weak", bind="core", comm="shmem")),
     "machines": lambda: frame(rows(), rows(platform=LONG, ranks=(2, 4, 6, 256, 512))),
     "threads": lambda: frame(rows(), rows(threads=16, bind="socket")),
     "long titles": lambda: frame(
@@ -177,7 +178,7 @@ def test_panels_are_named_and_further_cases_are_counted():
     titles = [ax.get_title(loc="left") for ax in figures["scaling"](RECORDS["modes"]()).axes[::2]]
     assert titles == [
         "Strong scaling, 1 thread per rank",
-        "Weak scaling, 1 thread per rank, bound to cores",
+        "Weak scaling, 1 thread per rank, bound to cores, OpenSHMEM",
     ]
     assert "3 further cases left out." in footnotes(figures["scaling"](RECORDS["many"]()))
     sizes = frame(rows(), rows(scaling_size=22_000_000, case_id="large-strong"))

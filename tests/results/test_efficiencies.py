@@ -20,8 +20,8 @@ def record(ranks: int, turn: int, time_s: float, **more: Any) -> dict[str, Any]:
         "case_id": f"abc-{mode}-{ranks}", "repeat": turn, "environment_id": "e",
         "platform": f"Machine, 2 threads{several}", "kernel": "raider.triad",
         "definition": "", "name": "",
-        "scaling": mode, "scaling_size": 10**6, "bind": "", "threads": 2, "ranks": ranks,
-        "ranks_per_node": ranks, "oversubscribed": False, "time_min_s": time_s,
+        "scaling": mode, "scaling_size": 10**6, "bind": "", "comm": "mpi", "threads": 2,
+        "ranks": ranks, "ranks_per_node": ranks, "oversubscribed": False, "time_min_s": time_s,
         "time_median_s": time_s, "bytes_B": 10**9, "valid": True, "disturbed": False, **more,
     }  # fmt: skip
 
@@ -97,6 +97,7 @@ def test_cases_modes_bindings_and_threads_have_rows_of_their_own() -> None:
         {},
         {"scaling": "weak"},
         {"bind": "core"},
+        {"comm": "shmem"},
         {"threads": 1},
         {"case_id": "def-strong-1", "name": "large", "scaling_size": 10**8},
         {"kernel": "raider.copy"},
@@ -105,14 +106,15 @@ def test_cases_modes_bindings_and_threads_have_rows_of_their_own() -> None:
     found = mk.efficiencies(results(rows))
     assert len(found) == 2 * len(variants)
     assert found["ranks"].tolist() == [1, 2] * len(variants)
-    columns = ["scaling", "bind", "threads", "size", "kernel"]
+    columns = ["scaling", "bind", "comm", "threads", "size", "kernel"]
     assert found[columns].iloc[::2].to_numpy().tolist() == [
-        ["strong", "", 2, 10**6, "raider.triad"],
-        ["weak", "", 2, 10**6, "raider.triad"],
-        ["strong", "core", 2, 10**6, "raider.triad"],
-        ["strong", "", 1, 10**6, "raider.triad"],
-        ["strong", "", 2, 10**8, "raider.triad large"],
-        ["strong", "", 2, 10**6, "raider.copy"],
+        ["strong", "", "mpi", 2, 10**6, "raider.triad"],
+        ["weak", "", "mpi", 2, 10**6, "raider.triad"],
+        ["strong", "core", "mpi", 2, 10**6, "raider.triad"],
+        ["strong", "", "shmem", 2, 10**6, "raider.triad"],
+        ["strong", "", "mpi", 1, 10**6, "raider.triad"],
+        ["strong", "", "mpi", 2, 10**8, "raider.triad large"],
+        ["strong", "", "mpi", 2, 10**6, "raider.copy"],
     ]
 
 

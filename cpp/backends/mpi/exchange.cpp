@@ -38,7 +38,16 @@ void with_word(std::int64_t element_B, const F& f) {
 
 }  // namespace
 
-PackedExchange::PackedExchange(const Plan& plan) : adds_(plan.adds), timeout_s_(plan.timeout_s) {
+PackedExchange::Blocks::Blocks(const std::vector<Message>& messages) {
+  for (const Message& m : messages) {
+    ranks.push_back(m.rank);
+    counts.push_back(static_cast<int>(m.count));
+    first.push_back(static_cast<int>(m.first));
+  }
+}
+
+PackedExchange::PackedExchange(const Plan& plan)
+    : adds_(plan.adds), timeout_s_(plan.timeout_s), collective_(plan.collective) {
   const int ranks = Library::ranks();
   std::vector<std::int64_t> sent(static_cast<std::size_t>(ranks));
   std::vector<std::int64_t> coming(sent.size());
@@ -67,9 +76,24 @@ PackedExchange::PackedExchange(const Plan& plan) : adds_(plan.adds), timeout_s_(
   if (any != 0) {
     throw InputError(wrong.empty() ? "the plan of an exchange is wrong on another rank" : wrong);
   }
+  if (collective_) make_graph();
 }
 
-PackedExchange::~PackedExchange() { release(); }
+PackedExchange::~PackedExchange() {
+  release();
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0 && graph_ != MPI_COMM_NULL) MPI_Comm_free(&graph_);
+}
+
+void PackedExchange::make_graph() {
+  sent_to_ = Blocks(sends_);
+  from_each_ = Blocks(receives_);
+  MPI_Dist_graph_create_adjacent(Library::processes(), static_cast<int>(from_each_.ranks.size()),
+                                 from_each_.ranks.data(), MPI_UNWEIGHTED,
+                                 static_cast<int>(sent_to_.ranks.size()), sent_to_.ranks.data(),
+                                 MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph_);
+}
 
 std::string PackedExchange::add(const Plan& plan) {
   const std::int64_t most = std::numeric_limits<int>::max();
@@ -103,6 +127,9 @@ std::string PackedExchange::add(const Plan& plan) {
   for (const std::int64_t number : plan.of) {
     if (number < 0 || number >= received_)
       return outside("the received element", number, received_);
+  }
+  if (collective_ && std::max(count_of(sent_), received_) > most) {
+    return outside("a total length of", std::max(count_of(sent_), received_), most + 1);
   }
   add_targets(plan);
   return {};
@@ -148,16 +175,20 @@ void PackedExchange::bind(const char* dtype, const std::byte* from, std::int64_t
   to_ = to;
   out_.assign(sent_.size(), 0);
   in_.assign(in_place_ ? 0 : static_cast<std::size_t>(received_), 0);
-  const MPI_Datatype word = element_B_ == 8 ? MPI_UINT64_T : MPI_UINT32_T;
-  auto* received = reinterpret_cast<std::byte*>(in_.data());
-  if (in_place_ && received_ > 0) received = to_ + targets_.front() * element_B_;
+  word_ = element_B_ == 8 ? MPI_UINT64_T : MPI_UINT32_T;
+  received_at_ = reinterpret_cast<std::byte*>(in_.data());
+  if (in_place_ && received_ > 0) received_at_ = to_ + targets_.front() * element_B_;
+  if (collective_) {
+    requests_.push_back(MPI_REQUEST_NULL);
+    return;
+  }
   for (const Message& m : receives_) {
-    MPI_Recv_init(received + m.first * element_B_, static_cast<int>(m.count), word, m.rank, kTag,
-                  Library::processes(), &requests_.emplace_back());
+    MPI_Recv_init(received_at_ + m.first * element_B_, static_cast<int>(m.count), word_, m.rank,
+                  kTag, Library::processes(), &requests_.emplace_back());
   }
   for (const Message& m : sends_) {
     MPI_Send_init(reinterpret_cast<std::byte*>(out_.data()) + m.first * element_B_,
-                  static_cast<int>(m.count), word, m.rank, kTag, Library::processes(),
+                  static_cast<int>(m.count), word_, m.rank, kTag, Library::processes(),
                   &requests_.emplace_back());
   }
 }
@@ -165,7 +196,8 @@ void PackedExchange::bind(const char* dtype, const std::byte* from, std::int64_t
 void PackedExchange::release() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized == 0) {
+  // The request of a collective is gone when it is complete.
+  if (finalized == 0 && !collective_) {
     for (MPI_Request& request : requests_) MPI_Request_free(&request);
   }
   requests_.clear();
@@ -181,6 +213,12 @@ void PackedExchange::pack(Range range) {
 }
 
 void PackedExchange::start() {
+  if (collective_) {
+    MPI_Ineighbor_alltoallv(out_.data(), sent_to_.counts.data(), sent_to_.first.data(), word_,
+                            received_at_, from_each_.counts.data(), from_each_.first.data(), word_,
+                            graph_, requests_.data());
+    return;
+  }
   if (!requests_.empty()) MPI_Startall(static_cast<int>(requests_.size()), requests_.data());
 }
 
@@ -208,11 +246,16 @@ void PackedExchange::give_up() {
     int done = 0;
     MPI_Request_get_status(requests_[k], &done, MPI_STATUS_IGNORE);
     if (done != 0) continue;
-    const int rank = k < receives_.size() ? receives_[k].rank : sends_[k - receives_.size()].rank;
     std::ostringstream told;
     told << "memkern: rank " << Library::rank() << " has waited " << timeout_s_
-         << " s for an exchange with rank " << rank
-         << ": all ranks end (MEMKERN_RANK_TIMEOUT_S sets after how long)\n";
+         << " s for an exchange with ";
+    if (collective_) {
+      told << "its neighbours";
+    } else {
+      told << "rank "
+           << (k < receives_.size() ? receives_[k].rank : sends_[k - receives_.size()].rank);
+    }
+    told << ": all ranks end (MEMKERN_RANK_TIMEOUT_S sets after how long)\n";
     // In one piece, as others write as well.
     std::cerr << told.str();
     break;

@@ -1,4 +1,5 @@
-// Packed exchange among MPI's processes: persistent messages between neighbours.
+// Packed exchange among MPI's processes: persistent messages between neighbours, or a neighbourhood
+// collective.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +30,8 @@ struct Plan {
   bool adds = false;
   // After so long without a message, a rank ends all of them.
   double timeout_s = 120.0;
+  // Whether MPI_Ineighbor_alltoallv moves the elements, instead of a message for each neighbour.
+  bool collective = false;
 };
 
 // Messages are received in the array itself if their elements are stored there one after the other.
@@ -62,12 +65,14 @@ class PackedExchange : public Exchange {
   // Adds a plan's messages and positions; returns in one sentence what is wrong with it, if
   // anything.
   std::string add(const Plan& plan);
+  void make_graph();
   void add_targets(const Plan& plan);
   void release();
   [[noreturn]] void give_up();
 
   bool adds_;
   double timeout_s_;
+  bool collective_;
   bool in_place_ = false;
   std::vector<Message> sends_;
   std::vector<Message> receives_;
@@ -85,6 +90,21 @@ class PackedExchange : public Exchange {
   std::vector<std::uint64_t> out_;
   std::vector<std::uint64_t> in_;
   std::vector<MPI_Request> requests_;
+
+  MPI_Datatype word_ = MPI_DATATYPE_NULL;
+  std::byte* received_at_ = nullptr;
+
+  // Messages as the collective takes them.
+  struct Blocks {
+    Blocks() = default;
+    explicit Blocks(const std::vector<Message>& messages);
+    std::vector<int> ranks;
+    std::vector<int> counts;
+    std::vector<int> first;
+  };
+  Blocks sent_to_;
+  Blocks from_each_;
+  MPI_Comm graph_ = MPI_COMM_NULL;
 };
 
 }  // namespace memkern::mpi

@@ -146,7 +146,7 @@ std::vector<std::vector<std::int64_t>> exchanged(
 template <class L, class T>
 class Packed {
  public:
-  Packed(const std::byte* sparse, bool gathers, const ranks::Moves& moves)
+  Packed(const std::byte* sparse, bool gathers, const ranks::Moves& moves, bool collective = false)
       : gathers_(gathers),
         dense_(moves.dense),
         sparse_(L::own(*ranks::arrays<L>().place_of(sparse).memory)) {
@@ -159,6 +159,7 @@ class Packed {
     }
     const auto asked = exchanged(wanted);
     Plan plan;
+    plan.collective = collective;
     for (int rank = 0; rank < L::ranks(); ++rank) {
       const std::vector<std::int64_t>& theirs = asked[static_cast<std::size_t>(rank)];
       const std::vector<std::int64_t>& mine = moved[rank].dense;
@@ -198,11 +199,20 @@ class Packed {
   std::unique_ptr<PackedExchange> exchange_;
 };
 
+// As before, by one collective of a rank with those with which it exchanges elements.
+template <class L, class T>
+class Collective : public Packed<L, T> {
+ public:
+  Collective(const std::byte* sparse, bool gathers, const ranks::Moves& moves)
+      : Packed<L, T>(sparse, gathers, moves, true) {}
+};
+
 }  // namespace
 
 void Library::add_entries(std::vector<DeviceEntry>& all) {
   ranks::add_gathers<Library, Indexed>(all, "indexed");
   ranks::add_gathers<Library, Packed>(all, "packed");
+  ranks::add_gathers<Library, Collective>(all, "neighbor");
 }
 
 }  // namespace memkern::mpi

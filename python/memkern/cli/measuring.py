@@ -110,12 +110,15 @@ def _stream_table(measurement: Measurement) -> None:
         f"{record['elements']} elements, {record['threads']} threads, "
         f"{record['variant']}/{record['isa']}, pages {record['pages']}"
     )
+    if words := marks(record):
+        line(f"Marked as {', '.join(words)}")
 
 
 def marks(record: dict[str, Any]) -> list[str]:
-    """Return the words that mark the row of an invalid, disturbed or oversubscribed record."""
+    """Return the words that mark the row of a record whose times or results are doubtful."""
     words: list[str] = [] if record["valid"] else ["INVALID"]
-    return words + [name for name in ("disturbed", "oversubscribed") if record[name]]
+    doubts = ("disturbed", "oversubscribed", "skewed")
+    return words + [name for name in doubts if record.get(name)]
 
 
 def row_of(number: int, record: dict[str, Any]) -> str:

@@ -174,13 +174,15 @@ def measuring_options(
     *,
     short: bool = True,
     runs: bool = True,
+    comm: bool = True,
     dtypes: tuple[str, ...] = DTYPES,
 ) -> None:
     """Add the options of a verb that measures.
 
-    `short` is False where a peer's short options win, `runs` where that option is the peer's own;
-    the first of `dtypes` is the default of cases. Options of a case have no default here: those
-    not given are None, and the case's own default holds.
+    `short` is False where a peer's short options win, `runs` where that option is the peer's own,
+    `comm` where the verb has another option of this name; the first of `dtypes` is the default of
+    cases. Options of a case have no default here: those not given are None, and the case's own
+    default holds.
     """
     _output_options(parser, short)
     group = parser.add_argument_group("how to measure")
@@ -202,13 +204,14 @@ def measuring_options(
         default="random",
         help="order of the cases in each round of placements (random)",
     )
-    add(
-        "--comm",
-        choices=launcher.CHOICES,
-        default="auto",
-        help="how ranks that a launcher started measure together (auto: by MPI, or by "
-        "OpenSHMEM if they can't); none: as independent copies",
-    )
+    if comm:
+        add(
+            "--comm",
+            choices=launcher.CHOICES,
+            default="auto",
+            help="how ranks that a launcher started measure together (auto: by MPI, or by "
+            "OpenSHMEM if they can't); none: as independent copies",
+        )
     wait_option(group)
 
 

@@ -51,6 +51,7 @@ def _scaling(args: argparse.Namespace) -> int:
     results = scaling.scaling(
         cases,
         **given(args, "ranks", "threads", "mode", "bind", "launcher", "turns", "seed"),
+        comm=args.started_comm,
         output=args.output,
         resume=args.resume,
         force=args.force,
@@ -147,10 +148,19 @@ def add_verbs(verb: Verb) -> None:
     group.add_argument(
         "--launcher",
         metavar="COMMAND",
-        help='what starts ranks: mpirun, srun, "mpirun --oversubscribe" (mpirun)',
+        help='what starts ranks: mpirun, srun, "mpirun --oversubscribe" (mpirun, or oshrun for '
+        "OpenSHMEM)",
+    )
+    group.add_argument(
+        "--comm",
+        # It is not how this process communicates.
+        dest="started_comm",
+        choices=("mpi", "shmem"),
+        default="mpi",
+        help="how the ranks communicate (mpi)",
     )
     group.add_argument(
         "--turns", type=count(3), metavar="N", help="turns of all numbers of ranks (5)"
     )
-    measuring_options(sub)
+    measuring_options(sub, comm=False)
     sub.set_defaults(over_ranks=False)

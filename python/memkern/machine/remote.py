@@ -85,13 +85,24 @@ def mpi(level: str) -> Any:
 
     Raises
     ------
-    ImportError
-        mpi4py, or the MPI library that it is configured for, can't be loaded.
+    InputError
+        mpi4py, or the MPI library that it is configured for, can't be loaded, with the reason.
     """
-    settings = importlib.import_module("mpi4py").rc
-    if not (_THREAD_LEVEL in os.environ or "thread_level" in vars(settings)):
-        settings.thread_level = level
-    return importlib.import_module("mpi4py.MPI")
+    try:
+        settings = importlib.import_module("mpi4py").rc
+        if not (_THREAD_LEVEL in os.environ or "thread_level" in vars(settings)):
+            settings.thread_level = level
+        return importlib.import_module("mpi4py.MPI")
+    except ImportError as error:
+        if error.name == "mpi4py":
+            raise InputError("mpi4py is not installed: pip install 'memkern[mpi]'") from None
+        reason = str(error)
+    except RuntimeError as error:  # of mpi4py's wheel, which looks for a library itself
+        reason = str(error)
+    raise InputError(
+        f"mpi4py can't be used ({', '.join(reason.splitlines())}): install the MPI library that it "
+        "needs, or set MPI4PY_LIBMPI to its path"
+    )
 
 
 def is_built(name: str) -> bool:
@@ -112,10 +123,7 @@ def extension(device: str, threads: bool = False) -> ModuleType:
     """
     library, name = None, device
     if device == "mpi":
-        try:
-            library = mpi("multiple" if threads else "single")
-        except ImportError:
-            raise InputError("device mpi needs mpi4py: pip install 'memkern[mpi]'") from None
+        library = mpi("multiple" if threads else "single")
         # Where two MPIs are beside each other, that of mpicxx has the plain name.
         own = f"mpi_{library.get_vendor()[0].replace(' ', '').lower()}"
         name = own if is_built(own) else device

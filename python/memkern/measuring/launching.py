@@ -1,9 +1,10 @@
-"""Launchers of ranks: Open MPI's and MPICH's mpirun, srun, and others without binding."""
+"""Launchers of ranks: Open MPI's and MPICH's mpirun, oshrun, srun, and others without binding."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 import shlex
 import shutil
@@ -20,7 +21,7 @@ __all__ = ["Launcher", "find_launcher", "run"]
 OPEN_MPI, MPICH, SLURM = "Open MPI", "MPICH", "Slurm"
 # Words in what launchers print with --version, by their kind.
 _VERSIONS = {"Open MPI": OPEN_MPI, "OpenRTE": OPEN_MPI, "HYDRA": MPICH, "slurm": SLURM}
-_USUAL = ("mpirun", "srun")
+_USUAL = {"mpi": ("mpirun", "srun"), "shmem": ("oshrun", "srun")}
 _VERSION_S, _END_S = 30.0, 10.0
 _MOST_CHARACTERS = 300
 
@@ -111,13 +112,16 @@ class Launcher:
         return f"{self.words[0]} {end}" + (f": {first.rstrip(' .:')}" if first else "")
 
 
-def find_launcher(command: str | None = None) -> Launcher:
+def find_launcher(command: str | None = None, comm: str = "mpi") -> Launcher:
     """Return a launcher and find out its kind.
 
     Parameters
     ----------
     command : str, optional
-        Such as ``srun`` or ``mpirun --oversubscribe``; by default ``mpirun`` or else ``srun``.
+        Such as ``srun`` or ``mpirun --oversubscribe``; by default ``mpirun``, or ``oshrun`` for
+        OpenSHMEM, or else ``srun``.
+    comm : str
+        ``mpi`` or ``shmem``.
 
     Raises
     ------
@@ -125,11 +129,10 @@ def find_launcher(command: str | None = None) -> Launcher:
         There is none, or it can't be run.
     """
     if command is None:
-        command = next(filter(shutil.which, _USUAL), None)
+        command = next(filter(shutil.which, _USUAL[comm]), None)
         if command is None:
-            raise InputError(
-                f"there is no {' and no '.join(_USUAL)} here that starts ranks: name a launcher"
-            )
+            usual = " and no ".join(_USUAL[comm])
+            raise InputError(f"there is no {usual} here that starts ranks: name a launcher")
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -152,7 +155,13 @@ def run(command: Sequence[str], timeout_s: float | None = None) -> tuple[int, st
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # A process that has initialised MPI has more variables, of which `os.environ` does
+                # not know, and with which mpirun fails.
+                env=os.environ,
             )
         except OSError as error:
             reason = error.strerror or error

@@ -31,8 +31,9 @@ _TICKS_PER_SAMPLE = 1000
 # With a given number of runs, a sample is one invocation unless that is shorter than this.
 _TICKS_PER_RUN = 100
 # Samples of several ranks, which start when they leave a barrier, take at least so many barriers,
-# and those of threads without barriers at least so many times as long as the threads start apart.
-_STARTS_PER_SAMPLE = 100
+# and those of threads without barriers at least so many times as long as the threads start apart;
+# records of shorter samples are marked.
+STARTS_PER_SAMPLE = 100
 # Threads start at most so far apart; the shortest part takes longer if a kernel has no parts.
 _MOST_APART_S = 2e-6
 # Samples in which an exchange is timed apart.
@@ -310,7 +311,7 @@ class Prepared:
         if self.case.knobs.repetition == "free":
             shortest_s = min(self.run_range(0, 1) for _ in range(2))
             apart_s = max(apart_s, min(shortest_s, _MOST_APART_S))
-        goal = max(goal, _STARTS_PER_SAMPLE * apart_s)
+        goal = max(goal, STARTS_PER_SAMPLE * apart_s)
         invocations = 1
         # Where a small part takes long enough, whole invocations need not be tried.
         if self.run_range(0, -(-self.own.iterations // 128)) >= 20 * goal:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
 import pickle
 import signal
@@ -34,6 +35,8 @@ T = TypeVar("T")
 # What a rank brings to a meeting; the largest one counts.
 _GO, _OVER, _INTERRUPTED, _FAILED = 0.0, 1.0, 2.0, 3.0
 _BARRIERS = 200
+# Share of the timeout that a rank leaves to those of other hosts.
+_ELSEWHERE = 0.3
 
 
 class Ranks:
@@ -58,6 +61,8 @@ class Ranks:
         The numbers of the ranks' processes on this host.
     host_units : int
         Number of processing units that these ranks may use.
+    own_units : float
+        Number of those that this rank may use, a share if others may use the same ones.
     even : bool
         Whether all ranks have as many processing units as each other.
     case_id : str
@@ -77,10 +82,13 @@ class Ranks:
         self._failed = False
         self._signals: list[tuple[int, FrameType | None]] = []
         self.hosts = self.every(os.uname().nodename)
+        if transport is not None:
+            transport.hosts = self.hosts
         self.names_hosts = size > 1
         self._process_of = dict(self.of_host((number, os.getpid())))
         self.processes = set(self._process_of.values())
-        self._watch: threading.Timer | None = None
+        # Set when the call that is watched has ended.
+        self._watched: threading.Event | None = None
         self.host_units = len(set(itertools.chain(*self.of_host(os.sched_getaffinity(0)))))
         self.barrier_s = self._measure_barrier()
         self._note_bindings()
@@ -109,9 +117,15 @@ class Ranks:
         """Set what depends on the processing units of each rank."""
         bindings = self.every(sorted(os.sched_getaffinity(0)))
         self.even = len(set(map(len, bindings))) == 1
+        own = bindings[self.number]
+        self.own_units = len(own) / self._here(bindings).count(own)
         hosts = map(self.hosts.index, self.hosts)
         text = json.dumps([self.comm, list(zip(hosts, bindings, strict=True))])
         self.case_id = hashlib.sha256(text.encode()).hexdigest()[:8] if self.size > 1 else ""
+
+    def crowded(self, threads: int) -> bool:
+        """Return whether this rank or its host has fewer units than workers, so many of a rank."""
+        return threads > self.own_units or threads * len(self._process_of) > self.host_units
 
     def divide_units(self) -> None:
         """Divide processing units that the launcher gave to several ranks among these."""
@@ -168,7 +182,10 @@ class Ranks:
 
     def of_host(self, value: T) -> list[T]:
         """Return the values of the ranks on this host; see `gate` for what is raised."""
-        values = self.every(value)
+        return self._here(self.every(value))
+
+    def _here(self, values: Sequence[T]) -> list[T]:
+        """Return those of the values of all ranks that belong to this host."""
         own = self.hosts[self.number]
         return [v for v, host in zip(values, self.hosts, strict=True) if host == own]
 
@@ -194,23 +211,45 @@ class Ranks:
     def watch(self, begins: bool) -> None:
         """Begin or end to watch a call in which a library waits for all ranks.
 
-        If it takes longer than the timeout, all ranks end, and those of this host that were
-        stopped or killed are named.
+        If it takes longer than the timeout, all ranks end. A rank that sees that others of its
+        host were stopped or killed names them; otherwise one on another host must be the cause.
         """
-        if self._watch is not None:
-            self._watch.cancel()
-        self._watch = None
+        if self._watched is not None:
+            self._watched.set()
+        self._watched = None
         if begins and self._transport is not None:
-            # The second rank gives up later, in case that the first is the one to be given up.
-            seconds = timeout_s() * (1 + 0.1 * min(self.number, 2))
-            self._watch = threading.Timer(seconds, self._give_up, (seconds,))
-            self._watch.daemon = True
-            self._watch.start()
+            self._watched = threading.Event()
+            threading.Thread(target=self._give_up, args=(self._watched,), daemon=True).start()
 
-    def _give_up(self, waited_s: float) -> None:
+    def _give_up(self, ended: threading.Event) -> None:
+        """End all ranks, unless a call of the library ends in time."""
         assert self._transport is not None
+        # The second rank gives up later, in case that the first is the one to be given up.
+        waited_s = timeout_s() * (1 + 0.1 * min(self.number, 2))
+        if ended.wait(waited_s):
+            return
         gone = [number for number, process in self._process_of.items() if _is_gone(process)]
-        self._transport.give_up(gone, waited_s)
+        elsewhere = [number for number in range(self.size) if number not in self._process_of]
+        if not gone and elsewhere:
+            # A rank there may know which one it is.
+            more_s = _ELSEWHERE * timeout_s()
+            if ended.wait(more_s):
+                return
+            waited_s += more_s
+        self._transport.give_up(gone or elsewhere, waited_s, one_of=not gone)
+
+    @contextlib.contextmanager
+    def waiting_for_first(self) -> Iterator[None]:
+        """Let the other ranks wait at the end of what follows, however long the first one works."""
+        yield
+        if self._transport is None or self.number == 0:
+            self.gate()
+            return
+        usual, self._transport.timeout_s = self._transport.timeout_s, math.inf
+        try:
+            self.gate()
+        finally:
+            self._transport.timeout_s = usual
 
     def agreed(self, value: bool) -> bool:
         """Return whether it is true on all ranks."""

@@ -31,7 +31,7 @@ from memkern.measuring.costs import (
 )
 from memkern.measuring.counting import Counting
 from memkern.measuring.drift import known_drift
-from memkern.measuring.prepared import Choice, Prepared
+from memkern.measuring.prepared import STARTS_PER_SAMPLE, Choice, Prepared
 from memkern.measuring.process import exclusive, refuse_forked
 from memkern.measuring.ranks import ranks, together
 from memkern.measuring.sampling import Samples, median
@@ -133,17 +133,12 @@ class Placement:
 
 @dataclass(frozen=True)
 class RankPlace:
-    """Processing units, page size and memory of a rank, and whether its host has too few units."""
+    """Processing units, page size and memory of a rank, and whether it has too few units."""
 
     units: str
     pages: str
     oversubscribed: bool
     footprint_B: int
-
-
-def _crowded(obtained: Mapping[str, Any]) -> bool:
-    """Return whether this host has fewer processing units than its ranks have workers."""
-    return int(obtained["threads"]) * len(ranks().processes) > ranks().host_units
 
 
 def _of_all_ranks(check: Check) -> Check:
@@ -303,8 +298,8 @@ class CaseRun:
         # What slows down a GPU is in the columns of the device.
         others = competitors(self.beside) if samples.rejected and not device else ()
         wall_s = time.perf_counter() - start
-        crowded, footprint_B = _crowded(obtained), obtained["footprint_B"]
-        place = RankPlace(obtained["pin"], obtained["pages"], crowded, footprint_B)
+        crowded = ranks().crowded(int(obtained["threads"]))
+        place = RankPlace(obtained["pin"], obtained["pages"], crowded, obtained["footprint_B"])
         placement = Placement(
             samples,
             _of_all_ranks(check),
@@ -769,6 +764,10 @@ def _rank_columns(
         if not case.spec.messages
         else math.nan,
         "barrier_ns": ranks().barrier_s * 1e9,
+        "skewed": bool(
+            float(medians.max()) * counted[-1].samples.invocations
+            < STARTS_PER_SAMPLE * ranks().barrier_s
+        ),
         "rank_rows": json.dumps(rows),
     }
 

@@ -25,6 +25,7 @@ from memkern.results.values import Record
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.columns import in_order
+from memkern.spec.options import RANKS as OVER_RANKS
 from memkern.spec.options import Knobs, Stop, declared
 
 # What is measured by default: the three triads and the two sizes of Beebe et al. 2022.
@@ -32,8 +33,12 @@ KERNELS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
 ELEMENTS = (8_700_000, 22_000_000)
 RANKS = (1, 2, 4)
 TURNS = 5
+# How the ranks of a launch communicate.
+COMMS = ("mpi", "shmem")
 # The options that strong scaling divides over the ranks, and others that exclude them.
 _SIZES = ("elements", "count", "iters")
+# The size that all ranks share already if the arrays are distributed over them.
+_WHOLE = "count"
 _REPLACING = ("footprint_B",)
 
 
@@ -46,11 +51,13 @@ class _Launch:
     cases: Sequence[Case]
     mode: str
     bind: str
+    comm: str = COMMS[0]
 
     def case_id(self, case: Case) -> str:
         """Return the identity of a case in this launch."""
         bind = f"-{self.bind}" if self.bind else ""
-        return f"{case.identity()}-{self.mode}-{self.ranks}{bind}"
+        comm = f"-{self.comm}" if self.comm != COMMS[0] else ""
+        return f"{case.identity()}-{self.mode}-{self.ranks}{bind}{comm}"
 
     def refuse_too_small(self) -> None:
         """Raise InputError if a rank would get nothing of a case."""
@@ -69,7 +76,7 @@ class _Launch:
             request = {"kernel": case.spec.kernel, **(case.request or {}), "name": str(place)}
             # A default size depends on the machine, of which ranks may have another one.
             if size := _size(case):
-                parts = self.ranks if self.mode == STRONG else 1
+                parts = self.ranks if self.mode == STRONG and not _is_distributed(case) else 1
                 request |= dict.fromkeys(_REPLACING) | {size: -(-case.columns[size] // parts)}
             found.append({name: value for name, value in request.items() if value is not None})
         return found
@@ -82,6 +89,7 @@ def scaling(
     threads: int | Sequence[int] | None = None,
     mode: str = STRONG,
     bind: str = "",
+    comm: str = COMMS[0],
     launcher: str | None = None,
     turns: int = TURNS,
     seed: int = 0,
@@ -108,14 +116,18 @@ def scaling(
     mode : str
         ``strong``: the ranks share the elements, instances or iterations of the case, which must
         have one of these sizes; the shares are rounded up. A case that is distributed over ranks
-        (`halo`) is shared as it is. ``weak``: each rank has the whole case.
+        (`halo`, or a gather on device ``mpi``) is shared as it is. ``weak``: each rank has the
+        whole case.
     bind : str
         ``node``: one rank on each node; ``socket``: one on each socket; ``core``: each on as many
         cores as it has workers; empty: the launcher binds none, and the ranks of a host share its
         units.
+    comm : str
+        How the ranks communicate: ``mpi`` or ``shmem``.
     launcher : str, optional
         Command that starts ranks, with ``-n`` and their number: ``srun``, ``mpirun.mpich``,
-        ``mpirun --oversubscribe``; by default ``mpirun``, or ``srun`` where there is none.
+        ``mpirun --oversubscribe``; by default ``mpirun`` (``oshrun`` for OpenSHMEM), or ``srun``
+        where there is none.
     turns : int
         At least 3.
     seed : int
@@ -143,17 +155,18 @@ def scaling(
         )
     one_of(mode, "mode", MODES)
     one_of(bind, "bind", ("", *started.BINDINGS))
+    one_of(comm, "comm", COMMS)
     turns = small.cut(integer(turns, "turns", 3), 2)
     integer(seed, "seed")
     cases = _checked([case] if isinstance(case, Case) else list(case), mode)
     launches = [
-        _Launch(number, workers, built, mode, bind)
+        _Launch(number, workers, built, mode, bind, comm)
         for workers, built in _by_threads(cases, threads, turns).items()
         for number in _counts(ranks, "ranks")
     ]
     for launch in launches:
         launch.refuse_too_small()
-    start = find_launcher(launcher)
+    start = find_launcher(launcher, comm)
     _ = start.command(1, 1, bind)
     sink = open_output(output, resume, force=force) if output is not None else None
     done = ResultSet()
@@ -216,11 +229,11 @@ def _checked(cases: Sequence[Case], mode: str) -> Sequence[Case]:
                 f"{label} has arrays, or was not built by a function of its kernel, so that other "
                 "processes can't build it: describe it by words and numbers"
             )
-        if mode != STRONG and case.halo:
+        if mode != STRONG and _is_distributed(case):
             raise InputError(
                 f"{label} is distributed over the ranks, which share it: measure strong scaling"
             )
-        if mode == STRONG and not (_size(case) or case.halo):
+        if mode == STRONG and not (_size(case) or _is_distributed(case)):
             raise InputError(
                 f"{label} has no {', '.join(_SIZES[:-1])} or {_SIZES[-1]} that ranks could share: "
                 "measure weak scaling"
@@ -232,6 +245,11 @@ def _size(case: Case) -> str:
     """Return the option that strong scaling divides; empty if there is none."""
     options = registry.options_of(case.spec)
     return next((name for name in _SIZES if name in case.columns and name in options), "")
+
+
+def _is_distributed(case: Case) -> bool:
+    """Return whether the size of a case is that of all ranks together."""
+    return bool(case.halo) or (case.knobs.place == OVER_RANKS and _size(case) == _WHOLE)
 
 
 def _by_threads(
@@ -274,7 +292,8 @@ def _measured(launch: _Launch, turn: int, start: Launcher, folder: Path | None) 
         sweep, results = Path(name) / "sweep.toml", Path(name) / "results.db"
         requests = launch.requests()
         sweep.write_text(_sweep_file(requests), encoding="utf-8")
-        words = ["-m", "memkern", "sweep", str(sweep), "-o", str(results), "-q", "--comm", "mpi"]
+        words = ["-m", "memkern", "sweep", str(sweep), "-o", str(results), "-q"]
+        words += ["--comm", launch.comm]
         command = start.command(launch.ranks, launch.threads, launch.bind)
         code, output = run([*command, sys.executable, *words])
         found = load(results) if results.exists() else ResultSet()

@@ -121,8 +121,9 @@ def sweep(
     }
     machine = environment_of_ranks()
     sink = None
-    if output is not None and ranks().number == 0:
-        sink = open_output(output, resume, machine, force=force)
+    with ranks().waiting_for_first():
+        if output is not None and ranks().number == 0:
+            sink = open_output(output, resume, machine, force=force)
     done: list[Measurement] = []
     interrupted = begun = False
     finished = planned = placements = drawn = duplicates = left_out = 0
@@ -211,17 +212,18 @@ def sweep(
         bar.close()
         if not forked():
             _memkern.release_memory()
-    if sink is None:
-        results = to_result_set(done)
-    elif interrupted:
-        results = sink.store.result_set()
-        sink.store.close()
-    else:
-        try:
-            results = sink.finish()
-        except BaseException as error:
-            close_after(error)
-            raise
+    with ranks().waiting_for_first():
+        if sink is None:
+            results = to_result_set(done)
+        elif interrupted:
+            results = sink.store.result_set()
+            sink.store.close()
+        else:
+            try:
+                results = sink.finish()
+            except BaseException as error:
+                close_after(error)
+                raise
     if duplicates:
         warnings.warn(
             f"{duplicates} of the cases repeat{'s' * (duplicates == 1)} an earlier one, apart from "

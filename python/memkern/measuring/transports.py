@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import launcher
+from memkern.checks import number, read_number
 from memkern.errors import InputError
 from memkern.machine import remote
 
@@ -24,11 +25,19 @@ Floats = npt.NDArray[np.float64]
 # Environment variable for the seconds after which a rank that does not answer is given up.
 _TIMEOUT = "MEMKERN_RANK_TIMEOUT_S"
 _TIMEOUT_S = 120.0
+_LEAST_TIMEOUT_S, _MOST_TIMEOUT_S = 1e-3, 1e9
 
 
 def timeout_s() -> float:
-    """Return the seconds after which a rank that does not answer is given up."""
-    return float(os.environ.get(_TIMEOUT, _TIMEOUT_S))
+    """Return the seconds after which a rank that does not answer is given up.
+
+    Raises
+    ------
+    InputError
+        The environment variable is not such a number.
+    """
+    given = read_number(os.environ.get(_TIMEOUT, str(_TIMEOUT_S)), _TIMEOUT)
+    return number(given, _TIMEOUT, _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S)
 
 
 # Polls before the processor is offered to others, and seconds before it is left to them for a
@@ -37,6 +46,7 @@ _POLLS, _SLEEP_AFTER_S, _SLEEP_S = 2000, 0.02, 5e-5
 # After this time, a rank tells others that it waits.
 _LATE_S = 1.0
 _SIZE_B = 8
+_MOST_NAMED = 8
 # Variables by which Open MPI, UCX, libfabric and MPICH are told which transport to use.
 _TRANSPORTS = (
     *(f"OMPI_MCA_{kind}" for kind in ("pml", "mtl", "btl", "osc", "spml")),
@@ -51,6 +61,8 @@ class Transport(Protocol):
     library: str
     thread_level: str
     transport: str
+    timeout_s: float
+    hosts: Sequence[str]
 
     def largest(self, values: Floats) -> Floats:
         """Return the element-wise maximum over the ranks."""
@@ -61,8 +73,8 @@ class Transport(Protocol):
     def barrier(self) -> None:
         """Wait for all ranks, ready to go on at once as long as they come soon."""
 
-    def give_up(self, missing: Sequence[int], waited_s: float) -> NoReturn:
-        """Name the ranks that do not answer, and end all."""
+    def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
+        """Name the ranks that do not answer, or `one_of` which does not, and end all."""
 
 
 class Connection:
@@ -83,6 +95,10 @@ class Connection:
         ``serialized`` (one at a time) or ``multiple``.
     transport : str
         What moves the data, as the library says, or else the variables that tell it what to use.
+    timeout_s : float
+        After so many seconds, a rank that does not answer is given up.
+    hosts : sequence of str
+        By rank, once they are known.
     """
 
     comm = ""
@@ -90,9 +106,10 @@ class Connection:
     library = ""
     thread_level = ""
     transport = ""
+    hosts: Sequence[str] = ()
 
     def __init__(self) -> None:
-        self._timeout_s = timeout_s()
+        self.timeout_s = timeout_s()
 
     def _wait(self, complete: Callable[[], bool], sleep_after_s: float = _SLEEP_AFTER_S) -> None:
         """Wait for what all ranks do together, from some time on without using the processor."""
@@ -111,7 +128,7 @@ class Connection:
                 late = True
                 self._tell_late()
             # The second rank gives up later, in case that the first is the one to be given up.
-            if waited_s > self._timeout_s * (1 + 0.1 * min(self.number, 2)):
+            if waited_s > self.timeout_s * (1 + 0.1 * min(self.number, 2)):
                 self.give_up(self._missing(), waited_s)
 
     def _tell_late(self) -> None:
@@ -121,17 +138,26 @@ class Connection:
         """Return the ranks that do not answer."""
         raise NotImplementedError
 
-    def give_up(self, missing: Sequence[int], waited_s: float) -> NoReturn:
+    def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
         """Name the ranks that do not answer, if they are known, and end all."""
-        listed = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        does = "ranks {} do" if len(missing) > 1 else "rank {} does" if missing else "a rank does"
         print(
-            f"memkern: {does.format(listed)} not answer for {waited_s:.0f} s: all ranks end "
-            f"({_TIMEOUT} sets after how long)",
+            f"memkern: {self._named(missing, one_of)} not answer for {waited_s:.0f} s: all ranks "
+            f"end ({_TIMEOUT} sets after how long)",
             file=sys.__stderr__,
             flush=True,
         )
         self.abort()
+
+    def _named(self, missing: Sequence[int], one_of: bool) -> str:
+        """Return the beginning of a sentence about ranks, with their hosts if these are known."""
+        if not missing:
+            return "a rank does"
+        some = missing[:_MOST_NAMED]
+        names = [f"{rank} on {self.hosts[rank]}" if self.hosts else f"{rank}" for rank in some]
+        listed = ", ".join(names) + (", ..." if len(missing) > len(some) else "")
+        if len(missing) == 1:
+            return f"rank {listed} does"
+        return f"one of ranks {listed} does" if one_of else f"ranks {listed} do"
 
     def abort(self) -> NoReturn:
         """End all ranks."""
@@ -275,11 +301,9 @@ def _by_mpi(level: str) -> _Mpi:
             # It warns of another MPI's launcher, which is an error below.
             warnings.simplefilter("ignore", RuntimeWarning)
             mpi = remote.mpi(level)
-    except ImportError as error:
-        why = "mpi4py is not installed" if error.name == "mpi4py" else f"mpi4py: {error}"
+    except InputError as error:
         raise InputError(
-            f"{started} ranks can't measure together, because {why}: "
-            f"pip install 'memkern[mpi]'{_copies(started)}"
+            f"{started} ranks can't measure together, because {error}{_copies(started)}"
         ) from None
     if mpi.COMM_WORLD.size < started:
         library = mpi.Get_library_version().split(",")[0]
@@ -325,6 +349,7 @@ def connect(comm: str, level: str = "multiple") -> _Mpi | _Shmem:
     InputError
         The ranks can't communicate.
     """
+    timeout_s()  # wrong for both, and before a library starts
     if comm == "shmem":
         return _by_shmem(level)
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-_PANEL = ["machine", "scaling", "bind", "threads"]
+_PANEL = ["machine", "scaling", "bind", "comm", "threads"]
 _QUANTITIES = {"speed_up": "Speed-up", "efficiency": "Efficiency (%)"}
 # From the values and ideal scaling to the ends of an axis of speed-ups.
 _MARGIN = 1.5
@@ -72,7 +72,8 @@ def scaling_curves(records: Records = None) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Two panels for each machine, mode of scaling, binding and number of threads, 6.9 in wide.
+        Two panels for each machine, mode of scaling, binding, library and number of threads,
+        6.9 in wide.
 
     Raises
     ------
@@ -144,6 +145,7 @@ def _title(row: Any, several: bool) -> str:
         f"{row['scaling'].capitalize()} scaling",
         f"{counted(int(row['threads']), 'thread')} per rank",
         _BOUND.get(row["bind"], ""),
+        {"shmem": "OpenSHMEM"}.get(row["comm"], ""),
         plain(row["machine"], 20) if several else "",
     ]
     return ", ".join(filter(None, words))

@@ -40,7 +40,8 @@ def efficiencies(results: Iterable[Record], *, level: float = 0.95) -> DataFrame
 
         - ``machine``, ``kernel`` (with its name, if it has one), ``scaling`` (strong or weak),
           ``size`` (iterations, such as elements: of all ranks in strong scaling, of each rank in
-          weak scaling), ``bind``, ``threads`` of each rank, ``ranks`` and ``ranks_per_node``;
+          weak scaling), ``bind``, ``comm``, ``threads`` of each rank, ``ranks`` and
+          ``ranks_per_node``;
         - ``quantity`` (GB/s, GAMS, GFLOP/s, ns per access or s) and its ``value``, which is that of
           all ranks together if it is a rate: the geometric mean over the turns that count;
         - ``speed_up`` over the fewest ranks that are not oversubscribed, and the ends ``low`` and
@@ -72,7 +73,7 @@ def _series(results: Iterable[Record]) -> list[dict[int, _Turns]]:
         mode = record.get("scaling")
         if mode in MODES and record.get("valid") is True and time_s(record):
             case, _, _ = str(record["case_id"]).partition("-")
-            names = ("kernel", "scaling", "bind", "threads")
+            names = ("kernel", "scaling", "bind", "comm", "threads")
             key = (case, machine_label(record["platform"]), *map(record.get, names))
             turns = found.setdefault(key, {}).setdefault(int(record["ranks"]), {})
             turns.setdefault(record["repeat"], []).append(record)
@@ -115,6 +116,7 @@ def _row(pairs: list[Pair], ideal: float, level: float) -> dict[str, Any]:
         "scaling": record["scaling"],
         "size": record.get("scaling_size"),
         "bind": record.get("bind"),
+        "comm": record.get("comm", ""),
         "threads": record.get("threads"),
         "ranks": int(record["ranks"]),
         "ranks_per_node": record.get("ranks_per_node"),

@@ -84,6 +84,8 @@ class Case(FromFields):
                     f"{self.spec.name} on {self.knobs.device} is not distributed over ranks: leave "
                     "halo out"
                 )
+        if self.spec.refuse is not None:
+            self.spec.refuse(self)
         most = self.spec.most_runs.get(self.dtype)
         if most is not None and not (self.stop.runs and self.stop.runs <= most):
             raise InputError(

@@ -300,6 +300,8 @@ class KernelSpec:
         Whether the check knows the result of any number of invocations, though they accumulate.
     part : callable, optional
         (case, number of a rank, number of all) to its `Part` of a case with a `Case.halo`.
+    refuse : callable, optional
+        (case) raises an InputError for knobs that mean nothing for it, however it was built.
     most_runs : mapping
         By dtype, how many consecutive invocations keep the values finite, where that is few.
     idle_knobs : tuple of str
@@ -344,6 +346,7 @@ class KernelSpec:
     accesses: Callable[[Case], float] | None = None
     repeatable_check: bool = False
     part: Callable[[Case, int, int], Part] | None = None
+    refuse: Callable[[Case], None] | None = None
     most_runs: Mapping[str, int] = field(default_factory=dict)
     idle_knobs: tuple[str, ...] = ()
     version: int = 1

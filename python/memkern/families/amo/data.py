@@ -235,8 +235,8 @@ def limits(records: Records, measure: str = "") -> DataFrame:
 
     A worker's time for an operation is at least the mean time of a fetch-and-add of
     `messages.fetch_add` with a window of as many as are completed together: to the own rank, to
-    the same node or to another node, by the share of remote operations. Without a fetch-and-add
-    to the own rank, operations on own words count as taking no time.
+    the same node and to another node, by the shares of operations that go there. Without a
+    fetch-and-add to the own rank, operations on own words count as taking no time.
 
     Parameters
     ----------
@@ -249,9 +249,9 @@ def limits(records: Records, measure: str = "") -> DataFrame:
     -------
     DataFrame
         As of `atomics`, with the columns limit_GAMS (of all workers) and share (of the limit that
-        the rate reaches). Records without such a limit are left out: those with ranks on several
-        nodes and several ranks on a node, whose mixture of distances is not known, and those of
-        patterns of several operations, of which only some are completed together.
+        the rate reaches). Records without such a limit are left out: those without fetch-and-adds
+        over all of their distances, and those of patterns of several operations, of which only
+        some are completed together.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def limits(records: Records, measure: str = "") -> DataFrame:
         No record has a limit, or records without a needed column.
     """
     frame, _ = atomics(records, "")
-    names = ("ranks", "ranks_per_node", "remote_share", "flush_every")
+    names = ("ranks", "remote_share", "node_share", "flush_every")
     frame = typed(frame[frame["backend"].isin(_OVER_RANKS)], names)
     added, _ = select(
         records,
@@ -273,16 +273,19 @@ def limits(records: Records, measure: str = "") -> DataFrame:
     found = added.groupby(key)["seconds"].min().to_dict()
 
     def limit(row: Mapping[Any, Any]) -> float:
-        window, ranks = row["flush_every"], row["ranks"]
+        window = row["flush_every"]
         if window > 1 and row["pattern"] not in _SINGLE:
             return math.nan
-        distance = {ranks: "same node", 1.0: "other node"}.get(row["ranks_per_node"], "")
+        remote, node = row["remote_share"], row["node_share"]
+        shares = {"same rank": 1 - remote, "same node": node, "other node": remote - node}
         here = (row["machine"], row["backend"], window)
-        far, own = (found.get((*here, where), math.nan) for where in (distance, "same rank"))
-        share = row["remote_share"]
-        own_s = 0.0 if share == 1 or math.isnan(own) else (1 - share) * own
-        operation_s = own_s + (share * far if share > 0 else 0.0)
-        workers = row["threads"] * ranks
+        unknown = {"same rank": 0.0}
+        operation_s = sum(
+            share * found.get((*here, distance), unknown.get(distance, math.nan))
+            for distance, share in shares.items()
+            if share > 0
+        )
+        workers = row["threads"] * row["ranks"]
         return float(workers / operation_s / 1e9) if operation_s > 0 else math.nan
 
     values = [limit(row) for row in frame.to_dict("records")]

@@ -298,11 +298,15 @@ def amo_case(
         return built
     places = functools.partial(_places, built.integers, pattern)
     idx = arrays.get("IDX", np.empty(0, dtype=np.int64))
-    share = over_ranks.remote_share(pattern, layout, idx, places)
+    shares = over_ranks.remote_shares(pattern, layout, idx, places, found.nodes)
     return dataclasses.replace(
         built,
         integers={**built.integers, "shift": layout.shift},
-        columns={**built.columns, "targets": targets, "remote_share": share},
+        columns={
+            **built.columns,
+            "targets": targets,
+            **dict(zip(("remote_share", "node_share"), shares, strict=True)),
+        },
     )
 
 
@@ -637,6 +641,18 @@ def _hits_at(case: Case, look: IndexArray) -> IndexArray:
     return np.bincount(np.searchsorted(look, hits), minlength=len(look))
 
 
+def _refuse(case: Case) -> None:
+    """Refuse to complete updates together that are completed one by one."""
+    if case.knobs.flush_every == 1:
+        return
+    primitive, _, returns = case.template_variant.split("/")
+    pattern = case.spec.name.partition(".")[2]
+    if why := over_ranks.one_by_one(case.knobs.device, pattern, primitive, returns):
+        raise InputError(
+            f"flush_every has no effect on {case.spec.name}, since {why}: leave it out"
+        )
+
+
 def _spec(pattern: str, summary: str) -> None:
     chases = pattern == "ptrchase"
     declaration = declared(f"amo.{pattern}")
@@ -682,6 +698,7 @@ def _spec(pattern: str, summary: str) -> None:
             accesses=(lambda case: case.integers["iters"]) if chases else None,
             idempotent=False,
             repeatable_check=True,
+            refuse=_refuse,
             template_columns=("primitive", "order", "returns"),
             idle_knobs=("prefetch",),
         )

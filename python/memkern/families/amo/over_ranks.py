@@ -13,7 +13,7 @@ IDX. By the targets
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,8 @@ PRIMITIVES = {"mpi": (*_EVERYWHERE, "min", "max"), "shmem": _EVERYWHERE}
 
 # Patterns whose targets indices decide, apart from the chase, and their default.
 _DRAWN = ("rand", "scatter", "gather", "sg")
+# Those whose updates follow operations that return a value.
+_READING = ("scatter", "gather", "sg")
 _PART_B = 8
 # Most steps of a chase of which the share of remote ones is counted.
 _COUNTED_STEPS = 2**16
@@ -118,6 +120,17 @@ def refuse(
         raise InputError(f"on {device}, give targets instead of sharing or indices")
 
 
+def one_by_one(device: str, pattern: str, primitive: str, returns: str) -> str:
+    """Return why updates can't be completed together; empty if they can."""
+    if pattern == "ptrchase":
+        return "each step of a chase depends on the one before"
+    if primitive.startswith("cas"):
+        return f"each {primitive} needs the old value"
+    if device == "shmem" and (returns == "used" or pattern in _READING):
+        return "OpenSHMEM completes an operation that returns a value before the next one"
+    return ""
+
+
 def accessed(pattern: str, layout: Layout, hot: int) -> int:
     """Return how many words of a rank the pattern accesses, if they are not drawn."""
     if pattern == "central":
@@ -153,10 +166,14 @@ def targeted_ranks(layout: Layout, rng: np.random.Generator) -> IndexArray:
     return (own + shuffled * rng.integers(1, layout.ranks, count)) % layout.ranks
 
 
-def remote_share(
-    pattern: str, layout: Layout, idx: IndexArray, words: Callable[[IndexArray], IndexArray]
-) -> float:
-    """Return the share of atomic operations on words that another rank owns.
+def remote_shares(
+    pattern: str,
+    layout: Layout,
+    idx: IndexArray,
+    words: Callable[[IndexArray], IndexArray],
+    nodes: Sequence[int],
+) -> tuple[float, float]:
+    """Return the shares of atomic operations on words of another rank, and of one on its node.
 
     Parameters
     ----------
@@ -166,9 +183,31 @@ def remote_share(
         IDX of all ranks, empty if the pattern has none.
     words : callable
         Iterations to the words that they access without an index.
+    nodes : sequence of int
+        By rank, the first rank on its node.
+
+    Returns
+    -------
+    remote, node : float
+        Of all operations; the first share includes the second.
     """
+    node = np.asarray(nodes)
+    remote = same_node = every = 0
+    for rank, owner in _accesses(pattern, layout, idx, words):
+        other = owner != rank
+        remote += int(np.count_nonzero(other))
+        same_node += int(np.count_nonzero(other & (node[owner] == node[rank])))
+        every += len(rank)
+    return remote / every, same_node / every
+
+
+def _accesses(
+    pattern: str, layout: Layout, idx: IndexArray, words: Callable[[IndexArray], IndexArray]
+) -> Iterator[tuple[IndexArray, IndexArray]]:
+    """Yield the ranks that carry out operations, and those that own the words."""
     if pattern == "ptrchase":
-        return _remote_share_of_chase(layout, idx)
+        yield from _steps_of_chase(layout, idx)
+        return
     i = np.arange(layout.ranks * layout.iterations)
     rank = (i // layout.iterations - layout.shift) % layout.ranks
     # The owners of the words that each operation of the iterations accesses.
@@ -181,16 +220,15 @@ def remote_share(
         "gather": [index[1], own, *found[1:]],
         "sg": [*index, *found],
     }.get(pattern, [own])
-    return float(np.mean([owner != rank for owner in owners]))
+    for owner in owners:
+        yield rank, owner
 
 
-def _remote_share_of_chase(layout: Layout, idx: IndexArray) -> float:
-    """Return the share of steps to another rank's part of IDX, over the first steps."""
+def _steps_of_chase(layout: Layout, idx: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
+    """Yield the ranks that carry out a step, and those in whose part of IDX it is, first steps."""
     worker = np.arange(layout.ranks * layout.workers)
     rank = (worker // layout.workers - layout.shift) % layout.ranks
-    steps = min(layout.iters, _COUNTED_STEPS)
-    at, remote = worker * layout.iters, 0
-    for _ in range(steps):
-        remote += int(np.count_nonzero(at // layout.iterations != rank))
+    at = worker * layout.iters
+    for _ in range(min(layout.iters, _COUNTED_STEPS)):
+        yield rank, at // layout.iterations
         at = idx[at]
-    return remote / (steps * len(worker))

@@ -63,6 +63,12 @@ def operation(kernel: str) -> str:
     return kernel.partition(".")[2]
 
 
+def most_window(kernel: str, device: str) -> int:
+    """Return how many messages can be started before the first one is complete."""
+    # A fetch-and-add of OpenSHMEM 1.4 returns when it is complete.
+    return 1 if (kernel, device) == ("messages.fetch_add", "shmem") else _MOST_WINDOW
+
+
 def message_case(
     kernel: str,
     *,
@@ -83,7 +89,8 @@ def message_case(
     size_B : float or str
         Size of a message, such as ``64KiB``: a multiple of 8 bytes up to 1 GiB, for fetch_add 8.
     window : int
-        Messages that an origin starts before it waits for the first one.
+        Messages that an origin starts before it waits for the first one; 1 for fetch_add on
+        ``shmem``, which waits for each.
     pairs : str
         Which ranks exchange messages: ``node``, neighbours on the same node; ``other``, each rank
         with its counterpart on another node; or origins and targets, such as ``0-1,2-3``. By
@@ -111,8 +118,6 @@ def message_case(
         raise InputError(f"{DEVICES[knobs.device]} has no messages that are sent and received")
     if options.pop("threads", 0) > 1:
         raise InputError("one thread of each rank exchanges messages: leave threads out")
-    if options.get("flush_every", 1) != 1:
-        raise InputError("messages have a window: leave flush_every out")
     size = parse_bytes(size_B)
     most = WORD_B if kernel == "messages.fetch_add" else MOST_B
     if not WORD_B <= size <= most or size % WORD_B:
@@ -120,6 +125,11 @@ def message_case(
         raise InputError(f"size_B of {kernel} must be {known}, not {size_B}")
     length_B = min(int(size), small.cut(int(size), 2**12))
     window = small.cut(integer(window, "window", 1, _MOST_WINDOW), 4)
+    if window > most_window(kernel, knobs.device):
+        raise InputError(
+            f"{DEVICES[knobs.device]} completes a fetch_add before the next one: leave out window "
+            f"{window}"
+        )
     nodes = describe(knobs.device).nodes
     label, chosen = ranks.parse(pairs, nodes)
     if kernel == "messages.send" and any(a == b for a, b in chosen):
@@ -240,6 +250,11 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     return {"target": target, "sent": sent, **({"old": slots} if adds else {})}
 
 
+def _refuse(case: Case) -> None:
+    if case.knobs.flush_every != 1:
+        raise InputError("messages have a window: leave flush_every out")
+
+
 def _spec(what: str, summary: str) -> None:
     kernel = f"messages.{what}"
     declaration = declared(kernel)
@@ -270,6 +285,7 @@ def _spec(what: str, summary: str) -> None:
             accesses=accesses,
             idempotent=False,
             repeatable_check=True,
+            refuse=_refuse,
         )
     )
 

@@ -12,7 +12,7 @@ from memkern.cli.measuring import exit_code, marks, measure, plus_minus
 from memkern.cli.options import Verb, each, knobs_of, measuring_options, numbers, words
 from memkern.errors import InputError
 from memkern.families.messages import pairs
-from memkern.families.messages.kernels import OPERATIONS, WORD_B
+from memkern.families.messages.kernels import OPERATIONS, WORD_B, most_window
 from memkern.inputs.sizes import parse_sizes
 from memkern.machine.remote import describe
 from memkern.spec import registry
@@ -71,6 +71,8 @@ def _messages(args: argparse.Namespace) -> int:
             sizes = (WORD_B,)
         build = functools.partial(registry.case, f"messages.{name}", **knobs)
         for window in windows:
+            if args.kernel is None and window > most_window(f"messages.{name}", device):
+                continue
             most = _MOST_B if args.window is None and window > 1 else max(sizes) * window
             fitting = [size for size in sizes if size * window <= most]
             axes: dict[str, Sequence[Any]] = {

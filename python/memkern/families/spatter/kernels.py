@@ -460,6 +460,9 @@ def _spec(kernel: str, summary: str) -> None:
             transfers=_transfers,
             build=case,
             index_dtypes=INDEX_DTYPES,
+            refuse=lambda case: over_ranks.refuse_batches(
+                case.knobs.variant, case.knobs.flush_every
+            ),
         )
     )
 
@@ -567,8 +570,8 @@ def case(
     knobs = Knobs(device=options.get("device", "cpu"))
     integers = {"count": count, "wrap": wrap}
     if knobs.place == RANKS:
-        asked = {"threads": options.get("threads", 0), "flush_every": options.get("flush_every", 1)}
-        over_ranks.refuse(knobs.device, kernel, options.get("variant", "best"), **asked)
+        threads = options.get("threads", 0)
+        over_ranks.refuse(knobs.device, kernel, options.get("variant", "best"), threads=threads)
         ranks = describe(knobs.device).ranks
         row_B = len(indices[f"pattern_{sides[0]}"]) * np.dtype(dtype).itemsize
         wrap = over_ranks.rows(wrap, count, ranks, row_B)

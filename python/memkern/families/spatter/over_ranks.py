@@ -5,7 +5,9 @@ with rows for all of these. The variants are the methods by which elements of ot
 
 - ``single`` one get or put for each element;
 - ``indexed`` one get or put for each rank, of a datatype of all its elements (MPI);
-- ``packed`` the owner packs elements for each rank, or a rank for each owner, into messages (MPI).
+- ``packed`` the owner packs elements for each rank, or a rank for each owner, into persistent
+  messages (MPI);
+- ``neighbor`` as ``packed``, but by the neighbourhood collective ``MPI_Ineighbor_alltoallv``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from memkern.machine.limits import check_memory
 
 IndexArray = npt.NDArray[np.int64]
 
-METHODS = {"mpi": ("single", "indexed", "packed"), "shmem": ("single",)}
+METHODS = {"mpi": ("single", "indexed", "packed", "neighbor"), "shmem": ("single",)}
 """The variants of a device."""
 
 _LIBRARY = {"mpi": "MPI", "shmem": "OpenSHMEM"}
@@ -28,7 +30,7 @@ _MOST = 2**31 - 1
 _PART_B = 8
 
 
-def refuse(device: str, kernel: str, variant: str, *, threads: int, flush_every: int) -> None:
+def refuse(device: str, kernel: str, variant: str, *, threads: int) -> None:
     """Raise InputError for what a library, or gather and scatter over ranks, do not have."""
     if kernel not in _KERNELS:
         raise InputError(f"{kernel} has one sparse array too many for {device}: use gather")
@@ -40,7 +42,11 @@ def refuse(device: str, kernel: str, variant: str, *, threads: int, flush_every:
         )
     if threads > 1:
         raise InputError("one thread of each rank moves elements: leave threads out")
-    if flush_every > 1 and variant in ("indexed", "packed"):
+
+
+def refuse_batches(variant: str, flush_every: int) -> None:
+    """Raise InputError for batches of a method that moves all elements at once."""
+    if flush_every > 1 and variant in ("indexed", "packed", "neighbor"):
         raise InputError(
             f"variant {variant} moves all elements at once: flush_every is for variant single"
         )
