@@ -71,6 +71,22 @@ def test_names_of_the_kernel() -> None:
     assert (code.type, code.config) == (4, 0x1FF1)
 
 
+def test_of_user_code_only() -> None:
+    reduced = events.of_user_code(find("page-faults"))
+    assert reduced is not None and reduced.user_only
+    assert [(code.user, code.kernel) for code in reduced.codes] == [(True, False)]
+    assert reduced.meaning == "page faults, of user code only"
+    # Requested so, without the kernel's part, or nothing without it.
+    for name in ("page-faults:k", "page-faults:uk", "cycles", "task-clock", "context-switches",
+                 "cpu-migrations"):  # fmt: skip
+        assert events.of_user_code(find(name)) is None, name
+
+
+def test_whole_units_know_no_user_code(tmp_path: Path) -> None:
+    root = tree(tmp_path, CASCADE_LAKE)
+    assert events.of_user_code(find("uncore_imc/cas_count_read/", root)) is None
+
+
 def test_the_kernels_numbers_are_those_of_its_header() -> None:
     header = Path("/usr/include/linux/perf_event.h").read_text()
     for table, prefix in ((events.SOFTWARE, "SW"), (events.HARDWARE, "HW")):

@@ -9,6 +9,10 @@ from __future__ import annotations
 import errno
 import json
 import math
+import mmap
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,7 @@ from memkern.plots import counted_traffic, figures, save, traffic_table
 from memkern.spec.kernel import Transfer
 
 ELEMENTS = 2**17
+PAGES = 1000
 COMMAND = ("loops", "-k", "update", "--elements", str(ELEMENTS), "--runs", "3", "-q")
 
 
@@ -205,6 +210,65 @@ def test_an_event_that_is_named_must_be_counted(
     assert sentence.startswith(f"memkern: event 'r0151' can't be counted: {reason}")
     assert "is unknown" in refused_words(capsys, *COMMAND, "--counters", "nosuch")
     assert "lack a name" in refused_words(capsys, *COMMAND, "--counters", "cycles,")
+
+
+# Without the capabilities that let root count everything.
+UNPRIVILEGED = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
+PARANOID = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+
+
+def unprivileged(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [*UNPRIVILEGED, sys.executable, "-m", "memkern", *words]
+    env = {**os.environ, "MEMKERN_SMALL": "1"}
+    return subprocess.run(command, env=env, capture_output=True, text=True)
+
+
+def test_ordinary_users_count_what_user_code_causes() -> None:
+    reduced = PARANOID == 2
+    done = unprivileged("counters", "--json")
+    assert done.returncode == 0, done.stderr
+    listed = {row["event"]: row for row in json.loads(done.stdout)["events"]}
+    if PARANOID > 2:
+        # Some distributions permit ordinary users no counters at all.
+        assert "the system does not permit it" in listed["page-faults"]["why_not"]
+        return
+    assert not any(listed[name]["why_not"] for name in ("page-faults", "minor-faults", "cpu-clock"))
+    assert listed["page-faults"]["meaning"].endswith("of user code only") == reduced
+    # Of user code alone there are none: a count would be a wrong 0.
+    assert bool(listed["context-switches"]["why_not"]) == reduced
+
+    for names in ("page-faults,task-clock", "auto"):
+        done = unprivileged(*COMMAND, "--counters", names, "--json")
+        assert done.returncode == 0, done.stderr
+        (row,) = json.loads(done.stdout)
+        assert json.loads(row["counter_rows"])[0]["event"] == "page-faults"
+        assert ("page-faults: of user code only" in row["counters_note"]) == reduced
+    done = unprivileged(*COMMAND, "--counters", "context-switches")
+    assert done.returncode == (2 if reduced else 0)
+
+
+def test_levels_say_whose_faults_count() -> None:
+    def by_user() -> None:
+        with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as memory:
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            for page in range(PAGES):
+                memory[page * mmap.PAGESIZE] = 1
+
+    def by_kernel() -> None:
+        with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as memory, zeros.open("rb", buffering=0) as file:
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            file.readinto(memory)
+
+    zeros = Path("/dev/zero")
+    codes = [events.find(f"page-faults:{level}").codes[0] for level in ("u", "k", "uk")]
+    if why := _memkern.why_not_counted(codes[1]):
+        assert "the system does not permit it" in why
+        return
+    for work, least in ((by_user, (PAGES, 0, PAGES)), (by_kernel, (0, PAGES, PAGES))):
+        counts = [count for count, _, _ in _memkern.count(codes, work)]
+        assert all(
+            each <= count < each + PAGES / 2 for count, each in zip(counts, least, strict=True)
+        ), counts
 
 
 def test_auto_leaves_out_what_is_not_permitted(

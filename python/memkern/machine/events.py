@@ -36,6 +36,7 @@ __all__ = [
     "by_units",
     "find",
     "names_of",
+    "of_user_code",
     "processor",
     "quantities",
     "why_no_libpfm",
@@ -58,6 +59,9 @@ SOFTWARE = {
     "alignment-faults": (7, "unaligned accesses that the kernel handles"),
     "emulation-faults": (8, "instructions that the kernel emulates"),
 }
+# Those that the kernel itself causes: of user code alone it counts none.
+_OF_THE_KERNEL = ("context-switches", "cpu-migrations")
+_CLOCKS = ("task-clock", "cpu-clock")
 # Of the processor, by the kernel's generic names.
 HARDWARE = {
     "cycles": (0, "cycles of the core"),
@@ -100,6 +104,9 @@ class Event:
     meaning : str
     scale, unit : float, str
         Each count is `scale` of `unit`, as the kernel gives it for its counting units.
+    user_only : bool
+        Whether it counts what user code causes though its name requests no such thing (see
+        `of_user_code`).
     """
 
     name: str
@@ -107,6 +114,7 @@ class Event:
     meaning: str = ""
     scale: float = 1.0
     unit: str = ""
+    user_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,8 +222,9 @@ def find(name: str, root: Path = Path("/")) -> Event:
     plain, levels = _levels(name)
     if plain in SOFTWARE:
         config, meaning = SOFTWARE[plain]
-        # The kernel itself switches threads, on behalf of a worker.
-        user, kernel = levels or (True, True)
+        # The kernel itself switches threads, on behalf of a worker. Clocks run during its code in
+        # any case, without a permission for that.
+        user, kernel = levels or (True, plain not in _CLOCKS)
         code = Code(name, _TYPE_SOFTWARE, config, user=user, kernel=kernel)
         return Event(name, (code,), meaning)
     user, kernel = levels or (True, False)
@@ -241,6 +250,23 @@ def find(name: str, root: Path = Path("/")) -> Event:
             f"event {shown(name)} is unknown{missing}: `memkern counters` lists events"
         )
     return found
+
+
+def of_user_code(event: Event) -> Event | None:
+    """Return an event as user code alone causes it, which any user may count on most systems.
+
+    None if the name itself says whose code counts, if only the kernel causes such events, or if
+    the kernel's code does not count anyway.
+    """
+    plain, levels = _levels(event.name)
+    per_worker = all(code.unit < 0 for code in event.codes)
+    if levels or plain in _OF_THE_KERNEL or not per_worker:
+        return None
+    if not any(code.kernel for code in event.codes):
+        return None
+    codes = tuple(code._replace(kernel=False) for code in event.codes)
+    meaning = f"{event.meaning}, of user code only".removeprefix(", ")
+    return replace(event, codes=codes, meaning=meaning, user_only=True)
 
 
 def _levels(name: str) -> tuple[str, tuple[bool, bool] | None]:

@@ -30,7 +30,6 @@ __all__ = [
     "columns",
     "event_here",
     "requested",
-    "why_not",
 ]
 
 AUTO = "auto"
@@ -94,21 +93,31 @@ def _event_of(name: str) -> Event:
     return quantity.event(ROOT) if quantity else events.find(name, ROOT)
 
 
-def why_not(event: Event) -> str:
-    """Return why an event can't be counted here, as the end of a sentence; empty if it can."""
+def _why_not(event: Event) -> str:
     return next((why for code in event.codes if (why := _memkern.why_not_counted(code))), "")
 
 
-def event_here(name: str) -> tuple[Event | None, str]:
-    """Return the event of a name and why it can't be counted here, which is empty if it can.
+def _permitted(event: Event) -> tuple[Event, str]:
+    """Return an event as it can be counted here, and why it can't, which is empty if it can.
 
-    There is no event where the system does not know it.
+    Where the kernel's part may not be counted, that of user code is, as perf does it.
+    """
+    why = _why_not(event)
+    reduced = events.of_user_code(event) if why else None
+    return (reduced, "") if reduced and not _why_not(reduced) else (event, why)
+
+
+def event_here(name: str) -> tuple[Event | None, str]:
+    """Return the event of a name as it can be counted here, and why it can't.
+
+    The reason is the end of a sentence, and empty if it can. There is no event where the system
+    does not know it.
     """
     try:
         event = _event_of(name)
     except InputError as error:
         return None, str(error)
-    return event, why_not(event)
+    return _permitted(event)
 
 
 def requested(text: str) -> Counting:
@@ -143,11 +152,21 @@ def _by_name(text: str) -> Counting:
     """Return the counters of a list of names; see `requested` for what is raised."""
     found = []
     for name in events.names_of(text):
-        event = _event_of(name)
-        if why := why_not(event):
+        event, why = _permitted(_event_of(name))
+        if why:
             raise InputError(f"event '{name}' can't be counted: {why}")
         found.append(event)
-    return Counting(tuple(found))
+    return Counting(tuple(found), "; ".join(_of_user_code(found)))
+
+
+def _of_user_code(found: Sequence[Event]) -> list[str]:
+    """Return the remark on events of which the kernel's part is not counted, if there are any."""
+    if not (names := [event.name for event in found if event.user_only]):
+        return []
+    return [
+        f"{', '.join(names)}: of user code only, as the system permits no more (as root, or with "
+        "kernel.perf_event_paranoid of at most 1, the kernel's part counts too)"
+    ]
 
 
 def _auto() -> Counting:
@@ -166,7 +185,7 @@ def _auto() -> Counting:
         vendor, family, model = events.processor(ROOT)
         what = f"{vendor} family {family} model {model}" if vendor else "unknown"
         notes.append(f"traffic is not counted: the table of events lacks this processor ({what})")
-    return Counting(tuple(found), "; ".join(notes))
+    return Counting(tuple(found), "; ".join([*notes, *_of_user_code(found)]))
 
 
 def columns(

@@ -102,8 +102,8 @@ _WORK: dict[str, tuple[str, Callable[[], float]]] = {
 def _of_system() -> Iterator[Known]:
     """Yield the events of the system that can be counted here."""
     for name, (work, run) in _WORK.items():
-        event = events.find(name, counting.ROOT)
-        if counting.why_not(event) or (name == "cpu-migrations" and _units() < 2):
+        event, why = counting.event_here(name)
+        if event is None or why or (name == "cpu-migrations" and _units() < 2):
             continue
         true: list[float] = []
 
