@@ -172,6 +172,33 @@ def test_counts_of_known_work_decide_what_is_believed(
     assert [one["checked"] for one in json.loads(row["counter_rows"])] == [1, 2]
 
 
+def test_a_check_without_any_event_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    _memkern.step_events([(1, 2, 1, 1, 1, errno.EACCES, -1)])
+    for words in ((), ("--json",)):
+        assert refused_words(capsys, "counters", "--check", *words).startswith(
+            "memkern: no event of which the true count is known can be counted here: page-faults: "
+            "the system does not permit it"
+        )
+
+
+def test_a_count_that_is_unknown_is_null(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = [
+        known_counts.Known("L1_in", "a = s a", 100.0, math.nan),
+        known_counts.Known("L3_in", "a = s a", 0.0, 5.0),
+    ]
+    monkeypatch.setattr(known_counts, "_of_system", lambda: [])
+    monkeypatch.setattr(known_counts, "_of_caches", lambda: unknown)
+    code, out, err = run(capsys, "counters", "--check", "--json")
+    rows = json.loads(out, parse_constant=pytest.fail)
+    assert [(row["count"], row["ratio"]) for row in rows] == [(None, None), (5.0, None)]
+    assert (code, err) == (0, "")
+    code, out, err = run(capsys, "counters", "--check")
+    assert (code, err) == (0, "") and out.count("  not counted\n") == 2
+    assert calibration.load_counters() == {}
+
+
 def test_a_known_processor_without_counting_units_checks_the_events_of_the_system(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memkern import _memkern, small
+from memkern.errors import InputError
 from memkern.machine import events
 from memkern.machine.topology import machine_environment
 from memkern.measuring import calibration, counting
@@ -48,8 +49,8 @@ class Known:
 
     @property
     def ratio(self) -> float:
-        """The count over the true one."""
-        return self.count / self.true
+        """The count over the true one, NaN if it is unknown."""
+        return self.count / self.true if self.true else math.nan
 
     @property
     def agrees(self) -> bool:
@@ -147,8 +148,20 @@ def check() -> list[Known]:
     -------
     list of Known
         Only of events that can be counted here.
+
+    Raises
+    ------
+    InputError
+        None can.
     """
     found = [*_of_system(), *_of_caches()]
+    if not found:
+        name = next(iter(_WORK))
+        why = counting.event_here(name)[1]
+        raise InputError(
+            f"no event of which the true count is known can be counted here: {name}: {why}"
+        )
     if not small.wanted():
-        calibration.save_counters({known.event: known.ratio for known in found})
+        known_ratios = {k.event: k.ratio for k in found if not math.isnan(k.ratio)}
+        calibration.save_counters(known_ratios)
     return found
