@@ -153,6 +153,61 @@ def test_the_next_process_restores_if_the_guardian_was_killed_too(
     recover()
 
 
+def left(state: Path, path: Path, value: bytes = b"before") -> Path:
+    """Write the journal of a process that was killed, and return it."""
+    state.mkdir(mode=0o700, exist_ok=True)
+    restoring.write_journal(str(state), restoring.Owner(1, 1), [(str(path), None, value)])
+    return state / restoring.JOURNAL
+
+
+def test_measuring_from_python_restores_first(tmp_path: Path, state: Path) -> None:
+    (setting := tmp_path / "setting").write_text("changed")
+    journal = left(state, setting)
+    with pytest.warns(UserWarning, match="restored 1 settings of this machine"):
+        mk.loops("copy", elements=64, threads=1, variant="scalar").prepare()
+    assert setting.read_text() == "before" and not journal.exists()
+
+
+def test_ordinary_users_have_a_journal_without_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (setting := tmp_path / "setting").write_text("changed")
+    folder = tmp_path / "memkern"
+    journal = left(folder, setting)
+    user = os.geteuid() or 1000
+    for path in (folder, journal):
+        os.chown(path, user, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.delenv(settings.FOLDER)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    recover()
+    with refused("no folder is known for the journal"), changed([Change("it", "it", b"", b"")]):
+        pass
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.warns(UserWarning, match="restored 1 settings"):
+        recover()
+    assert setting.read_text() == "before"
+
+
+@pytest.mark.parametrize("text", ["{", '{"changes": []}', "[]", "\x80", None])
+def test_a_journal_that_is_damaged_is_named(
+    text: str | None, tmp_path: Path, state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Or one with a setting that exists no more, such as a register of a unit that is offline."""
+    journal = left(state, tmp_path / "none" / "setting")
+    if text is not None:
+        journal.write_text(text, encoding="latin-1")
+    code, out, err = run(capsys, "columns", "kernel")
+    # What measures nothing needs no settings.
+    assert code == 0 and "kernel" in out
+    assert str(journal) in err and len(err.splitlines()) == 1
+    assert refused_words(capsys, *CASE) + "\n" == err
+    with refused("remove"):
+        mk.loops("copy", elements=64).prepare()
+    journal.unlink()
+    assert run(capsys, "columns", "kernel")[::2] == (0, "")
+
+
 def test_signals_restore_too(tmp_path: Path, state: Path) -> None:
     root = machine(tmp_path)
     for number in (signal.SIGTERM, signal.SIGINT):

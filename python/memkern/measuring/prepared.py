@@ -83,6 +83,7 @@ class Prepared:
             self._prepare(case, chosen, deadline)
 
     def _prepare(self, case: Case, chosen: Choice | None, deadline: float) -> None:
+        settings.recover()
         knobs = case.knobs
         self.case = case
         self._part = _part(case, ranks().number, ranks().size) if case.halo else None
