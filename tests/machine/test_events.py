@@ -119,6 +119,16 @@ def test_wrong_names(tmp_path: Path, name: str, culprit: str) -> None:
         find(name, tree(tmp_path, ZEN_4))
 
 
+def test_terms_outside_the_known_words_are_refused(tmp_path: Path) -> None:
+    """Newer kernels describe bits of config3, such as those of Arm's statistical profiling."""
+    unit = "sys/bus/event_source/devices/arm_spe_0"
+    tree(tmp_path, {f"{unit}/type": "9\n", f"{unit}/format/inv_event_filter": "config3:0-63\n",
+                    f"{unit}/events/all": "inv_event_filter=1\n"})  # fmt: skip
+    for name in ("arm_spe_0/inv_event_filter=1/", "arm_spe_0/all/"):
+        with refused("'inv_event_filter' of arm_spe_0 is a part of config3, where only config, "):
+            find(name, tmp_path)
+
+
 def test_lists_of_names() -> None:
     assert names_of("cycles, cpu/event=1,umask=2/ ,r1") == ["cycles", "cpu/event=1,umask=2/", "r1"]
     for wrong in ("", "a,,b", "a,", ",a", "cpu/event=1", "a,a"):

@@ -45,6 +45,8 @@ __all__ = [
 # What each count of a line in the table moves.
 LINE_B = 64
 _DEVICES = "sys/bus/event_source/devices"
+# Words of an event's code, of which the formats of counting units name bits.
+_CONFIGS = ("config", "config1", "config2")
 _TYPE_HARDWARE, _TYPE_SOFTWARE, _TYPE_CACHE, _TYPE_RAW = 0, 1, 3, 4
 
 # Of the kernel itself: name, config, meaning (linux/perf_event.h).
@@ -350,7 +352,7 @@ def _configs(name: str, terms: str, folder: Path) -> tuple[int, int, int]:
             continue
         layout = read_text(folder, f"format/{key}") if re.fullmatch(r"[\w.-]+", key) else None
         # Every unit has these, even if it describes no format.
-        layout = layout or (f"{key}:0-63" if key in ("config", "config1", "config2") else None)
+        layout = layout or (f"{key}:0-63" if key in _CONFIGS else None)
         if layout is None:
             raise InputError(f"event {shown(name)} has {shown(key)}, which {folder.name} lacks")
         try:
@@ -358,8 +360,12 @@ def _configs(name: str, terms: str, folder: Path) -> tuple[int, int, int]:
         except ValueError:
             raise InputError(f"event {shown(name)}: {shown(term)} is no number") from None
         where, _, ranges = layout.partition(":")
-        index = ("config", "config1", "config2").index(where)
-        configs[index] |= _placed(value, ranges, name, term)
+        if where not in _CONFIGS:
+            raise InputError(
+                f"event {shown(name)} can't be counted: {shown(key)} of {folder.name} is a part of "
+                f"{where}, where only {', '.join(_CONFIGS)} can be set"
+            )
+        configs[_CONFIGS.index(where)] |= _placed(value, ranges, name, term)
     return configs[0], configs[1], configs[2]
 
 
