@@ -67,8 +67,8 @@ def _check(args: argparse.Namespace) -> int:
             f"{known.event:<{width}} {known.true:>12.6g} {known.count:>12.6g} "
             f"{known.ratio:>7.3f}  {known.work}{mark}"
         )
-    differing = [k.event for k in found if not (k.agrees or math.isnan(k.ratio))]
-    if differing:
+    wrong = (k.event for k in found if not (k.agrees or math.isnan(k.ratio)))
+    if differing := dict.fromkeys(wrong):
         warn(f"{', '.join(differing)} differ from the true count by more than a tenth")
     return GOOD
 

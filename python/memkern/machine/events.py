@@ -27,9 +27,12 @@ from memkern.machine.environment import cpu_list
 from memkern.machine.limits import read_number, read_text
 
 __all__ = [
+    "BOUNDARIES",
     "HARDWARE",
     "LINE_B",
     "SOFTWARE",
+    "TLB_MISSES",
+    "WAYS",
     "Code",
     "Event",
     "Quantity",
@@ -42,7 +45,10 @@ __all__ = [
     "why_no_libpfm",
 ]
 
-# What each count of a line in the table moves.
+# The quantities of the table: lines that are loaded and stored across the boundary in front of a
+# level (see Case.transfers), each of so many bytes, and page walks.
+BOUNDARIES, WAYS = ("L2", "L3", "memory"), ("load", "store")
+TLB_MISSES = "tlb_misses"
 LINE_B = 64
 _DEVICES = "sys/bus/event_source/devices"
 # Words of an event's code, of which the formats of counting units name bits.
@@ -126,8 +132,8 @@ class Quantity:
     Attributes
     ----------
     name : str
-        ``L1_in``, ``L1_out`` (lines from and to the next level), ``L2_in``, ``L2_out``,
-        ``memory_read``, ``memory_write`` or ``tlb_misses``.
+        ``L2_load``, ``L2_store`` (lines that L1 gets from L2, and that it writes to L2),
+        ``L3_load``, ``L3_store``, ``memory_load``, ``memory_store`` or ``tlb_misses``.
     rows : tuple of dict
         Its rows of events.csv.
     """

@@ -31,6 +31,7 @@ from memkern.statistics import Prior, moderate
 
 __all__ = [
     "Calibration",
+    "agrees",
     "class_name",
     "cores_path",
     "estimate",
@@ -298,6 +299,11 @@ def load_counters() -> dict[str, float]:
         return {str(k): float(v) for k, v in stored(_counters_path())["ratios"].items()}
     except (InputError, AttributeError, KeyError, TypeError, ValueError):
         return {}
+
+
+def agrees(ratio: float) -> bool:
+    """Return whether a count that is so many times the true one is right to a tenth."""
+    return 0.9 <= ratio <= 1.1
 
 
 def load() -> Calibration | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.machine import events
-from memkern.machine.events import LINE_B, Code, Event
+from memkern.machine.events import BOUNDARIES, LINE_B, TLB_MISSES, WAYS, Code, Event
 from memkern.measuring import calibration
 from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
@@ -180,6 +179,10 @@ def _auto() -> Counting:
             missing.setdefault(why, []).append(name)
         else:
             found.append(event)
+    if known:
+        every = [f"{name}_{way}" for name in BOUNDARIES for way in WAYS]
+        if lacking := [name for name in every if name not in known]:
+            missing["the table of events has none for this processor"] = lacking
     notes = [f"{', '.join(names)} can't be counted: {why}" for why, names in missing.items()]
     if not known:
         vendor, family, model = events.processor(ROOT)
@@ -235,7 +238,12 @@ def columns(
             notes.append(f"{event.name} has no count: {why}")
         if event.name in modelled:
             row["model"] = modelled[event.name]
-            row["checked"] = checked.get(event.name)
+        if (ratio := checked.get(event.name)) is not None:
+            row["checked"] = ratio
+            if not calibration.agrees(ratio):
+                notes.append(
+                    f"{event.name}: {ratio:.3g} times the true count in memkern counters --check"
+                )
         rows.append(row)
     return {
         **_levels(rows, modelled),
@@ -280,23 +288,20 @@ def _modelled(
 ) -> dict[str, float]:
     """Return the lines of an invocation that the model moves, by quantity of the table.
 
-    What is not known of a boundary are all bytes of the model, in and out divided as in the
-    kernel's definition, with write-allocates as loads. Boundaries behind the level that holds the
-    case are not crossed.
+    What is not known of a boundary is that of memory, or else all bytes of the model, loads and
+    stores divided as in the kernel's definition, with write-allocates as loads. Boundaries beyond
+    the level that holds the case are not crossed.
     """
     traffic = case.traffic
     every_B = traffic.view(index=True, write_allocate=True)
-    share_out = traffic.write / every_B if every_B else math.nan
-    behind = dict(itertools.pairwise(moved))
+    stored = traffic.write / every_B if every_B else math.nan
+    whole = moved.get("memory", Transfer((1 - stored) * model_B, stored * model_B))
     lines = {}
-    for name in ("L1", "L2", "L3", "memory"):
-        boundary = moved.get(name if name == "memory" else behind.get(name, "memory"))
-        transfer = boundary or Transfer((1 - share_out) * model_B, share_out * model_B)
-        if level != "memory" and (name == "memory" or level <= name):
-            transfer = Transfer(0.0, 0.0)
-        sides = ("read", "write") if name == "memory" else ("in", "out")
-        for side, moved_B in zip(sides, transfer, strict=True):
-            lines[f"{name}_{side}"] = moved_B / LINE_B
+    for name in BOUNDARIES:
+        # Names are in the order of the levels.
+        transfer = Transfer(0.0, 0.0) if level < name else moved.get(name, whole)
+        for way, moved_B in zip(WAYS, transfer, strict=True):
+            lines[f"{name}_{way}"] = moved_B / LINE_B
     return lines
 
 
@@ -304,17 +309,15 @@ def _levels(rows: Sequence[Mapping[str, Any]], modelled: Mapping[str, float]) ->
     """Return the columns on bytes of each level, from the rows of the record."""
     by_name = {row["event"]: row["count"] for row in rows}
     found = {}
-    for name in ("L1", "L2", "L3", "memory"):
-        sides = ("read", "write") if name == "memory" else ("in", "out")
-        present = [f"{name}_{side}" for side in sides if f"{name}_{side}" in by_name]
-        if present:
-            counted_B = LINE_B * sum(by_name[quantity] for quantity in present)
-            found[f"counted_{name}_B"] = counted_B
-            model_B = LINE_B * sum(modelled[quantity] for quantity in present)
-            if name == "memory" and model_B > 0:
-                found["counted_ratio"] = counted_B / model_B
-    if "tlb_misses" in by_name:
-        found["counted_tlb_misses"] = by_name["tlb_misses"]
+    for name in BOUNDARIES:
+        present = {way: by_name[f"{name}_{way}"] for way in WAYS if f"{name}_{way}" in by_name}
+        for way, lines in present.items():
+            found[f"counted_{name}_{way}_B"] = LINE_B * lines
+        model = sum(modelled[f"{name}_{way}"] for way in present)
+        if model > 0:
+            found[f"counted_{name}_ratio"] = sum(present.values()) / model
+    if TLB_MISSES in by_name:
+        found["counted_tlb_misses"] = by_name[TLB_MISSES]
     return found
 
 
