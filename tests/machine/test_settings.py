@@ -15,7 +15,10 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from checking import measured, refused, refused_words, run, tree
 from event_trees import CASCADE_LAKE, SAPPHIRE_RAPIDS, ZEN_4
@@ -25,6 +28,8 @@ from memkern.errors import InputError
 from memkern.machine import gpu, restoring, settings, switches
 from memkern.machine.settings import Change, changed, recover
 from memkern.measuring import sampling
+from memkern.plots import figures
+from memkern.results.merging import merge
 
 CPU = "sys/devices/system/cpu"
 UNITS = 4
@@ -429,7 +434,7 @@ def test_cache_ways(tmp_path: Path) -> None:
     with refused("is not mounted"):
         switches.cache_ways(4, tmp_path)
     arm = tree(tmp_path / "arm", {"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x46\n"})
-    with refused("the sector cache of A64FX"):
+    with refused("Linux has no file for the sector cache of A64FX"):
         switches.cache_ways(4, arm)
     (root / RESCTRL / "schemata").write_text("MB:0=100\n")
     with refused("divides no L3"):
@@ -462,6 +467,42 @@ def test_options_change_the_machine_while_samples_are_taken(
     case = mk.loops("copy", elements=512)
     assert case.identity() != case.with_(prefetchers="off").identity()
     assert case.identity() == case.with_(prefetchers="default").identity()
+
+
+@pytest.mark.parametrize("name", REGISTERS)
+def test_from_registers_to_the_figure(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = machine(tmp_path / "machine", name)
+    monkeypatch.setattr(settings, "ROOT", root)
+    native, bits = sampling.sample, REGISTERS[name][2]
+    before, off = BEFORE, [value | bits for value in BEFORE]
+
+    def slower(prepared: Any, out: npt.NDArray[np.float64], *rest: Any, **more: Any) -> None:
+        """Take samples of a second, and of two while the prefetchers are off."""
+        native(prepared, out, *rest, **more)
+        out[:, :2] = {tuple(before): 1.0, tuple(off): 2.0}[tuple(registers(root, name))]
+
+    monkeypatch.setattr(sampling, "sample", slower)
+    words = ["-l", "64", "--variant", "scalar", "-t", "1", "--runs", "2", "-q"]
+    files = []
+    for kernel in ("gather", "scatter"):
+        for stride in (1, 4):
+            files.append(str(tmp_path / f"{kernel}{stride}.json"))
+            words_of = ["spatter", "-k", kernel, "-p", f"UNIFORM:8:{stride}:NR", *words]
+            both = ["--prefetchers", "default,off", "-o", files[-1]]
+            code, _, err = run(capsys, *words_of, *both)
+            assert code == 0, err
+    assert registers(root, name) == BEFORE
+    image = tmp_path / "prefetchers.png"
+    code, _, err = run(capsys, "figure", "spatter-fig4", *files, "-o", str(image))
+    assert code == 0, err
+    assert image.stat().st_size > 10_000
+    figure = figures["spatter-fig4"](merge(files))
+    for axes in figure.axes[:2]:
+        (line,) = (one for one in axes.get_lines() if "prefetchers off" in str(one.get_label()))
+        assert list(line.get_xdata()) == [1, 4]
+        assert np.allclose(line.get_ydata(), 0.5)
 
 
 def test_options_are_refused_in_one_sentence(
