@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import launching
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -503,6 +505,65 @@ def test_from_registers_to_the_figure(
         (line,) = (one for one in axes.get_lines() if "prefetchers off" in str(one.get_label()))
         assert list(line.get_xdata()) == [1, 4]
         assert np.allclose(line.get_ydata(), 0.5)
+
+
+RANKS = """
+import json
+from pathlib import Path
+
+import memkern as mk
+from memkern.errors import InputError
+from memkern.machine import settings
+from memkern.measuring import sampling
+from memkern.measuring.ranks import ranks
+
+settings.ROOT = Path("ROOT")
+native, seen = sampling.sample, set()
+
+
+def values():
+    found = []
+    for unit in range(UNITS):
+        with (settings.ROOT / f"dev/cpu/{unit}/msr").open("rb") as file:
+            file.seek(0x1A4)
+            found.append(int.from_bytes(file.read(8), "little"))
+    return tuple(found)
+
+
+def spy(prepared, *arguments, **named):
+    before = values()
+    native(prepared, *arguments, **named)
+    if prepared.case == case:  # not what a launch costs, with the settings as they are
+        seen.update({before, values()})
+
+
+sampling.sample = spy
+case = mk.loops("copy", elements=512, threads=1, runs=2, variant="scalar", prefetchers="off")
+try:
+    record = case.measure().record
+    result = [record["ranks"], record["valid"], *ranks().every(sorted(seen))]
+except InputError as error:
+    result = str(error)
+if ranks().number == 0:
+    print(json.dumps(result))
+"""
+
+
+def test_ranks_of_a_host_change_its_settings_once(tmp_path: Path, state: Path) -> None:
+    root = machine(tmp_path / "machine")
+    program = tmp_path / "ranks.py"
+    program.write_text(RANKS.replace('ROOT"', f'{root}"').replace("UNITS", str(UNITS)))
+
+    def over_ranks() -> Any:
+        done = launching.run("openmpi", 2, [str(program)], tmp_path, {"MEMKERN_SMALL": "1"})
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    off = [value | 0x0F for value in BEFORE]
+    assert over_ranks() == [2, True, [off], [off]]
+    assert registers(root) == BEFORE and not (state / restoring.JOURNAL).exists()
+    (root / "dev/cpu/0/msr").unlink()
+    assert "msr does not exist (as root: modprobe msr)" in over_ranks()
 
 
 def test_options_are_refused_in_one_sentence(

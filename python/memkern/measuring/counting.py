@@ -142,9 +142,8 @@ def _agreed(own: Counting) -> Counting:
     notes = [own.note] if own.note else []
     if lost := [name for name in mine if name not in common]:
         notes.append(f"{', '.join(lost)} can't be counted on every rank")
-    hosts, number = ranks().hosts, ranks().number
-    first = hosts.index(hosts[number]) == number
-    return Counting(tuple(mine[name] for name in common), "; ".join(notes), first)
+    found = tuple(mine[name] for name in common)
+    return Counting(found, "; ".join(notes), ranks().first_of_host)
 
 
 def _by_name(text: str) -> Counting:
