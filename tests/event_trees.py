@@ -55,25 +55,25 @@ ZEN_4 = {
 # By quantity, type and config of its counters, from the sources that the table names.
 COUNTERS = {
     "Cascade Lake": (CASCADE_LAKE, {
-        "L1_in": [(4, 0x0151)], "L1_out": [(4, 0x0451)],
-        "L2_in": [(4, 0x1FF1)], "L2_out": [(4, 0x40F0)],
-        "memory_read": [(13, 0x0304)] * 2 + [(14, 0x0304)] * 2,
-        "memory_write": [(13, 0x0C04)] * 2 + [(14, 0x0C04)] * 2,
+        "L2_load": [(4, 0x0151)], "L2_store": [(4, 0x0451)],
+        "L3_load": [(4, 0x1FF1)], "L3_store": [(4, 0x40F0)],
+        "memory_load": [(13, 0x0304)] * 2 + [(14, 0x0304)] * 2,
+        "memory_store": [(13, 0x0C04)] * 2 + [(14, 0x0C04)] * 2,
         "tlb_misses": [(4, 0x0E08), (4, 0x0E49)],
     }),
     "Ice Lake": (ICE_LAKE, {
-        "L1_in": [(4, 0x0151)], "L2_in": [(4, 0x1FF1)], "L2_out": [(4, 0x02F2)],
-        "memory_read": [(13, 0x0F04)] * 2, "memory_write": [(13, 0x3004)] * 2,
+        "L2_load": [(4, 0x0151)], "L3_load": [(4, 0x1FF1)], "L3_store": [(4, 0x02F2)],
+        "memory_load": [(13, 0x0F04)] * 2, "memory_store": [(13, 0x3004)] * 2,
         "tlb_misses": [(4, 0x0E08), (4, 0x0E49)],
     }),
     "Sapphire Rapids": (SAPPHIRE_RAPIDS, {
-        "L1_in": [(4, 0x0151)], "L2_in": [(4, 0x1F25)], "L2_out": [(4, 0x0226)],
-        "memory_read": [(70, 0xCF05)] * 2, "memory_write": [(70, 0xF005)] * 2,
+        "L2_load": [(4, 0x0151)], "L3_load": [(4, 0x1F25)], "L3_store": [(4, 0x0226)],
+        "memory_load": [(70, 0xCF05)] * 2, "memory_store": [(70, 0xF005)] * 2,
         "tlb_misses": [(4, 0x0E12), (4, 0x0E13)],
     }),
     "Zen 4": (ZEN_4, {
-        "L1_in": [(4, 0xFF44)], "L2_in": [(4, 0x0864), (4, 0xFF71), (4, 0xFF72)],
-        "memory_read": [(30, 0x010A), (31, 0x010A)], "memory_write": [(30, 0x020A), (31, 0x020A)],
+        "L2_load": [(4, 0xFF44)], "L3_load": [(4, 0x0864), (4, 0xFF71), (4, 0xFF72)],
+        "memory_load": [(30, 0x010A), (31, 0x010A)], "memory_store": [(30, 0x020A), (31, 0x020A)],
         "tlb_misses": [(4, 0xF045)],
     }),
 }  # fmt: skip

@@ -304,7 +304,7 @@ FAULTS = (
           "in reversed(found[1] if found else [])", "in (found[1] if found else [])",
           "pytest tests/machine/test_settings.py -k twice"),
     Fault("a journal of another boot", f"{PYTHON}/machine/restoring.py",
-          "    if document[\"boot\"] != boot():\n        return None\n", "",
+          "        if document[\"boot\"] != boot():\n            return None\n", "",
           "pytest tests/machine/test_settings.py -k journal"),
     Fault("a journal that anyone may write", f"{PYTHON}/machine/restoring.py",
           "status.st_uid != os.geteuid() or status.st_mode & 0o022",

@@ -71,6 +71,22 @@ def test_names_of_the_kernel() -> None:
     assert (code.type, code.config) == (4, 0x1FF1)
 
 
+def test_of_user_code_only() -> None:
+    reduced = events.of_user_code(find("page-faults"))
+    assert reduced is not None and reduced.user_only
+    assert [(code.user, code.kernel) for code in reduced.codes] == [(True, False)]
+    assert reduced.meaning == "page faults, of user code only"
+    # Requested so, without the kernel's part, or nothing without it.
+    for name in ("page-faults:k", "page-faults:uk", "cycles", "task-clock", "context-switches",
+                 "cpu-migrations"):  # fmt: skip
+        assert events.of_user_code(find(name)) is None, name
+
+
+def test_whole_units_know_no_user_code(tmp_path: Path) -> None:
+    root = tree(tmp_path, CASCADE_LAKE)
+    assert events.of_user_code(find("uncore_imc/cas_count_read/", root)) is None
+
+
 def test_the_kernels_numbers_are_those_of_its_header() -> None:
     header = Path("/usr/include/linux/perf_event.h").read_text()
     for table, prefix in ((events.SOFTWARE, "SW"), (events.HARDWARE, "HW")):
@@ -101,6 +117,16 @@ def test_the_kernels_numbers_are_those_of_its_header() -> None:
 def test_wrong_names(tmp_path: Path, name: str, culprit: str) -> None:
     with refused(culprit):
         find(name, tree(tmp_path, ZEN_4))
+
+
+def test_terms_outside_the_known_words_are_refused(tmp_path: Path) -> None:
+    """Newer kernels describe bits of config3, such as those of Arm's statistical profiling."""
+    unit = "sys/bus/event_source/devices/arm_spe_0"
+    tree(tmp_path, {f"{unit}/type": "9\n", f"{unit}/format/inv_event_filter": "config3:0-63\n",
+                    f"{unit}/events/all": "inv_event_filter=1\n"})  # fmt: skip
+    for name in ("arm_spe_0/inv_event_filter=1/", "arm_spe_0/all/"):
+        with refused("'inv_event_filter' of arm_spe_0 is a part of config3, where only config, "):
+            find(name, tmp_path)
 
 
 def test_lists_of_names() -> None:

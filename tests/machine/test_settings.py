@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import random
 import signal
@@ -15,7 +16,11 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
+import launching
+import numpy as np
+import numpy.typing as npt
 import pytest
 from checking import measured, refused, refused_words, run, tree
 from event_trees import CASCADE_LAKE, SAPPHIRE_RAPIDS, ZEN_4
@@ -25,6 +30,8 @@ from memkern.errors import InputError
 from memkern.machine import gpu, restoring, settings, switches
 from memkern.machine.settings import Change, changed, recover
 from memkern.measuring import sampling
+from memkern.plots import figures
+from memkern.results.merging import merge
 
 CPU = "sys/devices/system/cpu"
 UNITS = 4
@@ -151,6 +158,61 @@ def test_the_next_process_restores_if_the_guardian_was_killed_too(
     assert registers(root) == BEFORE
     assert not (state / restoring.JOURNAL).exists()
     recover()
+
+
+def left(state: Path, path: Path, value: bytes = b"before") -> Path:
+    """Write the journal of a process that was killed, and return it."""
+    state.mkdir(mode=0o700, exist_ok=True)
+    restoring.write_journal(str(state), restoring.Owner(1, 1), [(str(path), None, value)])
+    return state / restoring.JOURNAL
+
+
+def test_measuring_from_python_restores_first(tmp_path: Path, state: Path) -> None:
+    (setting := tmp_path / "setting").write_text("changed")
+    journal = left(state, setting)
+    with pytest.warns(UserWarning, match="restored 1 settings of this machine"):
+        mk.loops("copy", elements=64, threads=1, variant="scalar").prepare()
+    assert setting.read_text() == "before" and not journal.exists()
+
+
+def test_ordinary_users_have_a_journal_without_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (setting := tmp_path / "setting").write_text("changed")
+    folder = tmp_path / "memkern"
+    journal = left(folder, setting)
+    user = os.geteuid() or 1000
+    for path in (folder, journal):
+        os.chown(path, user, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.delenv(settings.FOLDER)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    recover()
+    with refused("no folder is known for the journal"), changed([Change("it", "it", b"", b"")]):
+        pass
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.warns(UserWarning, match="restored 1 settings"):
+        recover()
+    assert setting.read_text() == "before"
+
+
+@pytest.mark.parametrize("text", ["{", '{"changes": []}', "[]", "\x80", None])
+def test_a_journal_that_is_damaged_is_named(
+    text: str | None, tmp_path: Path, state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Or one with a setting that exists no more, such as a register of a unit that is offline."""
+    journal = left(state, tmp_path / "none" / "setting")
+    if text is not None:
+        journal.write_text(text, encoding="latin-1")
+    code, out, err = run(capsys, "columns", "kernel")
+    # What measures nothing needs no settings.
+    assert code == 0 and "kernel" in out
+    assert str(journal) in err and len(err.splitlines()) == 1
+    assert refused_words(capsys, *CASE) + "\n" == err
+    with refused("remove"):
+        mk.loops("copy", elements=64).prepare()
+    journal.unlink()
+    assert run(capsys, "columns", "kernel")[::2] == (0, "")
 
 
 def test_signals_restore_too(tmp_path: Path, state: Path) -> None:
@@ -374,7 +436,7 @@ def test_cache_ways(tmp_path: Path) -> None:
     with refused("is not mounted"):
         switches.cache_ways(4, tmp_path)
     arm = tree(tmp_path / "arm", {"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x46\n"})
-    with refused("the sector cache of A64FX"):
+    with refused("Linux has no file for the sector cache of A64FX"):
         switches.cache_ways(4, arm)
     (root / RESCTRL / "schemata").write_text("MB:0=100\n")
     with refused("divides no L3"):
@@ -407,6 +469,101 @@ def test_options_change_the_machine_while_samples_are_taken(
     case = mk.loops("copy", elements=512)
     assert case.identity() != case.with_(prefetchers="off").identity()
     assert case.identity() == case.with_(prefetchers="default").identity()
+
+
+@pytest.mark.parametrize("name", REGISTERS)
+def test_from_registers_to_the_figure(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = machine(tmp_path / "machine", name)
+    monkeypatch.setattr(settings, "ROOT", root)
+    native, bits = sampling.sample, REGISTERS[name][2]
+    before, off = BEFORE, [value | bits for value in BEFORE]
+
+    def slower(prepared: Any, out: npt.NDArray[np.float64], *rest: Any, **more: Any) -> None:
+        """Take samples of a second, and of two while the prefetchers are off."""
+        native(prepared, out, *rest, **more)
+        out[:, :2] = {tuple(before): 1.0, tuple(off): 2.0}[tuple(registers(root, name))]
+
+    monkeypatch.setattr(sampling, "sample", slower)
+    words = ["-l", "64", "--variant", "scalar", "-t", "1", "--runs", "2", "-q"]
+    files = []
+    for kernel in ("gather", "scatter"):
+        for stride in (1, 4):
+            files.append(str(tmp_path / f"{kernel}{stride}.json"))
+            words_of = ["spatter", "-k", kernel, "-p", f"UNIFORM:8:{stride}:NR", *words]
+            both = ["--prefetchers", "default,off", "-o", files[-1]]
+            code, _, err = run(capsys, *words_of, *both)
+            assert code == 0, err
+    assert registers(root, name) == BEFORE
+    image = tmp_path / "prefetchers.png"
+    code, _, err = run(capsys, "figure", "spatter-fig4", *files, "-o", str(image))
+    assert code == 0, err
+    assert image.stat().st_size > 10_000
+    figure = figures["spatter-fig4"](merge(files))
+    for axes in figure.axes[:2]:
+        (line,) = (one for one in axes.get_lines() if "prefetchers off" in str(one.get_label()))
+        assert list(line.get_xdata()) == [1, 4]
+        assert np.allclose(line.get_ydata(), 0.5)
+
+
+RANKS = """
+import json
+from pathlib import Path
+
+import memkern as mk
+from memkern.errors import InputError
+from memkern.machine import settings
+from memkern.measuring import sampling
+from memkern.measuring.ranks import ranks
+
+settings.ROOT = Path("ROOT")
+native, seen = sampling.sample, set()
+
+
+def values():
+    found = []
+    for unit in range(UNITS):
+        with (settings.ROOT / f"dev/cpu/{unit}/msr").open("rb") as file:
+            file.seek(0x1A4)
+            found.append(int.from_bytes(file.read(8), "little"))
+    return tuple(found)
+
+
+def spy(prepared, *arguments, **named):
+    before = values()
+    native(prepared, *arguments, **named)
+    if prepared.case == case:  # not what a launch costs, with the settings as they are
+        seen.update({before, values()})
+
+
+sampling.sample = spy
+case = mk.loops("copy", elements=512, threads=1, runs=2, variant="scalar", prefetchers="off")
+try:
+    record = case.measure().record
+    result = [record["ranks"], record["valid"], *ranks().every(sorted(seen))]
+except InputError as error:
+    result = str(error)
+if ranks().number == 0:
+    print(json.dumps(result))
+"""
+
+
+def test_ranks_of_a_host_change_its_settings_once(tmp_path: Path, state: Path) -> None:
+    root = machine(tmp_path / "machine")
+    program = tmp_path / "ranks.py"
+    program.write_text(RANKS.replace('ROOT"', f'{root}"').replace("UNITS", str(UNITS)))
+
+    def over_ranks() -> Any:
+        done = launching.run("openmpi", 2, [str(program)], tmp_path, {"MEMKERN_SMALL": "1"})
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    off = [value | 0x0F for value in BEFORE]
+    assert over_ranks() == [2, True, [off], [off]]
+    assert registers(root) == BEFORE and not (state / restoring.JOURNAL).exists()
+    (root / "dev/cpu/0/msr").unlink()
+    assert "msr does not exist (as root: modprobe msr)" in over_ranks()
 
 
 def test_options_are_refused_in_one_sentence(

@@ -9,6 +9,10 @@ from __future__ import annotations
 import errno
 import json
 import math
+import mmap
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,8 @@ from memkern.plots import counted_traffic, figures, save, traffic_table
 from memkern.spec.kernel import Transfer
 
 ELEMENTS = 2**17
+PAGES = 1000
+QUANTITIES = [f"{level}_{way}" for level in events.BOUNDARIES for way in events.WAYS]
 COMMAND = ("loops", "-k", "update", "--elements", str(ELEMENTS), "--runs", "3", "-q")
 
 
@@ -97,7 +103,7 @@ def test_from_events_to_the_figure(
     codes = use(tmp_path, monkeypatch, name)
     # a = s a: each byte goes in and out of every level.
     lines = ELEMENTS * 8 / 64
-    ratios = dict.fromkeys(codes, 1.0) | {"L1_in": 1.5, "L2_in": 0.9, "memory_read": 1.25}
+    ratios = dict.fromkeys(codes, 1.0) | {"L2_load": 1.5, "L3_load": 0.9, "memory_load": 1.25}
     counts = {quantity: ratio * lines for quantity, ratio in ratios.items()}
     # The counters take turns: they are on the processor for a quarter of the time.
     step(codes, counts, share=0.25)
@@ -105,7 +111,12 @@ def test_from_events_to_the_figure(
     code, _, err = run(capsys, *COMMAND, "-t", "2", "--counters", "auto", "-o", str(file))
     assert code == 0, err
     (row,) = mk.load(file).records
-    assert row["counters_note"] == ""
+    lacking = [name for name in QUANTITIES if name not in codes]
+    assert row["counters_note"] == (
+        f"{', '.join(lacking)} can't be counted: the table of events has none for this processor"
+        if lacking
+        else ""
+    )
     found = {one["event"]: one for one in json.loads(row["counter_rows"])}
     invocations = row["invocations"]
     for quantity in codes:
@@ -115,15 +126,19 @@ def test_from_events_to_the_figure(
         assert found[quantity]["running"] == 0.25
     for quantity in (q for q in codes if q != "tlb_misses"):
         assert found[quantity]["model"] == lines
-        assert found[quantity]["checked"] is None
-    sides = {"L1": ["L1_in", "L1_out"], "L2": ["L2_in", "L2_out"],
-             "memory": ["memory_read", "memory_write"]}  # fmt: skip
-    for level, both in sides.items():
-        total = 64 * sum(counts[q] for q in both if q in counts) / invocations
-        assert math.isclose(row[f"counted_{level}_B"], total, rel_tol=2e-3)
-    assert math.isclose(row["counted_ratio"] * invocations, (1.25 + 1) / 2, rel_tol=2e-3)
+        assert "checked" not in found[quantity]
+    for quantity in QUANTITIES:
+        counted_B = row.get(f"counted_{quantity}_B")
+        if quantity in lacking:
+            # Not the other direction alone.
+            assert counted_B is None
+        else:
+            assert math.isclose(counted_B * invocations, 64 * counts[quantity], rel_tol=2e-3)
+    for level in events.BOUNDARIES:
+        both = [ratios[q] for way in events.WAYS if (q := f"{level}_{way}") in ratios]
+        ratio = sum(both) / len(both)
+        assert math.isclose(row[f"counted_{level}_ratio"] * invocations, ratio, rel_tol=2e-3)
     assert math.isclose(row["counted_tlb_misses"] * invocations, counts["tlb_misses"], rel_tol=2e-3)
-    assert "counted_L3_B" not in row
 
     table = traffic_table(mk.load(file))
     assert set(table["quantity"]) == set(codes) - {"tlb_misses"}
@@ -132,8 +147,8 @@ def test_from_events_to_the_figure(
     figure = figures["counters"](mk.load(file))
     (axes,) = figure.axes
     drawn = {line.get_label(): line.get_xdata() for line in axes.get_lines()}
-    assert math.isclose(drawn["into L1"][0] * invocations, 1.5, rel_tol=2e-3)
-    assert math.isclose(drawn["memory, read"][0] * invocations, 1.25, rel_tol=2e-3)
+    assert math.isclose(drawn["loads from L2"][0] * invocations, 1.5, rel_tol=2e-3)
+    assert math.isclose(drawn["loads from memory"][0] * invocations, 1.25, rel_tol=2e-3)
     (small_print,) = [t.get_text() for t in figure.texts if t.get_gid() == "note"] or [
         figure._supxlabel.get_text()
     ]
@@ -151,20 +166,61 @@ def test_counts_of_known_work_decide_what_is_believed(
     monkeypatch.setattr(known_counts, "_WORK", {})
     lines = 4 * 2**14 / 64
     # Prefetched lines count twice here, as published counters did.
-    step(codes, dict.fromkeys(codes, lines) | {"L2_in": 2 * lines}, workers=1)
+    wrong = {"L3_load": 2 * lines, "tlb_misses": 0.5 * 2**12}
+    step(codes, dict.fromkeys(codes, lines) | wrong, workers=1)
+    monkeypatch.setattr(known_counts, "_TLB_PAGES", 64)
     monkeypatch.setattr(
         known_counts, "build", lambda *a, **k: mk.case(*a, **k).with_(invocations=1)
     )
     code, out, err = run(capsys, "counters", "--check")
     assert code == 0
-    assert one_sentence(err) == ("memkern: L2_in differ from the true count by more than a tenth")
-    rows = {line.split()[0]: line.split() for line in out.splitlines()[1:]}
-    assert {name: float(words[3]) for name, words in rows.items()} == {
-        "L1_in": 1, "L1_out": 1, "L2_in": 2, "L2_out": 1, "memory_read": 1, "memory_write": 1
+    assert one_sentence(err) == (
+        "memkern: L3_load, tlb_misses differ from the true count by more than a tenth"
+    )
+    rows = [line.split(maxsplit=4) for line in out.splitlines()[1:]]
+    found = {(name, work.partition(",")[0]): float(ratio) for name, _, _, ratio, work in rows}
+    update, copy, load = "a = s a", "a = b", "largest of a"
+    assert found == {
+        **{(f"{level}_load", work): 2 if level == "L3" else 1
+           for level in events.BOUNDARIES for work in (load, update)},
+        **{(f"{level}_store", work): 1 for level in events.BOUNDARIES for work in (copy, update)},
+        ("tlb_misses", "loads from 64 pages  differs"): 0.5,
     }  # fmt: skip
-    assert calibration.load_counters()["L2_in"] == 2
-    (row,) = measured(capsys, *COMMAND, "--counters", "L1_in,L2_in", "-t", "1")
-    assert [one["checked"] for one in json.loads(row["counter_rows"])] == [1, 2]
+    assert calibration.load_counters() == {**dict.fromkeys(codes, 1), "L3_load": 2,
+                                           "tlb_misses": 0.5}  # fmt: skip
+    names = "L2_load,L3_load,page-faults"
+    calibration.save_counters({**calibration.load_counters(), "page-faults": 1.0})
+    (row,) = measured(capsys, *COMMAND, "--counters", names, "-t", "1")
+    # Also those of the system, which no model has.
+    assert [one["checked"] for one in json.loads(row["counter_rows"])] == [1, 2, 1]
+    assert row["counters_note"] == ("L3_load: 2 times the true count in memkern counters --check")
+
+
+def test_a_check_without_any_event_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    _memkern.step_events([(1, 2, 1, 1, 1, errno.EACCES, -1)])
+    for words in ((), ("--json",)):
+        assert refused_words(capsys, "counters", "--check", *words).startswith(
+            "memkern: no event of which the true count is known can be counted here: page-faults: "
+            "the system does not permit it"
+        )
+
+
+def test_a_count_that_is_unknown_is_null(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = [
+        known_counts.Known("L2_load", "a = s a", 100.0, math.nan),
+        known_counts.Known("L3_in", "a = s a", 0.0, 5.0),
+    ]
+    monkeypatch.setattr(known_counts, "_of_system", lambda: [])
+    monkeypatch.setattr(known_counts, "_of_processor", lambda: unknown)
+    code, out, err = run(capsys, "counters", "--check", "--json")
+    rows = json.loads(out, parse_constant=pytest.fail)
+    assert [(row["count"], row["ratio"]) for row in rows] == [(None, None), (5.0, None)]
+    assert (code, err) == (0, "")
+    code, out, err = run(capsys, "counters", "--check")
+    assert (code, err) == (0, "") and out.count("  not counted\n") == 2
+    assert calibration.load_counters() == {}
 
 
 def test_a_known_processor_without_counting_units_checks_the_events_of_the_system(
@@ -207,21 +263,80 @@ def test_an_event_that_is_named_must_be_counted(
     assert "lack a name" in refused_words(capsys, *COMMAND, "--counters", "cycles,")
 
 
+# Without the capabilities that let root count everything.
+UNPRIVILEGED = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
+PARANOID = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+
+
+def unprivileged(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [*UNPRIVILEGED, sys.executable, "-m", "memkern", *words]
+    env = {**os.environ, "MEMKERN_SMALL": "1"}
+    return subprocess.run(command, env=env, capture_output=True, text=True)
+
+
+def test_ordinary_users_count_what_user_code_causes() -> None:
+    reduced = PARANOID == 2
+    done = unprivileged("counters", "--json")
+    assert done.returncode == 0, done.stderr
+    listed = {row["event"]: row for row in json.loads(done.stdout)["events"]}
+    if PARANOID > 2:
+        # Some distributions permit ordinary users no counters at all.
+        assert "the system does not permit it" in listed["page-faults"]["why_not"]
+        return
+    assert not any(listed[name]["why_not"] for name in ("page-faults", "minor-faults", "cpu-clock"))
+    assert listed["page-faults"]["meaning"].endswith("of user code only") == reduced
+    # Of user code alone there are none: a count would be a wrong 0.
+    assert bool(listed["context-switches"]["why_not"]) == reduced
+
+    for names in ("page-faults,task-clock", "auto"):
+        done = unprivileged(*COMMAND, "--counters", names, "--json")
+        assert done.returncode == 0, done.stderr
+        (row,) = json.loads(done.stdout)
+        assert json.loads(row["counter_rows"])[0]["event"] == "page-faults"
+        assert ("page-faults: of user code only" in row["counters_note"]) == reduced
+    done = unprivileged(*COMMAND, "--counters", "context-switches")
+    assert done.returncode == (2 if reduced else 0)
+
+
+def test_levels_say_whose_faults_count() -> None:
+    def by_user() -> None:
+        with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as memory:
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            for page in range(PAGES):
+                memory[page * mmap.PAGESIZE] = 1
+
+    def by_kernel() -> None:
+        with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as memory, zeros.open("rb", buffering=0) as file:
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            file.readinto(memory)
+
+    zeros = Path("/dev/zero")
+    codes = [events.find(f"page-faults:{level}").codes[0] for level in ("u", "k", "uk")]
+    if why := _memkern.why_not_counted(codes[1]):
+        assert "the system does not permit it" in why
+        return
+    for work, least in ((by_user, (PAGES, 0, PAGES)), (by_kernel, (0, PAGES, PAGES))):
+        counts = [count for count, _, _ in _memkern.count(codes, work)]
+        assert all(
+            each <= count < each + PAGES / 2 for count, each in zip(counts, least, strict=True)
+        ), counts
+
+
 def test_auto_leaves_out_what_is_not_permitted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = use(tmp_path, monkeypatch, "Zen 4")
-    steps = [(type, config, 64, 10, 10, 0, -1) for type, config in codes["L1_in"]]
+    steps = [(type, config, 64, 10, 10, 0, -1) for type, config in codes["L2_load"]]
     steps += [(type, config, 1, 1, 1, errno.EACCES, -1)
-              for q in ("memory_read", "memory_write") for type, config in codes[q]]  # fmt: skip
+              for q in ("memory_load", "memory_store") for type, config in codes[q]]  # fmt: skip
     _memkern.step_events(steps)
     (row,) = measured(capsys, *COMMAND, "--counters", "auto")
-    assert [one["event"] for one in json.loads(row["counter_rows"])] == ["L1_in"]
+    assert [one["event"] for one in json.loads(row["counter_rows"])] == ["L2_load"]
     assert (
-        "memory_read, memory_write can't be counted: the system does not permit it"
+        "memory_load, memory_store can't be counted: the system does not permit it"
         in (row["counters_note"])
     )
-    assert "L2_in, tlb_misses, page-faults, context-switches, cpu-migrations can't be counted: " \
+    assert "L3_load, tlb_misses, page-faults, context-switches, cpu-migrations can't be counted: " \
         "this machine has no counter" in row["counters_note"]  # fmt: skip
 
 
@@ -322,29 +437,29 @@ def test_whole_units_are_counted_once_for_a_host(tmp_path: Path) -> None:
     counts = {row["event"]: row["count"] for row in counted}
     # Two controllers on each of two sockets.
     assert rows == [
-        {"L1_in": 300, "L1_out": 300, "L2_in": 300, "L2_out": 300, "memory_read": 1200,
-         "memory_write": 1200, "tlb_misses": 600},
-        {"L1_in": 100, "L1_out": 100, "L2_in": 100, "L2_out": 100, "tlb_misses": 200},
+        {"L2_load": 300, "L2_store": 300, "L3_load": 300, "L3_store": 300, "memory_load": 1200,
+         "memory_store": 1200, "tlb_misses": 600},
+        {"L2_load": 100, "L2_store": 100, "L3_load": 100, "L3_store": 100, "tlb_misses": 200},
     ]  # fmt: skip
     assert counts == {
         name: sum(row.get(name, 0) for row in rows) for name in counts
-    } and counts["L1_in"] == 400  # fmt: skip
+    } and counts["L2_load"] == 400  # fmt: skip
     # The arrays of both ranks.
     model = {row["event"]: row["model"] for row in counted if "model" in row}
     assert set(model.values()) == {2 * 2**14 * 8 / 64}
 
 
 def test_what_a_rank_cannot_count(tmp_path: Path) -> None:
-    counted, rows, note = stepped(tmp_path, absent=("", "L2_in"))
-    assert "L2_in" not in {row["event"] for row in counted} | rows[0].keys()
-    assert "L2_in can't be counted on every rank" in note
-    why = stepped(tmp_path, "L1_in,L2_in", absent=("", "L2_in"))
-    assert "rank 1 on " in why and "event 'L2_in' can't be counted: this machine has no" in why
+    counted, rows, note = stepped(tmp_path, absent=("", "L3_load"))
+    assert "L3_load" not in {row["event"] for row in counted} | rows[0].keys()
+    assert "L3_load can't be counted on every rank" in note
+    why = stepped(tmp_path, "L2_load,L3_load", absent=("", "L3_load"))
+    assert "rank 1 on " in why and "event 'L3_load' can't be counted: this machine has no" in why
     # A sum without the count of one rank would be too small.
-    counted, rows, note = stepped(tmp_path, "L1_in,L2_in", lost=("", "L2_in"))
+    counted, rows, note = stepped(tmp_path, "L2_load,L3_load", lost=("", "L3_load"))
     assert [row["count"] for row in counted] == [400, None]
-    assert rows == [{"L1_in": 300, "L2_in": 300}, {"L1_in": 100, "L2_in": None}]
-    assert note == "L2_in has no count: it can't be read"
+    assert rows == [{"L2_load": 300, "L3_load": 300}, {"L2_load": 100, "L3_load": None}]
+    assert note == "L3_load has no count: it can't be read"
 
 
 def test_levels_that_hold_the_array_have_no_traffic() -> None:
@@ -352,11 +467,11 @@ def test_levels_that_hold_the_array_have_no_traffic() -> None:
     model_B = case.spec.model_bytes(case)
     lines = counting._modelled(case, model_B, {}, "L2")
     # Two arrays are loaded and one is stored, whose lines are loaded first.
-    assert (lines["L1_in"], lines["L1_out"]) == (3 * 1024 * 8 / 64, 1024 * 8 / 64)
-    assert all(lines[name] == 0 for name in lines if not name.startswith("L1"))
+    assert (lines["L2_load"], lines["L2_store"]) == (3 * 1024 * 8 / 64, 1024 * 8 / 64)
+    assert all(lines[name] == 0 for name in lines if not name.startswith("L2"))
     streamed = mk.loops("triad", elements=1024, variant="nt")
     lines = counting._modelled(streamed, streamed.spec.model_bytes(streamed), {}, "memory")
-    assert lines["memory_read"] == 2 * 1024 * 8 / 64
+    assert lines["memory_load"] == 2 * 1024 * 8 / 64
     moved = {
         "L1": Transfer(6400.0, 640.0),
         "L2": Transfer(640.0, 320.0),
@@ -364,12 +479,12 @@ def test_levels_that_hold_the_array_have_no_traffic() -> None:
     }
     hop = mk.case("dw.hop", lattice=(4, 4, 4, 4), layout="lexicographic", threads=1)
     lines = counting._modelled(hop, 1.0, moved, "memory")
-    assert (lines["L1_in"], lines["L1_out"]) == (10, 5)
-    assert (lines["L2_in"], lines["L2_out"]) == (2, 1)
-    assert (lines["memory_read"], lines["memory_write"]) == (2, 1)
+    assert (lines["L2_load"], lines["L2_store"]) == (10, 5)
+    assert (lines["L3_load"], lines["L3_store"]) == (2, 1)
+    assert (lines["memory_load"], lines["memory_store"]) == (2, 1)
     lines = counting._modelled(hop, 1.0, moved, "L2")
-    assert lines["L1_in"] == 10
-    assert lines["L2_in"] == lines["memory_read"] == 0
+    assert lines["L2_load"] == 10
+    assert lines["L3_load"] == lines["memory_load"] == 0
 
 
 def test_counting_belongs_to_a_case_and_not_to_older_identities() -> None:

@@ -229,10 +229,24 @@ def _thread_level(args: argparse.Namespace) -> str:
     return "multiple" if most > 1 else "single"
 
 
-def _run(args: argparse.Namespace) -> tuple[int, bool]:
-    """Run a verb, print its error if any, and return its exit code and whether it can resume."""
+def _recover() -> str:
+    """Restore what a killed process has left changed; return the warning if that fails.
+
+    Only what measures depends on the settings, and it refuses with the same sentence.
+    """
     try:
         settings.recover()
+    except InputError as failure:
+        warn(str(failure))
+        return str(failure)
+    return ""
+
+
+def _run(args: argparse.Namespace) -> tuple[int, bool]:
+    """Run a verb, print its error if any, and return its exit code and whether it can resume."""
+    said = ""
+    try:
+        said = _recover()
         with _ranks(args):
             code = int(args.run(args))
         return code, code == INTERRUPTED
@@ -241,7 +255,8 @@ def _run(args: argparse.Namespace) -> tuple[int, bool]:
         return INTERRUPTED, True
     except (InputError, MemoryError) as failure:
         error: Exception = failure
-        warn(str(error) or "out of memory")
+        if not said or str(error) != said:
+            warn(str(error) or "out of memory")
     except OSError as failure:
         if failure is cast(Stream, sys.stdout).error:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 
 from memkern.cli.measuring import warn
 from memkern.cli.options import GOOD, Verb
@@ -47,6 +48,7 @@ def _list(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     """Print the counts of known work beside the true ones."""
     from memkern.measuring.known_counts import check
+    from memkern.results.values import jsonable
 
     found = check()
     if args.json:
@@ -54,17 +56,19 @@ def _check(args: argparse.Namespace) -> int:
             {"event": k.event, "work": k.work, "true": k.true, "count": k.count, "ratio": k.ratio}
             for k in found
         ]
-        print(json.dumps(rows, indent=1))
+        print(json.dumps(jsonable(rows), indent=1, allow_nan=False))
         return GOOD
     width = max(len(known.event) for known in found)
     print(f"{'event':<{width}} {'true':>12} {'counted':>12} {'ratio':>7}  work")
     for known in found:
-        mark = "" if known.agrees else "  differs"
+        unknown = math.isnan(known.ratio)
+        mark = "" if known.agrees else "  not counted" if unknown else "  differs"
         print(
             f"{known.event:<{width}} {known.true:>12.6g} {known.count:>12.6g} "
             f"{known.ratio:>7.3f}  {known.work}{mark}"
         )
-    if differing := [known.event for known in found if not known.agrees]:
+    wrong = (k.event for k in found if not (k.agrees or math.isnan(k.ratio)))
+    if differing := dict.fromkeys(wrong):
         warn(f"{', '.join(differing)} differ from the true count by more than a tenth")
     return GOOD
 

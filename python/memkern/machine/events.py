@@ -27,23 +27,32 @@ from memkern.machine.environment import cpu_list
 from memkern.machine.limits import read_number, read_text
 
 __all__ = [
+    "BOUNDARIES",
     "HARDWARE",
     "LINE_B",
     "SOFTWARE",
+    "TLB_MISSES",
+    "WAYS",
     "Code",
     "Event",
     "Quantity",
     "by_units",
     "find",
     "names_of",
+    "of_user_code",
     "processor",
     "quantities",
     "why_no_libpfm",
 ]
 
-# What each count of a line in the table moves.
+# The quantities of the table: lines that are loaded and stored across the boundary in front of a
+# level (see Case.transfers), each of so many bytes, and page walks.
+BOUNDARIES, WAYS = ("L2", "L3", "memory"), ("load", "store")
+TLB_MISSES = "tlb_misses"
 LINE_B = 64
 _DEVICES = "sys/bus/event_source/devices"
+# Words of an event's code, of which the formats of counting units name bits.
+_CONFIGS = ("config", "config1", "config2")
 _TYPE_HARDWARE, _TYPE_SOFTWARE, _TYPE_CACHE, _TYPE_RAW = 0, 1, 3, 4
 
 # Of the kernel itself: name, config, meaning (linux/perf_event.h).
@@ -58,6 +67,9 @@ SOFTWARE = {
     "alignment-faults": (7, "unaligned accesses that the kernel handles"),
     "emulation-faults": (8, "instructions that the kernel emulates"),
 }
+# Those that the kernel itself causes: of user code alone it counts none.
+_OF_THE_KERNEL = ("context-switches", "cpu-migrations")
+_CLOCKS = ("task-clock", "cpu-clock")
 # Of the processor, by the kernel's generic names.
 HARDWARE = {
     "cycles": (0, "cycles of the core"),
@@ -100,6 +112,9 @@ class Event:
     meaning : str
     scale, unit : float, str
         Each count is `scale` of `unit`, as the kernel gives it for its counting units.
+    user_only : bool
+        Whether it counts what user code causes though its name requests no such thing (see
+        `of_user_code`).
     """
 
     name: str
@@ -107,6 +122,7 @@ class Event:
     meaning: str = ""
     scale: float = 1.0
     unit: str = ""
+    user_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,8 +132,8 @@ class Quantity:
     Attributes
     ----------
     name : str
-        ``L1_in``, ``L1_out`` (lines from and to the next level), ``L2_in``, ``L2_out``,
-        ``memory_read``, ``memory_write`` or ``tlb_misses``.
+        ``L2_load``, ``L2_store`` (lines that L1 gets from L2, and that it writes to L2),
+        ``L3_load``, ``L3_store``, ``memory_load``, ``memory_store`` or ``tlb_misses``.
     rows : tuple of dict
         Its rows of events.csv.
     """
@@ -214,8 +230,9 @@ def find(name: str, root: Path = Path("/")) -> Event:
     plain, levels = _levels(name)
     if plain in SOFTWARE:
         config, meaning = SOFTWARE[plain]
-        # The kernel itself switches threads, on behalf of a worker.
-        user, kernel = levels or (True, True)
+        # The kernel itself switches threads, on behalf of a worker. Clocks run during its code in
+        # any case, without a permission for that.
+        user, kernel = levels or (True, plain not in _CLOCKS)
         code = Code(name, _TYPE_SOFTWARE, config, user=user, kernel=kernel)
         return Event(name, (code,), meaning)
     user, kernel = levels or (True, False)
@@ -241,6 +258,23 @@ def find(name: str, root: Path = Path("/")) -> Event:
             f"event {shown(name)} is unknown{missing}: `memkern counters` lists events"
         )
     return found
+
+
+def of_user_code(event: Event) -> Event | None:
+    """Return an event as user code alone causes it, which any user may count on most systems.
+
+    None if the name itself says whose code counts, if only the kernel causes such events, or if
+    the kernel's code does not count anyway.
+    """
+    plain, levels = _levels(event.name)
+    per_worker = all(code.unit < 0 for code in event.codes)
+    if levels or plain in _OF_THE_KERNEL or not per_worker:
+        return None
+    if not any(code.kernel for code in event.codes):
+        return None
+    codes = tuple(code._replace(kernel=False) for code in event.codes)
+    meaning = f"{event.meaning}, of user code only".removeprefix(", ")
+    return replace(event, codes=codes, meaning=meaning, user_only=True)
 
 
 def _levels(name: str) -> tuple[str, tuple[bool, bool] | None]:
@@ -324,7 +358,7 @@ def _configs(name: str, terms: str, folder: Path) -> tuple[int, int, int]:
             continue
         layout = read_text(folder, f"format/{key}") if re.fullmatch(r"[\w.-]+", key) else None
         # Every unit has these, even if it describes no format.
-        layout = layout or (f"{key}:0-63" if key in ("config", "config1", "config2") else None)
+        layout = layout or (f"{key}:0-63" if key in _CONFIGS else None)
         if layout is None:
             raise InputError(f"event {shown(name)} has {shown(key)}, which {folder.name} lacks")
         try:
@@ -332,8 +366,12 @@ def _configs(name: str, terms: str, folder: Path) -> tuple[int, int, int]:
         except ValueError:
             raise InputError(f"event {shown(name)}: {shown(term)} is no number") from None
         where, _, ranges = layout.partition(":")
-        index = ("config", "config1", "config2").index(where)
-        configs[index] |= _placed(value, ranges, name, term)
+        if where not in _CONFIGS:
+            raise InputError(
+                f"event {shown(name)} can't be counted: {shown(key)} of {folder.name} is a part of "
+                f"{where}, where only {', '.join(_CONFIGS)} can be set"
+            )
+        configs[_CONFIGS.index(where)] |= _placed(value, ranges, name, term)
     return configs[0], configs[1], configs[2]
 
 

@@ -155,27 +155,39 @@ def write_journal(folder: str, owner: Owner, changes: Sequence[Any]) -> None:
 
 
 def read_journal(folder: str) -> tuple[Owner, list[tuple[str, int | None, bytes]]] | None:
-    """Return the owner of a journal and its settings; None without one, or of another boot."""
-    path = os.path.join(folder, JOURNAL)
+    """Return the owner of a journal and its settings; None without one, or of another boot.
+
+    Raises
+    ------
+    ValueError
+        It can't be read, or is not complete; the message is one sentence.
+    """
+    journal = os.path.join(folder, JOURNAL)
     try:
         # Whoever can write to it could let this process write anything anywhere.
-        status = os.stat(path)
+        status = os.stat(journal)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return None
-        with open(path, encoding="ascii") as file:
+        with open(journal, encoding="ascii") as file:
             document = json.load(file)
+        if document["boot"] != boot():
+            return None
+        changes = [(path, start, bytes.fromhex(old)) for path, start, old in document["changes"]]
+        return Owner(*document["owner"]), changes
     except FileNotFoundError:
         return None
-    if document["boot"] != boot():
-        return None
-    changes = [(path, offset, bytes.fromhex(value)) for path, offset, value in document["changes"]]
-    return Owner(*document["owner"]), changes
+    except (OSError, KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"{journal}, which lists settings that a killed process had changed, can't be read or "
+            "is not complete: remove it when they are restored"
+        ) from None
 
 
 def restore(folder: str) -> list[str]:
     """Restore all settings of a journal, the last change first, and return those that failed.
 
-    The caller holds the lock. The journal is removed unless a setting failed.
+    The caller holds the lock. The journal is removed unless a setting failed. For what is raised
+    see `read_journal`.
     """
     found = read_journal(folder)
     failed = []

@@ -59,6 +59,14 @@ class Change:
     read_back: bool = True
 
 
+def _place() -> Path | None:
+    """Return the folder of the journal, which may be missing; None if this user has no place."""
+    if given := os.environ.get(FOLDER):
+        return Path(given)
+    base = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", "")
+    return Path(base) / "memkern" if base else None
+
+
 def _folder() -> str:
     """Return the folder of the journal, which is made if it is missing.
 
@@ -67,11 +75,13 @@ def _folder() -> str:
     InputError
         Others can write to it, or it can't be made.
     """
-    given = os.environ.get(FOLDER)
-    base = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", "")
-    folder = Path(given or Path(base or "/nonexistent") / "memkern")
+    folder = _place()
+    if folder is None:
+        raise InputError(
+            f"no folder is known for the journal of changed settings: let {FOLDER} name one"
+        )
     try:
-        folder.mkdir(mode=0o700, parents=bool(given), exist_ok=True)
+        folder.mkdir(mode=0o700, parents=bool(os.environ.get(FOLDER)), exist_ok=True)
         status = folder.stat()
     except OSError as error:
         raise InputError(
@@ -91,12 +101,8 @@ def recover() -> None:
     InputError
         A setting can't be restored.
     """
-    given = os.environ.get(FOLDER, "/run/memkern" if os.geteuid() == 0 else "")
-    if (
-        _changing == os.getpid()
-        or not given
-        or not os.path.exists(os.path.join(given, restoring.JOURNAL))
-    ):
+    place = _place()
+    if _changing == os.getpid() or not (place and os.path.exists(place / restoring.JOURNAL)):
         return
     folder = _folder()
     with restoring.locked(folder) as held:
@@ -106,12 +112,17 @@ def recover() -> None:
 
 def _restore_killed(folder: str) -> None:
     """Restore what a dead process has left changed; the caller holds the lock."""
-    found = restoring.read_journal(folder)
+    try:
+        found = restoring.read_journal(folder)
+        failed = restoring.restore(folder) if found is not None else []
+    except ValueError as error:
+        raise InputError(str(error)) from None
     if found is None:
         return
-    if failed := restoring.restore(folder):
+    if failed:
         raise InputError(
-            f"settings that a killed process had changed can't be restored: {'; '.join(failed)}"
+            f"settings that a killed process had changed can't be restored: {'; '.join(failed)}; "
+            f"once they are, or if they exist no more, remove {folder}/{restoring.JOURNAL}"
         )
     warnings.warn(
         f"restored {len(found[1])} settings of this machine that a killed process had changed",

@@ -193,9 +193,12 @@ def cache_ways(ways: int, root: Path = Path("/")) -> list[Change]:
     folder = root / "sys/fs/resctrl"
     if read_text(folder, "schemata") is None:
         if processor(root)[0] == "" and "0x46" in (read_text(root, "proc/cpuinfo") or ""):
+            # Fujitsu, A64FX Specification, HPC Extension: registers IMP_SCCR_*, of which those of
+            # L2 are for the kernel only, and tags in the addresses of loads and stores.
             raise InputError(
-                "cache ways can't be limited: the sector cache of A64FX is switched by its "
-                "compiler's directives and by Fujitsu's driver, not by this program"
+                "cache ways can't be limited: Linux has no file for the sector cache of A64FX, "
+                "which takes registers that a kernel module must set and tagged addresses, as "
+                "Fujitsu's compiler makes them"
             )
         raise InputError(
             f"cache ways can't be limited: {folder} is not mounted (as root, where the processor "

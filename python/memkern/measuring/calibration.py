@@ -34,6 +34,7 @@ from memkern.statistics import Prior, moderate
 
 __all__ = [
     "Calibration",
+    "agrees",
     "class_name",
     "cores_path",
     "estimate",
@@ -272,6 +273,11 @@ def save_caches(sizes_B: Mapping[str, float], system: Sequence[Mapping[str, Any]
     except (InputError, OSError):
         return False
     return True
+
+
+def agrees(ratio: float) -> bool:
+    """Return whether a count that is so many times the true one is right to a tenth."""
+    return 0.9 <= ratio <= 1.1
 
 
 def load() -> Calibration | None:

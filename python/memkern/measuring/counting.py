@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.machine import events
-from memkern.machine.events import LINE_B, Code, Event
+from memkern.machine.events import BOUNDARIES, LINE_B, TLB_MISSES, WAYS, Code, Event
 from memkern.measuring import calibration
 from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
@@ -30,7 +29,6 @@ __all__ = [
     "columns",
     "event_here",
     "requested",
-    "why_not",
 ]
 
 AUTO = "auto"
@@ -94,21 +92,31 @@ def _event_of(name: str) -> Event:
     return quantity.event(ROOT) if quantity else events.find(name, ROOT)
 
 
-def why_not(event: Event) -> str:
-    """Return why an event can't be counted here, as the end of a sentence; empty if it can."""
+def _why_not(event: Event) -> str:
     return next((why for code in event.codes if (why := _memkern.why_not_counted(code))), "")
 
 
-def event_here(name: str) -> tuple[Event | None, str]:
-    """Return the event of a name and why it can't be counted here, which is empty if it can.
+def _permitted(event: Event) -> tuple[Event, str]:
+    """Return an event as it can be counted here, and why it can't, which is empty if it can.
 
-    There is no event where the system does not know it.
+    Where the kernel's part may not be counted, that of user code is, as perf does it.
+    """
+    why = _why_not(event)
+    reduced = events.of_user_code(event) if why else None
+    return (reduced, "") if reduced and not _why_not(reduced) else (event, why)
+
+
+def event_here(name: str) -> tuple[Event | None, str]:
+    """Return the event of a name as it can be counted here, and why it can't.
+
+    The reason is the end of a sentence, and empty if it can. There is no event where the system
+    does not know it.
     """
     try:
         event = _event_of(name)
     except InputError as error:
         return None, str(error)
-    return event, why_not(event)
+    return _permitted(event)
 
 
 def requested(text: str) -> Counting:
@@ -134,20 +142,29 @@ def _agreed(own: Counting) -> Counting:
     notes = [own.note] if own.note else []
     if lost := [name for name in mine if name not in common]:
         notes.append(f"{', '.join(lost)} can't be counted on every rank")
-    hosts, number = ranks().hosts, ranks().number
-    first = hosts.index(hosts[number]) == number
-    return Counting(tuple(mine[name] for name in common), "; ".join(notes), first)
+    found = tuple(mine[name] for name in common)
+    return Counting(found, "; ".join(notes), ranks().first_of_host)
 
 
 def _by_name(text: str) -> Counting:
     """Return the counters of a list of names; see `requested` for what is raised."""
     found = []
     for name in events.names_of(text):
-        event = _event_of(name)
-        if why := why_not(event):
+        event, why = _permitted(_event_of(name))
+        if why:
             raise InputError(f"event '{name}' can't be counted: {why}")
         found.append(event)
-    return Counting(tuple(found))
+    return Counting(tuple(found), "; ".join(_of_user_code(found)))
+
+
+def _of_user_code(found: Sequence[Event]) -> list[str]:
+    """Return the remark on events of which the kernel's part is not counted, if there are any."""
+    if not (names := [event.name for event in found if event.user_only]):
+        return []
+    return [
+        f"{', '.join(names)}: of user code only, as the system permits no more (as root, or with "
+        "kernel.perf_event_paranoid of at most 1, the kernel's part counts too)"
+    ]
 
 
 def _auto() -> Counting:
@@ -161,12 +178,16 @@ def _auto() -> Counting:
             missing.setdefault(why, []).append(name)
         else:
             found.append(event)
+    if known:
+        every = [f"{name}_{way}" for name in BOUNDARIES for way in WAYS]
+        if lacking := [name for name in every if name not in known]:
+            missing["the table of events has none for this processor"] = lacking
     notes = [f"{', '.join(names)} can't be counted: {why}" for why, names in missing.items()]
     if not known:
         vendor, family, model = events.processor(ROOT)
         what = f"{vendor} family {family} model {model}" if vendor else "unknown"
         notes.append(f"traffic is not counted: the table of events lacks this processor ({what})")
-    return Counting(tuple(found), "; ".join(notes))
+    return Counting(tuple(found), "; ".join([*notes, *_of_user_code(found)]))
 
 
 def columns(
@@ -216,7 +237,12 @@ def columns(
             notes.append(f"{event.name} has no count: {why}")
         if event.name in modelled:
             row["model"] = modelled[event.name]
-            row["checked"] = checked.get(event.name)
+        if (ratio := checked.get(event.name)) is not None:
+            row["checked"] = ratio
+            if not calibration.agrees(ratio):
+                notes.append(
+                    f"{event.name}: {ratio:.3g} times the true count in memkern counters --check"
+                )
         rows.append(row)
     return {
         **_levels(rows, modelled),
@@ -261,23 +287,20 @@ def _modelled(
 ) -> dict[str, float]:
     """Return the lines of an invocation that the model moves, by quantity of the table.
 
-    What is not known of a boundary are all bytes of the model, in and out divided as in the
-    kernel's definition, with write-allocates as loads. Boundaries behind the level that holds the
-    case are not crossed.
+    What is not known of a boundary is that of memory, or else all bytes of the model, loads and
+    stores divided as in the kernel's definition, with write-allocates as loads. Boundaries beyond
+    the level that holds the case are not crossed.
     """
     traffic = case.traffic
     every_B = traffic.view(index=True, write_allocate=True)
-    share_out = traffic.write / every_B if every_B else math.nan
-    behind = dict(itertools.pairwise(moved))
+    stored = traffic.write / every_B if every_B else math.nan
+    whole = moved.get("memory", Transfer((1 - stored) * model_B, stored * model_B))
     lines = {}
-    for name in ("L1", "L2", "L3", "memory"):
-        boundary = moved.get(name if name == "memory" else behind.get(name, "memory"))
-        transfer = boundary or Transfer((1 - share_out) * model_B, share_out * model_B)
-        if level != "memory" and (name == "memory" or level <= name):
-            transfer = Transfer(0.0, 0.0)
-        sides = ("read", "write") if name == "memory" else ("in", "out")
-        for side, moved_B in zip(sides, transfer, strict=True):
-            lines[f"{name}_{side}"] = moved_B / LINE_B
+    for name in BOUNDARIES:
+        # Names are in the order of the levels.
+        transfer = Transfer(0.0, 0.0) if level < name else moved.get(name, whole)
+        for way, moved_B in zip(WAYS, transfer, strict=True):
+            lines[f"{name}_{way}"] = moved_B / LINE_B
     return lines
 
 
@@ -285,17 +308,15 @@ def _levels(rows: Sequence[Mapping[str, Any]], modelled: Mapping[str, float]) ->
     """Return the columns on bytes of each level, from the rows of the record."""
     by_name = {row["event"]: row["count"] for row in rows}
     found = {}
-    for name in ("L1", "L2", "L3", "memory"):
-        sides = ("read", "write") if name == "memory" else ("in", "out")
-        present = [f"{name}_{side}" for side in sides if f"{name}_{side}" in by_name]
-        if present:
-            counted_B = LINE_B * sum(by_name[quantity] for quantity in present)
-            found[f"counted_{name}_B"] = counted_B
-            model_B = LINE_B * sum(modelled[quantity] for quantity in present)
-            if name == "memory" and model_B > 0:
-                found["counted_ratio"] = counted_B / model_B
-    if "tlb_misses" in by_name:
-        found["counted_tlb_misses"] = by_name["tlb_misses"]
+    for name in BOUNDARIES:
+        present = {way: by_name[f"{name}_{way}"] for way in WAYS if f"{name}_{way}" in by_name}
+        for way, lines in present.items():
+            found[f"counted_{name}_{way}_B"] = LINE_B * lines
+        model = sum(modelled[f"{name}_{way}"] for way in present)
+        if model > 0:
+            found[f"counted_{name}_ratio"] = sum(present.values()) / model
+    if TLB_MISSES in by_name:
+        found["counted_tlb_misses"] = by_name[TLB_MISSES]
     return found
 
 

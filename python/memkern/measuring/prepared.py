@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
 import time
 import warnings
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -88,6 +89,7 @@ class Prepared:
             self._prepare(case, chosen, deadline)
 
     def _prepare(self, case: Case, chosen: Choice | None, deadline: float) -> None:
+        settings.recover()
         knobs = case.knobs
         self.case = case
         self._part = _part(case, ranks().number, ranks().size) if case.halo else None
@@ -198,14 +200,27 @@ class Prepared:
             best, self.variant_choice = variants.fastest(self, fitting)
         self.select(*best)
 
-    def switched(self) -> AbstractContextManager[None]:
-        """Return the context in which the machine's settings are as the case requests.
+    @contextlib.contextmanager
+    def switched(self) -> Iterator[None]:
+        """Keep the machine's settings as the case requests until the end of the context.
+
+        The first rank of each host changes them, and restores them when all ranks are done.
 
         Raises
         ------
         InputError
             They can't be changed here.
         """
+        knobs = self.case.knobs
+        if knobs.prefetchers != "off" and not knobs.clock_limit and not knobs.cache_ways:
+            yield
+            return
+        with settings.changed(self._changes() if ranks().first_of_host else []):
+            ranks().gate()
+            yield
+            ranks().gate()
+
+    def _changes(self) -> list[settings.Change]:
         knobs, changes = self.case.knobs, []
         if knobs.prefetchers == "off":
             changes += switches.prefetchers_off(settings.ROOT)
@@ -215,7 +230,7 @@ class Prepared:
             changes += switches.clock_limit(knobs.clock_limit, settings.ROOT)
         if knobs.cache_ways:
             changes += switches.cache_ways(knobs.cache_ways, settings.ROOT)
-        return settings.changed(changes)
+        return changes
 
     @property
     def left_s(self) -> float:

@@ -113,6 +113,11 @@ class Ranks:
         """The largest number of ranks on a host."""
         return max(Counter(self.hosts).values())
 
+    @property
+    def first_of_host(self) -> bool:
+        """Whether this rank does for its host what one process does for a whole machine."""
+        return self.hosts.index(self.hosts[self.number]) == self.number
+
     def _note_bindings(self) -> None:
         """Set what depends on the processing units of each rank."""
         bindings = self.every(sorted(os.sched_getaffinity(0)))

@@ -16,16 +16,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _LINE_B = 64
-# Names of the levels between which lines move, by quantity of memkern.machine.events.
+# By quantity of memkern.machine.events.
 _NAMES = {
-    "L1_in": "into L1",
-    "L1_out": "out of L1",
-    "L2_in": "into L2",
-    "L2_out": "out of L2",
-    "L3_in": "into L3",
-    "L3_out": "out of L3",
-    "memory_read": "memory, read",
-    "memory_write": "memory, written",
+    "L2_load": "loads from L2",
+    "L2_store": "stores to L2",
+    "L3_load": "loads from L3",
+    "L3_store": "stores to L3",
+    "memory_load": "loads from memory",
+    "memory_store": "stores to memory",
 }
 _AGREES = (0.9, 1.1)
 
