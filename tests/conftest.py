@@ -54,7 +54,8 @@ def isolated(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Make results independent of other processes on the machine and of its calibration."""
+    """Make results independent of other processes on the machine, its calibration and meters."""
+    from memkern.machine import energy
     from memkern.measuring import cores, disturbance, sampling
     from memkern.measuring.disturbance import Activity
 
@@ -66,5 +67,6 @@ def isolated(
         monkeypatch.setattr(disturbance, "disturbed_samples", none)
         monkeypatch.setattr(disturbance, "slow_exchanges", none)
         monkeypatch.setattr(sampling, "least_throughput", lambda prepared: 0.0)
+    monkeypatch.setattr(energy, "ROOT", Path("/nonexistent"))
     folder: Path = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))

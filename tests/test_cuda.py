@@ -786,7 +786,7 @@ def test_nvml_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not watch.slowed([0.0, 1.0]).any()
     found = watch.columns
     assert np.isnan(found["gpu_clock_GHz"]) and found["gpu_throttle"] == ""
-    assert np.isnan(watch.power_W(0.0)) and np.isnan(gpu.idle_W("cuda:0"))
+    assert np.isnan(watch.power_W(0.0)) and np.isnan(gpu.idle_W("cuda:0", 0))
     assert gpu.clocks_MHz("cuda:0") == []
     gpu._nvml.cache_clear()
     gpu.idle_W.cache_clear()
@@ -924,14 +924,16 @@ def test_energy_of_an_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
     # A device that uses 300 W, whatever it does.
     monkeypatch.setattr(gpu, "energy_J", lambda name: 300 * time.perf_counter())
     gpu.idle_W.cache_clear()
-    case = mk.stream("copy", elements=4096, device="cuda", ci=1e-6, budget_s=1.3, max_samples=10**6)
-    record = case.measure().record
+    record = mk.stream("copy", elements=4096, device="cuda", runs=2).measure().record
     assert record["power_W"] == pytest.approx(300, rel=0.05)
     assert record["idle_power_W"] == pytest.approx(300, rel=0.05)
     assert record["energy_J"] == pytest.approx(record["power_W"] * record["time_median_s"])
     assert json.loads(record["energy_meters"]) == {"GPU": record["energy_J"]}
+    assert record["energy_note"] == ""
     # Its meter is updated about ten times a second: over a short time it says nothing.
-    assert "energy_J" not in case.with_(runs=2).measure().record
+    calls: list[float] = []
+    gpu.metered_W("cuda:0", lambda: (calls.append(time.perf_counter()), time.sleep(0.1)))
+    assert calls[-1] - calls[0] >= 0.8 * gpu.METERED_S
     gpu.idle_W.cache_clear()
 
 
@@ -939,11 +941,27 @@ def test_a_gpu_without_a_meter_of_energy_tells_its_power(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu, "METERED_S", 0.05)
-    case = mk.stream("copy", elements=4096, device="cuda", ci=1e-6, budget_s=0.2)
+    case = mk.stream("copy", elements=4096, device="cuda", runs=2)
     record = case.measure().record
     assert record["power_W"] == pytest.approx(350) and record["idle_power_W"] == pytest.approx(350)
     assert record["energy_J"] == pytest.approx(350 * record["time_median_s"])
     assert not {"gpu_power_W", "gpu_energy_J"} & set(record)
+
+
+def test_records_say_why_the_energy_of_a_gpu_is_unknown(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = mk.stream("copy", elements=4096, device="cuda", runs=2)
+    monkeypatch.setattr(Nvml, "nvmlDeviceGetPowerUsage", property())
+    record = case.measure().record
+    assert record["energy_note"] == "energy is not measured: NVML does not tell the power of cuda:0"
+    assert "energy_J" not in record
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    gpu._nvml.cache_clear()
+    why = "NVML is missing or does not know cuda:0 (pip install nvidia-ml-py)"
+    assert case.measure().record["energy_note"] == f"energy is not measured: {why}"
+    assert main(["info"]) == 0
+    assert why in capsys.readouterr().out
 
 
 def test_the_clock_is_limited_while_samples_are_taken(

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from checking import measured, refused, run, tree
+from checking import Changed, measured, refused, run, tree
 from plotting import Results, assert_legible
+from test_settings import CPU, POLICIES
 
-from memkern.machine import energy
-from memkern.machine.energy import joules, meters, read, total_J, why_none
+import memkern as mk
+from memkern.families.dw.data import energies, hops
+from memkern.machine import energy, settings
+from memkern.machine.energy import joules, meters, read, total, why_none
+from memkern.measuring import metering, sampling
+from memkern.measuring.prepared import Prepared
 from memkern.plots import clock_table, figures, save
 from memkern.spec.columns import COLUMNS
 
@@ -63,9 +71,9 @@ def test_packages_and_memory_count_parts_and_the_board_do_not(tmp_path: Path) ->
     tree(tmp_path, {f"{CAP}/intel-rapl:0/energy_uj": "4000000", f"{CAP}/intel-rapl:1:1/energy_uj":
                     "1700000", f"{CAP}/intel-rapl:0:0/energy_uj": "2000010",
                     f"{CAP}/intel-rapl:2/energy_uj": "99000000"})  # fmt: skip
-    used = joules(found, before, read(found))
+    used = joules(found, [before, read(found)])
     assert used["package-0"] == pytest.approx(3) and used["package-0 core"] == pytest.approx(2)
-    assert total_J(found, used) == pytest.approx(3 + 1)
+    assert total(found, used) == pytest.approx(3 + 1)
 
 
 def test_a_counter_that_begins_again_and_one_that_vanishes(tmp_path: Path) -> None:
@@ -74,9 +82,9 @@ def test_a_counter_that_begins_again_and_one_that_vanishes(tmp_path: Path) -> No
     before = read(found)
     tree(tmp_path, {f"{CAP}/intel-rapl:0/energy_uj": "100000\n"})
     (tmp_path / CAP / "intel-rapl:0:1/energy_uj").unlink()
-    used = joules(found, before, read(found))
+    used = joules(found, [before, read(found)])
     assert used["package-0"] == pytest.approx(0.2)
-    assert math.isnan(used["package-0 dram"]) and math.isnan(total_J(found, used))
+    assert math.isnan(used["package-0 dram"]) and math.isnan(total(found, used))
 
 
 def test_counters_of_sockets_and_sensors_of_boards(tmp_path: Path) -> None:
@@ -86,88 +94,342 @@ def test_counters_of_sockets_and_sensors_of_boards(tmp_path: Path) -> None:
         ("amd_energy Ecore000", False), ("amd_energy Esocket0", True)
     }  # fmt: skip
     (sensor,) = meters(tree(tmp_path / "board", BOARD))
-    before = energy.Reading(1.0, (150_000_000,))
-    after = energy.Reading(3.0, (170_000_000,))
-    assert joules((sensor,), before, after) == {"power_meter power1": pytest.approx(320)}
+    # The mean over the last second may be of the time before: only the later half counts.
+    readings = [energy.Reading(time_s, (watts * 1_000_000,)) for time_s, watts in
+                ((1.0, 90), (1.9, 120), (2.0, 150), (3.0, 170))]  # fmt: skip
+    assert joules((sensor,), readings) == {"power_meter power1": pytest.approx(320)}
 
 
-def test_missing_meters_are_named_in_one_sentence(tmp_path: Path) -> None:
+def chips(*every: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of chips of hwmon, each with the given files."""
+    folder = "sys/class/hwmon/hwmon"
+    return {
+        f"{folder}{k}/{name}": f"{text}\n"
+        for k, files in enumerate(every)
+        for name, text in files.items()
+    }
+
+
+def test_meters_of_one_name_all_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(energy, "_SENSOR_S", 0.0)
+    socket = {"name": "power_meter", "power1_average": "100000000", "power1_input": "99000000"}
+    found = meters(tree(tmp_path / "sensors", chips(socket, socket)))
+    assert [meter.name for meter in found] == [
+        "power_meter power1 (hwmon0 power1)", "power_meter power1 (hwmon1 power1)"
+    ]  # fmt: skip
+    assert total(found, joules(found, [read(found)] * 2)) == 0
+    assert total(found, energy.metered(found, lambda: None)) == pytest.approx(200)
+    counter = {
+        "name": "amd_energy", "energy1_label": "Esocket0", "energy1_input": "0",
+        "energy2_label": "Esocket0", "energy2_input": "0",
+    }  # fmt: skip
+    root = tree(tmp_path / "counters", chips(counter))
+    found = meters(root)
+    before = read(found)
+    for number, uJ in ((1, 5_000_000), (2, 1_000_000)):
+        (root / f"sys/class/hwmon/hwmon0/energy{number}_input").write_text(str(uJ))
+    assert total(found, joules(found, [before, read(found)])) == pytest.approx(6)
+
+
+def grace(number: int, module: int, socket: int, cpu: int) -> list[dict[str, str]]:
+    """Return the meters of a Grace socket with these watts, whose files are those of the device."""
+    return [
+        {
+            "name": "power_meter",
+            "device/power1_average": str(1_000_000 * watts),
+            "device/power1_oem_info": f"{what} Power Socket {number}",
+        }
+        for what, watts in (("Module", module), ("Grace", socket), ("CPU", cpu))
+    ]
+
+
+def test_parts_and_other_devices_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(energy, "_SENSOR_S", 0.0)
+    supply = {"name": "pmbus", "power1_label": "pin", "power1_input": "500000000",
+              "power2_label": "pout1", "power2_input": "450000000"}  # fmt: skip
+    card = {"name": "amdgpu", "power1_average": "300000000"}
+    others = tree(tmp_path / "others", chips(supply, card))
+    assert meters(others) == () and "no meter of a processor or a board" in why_none(others)
+    both = [*grace(0, 400, 200, 150), *grace(1, 420, 210, 160)]
+    found = meters(tree(tmp_path / "grace", chips(supply, *both, card)))
+    assert {meter.name: meter.total for meter in found} == {
+        f"power_meter {what} Power Socket {k}": what == "Grace"
+        for what in ("Module", "Grace", "CPU")
+        for k in (0, 1)
+    }
+    assert total(found, energy.metered(found, lambda: None)) == pytest.approx(410)
+
+
+def test_missing_meters_are_named_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "this system has no meter" in why_none(tmp_path)
     root = tree(tmp_path, SERVER)
     assert why_none(root) == ""
+    first = root / CAP / "intel-rapl:0/energy_uj"
+    for path in (root / CAP).glob("*/energy_uj"):
+        path.write_text("?")
+    assert why_none(root) == f"energy is not measured: {first} contains '?', which is no number"
     for path in (root / CAP).glob("*/energy_uj"):
         path.unlink()
-    assert "only root may read" in why_none(root) and meters(root) == ()
+    assert why_none(root) == f"energy is not measured: {first} does not exist"
+    assert meters(root) == ()
+
+    def forbidden(path: Path, **options: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", forbidden)
+    monkeypatch.setattr(energy, "meters", lambda root: ())
+    monkeypatch.setattr(energy, "_powercap", lambda root: [energy.Meter("a", "/a", 1, True)])
+    monkeypatch.setattr(energy, "_hwmon", lambda root: [])
+    assert "only root may use /a" in why_none(root)
 
 
-@contextmanager
-def growing(path: Path, watts: float, start_uJ: int, range_uJ: int) -> Iterator[None]:
-    """Let a meter grow at a constant power while the block runs."""
-    stop = threading.Event()
-    begin = time.perf_counter()
+class Live:
+    """Lets the meters of a tree show a power from now on.
 
-    def run() -> None:
-        while not stop.wait(0.0005):
-            value = start_uJ + round(1e6 * watts * (time.perf_counter() - begin))
-            new = path.with_suffix(".new")
-            new.write_text(f"{value % range_uJ}\n")
-            new.rename(path)
+    Parameters
+    ----------
+    root : Path
+    watts : mapping of str to callable
+        By the file of each meter, its power.
+    """
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    def __init__(self, root: Path, watts: Mapping[str, Callable[[], float]]) -> None:
+        self._root, self._watts = root, watts
+        self._since_s = time.perf_counter()
+
+    def update(self) -> float:
+        """Write the present values and return their time."""
+        now_s = time.perf_counter()
+        for name, watts in self._watts.items():
+            path = self._root / name
+            if not path.exists():
+                continue
+            if "power" in path.name:
+                path.write_text(f"{watts() * 1e6:.0f}\n")
+                continue
+            most = path.with_name("max_energy_range_uj")
+            range_uJ = int(most.read_text()) if most.exists() else 2**64
+            value = int(path.read_text()) + round(1e6 * watts() * (now_s - self._since_s))
+            path.write_text(f"{value % range_uJ}\n")
+        self._since_s = now_s
+        return now_s
+
+
+def live(
+    monkeypatch: pytest.MonkeyPatch, root: Path, watts: Mapping[str, Callable[[], float]]
+) -> None:
+    """Measure with the meters of a tree, which are brought up to date before each reading."""
+    shown = Live(root, watts)
+
+    def up_to_date(those: Sequence[energy.Meter]) -> energy.Reading:
+        now_s = shown.update()
+        return replace(read(those), time_s=now_s)
+
+    monkeypatch.setattr(energy, "ROOT", root)
+    monkeypatch.setattr(energy, "read", up_to_date)
+    energy.idle_W.cache_clear()
+
+
+PACKAGE = f"{CAP}/intel-rapl:0/energy_uj"
+DRAM = f"{CAP}/intel-rapl:0:1/energy_uj"
+CASE = ("loops", "-k", "triad", "--elements", "100000", "-t", "1", "--runs", "3", "-q")
 
 
 def test_energy_of_an_invocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The counter begins again while it is measured.
-    range_uJ = 10_000_000
-    root = tree(tmp_path, zone("intel-rapl:0", "package-0", 9_900_000, range_uJ))
-    monkeypatch.setattr(energy, "ROOT", root)
-    energy.idle_W.cache_clear()
-    words = ("loops", "-k", "triad", "--elements", "100000", "-t", "1", "--ci", "0.01", "-q")
-    with growing(root / CAP / "intel-rapl:0/energy_uj", 8.0, 9_900_000, range_uJ):
-        (row,) = measured(capsys, *words, "--budget", "0.6", "--placements", "1")
-    # The thread that lets the meter grow may get no processor for a while.
-    assert row["power_W"] == pytest.approx(8, rel=0.5)
-    assert row["idle_power_W"] == pytest.approx(8, rel=0.5)
+    root = tree(tmp_path, zone("intel-rapl:0", "package-0", 2_900_000, 3_000_000))
+    now_W = 8.0
+    live(monkeypatch, root, {PACKAGE: lambda: now_W})
+    native = sampling.sample
+
+    def hot(*arguments: Any) -> None:
+        # What happens between samples does not count.
+        nonlocal now_W
+        now_W = 900.0
+        native(*arguments)
+        energy.read(())
+        now_W = 8.0
+
+    monkeypatch.setattr(sampling, "sample", hot)
+    (row,) = measured(capsys, *CASE)
+    assert row["power_W"] == pytest.approx(8, rel=1e-3)
+    assert row["idle_power_W"] == pytest.approx(8, rel=1e-3)
     assert row["energy_J"] == pytest.approx(row["power_W"] * row["time_median_s"])
     assert row["energy_delay_Js"] == pytest.approx(row["energy_J"] * row["time_median_s"])
     assert row["energy_per_byte_pJ"] == pytest.approx(1e12 * row["energy_J"] / row["bytes_B"])
     assert row["energy_per_flop_pJ"] == pytest.approx(1e12 * row["energy_J"] / 2e5)
     assert json.loads(row["energy_meters"])["package-0"] == pytest.approx(row["energy_J"])
-    assert set(row) <= set(COLUMNS)
+    assert row["energy_note"] == "" and set(row) <= set(COLUMNS)
+
+
+def test_invocations_run_until_the_meters_have_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tree(tmp_path, zone("intel-rapl:0", "package-0", 0))
+    live(monkeypatch, root, {PACKAGE: lambda: 8.0})
+    prepared = mk.loops("triad", 4096).prepare()
+    runs: list[float] = []
+
+    def run(invocations: int) -> float:
+        runs.append(invocations * 1e-6)
+        time.sleep(runs[-1])
+        return runs[-1]
+
+    prepared.native = Changed(prepared.native, run=run)
+    found = prepared.energy(1e-6)
+    assert found.power_W == pytest.approx(8, rel=1e-3) and found.note == ""
+    # Without pauses but for the readings.
+    assert 2 <= len(runs) <= 10 and set(runs) == {0.01}
 
 
 def test_a_meter_that_vanishes_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = tree(tmp_path, zone("intel-rapl:0", "package-0", 1000))
-    monkeypatch.setattr(energy, "ROOT", root)
-    there = energy.meters()
-    monkeypatch.setattr(energy, "meters", lambda root=None: there)
-    (root / CAP / "intel-rapl:0/energy_uj").unlink()
-    words = ("loops", "-k", "triad", "--elements", "100000", "-t", "1", "-q")
-    words += ("--ci", "0.001", "--budget", "0.1", "--placements", "1")
-    code, out, err = run(capsys, *words, "--json")
-    assert code == 0 and "energy_J" not in json.loads(out)[0]
-    assert "memkern: energy is unknown: package-0 can't be read any more\n" in err
+    files = {**zone("intel-rapl:0", "package-0", 0), **zone("intel-rapl:0:1", "dram", 0)}
+    core = f"{CAP}/intel-rapl:0:0/energy_uj"
+    root = tree(tmp_path, {**files, **zone("intel-rapl:0:0", "core", 0)})
+    live(monkeypatch, root, {PACKAGE: lambda: 8.0, DRAM: lambda: 2.0, core: lambda: 5.0})
+    up_to_date = energy.read
+
+    def vanishing(those: Sequence[energy.Meter]) -> energy.Reading:
+        reading = up_to_date(those)
+        (root / lost).unlink(missing_ok=True)
+        return reading
+
+    monkeypatch.setattr(energy, "read", vanishing)
+    # A part of the package does not count in the total.
+    lost = core
+    (row,) = measured(capsys, *CASE)
+    assert row["power_W"] == pytest.approx(10, rel=1e-3)
+    assert json.loads(row["energy_meters"])["package-0 core"] is None
+    lost = DRAM
+    code, out, err = run(capsys, *CASE, "--json")
+    (row,) = json.loads(out)
+    note = "energy is unknown: package-0 dram can't be read any more"
+    assert code == 0 and "energy_J" not in row and row["energy_note"] == note
+    assert f"memkern: {note}\n" in err
 
 
-def test_without_meters_records_have_no_energy(
+def test_records_say_why_they_have_no_energy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(energy, "ROOT", tmp_path)
-    (row,) = measured(capsys, "loops", "-k", "copy", "--elements", "512", "--runs", "2", "-q")
-    assert not {name for name in row if name.startswith(("energy_", "power_", "idle_power"))}
+    (row,) = measured(capsys, *CASE)
+    assert "this system has no meter" in row["energy_note"]
+    assert not {"energy_J", "power_W", "idle_power_W", "energy_meters"} & set(row)
     for name in ("energy", "energy-clock"):
-        with refused("no record has energy: measure where /sys/class/powercap"):
+        with refused("no record has energy: energy is not measured: this system has no meter"):
             figures[name](Results([row]))
+        with refused("no record has energy: measure where /sys/class/powercap"):
+            figures[name](Results([{**row, "energy_note": ""}]))
+    live(monkeypatch, tree(tmp_path, SERVER), {PACKAGE: lambda: 8.0})
+    (row,) = measured(capsys, *CASE, "--flush")
+    assert row["energy_note"] == "energy is not measured with flush, which needs energy too"
+    late = Prepared(mk.loops("triad", 4096), deadline=time.perf_counter())
+    assert late.energy(1e-6).note == "energy is not measured: the time was over"
+    monkeypatch.setattr(metering, "ranks", lambda: SimpleNamespace(size=2))
+    assert "not measured over ranks" in late.energy(1e-6).note
+
+
+def test_an_interrupt_while_energy_is_measured_keeps_the_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(meters: object, work: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(energy, "ROOT", tree(tmp_path, SERVER))
+    monkeypatch.setattr(energy, "metered", interrupted)
+    record = mk.loops("triad", 4096, runs=3).measure().record
+    assert (record["stop"], record["samples"]) == ("interrupted", 3)
+    assert record["energy_note"] == "energy is not measured: sampling was interrupted"
+
+
+LIMIT = f"{CPU}/cpufreq/policy0/scaling_max_freq"
+TREES: dict[str, tuple[dict[str, str], dict[str, float]]] = {
+    # Files, and the shares of the power that the meters of the total show.
+    "Intel": (SERVER, {f"{CAP}/intel-rapl:{zone}/energy_uj": share for zone, share in
+                       (("0", 0.4), ("0:1", 0.1), ("1", 0.3), ("1:1", 0.2))}),
+    "AMD": (AMD, {f"{HWMON}/energy129_input": 1.0}),
+    "Grace": (chips(*grace(0, 1, 1, 1), *grace(1, 1, 1, 1)),
+              {f"sys/class/hwmon/hwmon{k}/device/power1_average": 0.5 for k in (1, 4)}),
+}  # fmt: skip
+
+
+@pytest.fixture(params=TREES)
+def machine(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Replace meters and clock limits: the machine needs 10 W for each GHz of the limit."""
+    files, shares = TREES[request.param]
+    root = tree(tmp_path / "machine", {**files, **POLICIES})
+
+    def watts(share: float) -> float:
+        return share * 1e-5 * int((root / LIMIT).read_text())
+
+    live(monkeypatch, root, {name: partial(watts, share) for name, share in shares.items()})
+    monkeypatch.setattr(settings, "ROOT", root)
+    monkeypatch.setenv(settings.FOLDER, str(tmp_path / "state"))
+    monkeypatch.setattr(energy, "_SENSOR_S", 0.1)
+    yield
+    energy.idle_W.cache_clear()
+
+
+def test_from_meters_and_clock_limits_to_figures(
+    machine: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "clocks.json"
+    words = ("loops", "-k", "triad", "--elements", "100000", "--threads", "1,2", "--runs", "3")
+    code, _, err = run(capsys, *words, "--clock-limit", "1000,2500", "-o", str(file), "-q")
+    assert code == 0, err
+    found = {(row["threads"], row["clock_limit"]): row for row in mk.load(file).records}
+    assert set(found) == {(1, 1000), (1, 2500), (2, 1000), (2, 2500)}
+    for (_, limit), row in found.items():
+        assert row["power_W"] == pytest.approx(limit / 100, rel=1e-3)
+        # That of the same clock.
+        assert row["idle_power_W"] == pytest.approx(limit / 100, rel=1e-3)
+        energies = json.loads(row["energy_meters"])
+        assert len(energies) >= 2 and row["energy_note"] == ""
+    (ax,) = [ax for ax in figures["energy"](mk.load(file)).axes if ax.get_lines()]
+    drawn = {str(one.get_label()): one for one in ax.get_lines()}
+    for label, limit in (("1.00 GHz", 1000), ("2.50 GHz", 2500)):
+        assert np.asarray(drawn[label].get_ydata()).tolist() == [
+            found[threads, limit]["energy_per_byte_pJ"] for threads in (1, 2)
+        ]
+    table = clock_table(mk.load(file)).set_index("threads")
+    for threads in (1, 2):
+        slow, fast = (found[threads, limit]["energy_J"] for limit in (1000, 2500))
+        assert table.loc[threads, "energy_percent"] == pytest.approx(100 * (slow / fast - 1))
+    for name in ("energy", "energy-clock"):
+        image = tmp_path / f"{name}.png"
+        code, _, err = run(capsys, "figure", name, str(file), "-o", str(image))
+        assert code == 0, err
+        assert image.stat().st_size > 10_000
+
+
+def test_from_meters_to_the_energy_of_layouts(
+    machine: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "dw.json"
+    words = ("dw", "--lattice", "4", "4", "4", "4", "-l", "RRII,RIRI", "-t", "1", "--runs", "3")
+    code, _, err = run(capsys, *words, "-o", str(file), "-q")
+    assert code == 0, err
+    rows = {row["layout"]: row for row in mk.load(file).records}
+    for row in rows.values():
+        assert row["power_W"] == pytest.approx(35, rel=1e-3)
+    frame, _ = hops(mk.load(file), "")
+    (change,) = energies(frame)["energy_percent"]
+    ratio = rows["RIRI"]["energy_J"] / rows["RRII"]["energy_J"]
+    assert change == pytest.approx(100 * (ratio - 1))
+    image = tmp_path / "dw.png"
+    code, _, err = run(capsys, "figure", "dw-energy", str(file), "-o", str(image))
+    assert code == 0, err
+    assert image.stat().st_size > 10_000
 
 
 def rows(**more: object) -> pd.DataFrame:

@@ -114,7 +114,10 @@ def damaged(tmp_path, change):
         (lambda d: d["clock_GHz"].update(value="2"), "value must be of type float"),
         (lambda d: d["ecm"]["levels"][0].update(load_B=-1.0), "load_B of L1 must be positive"),
         (lambda d: d.update(clock_GHz=2.2), "clock_GHz must be an object, not 2.2"),
-        (lambda d: d["clock_GHz"].update(value=10**400), "value must be a finite number, not an integer"),
+        (
+            lambda d: d["clock_GHz"].update(value=10**400),
+            "value must be a finite number, not an integer",
+        ),
         (lambda d: d["clock_GHz"].update(value=math.inf), "value must be a finite number, not inf"),
         (lambda d: d["clock_GHz"].update(value=-2.2), "clock_GHz must be positive, not -2.2"),
         (

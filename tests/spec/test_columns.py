@@ -18,7 +18,8 @@ from memkern.spec.columns import COLUMNS, KINDS, TYPES, in_order, of_kind
 
 # Columns that no record of the sample cases has.
 ELSEWHERE = {
-    *(name for name in COLUMNS if name.startswith(("gpu_", "barrier", "counted_", "energy_"))),
+    *(name for name in COLUMNS if name.startswith(("gpu_", "barrier", "counted_"))),
+    *(name for name in COLUMNS if name.startswith("energy_") and name != "energy_note"),
     *("counter_rows", "counters_note", "power_W", "idle_power_W"),
     *("case_order", "case_order_seed", "tune_step", "rcm", "beside", "success_fraction"),
     *("attempts_per_amo", "distance_B", "slowest_rank", "rank_spread", "skewed", "rank_rows"),

@@ -41,6 +41,7 @@ def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
             ),
             ("", _card(about)),
             ("", f"an empty kernel takes {row} back to back, {alone} alone, {graph} in a graph"),
+            ("", about["no_energy"] or "energy is measured by NVML"),
         ]
     return rows or [("devices", facts["no_devices"])]
 

@@ -1,39 +1,57 @@
 """Energy that the machine uses, by the meters of the processor and of the board.
 
 Meters are RAPL's zones (``/sys/class/powercap``), the energy counters of hwmon and, where there are
-none, the power sensors of hwmon, which tell the present power only. `root` replaces ``/`` to read
-other trees.
+none, the power sensors of hwmon, which tell the power over about the last second. `root` replaces
+``/`` to read other trees.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
+from memkern import small
 from memkern.machine.limits import read_number, read_text
+from memkern.machine.settings import why
 
 __all__ = [
-    "LEAST_S",
     "ROOT",
     "Meter",
     "Reading",
     "idle_W",
     "joules",
+    "metered",
     "meters",
     "read",
-    "total_J",
+    "total",
     "why_none",
 ]
 
 # Folder that contains sys.
 ROOT = Path("/")
-# Meters are updated about every millisecond: over a shorter time than this their steps matter.
-LEAST_S = 0.02
+# Counters are updated about every millisecond: over a hundred times as long, their steps are small.
+_COUNTER_S = 0.1
+# Sensors may tell the mean power over the last second: the later half of this time counts.
+_SENSOR_S = 2.0
 _IDLE_S = 0.3
+_REST_S = 0.2  # until workers that wait for their next work sleep
+# Chips of hwmon that measure processors or boards, and how the labels of those of their meters
+# begin that count in the total. The cores of amd_energy are parts of their socket. On Grace, a
+# module contains the socket named Grace (and a GPU), and that one its CPU and its I/O. Other chips
+# measure something else, such as a GPU, or the same several times, as those of power supplies do.
+_CHIPS = {
+    "amd_energy": "Esocket",
+    "amd_hsmp_hwmon": "",
+    "fam15h_power": "",
+    "power_meter": r"(?!(Module|CPU|SysIO) Power)",
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +85,7 @@ class Reading:
 
 
 def meters(root: Path | None = None) -> tuple[Meter, ...]:
-    """Return the meters that can be read: those of RAPL, else the counters or sensors of hwmon."""
+    """Return the meters that can be read: RAPL's, else the counters, else the sensors of hwmon."""
     base = ROOT if root is None else root
     of_board = _hwmon(base)
     for found in (
@@ -101,22 +119,33 @@ def _powercap(root: Path) -> list[Meter]:
 
 
 def _hwmon(root: Path) -> list[Meter]:
-    """Return the energy counters and power sensors of hwmon; those of cores do not count."""
-    found = []
+    """Return the energy counters and power sensors of the chips in `_CHIPS`."""
+    found: dict[str, Meter] = {}
     for folder in sorted((root / "sys/class/hwmon").glob("hwmon*")):
-        chip = read_text(folder, "name") or folder.name
-        for path in sorted(folder.glob("energy*_input")):
-            label = read_text(folder, path.name.replace("_input", "_label")) or path.name[:-6]
-            # Counters of 64 bits.
-            found.append(Meter(f"{chip} {label}", str(path), 2**64, "core" not in label.lower()))
-        for kind in ("average", "input"):
-            for path in sorted(folder.glob(f"power*_{kind}")):
-                label = path.name.partition("_")[0]
-                label = read_text(folder, f"{label}_label") or label
-                name = f"{chip} {label}"
-                if all(meter.name != name for meter in found):
-                    found.append(Meter(name, str(path), 0, True))
-    return found
+        chip = read_text(folder, "name") or read_text(folder, "device/name") or ""
+        if chip not in _CHIPS:
+            continue
+        # Drivers may have their files in the folder of the device.
+        for place in (folder, folder / "device"):
+            for pattern in ("energy*_input", "power*_average", "power*_input"):
+                for path in sorted(place.glob(pattern)):
+                    number = path.name.partition("_")[0]
+                    found.setdefault(f"{folder.name} {number}", _of_chip(chip, path, number))
+    names = Counter(meter.name for meter in found.values())
+    # Several have one name where there is a chip for each socket.
+    return [
+        replace(meter, name=f"{meter.name} ({which})") if names[meter.name] > 1 else meter
+        for which, meter in found.items()
+    ]
+
+
+def _of_chip(chip: str, path: Path, number: str) -> Meter:
+    """Return the meter of a file of a chip, named by its label."""
+    labels = (read_text(path.parent, f"{number}_{kind}") for kind in ("label", "oem_info"))
+    label = next(filter(None, labels), number)
+    # Counters have 64 bits.
+    range_uJ = 2**64 if number.startswith("energy") else 0
+    return Meter(f"{chip} {label}", str(path), range_uJ, bool(re.match(_CHIPS[chip], label)))
 
 
 def why_none(root: Path | None = None) -> str:
@@ -124,12 +153,19 @@ def why_none(root: Path | None = None) -> str:
     base = ROOT if root is None else root
     if meters(base):
         return ""
-    if found := [*_powercap(base), *_hwmon(base)]:
-        return f"energy is not measured: only root may read {found[0].path}"
-    return (
-        "energy is not measured: this system has no meter in /sys/class/powercap or "
-        "/sys/class/hwmon (virtual machines rarely have one)"
-    )
+    found = [meter for meter in (*_powercap(base), *_hwmon(base)) if meter.total]
+    if not found:
+        return (
+            "energy is not measured: this system has no meter of a processor or a board in "
+            "/sys/class/powercap or /sys/class/hwmon (virtual machines rarely have one)"
+        )
+    path = found[0].path
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace").strip()
+        reason = f"{path} contains {text!r}, which is no number"
+    except OSError as error:
+        reason = why(path, error)
+    return f"energy is not measured: {reason}"
 
 
 def read(those: Sequence[Meter]) -> Reading:
@@ -138,38 +174,59 @@ def read(those: Sequence[Meter]) -> Reading:
     return Reading(time.perf_counter(), values)
 
 
-def joules(those: Sequence[Meter], before: Reading, after: Reading) -> dict[str, float]:
-    """Return the joules between two readings by meter, NaN where a meter could not be read.
+def joules(those: Sequence[Meter], readings: Sequence[Reading]) -> dict[str, float]:
+    """Return the joules from the first to the last reading by meter, NaN if one lacks a value.
 
-    A counter may have begun again once in between. The power of a sensor is the mean of both ends.
+    A counter may have begun again once between two readings. The power of a sensor is the mean of
+    the readings in the later half of the time.
     """
-    seconds = after.time_s - before.time_s
+    begin_s, end_s = readings[0].time_s, readings[-1].time_s
+    late = [reading.time_s >= (begin_s + end_s) / 2 for reading in readings]
     found = {}
-    for meter, first, last in zip(those, before.values, after.values, strict=True):
-        if first is None or last is None:
+    for number, meter in enumerate(those):
+        values = [reading.values[number] for reading in readings]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
             found[meter.name] = math.nan
         elif meter.range_uJ:
-            found[meter.name] = (last - first) % meter.range_uJ * 1e-6
+            steps = ((last - first) % meter.range_uJ for first, last in pairwise(known))
+            found[meter.name] = sum(steps) * 1e-6
         else:
-            found[meter.name] = (first + last) / 2 * seconds * 1e-6
+            counted = [value for value, counts in zip(known, late, strict=True) if counts]
+            found[meter.name] = sum(counted) / len(counted) * (end_s - begin_s) * 1e-6
     return found
 
 
-def total_J(those: Sequence[Meter], by_meter: Mapping[str, float]) -> float:
-    """Return the joules of all meters that count in the total; NaN without any."""
+def metered(those: Sequence[Meter], work: Callable[[], object]) -> dict[str, float]:
+    """Return the mean power in watts by meter while `work` is called again and again.
+
+    It is called at least once, and for as long as the meters need. NaN of a meter that could not
+    be read.
+    """
+    sensors = any(not meter.range_uJ for meter in those)
+    least_s = small.cut(_SENSOR_S if sensors else _COUNTER_S, 0.001)
+    readings = [read(those)]
+    while len(readings) < 2 or readings[-1].time_s - readings[0].time_s < least_s:
+        work()
+        readings.append(read(those))
+    seconds = readings[-1].time_s - readings[0].time_s
+    return {name: used_J / seconds for name, used_J in joules(those, readings).items()}
+
+
+def total(those: Sequence[Meter], by_meter: Mapping[str, float]) -> float:
+    """Return the sum over all meters that count in the total; NaN without any."""
     counted = [by_meter[meter.name] for meter in those if meter.total]
     return sum(counted) if counted else math.nan
 
 
 @cache
-def idle_W(those: tuple[Meter, ...]) -> float:
-    """Return the power in watts by the meters while this process sleeps for 0.3 s; NaN without any.
+def idle_W(those: tuple[Meter, ...], clock_limit: int) -> float:
+    """Return the power in watts by the meters while this process sleeps; NaN without any.
 
-    Measured once. Other programs that run at that time use power too.
+    Measured once for each limit of the clock, which has been set. Other programs that run at that
+    time use power too.
     """
     if not those:
         return math.nan
-    before = read(those)
-    time.sleep(_IDLE_S)
-    after = read(those)
-    return total_J(those, joules(those, before, after)) / (after.time_s - before.time_s)
+    time.sleep(_REST_S)
+    return total(those, metered(those, lambda: time.sleep(_IDLE_S)))

@@ -13,7 +13,7 @@ import operator
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,9 +33,11 @@ __all__ = [
     "energy_J",
     "handle",
     "idle_W",
+    "metered_W",
     "settings",
     "state",
     "why_no_devices",
+    "why_no_energy",
 ]
 
 _NOT_BUILT = (
@@ -273,21 +275,41 @@ def clocks_MHz(name: str) -> list[int]:
         return []
 
 
-@functools.cache
-def idle_W(name: str) -> float:
-    """Return the power of a device while this process does not use it; NaN if it is unknown.
+def why_no_energy(name: str) -> str:
+    """Return why the energy of a device can't be measured, in one sentence; empty if it can."""
+    if not (math.isnan(energy_J(name)) and math.isnan(_read(name).power_W)):
+        return ""
+    reason = (
+        f"NVML does not tell the power of {name}"
+        if _nvml(name) is not None
+        else f"NVML is missing or does not know {name} (pip install nvidia-ml-py)"
+    )
+    return f"energy is not measured: {reason}"
 
-    Measured once, over a second. Other programs may use it.
-    """
-    if math.isnan(_read(name).power_W) and math.isnan(energy_J(name)):
-        return math.nan
-    time.sleep(small.cut(_REST_S, 0.01))
+
+def metered_W(name: str, work: Callable[[], object]) -> float:
+    """Return the mean power in watts of a device while `work` is called for `METERED_S`."""
     with Watch(name) as watch:
         begin_s, begin_J = time.perf_counter(), energy_J(name)
-        time.sleep(small.cut(METERED_S, 0.05))
-        seconds = time.perf_counter() - begin_s
+        seconds = 0.0
+        while seconds < small.cut(METERED_S, 0.05):
+            work()
+            seconds = time.perf_counter() - begin_s
         used_J = energy_J(name) - begin_J
+    # A device without a counter of energy tells its power.
     return watch.power_W(begin_s) if math.isnan(used_J) else used_J / seconds
+
+
+@functools.cache
+def idle_W(name: str, clock_limit: int) -> float:
+    """Return the power of a device while this process does not use it; NaN if it is unknown.
+
+    Measured once for each limit of its clock, which has been set. Other programs may use it.
+    """
+    if why_no_energy(name):
+        return math.nan
+    time.sleep(small.cut(_REST_S, 0.01))
+    return metered_W(name, lambda: time.sleep(_INTERVAL_S))
 
 
 class Reading(NamedTuple):

@@ -25,6 +25,7 @@ def _device(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
             **about,
             "copy_GBps": copy_GBps(name),
             "state": gpu.state(name),
+            "no_energy": gpu.why_no_energy(name),
             "launch_s": _known(device_launch_cost_s(name, "host")),
             "launch_single_s": _known(device_launch_cost_s(name, "host", 1)),
             "launch_graph_s": _known(device_launch_cost_s(name, "graph")),

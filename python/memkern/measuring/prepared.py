@@ -18,7 +18,7 @@ import numpy.typing as npt
 from memkern import _memkern, small
 from memkern.errors import InputError
 from memkern.machine import gpu, remote, settings, switches
-from memkern.measuring import counting, process, sampling, variants
+from memkern.measuring import counting, metering, process, sampling, variants
 from memkern.measuring.cores import Neighbour
 from memkern.measuring.process import as_input_error, exclusive
 from memkern.measuring.ranks import ranks
@@ -295,6 +295,17 @@ class Prepared:
         """
         with exclusive(), self.switched():
             return sampling.take_samples(self, placement, placements)
+
+    def energy(self, seconds: float) -> metering.Energy:
+        """Return the power while invocations of about so many seconds follow each other.
+
+        They change the arrays that the kernel writes.
+        """
+        if note := metering.why_not(self):
+            return metering.Energy(note=note)
+        self.warm_up()
+        with exclusive(), self.switched():
+            return metering.measure(self, seconds)
 
     def halo_share(self) -> float:
         """Return the share of an invocation that this rank spends on a blocking exchange.

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from memkern import _memkern, statistics
 from memkern.errors import InputError
-from memkern.machine import energy, environment, gpu
+from memkern.machine import environment, gpu
 from memkern.machine.caches import data_caches, ends, level_of
 from memkern.machine.topology import copy_GBps, machine_environment
-from memkern.measuring import calibration, counting, disturbance
+from memkern.measuring import calibration, counting, disturbance, metering
 from memkern.measuring.cores import Neighbour, competitors, cores, cores_at_work
 from memkern.measuring.costs import (
     ceilings_GBps,
@@ -31,6 +31,7 @@ from memkern.measuring.costs import (
 )
 from memkern.measuring.counting import Counting
 from memkern.measuring.drift import known_drift
+from memkern.measuring.metering import Energy
 from memkern.measuring.prepared import STARTS_PER_SAMPLE, Choice, Prepared
 from memkern.measuring.process import exclusive, refuse_forked
 from memkern.measuring.ranks import ranks, together
@@ -184,6 +185,7 @@ class CaseRun:
         # Deadline of the next placement, on the clock of `time.perf_counter`.
         self.deadline = math.inf
         self.out_of_time = False
+        self._energy = Energy(note="energy is not measured: sampling was interrupted")
         self._models_B: dict[str, float] = {}
         self._machine: MachineFile | None = None
         if file := case.labels.get("machine_file"):
@@ -292,6 +294,11 @@ class CaseRun:
             share = {"halo_share": prepared.halo_share()}
             check = dataclasses.replace(check, columns={**check.columns, **share})
         samples, device = taken[0]
+        if samples.stop != "interrupted" and all(p.samples.disturbed for p in self.placements):
+            try:
+                self._energy = prepared.energy(samples.mean_s)
+            except KeyboardInterrupt:
+                samples = dataclasses.replace(samples, stop="interrupted")
         # Read only once, since the operating system walks the page tables for it.
         known = earlier.obtained["pages"] if earlier else None
         obtained = {**prepared.native.obtained(), "pages": known or prepared.native.pages()}
@@ -386,7 +393,7 @@ class CaseRun:
                 **_rank_columns(case, counted, rank_counts if case.spec is spec else []),
                 **self._ceilings,
                 **last.device,
-                **_energy_columns(case, counted, times["time_median_s"]),
+                **metering.columns(case, self._energy, times["time_median_s"]),
                 **(of_whole or {}),
                 **(extra or {}),
             }
@@ -604,42 +611,6 @@ def _rates(
         "cycles_per_access": access_s * placement.samples.clock_Hz,
         **traffic,
         **messages,
-    }
-
-
-def _energy_columns(case: Case, counted: Sequence[Placement], median_s: float) -> dict[str, Any]:
-    """Return the columns on energy: the mean power while sampling, times the median time.
-
-    Energy is of the whole machine, or of the GPU; there are none for several ranks, of which each
-    would measure that of its own host.
-    """
-    if ranks().size > 1:
-        return {}
-    on_gpu = case.knobs.place == GPUS
-    meters = () if on_gpu else energy.meters()
-    samples = [p.samples for p in counted if p.samples.joules]
-    metered_s = sum(s.metered_s for s in samples)
-    if not samples or metered_s < (gpu.METERED_S if on_gpu else energy.LEAST_S):
-        return {}
-    powers_W = {
-        name: sum(s.joules[name] for s in samples) / metered_s for name in samples[0].joules
-    }
-    power_W = powers_W["GPU"] if on_gpu else energy.total_J(meters, powers_W)
-    if math.isnan(power_W):
-        if not on_gpu:
-            lost = ", ".join(name for name, watts in powers_W.items() if math.isnan(watts))
-            warnings.warn(f"energy is unknown: {lost} can't be read any more", stacklevel=2)
-        return {}
-    energy_J = power_W * median_s
-    flops = case.iterations * case.spec.width(case) * case.spec.flops
-    return {
-        "power_W": power_W,
-        "idle_power_W": gpu.idle_W(case.knobs.device) if on_gpu else energy.idle_W(meters),
-        "energy_J": energy_J,
-        "energy_delay_Js": energy_J * median_s,
-        "energy_per_byte_pJ": 1e12 * energy_J / case.bytes_B if case.bytes_B else math.nan,
-        "energy_per_flop_pJ": 1e12 * energy_J / flops if flops else math.nan,
-        "energy_meters": json.dumps({name: watts * median_s for name, watts in powers_W.items()}),
     }
 
 

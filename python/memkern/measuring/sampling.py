@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import _memkern, small, statistics
-from memkern.machine import energy, environment, gpu
+from memkern.machine import environment
 from memkern.measuring import disturbance
 from memkern.measuring.cores import cores, cores_at_work, exchanging_units
 from memkern.measuring.ranks import ranks
-from memkern.spec.options import GPUS
 
 if TYPE_CHECKING:
     from memkern.measuring.prepared import Prepared
@@ -60,8 +59,6 @@ class Samples:
     counts : ndarray of float64, shape (ranks, n, events, 3)
         Value and nanoseconds enabled and running of each event that is counted, over all workers of
         a rank, in each of the samples of `seconds` (see `Counting.summed`).
-    joules : mapping of str to float
-        By meter, the energy that was used while samples were taken, in `metered_s` seconds.
     """
 
     seconds: npt.NDArray[np.float64]
@@ -77,8 +74,6 @@ class Samples:
     disturbed: bool
     mean_s: float
     counts: npt.NDArray[np.float64]
-    joules: Mapping[str, float]
-    metered_s: float
 
 
 def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples:
@@ -104,9 +99,6 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
     own = np.empty(0)
     rejected = crowded = np.empty(0, dtype=np.bool_)
     units = _units_of(prepared)
-    meters = energy.meters() if prepared.device is None else ()
-    joules: dict[str, float] = {}
-    metered_s = 0.0
     begin = time.perf_counter()
     first_s = math.inf
     reason: str | None = None
@@ -134,21 +126,10 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         left = min(left, prepared.left_s)
         block_counts = np.zeros((len(block), *counts.shape[1:]))
         stolen, since = environment.read_steal_s(units), time.perf_counter()
-        before, before_J = energy.read(meters), _gpu_J(prepared)
         try:
             sample(prepared, block, invocations, left, began, block_counts)
         except KeyboardInterrupt:
             reason = "interrupted"
-        after = energy.read(meters)
-        used = energy.joules(meters, before, after)
-        if prepared.case.knobs.place == GPUS:
-            used["GPU"] = _gpu_J(prepared) - before_J
-            if math.isnan(used["GPU"]) and prepared.watch is not None:
-                # A GPU without a counter of energy tells its power.
-                seconds = after.time_s - before.time_s
-                used["GPU"] = prepared.watch.power_W(before.time_s) * seconds
-        joules = {name: joules.get(name, 0.0) + used[name] for name in used}
-        metered_s += after.time_s - before.time_s
         done = ~np.isnan(block[:, 0])
         block = block[done]
         counts = np.concatenate((counts, block_counts[done]))
@@ -205,15 +186,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         disturbed=disturbed,
         mean_s=float(rows[:, 0].mean()),
         counts=np.array(ranks().every(counting.summed(counts[kept_rows]))),
-        joules=joules,
-        metered_s=metered_s,
     )
-
-
-def _gpu_J(prepared: Prepared) -> float:
-    """Return the energy that the case's GPU has used so far, NaN without one."""
-    knobs = prepared.case.knobs
-    return gpu.energy_J(knobs.device) if knobs.place == GPUS else math.nan
 
 
 def sample(

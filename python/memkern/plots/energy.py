@@ -20,7 +20,7 @@ from memkern.plots.drawing import (
     panels,
     spaced,
 )
-from memkern.plots.frames import Records, counted, frame_of, typed, undisturbed, words
+from memkern.plots.frames import Records, counted, first_note, frame_of, typed, undisturbed, words
 from memkern.plots.registry import register, tables
 from memkern.plots.style import COLUMN_IN, GREY, figure, new_figure, plain
 
@@ -48,21 +48,31 @@ def _metered(records: Records) -> DataFrame:
     frame = typed(frame.assign(**{t: "" for t in texts if t not in frame}), _COLUMNS, texts)
     if "valid" not in frame:
         raise InputError("the records lack the column 'valid'")
+    why = no_energy(frame)
     frame = frame[frame["valid"].eq(True) & (frame["energy_J"] > 0)]
     if frame.empty:
-        raise InputError(
-            "no record has energy: measure where /sys/class/powercap or /sys/class/hwmon can be "
-            "read (as root), or on a GPU with nvidia-ml-py"
-        )
+        raise InputError(f"no record has energy: {why}")
     disturbed = frame["disturbed"].eq(True) if "disturbed" in frame else False
     return frame.assign(disturbed=disturbed)
+
+
+def no_energy(frame: DataFrame) -> str:
+    """Return why records have no energy, as far as they tell, as the end of a sentence."""
+    return first_note(frame, "energy_note") or (
+        "measure where /sys/class/powercap or /sys/class/hwmon can be read (as root), or on a GPU "
+        "with nvidia-ml-py"
+    )
 
 
 def _names(frame: DataFrame) -> DataFrame:
     """Add the name of each case without clock limit and threads."""
     from pandas import to_numeric
 
-    columns = [frame[name] for name in ("kernel", "variant", "pattern")]
+    variant = frame["variant"]
+    if "variant_choice" in frame:
+        # Which one is fastest may depend on clock and threads.
+        variant = variant.where(words(frame["variant_choice"]).eq("asked"), "")
+    columns = [frame["kernel"], variant, frame["pattern"]]
     columns += [words(frame[name]) for name in ("matrix", "lattice", "layout") if name in frame]
     if "elements" in frame:
         sizes = to_numeric(frame["elements"], errors="coerce")

@@ -237,6 +237,13 @@ def words(column: Series) -> Series:
     return column.astype(object).where(column.notna(), "").astype(str)
 
 
+def first_note(frame: DataFrame, column: str) -> str:
+    """Return the first text of a column that is not empty; empty without any."""
+    if column not in frame:
+        return ""
+    return next((str(note) for note in words(frame[column]) if note), "")
+
+
 def typed(frame: DataFrame, numbers: Sequence[str], texts: Sequence[str] = ()) -> DataFrame:
     """Return records with some columns as floats (NaN where not a number) and some as `words`."""
     from pandas import to_numeric

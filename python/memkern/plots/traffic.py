@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.plots.drawing import MOST_LINES, Dot, dots, finish, marked_look, panels, row_in, spaced
-from memkern.plots.frames import Records, counted, frame_of, three_figures, words
+from memkern.plots.frames import Records, counted, first_note, frame_of, three_figures
 from memkern.plots.registry import register, tables
 from memkern.plots.style import GREY, figure, plain
 
@@ -59,13 +59,8 @@ def traffic_table(records: Records = None) -> DataFrame:
         if counts["event"] in _NAMES and counts.get("count") is not None
     ]
     if not rows:
-        notes = (
-            [note for note in words(frame["counters_note"]).unique() if note]
-            if ("counters_note" in frame)
-            else []
-        )
-        why = f": {notes[0]}" if notes else ": measure with --counters auto"
-        raise InputError(f"no record has counts of the traffic of a level{why}")
+        why = first_note(frame, "counters_note") or "measure with --counters auto"
+        raise InputError(f"no record has counts of the traffic of a level: {why}")
     return DataFrame(rows).astype({"ratio": float, "checked": float})
 
 

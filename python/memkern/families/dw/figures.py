@@ -53,8 +53,8 @@ from memkern.plots.drawing import (
     roofline_series,
     row_in,
 )
-from memkern.plots.energy import whisker_notes, whiskers
-from memkern.plots.frames import Records, frame_of, three_figures
+from memkern.plots.energy import no_energy, whisker_notes, whiskers
+from memkern.plots.frames import Records, frame_of, three_figures, typed
 from memkern.plots.predictions import ECM, ecm_curves, machine_for, machine_note, with_ecm
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import split, with_workers
@@ -466,10 +466,9 @@ def by_energy(records: Records = None) -> Figure:
     frame, notes = hops(records, _MEASURE)
     changes = energies(frame)
     if changes.empty:
-        raise InputError(
-            "no lattice was measured as RIRI and as RRII with energy: measure both where "
-            "/sys/class/powercap or /sys/class/hwmon can be read (as root)"
-        )
+        known = typed(frame, ("energy_J",))["energy_J"].gt(0).any()
+        why = "measure both layouts (-l RRII,RIRI)" if known else no_energy(frame)
+        raise InputError(f"no lattice was measured as RIRI and as RRII with energy: {why}")
     fig = new_figure(COLUMN_IN, 2.8)
     ax = fig.subplots()
     groups = {

@@ -1,0 +1,125 @@
+"""Energy of a case: the power of the machine or GPU while invocations follow each other.
+
+Samples have pauses between them, in which the state of the cores is read, and the next sample is
+prepared. The energy is that of further invocations, without pauses.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from memkern.machine import energy, gpu
+from memkern.measuring.ranks import ranks
+from memkern.spec.case import Case
+from memkern.spec.options import GPUS, RANKS
+
+if TYPE_CHECKING:
+    from memkern.measuring.prepared import Prepared
+
+__all__ = ["Energy", "columns", "measure", "why_not"]
+
+# Meters are read, and an interrupt is noticed, after about so many seconds of invocations.
+_READ_S = 0.01
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Power of the machine or GPU while a case runs.
+
+    Attributes
+    ----------
+    power_W : float
+        The total; NaN if it is unknown.
+    idle_W : float
+        While this process sleeps; NaN if it is unknown.
+    powers_W : mapping of str to float
+        By meter; NaN of one that could not be read.
+    note : str
+        Why the total is unknown; empty if it is known.
+    """
+
+    power_W: float = math.nan
+    idle_W: float = math.nan
+    powers_W: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+
+
+def why_not(prepared: Prepared) -> str:
+    """Return why the energy of a case can't be measured, in one sentence; empty if it can."""
+    knobs = prepared.case.knobs
+    if ranks().size > 1 or knobs.place == RANKS:
+        return "energy is not measured over ranks: the meters of each host are its own"
+    if knobs.flush:
+        return "energy is not measured with flush, which needs energy too"
+    if not prepared.left_s:
+        return "energy is not measured: the time was over"
+    return gpu.why_no_energy(knobs.device) if knobs.place == GPUS else energy.why_none()
+
+
+def measure(prepared: Prepared, seconds: float) -> Energy:
+    """Run invocations for as long as the meters need, and return the power meanwhile.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        Its energy can be measured, and the settings of the machine are as its case requests.
+    seconds : float
+        About those of an invocation.
+    """
+    knobs = prepared.case.knobs
+    invocations = max(math.ceil(_READ_S / seconds), 1)
+
+    def work() -> None:
+        prepared.native.run(invocations)
+
+    if knobs.place == GPUS:
+        power_W = gpu.metered_W(knobs.device, work)
+        return Energy(power_W, gpu.idle_W(knobs.device, knobs.clock_limit), {"GPU": power_W})
+    meters = energy.meters()
+    powers_W = energy.metered(meters, work)
+    power_W = energy.total(meters, powers_W)
+    if math.isnan(power_W):
+        lost = ", ".join(m.name for m in meters if m.total and math.isnan(powers_W[m.name]))
+        note = f"energy is unknown: {lost} can't be read any more"
+        warnings.warn(note, stacklevel=2)
+        return Energy(powers_W=powers_W, note=note)
+    # A neighbour needs power while this process sleeps.
+    idle_W = math.nan if prepared.beside else energy.idle_W(meters, knobs.clock_limit)
+    return Energy(power_W, idle_W, powers_W)
+
+
+def columns(case: Case, found: Energy, median_s: float) -> dict[str, Any]:
+    """Return the columns of a record on energy: the power times the median time.
+
+    Parameters
+    ----------
+    case : Case
+    found : Energy
+        Of the case, or of that whose invocations include those of this one.
+    median_s : float
+        Median time of an invocation.
+    """
+    if found.note:
+        return {"energy_note": found.note}
+    energy_J = found.power_W * median_s
+    flops = case.iterations * case.spec.width(case) * case.spec.flops
+    by_meter = {
+        # JSON has no NaN.
+        name: None if math.isnan(watts) else watts * median_s
+        for name, watts in found.powers_W.items()
+    }
+    return {
+        "power_W": found.power_W,
+        "idle_power_W": found.idle_W,
+        "energy_J": energy_J,
+        "energy_delay_Js": energy_J * median_s,
+        "energy_per_byte_pJ": 1e12 * energy_J / case.bytes_B if case.bytes_B else math.nan,
+        "energy_per_flop_pJ": 1e12 * energy_J / flops if flops else math.nan,
+        "energy_meters": json.dumps(by_meter),
+        "energy_note": "",
+    }
