@@ -34,6 +34,13 @@ def cases() -> dict[str, mk.Case]:
     made["raider.gather_triad"] = mk.raider("gather_triad", 2**18, **how)
     for elements in (4, 12):
         made[f"bs6 {elements}"] = mk.bs(6, elements=elements, degree=7, **how)
+    for side in (64, 512, 4096):
+        made[f"loops.matvec {side}"] = mk.loops("matvec", rows=side, columns=side, **how)
+    for matrix in ("hpcg:16", "hpcg:64"):
+        for format in ("crs", "sell"):
+            made[f"spmv.{format} {matrix}"] = mk.case(f"spmv.{format}", matrix=matrix, **how)
+    for side in (4, 8, 16):
+        made[f"dw.hop {side}^4 x 8"] = mk.case("dw.hop", lattice=[side] * 4, ls=8, **how)
     made["amo.stride1"] = mk.amo("stride1", iters=2**14, **how)
     return made
 

@@ -121,6 +121,10 @@ def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
         assert cli.main(["info"]) == 0
         assert "parallel region takes an unknown time (disturbed)" in capsys.readouterr().out
         assert mk.describe()["launch_s"] is None
+    with monkeypatch.context() as patch:
+        # Nor are bandwidths of variants that no trial has chosen those of the best ones.
+        patch.setattr(variants, "fastest", lambda _, candidates: (candidates[0], "default"))
+        assert np.isnan(costs.ceilings_GBps(1, "auto", "default")["load"])
     assert launch_cost_s(0, "none", "fork") == launch_cost_s(0, "none", "fork") > 0
     record = product.measure().record
     assert all(record[name] > 0 for name in (*bandwidths, "roofline_fraction"))

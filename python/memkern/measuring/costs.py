@@ -29,7 +29,7 @@ _kept: list[Any] = []  # caches
 
 
 class _DisturbedError(Exception):
-    """Too few samples were undisturbed."""
+    """Too few samples, or trials of variants, were undisturbed."""
 
 
 def _kept_if_undisturbed(unknown: _T) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
@@ -70,7 +70,7 @@ def _seconds(prepared: Prepared) -> npt.NDArray[np.float64]:
     _DisturbedError
     """
     samples = prepared.sample()
-    if samples.disturbed:
+    if samples.disturbed or prepared.variant_choice == "default":
         raise _DisturbedError
     return samples.seconds[:, 0]
 
