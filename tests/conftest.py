@@ -56,17 +56,19 @@ def isolated(
 ) -> None:
     """Make results independent of other processes on the machine, its calibration and meters."""
     from memkern.machine import energy
-    from memkern.measuring import cores, disturbance, sampling
+    from memkern.measuring import cores, disturbance, prepared, sampling, watching
     from memkern.measuring.disturbance import Activity
 
     def none(values: Any, *others: Any) -> Any:
         return np.zeros(len(values), dtype=bool)
 
     monkeypatch.setattr(cores, "observe_activity", lambda: Activity((), 0.0))
+    monkeypatch.setattr(watching, "shared_probes", lambda: float("nan"))
     if "disturbances" not in request.fixturenames:
         monkeypatch.setattr(disturbance, "disturbed_samples", none)
         monkeypatch.setattr(disturbance, "slow_exchanges", none)
         monkeypatch.setattr(sampling, "least_throughput", lambda prepared: 0.0)
+        monkeypatch.setattr(prepared, "warn_of_conditions", lambda shared_units: None)
     monkeypatch.setattr(energy, "ROOT", Path("/nonexistent"))
     folder: Path = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))

@@ -340,7 +340,7 @@ FAULTS = (
           "half_span = ((independent + 1) / 2 - rank) * n / independent / 2",
           "pytest tests/test_statistics.py"),
     Fault("samples after a disturbance count", f"{PYTHON}/measuring/disturbance.py",
-          "(cpu_share < CPU_SHARE) | after | crowded", "(cpu_share < CPU_SHARE) | crowded",
+          "| moved | after | crowded", "| moved | crowded",
           "pytest tests/measuring/test_disturbance.py"),
     Fault("identity without the options", f"{PYTHON}/spec/case.py",
           '            "knobs": self.knobs.asked,\n', "", "pytest tests/test_interface.py"),

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -107,13 +108,13 @@ std::shared_ptr<UnitReservation> UnitReservation::reserve(int unit) {
   if (auto held = ours[unit].lock()) return held;
   // A name in the abstract namespace disappears with the process that holds it.
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return nullptr;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string name = "memkern-unit-" + std::to_string(unit);
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+  if (fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0 &&
+      errno == EADDRINUSE) {
     close(fd);
     return nullptr;
   }
@@ -122,7 +123,9 @@ std::shared_ptr<UnitReservation> UnitReservation::reserve(int unit) {
   return held;
 }
 
-UnitReservation::~UnitReservation() { close(socket_); }
+UnitReservation::~UnitReservation() {
+  if (socket_ >= 0) close(socket_);
+}
 
 ChosenUnits least_busy_units(int workers, const std::vector<RunningThread>& others) {
   const Topology& machine = Topology::instance();
@@ -158,6 +161,8 @@ ChosenUnits least_busy_units(int workers, const std::vector<RunningThread>& othe
         continue;
       }
       chosen.reservations.push_back(std::move(reservation));
+    } else {
+      chosen.reserved_elsewhere.push_back(unit);
     }
     chosen.units.push_back(unit);
     ++on_core[core[unit]];

@@ -22,7 +22,8 @@ std::vector<RunningThread> running_threads(const std::string& root = "");
 // Reserves a processing unit for this process, among all memkern processes, during its lifetime.
 class UnitReservation {
  public:
-  // Null if another process holds the unit.
+  // Null if another process holds the unit. Where the system has no such sockets, nothing is known
+  // of others, and every unit is given.
   static std::shared_ptr<UnitReservation> reserve(int unit);
   ~UnitReservation();
   UnitReservation(const UnitReservation&) = delete;
@@ -35,6 +36,8 @@ class UnitReservation {
 
 struct ChosenUnits {
   std::vector<int> units;
+  // Those of them that another memkern process has reserved.
+  std::vector<int> reserved_elsewhere;
   std::vector<std::shared_ptr<UnitReservation>> reservations;
 };
 // One unit per worker, those with the fewest running threads of `others` first. As long as there

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <omp.h>
 #include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,7 +12,6 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <limits>
 #include <string>
 
 #include "core/clock.hpp"
@@ -20,7 +21,7 @@
 namespace memkern {
 namespace {
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnknown = Conditions::kUnknown;
 // Per worker: reading its counters takes one to two microseconds.
 constexpr double kReadInterval_s = 80e-6;
 // Shorter losses are ignored, as the two clocks are not read at the same moment. A switch to
@@ -37,12 +38,45 @@ double seconds(clockid_t clock) {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
+// The run-queue delay and the switches of a thread, by its open schedstat.
+bool read_schedstat(int file, double& delay_s, long& switches) {
+  char text[96];
+  if (file < 0) return false;
+  const ssize_t length = pread(file, text, sizeof text - 1, 0);
+  if (length <= 0) return false;
+  text[length] = '\0';
+  unsigned long long ran_ns = 0;
+  unsigned long long waited_ns = 0;
+  if (std::sscanf(text, "%llu %llu %ld", &ran_ns, &waited_ns, &switches) != 3) return false;
+  delay_s = 1e-9 * static_cast<double>(waited_ns);
+  return true;
+}
+
+// Returns -1 if the file can't be read.
+int open_schedstat(pid_t thread, const std::string& root) {
+  const std::string path = root + "/proc/self/task/" + std::to_string(thread) + "/schedstat";
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  double delay_s = 0.0;
+  long switches = 0;
+  if (file < 0 || read_schedstat(file, delay_s, switches)) return file;
+  close(file);
+  return -1;
+}
+
 }  // namespace
 
-Monitor::Monitor(const Team& team, double least_throughput)
+bool run_queue_delays_known(const std::string& root) {
+  const int file = open_schedstat(static_cast<pid_t>(syscall(SYS_gettid)), root);
+  if (file < 0) return false;
+  close(file);
+  return true;
+}
+
+Monitor::Monitor(const Team& team, double least_throughput, const std::string& root)
     : team_(team),
       least_throughput_(least_throughput),
-      workers_(static_cast<std::size_t>(team.size())) {
+      workers_(static_cast<std::size_t>(team.size())),
+      asks_workers_(!team.bound()) {
 #pragma omp parallel num_threads(team_.size())
   {
     Worker& worker = workers_[static_cast<std::size_t>(omp_get_thread_num())];
@@ -50,8 +84,8 @@ Monitor::Monitor(const Team& team, double least_throughput)
     if (pthread_getcpuclockid(pthread_self(), &worker.clock) != 0) worker.clock = -1;
   }
   for (Worker& worker : workers_) {
-    const std::string path = "/proc/self/task/" + std::to_string(worker.thread) + "/schedstat";
-    worker.file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    worker.file = open_schedstat(worker.thread, root);
+    if (worker.file < 0) asks_workers_ = true;
   }
 }
 
@@ -61,38 +95,56 @@ Monitor::~Monitor() {
   }
 }
 
-bool Monitor::read(Worker& worker) {
-  char text[96];
-  if (worker.file < 0) return false;
-  const ssize_t length = pread(worker.file, text, sizeof text - 1, 0);
-  if (length <= 0) return false;
-  text[length] = '\0';
-  unsigned long long ran_ns = 0;
-  unsigned long long waited_ns = 0;
-  if (std::sscanf(text, "%llu %llu %ld", &ran_ns, &waited_ns, &worker.switches) != 3) return false;
-  worker.delay_s = 1e-9 * static_cast<double>(waited_ns);
+void Monitor::read(Worker& worker) {
+  if (worker.file >= 0) read_schedstat(worker.file, worker.delay_s, worker.switches);
   worker.cpu_s = seconds(worker.clock);
   worker.wall_s = now();
-  return true;
 }
 
-void Monitor::read_workers(bool count) {
-  double least = kUnknown;
-  for (Worker& worker : workers_) {
-    const Worker before = worker;
-    if (!read(worker) || !count) continue;
-    const double wall_s = worker.wall_s - before.wall_s;
-    double lost_s = worker.delay_s - before.delay_s;
-    // A worker that was never switched out has not slept: time without CPU time was taken from its
-    // processor.
-    if (worker.switches == before.switches) {
-      lost_s += std::max(0.0, wall_s - (worker.cpu_s - before.cpu_s));
-    }
-    if (lost_s < kMinLost_s) lost_s = 0.0;
-    const double share = std::clamp(1.0 - lost_s / wall_s, 0.0, 1.0);
-    least = std::isnan(least) ? share : std::min(least, share);
+double Monitor::lost_s(const Worker& before, const Worker& after) {
+  const double unused_s = (after.wall_s - before.wall_s) - (after.cpu_s - before.cpu_s);
+  if (after.file < 0) {
+    // A worker that only waited for something was not kept from running. If it was both, which part
+    // of the time it waited is unknown: all of it counts, so that no disturbed sample is used.
+    const bool only_waited = after.waits != before.waits && after.preemptions == before.preemptions;
+    return only_waited ? 0.0 : unused_s;
   }
-  for (Conditions* sample : since_read_) sample->cpu_share = least;
+  const double delay_s = after.delay_s - before.delay_s;
+  // A worker that was never switched out has not slept: time without CPU time was taken from its
+  // processor.
+  return after.switches == before.switches ? delay_s + std::max(0.0, unused_s) : delay_s;
+}
+
+void Monitor::read_workers() {
+  before_ = workers_;
+  if (asks_workers_) {
+#pragma omp parallel num_threads(team_.size())
+    {
+      Worker& worker = workers_[static_cast<std::size_t>(omp_get_thread_num())];
+      worker.unit = sched_getcpu();
+      rusage used{};
+      if (worker.file < 0 && getrusage(RUSAGE_THREAD, &used) == 0) {
+        worker.waits = used.ru_nvcsw;
+        worker.preemptions = used.ru_nivcsw;
+      }
+    }
+  }
+  double least = kUnknown;
+  bool moved = false;
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    Worker& worker = workers_[w];
+    read(worker);
+    const double wall_s = worker.wall_s - before_[w].wall_s;
+    double lost = lost_s(before_[w], worker);
+    if (lost < kMinLost_s) lost = 0.0;
+    const double share = std::clamp(1.0 - lost / wall_s, 0.0, 1.0);
+    if (!std::isnan(share)) least = std::isnan(least) ? share : std::min(least, share);
+    moved = moved || worker.unit != before_[w].unit;
+  }
+  for (Conditions* sample : since_read_) {
+    sample->cpu_share = least;
+    sample->moved = moved ? 1.0 : 0.0;
+  }
   since_read_.clear();
   read_s_ = now();
 }
@@ -129,7 +181,7 @@ void Monitor::measure_cores(bool count) {
 void Monitor::start() {
   since_read_.clear();
   measure_cores(false);
-  read_workers(false);
+  read_workers();
 }
 
 void Monitor::wait_for_cores(double end_s) {
@@ -139,24 +191,24 @@ void Monitor::wait_for_cores(double end_s) {
   const double until_s = std::min(now() + kMaxWait_s, end_s);
   while (throughput_ < least_throughput_ && now() < until_s) measure_cores(false);
   interval_ = kSharedCoreInterval;
-  read_workers(false);
+  read_workers();
 }
 
 void Monitor::sample_ended(Conditions& conditions) {
-  conditions = {kUnknown, kUnknown, kUnknown, kUnknown};
+  conditions = {};
   since_read_.push_back(&conditions);
   since_cores_.push_back(&conditions);
   const double time_s = now();
   const double interval_s = kReadInterval_s * static_cast<double>(workers_.size());
-  if (time_s - read_s_ >= interval_s) read_workers(true);
+  if (time_s - read_s_ >= interval_s) read_workers();
   if (time_s - measured_s_ < interval_ * core_cost_s_) return;
-  if (!since_read_.empty()) read_workers(true);
+  if (!since_read_.empty()) read_workers();
   measure_cores(true);
-  read_workers(false);
+  read_workers();
 }
 
 void Monitor::finish() {
-  if (!since_read_.empty()) read_workers(true);
+  if (!since_read_.empty()) read_workers();
   if (!since_cores_.empty()) measure_cores(true);
 }
 

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "core/team.hpp"
@@ -11,16 +13,23 @@ namespace memkern {
 
 // Conditions of one sample; NaN where they are unknown.
 struct Conditions {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   // Smallest share of time, over the workers, during which a worker had a processor (1: always).
-  double cpu_share;
+  double cpu_share = kUnknown;
   // Smallest throughput of a worker's core before and after the sample (see CoreState), and median
   // clock of the cores.
-  double throughput;
-  double clock_Hz;
+  double throughput = kUnknown;
+  double clock_Hz = kUnknown;
   // Longest time before and after the sample in which a line went from one worker to the next (see
   // measure_exchange).
-  double exchange_s;
+  double exchange_s = kUnknown;
+  // 1 if a worker that is not bound to a processing unit moved to another one, else 0.
+  double moved = kUnknown;
 };
+
+// Whether the system tells how long each thread waits for a processor. Otherwise time without CPU
+// time is the only sign of such waits. `root` is prepended to /proc, for tests.
+bool run_queue_delays_known(const std::string& root = "");
 
 // Monitors the workers of a team during a series of samples. The system counts the time that each
 // thread waits for a processor; time lost to a hypervisor or to interrupts is wall-clock time
@@ -29,8 +38,8 @@ struct Conditions {
 class Monitor {
  public:
   // The caller holds a Team::Session during the lifetime of the monitor. Below `least_throughput`,
-  // cores count as shared with other threads.
-  explicit Monitor(const Team& team, double least_throughput = 0.0);
+  // cores count as shared with other threads. `root` is that of run_queue_delays_known.
+  explicit Monitor(const Team& team, double least_throughput = 0.0, const std::string& root = "");
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
@@ -48,20 +57,29 @@ class Monitor {
   struct Worker {
     pid_t thread = 0;
     clockid_t clock = 0;
-    int file = -1;  // schedstat of the thread
+    int file = -1;  // schedstat of the thread; -1 if it can't be read
+    int unit = -1;  // processing unit on which it ran
     double wall_s = 0.0;
     double cpu_s = 0.0;
     double delay_s = 0.0;
     long switches = 0;
+    // Without schedstat: how often it waited for something, and lost its processor.
+    long waits = 0;
+    long preemptions = 0;
   };
 
-  void read_workers(bool count);
+  // Sets the conditions of all samples since it was called before.
+  void read_workers();
   void measure_cores(bool count);
-  static bool read(Worker& worker);
+  static void read(Worker& worker);
+  static double lost_s(const Worker& before, const Worker& after);
 
   const Team& team_;
   double least_throughput_;
   std::vector<Worker> workers_;
+  std::vector<Worker> before_;
+  // Whether workers read what only they can: the unit on which they run, and their own waits.
+  bool asks_workers_;
   // Samples since the counters were read, and since the cores were measured.
   std::vector<Conditions*> since_read_;
   std::vector<Conditions*> since_cores_;

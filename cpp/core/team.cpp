@@ -108,6 +108,7 @@ Team::Team(const TeamRequest& request) {
   if (request.pin == "auto") {
     ChosenUnits chosen = least_busy_units(size_, running_threads());
     units_ = std::move(chosen.units);
+    shared_units_ = std::move(chosen.reserved_elsewhere);
     reservations_ = std::move(chosen.reservations);
   }
   if (request.pin == "compact") units_ = machine.compact(size_);

@@ -24,6 +24,9 @@ class Team {
   int size() const { return size_; }
   // Units that the workers are bound to, as read back from the system; "none" if not bound.
   const std::string& pin_obtained() const { return pin_obtained_; }
+  bool bound() const { return !units_.empty(); }
+  // Units that another memkern process reserved, but that were needed.
+  const std::vector<int>& shared_units() const { return shared_units_; }
   // Teams with equal keys can reuse each other's memory: their workers touch it on the same nodes.
   const std::string& memory_key() const { return memory_key_; }
 
@@ -45,6 +48,7 @@ class Team {
  private:
   int size_ = 1;
   std::vector<int> units_;  // empty: not pinned
+  std::vector<int> shared_units_;
   std::vector<std::shared_ptr<UnitReservation>> reservations_;
   std::string pin_obtained_ = "none";
   std::string binding_key_;

@@ -1,7 +1,6 @@
 #include "engine/prepared.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "core/errors.hpp"
@@ -83,8 +82,7 @@ Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, doubl
 bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Conditions& conditions,
                                 const std::function<bool()>& start, std::span<Count> counts,
                                 std::optional<Range> part) {
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  conditions = {kUnknown, kUnknown, kUnknown, kUnknown};
+  conditions = {};
   Runner& runner = *prepared_.runner_;
   if (monitor_ != nullptr) monitor_->wait_for_cores(end_);
   runner.flush();

@@ -188,6 +188,7 @@ class HostRunner : public RunnerOf<Step> {
     Obtained o = RunnerOf::obtained();
     o.threads = team_.size();
     o.pin = team_.pin_obtained();
+    o.shared_units = team_.shared_units();
     o.vector_B = vector_size(o.isa);
     return o;
   }

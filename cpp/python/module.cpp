@@ -26,6 +26,7 @@
 #include "core/errors.hpp"
 #include "core/limits.hpp"
 #include "core/load.hpp"
+#include "core/monitor.hpp"
 #include "core/sampler.hpp"
 #include "core/topology.hpp"
 #include "engine/prepared.hpp"
@@ -238,7 +239,7 @@ class Case {
   // Writes one row of `out` per sample and returns the number of samples. Stops after the first one
   // that ends later than `deadline_s` seconds from now; waits for a short time before a sample if
   // the throughput of a core is below `least_throughput`. Columns: seconds per invocation; if there
-  // are more than five columns, the seconds of each kernel of an invocation; the four fields of
+  // are more than six columns, the seconds of each kernel of an invocation; the five fields of
   // Conditions, NaN on a device. After a signal, the rows of finished samples are valid and the
   // others unchanged. With `start`, which is called right before each sample is timed, that decides
   // instead of the deadline and of signals: after the first sample for which it returns false or
@@ -252,11 +253,11 @@ class Case {
                       py::array_t<double, py::array::c_style>& counts,
                       const std::vector<std::pair<std::int64_t, std::int64_t>>& parts,
                       bool probes) {
-    constexpr std::size_t kConditions = 4;
+    constexpr std::size_t kConditions = 5;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
                             out.shape(1) != static_cast<py::ssize_t>(1 + steps + kConditions))) {
-      throw InputError("out must have five columns, or five more than there are kernels");
+      throw InputError("out must have six columns, or six more than there are kernels");
     }
     const std::size_t event_values = 3 * events.size();
     if (!events.empty() &&
@@ -330,6 +331,7 @@ class Case {
       to[1] = c.throughput;
       to[2] = c.clock_Hz;
       to[3] = c.exchange_s;
+      to[4] = c.moved;
     }
     if (error) std::rethrow_exception(error);
     return static_cast<std::int64_t>(done);
@@ -425,6 +427,7 @@ class Case {
     d["threads"] = o.threads;
     d["block_threads"] = o.block_threads;
     d["pin"] = o.pin;
+    d["shared_units"] = o.shared_units;
     d["vector_B"] = o.vector_B;
     d["footprint_B"] = problem.footprint_B();
     d["count"] = problem.count();
@@ -500,6 +503,9 @@ PYBIND11_MODULE(_memkern, m) {
         return py::make_tuple(limit.available_B, limit.source);
       },
       py::arg("root") = "");
+  m.def("run_queue_delays_known", &run_queue_delays_known, py::arg("root") = "",
+        "Whether the system tells how long each thread waits for a processor; root is that of "
+        "running_threads.");
   m.def(
       "running_threads",
       [](const std::string& root) {

@@ -994,6 +994,11 @@ def test_waiting_for_a_quiet_machine(
     code, _, err = run(capsys, *BRIEF, "--wait-quiet", "60")
     assert (code, observations) == (0, [])
     assert "not quiet" not in err
+    # What it waits for is told at once, and again after a while.
+    assert err.count("waiting for stress (process 77) to end, for 0 of at most 60 s") == 1
+    assert "the machine is quiet after 0 s" in err
+    set_activity(monkeypatch, [BUSY, IDLE])
+    assert "quiet" not in run(capsys, *BRIEF, "--wait-quiet", "60", "-q")[2]
     code, _, err = run(capsys, *BRIEF, "--wait-quiet", "-1")
     assert code == 2 and "not a positive number" in err
 
@@ -1026,6 +1031,9 @@ def test_placements_and_order_are_options(capsys: pytest.CaptureFixture[str]) ->
     assert {r["case_order"] for r in records} == {"declared"}
     assert all(r["placements"] <= 2 for r in records)
     assert len({r["case_order_seed"] for r in measured(capsys, *brief)}) == 1
+    assert {r["case_order_seed"] for r in measured(capsys, *brief, "--case-order-seed", "7")} == {7}
+    declared = ("--case-order", "declared", "--case-order-seed", "7")
+    assert "means nothing with --case-order declared" in refused_words(capsys, *brief, *declared)
     refused_words(capsys, *brief, "--case-order", "backwards")
     refused_words(capsys, *words, "--placements", "0")
 

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <string>
 #include <vector>
 
 #include "core/exchange.hpp"
@@ -17,16 +18,20 @@
 namespace memkern {
 namespace {
 
+// There is no /proc, so that run-queue delays are unknown.
+const std::string kNowhere = "/nowhere";
+
 void compute(double seconds) {
   for (const double end = now() + seconds; now() < end;) {
   }
 }
 
 // Conditions of samples in which the calling thread and the other workers compute.
-std::vector<Conditions> conditions_of(const Team& team, int samples, double seconds) {
+std::vector<Conditions> conditions_of(const Team& team, int samples, double seconds,
+                                      const std::string& root = "") {
   std::vector<Conditions> all(static_cast<std::size_t>(samples));
   const Team::Session session(team);
-  Monitor monitor(team);
+  Monitor monitor(team, 0.0, root);
   monitor.start();
   for (Conditions& conditions : all) {
     parallel_parts(team, team.size(), team.size(), [&](Range, int) { compute(seconds); });
@@ -43,6 +48,7 @@ TEST(Monitor, KnowsTheConditionsOfEverySample) {
       for (const Conditions& c : conditions_of(team, 20, seconds)) {
         EXPECT_GE(c.cpu_share, 0.0);
         EXPECT_LE(c.cpu_share, 1.0);
+        EXPECT_EQ(c.moved, 0.0);
         EXPECT_GT(c.throughput, 0.0);
         if (threads == 1) {
           EXPECT_TRUE(std::isnan(c.exchange_s));
@@ -104,11 +110,57 @@ TEST(Monitor, SeesAnotherThreadOnTheSameUnit) {
   }
   const Team team({1, std::to_string(unit)});
   // Longer than a time slice of the scheduler: each of these samples loses its processor.
-  double least = 1.0;
-  for (const Conditions& c : conditions_of(team, 5, 0.1)) least = std::min(least, c.cpu_share);
+  std::vector<double> least;
+  for (const std::string& root : {std::string(), kNowhere}) {
+    least.push_back(1.0);
+    for (const Conditions& c : conditions_of(team, 5, 0.1, root)) {
+      least.back() = std::min(least.back(), c.cpu_share);
+    }
+  }
   kill(competitor, SIGKILL);
   waitpid(competitor, nullptr, 0);
-  EXPECT_LT(least, 0.9);
+  EXPECT_LT(least[0], 0.9);
+  EXPECT_LT(least[1], 0.9) << "without run-queue delays";
+}
+
+TEST(Monitor, KnowsShareOfProcessorWithoutRunQueueDelays) {
+  EXPECT_FALSE(run_queue_delays_known(kNowhere));
+  for (const int threads : {1, 2}) {
+    const Team team({threads, "auto"});
+    for (const Conditions& c : conditions_of(team, 5, 1e-3, kNowhere)) {
+      EXPECT_GE(c.cpu_share, 0.0);
+      EXPECT_LE(c.cpu_share, 1.0);
+    }
+  }
+}
+
+TEST(Monitor, SeesAWorkerThatMoves) {
+  const auto& units = Topology::instance().allowed_units();
+  if (units.size() < 2) GTEST_SKIP() << "there is one processing unit";
+  const auto run_on = [](int unit) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<std::size_t>(unit), &set);
+    ASSERT_EQ(sched_setaffinity(0, sizeof set, &set), 0);
+  };
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  const Team team({1, "none"});
+  const Team::Session session(team);
+  run_on(units[0]);
+  Monitor monitor(team);
+  monitor.start();
+  std::vector<Conditions> all(3);
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (k == 1) run_on(units[1]);
+    compute(1e-3);  // longer than the interval at which workers are observed
+    monitor.sample_ended(all[k]);
+  }
+  monitor.finish();
+  sched_setaffinity(0, sizeof before, &before);
+  EXPECT_EQ(all[0].moved, 0.0);
+  EXPECT_EQ(all[1].moved, 1.0);
+  EXPECT_EQ(all[2].moved, 0.0);
 }
 
 }  // namespace

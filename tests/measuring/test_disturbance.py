@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 import memkern as mk
 from memkern import _memkern
-from memkern.measuring import disturbance
+from memkern.measuring import disturbance, prepared, watching
 from memkern.measuring.cores import cores_at_work as cores_at_work_of
 from memkern.measuring.disturbance import (
     Activity,
@@ -31,6 +32,8 @@ from memkern.measuring.disturbance import (
 pytestmark = pytest.mark.usefixtures("disturbances")
 
 LEAST = 1.8
+SHARED_PROBES = watching.shared_probes  # which a fixture replaces
+STILL = np.zeros(200, dtype=np.bool_)  # no worker moved
 CORES = _memkern.topology()["cores"]
 
 
@@ -38,10 +41,14 @@ def test_disturbed_samples_by_hand() -> None:
     share = np.array([1.0, 0.96, 0.94, 0.97, 0.5, 1.0, 1.0, math.nan])
     throughput = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.4, math.nan])
     expected = [False, False, True, False, True, True, True, False]
-    assert disturbed_samples(share, throughput, LEAST).tolist() == expected
+    assert disturbed_samples(share, throughput, STILL[:8], LEAST).tolist() == expected
     # While the best throughput of the cores is unknown, no sample is disturbed by it.
-    assert not disturbed_samples(np.ones(3), np.array([0.1, 1.0, 2.0]), 0.0).any()
-    assert disturbed_samples(np.empty(0), np.empty(0), LEAST).tolist() == []
+    assert not disturbed_samples(np.ones(3), np.array([0.1, 1.0, 2.0]), STILL[:3], 0.0).any()
+    assert disturbed_samples(np.empty(0), np.empty(0), STILL[:0], LEAST).tolist() == []
+    # A worker that moved has its data in the caches of another core.
+    moved = np.array([False, True, False, False])
+    found = disturbed_samples(np.ones(4), np.full(4, 2.0), moved, LEAST)
+    assert found.tolist() == [False, True, True, False]
 
 
 def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
@@ -55,7 +62,7 @@ def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
         throughput = 2.4 * (1 - np.abs(rng.normal(0, 0.01, n)))
         cores.add(throughput, "2")
         least = disturbance.CORE_SHARE * cores.best("2")
-        marked += int(disturbed_samples(share, throughput, least).sum())
+        marked += int(disturbed_samples(share, throughput, STILL[:n], least).sum())
         total += n
     assert marked < 0.01 * total
 
@@ -88,7 +95,9 @@ def test_a_neighbour_on_the_core_is_detected_once_the_best_is_known() -> None:
     cores = Cores()
     cores.add(2.4 * (1 - np.abs(rng.normal(0, 0.03, 500))), "1")
     half = 2.4 * 0.55 * (1 - np.abs(rng.normal(0, 0.03, 100)))
-    assert disturbed_samples(np.ones(100), half, disturbance.CORE_SHARE * cores.best("1")).all()
+    assert disturbed_samples(
+        np.ones(100), half, STILL[:100], disturbance.CORE_SHARE * cores.best("1")
+    ).all()
     # The best of one core at work is not that of two.
     assert math.isnan(cores.best("2"))
 
@@ -164,7 +173,7 @@ def test_records_with_unnoticed_neighbours_are_disturbed() -> None:
         of_sample = np.where(alone, 1.0, 0.75)
         throughput = np.minimum(of_sample, np.roll(of_sample, 1))
         during = np.where(rng.random((200, 10)) < alone.mean(), 1.0, 0.75).mean(axis=1)
-        lost = disturbed_samples(np.ones(200), throughput, 0.9)
+        lost = disturbed_samples(np.ones(200), throughput, STILL, 0.9)
         if not too_few(int((~lost).sum()), int(lost.sum()), 200):
             kept += 1
             wrong += abs(float(np.median(1 / during[~lost])) - 1) > 0.2
@@ -189,10 +198,81 @@ def test_stolen_time_is_not_quiet() -> None:
     assert str(Activity((), math.nan)) == "nothing else"
 
 
+def test_shared_cores_are_not_quiet() -> None:
+    shared = Activity((), 0.0, 0.4)
+    assert not shared.quiet
+    assert str(shared) == "something on the same physical cores (in 40% of the probes)"
+    for share in (0.2, math.nan):
+        assert Activity((), 0.0, share).quiet
+        assert str(Activity((), 0.0, share)) == "nothing else"
+
+
+@pytest.mark.parametrize(("throughput", "share"), [(2.0, 0.0), (1.4, 1.0)])
+def test_probes_of_shared_cores_are_counted(
+    monkeypatch: pytest.MonkeyPatch, throughput: float, share: float
+) -> None:
+    rows = np.tile((1e-3, 1.0, throughput, 3e9, 5e-8), (8, 1))
+    monkeypatch.setattr(watching.CoreWatch, "observe", lambda self, seconds: None)
+    monkeypatch.setattr(watching.CoreWatch, "rows", rows)
+    monkeypatch.setattr(watching.CoreWatch, "best", 2.0)
+    assert SHARED_PROBES() == share
+
+
+def test_cores_are_watched_before_measuring() -> None:
+    assert 0 <= SHARED_PROBES(0.02) <= 1
+
+
 def test_description_of_many_threads_is_short() -> None:
     threads = [(number, "stress", 0) for number in range(9)] + [(50, "sh", 1)]
     assert describe(threads) == "stress (processes 0, 1, 2, 3, ...), sh (process 50)"
     assert describe([(k, f"p{k}", 0) for k in range(7)]).endswith("and others")
+
+
+def test_causes_name_threads_and_moves_of_workers() -> None:
+    moves = "moves of workers that are not bound to processing units"
+    assert disturbance.causes([(1, "sh", 0)], 0) == "sh (process 1)"
+    assert disturbance.causes([], 2) == moves
+    assert disturbance.causes([(1, "sh", 0)], 2) == f"sh (process 1), {moves}"
+    assert disturbance.causes([], 0) == ""
+
+
+def test_unknown_run_queue_delays_give_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not _memkern.run_queue_delays_known("/nowhere")
+    monkeypatch.setattr(_memkern, "run_queue_delays_known", lambda: False)
+    prepared._warn_once.cache_clear()
+    case = mk.stream("copy", elements=64, threads=1, pin="none")
+    with pytest.warns(UserWarning, match="does not tell how long threads wait") as caught:
+        case.prepare()
+        case.prepare()
+    assert len(caught) == 1
+    prepared._warn_once.cache_clear()
+
+
+@pytest.fixture
+def all_units_reserved() -> Iterator[None]:
+    """Let another memkern process reserve every processing unit that is free."""
+    code = "import memkern as mk\n"
+    code += "prepared = mk.stream('copy', elements=64, variant='scalar').prepare()\n"
+    code += "print(flush=True)\ninput()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield
+    process.communicate("\n")
+
+
+@pytest.mark.usefixtures("all_units_reserved")
+def test_sharing_units_with_another_memkern_process_gives_a_warning() -> None:
+    prepared._warn_once.cache_clear()
+    case = mk.stream("copy", elements=64, variant="scalar")
+    with pytest.warns(UserWarning, match="another memkern process measures on"):
+        shared = case.prepare().native.obtained()["shared_units"]
+    assert shared and {*shared} <= {*_memkern.topology()["units"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        case.with_(pin="compact").prepare()
 
 
 @pytest.fixture

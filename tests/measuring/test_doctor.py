@@ -83,6 +83,13 @@ def test_without_samples_nothing_is_known() -> None:
         assert {finding.state for finding in found.values()} == {UNKNOWN}
 
 
+def test_unknown_run_queue_delays_are_a_finding() -> None:
+    assert doctoring.run_queue_delays(True).state == GOOD
+    found = doctoring.run_queue_delays(False)
+    assert found.state == UNKNOWN
+    assert "CPU time against wall time" in found.text and found.advice
+
+
 @pytest.mark.parametrize(
     "subject, column, value, share, state",
     [

@@ -520,7 +520,7 @@ def test_elements_are_set_and_read_while_others_measure() -> None:
 @pytest.mark.parametrize("repetition", ["fork", "barrier"])
 def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> None:
     native = case.with_(repetition=repetition).prepare().native
-    rows, calls = np.full((10, 5), np.nan), []
+    rows, calls = np.full((10, 6), np.nan), []
 
     def start() -> bool:
         calls.append((~np.isnan(rows[:, 0])).sum())
@@ -534,7 +534,7 @@ def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> Non
 
 def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
     native = case.prepare().native
-    rows, starts = np.full((4, 5), np.nan), iter([True, True])
+    rows, starts = np.full((4, 6), np.nan), iter([True, True])
 
     def interrupted() -> bool:
         if next(starts, False):
@@ -552,7 +552,7 @@ def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
 
 @pytest.mark.parametrize("probes", [True, False])
 def test_samples_without_probes_have_no_conditions(case: Case, probes: bool) -> None:
-    rows = np.full((3, 5), np.nan)
+    rows = np.full((3, 6), np.nan)
     assert case.prepare().native.sample(rows, 1, 1.0, probes=probes) == 3
     assert (rows[:, 0] > 0).all()
     assert np.isnan(rows[:, 1:4]).all() != probes
@@ -616,7 +616,7 @@ class Scripted:
     def sample(self, rows: np.ndarray, invocations: int, deadline_s: float, least: float) -> int:
         for row in rows:
             share = self.shares.pop(0) if self.shares else 1.0
-            row[:] = [1e-3 / share, share, 2.0, 3e9, np.nan]
+            row[:] = [1e-3 / share, share, 2.0, 3e9, np.nan, 0.0]
         return len(rows)
 
     def obtained(self) -> dict[str, Any]:
@@ -830,7 +830,7 @@ def test_more_threads_than_processing_units_give_a_warning(case: Case) -> None:
 def test_nothing_is_chosen_by_disturbed_trials(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
 
-    def all_but_the_first(cpu_share: Any, throughput: Any, *best: float) -> Any:
+    def all_but_the_first(cpu_share: Any, *others: Any) -> Any:
         # Only the first candidate has undisturbed samples.
         nonlocal calls
         calls += 1

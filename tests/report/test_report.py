@@ -265,6 +265,23 @@ def test_validity_reports_retaken_samples_and_the_scope_of_intervals(tmp_path):
     assert "that within the run is 1.00% of it in the middle record and 50.00%" in text
 
 
+def test_validity_reports_what_ran_beside_it_and_few_placements(tmp_path):
+    records = own_records(
+        placements=lambda frame: [4 if i == 3 else 3 if i in (4, 5) else 5 for i in frame.index],
+        placements_asked=lambda frame: [3 if i in (4, 5) else 5 for i in frame.index],
+    )
+    text = page(tmp_path, records, sections=[], beside="stress (process 77)").text
+    assert "the machine was not quiet: stress (process 77) ran on it too." in text
+    assert (
+        f"3 of {len(records)} records have fewer than 5 placements, 2 since no more were requested "
+        "(--quick, --runs or a GPU), 1 since time was short or placements were disturbed: their "
+        "intervals are less certain."
+    ) in text
+    records["placements"] = 5
+    text = page(tmp_path, records, sections=[]).text
+    assert "When measuring began" not in text and "fewer than 5 placements" not in text
+
+
 def test_records_of_older_versions_are_read(tmp_path):
     records = own_records().rename(columns={"disturbed": "noisy"})
     records.loc[7, "noisy"] = True

@@ -367,8 +367,9 @@ def test_files_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "1 of 2 cases is slower" in err
     assert run(capsys, "compare", a, b, "--fail-on", "slower:50")[0] == 0
     assert run(capsys, "compare", a, a, "--fail-on", "slower")[0] == 0
-    rows = json.loads(run(capsys, "compare", a, b, "--json")[1])
-    assert rows[0]["verdict"] == "slower"
+    _, out, err = run(capsys, "compare", a, b, "--json")
+    assert json.loads(out)[0]["verdict"] == "slower"
+    assert "compared: pages_asked" in err and "drift between them" in err
     assert run(capsys, "compare", a, b, "--markdown")[1].startswith("| case | quantity |")
     triad = saved(tmp_path / "c.json", results([record(kernel="stream.triad")] * 3))
     code, out, err = run(capsys, "compare", a, triad)

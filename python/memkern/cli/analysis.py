@@ -224,7 +224,8 @@ def _report(args: argparse.Namespace) -> int:
     time_s = min(expected_s(cases), enough_s)
     if not args.quiet:
         warn(f"measuring {len(cases)} cases, about {time_s:.0f} s")
-    warn_if_not_quiet(wait_until_quiet(args), args)
+    found = wait_until_quiet(args)
+    warn_if_not_quiet(found, args)
     begin = time.monotonic()
     results = sweep(
         cases,
@@ -236,7 +237,7 @@ def _report(args: argparse.Namespace) -> int:
     )
     if not args.quiet:
         warn(f"measured {len(results)} records in {time.monotonic() - begin:.0f} s")
-        warn_if_disturbed(results)
+    warn_if_disturbed(results)
     if results.interrupted:
         return INTERRUPTED
     if not args.quiet:
@@ -252,6 +253,7 @@ def _report(args: argparse.Namespace) -> int:
         data=data,
         left_out=results.left_out,
         machine=args.machine or "",
+        beside="" if found.quiet else str(found),
     )
     print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
     return exit_code(results)

@@ -48,11 +48,14 @@ def _compare(args: argparse.Namespace) -> int:
         output.append_history(frame, args.history, args.label)
     if args.json:
         print(frame.to_json(orient="records"))
+        # Standard output has the array and nothing else.
+        for sentence in output.heading(frame) + frame.attrs["remarks"]:
+            warn(sentence)
     elif args.markdown:
         print(output.markdown(frame))
     else:
-        if frame.attrs["compared"]:
-            print(f"compared: {', '.join(frame.attrs['compared'])}")
+        for sentence in output.heading(frame):
+            print(sentence)
         print(output.text(frame))
     if args.self:
         _print_rate(frame, args)

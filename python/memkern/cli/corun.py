@@ -39,7 +39,8 @@ def _corun(args: argparse.Namespace) -> int:
 
     refuse(args, "beside neighbours: --units names the processing units", pin=None)
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
-    refuse(args, "in turns, whose order is random", case_order="random")
+    order = {"case_order": "random", "case_order_seed": None}
+    refuse(args, "in turns, whose order is random, by --seed", **order)
     refuse_lists({name: value for name, value in vars(args).items() if name != "kernels"})
     sides = corun.sides(None if args.units is None else corun.read_units(args.units))
     requests = kernels_with_options(args.kernels or corun.KERNELS)

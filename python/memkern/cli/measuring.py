@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID
-from memkern.cli.refusing import refuse_idle, taken
+from memkern.cli.refusing import refuse, refuse_idle, taken
 from memkern.machine.health import DISTURBED
 from memkern.spec.options import Knobs, declared
 from memkern.spec.sequences import Cases, joined, product, sample
@@ -224,6 +225,8 @@ def measure(
     from memkern.measuring.ranks import ranks
     from memkern.measuring.sweep import sweep
 
+    if args.case_order != "random":
+        refuse(args, f"with --case-order {args.case_order}", case_order_seed=None)
     found = wait_until_quiet(args)
     table = not (args.json or args.quiet)
     number = itertools.count()
@@ -258,6 +261,7 @@ def measure(
         progress=not args.quiet,
         on_result=show,
         order=args.case_order,
+        order_seed=args.case_order_seed,
         on_begin=lambda: warn_if_not_quiet(found, args),
     )
     warn_if_disturbed(results)
@@ -270,16 +274,30 @@ def measure(
     return results
 
 
-def wait_until_quiet(args: argparse.Namespace) -> Activity:
-    """Return the activity of other processes, after waiting for it to end if requested."""
-    from memkern.measuring.cores import observe_activity
-    from memkern.measuring.ranks import ranks
+_TOLD_EVERY_S = 10.0  # while waiting
 
-    found = observe_activity()
-    deadline = time.monotonic() + (args.wait_quiet or 0.0)
-    while not found.quiet and not ranks().gate(time.monotonic() >= deadline):
+
+def wait_until_quiet(args: argparse.Namespace) -> Activity:
+    """Return the activity of others, after waiting for it to end if requested.
+
+    While it waits, it tells for what, unless the options have ``--quiet``.
+    """
+    from memkern.measuring.ranks import ranks
+    from memkern.measuring.watching import observe_machine
+
+    found = observe_machine()
+    begin = time.monotonic()
+    most_s = args.wait_quiet or 0.0
+    told_s = -math.inf
+    while not found.quiet and not ranks().gate(time.monotonic() - begin >= most_s):
+        waited_s = time.monotonic() - begin
+        if waited_s - told_s >= _TOLD_EVERY_S and not args.quiet:
+            told_s = waited_s
+            warn(f"waiting for {found} to end, for {waited_s:.0f} of at most {most_s:.0f} s")
         time.sleep(0.5)
-        found = observe_activity()
+        found = observe_machine()
+    if found.quiet and told_s >= 0:
+        warn(f"the machine is quiet after {time.monotonic() - begin:.0f} s")
     return found
 
 

@@ -165,7 +165,7 @@ def wait_option(parser: Any) -> None:
         "--wait-quiet",
         type=positive,
         metavar="SECONDS",
-        help="wait at most this long until nothing else runs on the machine",
+        help="wait at most this long until nothing else runs on the machine and its cores",
     )
 
 
@@ -203,6 +203,12 @@ def measuring_options(
         choices=("random", "declared"),
         default="random",
         help="order of the cases in each round of placements (random)",
+    )
+    add(
+        "--case-order-seed",
+        type=count(0),
+        metavar="N",
+        help="seed of the random order, as in the records of another run (a new one)",
     )
     if comm:
         add(

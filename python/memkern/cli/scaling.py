@@ -36,7 +36,8 @@ def _scaling(args: argparse.Namespace) -> int:
     from memkern.measuring import scaling
 
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
-    refuse(args, "in turns, whose order is random", case_order="random")
+    order = {"case_order": "random", "case_order_seed": None}
+    refuse(args, "in turns, whose order is random, by --seed", **order)
     single = {n: v for n, v in vars(args).items() if n not in ("kernels", "ranks", "threads")}
     refuse_lists(single)
     words = args.kernels or [

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 # What has no influence on the measurements of a sweep.
 _OUTSIDE = {"run", "parser", "verb", "file", "output", "json", "resume", "force", "quiet"}
-_OUTSIDE |= {"wait_quiet", "case_order", "comm", "executor", "nodes", "options", "no_wait", "part"}
+_OUTSIDE |= {"wait_quiet", "case_order", "case_order_seed", "comm"}
+_OUTSIDE |= {"executor", "nodes", "options", "no_wait", "part"}
 
 
 def _sweep(args: argparse.Namespace) -> int:
@@ -179,8 +180,8 @@ def _tune(args: argparse.Namespace) -> int:
     columns = {name: option.column or name for name, _, option in declared(Knobs)}
     asked = given(args, *columns)
     lists = {name: value for name, value in asked.items() if isinstance(value, list)}
-    tuned = {name: values for name, values in usual_knobs(case).items() if name not in asked}
-    tuned |= lists
+    usual = {name: values for name, values in usual_knobs(case).items() if name not in asked}
+    tuned = usual | lists
     budget = {} if args.budget is None else {"budget_s": args.budget}
     with show_progress(args) as progress:
         best, search = tune(case, knobs=tuned, progress=progress, **budget)

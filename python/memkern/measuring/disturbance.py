@@ -1,9 +1,9 @@
 """Detection of disturbed samples: a worker waited for its processor, shared its core or moved.
 
 For every sample the extension measures the share of time during which each worker had a processor,
-the throughput of the workers' cores in loads and additions per cycle, and the time in which a line
-goes from one worker to the next (cpp/core/monitor.hpp, clock.hpp, exchange.hpp). This module judges
-samples by them.
+whether one that is not bound moved to another processing unit, the throughput of the workers' cores
+in loads and additions per cycle, and the time in which a line goes from one worker to the next
+(cpp/core/monitor.hpp, clock.hpp, exchange.hpp). This module judges samples by them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ __all__ = [
     "LEAST_SAMPLES",
     "LEAST_UNSHARED",
     "SHARED_CACHE_CORE_SHARE",
+    "SHARED_PROBES",
     "Activity",
     "Cores",
     "RunningThread",
+    "causes",
     "cores_at_work",
     "describe",
     "disturbed_samples",
@@ -42,8 +44,8 @@ _Bools = npt.NDArray[np.bool_]
 
 # A sample is disturbed if a worker had a processor for less than this share of it.
 CPU_SHARE = 0.95
-# The next sample is disturbed as well if a worker lost its processor for more than this share:
-# other threads may have evicted its data from the caches.
+# The next sample is disturbed as well if a worker lost its processor for more than this share, or
+# moved: its data may no longer be in the caches.
 _AWAY_SHARE = 0.10
 # A sample is disturbed if the throughput of the cores is below this share of the best that as many
 # cores have shown at once. Times of kernels that the core limits are then off by at most 10 %. A
@@ -72,6 +74,8 @@ LEAST_CPU_SHARE = 0.98
 # fewer than this share of the samples were on unshared cores, these are too many: with 0.05, three
 # of four medians were 10 to 40 % too high on a host with neighbours, with 0.3 one of twenty.
 LEAST_UNSHARED = 0.3
+# The machine is not quiet if the cores are below CORE_SHARE in more than this share of the probes.
+SHARED_PROBES = 0.3
 
 RunningThread = tuple[int, str, int]
 
@@ -151,7 +155,9 @@ def cores_at_work(workers: int, kinds: Collection[int]) -> str:
     return f"{workers} of kinds {' and '.join(map(str, sorted(set(kinds))))}"
 
 
-def disturbed_samples(cpu_share: _Floats, throughput: _Floats, least_throughput: float) -> _Bools:
+def disturbed_samples(
+    cpu_share: _Floats, throughput: _Floats, moved: _Bools, least_throughput: float
+) -> _Bools:
     """Return which samples were disturbed.
 
     Parameters
@@ -160,17 +166,21 @@ def disturbed_samples(cpu_share: _Floats, throughput: _Floats, least_throughput:
         For each sample, the smallest share during which a worker had a processor; NaN if unknown.
     throughput : ndarray of float64, shape (n,)
         For each sample, the smallest throughput of a worker's core; NaN if unknown.
+    moved : ndarray of bool, shape (n,)
+        For each sample, whether a worker moved to another processing unit.
     least_throughput : float
         Throughput below which a sample is disturbed; 0 if unknown.
 
     Returns
     -------
     ndarray of bool, shape (n,)
-        True also for the sample after one during which a worker lost its processor for long.
+        True also for the sample after one during which a worker moved or lost its processor for
+        long.
     """
-    after = np.concatenate(([False], cpu_share[:-1] < 1 - _AWAY_SHARE))
+    away = (cpu_share < 1 - _AWAY_SHARE) | moved
+    after = np.concatenate(([False], away[:-1]))
     crowded = throughput < least_throughput
-    return np.asarray((cpu_share < CPU_SHARE) | after | crowded, dtype=np.bool_)
+    return np.asarray((cpu_share < CPU_SHARE) | moved | after | crowded, dtype=np.bool_)
 
 
 def slow_exchanges(seconds: _Floats, exchange_s: _Floats, best_s: float, sharing: str) -> _Bools:
@@ -227,21 +237,31 @@ class Activity:
         Threads of other processes that ran nearly all the time: process, command, processing unit.
     steal_share : float
         Share of the time that the hypervisor gave to others; NaN if unknown.
+    shared_probes : float
+        Share of the probes of the cores in which these did less than `CORE_SHARE` of their best,
+        as beside other hardware threads of the same core; NaN if unknown.
     """
 
     others: tuple[RunningThread, ...]
     steal_share: float
+    shared_probes: float = math.nan
 
     @property
     def quiet(self) -> bool:
         """Whether nothing else runs that would disturb samples."""
-        return not self.others and not self.steal_share > STEAL_SHARE
+        return not (
+            self.others or self.steal_share > STEAL_SHARE or self.shared_probes > SHARED_PROBES
+        )
 
     def __str__(self) -> str:
         """Describe what else runs."""
         found = [describe(self.others)] if self.others else []
         if self.steal_share > STEAL_SHARE:
             found.append(f"other virtual machines, for {self.steal_share:.0%} of the time")
+        if self.shared_probes > SHARED_PROBES:
+            found.append(
+                f"something on the same physical cores (in {self.shared_probes:.0%} of the probes)"
+            )
         return " and ".join(found) or "nothing else"
 
 
@@ -283,6 +303,12 @@ def observe_activity(
         tuple((process, command, last[process, command]) for process, command in sorted(often)),
         (steal_s() - stolen) / (elapsed * max(units, 1)),
     )
+
+
+def causes(threads: Iterable[RunningThread], moved: int) -> str:
+    """Return what disturbed samples: other threads, and moves of workers in `moved` of them."""
+    moves = "moves of workers that are not bound to processing units" if moved else ""
+    return ", ".join(filter(None, (describe(threads), moves)))
 
 
 def describe(threads: Iterable[RunningThread]) -> str:

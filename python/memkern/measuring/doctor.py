@@ -23,16 +23,15 @@ from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding, graded
 from memkern.machine.limits import memory_left
 from memkern.machine.topology import beyond_caches_B, copy_GBps, machine_environment
-from memkern.measuring import calibration, disturbance, sampling
+from memkern.measuring import calibration, disturbance
 from memkern.measuring import cores as core_state
 from memkern.measuring.costs import launch_cost_s
 from memkern.measuring.disturbance import Activity
-from memkern.measuring.prepared import prepare
-from memkern.measuring.process import exclusive
+from memkern.measuring.prepared import DELAYS_UNKNOWN
 from memkern.measuring.record import LARGE_B, CaseRun, Measurement, calibrated, to_result_set
+from memkern.measuring.watching import CoreWatch
 from memkern.results import ResultSet, load
 from memkern.results.verdicts import FASTER, SAME, SLOWER
-from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 
 _Floats = npt.NDArray[np.float64]
@@ -69,7 +68,8 @@ _MEASURED = {*_SUBJECTS.values(), _PEAK, _PER_THREAD, BASELINE}
 _AWAY = (0.01, 1 - disturbance.CPU_SHARE)  # share of the time without a processor
 _STEAL = (0.01, disturbance.STEAL_SHARE)  # share of the time that the hypervisor gave to others
 _OTHERS = (0.1, 0.5)  # processors that other programs use on average
-_SHARED = (0.05, 0.3)  # share of the probes with a core_share below disturbance.CORE_SHARE
+# Share of the probes with a core_share below disturbance.CORE_SHARE.
+_SHARED = (0.05, disturbance.SHARED_PROBES)
 _CLOCK = (0.05, 0.15)  # 5th to 95th percentile of the clock, relative to its median
 _SPREAD = (0.05, 0.15)  # standard deviation of the logarithms of the placements' medians
 # Share of the probes with slow exchanges of lines; those that depend on them are marked, so that
@@ -192,13 +192,13 @@ def doctor(
     runs, refused = _build(plan)
     if earlier is not None:
         _check_cases(baseline, earlier, runs)
-    system, watch = _System(), _Watch()
+    system, watch = _System(), CoreWatch()
     _measure(plan, end, runs, refused, watch, tell)
     done = {kernel: calibrated(run, machine) for kernel, run in runs.items() if run.placements}
     results = to_result_set(list(done.values()))
     found = [
         *system.findings(machine),
-        *watch.findings(),
+        *core_findings(watch.rows, watch.watched_s, watch.best, watch.best_exchange_s),
         *(_measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in _SUBJECTS),
         share_of_peak(list(results), machine, smbios.population(_ROOT)),
         *_bandwidth_of_a_thread(list(results)),
@@ -293,7 +293,7 @@ def _measure(
     end: float,
     runs: Mapping[str, CaseRun],
     refused: dict[str, str],
-    watch: _Watch,
+    watch: CoreWatch,
     tell: Callable[[], None],
 ) -> None:
     """Place all cases and watch the cores in turns, until `end` at the latest."""
@@ -356,44 +356,10 @@ class _System:
         return [
             *health.findings(machine, self._before, after),
             health.timer(_memkern.clock_tick(), self._launch_s),
+            run_queue_delays(_memkern.run_queue_delays_known()),
             other_programs(self._activity, (busy_s - own_s) / elapsed_s),
             steal_time(stolen_s / (elapsed_s * units)),
         ]
-
-
-class _Watch:
-    """Conditions of the cores of all workers, observed while they compute."""
-
-    _INVOCATIONS = 1000  # of a sample: about a millisecond
-    _SAMPLES = 256  # that are taken at once
-
-    def __init__(self) -> None:
-        self._rows: list[_Floats] = []
-        self._watched_s = 0.0
-        self._cores = ""
-        self._exchanges = ""
-        self._case: Case = kernel_case("launch.compute", invocations=self._INVOCATIONS)
-
-    def observe(self, seconds: float) -> None:
-        """Take samples for some seconds."""
-        self._watched_s += max(seconds, 0.0)
-        end = time.perf_counter() + seconds
-        with exclusive():
-            prepared = prepare(self._case)
-            self._cores = core_state.cores_at_work(prepared.obtained)
-            self._exchanges = core_state.exchanging_units(prepared.obtained)
-            while (left_s := end - time.perf_counter()) > 0:
-                block = np.full((self._SAMPLES, 1 + sampling.CONDITIONS), np.nan)
-                prepared.native.sample(block, prepared.invocations, left_s, 0.0)
-                block = block[~np.isnan(block[:, 0])]
-                sampling.mark_disturbed(prepared, block[:, 0], block[:, 1:])
-                self._rows.append(block)
-
-    def findings(self) -> list[Finding]:
-        """Return the findings on all samples."""
-        best = core_state.cores().best
-        rows = np.concatenate(self._rows) if self._rows else np.empty((0, 5))
-        return core_findings(rows, self._watched_s, best(self._cores), 1 / best(self._exchanges))
 
 
 def core_findings(
@@ -489,6 +455,15 @@ def _exchange(exchange_s: _Floats, best_s: float) -> Finding:
         "trust atomics, barriers and short parallel regions less than streams"
     )
     return Finding(subject, state, text, advice if state == NOTE else "")
+
+
+def run_queue_delays(known: bool) -> Finding:
+    """Return the finding on whether the system tells how long threads wait for a processor."""
+    subject = "run-queue delay"
+    if known:
+        return Finding(subject, GOOD, "the system tells how long threads wait for a processor")
+    advice = "use a kernel with CONFIG_SCHED_INFO, and in a container its own /proc"
+    return Finding(subject, UNKNOWN, DELAYS_UNKNOWN, advice)
 
 
 def other_programs(activity: Activity, processors: float) -> Finding:

@@ -8,7 +8,7 @@ import functools
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -131,6 +131,8 @@ class Prepared:
                     "threads than there are units",
                     stacklevel=3,
                 )
+            if self.device is None and not small.wanted():
+                warn_of_conditions(self.native.obtained()["shared_units"])
             self.stages = self.native.obtained()["stages"]
             begin = time.perf_counter()
             with self.switched():
@@ -354,6 +356,31 @@ class Prepared:
             # A time near the clock's resolution does not justify a large step.
             grow = goal / seconds if seconds > goal / 100 else 10.0
             invocations = math.ceil(invocations * min(max(grow * 1.1, 1.5), 10.0))
+
+
+def warn_of_conditions(shared_units: Sequence[int]) -> None:
+    """Warn if workers share units with another memkern process, or their waits are not known."""
+    # Ranks of one host that have too few units are oversubscribed, which their records say.
+    if shared_units and ranks().size == 1:
+        units = ", ".join(map(str, shared_units))
+        _warn_once(
+            f"another memkern process measures on processing unit{'s' * (len(shared_units) > 1)} "
+            f"{units} as well, and no other one is free: measure when it has ended, or with fewer "
+            "--threads in both"
+        )
+    if not _memkern.run_queue_delays_known():
+        _warn_once(DELAYS_UNKNOWN)
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    warnings.warn(text, stacklevel=5)
+
+
+DELAYS_UNKNOWN = (
+    "the system does not tell how long threads wait for a processor (/proc/self/schedstat): "
+    "samples are judged by CPU time against wall time"
+)
 
 
 def _device(case: Case) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from memkern.measuring.ranks import ranks
 if TYPE_CHECKING:
     from memkern.measuring.prepared import Prepared
 
-CONDITIONS = 4  # columns that the extension adds to each sample
+CONDITIONS = 5  # columns that the extension adds to each sample
 _FLOPS_PER_BYTE = 0.5  # above, the core may limit a kernel even where its data are in memory
 _MORE = 5  # samples that are taken at a time beyond those that were requested
 _STEAL_AFTER_S = 0.25  # the system counts stolen time in hundredths of a second
@@ -44,6 +44,8 @@ class Samples:
         Why sampling ended: ``runs``, ``ci``, ``samples``, ``budget`` or ``interrupted``.
     taken, rejected : int
         Number of samples that were taken, and of those that were disturbed.
+    moved : int
+        Number of samples during which a worker moved to another processing unit.
     cpu_share : float
         Share of the time during which all workers had a processor, over all samples taken.
     throughput : float
@@ -67,6 +69,7 @@ class Samples:
     stop: str
     taken: int
     rejected: int
+    moved: int
     cpu_share: float
     throughput: float
     clock_Hz: float
@@ -179,6 +182,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         stop=reason,
         taken=len(rows),
         rejected=int(rejected.sum()),
+        moved=int((conditions[:, 4] > 0).sum()),
         cpu_share=cpu_share(),
         throughput=median(conditions[:, 1]),
         clock_Hz=median(conditions[:, 2]),
@@ -240,7 +244,7 @@ def sample(
 
 def _of_all_ranks(rows: npt.NDArray[np.float64], times: int) -> npt.NDArray[np.float64]:
     """Return the longest times, and the worst conditions, of all ranks in each sample."""
-    # Of the conditions only the time of an exchange is worse the larger it is.
+    # Of the conditions the time of an exchange and moves are worse the larger they are.
     sign = np.ones(rows.shape[1])
     sign[times : times + 3] = -1
     return sign * ranks().largest(sign * rows)
@@ -291,7 +295,8 @@ def mark_disturbed(
     obtained = prepared.native.obtained()
     cores().add(conditions[:, 1], cores_at_work(obtained, prepared.beside))
     least = least_throughput(prepared)
-    marked = disturbance.disturbed_samples(conditions[:, 0], conditions[:, 1], least)
+    cpu_share, throughput, moved = conditions[:, 0], conditions[:, 1], conditions[:, 4] > 0
+    marked = disturbance.disturbed_samples(cpu_share, throughput, moved, least)
     if obtained["threads"] < 2:
         return marked
     which = exchanging_units(obtained, prepared.beside)

@@ -25,6 +25,7 @@ from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, frame_of, listed
 from memkern.plots.predictions import MACHINE
 from memkern.plots.style import DOUBLE_IN
+from memkern.spec.case import PLACEMENTS
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -80,6 +81,7 @@ def write(
     data: str | os.PathLike[str] | None = None,
     left_out: int = 0,
     machine: str = "",
+    beside: str = "",
 ) -> Path:
     """Write a report of the records.
 
@@ -103,6 +105,9 @@ def write(
         Number of cases that were not measured for lack of time, which the report mentions.
     machine : str
         Machine file, by which figures draw the ECM model.
+    beside : str
+        What else ran on the machine when measuring began, of which the report warns; empty if
+        nothing did.
 
     Returns
     -------
@@ -147,7 +152,7 @@ def write(
         platforms=_distinct(frame, "platform"),
         started=min(_distinct(frame, "started"), default=""),
         sections=shown_sections,
-        banners=_banners(frame, against, left_out),
+        banners=_banners(frame, against, left_out, beside),
         quality=[*_quality(frame), *_machine_files(frame, machine, processors(records))],
         contradictions=against,
         failed=failed,
@@ -275,7 +280,7 @@ def _quality(frame: DataFrame) -> list[str]:
             f"{counted(defaults, 'record')} {'has' if defaults == 1 else 'have'} the default "
             "variant, since all trials of another one were disturbed."
         )
-    return [*sentences, *_samples(frame), *_intervals(frame)]
+    return [*sentences, *_placements(frame), *_samples(frame), *_intervals(frame)]
 
 
 def _machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> list[str]:
@@ -324,6 +329,27 @@ def _samples(frame: DataFrame) -> list[str]:
     return sentences
 
 
+def _placements(frame: DataFrame) -> list[str]:
+    """Return the sentence on records with few placements, and on why they have few."""
+    placed = _numbers(frame, "placements")
+    few = placed[placed < PLACEMENTS]
+    if few.empty:
+        return []
+    asked = _numbers(frame, "placements_asked").reindex(few.index)
+    fewer, lost = int((asked < PLACEMENTS).sum()), int((asked >= PLACEMENTS).sum())
+    reasons = []
+    if fewer:
+        reasons.append(f"{fewer} since no more were requested (--quick, --runs or a GPU)")
+    if lost:
+        reasons.append(f"{lost} since time was short or placements were disturbed")
+    return [
+        f"{len(few)} of {counted(len(frame), 'record')} "
+        f"{'has' if len(few) == 1 else 'have'} fewer than {PLACEMENTS} placements"
+        f"{''.join(f', {text}' for text in reasons)}: "
+        f"{'its interval is' if len(few) == 1 else 'their intervals are'} less certain."
+    ]
+
+
 # Meaning of the interval of a record, by its column ci_scope.
 _SCOPES = {
     "next run": "for the next run",
@@ -355,9 +381,11 @@ def _intervals(frame: DataFrame) -> list[str]:
     return [*sentences, f"Half the width {listed(parts)}."] if parts else sentences
 
 
-def _banners(frame: DataFrame, against: Sequence[str], left_out: int) -> list[str]:
+def _banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: str) -> list[str]:
     """Return the warnings at the top of a report."""
     banners = []
+    if beside:
+        banners.append(f"When measuring began, the machine was not quiet: {beside} ran on it too.")
     disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
     if disturbed > _QUIET * len(frame):
         banners.append(

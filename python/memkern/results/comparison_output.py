@@ -69,6 +69,13 @@ def summary(frame: DataFrame) -> str:
     return f"{cases}; geometric mean of {timed}: B has {speed:.3f} times the speed of A"
 
 
+def heading(frame: DataFrame) -> list[str]:
+    """Return lines with the options in which the sides differ, and their versions if known."""
+    options, versions = frame.attrs["compared"], frame.attrs["versions"]
+    lines = [f"compared: {', '.join(options)}"] if options else []
+    return lines + ([f"memkern: A {versions[0]}, B {versions[1]}"] if all(versions) else [])
+
+
 def text(frame: DataFrame) -> str:
     """Return a comparison as a text table, with summary and remarks below."""
     header, rows = _cells(frame)

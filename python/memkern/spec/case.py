@@ -23,9 +23,11 @@ from memkern.spec.options import GPUS, LABELS, Knobs, Stop
 HALOS = ("blocking", "overlap")
 """When the ranks of a distributed case exchange values (see `Case.halo`)."""
 
+PLACEMENTS = 5
+"""Placements of a case's memory, by default."""
+
 Result = TypeVar("Result")
 
-_PLACEMENTS = 5  # of a case's memory, by default
 _SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
 
 
@@ -181,9 +183,7 @@ class Case(FromFields):
     def placements(self) -> int:
         """Number of placements in memory (see `Stop.placements`)."""
         several = self.stop.runs is None and self.knobs.place != GPUS
-        asked = small.cut(
-            self.stop.placements or (_PLACEMENTS if several else 1), _SMALL_PLACEMENTS
-        )
+        asked = small.cut(self.stop.placements or (PLACEMENTS if several else 1), _SMALL_PLACEMENTS)
         return min(asked, self.stop.runs or asked)
 
     @property
