@@ -608,6 +608,23 @@ def test_the_traffic_is_that_of_the_layer_condition(
         assert sum(moved) == pytest.approx(updates * site_B[condition])
 
 
+def test_the_traffic_is_that_with_blocks() -> None:
+    plain = mk.dw.case((4, 4, 8, 8), order="tzyx", threads=1, layout="lexicographic")
+    blocked = mk.dw.case((4, 4, 8, 8), block=(0, 0, 4, 0), threads=1, layout="lexicographic")
+    model = family.model_of(blocked)
+    assert model.blocks == (0, 0, 4, 0)
+    cache = {"level": 2, "size_B": int(1.2 * model.conditions()["t"]), "shared_by": 1}
+    assert plain.spec.conditions is not None
+    assert plain.spec.conditions(plain, [cache]) == {"L2": "z"}
+    assert plain.spec.conditions(blocked, [cache]) == {"L2": "t"}
+    # A block of four z reads two more spinors at its ends in z, and in t.
+    moved = blocked.transfers(("L2", "memory"), [cache])["memory"]
+    assert moved.load_B == pytest.approx(8 * (9 + 12 * (1 + 2 / 4 + 2 / 8) + 12) * 16)
+    # The loops from the outermost on are those of the order.
+    turned = mk.dw.case((4, 8, 4, 8), order="tyzx", block=(0, 4, 0, 0), layout="lexicographic")
+    assert family.model_of(turned).blocks == (0, 0, 4, 0)
+
+
 @pytest.mark.usefixtures("ceilings")
 def test_a_record_has_the_roofline_of_its_traffic() -> None:
     record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, variant="nt", runs=3).record

@@ -20,6 +20,7 @@ from memkern import _memkern
 from memkern.errors import InputError
 from memkern.families.amo import kernels as amo
 from memkern.families.checking import rounding
+from memkern.families.loops import stencil_matvec
 from memkern.families.loops.stencil_matvec import rows_held
 from memkern.families.spatter import kernels as spatter
 from memkern.families.streaming import elementwise as streaming
@@ -397,8 +398,9 @@ def test_write_allocates_follow_one_rule(kernel: str) -> None:
         assert ordinary.allocates and (plain.write_allocate > 0) == only_writes(case)
         for change in changes:
             other = case.with_(**change)
-            if change["device"] != "cpu" and kernel.startswith(("spatter.", "raider.")):
-                continue  # a GPU transfers sectors: see below
+            elsewhere = ("spatter.", "raider.", "loops.stencil")
+            if change["device"] != "cpu" and kernel.startswith(elsewhere):
+                continue  # a GPU transfers sectors, see below, and has no layer conditions
             assert other.allocates == (change["device"] == "cpu" and change["variant"] != "nt")
             allocated = plain.write_allocate if other.allocates else 0.0
             counted = dataclasses.replace(plain, write_allocate=allocated)
@@ -1083,19 +1085,55 @@ def test_rows_of_the_stencil_fit_their_cache() -> None:
             rows_held(where, {**caches, "L2": 2**15} if where == "L2" else caches)
 
 
+# Sizes of L1, L2 and L3 of a made-up machine whose workers share L3.
+MADE_UP_B = (2**12, 2**14, 2**18)
+
+
+@pytest.fixture
+def made_up_caches(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    caches = [
+        {"level": level, "size_B": size_B, "shared_by": 2 if level == 3 else 1}
+        for level, size_B in enumerate(MADE_UP_B, 1)
+    ]
+    monkeypatch.setattr(stencil_matvec, "data_caches", lambda: caches)
+    return caches
+
+
 @pytest.mark.parametrize(
-    "where, points",
-    [("L1", [24, 24, 24]), ("L2", [40, 24, 24]), ("L3", [40, 40, 24]), ("memory", [40, 40, 40])],
-)
-def test_points_of_each_level_by_layer_condition(where: str, points: list[int]) -> None:
-    case = mk.loops("stencil", rows=12, columns=30, layer_condition=where)
-    assert [case.columns[f"point_L{level}_B"] for level in (1, 2, 3)] == points
-    inner = 10 * 28
+    "where, conditions",
+    [
+        ("L1", ["rows", "rows", "rows"]), ("L2", ["none", "rows", "rows"]),
+        ("L3", ["none", "none", "rows"]), ("memory", ["none", "none", "none"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_layer_condition_chooses_the_size_and_caches_decide(
+    where: str, conditions: list[str], threads: int, made_up_caches: list[dict[str, Any]]
+) -> None:
+    case = mk.loops("stencil", elements=2**20, layer_condition=where, threads=threads)
+    rows, columns = case.integers["rows"], case.integers["columns"]
+    assert 0.9 * 2**20 < rows * columns <= 2**20
+    assert case.spec.conditions is not None
+    assert list(case.spec.conditions(case, made_up_caches).values()) == conditions
+    larger = [{**cache, "size_B": 2**30} for cache in made_up_caches]
+    assert set(case.spec.conditions(case, larger).values()) == {"rows"}
+    # A row that no cache holds is read three times, and a store reads its line.
+    inner = (rows - 2) * (columns - 2)
+    reads = 3 if where == "memory" else 1
     assert case.bytes_B == 16 * inner
-    wanted = 40 if where == "memory" else 24
-    assert case.spec.model_bytes(case) == wanted * inner
-    nontemporal = case.with_(variant="nt")
-    assert nontemporal.spec.model_bytes(nontemporal) == (wanted - 8) * inner
+    moved = case.spec.model_bytes(case)
+    assert moved == pytest.approx((reads + 2) * 8 * inner, rel=2.1 / (rows // threads))
+    assert case.with_(variant="nt").spec.model_bytes(case.with_(variant="nt")) == pytest.approx(
+        moved - 8 * inner
+    )
+
+
+@pytest.mark.usefixtures("made_up_caches")
+def test_a_layer_condition_is_given_instead_of_rows_and_columns() -> None:
+    with pytest.raises(InputError, match="layer_condition chooses rows and columns"):
+        mk.loops("stencil", rows=12, columns=30, layer_condition="L1")
+    with pytest.raises(InputError, match="L4"):
+        mk.loops("stencil", layer_condition="L4")
 
 
 @pytest.mark.parametrize("masked", ["none", "boundary"])

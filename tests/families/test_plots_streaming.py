@@ -646,6 +646,14 @@ def test_stencils_have_panels_by_the_level_that_holds_their_rows():
     np.testing.assert_allclose(cycles, [1.28, 2.56, 3.84])
 
 
+def test_the_caches_decide_on_the_panel_of_a_stencil():
+    rows = loops(
+        names=["stencil"], unrolls=[0], layer_condition="L1", conditions="L1 none, L2 rows"
+    )
+    (ax,) = figures["loops-cycles"](Results(rows)).axes
+    assert ax.get_title() == "stencil, rows in L2"
+
+
 def test_matrix_vector_draws_both_limits():
     fig = figures["matvec"](Results([*matvec(), *stream()]))
     (ax,) = fig.axes

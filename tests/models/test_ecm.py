@@ -22,7 +22,7 @@ A64FX = published("A64FX")
 LEVELS = ("L1", "L2", "memory")
 # Vectors of 512 bits of doubles, one of every stream.
 LANES = 8
-# Which level holds three rows of the stencil, by the statement of the published row.
+# Which level has to hold three rows of the stencil, by the statement of the published row.
 HOLDER = {
     "5-point stencil, LC satisfied": "L1",
     "5-point stencil, LC violated in L1": "L2",
@@ -33,15 +33,19 @@ HOLDER = {
 def transfers_of(kernel, statement="", **options):
     """Return what a vector of every stream of a published loop moves."""
     if kernel == "loops.stencil":
-        options |= {"rows": 1000, "columns": 1002, "layer_condition": HOLDER[statement]}
-        case = mk.case(kernel, variant="simd", threads=1, **options)
+        case = mk.case(kernel, rows=1000, columns=1002, variant="simd", threads=1, **options)
         units = 1000 / LANES
+        holding = LEVELS[LEVELS.index(HOLDER[statement]) :]
+        caches = [
+            {"level": int(name[1:]), "size_B": 2**30 if name in holding else 1}
+            for name in LEVELS[:-1]
+        ]
     else:
         case = mk.case(kernel, elements=1024, variant="simd", threads=1, **options)
-        units = 1 / LANES
+        units, caches = 1 / LANES, []
     return {
         level: Transfer(load_B / units, store_B / units)
-        for level, (load_B, store_B) in case.transfers(LEVELS).items()
+        for level, (load_B, store_B) in case.transfers(LEVELS, caches).items()
     }
 
 
@@ -356,24 +360,15 @@ def test_threads_share_the_room_for_rows() -> None:
     assert StencilConditions(9, 9, write_factor=1).transfer(2**20) == (8, 8)
 
 
-def test_blocks_of_the_stencil_hold_in_smaller_caches() -> None:
-    whole = StencilConditions(1000, 10_000)
-    blocked = StencilConditions(1000, 10_000, block=500)
-    cache_B = 2 * 3 * 502 * 8
-    assert not whole.holds(cache_B)
-    assert blocked.holds(cache_B)
-    assert not blocked.holds(cache_B - 1)
-    assert blocked.transfer(cache_B).load_B == pytest.approx(8 * (1 + 2 / 500) + 8)
-    with refused("block must be at most 10"):
-        StencilConditions(10, 10, block=11)
+def test_bad_numbers_of_the_stencil_are_refused() -> None:
     with refused("rows must be at least 1"):
         StencilConditions(0, 10)
     with refused("write_factor"):
         StencilConditions(10, 10, write_factor=3)
     with refused("cache_B must be positive"):
-        whole.holds(0)
+        StencilConditions(10, 10).holds(0)
     with refused("the size of L1 is not known"):
-        whole.transfers(LEVELS, [])
+        StencilConditions(10, 10).transfers(LEVELS, [])
 
 
 def test_the_stencil_derives_its_condition_from_caches() -> None:

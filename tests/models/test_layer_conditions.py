@@ -296,6 +296,44 @@ def test_half_of_a_condition_is_enough_for_lru() -> None:
         assert simulate((8, 8, 8, 8), 8, 0.35 * limit_B) > 1.2 * holding
 
 
+# Conditions that are tested: the next one must fail clearly, though layers of blocks are thin.
+BLOCKED: list[tuple[tuple[int, int, int, int], tuple[int, int, int, int], str, dict[str, Any]]] = [
+    ((8, 8, 16, 12), (0, 0, 4, 0), "xyzt", {}),
+    ((8, 8, 16, 12), (0, 0, 6, 0), "xyzt", {}),  # the last block is smaller
+    ((16, 16, 8, 8), (4, 4, 0, 0), "yzt", {}),
+    ((8, 16, 12, 8), (0, 4, 0, 4), "xyz", {}),
+    ((16, 16, 8, 8), (8, 8, 0, 0), "xyzt", {"write_factor": 1}),
+    ((16, 16, 8, 8), (8, 8, 0, 0), "xyzt", {"parity": "even"}),
+]
+
+
+@pytest.mark.parametrize("extents, blocks, conditions, how", BLOCKED)
+def test_blocks_move_what_is_predicted(
+    extents: tuple[int, int, int, int],
+    blocks: tuple[int, int, int, int],
+    conditions: str,
+    how: dict[str, Any],
+) -> None:
+    model = LayerConditions(extents, 8, blocks=blocks, **how)
+    for condition in conditions:
+        cache_B = 1.2 * model.conditions()[condition]
+        assert model.holds(cache_B) == condition
+        got = simulate(extents, 8, cache_B, blocks=blocks, **how)
+        assert got == pytest.approx(model.site_B(cache_B), rel=0.015)
+    # Blocks fulfil in a smaller cache what the whole lattice does not, for a few more spinors.
+    whole = LayerConditions(extents, 8, **how)
+    assert model.conditions()["t"] < whole.conditions()["t"]
+    assert 1 < model.spinors("t") <= 3
+
+
+def test_blocks_of_the_outermost_loop_alone_change_nothing() -> None:
+    plain = LayerConditions((8, 8, 8, 8), 8)
+    for blocks in ((0, 0, 0, 2), (8, 9, 0, 2)):
+        model = LayerConditions((8, 8, 8, 8), 8, blocks=blocks)
+        assert model.conditions() == plain.conditions() and model.spinors("t") == 1
+        assert simulate((8, 8, 8, 8), 8, 3e6, blocks=blocks) == simulate((8, 8, 8, 8), 8, 3e6)
+
+
 def test_loops_in_another_order_reuse_in_that_order() -> None:
     # Reversed extents with reversed loops are the same case, but for the order in which a site
     # reads its neighbours.
@@ -319,6 +357,8 @@ def test_loops_in_another_order_reuse_in_that_order() -> None:
         ({"parity": "both"}, "parity must be full, even or odd, not 'both'"),
         ({"ls": 0}, "ls must be at least 1, not 0"),
         ({"value_B": 0}, "value_B must be at least 1, not 0"),
+        ({"blocks": (2, 2, 2)}, "blocks must be four integers"),
+        ({"blocks": (2, 2, 2, -1)}, "blocks must be at least 0, not -1"),
     ],
 )
 def test_wrong_lattices_are_refused(wrong: dict[str, Any], match: str) -> None:

@@ -121,18 +121,26 @@ def last_level_cache_B() -> int:
 
     It is that of the system, or the measured one where that is larger.
     """
-    return max(int(_memkern.topology()["last_level_cache_B"]), _largest_B())
+    return max(int(_memkern.topology()["last_level_cache_B"]), caches.largest_B(_with_caches()))
+
+
+def data_caches() -> list[dict[str, Any]]:
+    """Return the data caches of this machine, with measured sizes where they are known.
+
+    They are those of its environment (see `memkern.machine.caches.data_caches`).
+    """
+    return caches.data_caches(_with_caches())
+
+
+def _with_caches() -> dict[str, Any]:
+    """Return the part of the environment that describes the caches."""
+    system = _system_caches()
+    return {"machine": {"caches": system}, "measured_caches": caches.load(system)}
 
 
 @functools.cache
 def _system_caches() -> list[dict[str, Any]]:
     return environment.system_caches() or []
-
-
-def _largest_B() -> int:
-    system = _system_caches()
-    measured = caches.load(system)
-    return caches.largest_B({"machine": {"caches": system}, "measured_caches": measured})
 
 
 def beyond_caches_B() -> int:

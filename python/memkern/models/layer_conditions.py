@@ -115,6 +115,9 @@ class LayerConditions:
         to LC_t.  Extents must then be multiples of twice the cuts.
     threads : int
         Workers, each with a contiguous part of the sites in the order of t, z, y and x.
+    blocks : tuple of int
+        Sites of a block in x, y, z and t of a virtual partition, which is finished before the next
+        block; 0 for all.
 
     Raises
     ------
@@ -145,6 +148,12 @@ class LayerConditions:
     The conditions require room for two layers.  An LRU cache needs little more than one in y, z and
     t, since a row was last used, in x, by its own sites.  With half of LC_y, LC_z or LC_t or more,
     its traffic may be as low as if the condition held.
+
+    Layers inside a block of B sites in some dimension are thinner, so that a smaller cache fulfils
+    LC_mu.  The spinors at both ends of a block are read once more, which adds 2/B to k for each
+    dimension whose condition holds (in the outermost one also if B is its extent), even where the
+    cache keeps some of them from block to block.  Threads are assumed to share nothing.  Blocks of
+    the outermost dimension alone change nothing.
     """
 
     extents: tuple[int, int, int, int]
@@ -156,9 +165,11 @@ class LayerConditions:
     write_factor: int = 2
     parity: Literal["full", "even", "odd"] = "full"
     threads: int = 1
+    blocks: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def __post_init__(self) -> None:
         """Check every number."""
+        _check_blocks(self.blocks)
         _local(self.extents, self.cuts, self.parity)
         for what in ("ls", "s_cut", "value_B", "threads"):
             integer(getattr(self, what), what, 1)
@@ -180,14 +191,14 @@ class LayerConditions:
 
         Conditions are named after the default order of loops: LC_t is that of the outermost loop in
         any order.  Workers that share planes are modelled as one worker with all of the shared
-        cache.  Blocks, which have thinner layers and additional reads at their ends, are not
-        modelled.
+        cache.
 
         Parameters
         ----------
         record : mapping
             With ``lattice``, ``Ls``, ``layout``, ``cut``, ``vector_bits``, ``dtype``, ``variant``,
-            ``parity``, ``threads``, and optionally ``order`` and ``share_planes``, as in records.
+            ``parity``, ``threads``, and optionally ``order``, ``block`` and ``share_planes``, as in
+            records.
         lattice : str
             Lattice such as ``8x8x8x16``, instead of the record's.
         """
@@ -197,6 +208,8 @@ class LayerConditions:
         numbers = int(record["vector_bits"]) // (8 * value_B) // (1 if split else 2) if of_s else 1
         parts = {part[0]: int(part[1:]) for part in record["cut"].split() if not of_s}
         whole = dict(zip("xyzt", map(int, (lattice or record["lattice"]).split("x")), strict=True))
+        block = record.get("block") or "0x0x0x0"
+        sizes = dict(zip("xyzt", map(int, block.split("x")), strict=True))
         inner_first = (record.get("order") or "tzyx")[::-1]
         model = cls(
             extents=_four([whole[d] for d in inner_first], "lattice"),
@@ -207,6 +220,7 @@ class LayerConditions:
             value_B=value_B,
             write_factor=1 if record["variant"] == "nt" else 2,
             parity=record["parity"],
+            blocks=_check_blocks([sizes[d] for d in inner_first]),
         )
         workers = 1 if record.get("share_planes") else int(record["threads"])
         return replace(model, threads=min(workers, model._sites))
@@ -235,14 +249,32 @@ class LayerConditions:
         """Return the number of threads that share a cache, at most all threads."""
         return min(integer(sharing, "sharing", 1), self.threads)
 
+    @property
+    def _block(self) -> tuple[int, int, int, int]:
+        """Extents of a block; those of the partition where blocks do not change the order."""
+        whole = self._extents
+        x, y, z, t = (min(b or n, n) for b, n in zip(self.blocks, whole, strict=True))
+        return whole if (x, y, z) == whole[:3] else (x, y, z, t)
+
     def _layer(self, inside: int) -> float:
-        """Return the sites with a result in a layer of the innermost `inside` dimensions."""
-        return math.prod(self._extents[:inside]) / (1 if self.parity == "full" else 2)
+        """Return the sites with a result in a layer of a block's innermost dimensions."""
+        return math.prod(self._block[:inside]) / (1 if self.parity == "full" else 2)
+
+    def _ends(self, inside: int) -> float:
+        """Return the spinors at ends of blocks in the innermost dimensions, per site."""
+        whole, block = self._extents, self._block
+        if block == whole:
+            return 0.0
+        # In the outermost dimension, blocks end even if they are as long as the lattice.
+        ends = [mu for mu in range(inside) if block[mu] < whole[mu] or mu == 3]
+        return sum(2 * math.ceil(whole[mu] / block[mu]) / whole[mu] for mu in ends)
 
     def _streams(self, condition: Condition, sharing: int) -> float:
         """Return the number of different spinors that the threads read at once, per thread."""
         held = max(CONDITIONS.index(condition) - 1, 0)
         group, extents = self._group(sharing), self._extents
+        if self._block != extents:
+            group = 1
         sites = math.prod(extents)
         different: set[tuple[int, ...]] = set()
         for thread in range(group):
@@ -271,7 +303,7 @@ class LayerConditions:
         -------
         float
             k: 8, 8, 7, 5, 3, 1 for ``"none"``, ``"s"``, ``"x"``, ``"y"``, ``"z"``, ``"t"``, except
-            for several threads and extents below 3; 0 for ``"all"``.
+            for several threads, blocks and extents below 3; 0 for ``"all"``.
         """
         if condition not in CONDITIONS:
             raise InputError(f"condition must be one of {', '.join(CONDITIONS)}, not {condition!r}")
@@ -281,12 +313,13 @@ class LayerConditions:
         if condition in ("none", "s"):
             return k
         mu = _DIRECTIONS.index(condition)
+        k += self._ends(mu + 1)
         part = self._sites / self.threads
         run = part * self._group(sharing) / self._layer(mu)
-        if part > self._layer(mu + 1) or run >= self._extents[mu]:
-            return k
+        if part <= self._layer(mu + 1) and run < self._block[mu]:
+            k += 2 / run
         weaker = CONDITIONS[CONDITIONS.index(condition) - 1]
-        return min(k + 2 / run, self.spinors(weaker, sharing))
+        return min(k, self.spinors(weaker, sharing))
 
     def footprint_B(self, sharing: int = 1) -> float:
         """Return the footprint in bytes of a thread, with its share of data used in common.
@@ -306,8 +339,9 @@ class LayerConditions:
         """Return the cache size in bytes above which each condition holds.
 
         LC_s requires the data of one site update, 180 complex numbers for each partition.  LC_mu
-        requires P * 2 Ls * (the extents inside mu over their cuts) * (72/Ls + 12 k' + 12) complex
-        numbers, with k' that of the previous condition: 8, 7, 5, 3 for x, y, z, t.
+        requires P * 2 Ls * (the extents inside mu over their cuts, or those of a block) *
+        (72/Ls + 12 k' + 12) complex numbers, with k' that of the previous condition: 8, 7, 5, 3 for
+        x, y, z, t.
 
         Parameters
         ----------
@@ -565,8 +599,6 @@ class StencilConditions:
         Outer and inner dimension.
     value_B : int
         Size of a value in bytes.
-    block : int
-        Columns that are finished in all rows before the next ones; 0 for all.
     write_factor : {2, 1}
         2 if stores read their lines first, 1 for non-temporal stores.
     threads : int
@@ -581,7 +613,6 @@ class StencilConditions:
     rows: int
     columns: int
     value_B: int = 8
-    block: int = 0
     write_factor: int = 2
     threads: int = 1
 
@@ -589,14 +620,13 @@ class StencilConditions:
         """Check every number."""
         for what in ("rows", "columns", "value_B", "threads"):
             integer(getattr(self, what), what, 1)
-        integer(self.block, "block", 0, self.columns)
         if self.write_factor not in (1, 2):
             raise InputError(f"write_factor must be 2 or 1, not {self.write_factor!r}")
 
     @property
     def layer_B(self) -> int:
-        """Bytes of three rows of a block with its neighbours."""
-        return 3 * min(self.block + 2 if self.block else self.columns, self.columns) * self.value_B
+        """Bytes of three rows."""
+        return 3 * self.columns * self.value_B
 
     def holds(self, cache_B: float, sharing: int = 1) -> bool:
         """Return whether a cache, shared by some threads, holds three rows for each of them."""
@@ -606,13 +636,11 @@ class StencilConditions:
     def transfer(self, cache_B: float, sharing: int = 1) -> Transfer:
         """Return the bytes of a point that cross the boundary behind a cache.
 
-        The ends of blocks and of the threads' parts are read once more.
+        The ends of the threads' parts are read once more.
         """
         held = self.holds(cache_B, sharing)
         part = self.rows / self.threads
         reads = (1 + 2 / part if self.threads > 1 else 1.0) if held else 3.0
-        if self.block:
-            reads *= min(1 + 2 / self.block, self.columns / self.block)
         return Transfer((reads + self.write_factor - 1) * self.value_B, float(self.value_B))
 
     def transfers(
@@ -639,18 +667,32 @@ class StencilConditions:
         return found
 
 
+def _check_blocks(blocks: Sequence[int]) -> tuple[int, int, int, int]:
+    if len(blocks) != 4:
+        raise InputError(f"blocks must be four integers, of x, y, z and t, not {len(blocks)}")
+    x, y, z, t = (integer(n, "blocks", 0) for n in blocks)
+    return x, y, z, t
+
+
 def _walk(
-    extents: tuple[int, int, int, int], parity: str, order: str, threads: int, sharing: int
+    extents: tuple[int, int, int, int],
+    parity: str,
+    order: str,
+    blocks: tuple[int, int, int, int],
+    threads: int,
+    sharing: int,
 ) -> npt.NDArray[np.int64]:
     """Return sites, numbered with x fastest, in the order in which a shared cache sees them."""
-    shape = extents[::-1]
-    sites = np.arange(math.prod(extents)).reshape(shape)
+    at = np.indices(extents[::-1]).reshape(4, -1)[::-1]
+    places, sizes = (
+        dict(zip(_DIRECTIONS, at, strict=True)),
+        dict(zip(_DIRECTIONS, blocks, strict=True)),
+    )
+    within = [places[d] % sizes[d] if sizes[d] else places[d] for d in order]
+    between = [places[d] // sizes[d] if sizes[d] else np.zeros_like(places[d]) for d in order]
+    walk = np.lexsort([*within[::-1], *between[::-1]])
     if parity != "full":
-        # Negative numbers are sites without a result.
-        odd = np.indices(shape).sum(axis=0) % 2
-        sites = np.where(odd == (parity == "odd"), sites, -1)
-    walk = sites.transpose(["tzyx".index(direction) for direction in order]).ravel()
-    walk = walk[walk >= 0]
+        walk = walk[at.sum(axis=0)[walk] % 2 == (parity == "odd")]
     if threads > len(walk):
         raise InputError(
             f"threads must be at most the {len(walk)} sites that get a result, not {threads}"
@@ -675,6 +717,7 @@ def simulate(
     threads: int = 1,
     sharing: int | None = None,
     order: str = "tzyx",
+    blocks: Sequence[int] = (0, 0, 0, 0),
 ) -> float:
     """Simulate the traffic below a fully associative LRU cache, site by site.
 
@@ -705,6 +748,8 @@ def simulate(
         Number of threads, from the first, that use this cache; all by default.
     order : str
         The loops from outermost to innermost, a permutation of ``"tzyx"``.
+    blocks : sequence of int
+        Sites of a block in x, y, z and t, which is finished before the next one; 0 for all.
 
     Returns
     -------
@@ -734,7 +779,7 @@ def simulate(
     around = np.stack(
         [np.roll(sites, way, axis) for axis in (3, 2, 1, 0) for way in (-1, 1)], axis=-1
     ).reshape(-1, 8)
-    walk = _walk(local, parity, order, threads, sharing)
+    walk = _walk(local, parity, order, _check_blocks(blocks), threads, sharing)
     # Rows are numbered, spinors first, then links, then results.
     count = len(around)
     rows = [around[walk], walk[:, None] + count]

@@ -418,7 +418,8 @@ def _compared(
 @cache
 def _simulated(model: LayerConditions, cache_B: float) -> float:
     """Return the simulated bytes of a site update."""
-    return simulate(model.extents, model.ls, cache_B, cuts=model.cuts, threads=model.threads)
+    how: dict[str, Any] = {"cuts": model.cuts, "blocks": model.blocks, "threads": model.threads}
+    return simulate(model.extents, model.ls, cache_B, **how)
 
 
 def _levels(ax: Axes, ls: int) -> None:

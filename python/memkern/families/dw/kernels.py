@@ -327,8 +327,7 @@ def dw_case(
     order : str
         Dimensions from the outermost loop to the innermost one.
     block : sequence of int
-        Sites of a block in x, y, z and t, which is finished before the next one; 0 for all. Bytes
-        by layer conditions and the roofline are those without blocks.
+        Sites of a block in x, y, z and t, which is finished before the next one; 0 for all.
     share_planes : bool
         Whether all workers share each slice of the outermost loop instead of working on separate
         slices.  If they do not divide a slice evenly, they share as many sites as it has, rounded

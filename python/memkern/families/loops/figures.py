@@ -34,7 +34,7 @@ from memkern.plots.style import GREY, NOTE_SIZE, figure, log2_axis, own_look
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
     from memkern.models.machine_file import MachineFile
 
@@ -74,7 +74,7 @@ def _own_cycles(
     frame = frame[frame["kernel"] != MATVEC]
     frame, left = prevailing(frame)
     frame = frame.assign(nt=is_nt(frame), unroll=frame["unroll"].fillna(0.0))
-    held = words(frame["layer_condition"]) if "layer_condition" in frame else ""
+    held = _held(frame) if "layer_condition" in frame else ""
     pages = words(frame["pages_asked"]) if "pages_asked" in frame else ""
     frame = ranked(frame.assign(held=held, page=pages), CYCLES, lowest=True)
     cases = ["platform", "kernel", "held", "page", "footprint_B", "unroll", "nt"]
@@ -211,17 +211,30 @@ def _name_unrolling(ax: Axes, lowest: DataFrame, ends: Sequence[tuple[str, float
         )
 
 
+def _held(frame: DataFrame) -> Series:
+    """Return the level that holds a stencil's rows, of records whose size was chosen for one."""
+    chosen = words(frame["layer_condition"])
+    if "conditions" not in frame:
+        return chosen
+    found = frame["conditions"].map(_holder)
+    return found.where(chosen.ne("") & found.ne(""), chosen)
+
+
+def _holder(conditions: object) -> str:
+    """Return the smallest level that holds three rows of a stencil; '' if it is unknown."""
+    if not isinstance(conditions, str) or not conditions:
+        return ""
+    return next((part.split()[0] for part in conditions.split(", ") if "rows" in part), MEMORY)
+
+
 def _mark_rows(ax: Axes, rows: DataFrame) -> None:
     """Mark the sizes from which a smaller cache no longer holds three rows of a stencil."""
     if "conditions" not in rows:
         return
     held = {
-        row["footprint_B"]: next(
-            (part.split()[0] for part in str(row["conditions"]).split(", ") if "rows" in part),
-            MEMORY,
-        )
+        row["footprint_B"]: holder
         for row in rows.sort_values("footprint_B").to_dict("records")
-        if isinstance(row["conditions"], str)
+        if (holder := _holder(row["conditions"]))
     }
     before = ""
     for size, holder in held.items():

@@ -14,17 +14,18 @@ from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, error, extent, fresh, positions, verdict
 from memkern.families.streaming.elementwise import footprint, memory_sized, scalars, value_B
-from memkern.machine.topology import declared
+from memkern.machine.caches import MEMORY
+from memkern.machine.topology import data_caches, declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic, Transfer
+from memkern.spec.options import PROCESSORS
 from memkern.spec.registry import register, registry
 
 if TYPE_CHECKING:
     from memkern.models.layer_conditions import StencilConditions
 
 LOOPS = "Alappat et al., ECM modeling and performance tuning of SpMV and lattice QCD, 2021"
-# Levels that may hold three rows of the stencil between their uses. A level that is too small for
-# them fetches each row three times instead of once.
+# Levels that may hold three rows of the stencil between their uses.
 HOLDERS = ("L1", "L2", "L3", "memory")
 _COLUMNS = 192  # of the matrix, as in the paper
 
@@ -64,9 +65,10 @@ def stencil(
         Points of the grid (by default each array is four times the last-level caches) or bytes of
         both arrays, instead of `rows` and `columns`; the inner dimension is then twice the outer.
     layer_condition : str
-        Level that holds three rows, if known (see `rows_held`): ``L1``, ``L2`` (the layer
-        condition is broken in L1), ``L3``, or ``memory`` if no cache holds them. The bytes that
-        each level moves by the model follow; without it, memory is assumed to move each row once.
+        Cache that is to hold three rows of a worker, ``L1``, ``L2`` (they exceed L1) or ``L3``, or
+        ``memory`` if they are to exceed all caches: the columns follow from the caches of this
+        machine (see `rows_held`), the rows from `elements` or `footprint_B`. Models derive from
+        sizes and caches which ones hold the rows.
     dtype, alpha, **options
         As for `memkern.families.streaming.elementwise.case_of`; alpha is a quarter by default.
 
@@ -81,7 +83,14 @@ def stencil(
     ) > 1:
         raise InputError("loops.stencil takes rows and columns, or elements, or footprint_B")
     one_of(layer_condition, "layer_condition", ("", *HOLDERS))
-    if rows is None:
+    if layer_condition and rows is not None:
+        raise InputError("layer_condition chooses rows and columns: leave these out")
+    if layer_condition:
+        points = _points(elements, footprint_B, dtype, arrays=2)
+        workers = options.get("threads") or len(os.sched_getaffinity(0))
+        columns = rows_held(layer_condition, _worker_caches_B(workers), dtype)
+        rows = max(3, int(points / columns))
+    elif rows is None:
         points = _points(elements, footprint_B, dtype, arrays=2)
         rows = max(3, round((points / 2) ** 0.5))
         columns = 2 * rows
@@ -97,21 +106,16 @@ def stencil(
             "rows": rows,
             "columns": columns,
             "layer_condition": layer_condition,
-            **_bytes_by_level(layer_condition, value_B(dtype)),
             **numbers,
         },
     ).with_(**options)
 
 
-def _bytes_by_level(holder: str, size: int) -> dict[str, int]:
-    """Return the bytes per point behind each cache by the model, with ordinary stores."""
-    if not holder:
-        return {}
-    held = HOLDERS.index(holder)
-    # One read, or three if the cache does not hold the rows; a write and its allocation.
+def _worker_caches_B(workers: int) -> dict[str, int]:
+    """Return the bytes of each cache of this machine that one of some workers has, by its name."""
     return {
-        f"point_{level}_B": size * ((3 if number < held else 1) + 2)
-        for number, level in enumerate(HOLDERS[:-1])
+        f"L{cache['level']}": cache["size_B"] // min(workers, cache.get("shared_by") or 1)
+        for cache in data_caches()
     }
 
 
@@ -232,10 +236,12 @@ def _traffic_stencil(case: Case) -> Traffic:
 
 
 def _model_stencil(case: Case) -> float:
-    row = case.traffic
-    # Rows that no cache holds are read three times.
-    again = 2.0 if case.columns["layer_condition"] == "memory" else 0.0
-    return (row.view(write_allocate=True) + again * row.read) * case.iterations
+    """Return the bytes from memory by the layer condition that this machine's caches fulfil."""
+    caches = data_caches() if case.knobs.place == PROCESSORS else []
+    if not caches:
+        return case.traffic.view(write_allocate=True) * case.iterations
+    last = f"L{caches[-1]['level']}"
+    return sum(_stencil_transfers(case, (last, MEMORY), caches)[MEMORY]) * case.iterations
 
 
 def _stencil_model(case: Case) -> StencilConditions:
@@ -252,32 +258,12 @@ def _stencil_model(case: Case) -> StencilConditions:
     )
 
 
-def _assumed(
-    case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
-) -> Sequence[Mapping[str, Any]]:
-    """Return the caches, with sizes of which just those from the case's level on hold three rows.
-
-    These are the measured ones if the case does not name a level.
-    """
-    holder = case.columns["layer_condition"]
-    if not holder:
-        return caches
-    behind = levels[levels.index(holder) :] if holder in levels else []
-    return [
-        {"level": int(cache[1:]), "size_B": 2**62 if cache in behind else 1}
-        for cache in levels[:-1]
-    ]
-
-
 def _stencil_transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
-    """Return what a row moves across each boundary, by the level that holds three rows.
-
-    It is that of the case, or follows from the caches.
-    """
+    """Return what a row moves across each boundary, by the caches that hold three rows."""
     points = case.spec.width(case)
-    moved = _stencil_model(case).transfers(levels, _assumed(case, levels, caches))
+    moved = _stencil_model(case).transfers(levels, caches)
     return {
         level: Transfer(points * load_B, points * store_B)
         for level, (load_B, store_B) in moved.items()
@@ -286,14 +272,12 @@ def _stencil_transfers(
 
 def _stencil_conditions(case: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return whether each cache holds three rows."""
-    found = [c for c in caches if c.get("size_B") and c.get("type") != "instruction"]
-    levels = [f"L{cache['level']}" for cache in sorted(found, key=lambda cache: cache["level"])]
     model = _stencil_model(case)
     return {
         f"L{cache['level']}": "rows"
         if model.holds(cache["size_B"], int(cache.get("shared_by") or 1))
         else "none"
-        for cache in _assumed(case, [*levels, "memory"], sorted(found, key=lambda c: c["level"]))
+        for cache in caches
     }
 
 
