@@ -237,6 +237,14 @@ def _model(cpuinfo: Mapping[str, str]) -> str | None:
     return cpuinfo.get("model name") or cpuinfo.get("cpu") or cpuinfo.get("uarch")
 
 
+def processor_model(root: str | Path = "/") -> str:
+    """Return the model of this machine's processor, empty if unknown.
+
+    `root` is the folder that contains ``proc``.
+    """
+    return _model(_fields(read_text(Path(root), "proc/cpuinfo"))) or ""
+
+
 def _caches(root: Path, cpus: list[int]) -> list[dict[str, Any]] | None:
     seen = set()
     for cpu in cpus:
