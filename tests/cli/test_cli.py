@@ -625,7 +625,10 @@ def test_records_figures_and_reports_take_a_machine_file(
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     records = tmp_path / "x.json"
     words = ["stream", "-k", "triad,copy", "-n", "4096", "-t", "1", "-q", "-o", str(records)]
-    assert run(capsys, *words, "--machine", "A64FX")[0] == 0
+    code, _, err = run(capsys, *words, "--machine", "A64FX")
+    assert code == 0
+    assert "A64FX is another machine than that of the records" in err
+    assert "no roofline" not in err
     for row in mk.load(records):
         assert row["machine_file"] == "A64FX, published"
         assert row["bound"] in ("L1", "L2", "memory", "core")
@@ -643,6 +646,10 @@ def test_records_figures_and_reports_take_a_machine_file(
     )
     code, _, err = run(capsys, *words[:-1], str(tmp_path / "z.json"), "--machine", str(other))
     assert code == 2 and "is of another machine (Another)" in err
+    atomics = ["amo", "-b", "RAND_ADD", "-m", "4096", "-i", "64", "--runs", "1", "-q"]
+    code, _, err = run(capsys, *atomics, "--machine", "A64FX")
+    assert code == 0
+    assert "no roofline by A64FX, published: the record of amo." in err
     target = tmp_path / "report.html"
     code, out, err = run(
         capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1", "--machine", "A64FX"

@@ -60,6 +60,9 @@ def test_machine_prints_and_compares_files(host, capsys) -> None:
     code, out, err = run(capsys, "machine", str(path))
     assert (code, err) == (0, "") or "MEMKERN_SMALL" in err
     assert "horizontal add" in out
+    assert "another machine" not in out
+    code, out, _ = run(capsys, "machine", "A64FX")
+    assert f"of another machine than this one ({load_machine(path).model})" in out.splitlines()[0]
     code, out, _ = run(capsys, "machine", "A64FX", "-q")
     assert (code, out) == (0, "")
     code, out, _ = run(capsys, "machine", "A64FX", "--json")

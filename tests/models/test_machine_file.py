@@ -181,6 +181,18 @@ def test_whose_records_a_file_describes() -> None:
     assert mine.is_of("")
     assert not mine.is_of("Another CPU")
     assert A64FX.is_of("Another CPU")  # it is not known what the system calls it
+    assert mine.describes("Some CPU") and not mine.describes("A64FX")
+    assert A64FX.describes("Fujitsu A64FX") and not A64FX.describes("AMD EPYC 7742")
+    xeon = published("Xeon Gold 6148")
+    assert xeon.describes("Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz")
+    assert not xeon.describes("Intel(R) Xeon(R) Gold 6140 CPU @ 2.30GHz")
+
+
+def test_published_data_of_another_machine_are_said_to_be_so(recwarn) -> None:
+    assert machine_file.machine_of("A64FX", ["Fujitsu A64FX", ""]).name == "A64FX"
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"A64FX is another machine than .* \(AMD EPYC 7742\)"):
+        machine_file.machine_of("A64FX", ["AMD EPYC 7742"])
 
 
 def test_a_file_without_a_model_says_so() -> None:

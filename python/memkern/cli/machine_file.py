@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from memkern.cli.options import GOOD, INVALID, Verb, force_option, positive, wait_option
 from memkern.errors import InputError
+from memkern.machine.environment import processor_model
 from memkern.models.machine_file import PUBLISHED, MachineFile, differences, load_machine
 
 
@@ -28,8 +29,15 @@ def _machine(args: argparse.Namespace) -> int:
     if args.json:
         print(machine.to_json(), end="")
     elif not args.quiet:
-        print("\n".join(_lines(machine)))
+        print("\n".join([*_of_another(machine), *_lines(machine)]))
     return code
+
+
+def _of_another(machine: MachineFile) -> Iterator[str]:
+    """Yield a line if a file is of another machine than this one."""
+    model = processor_model()
+    if model and not machine.describes(model):
+        yield f"of another machine than this one ({model}):"
 
 
 def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:

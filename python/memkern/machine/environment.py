@@ -242,6 +242,14 @@ def _model(cpuinfo: Mapping[str, str]) -> str | None:
     return cpuinfo.get("model name") or cpuinfo.get("cpu") or cpuinfo.get("uarch")
 
 
+def processor_model(root: str | Path = "/") -> str:
+    """Return the model of this machine's processor, empty if unknown.
+
+    `root` is the folder that contains ``proc``.
+    """
+    return _model(_fields(read_text(Path(root), "proc/cpuinfo"))) or ""
+
+
 def system_caches(root: str | Path = "/") -> list[dict[str, Any]] | None:
     """Return the caches as the system reports them, None if it does not.
 

@@ -433,9 +433,10 @@ class CaseRun:
             if beside is not None and not math.isnan(beside.load_GBps):
                 memory = {MEMORY: Ceiling(beside.load_GBps, beside.store_GBps)}
                 return roofline_columns(record, limit(record, memory, {}), BESIDE)
-        except InputError:
+        except InputError as error:
             # Its traffic is not known, or nothing crosses a boundary that has a ceiling.
-            pass
+            if self._machine is not None:
+                warnings.warn(f"no roofline by {self._machine.label}: {error}", stacklevel=2)
         return roofline_columns(record, None, "")
 
     def _model_B(self, as_run: Case) -> float:

@@ -13,6 +13,7 @@ import math
 import sys
 import types
 import typing
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -311,6 +312,13 @@ class MachineFile:
         """Return whether records of this model may be of this machine: unknown models may."""
         return not (self.model and model) or self.model == model
 
+    def describes(self, model: str) -> bool:
+        """Return whether a processor's model is the file's, or has all words of its name."""
+        if self.model:
+            return self.model == model
+        words = model.replace("(R)", " ").replace("(TM)", " ").split()
+        return set(self.name.split()) <= set(words)
+
     def to_json(self) -> str:
         """Return the file's text."""
         return json.dumps({"format": FORMAT, "version": VERSION, **_plain(self)}, indent=1) + "\n"
@@ -394,12 +402,23 @@ def machine_of(path: str | Path, models: Iterable[str]) -> MachineFile:
     ------
     InputError
         As for `load_machine`, or the file is of another machine than the records.
+
+    Warns
+    -----
+    UserWarning
+        The file is published data of another machine.
     """
     found = load_machine(path)
     for model in models:
         if not found.is_of(model):
             raise InputError(
                 f"{path} is of another machine ({found.model}) than the records ({model})"
+            )
+        if model and not found.describes(model):
+            warnings.warn(
+                f"{found.name} is another machine than that of the records ({model}): rooflines "
+                f"and predictions are those of {found.name}",
+                stacklevel=2,
             )
     return found
 
