@@ -41,6 +41,19 @@ def test_the_innermost_loop_is_found() -> None:
     )
 
 
+def test_the_main_loop_stores_what_its_kernel_does() -> None:
+    stored = [
+        Instruction(50, "vmovupd", "%ymm0,(%rdi)"),
+        Instruction(54, "vmovupd", "%ymm0,0x20(%rdi)"),
+        Instruction(58, "jne", "50 <f+0x50>"),
+    ]
+    stored = [one._replace(address=0x50 + number) for number, one in enumerate(stored)]
+    code = [*CODE, *stored]
+    assert main_loop(code) == main_loop(code, stores=True) == stored
+    assert main_loop(code, stores=False) == main_loop(CODE)
+    assert main_loop(CODE, stores=True) == main_loop(CODE)
+
+
 def test_a_jump_keeps_the_registers_that_it_tests() -> None:
     loop = [Instruction(0, "fadd", "d0, d0, d1"), Instruction(4, "cbnz", "x0, 0 <f>")]
     assert incore.assembly(loop) == "begin:\n\tfadd d0, d0, d1\n\tcbnz x0, begin\n"
@@ -202,7 +215,11 @@ def test_every_variant_and_unrolling_is_measured(capsys, monkeypatch) -> None:
     assert found["scalar", 0]["units"] < 1
     assert all(row["in_core_unit"] == "vector" and row["in_core_cycles"] > 0 for row in rows)
     # Scalar code is not unrolled.
-    assert "not measured: loops.triad scalar" in err
+    assert len(found) == 4
+    assert "not measured" not in err
+    assert "is not built with unroll 5" in refused_words(
+        capsys, "incore", "-k", "stream.triad", "--unroll", "5", "-q"
+    )
 
 
 def test_times_are_stored_in_records_and_in_the_machine_file(capsys, monkeypatch, tmp_path) -> None:

@@ -118,7 +118,8 @@ def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
     )
     offsets = dict(zip(_memkern.entries(), _memkern.body_offsets(), strict=True))
     name, code = function_at(_memkern.__file__, offsets.get(wanted, 0))
-    loop = main_loop(code)
+    moved = case.transfers(("L1", "memory"), [{"level": 1, "size_B": 2**40, "shared_by": 1}])["L1"]
+    loop = main_loop(code, moved.store_B > 0 if case.spec.elementwise else None)
     accessed_B = [instruction.accessed_B for instruction in loop]
     if not any(accessed_B):
         raise InputError(
@@ -127,7 +128,6 @@ def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
         )
     if not case.spec.elementwise:
         return Body(name, tuple(loop), _of_loop(loop, case))
-    moved = case.transfers(("L1", "memory"), [{"level": 1, "size_B": 2**40, "shared_by": 1}])["L1"]
     each_B = sum(moved) / case.spec.width(case) / _value_B(case)
     # A vector of every stream has as many accesses as an element has loads and stores.
     vector_B = obtained.get("vector_B") or max(accessed_B)
@@ -367,7 +367,7 @@ def measured_in_core(
     variants, isas : sequence of str
         Variants ``scalar``, ``auto`` and ``simd``, and instruction sets.
     unrolls : sequence of int
-        0 for the kernel's own.
+        0 for the kernel's own. Of all combinations, those that are compiled are measured.
     machine : MachineFile, optional
         Whose instructions tell arithmetic from loads and stores.
     seconds : float
@@ -474,7 +474,7 @@ def _cases(
     cores = [group[0] for group in physical_cores()]
     cases: dict[_Key, Case] = {}
     missing = []
-    for kernel, variant, isa, unroll in bodies:
+    for kernel, variant, isa, unroll in _compiled(bodies):
         for layout, *sizes in _sizes(kernel, variant, levels[0]):
             for number, size in enumerate(sizes):
                 key = _Key(kernel, layout, variant, isa, unroll, number > 0)
@@ -494,6 +494,17 @@ def _cases(
                     missing.append(f"not measured: {key}: {error}")
                     break
     return cases, missing
+
+
+def _compiled(
+    bodies: Iterable[tuple[str, str, str, int]],
+) -> Iterator[tuple[str, str, str, int]]:
+    """Yield the bodies that are compiled, and those of kernels of which none is."""
+    asked = list(bodies)
+    entries = {(entry[0], entry[1], entry[2], entry[5]) for entry in _memkern.entries()}
+    entries |= {(kernel, variant, "best", unroll) for kernel, variant, _, unroll in entries}
+    some = {body[0] for body in asked if body in entries}
+    return (body for body in asked if body in entries or body[0] not in some)
 
 
 def _sizes(kernel: str, variant: str, level: CacheLevel) -> Iterator[tuple[Any, ...]]:
