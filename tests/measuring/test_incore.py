@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import stat
@@ -13,6 +14,8 @@ import memkern as mk
 from memkern import _memkern
 from memkern.machine.disassembly import Instruction, function_at, innermost_loops, main_loop
 from memkern.measuring import incore
+from memkern.models.machine_file import EcmParameters, Quantity, load_machine, published
+from memkern.models.machine_file import Instruction as Instruction_
 
 # A loop in another one, and a jump forward.
 CODE = [
@@ -36,6 +39,19 @@ def test_the_innermost_loop_is_found() -> None:
     assert incore.assembly(loop) == (
         "begin:\n\tvaddpd (%rsi,%rax,8),%ymm0,%ymm0\n\tje begin\n\tadd $0x4,%rax\n\tjne begin\n"
     )
+
+
+def test_the_main_loop_stores_what_its_kernel_does() -> None:
+    stored = [
+        Instruction(50, "vmovupd", "%ymm0,(%rdi)"),
+        Instruction(54, "vmovupd", "%ymm0,0x20(%rdi)"),
+        Instruction(58, "jne", "50 <f+0x50>"),
+    ]
+    stored = [one._replace(address=0x50 + number) for number, one in enumerate(stored)]
+    code = [*CODE, *stored]
+    assert main_loop(code) == main_loop(code, stores=True) == stored
+    assert main_loop(code, stores=False) == main_loop(CODE)
+    assert main_loop(CODE, stores=True) == main_loop(CODE)
 
 
 def test_a_jump_keeps_the_registers_that_it_tests() -> None:
@@ -81,8 +97,8 @@ def test_every_body_is_where_the_extension_says() -> None:
 def test_an_iteration_has_as_many_vectors_as_it_is_unrolled(kernel, dtype, unroll) -> None:
     case = mk.loops(kernel, elements=64, dtype=dtype, variant="simd", unroll=unroll, threads=1)
     isa = _memkern.supported_isas()[0]
-    body = incore.body_of(case, {"variant": "simd", "isa": isa})
-    assert body.vectors == unroll
+    body = incore.main_loop_of(case, {"variant": "simd", "isa": isa})
+    assert body.units == unroll
 
 
 def program(tmp_path, monkeypatch, text, code=0):
@@ -114,21 +130,130 @@ def test_llvm_mca_predicts_a_loop() -> None:
         assert math.isnan(incore.mca_cycles(BODY))
         return
     # A chain of additions takes at least a cycle each.
-    assert incore.mca_cycles(BODY, "skylake") * BODY.vectors == pytest.approx(4, abs=0.5)
+    assert incore.mca_cycles(BODY, "skylake") * BODY.units == pytest.approx(4, abs=0.5)
     assert math.isnan(incore.mca_cycles(BODY, "no-such-processor"))
 
 
-def test_the_verb_prints_both(capsys, monkeypatch) -> None:
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
-    code, out, err = run(capsys, "incore", "-k", "triad,copy", "--seconds", "5")
+TABLE = dataclasses.replace(
+    published("A64FX"),
+    vector_bits=256,
+    instructions=tuple(
+        Instruction_(name, bits, Quantity(cycles))
+        for bits in (64, 128, 256, 512)
+        for name, cycles in (
+            *(("load", 0.5), ("store", 1.0), ("add", 0.5), ("mul", 0.25), ("fma", 0.75)),
+            *(("permute", 1.0), ("gather, stride 1", 5.0)),
+        )
+    ),
+    ecm=None,
+)
+
+
+def test_the_terms_of_a_loop_are_those_of_its_instructions() -> None:
+    loop = (
+        Instruction(0, "vmovupd", "(%rdi),%ymm0"),
+        Instruction(4, "vfmadd213pd", "(%rsi),%ymm1,%ymm0"),
+        Instruction(8, "vaddpd", "%ymm0,%ymm2,%ymm0"),
+        Instruction(12, "vmovupd", "%ymm0,(%rdx)"),
+        Instruction(16, "vgatherdpd", "%ymm4,(%rdi,%xmm5,8),%ymm6"),
+        Instruction(20, "vmovapd", "%ymm0,%ymm1"),
+        Instruction(24, "add", "$0x20,%rdi"),
+        Instruction(28, "jne", "0 <f>"),
+    )
+    found = incore.terms(incore.Body("f", loop, 2.0), TABLE)
+    assert found == {
+        "arithmetic_cycles": (0.75 + 0.5) / 2,
+        "load_cycles": (0.5 + 0.5 + 5.0) / 2,
+        "store_cycles": 1.0 / 2,
+        "transfer_cycles": 6.0 / 2,
+    }
+    apart = EcmParameters((), "L1 load + L1 store", "")
+    alone = incore.terms(incore.Body("f", loop, 2.0), dataclasses.replace(TABLE, ecm=apart))
+    assert alone["transfer_cycles"] == (6.0 + 1.0) / 2
+    for body, machine in ((None, TABLE), (BODY, None)):
+        assert all(math.isnan(value) for value in incore.terms(body, machine).values())
+    lacking = dataclasses.replace(TABLE, instructions=())
+    assert math.isnan(incore.terms(BODY, lacking)["arithmetic_cycles"])
+
+
+def in_core(capsys, *words):
+    """Return the rows of the verb, and what it says on standard error."""
+    code, out, err = run(capsys, "incore", *words, "--json", "--seconds", "20")
     assert code == 0, err
-    assert [line.split()[0] for line in out.splitlines()[-2:]] == ["loops.copy", "loops.triad"]
-    code, out, _ = run(capsys, "incore", "-k", "triad", "--json", "-q", "--seconds", "5")
-    (row,) = json.loads(out)
-    assert row["measured_cycles"] > 0
-    assert row["vectors"] == 4
+    return json.loads(out), err
+
+
+def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    fake_osaca(REPORT.replace("LOOP", "8.0 "))
+    program(tmp_path, monkeypatch, "Iterations:        1000\nTotal Cycles:      4000")
+    code, out, err = run(
+        capsys, "incore", "-k", "triad,stream.copy", "--arch", "ZEN4", "--seconds", "5"
+    )
+    assert code == 0, err
+    header, *lines = (line.split() for line in out.splitlines()[-3:])
+    assert [line[0] for line in lines] == ["loops.triad", "stream.copy"]
+    row = dict(zip([name for name in header if name != "unroll"], lines[0], strict=False))
+    assert (row["llvm-mca"], row["OSACA"]) == ("1.000", "2.000")
+    assert float(row["meas/mca"]) == pytest.approx(float(row["measured"]), abs=0.01)
+    assert float(row["meas/OSA"]) == pytest.approx(float(row["measured"]) / 2, abs=0.01)
     words = refused_words(capsys, "incore", "-k", "foo", "-q")
     assert "kernel 'loops.foo' is not one of" in words
+    words = refused_words(capsys, "incore", "-k", "triad", "--variant", "nt", "-q")
+    assert "variant 'nt' is not one of" in words
+    words = refused_words(capsys, "incore", "--machine", "A64FX", "-q")
+    assert "A64FX is a published machine" in words
+
+
+def test_every_variant_and_unrolling_is_measured(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    options = ("-k", "triad", "--variant", "scalar,simd", "--unroll", "0,1,8")
+    rows, err = in_core(capsys, *options, "--isa", _memkern.supported_isas()[0])
+    found = {(row["variant"], row["unroll"]): row for row in rows}
+    assert {("simd", 0), ("simd", 1), ("simd", 8), ("scalar", 0)} <= found.keys()
+    assert (found["simd", 1]["units"], found["simd", 8]["units"]) == (1, 8)
+    assert found["scalar", 0]["units"] < 1
+    assert all(row["in_core_unit"] == "vector" and row["in_core_cycles"] > 0 for row in rows)
+    # Scalar code is not unrolled.
+    assert len(found) == 4
+    assert "not measured" not in err
+    assert "is not built with unroll 5" in refused_words(
+        capsys, "incore", "-k", "stream.triad", "--unroll", "5", "-q"
+    )
+
+
+def test_times_are_stored_in_records_and_in_the_machine_file(capsys, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    machine, path = TABLE.save(tmp_path / "machine.json"), tmp_path / "records.parquet"
+    kernels = "triad,spatter.gather,spmv.crs,spmv.sell,dw.hop"
+    rows, _ = in_core(capsys, "-k", kernels, "--machine", str(machine), "-o", str(path))
+    assert [row["kernel"].partition(".")[0] for row in rows][:4] == [
+        "loops", "spatter", "spmv", "spmv"
+    ]  # fmt: skip
+    assert {row["layout"] for row in rows if row["kernel"] == "dw.hop"} == {"RRII", "RIRI"}
+    assert all(row["in_core_cycles"] > 0 for row in rows)
+    assert rows[0]["arithmetic_cycles"] == 0.75
+    assert rows[2]["in_core_row_cycles"] >= 0
+    assert rows[2]["in_core_unit"] == "element"
+    stored = {
+        (record["kernel"], record.get("layout") or ""): record
+        for record in mk.load(path)
+        if record["in_core_cycles"] == record["in_core_cycles"]
+        and not str(record["name"]).endswith("part")
+    }
+    for row in rows:
+        record = stored[row["kernel"], row["layout"]]
+        assert record["in_core_cycles"] == row["in_core_cycles"]
+        assert record["in_core_unit"] == row["in_core_unit"]
+    times = load_machine(machine)
+    (hop,) = (row for row in rows if row["layout"] == "RIRI")
+    found = times.in_core_of(stored["dw.hop", "RIRI"])
+    assert (found.cycles, found.level) == (hop["in_core_cycles"], hop["level"])
+    crs = times.in_core_of(stored["spmv.crs", ""])
+    assert crs.row_cycles == rows[2]["in_core_row_cycles"]
+    # Of a loop, an element is a value of each array.
+    loop = times.in_core_of(stored["loops.triad", ""])
+    assert loop.cycles < rows[0]["in_core_cycles"]
 
 
 REPORT = """Open Source Architecture Code Analyzer (OSACA) - 0.0
@@ -166,9 +291,9 @@ def fake_osaca(tmp_path, monkeypatch):
 def test_the_cycles_of_osaca(fake_osaca) -> None:
     fake_osaca(REPORT.replace("LOOP", "1.0 "))
     # The busiest port takes 2 cycles, the dependency 1; an iteration has two vectors.
-    assert incore.osaca_cycles(BODY, "ZEN4") == 2 / BODY.vectors
+    assert incore.osaca_cycles(BODY, "ZEN4") == 2 / BODY.units
     fake_osaca(REPORT.replace("LOOP", "8.0 "))
-    assert incore.osaca_cycles(BODY, "ZEN4") == 8 / BODY.vectors
+    assert incore.osaca_cycles(BODY, "ZEN4") == 8 / BODY.units
     assert math.isnan(incore.osaca_cycles(BODY, ""))
     fake_osaca(REPORT.replace("LOOP", "1.0 "), code=1)
     assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
@@ -180,5 +305,5 @@ def test_osaca_predicts_a_loop() -> None:
     if incore.osaca() is None:
         assert math.isnan(incore.osaca_cycles(BODY, "SKX"))
         pytest.skip("OSACA is not installed")
-    assert incore.osaca_cycles(BODY, "SKX") * BODY.vectors == pytest.approx(4, abs=0.5)
+    assert incore.osaca_cycles(BODY, "SKX") * BODY.units == pytest.approx(4, abs=0.5)
     assert math.isnan(incore.osaca_cycles(BODY, "no-such-processor"))

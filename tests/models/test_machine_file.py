@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memkern import reference
 from memkern.models import machine_file, roofline
-from memkern.models.machine_file import Quantity, differences, published
+from memkern.models.machine_file import InCore, Quantity, body_of, differences, published
 from memkern.spec.kernel import Traffic
 
 A64FX = published("A64FX")
@@ -140,6 +140,36 @@ def test_damaged_files_are_refused(tmp_path, change, message) -> None:
     path = damaged(tmp_path, change)
     with refused(message):
         machine_file.load_machine(path)
+
+
+BODY = {
+    "kernel": "spmv.crs", "variant": "simd", "isa": "avx2", "dtype": "float64",
+    "index_dtype": "int32", "unroll": 2, "result": "add", "C": 1,
+}  # fmt: skip
+
+
+def test_measured_times_are_found_by_the_body_of_a_record(tmp_path) -> None:
+    assert A64FX.in_core_of(BODY) is None
+    first = InCore(body_of(BODY), "L1", 1.5, 12.0)
+    machine = A64FX.with_in_core([first])
+    again = machine_file.load_machine(machine.save(tmp_path / "a.json"))
+    assert again.in_core == (first,)
+    for same in ({"variant": "nta"}, {"unroll": 2.0}, {"layout": math.nan}, {"cut": None}):
+        assert again.in_core_of({**BODY, **same}) == first
+    for other in ({"isa": "sse4"}, {"unroll": 0}, {"C": 8}, {"dtype": "float32"}):
+        assert again.in_core_of({**BODY, **other}) is None
+    hop = {"kernel": "dw.hop", "variant": "simd", "cut": "s", "vector_bits": 256}
+    assert body_of(hop) != body_of({**hop, "cut": "t2"})
+    assert body_of({**hop, "cut": "z2"}) == body_of({**hop, "cut": "t2"})
+    second = dataclasses.replace(first, cycles=2.0)
+    assert again.with_in_core([second]).in_core == (second,)
+    (row,) = (one for one in differences(A64FX, machine) if "row (cycles)" in one.what)
+    assert row.second.value == 12
+
+
+def test_files_without_measured_bodies_are_read(tmp_path) -> None:
+    path = damaged(tmp_path, lambda document: document.pop("in_core"))
+    assert machine_file.load_machine(path).in_core == ()
 
 
 def test_files_that_hold_something_else(tmp_path) -> None:

@@ -13,7 +13,7 @@ import memkern as mk
 from memkern.families.dw.data import core_of
 from memkern.families.spmv.data import core_of as spmv_core_of
 from memkern.models.ecm_records import predict_record
-from memkern.models.machine_file import Instruction, Quantity, published
+from memkern.models.machine_file import InCore, Instruction, Quantity, body_of, published
 from memkern.plots import figures
 from memkern.results import ResultSet
 
@@ -216,6 +216,26 @@ def test_the_time_in_the_core_is_of_the_body_that_ran(
     assert core(rows[0]) / crs["rows"] == pytest.approx(row_cycles, nan_ok=True)
     columns = sell["nonzeros"] / 32
     assert core(rows[1]) / columns == pytest.approx(column_cycles, nan_ok=True)
+
+
+def test_measured_times_of_bodies_replace_the_formulas(tmp_path) -> None:
+    crs, sell = products(lengths=(64,))
+    rows = [{**crs, "format": "crs"}, {**sell, "format": "sell", "beta": 0.5}]
+    (hop,) = hops()
+    machine = A64FX.with_in_core(
+        InCore(body_of(row), "L1", cycles, row_cycles)
+        for row, cycles, row_cycles in ((crs, 1.5, 20.0), (sell, 2.0, 1.0), (hop, 250.0, 0.0))
+    )
+    core = spmv_core_of(machine)
+    assert core(rows[0]) == pytest.approx(crs["nonzeros"] * 1.5 + crs["rows"] * 20)
+    # Padding is loaded as well.
+    assert core(rows[1]) == pytest.approx(sell["nonzeros"] / 0.5 * 2 + sell["rows"])
+    assert core_of(machine)(hop) == pytest.approx(8**4 * 8 * 250)
+    path = str(machine.save(tmp_path / "a.json"))
+    fig = figures["dw-layouts"](results([hop]), machine=path)
+    assert "T_core as measured in L1." in footnotes(fig)
+    fig = figures["dw-layouts"](results([hop, {**hop, "dtype": "float32"}]), machine="A64FX")
+    assert "T_core by the throughput of instructions." in footnotes(fig)
 
 
 def test_products_saturate() -> None:

@@ -30,6 +30,8 @@ ELSEWHERE = {
     "lost_fraction",
     *(f"L{level}_{way}_B" for level in range(1, 5) for way in ("load", "store")),
     "index_stride",
+    *("in_core_unit", "in_core_cycles", "in_core_row_cycles", "llvm_mca_cycles", "osaca_cycles"),
+    *("arithmetic_cycles", "load_cycles", "store_cycles", "transfer_cycles"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The verb incore: cycles of loops in L1, measured and by static analysis."""
+"""The verb incore: cycles of compiled bodies in L1, measured and by static analysis."""
 
 from __future__ import annotations
 
@@ -7,34 +7,79 @@ import json
 import math
 from typing import Any
 
-from memkern.cli.measuring import line, show_progress, wait_until_quiet, warn, warn_if_not_quiet
-from memkern.cli.options import GOOD, Verb, each, positive, wait_option, words
+from memkern.cli.measuring import (
+    line,
+    show_progress,
+    wait_until_quiet,
+    warn,
+    warn_if_disturbed,
+    warn_if_not_quiet,
+)
+from memkern.cli.options import (
+    GOOD,
+    INVALID,
+    Verb,
+    each,
+    force_option,
+    numbers,
+    positive,
+    wait_option,
+    words,
+)
 from memkern.errors import InputError
 
 
 def _incore(args: argparse.Namespace) -> int:
     from memkern.measuring.incore import llvm_mca, measured_in_core, osaca
+    from memkern.models.machine_file import PUBLISHED, load_machine, machine_of
+    from memkern.models.records import processors
+    from memkern.results import check_output
 
     if args.arch and osaca() is None:
         raise InputError("OSACA is not installed, which --arch is for: `pip install osaca`")
+    if args.machine in PUBLISHED:
+        raise InputError(f"{args.machine} is a published machine: --machine names a file")
+    machine = None if args.machine is None else load_machine(args.machine)
+    if args.output:
+        check_output(args.output, args.force)
     warn_if_not_quiet(wait_until_quiet(args), args)
     if llvm_mca() is None:
         warn("llvm-mca is not installed: there is no prediction by it beside the measurement")
-    kernels = None if args.kernel is None else [f"loops.{name}" for name in each(args.kernel)]
+    kernels = None
+    if args.kernel is not None:
+        kernels = [name if "." in name else f"loops.{name}" for name in each(args.kernel)]
     with show_progress(args) as progress:
-        rows = measured_in_core(
-            kernels, seconds=args.seconds, progress=progress, cpu=args.cpu, arch=args.arch
+        found = measured_in_core(
+            kernels,
+            variants=each(args.variant),
+            isas=each(args.isa),
+            unrolls=each(args.unroll),
+            machine=machine,
+            seconds=args.seconds,
+            progress=progress,
+            cpu=args.cpu,
+            arch=args.arch,
         )
+    if args.output:
+        found.results.save(args.output)
+    if machine is not None:
+        machine_of(args.machine, processors(found.results))
+        machine.with_in_core(found.bodies).save(args.machine, force=True)
+    warn_if_disturbed(found.results)
+    if not args.quiet:
+        for text in found.missing:
+            warn(text)
     if args.json:
-        print(json.dumps([_finite(row) for row in rows], indent=1))
+        print(json.dumps([_finite(row) for row in found.rows], indent=1))
     elif not args.quiet:
         line(
-            f"{'kernel':<17} {'variant':<15} {'vectors':>7} {'measured':>9} {'llvm-mca':>9} "
-            f"{'meas/mca':>8} {'OSACA':>9} {'spread':>7}"
+            f"{'kernel':<17} {'variant':<15} {'unroll':>6} {'unit':<7} {'units':>5} "
+            f"{'measured':>9} {'llvm-mca':>9} {'meas/mca':>8} {'OSACA':>9} {'meas/OSA':>8} "
+            f"{'T_OL':>7} {'T_nOL':>7} {'loads':>7} {'stores':>7} {'spread':>7}"
         )
-        for row in rows:
+        for row in found.rows:
             line(_row(row))
-    return GOOD
+    return GOOD if found.results.valid else INVALID
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
@@ -48,34 +93,70 @@ def _row(row: dict[str, Any]) -> str:
     def text(value: float, form: str) -> str:
         return format(value, form) if math.isfinite(value) else ""
 
-    predicted = row["llvm_mca_cycles"]
+    measured = row["in_core_cycles"]
+    predicted = " ".join(
+        f"{text(row[name], '.3f'):>9} {text(measured / row[name], '.2f'):>8}"
+        for name in ("llvm_mca_cycles", "osaca_cycles")
+    )
+    split = " ".join(
+        f"{text(row[f'{name}_cycles'], '.3f'):>7}"
+        for name in ("arithmetic", "transfer", "load", "store")
+    )
+    marks = [f"and {row['in_core_row_cycles']:.1f} a row"]
+    if math.isnan(row["in_core_row_cycles"]):
+        marks = []
+    marks += [f"in {row['level']}"] * (row["level"] != "L1") + ["disturbed"] * row["disturbed"]
     return (
-        f"{row['kernel']:<17} {row['variant'] + '/' + row['isa']:<15} {row['vectors']:>7g} "
-        f"{row['measured_cycles']:>9.3f} {text(predicted, '.3f'):>9} "
-        f"{text(row['measured_cycles'] / predicted, '.2f'):>8} "
-        f"{text(row['osaca_cycles'], '.3f'):>9} {text(row['spread'], '.1%'):>7} "
-        f"{'disturbed' if row['disturbed'] else ''}"
+        f"{row['kernel'] + (' ' + row['layout'])[:9]:<17} {row['variant'] + '/' + row['isa']:<15} "
+        f"{row['unroll'] or '':>6} {row['in_core_unit']:<7} {text(row['units'], 'g'):>5} "
+        f"{measured:>9.3f} {predicted} {split} {text(row['spread'], '.1%'):>7} {', '.join(marks)}"
     ).rstrip()
 
 
 def add_verbs(verb: Verb) -> None:
     """Add the verb incore."""
     sub = verb(
-        "incore", _incore, "cycles of loops in the core, measured in L1 and by static analysis"
+        "incore", _incore, "cycles of kernels in the core, measured in L1 and by static analysis"
     )
-    sub.add_argument("-k", "--kernel", type=words, metavar="NAME,...", help="loops (all)")
-    sub.add_argument(
-        "--cpu", default="native", metavar="NAME", help="processor as llvm-mca names it (native)"
+    add = sub.add_argument
+    add(
+        "-k",
+        "--kernel",
+        type=words,
+        metavar="NAME,...",
+        help="loops, or other kernels such as spmv.crs (all)",
     )
-    sub.add_argument(
+    add(
+        "--variant",
+        type=words,
+        default="simd",
+        metavar="NAME,...",
+        help="scalar, auto and simd (simd)",
+    )
+    add("--isa", type=words, default="best", metavar="NAME,...", help="instruction sets (best)")
+    add(
+        "--unroll",
+        type=numbers(0, "unroll"),
+        default=0,
+        metavar="N,...",
+        help="how often loops are unrolled, 0 as each kernel is (0)",
+    )
+    add(
+        "--machine",
+        metavar="FILE",
+        help="machine file of this machine, whose instructions tell arithmetic from loads and "
+        "stores, and to which the measured times are added",
+    )
+    add("--cpu", default="native", metavar="NAME", help="processor as llvm-mca names it (native)")
+    add(
         "--arch",
         default="",
         metavar="NAME",
         help="microarchitecture as OSACA names it, such as ZEN4 or ICX: also predict by OSACA",
     )
-    sub.add_argument(
-        "--seconds", type=positive, default=60.0, metavar="N", help="measure at most so long (60)"
-    )
-    sub.add_argument("--json", action="store_true", help="the table as JSON on standard output")
+    add("--seconds", type=positive, default=60.0, metavar="N", help="measure at most so long (60)")
+    add("-o", "--output", metavar="PATH", help="records: .db, .parquet, .csv, .json")
+    add("--json", action="store_true", help="the table as JSON on standard output")
     wait_option(sub)
-    sub.add_argument("-q", "--quiet", action="store_true", help="no table and no progress")
+    force_option(sub)
+    add("-q", "--quiet", action="store_true", help="no table and no progress")

@@ -249,7 +249,17 @@ def innermost_loops(code: list[Instruction]) -> list[list[Instruction]]:
     ]
 
 
-def main_loop(code: list[Instruction]) -> list[Instruction]:
-    """Return the innermost loop whose vectors access most bytes of memory; empty without a loop."""
+def main_loop(code: list[Instruction], stores: bool | None = None) -> list[Instruction]:
+    """Return the innermost loop whose vectors access most bytes of memory; empty without a loop.
+
+    Parameters
+    ----------
+    code : list of Instruction
+        In the order of their addresses.
+    stores : bool, optional
+        Whether it stores vectors, as far as this is known: loops that do otherwise count only if
+        there are no others.
+    """
     loops = innermost_loops(code)
-    return max(loops, key=lambda loop: sum(i.accessed_B for i in loop), default=[])
+    alike = [loop for loop in loops if stores in (None, any(i.stores for i in loop))]
+    return max(alike or loops, key=lambda loop: sum(i.accessed_B for i in loop), default=[])

@@ -105,7 +105,7 @@ def _cases(
 ) -> dict[tuple[Any, ...], Case]:
     def built(kernel: str, level: CacheLevel, count: int, part: str = "") -> Case:
         options = {
-            **_size(kernel, level.part_B() if part else level.used_B(count)),
+            **size_of(kernel, level.part_B() if part else level.used_B(count)),
             **pinned(cores, count),
             "variant": "simd",
             "repetition": "free" if level.size_B else "fork",
@@ -125,7 +125,7 @@ def _cases(
     return cases
 
 
-def _size(kernel: str, footprint_B: int) -> dict[str, Any]:
+def size_of(kernel: str, footprint_B: int) -> dict[str, Any]:
     """Return the options of a size whose inner loops are long enough for whole steps of vectors."""
     values = footprint_B // _VALUE_B
     if kernel == "loops.stencil":

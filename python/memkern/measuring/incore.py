@@ -1,43 +1,76 @@
-"""Cycles of loops in the core: measured in L1, and predicted by static analysis.
+"""Cycles of compiled bodies in the core: measured in L1, and predicted by static analysis.
 
-The main loop of a compiled body is found in the machine code of the extension, and given to
-llvm-mca and OSACA, which are separate programs and optional. Predictors differ from measurements by
-tens of percent, so that the measured time is what models use.
+The main loop of a body is found in the machine code of the extension, and given to llvm-mca and
+OSACA, which are separate programs and optional. Predictors differ from measurements by tens of
+percent, so that the measured time is what models use. What of it overlaps with data transfers
+follows from the instructions of the loop and their throughput in a machine file.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from memkern import _memkern
+import numpy as np
+
+from memkern import _memkern, small
+from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.machine.disassembly import Instruction, function_at, main_loop
-from memkern.measuring.ecm import measure_loops
-from memkern.models.ecm_fit import loop_times
+from memkern.machine.topology import machine_environment, physical_cores
+from memkern.measuring.ecm import loop_kernels, size_of
+from memkern.measuring.machine_file import CacheLevel, levels_of, pinned
+from memkern.measuring.record import Measurement, calibrated, to_result_set
+from memkern.measuring.rounds import place_in_rounds
+from memkern.models.ecm import Overlap
+from memkern.models.ecm_fit import PART, LoopTime, marginal
+from memkern.models.machine_file import InCore, MachineFile, body_of
+from memkern.results import ResultSet
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 
 __all__ = [
     "Body",
+    "MeasuredInCore",
     "assembly",
-    "body_of",
+    "in_core_kernels",
     "llvm_mca",
+    "main_loop_of",
     "mca_cycles",
     "measured_in_core",
     "osaca",
     "osaca_cycles",
+    "terms",
 ]
 
 _ITERATIONS = 1000
 _VERSIONS = range(30, 13, -1)
+_ROUNDS = 5
+_BUDGET_S = 0.15
+_OTHERS = (
+    *(f"stream.{name}" for name in ("copy", "scale", "add", "triad")),
+    *(f"raider.{name}" for name in ("copy", "scale", "add", "triad")),
+    *(f"bs.bs{number}" for number in range(1, 6)),
+    *("spatter.gather", "spatter.scatter", "spmv.crs", "spmv.sell", "dw.hop"),
+)
+_VARIANTS = ("scalar", "auto", "simd")
+# Elements of an instance of the pattern, lengths of rows and columns of the matrices, and a lattice
+# that fits in L2.
+_PATTERN = 8
+_LENGTHS, _COLUMNS = (128, 16), 256
+_LATTICE, _LS = (2, 2, 2, 2), 8
+# Bytes of a nonzero and its index.
+_NONZERO_B = 12
+# Bits that a vector of SVE counts as in machine code, where its length is unknown.
+_SVE_BITS = 128
 
 
 @dataclass(frozen=True)
@@ -49,24 +82,25 @@ class Body:
     name : str
         Of the function.
     loop : tuple of Instruction
-    vectors : float
-        Vectors of every stream that an iteration processes, by its accesses to memory.
+    units : float
+        Units of work (see `measured_in_core`) that an iteration processes, by its accesses to
+        memory.
     """
 
     name: str
     loop: tuple[Instruction, ...]
-    vectors: float
+    units: float
 
 
-def body_of(case: Case, obtained: Mapping[str, Any]) -> Body:
+def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
     """Return the main loop of what a case runs.
 
     Parameters
     ----------
     case : Case
-        Of an elementwise kernel.
     obtained : mapping
-        Variant and instruction set that run (``variant`` and ``isa``).
+        Variant and instruction set that run (``variant`` and ``isa``), and the bytes of its vectors
+        (``vector_B``), by default those of the loop's longest accesses.
 
     Raises
     ------
@@ -84,18 +118,37 @@ def body_of(case: Case, obtained: Mapping[str, Any]) -> Body:
     )
     offsets = dict(zip(_memkern.entries(), _memkern.body_offsets(), strict=True))
     name, code = function_at(_memkern.__file__, offsets.get(wanted, 0))
-    loop = main_loop(code)
+    moved = case.transfers(("L1", "memory"), [{"level": 1, "size_B": 2**40, "shared_by": 1}])["L1"]
+    loop = main_loop(code, moved.store_B > 0 if case.spec.elementwise else None)
     accessed_B = [instruction.accessed_B for instruction in loop]
     if not any(accessed_B):
         raise InputError(
             f"the machine code of {case.spec.name}, {obtained['variant']}/{obtained['isa']}, has "
             "no loop that accesses vectors"
         )
+    if not case.spec.elementwise:
+        return Body(name, tuple(loop), _of_loop(loop, case))
+    each_B = sum(moved) / case.spec.width(case) / _value_B(case)
     # A vector of every stream has as many accesses as an element has loads and stores.
-    moved = case.transfers(("L1", "memory"), [{"level": 1, "size_B": 2**40}])["L1"]
-    size = 4 if case.dtype == "float32" else 8
-    each = sum(moved) / case.spec.width(case) / size
-    return Body(name, tuple(loop), sum(accessed_B) / max(accessed_B) / each)
+    vector_B = obtained.get("vector_B") or max(accessed_B)
+    return Body(name, tuple(loop), sum(accessed_B) / vector_B / each_B)
+
+
+def _of_loop(loop: Sequence[Instruction], case: Case) -> float:
+    """Return the elements of a loop: each is multiplied once, or stored once if there is no sum."""
+    if case.spec.flops:
+        bits = [i.vector_bits or _SVE_BITS for i in loop if i.operation in ("fma", "mul")]
+        return max(sum(bits) / 8 / _value_B(case), 1.0)
+    return max(sum(i.accessed_B for i in loop if i.stores) / _value_B(case), 1.0)
+
+
+def _elements(case: Case) -> float:
+    """Return the elements of an invocation: values of each array, nonzeros, or sites and s."""
+    return float(case.iterations * case.spec.width(case) * case.columns.get("pattern_length", 1))
+
+
+def _value_B(case: Case) -> int:
+    return int(np.dtype(case.dtype).itemsize)
 
 
 def llvm_mca() -> str | None:
@@ -123,7 +176,7 @@ def assembly(loop: Sequence[Instruction]) -> str:
 
 
 def mca_cycles(body: Body, cpu: str = "native") -> float:
-    """Return the cycles of a vector of every stream as llvm-mca predicts them.
+    """Return the cycles of a unit of work as llvm-mca predicts them.
 
     Parameters
     ----------
@@ -148,7 +201,7 @@ def mca_cycles(body: Body, cpu: str = "native") -> float:
     found = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
     if done.returncode or found is None:
         return math.nan
-    return int(found[1]) / _ITERATIONS / body.vectors
+    return int(found[1]) / _ITERATIONS / body.units
 
 
 def osaca() -> str | None:
@@ -157,7 +210,7 @@ def osaca() -> str | None:
 
 
 def osaca_cycles(body: Body, arch: str) -> float:
-    """Return the cycles of a vector of every stream as OSACA predicts them.
+    """Return the cycles of a unit of work as OSACA predicts them.
 
     They are the longer ones of the throughput, the busiest port of the iteration, and of the
     dependencies from one iteration to the next.
@@ -184,7 +237,7 @@ def osaca_cycles(body: Body, arch: str) -> float:
             [program, "--arch", arch, str(source)], capture_output=True, text=True, cwd=folder
         )
     cycles = _of_osaca(done.stdout)
-    return math.nan if done.returncode or cycles is None else cycles / body.vectors
+    return math.nan if done.returncode or cycles is None else cycles / body.units
 
 
 def _of_osaca(text: str) -> float | None:
@@ -201,20 +254,122 @@ def _of_osaca(text: str) -> float | None:
     return max(*ports, carried) if ports else None
 
 
+def terms(body: Body | None, machine: MachineFile | None) -> dict[str, float]:
+    """Return the cycles of a unit's arithmetic, loads and stores if each is alone.
+
+    They are sums of reciprocal throughputs in the table of instructions of a machine file, so that
+    instructions of one kind are taken to share their ports.
+
+    Parameters
+    ----------
+    body : Body or None
+    machine : MachineFile or None
+
+    Returns
+    -------
+    dict of str to float
+        ``arithmetic_cycles``, which overlap with data transfers (T_OL), ``load_cycles``,
+        ``store_cycles``, and ``transfer_cycles``, which do not (T_nOL): those of loads and stores
+        by the file's hypothesis on L1, without which they overlap. NaN without a body or a file, or
+        where it lacks an instruction.
+    """
+    names = ("arithmetic_cycles", "load_cycles", "store_cycles", "transfer_cycles")
+    if body is None or machine is None:
+        return dict.fromkeys(names, math.nan)
+    found = dict.fromkeys(names, 0.0)
+
+    def add(term: str, name: str, bits: int, count: float = 1.0) -> None:
+        try:
+            each = machine.instruction(name, bits).reciprocal_cycles.value
+        except InputError:
+            each = math.nan
+        found[term] += count * each / body.units
+
+    for instruction in body.loop:
+        bits = instruction.vector_bits or machine.vector_bits
+        if instruction.operation:
+            add("arithmetic_cycles", instruction.operation, bits)
+        if instruction.accessed_B and instruction.gathers:
+            add("load_cycles", "gather, stride 1", bits)
+        elif instruction.accessed_B:
+            # One instruction may load or store several vectors.
+            count = max(8 * instruction.accessed_B / bits, 1.0)
+            way = "store" if instruction.stores else "load"
+            add(f"{way}_cycles", way, bits, count)
+    text = machine.ecm.overlap if machine.ecm else "max(L1 load, L1 store)"
+    both = (found["load_cycles"], found["store_cycles"])
+    return {**found, "transfer_cycles": Overlap.parse(text).cycles({"L1": both})}
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredInCore:
+    """Bodies in the core, as measured and as predicted.
+
+    Attributes
+    ----------
+    rows : list of dict
+        See `measured_in_core`.
+    results : ResultSet
+        The records; the first one of each body has the columns of its row.
+    bodies : tuple of InCore
+        Undisturbed times, for a machine file.
+    missing : tuple of str
+        What could not be measured or predicted, and why.
+    """
+
+    rows: list[dict[str, Any]]
+    results: ResultSet
+    bodies: tuple[InCore, ...]
+    missing: tuple[str, ...]
+
+
+class _Key(NamedTuple):
+    """A body, and which of its two sizes."""
+
+    kernel: str
+    layout: str
+    variant: str
+    isa: str
+    unroll: int
+    part: bool = False
+
+    def __str__(self) -> str:
+        unrolled = f", unrolled {self.unroll}" if self.unroll else ""
+        return f"{self.kernel} {self.layout}".rstrip() + f" {self.variant}/{self.isa}{unrolled}"
+
+
+def in_core_kernels() -> list[str]:
+    """Return the kernels whose data fit in a cache of the core without a change of their body."""
+    return [*loop_kernels(), *_OTHERS]
+
+
 def measured_in_core(
     kernels: Sequence[str] | None = None,
     *,
+    variants: Sequence[str] = ("simd",),
+    isas: Sequence[str] = ("best",),
+    unrolls: Sequence[int] = (0,),
+    machine: MachineFile | None = None,
     seconds: float = 60.0,
     cpu: str = "native",
     arch: str = "",
     progress: Callable[[float], object] | None = None,
-) -> list[dict[str, Any]]:
-    """Measure loops in L1 on one core, and predict them by llvm-mca and OSACA.
+) -> MeasuredInCore:
+    """Measure compiled bodies in L1 on one core, and predict them by llvm-mca and OSACA.
+
+    Each body repeats without barriers on data of two sizes: cycles are those by which the times
+    differ, so that the begin of an invocation does not count. The domain wall has one size, in L2.
 
     Parameters
     ----------
     kernels : sequence of str, optional
-        Names such as ``loops.daxpy``; by default all loops that move data.
+        Some of `in_core_kernels`; by default all.
+    variants, isas : sequence of str
+        Variants ``scalar``, ``auto`` and ``simd``, and instruction sets.
+    unrolls : sequence of int
+        0 for the kernel's own. Of all combinations, those that are compiled are measured.
+    machine : MachineFile, optional
+        Whose instructions tell arithmetic from loads and stores.
     seconds : float
         Most seconds that it takes.
     cpu : str
@@ -226,35 +381,193 @@ def measured_in_core(
 
     Returns
     -------
-    list of dict
-        By kernel: ``kernel``, ``variant``, ``isa``, ``unroll`` (0 for the kernel's own),
-        ``vectors`` (of every stream in an iteration of the main loop), ``measured_cycles``,
-        ``llvm_mca_cycles`` and ``osaca_cycles`` of a vector of every stream (NaN where there is no
-        prediction),
-        ``spread`` and ``disturbed``.
+    MeasuredInCore
+        Rows have ``kernel``, ``layout`` (of the domain wall), ``variant``, ``isa``, ``unroll``,
+        ``level``, ``unit`` (``vector``: one of every stream; ``element``: of the pattern, a
+        nonzero, or a site and s), ``units`` (in an iteration of the main loop). Of a unit:
+        ``in_core_cycles`` as measured, ``llvm_mca_cycles``, ``osaca_cycles`` (NaN where there is no
+        prediction), and those of `terms`; ``in_core_row_cycles`` of a matrix's row beside its
+        nonzeros. ``spread`` and ``disturbed``.
 
     Raises
     ------
     InputError
-        There is no such loop, nothing could be measured, or there is no objdump.
+        There is no such kernel or variant, or nothing could be measured.
     """
-    found = measure_loops(kernels=kernels, levels=1, seconds=seconds, progress=progress)
-    loops, _ = loop_times(found.results)
-    records = {str(record["kernel"]): record for record in found.results}
-    rows = []
-    for loop in sorted(loops, key=lambda one: one.kernel):
-        record = records[loop.kernel]
-        case = kernel_case(loop.kernel, threads=1, variant=record["variant"], elements=2**10)
-        body = body_of(case, record)
+    for kernel in kernels or ():
+        one_of(kernel, "kernel", in_core_kernels())
+    for variant in variants:
+        one_of(variant, "variant", _VARIANTS)
+    environment = machine_environment()
+    levels = levels_of(environment["machine"]["caches"] or ())
+    cases, missing = _cases(
+        itertools.product(kernels or in_core_kernels(), variants, isas, unrolls), levels
+    )
+    runs, refused = place_in_rounds(
+        cases, rounds=small.cut(_ROUNDS, 1), seconds=seconds, progress=progress
+    )
+    missing += [f"not measured: {key}: {why}" for key, why in refused.items() if not key.part]
+    rows, measured, bodies = [], [], []
+    for key, run in runs.items():
+        if key.part:
+            continue
+        obtained = run.placements[-1].obtained
+        case, other = cases[key], key._replace(part=True)
+        done = calibrated(run, environment)
+        part = calibrated(runs[other], environment) if other in runs else None
+        measured += [done] if part is None else [done, part]
+        time, row_cycles = _times(case, done, cases.get(other), part)
+        vectors = case.spec.elementwise and bool(obtained["vector_B"])
+        lanes = obtained["vector_B"] // _value_B(case) if vectors else 1
+        body = None
+        try:
+            body = main_loop_of(case, obtained)
+        except InputError as error:
+            missing.append(f"not predicted: {error}")
+        columns = {
+            "in_core_unit": "vector" if vectors else "element",
+            "in_core_cycles": time.cycles * lanes,
+            "in_core_row_cycles": row_cycles,
+            "llvm_mca_cycles": math.nan if body is None else mca_cycles(body, cpu),
+            "osaca_cycles": math.nan if body is None else osaca_cycles(body, arch),
+            **terms(body, machine),
+        }
+        done.record.update(columns)
+        record = done.record
         rows.append(
             {
                 **{name: record[name] for name in ("kernel", "variant", "isa", "unroll")},
-                "vectors": body.vectors,
-                "measured_cycles": loop.cycles,
-                "llvm_mca_cycles": mca_cycles(body, cpu),
-                "osaca_cycles": osaca_cycles(body, arch),
-                "spread": loop.spread,
-                "disturbed": loop.disturbed,
+                "layout": key.layout,
+                "level": time.level,
+                "units": math.nan if body is None else body.units,
+                **columns,
+                "spread": time.spread,
+                "disturbed": time.disturbed,
             }
         )
-    return rows
+        if not time.disturbed:
+            row = 0.0 if math.isnan(row_cycles) else row_cycles
+            bodies.append(InCore(body_of(record), time.level, time.cycles, row))
+    if not rows:
+        raise InputError(f"nothing could be measured: {next(iter(missing), 'no body')}")
+    order = sorted(range(len(rows)), key=lambda place: _place(rows[place]))
+    return MeasuredInCore(
+        [rows[place] for place in order],
+        to_result_set(measured),
+        tuple(sorted(bodies, key=lambda one: one.body)),
+        tuple(missing),
+    )
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the place of a row in the table."""
+    kernels = in_core_kernels()
+    return kernels.index(row["kernel"]), *(
+        row[name] for name in ("layout", "variant", "isa", "unroll")
+    )
+
+
+def _cases(
+    bodies: Iterable[tuple[str, str, str, int]], levels: Sequence[CacheLevel]
+) -> tuple[dict[_Key, Case], list[str]]:
+    """Return the cases of each body, and why there are none of some."""
+    cores = [group[0] for group in physical_cores()]
+    cases: dict[_Key, Case] = {}
+    missing = []
+    for kernel, variant, isa, unroll in _compiled(bodies):
+        for layout, *sizes in _sizes(kernel, variant, levels[0]):
+            for number, size in enumerate(sizes):
+                key = _Key(kernel, layout, variant, isa, unroll, number > 0)
+                level = levels[1 if layout and len(levels) > 2 else 0].name
+                options = {
+                    **({"unroll": unroll} if unroll else {}),
+                    **pinned(cores, 1),
+                    "variant": variant,
+                    "isa": isa,
+                    "repetition": "free",
+                    "budget_s": _BUDGET_S,
+                    "name": level + (PART if key.part else ""),
+                }
+                try:
+                    cases[key] = kernel_case(kernel, **size, **options)
+                except InputError as error:
+                    missing.append(f"not measured: {key}: {error}")
+                    break
+    return cases, missing
+
+
+def _compiled(
+    bodies: Iterable[tuple[str, str, str, int]],
+) -> Iterator[tuple[str, str, str, int]]:
+    """Yield the bodies that are compiled, and those of kernels of which none is."""
+    asked = list(bodies)
+    entries = {(entry[0], entry[1], entry[2], entry[5]) for entry in _memkern.entries()}
+    entries |= {(kernel, variant, "best", unroll) for kernel, variant, _, unroll in entries}
+    some = {body[0] for body in asked if body in entries}
+    return (body for body in asked if body in entries or body[0] not in some)
+
+
+def _sizes(kernel: str, variant: str, level: CacheLevel) -> Iterator[tuple[Any, ...]]:
+    """Yield layouts of a kernel, which are empty but for the domain wall, each with its sizes."""
+    every_B = (level.used_B(1), level.part_B())
+    if kernel == "dw.hop":
+        for layout in ("lexicographic",) if variant == "scalar" else ("RRII", "RIRI"):
+            cut = {} if variant == "scalar" else {"cut": "s"}
+            yield layout, {"lattice": _LATTICE, "ls": _LS, "layout": layout, **cut}
+    elif kernel.startswith("spmv."):
+        nonzeros = every_B[0] * 2 // 3 // _NONZERO_B
+        rows = [max(nonzeros // length // 8, 1) * 8 for length in _LENGTHS]
+        yield (
+            "",
+            *(
+                {"matrix": f"tsm:{count}:{length}:{_COLUMNS}"}
+                for count, length in zip(rows, _LENGTHS, strict=True)
+            ),
+        )
+    elif kernel.startswith("spatter."):
+        # A value and an index of each element are in L1.
+        count = [size_B // (2 * 8 * _PATTERN) for size_B in every_B]
+        pattern = {"pattern": f"UNIFORM:{_PATTERN}:1", "delta": _PATTERN}
+        yield "", *({**pattern, "count": each} for each in count)
+    else:
+        yield "", *(size_of(kernel, size_B) for size_B in every_B)
+
+
+def _times(
+    case: Case, done: Measurement, other: Case | None, part: Measurement | None
+) -> tuple[LoopTime, float]:
+    """Return the time of an element, and the cycles of a matrix's row; NaN for other kernels."""
+    whole = _time_of(case, done)
+    if other is None or part is None:
+        return whole, math.nan
+    second = _time_of(other, part)
+    counts = _elements(case), _elements(other)
+    if "nonzeros" not in case.columns:
+        return marginal(whole, counts[0], second, counts[1]), math.nan
+    # Cycles of a nonzero with its share of a row: rows of two lengths tell these apart. Small cases
+    # may have one length only.
+    shares = [one.columns["rows"] / one.columns["nonzeros"] for one in (case, other)]
+    apart = shares[1] - shares[0]
+    row_cycles = max((second.cycles - whole.cycles) / apart, 0.0) if apart else 0.0
+    return LoopTime(
+        whole.kernel,
+        whole.level,
+        {},
+        whole.cycles - shares[0] * row_cycles,
+        whole.spread,
+        whole.disturbed or second.disturbed,
+    ), row_cycles
+
+
+def _time_of(case: Case, done: Measurement) -> LoopTime:
+    """Return the measured time of an element."""
+    record = done.record
+    return LoopTime(
+        record["kernel"],
+        str(record["name"]).removesuffix(PART),
+        {},
+        record["time_median_s"] * record["clock_GHz"] * 1e9 / _elements(case),
+        float(record["placement_sd"]),
+        # Small cases, whose times mean nothing, have too few samples to be undisturbed.
+        bool(record["disturbed"]) and not small.wanted(),
+    )

@@ -46,6 +46,7 @@ __all__ = [
     "judge_cores",
     "level_of",
     "loop_times",
+    "marginal",
     "transfers_of",
     "with_domain",
 ]
@@ -366,13 +367,13 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
         if str(record.get("name")).endswith(PART)
     }
     return [
-        _marginal(loop, vectors, *parts.get((loop.kernel, loop.level), (None, 0.0)))
+        marginal(loop, vectors, *parts.get((loop.kernel, loop.level), (None, 0.0)))
         for record, loop, vectors in found
         if not str(record.get("name")).endswith(PART)
     ], clock_GHz
 
 
-def _marginal(loop: LoopTime, vectors: float, part: LoopTime | None, fewer: float) -> LoopTime:
+def marginal(loop: LoopTime, vectors: float, part: LoopTime | None, fewer: float) -> LoopTime:
     """Return a loop with the cycles by which it takes longer than a part of it."""
     if part is None or fewer >= vectors:
         return loop

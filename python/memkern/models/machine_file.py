@@ -14,10 +14,12 @@ import sys
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from memkern import files, reference
 from memkern.checks import shown
@@ -32,11 +34,13 @@ __all__ = [
     "Cost",
     "Difference",
     "EcmParameters",
+    "InCore",
     "Instruction",
     "Level",
     "MachineFile",
     "Quantity",
     "Tlb",
+    "body_of",
     "differences",
     "load_machine",
     "machine_of",
@@ -194,6 +198,54 @@ class EcmParameters:
 
 
 @dataclass(frozen=True)
+class InCore:
+    """Measured time of a compiled body whose data are in a cache close to the core.
+
+    Attributes
+    ----------
+    body : str
+        What was compiled (see `body_of`).
+    level : str
+        Cache that held the data.
+    cycles : float
+        Of an element: a value of each array, a nonzero, or a site and s.
+    row_cycles : float
+        Of a row of a sparse matrix, beside those of its nonzeros; 0 for other kernels.
+    """
+
+    body: str
+    level: str
+    cycles: float
+    row_cycles: float = 0.0
+
+
+# Columns that distinguish compiled bodies.
+_BODY = (
+    *("kernel", "variant", "isa", "dtype", "index_dtype", "unroll"),
+    *("result", "C", "layout", "cut", "vector_bits"),
+)
+# Non-temporal stores and prefetch do not change what the core computes.
+_SAME = {"nt": "simd", "nta": "simd"}
+
+
+def body_of(record: Mapping[Any, Any]) -> str:
+    """Return the name of the compiled body that a record is of."""
+    words = []
+    for name in _BODY:
+        value = record.get(name)
+        if name == "variant":
+            value = _SAME.get(str(value), value)
+        # Vectors over sites have the same body, whatever the dimensions that they take.
+        if name == "cut" and value:
+            value = "s" if value == "s" else "sites"
+        if isinstance(value, (int, float, np.number)):
+            value = "" if math.isnan(value) or not value else f"{value:g}"
+        if value:
+            words.append(f"{name}={value}" if name in ("unroll", "C") else str(value))
+    return " ".join(words)
+
+
+@dataclass(frozen=True)
 class MachineFile:
     """A processor as measured or published.
 
@@ -219,6 +271,7 @@ class MachineFile:
     costs : tuple of Cost
     instructions : tuple of Instruction
     ecm : EcmParameters or None
+    in_core : tuple of InCore
     """
 
     name: str
@@ -236,6 +289,7 @@ class MachineFile:
     costs: tuple[Cost, ...] = ()
     instructions: tuple[Instruction, ...] = ()
     ecm: EcmParameters | None = None
+    in_core: tuple[InCore, ...] = ()
 
     @property
     def caches(self) -> list[dict[str, Any]]:
@@ -298,6 +352,16 @@ class MachineFile:
         raise InputError(
             f"the machine file of {self.name} has no instruction {shown(name)} with {wanted} bits"
         )
+
+    def in_core_of(self, record: Mapping[Any, Any]) -> InCore | None:
+        """Return the measured time of the body that a record is of, None without one."""
+        wanted = body_of(record)
+        return next((one for one in self.in_core if one.body == wanted), None)
+
+    def with_in_core(self, measured: Iterable[InCore]) -> MachineFile:
+        """Return it with these times, which replace those of the same bodies."""
+        every = {one.body: one for one in (*self.in_core, *measured)}
+        return dataclasses.replace(self, in_core=tuple(every.values()))
 
     def bits_of(self, isa: str) -> int:
         """Return the bits of the vectors of a record's instruction set."""
@@ -467,11 +531,15 @@ def _read_fields(kind: Any, value: Any, where: str) -> Any:
     hints = typing.get_type_hints(kind)
     if not isinstance(value, dict):
         raise InputError(f"{where} must be an object, not {shown(value)}")
-    for name in sorted(map(str, value.keys() ^ hints.keys())):
+    # Files that were written before there was a field have none of its values.
+    optional = {"in_core"} - value.keys() if kind is MachineFile else set()
+    for name in sorted(map(str, (value.keys() ^ hints.keys()) - optional)):
         raise InputError(
             f"{where} has {shown(name)}" if name in value else f"{where} has no {name}"
         )
-    read = {name: _read(hint, value[name], name) for name, hint in hints.items()}
+    read = {
+        name: _read(hint, value[name], name) for name, hint in hints.items() if name not in optional
+    }
     # Infinite bandwidths are null.
     if kind is EcmLevel:
         read = {
@@ -725,4 +793,9 @@ def _quantities(machine: MachineFile) -> dict[str, Quantity]:
     for one in machine.instructions:
         found[f"{one.name}, {one.vector_bits} bit: reciprocal (cycles)"] = one.reciprocal_cycles
         found[f"{one.name}, {one.vector_bits} bit: latency (cycles)"] = one.latency_cycles
+    for measured in machine.in_core:
+        what = f"{measured.body} in {measured.level}"
+        found[f"{what}: element (cycles)"] = Quantity(measured.cycles)
+        if measured.row_cycles:
+            found[f"{what}: row (cycles)"] = Quantity(measured.row_cycles)
     return {what: quantity for what, quantity in found.items() if quantity.known}

@@ -84,6 +84,25 @@ def machine_note(source: MachineFile | None, rows: DataFrame | None = None) -> l
     return [f"{text}.", *([f"Saturated by: {listed(named)}."] if named else [])]
 
 
+def core_note(source: MachineFile | None, rows: DataFrame) -> list[str]:
+    """Return what the small print says of T_core, if there is a machine file.
+
+    Parameters
+    ----------
+    source : MachineFile or None
+    rows : DataFrame
+        Records for which T_core is predicted.
+    """
+    if source is None:
+        return []
+    found = [source.in_core_of(row) for row in rows.to_dict("records")]
+    levels = [one.level for one in found if one is not None]
+    if not levels:
+        return ["T_core by the throughput of instructions."]
+    others = f" for {len(levels)} of {len(found)} records" if len(levels) < len(found) else ""
+    return [f"T_core as measured in {listed(sorted(set(levels)))}{others}."]
+
+
 def predictions(
     source: MachineFile, rows: Iterable[Mapping[Any, Any]], core: Core | None = None
 ) -> list[EcmPrediction | None]:

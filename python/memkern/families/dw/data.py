@@ -123,7 +123,8 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
 def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] | None:
     """Return T_core of records, in cycles of an invocation by one core; None without a file.
 
-    It is the time of the arithmetic instructions if additions are fused with the products of links
+    It is the measured time in a cache where the file has that of the record's body. Otherwise it is
+    the time of the arithmetic instructions if additions are fused with the products of links
     and spinors, and take as long as multiply-adds. Interleaved complex numbers (RIRI) take
     instructions for complex numbers where the file has them (``fcmla`` and ``fcadd``), otherwise
     permutations, which are issued beside the arithmetic and are as slow as the file's ``permute``.
@@ -134,6 +135,9 @@ def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] 
         return None
 
     def core(row: Mapping[Any, Any]) -> float:
+        measured = source.in_core_of(row)
+        if measured is not None:
+            return float(_updates(row) * measured.cycles)
         bits = int(row["vector_bits"])
         lanes = bits // (32 if row["dtype"] == "float32" else 64)
         try:

@@ -55,7 +55,14 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.energy import no_energy, whisker_notes, whiskers
 from memkern.plots.frames import Records, frame_of, three_figures, typed
-from memkern.plots.predictions import ECM, ecm_curves, machine_for, machine_note, with_ecm
+from memkern.plots.predictions import (
+    ECM,
+    core_note,
+    ecm_curves,
+    machine_for,
+    machine_note,
+    with_ecm,
+)
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import split, with_workers
 from memkern.plots.style import COLUMN_IN, GREY, NOTE_SIZE, Look, figure, new_figure, note, plain
@@ -129,7 +136,7 @@ def by_layouts(
         ax.set_ylim(most - 0.5, None)
         ax.set_title(_on_lattice(rows, frame["machine"].nunique() > 1))
         ax.set_xlabel(_LABEL)
-    return finish(fig, 5, [*notes, *left, *machine_note(source)], frame)
+    return finish(fig, 5, [*notes, *left, *machine_note(source), *core_note(source, frame)], frame)
 
 
 def _limits(rows: DataFrame) -> dict[str, DotSeries]:
@@ -211,7 +218,7 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
         first = rows.iloc[0]
         title = first["place"]
         ax.set_title(f"{plain(first['machine'], 24)}\n{title}" if len(cells) > 1 else title)
-    return finish(fig, 5, [*notes, *machine_note(source, frame)], frame)
+    return finish(fig, 5, [*notes, *machine_note(source, frame), *core_note(source, frame)], frame)
 
 
 @figure("dw-extent")
@@ -266,7 +273,7 @@ def against_extent(
         if len(cells) > 1:
             title = f"{with_workers(rows, True)}\n{title}"
         ax.set_title(title, pad=11)
-    return finish(fig, 5, [*notes, *machine_note(source)], frame)
+    return finish(fig, 5, [*notes, *machine_note(source), *core_note(source, frame)], frame)
 
 
 def _conditions(ax: Axes, rows: DataFrame, last: tuple[int, int]) -> None:

@@ -296,14 +296,19 @@ def fill_in(frame: DataFrame) -> DataFrame:
 def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] | None:
     """Return T_core of records, in cycles of a product by one core; None without a machine file.
 
-    It is that of rows in CRS and of columns of chunks in SELL (see `memkern.families.spmv.model`),
-    of mean length, by the instructions of the file at the record's width of vectors; NaN for other
+    It is the measured time in a cache where the file has that of the record's body. Otherwise it is
+    that of rows in CRS and of columns of chunks in SELL (see `memkern.families.spmv.model`), of
+    mean length, by the instructions of the file at the record's width of vectors; NaN for other
     formats and missing instructions.
     """
     if source is None:
         return None
 
     def core(row: Mapping[Any, Any]) -> float:
+        measured = source.in_core_of(row)
+        if measured is not None:
+            stored = row["nonzeros"] / (row["beta"] if row["format"] == "sell" else 1.0)
+            return float(stored * measured.cycles + row["rows"] * measured.row_cycles)
         scalar = row["variant"] == "scalar"
         bits = SCALAR_BITS if scalar else source.bits_of(row["isa"])
         lanes = 1 if scalar else bits // (32 if row["dtype"] == "float32" else 64)

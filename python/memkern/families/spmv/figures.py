@@ -43,7 +43,7 @@ from memkern.plots.drawing import (
     row_in,
 )
 from memkern.plots.frames import Records, best, three_figures
-from memkern.plots.predictions import ecm_curves, machine_for, machine_note, with_ecm
+from memkern.plots.predictions import core_note, ecm_curves, machine_for, machine_note, with_ecm
 from memkern.plots.registry import family_section, register, tables
 from memkern.plots.selection import cache_ends, of_workers, split, with_workers
 from memkern.plots.style import GREY, figure, plain
@@ -129,7 +129,7 @@ def against_row_length(
     for ax, rows in cells:
         _against(ax, rows, "nonzeros_per_row", "Nonzeros per row", "line", names)
         ax.set_title(with_workers(rows, len(cells) > 1))
-    return finish(fig, 4, [*notes, *machine_note(source)], frame)
+    return finish(fig, 4, [*notes, *machine_note(source), *core_note(source, frame)], frame)
 
 
 @figure("spmv-saturation")
@@ -173,7 +173,7 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
         label = plain(first["label"], _LETTERS)
         name = plain(first["machine"], _LETTERS)
         ax.set_title(f"{name}, {label}" if len(cells) > 1 else label)
-    return finish(fig, 5, [*notes, *machine_note(source, frame)], frame)
+    return finish(fig, 5, [*notes, *machine_note(source, frame), *core_note(source, frame)], frame)
 
 
 @figure("spmv-matrices")
