@@ -104,6 +104,7 @@ def test_records_name_the_method_and_the_share_of_remote_elements(over: Over) ->
         ({"wrap": 4}, "a row for each instance of a rank and one more, 35 in all"),
         ({"flush_every": 4, "variant": "packed"}, "flush_every is for variant single"),
         ({"flush_every": 4, "variant": "neighbor"}, "flush_every is for variant single"),
+        ({"flush_every": 4}, "give variant single, not best"),
         ({"pages": "4k"}, "pages is for processors"),
         ({"prefetch": 3}, "prefetch is for processors"),
         ({"threads": 4}, "one thread of each rank"),
@@ -116,9 +117,11 @@ def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
 
 @pytest.mark.usefixtures("three_ranks")
 def test_batches_are_refused_however_a_case_gets_them() -> None:
-    case = mk.gather([0, 1], count=100, device="mpi", flush_every=4)
+    case = mk.gather([0, 1], count=100, device="mpi", variant="single", flush_every=4)
     with refused("flush_every is for variant single"):
         case.with_(variant="packed")
+    # It has no other.
+    assert mk.gather([0, 1], count=100, device="shmem", flush_every=4).knobs.flush_every == 4
 
 
 @pytest.mark.usefixtures("three_ranks")
@@ -158,7 +161,7 @@ def test_methods_tell_cases_apart() -> None:
 
     different = [
         identity(), identity(variant="single"), identity(variant="indexed"), identity(count=7),
-        identity(variant="packed"), identity(flush_every=8), identity(device="shmem"),
-        mk.gather([0, 1]).identity(),
+        identity(variant="packed"), identity(variant="single", flush_every=8),
+        identity(device="shmem"), mk.gather([0, 1]).identity(),
     ]  # fmt: skip
     assert len(set(different)) == len(different)

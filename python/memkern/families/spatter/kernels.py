@@ -444,6 +444,12 @@ def _writers(
     return which[row, element], n[row], element
 
 
+def _refuse(case: Case) -> None:
+    knobs = case.knobs
+    if knobs.place == RANKS:
+        over_ranks.refuse_batches(knobs.device, knobs.variant, knobs.flush_every)
+
+
 def _spec(kernel: str, summary: str) -> None:
     check = _check_gather if kernel in ("gather", "multigather") else _check_scatter
     register(
@@ -460,9 +466,7 @@ def _spec(kernel: str, summary: str) -> None:
             transfers=_transfers,
             build=case,
             index_dtypes=INDEX_DTYPES,
-            refuse=lambda case: over_ranks.refuse_batches(
-                case.knobs.variant, case.knobs.flush_every
-            ),
+            refuse=_refuse,
         )
     )
 

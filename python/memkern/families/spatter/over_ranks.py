@@ -44,11 +44,12 @@ def refuse(device: str, kernel: str, variant: str, *, threads: int) -> None:
         raise InputError("one thread of each rank moves elements: leave threads out")
 
 
-def refuse_batches(variant: str, flush_every: int) -> None:
-    """Raise InputError for batches of a method that moves all elements at once."""
-    if flush_every > 1 and variant in ("indexed", "packed", "neighbor"):
+def refuse_batches(device: str, variant: str, flush_every: int) -> None:
+    """Raise InputError for batches of a method that may move all elements at once."""
+    if flush_every > 1 and len(METHODS[device]) > 1 and variant != "single":
         raise InputError(
-            f"variant {variant} moves all elements at once: flush_every is for variant single"
+            f"flush_every is for variant single, since others move all elements at once: give "
+            f"variant single, not {variant}"
         )
 
 
