@@ -196,6 +196,44 @@ def test_counts_of_known_work_decide_what_is_believed(
     assert row["counters_note"] == ("L3_load: 2 times the true count in memkern counters --check")
 
 
+def test_events_by_their_names_are_checked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(tmp_path, monkeypatch, "Cascade Lake")
+    monkeypatch.setattr(known_counts, "machine_environment", lambda: {"machine": {"caches": [
+        {"level": level, "type": "unified", "size_B": 2**14} for level in (1, 2, 3)
+    ]}})  # fmt: skip
+    monkeypatch.setattr(
+        known_counts, "build", lambda *a, **k: mk.case(*a, **k).with_(invocations=1)
+    )
+    calibration.save_counters({"page-faults": 1.0})
+    lines = 4 * 2**14 // 64
+    _memkern.step_events([(4, 0x1234, 3 * lines, 10, 10, 0, -1), (1, 2, 4096, 1, 1, 0, -1),
+                           (4, 0, 0, 1, 1, 0, -1)])  # fmt: skip
+    pairs = (
+        "L2_load=cpu/event=0x34,umask=0x12/,memory_store=r1234,minor-faults=page-faults:u,"
+        "context-switches=r0"
+    )
+    code, out, _ = run(capsys, "counters", "--check", pairs, "--json")
+    assert code == 0
+    assert [(row["event"], row["ratio"]) for row in json.loads(out)] == [
+        ("page-faults:u", 1),
+        ("r0", 0),
+        *[("cpu/event=0x34,umask=0x12/", 3)] * 2,  # load and update
+        *[("r1234", 3)] * 2,  # copy and update
+    ]
+    assert calibration.load_counters() == {
+        "page-faults": 1, "page-faults:u": 1, "cpu/event=0x34,umask=0x12/": 3, "r1234": 3,
+        "r0": 0,
+    }  # fmt: skip
+    (row,) = measured(capsys, *COMMAND, "--counters", "r1234", "-t", "1")
+    assert row["counters_note"] == "r1234: 3 times the true count in memkern counters --check"
+    for pair in ("r1234", "L9_load=r1234", "L2_load"):
+        assert "give QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
+    assert "is unknown" in refused_words(capsys, "counters", "--check", "L2_load=nosuch")
+    assert "can't be counted" in refused_words(capsys, "counters", "--check", "L2_load=r1")
+
+
 def test_a_check_without_any_event_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     _memkern.step_events([(1, 2, 1, 1, 1, errno.EACCES, -1)])
     for words in ((), ("--json",)):
@@ -212,8 +250,8 @@ def test_a_count_that_is_unknown_is_null(
         known_counts.Known("L2_load", "a = s a", 100.0, math.nan),
         known_counts.Known("L3_in", "a = s a", 0.0, 5.0),
     ]
-    monkeypatch.setattr(known_counts, "_of_system", lambda: [])
-    monkeypatch.setattr(known_counts, "_of_processor", lambda: unknown)
+    monkeypatch.setattr(known_counts, "_of_system", lambda names: [])
+    monkeypatch.setattr(known_counts, "_of_processor", lambda names: unknown)
     code, out, err = run(capsys, "counters", "--check", "--json")
     rows = json.loads(out, parse_constant=pytest.fail)
     assert [(row["count"], row["ratio"]) for row in rows] == [(None, None), (5.0, None)]
@@ -236,7 +274,7 @@ def test_a_known_processor_without_counting_units_checks_the_events_of_the_syste
 
 
 def test_events_of_the_system_are_right(capsys: pytest.CaptureFixture[str]) -> None:
-    found = {known.event: known for known in known_counts._of_system()}
+    found = {known.event: known for known in known_counts._of_system(known_counts._every())}
     assert {"page-faults", "minor-faults", "context-switches", "task-clock"} <= set(found)
     for name in ("page-faults", "minor-faults"):
         assert found[name].true <= found[name].count <= found[name].true + 20

@@ -11,7 +11,7 @@ from memkern.cli.options import GOOD, Verb
 
 
 def _counters(args: argparse.Namespace) -> int:
-    return _check(args) if args.check else _list(args)
+    return _list(args) if args.check is None else _check(args)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -50,7 +50,7 @@ def _check(args: argparse.Namespace) -> int:
     from memkern.measuring.known_counts import check
     from memkern.results.values import jsonable
 
-    found = check()
+    found = check(args.check)
     if args.json:
         rows = [
             {"event": k.event, "work": k.work, "true": k.true, "count": k.count, "ratio": k.ratio}
@@ -78,7 +78,10 @@ def add_verbs(verb: Verb) -> None:
     sub = verb("counters", _counters, "which events can be counted here, for --counters")
     sub.add_argument(
         "--check",
-        action="store_true",
-        help="count work of which the true count is known, and store the ratios for later records",
+        nargs="?",
+        const="",
+        metavar="QUANTITY=EVENT,...",
+        help="count work of which the true count is known, and store the ratios for later records; "
+        "by default all known events, else events by their names and what each is to count",
     )
     sub.add_argument("--json", action="store_true", help="as JSON")

@@ -12,17 +12,17 @@ import math
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from memkern import _memkern, small
+from memkern.checks import shown
 from memkern.errors import InputError
 from memkern.machine import events
 from memkern.machine.caches import data_caches
-from memkern.machine.events import TLB_MISSES, WAYS
+from memkern.machine.events import BOUNDARIES, LINE_B, TLB_MISSES, WAYS
 from memkern.machine.topology import machine_environment
 from memkern.measuring import calibration, counting
 from memkern.measuring.record import measure
@@ -31,6 +31,8 @@ from memkern.spec.registry import case as build
 
 __all__ = ["Known", "check"]
 
+# Events by what they are to count: a quantity of the table or an event of the system.
+Names = Mapping[str, Sequence[str]]
 # Loops, and the directions in which they move known lines: whether a line is loaded of which all is
 # stored depends on the processor.
 _LOOPS = {"loops.load": ("load",), "loops.copy": ("store",), "loops.update": WAYS}
@@ -107,28 +109,28 @@ _WORK: dict[str, tuple[str, Callable[[], float]]] = {
 }
 
 
-def _of_system() -> Iterator[Known]:
-    """Yield the events of the system that can be counted here."""
-    for name, (work, run) in _WORK.items():
-        event, why = counting.event_here(name)
-        if event is None or why or (name == "cpu-migrations" and _units() < 2):
-            continue
-        true: list[float] = []
+def _of_system(names: Names) -> Iterator[Known]:
+    """Yield the counts of events that are to count what the system does."""
+    for quantity, (work, run) in _WORK.items():
+        for name in names.get(quantity, ()):
+            event, why = counting.event_here(name)
+            if event is None or why:
+                continue
+            true: list[float] = []
 
-        def once(run: Callable[[], float] = run, to: list[float] = true) -> None:
-            to.append(run())
+            def once(run: Callable[[], float] = run, to: list[float] = true) -> None:
+                to.append(run())
 
-        [(value, _, _)] = _memkern.count(event.codes, once)
-        yield Known(name, work, true[0], float(value))
+            counts = _memkern.count(event.codes, once)
+            yield Known(name, work, true[0], float(sum(value for value, _, _ in counts)))
 
 
 def _units() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _of_processor() -> Iterator[Known]:
-    """Yield the quantities of the table that can be counted here."""
-    known = [name for name in events.quantities(counting.ROOT) if not counting.event_here(name)[1]]
+def _of_processor(names: Names) -> Iterator[Known]:
+    """Yield the counts of events that are to count quantities of the table."""
     caches = data_caches(machine_environment())
     sizes = {f"L{c['level']}": max(c["size_B"], c["system_B"]) for c in caches}
     last_B = max(sizes.values(), default=2**25)
@@ -137,68 +139,85 @@ def _of_processor() -> Iterator[Known]:
         # Four times the caches that must not hold them, and within the next one.
         size_B = small.cut(4 * below_B, 2**16)
         for kernel, ways in _LOOPS.items():
-            if names := [name for way in ways if (name := f"{boundary}_{way}") in known]:
-                yield from _loop(kernel, size_B, names)
-    if TLB_MISSES in known:
-        yield _page_walks(small.cut(_TLB_PAGES, 64))
+            counted = [name for way in ways for name in names.get(f"{boundary}_{way}", ())]
+            if counted:
+                case = build(kernel, elements=size_B // 8, threads=1, variant="auto", runs=20)
+                work = f"{case.spec.summary}, {size_B} B"
+                yield from _of_case(case, counted, work, size_B / LINE_B)
+    if TLB_MISSES in names:
+        pages = small.cut(_TLB_PAGES, 64)
+        size_B = pages * mmap.PAGESIZE
+        case = build("latency.chase", size_B=size_B, order="one-per-page", pages="4k", runs=20)
+        assert case.spec.accesses is not None
+        work = f"loads from {pages} pages"
+        yield from _of_case(case, names[TLB_MISSES], work, case.spec.accesses(case))
 
 
-def _counted(case: Case, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the rows of events of a record, by name, with NaN for an unknown count."""
+def _of_case(case: Case, names: Sequence[str], work: str, true: float) -> Iterator[Known]:
+    """Yield the counts of events, each of which is to count so much in an invocation."""
     record = measure(case.with_(counters=",".join(names))).record
-    rows: dict[str, dict[str, Any]] = {}
     for row in json.loads(record["counter_rows"]):
-        rows[row["event"]] = {**row, "count": math.nan if row["count"] is None else row["count"]}
-    return rows
+        count = math.nan if row["count"] is None else row["count"]
+        yield Known(row["event"], work, true, count)
 
 
-def _loop(kernel: str, size_B: int, names: Sequence[str]) -> Iterator[Known]:
-    """Yield the counts of a loop through arrays of this size each."""
-    case = build(kernel, elements=size_B // 8, threads=1, variant="auto", runs=20)
-    for name, row in _counted(case, names).items():
-        yield Known(name, f"{case.spec.summary}, {size_B} B", row["model"], row["count"])
+def _every() -> Names:
+    """Return the events of which the true count is known and that can be counted here."""
+    names = [*_WORK, *events.quantities(counting.ROOT)]
+    found = {name: [name] for name in names if not counting.event_here(name)[1]}
+    if _units() < 2:
+        found.pop("cpu-migrations", None)
+    if not found:
+        first = next(iter(_WORK))
+        raise InputError(
+            "no event of which the true count is known can be counted here: "
+            f"{first}: {counting.event_here(first)[1]}"
+        )
+    return found
 
 
-def _page_walks(pages: int) -> Known:
-    """Return the count of loads from so many pages in random order, one from each."""
-    case = build(
-        "latency.chase", size_B=pages * mmap.PAGESIZE, order="one-per-page", pages="4k", runs=20
-    )
-    assert case.spec.accesses is not None
-    row = _counted(case, [TLB_MISSES])[TLB_MISSES]
-    work = f"loads from {pages} pages"
-    return Known(TLB_MISSES, work, case.spec.accesses(case), row["count"])
+def _named(text: str) -> Names:
+    """Return the events of pairs such as ``L2_load=r0151``, by what they are to count."""
+    quantities = [*_WORK, *(f"{b}_{way}" for b in BOUNDARIES for way in WAYS), TLB_MISSES]
+    found: dict[str, list[str]] = {}
+    for pair in events.names_of(text):
+        quantity, equals, name = pair.partition("=")
+        if not equals or quantity not in quantities:
+            raise InputError(
+                f"{shown(pair)} does not tell what an event is to count: give QUANTITY=EVENT, "
+                f"where QUANTITY is one of {', '.join(quantities)}"
+            )
+        counting.requested(name)
+        found.setdefault(quantity, []).append(name)
+    return found
 
 
-def check() -> list[Known]:
+def check(text: str = "") -> list[Known]:
     """Count work of which the count is known, and store the ratios until the next boot.
 
-    Returns
-    -------
-    list of Known
-        Only of events that can be counted here.
+    Parameters
+    ----------
+    text : str
+        Events and what each is to count, such as ``L2_load=r0151``, with commas in between; by
+        default all that this program knows and that can be counted here.
 
     Raises
     ------
     InputError
-        None can.
+        A pair is wrong, an event can't be counted, or none can.
     """
-    found = [*_of_system(), *_of_processor()]
-    if not found:
-        name = next(iter(_WORK))
-        why = counting.event_here(name)[1]
-        raise InputError(
-            f"no event of which the true count is known can be counted here: {name}: {why}"
-        )
+    names = _named(text) if text else _every()
+    found = [*_of_system(names), *_of_processor(names)]
     if not small.wanted():
         ratios: dict[str, float] = {}
         for known in found:
             # Of several kinds of work, that of which the count is farthest from the true one.
-            if known.ratio > 0 and _off(known.ratio) >= _off(ratios.get(known.event, 1.0)):
+            if _off(known.ratio) >= _off(ratios.get(known.event, 1.0)):
                 ratios[known.event] = known.ratio
-        calibration.save_counters(ratios)
+        calibration.save_counters({**calibration.load_counters(), **ratios})
     return found
 
 
 def _off(ratio: float) -> float:
-    return abs(math.log(ratio))
+    """Return how far a ratio is from 1, NaN if it is unknown."""
+    return math.inf if ratio <= 0 else abs(math.log(ratio))
