@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Energy", "columns", "measure", "why_not"]
 
+# The slowest meters need no longer, the idle power included.
+_LONGEST_S = 5.0
 # Meters are read, and an interrupt is noticed, after about so many seconds of invocations.
 _READ_S = 0.01
 
@@ -56,8 +58,8 @@ def why_not(prepared: Prepared) -> str:
         return "energy is not measured over ranks: the meters of each host are its own"
     if knobs.flush:
         return "energy is not measured with flush, which needs energy too"
-    if not prepared.left_s:
-        return "energy is not measured: the time was over"
+    if prepared.left_s < _LONGEST_S:
+        return "energy is not measured: too little time was left"
     return gpu.why_no_energy(knobs.device) if knobs.place == GPUS else energy.why_none()
 
 
