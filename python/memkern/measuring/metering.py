@@ -25,8 +25,9 @@ __all__ = ["Energy", "columns", "measure", "why_not"]
 
 # The slowest meters need no longer, the idle power included.
 _LONGEST_S = 5.0
-# Meters are read, and an interrupt is noticed, after about so many seconds of invocations.
-_READ_S = 0.01
+# So many seconds of invocations are started at once. Events of a GPU take up to 5 ms before each.
+_STARTED_S, _STARTED_ON_GPU_S = 0.01, 0.1
+_LEAST_S = 1e-9  # of an invocation
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def measure(prepared: Prepared, seconds: float) -> Energy:
         About those of an invocation.
     """
     knobs = prepared.case.knobs
-    invocations = max(math.ceil(_READ_S / seconds), 1)
+    started_s = _STARTED_ON_GPU_S if knobs.place == GPUS else _STARTED_S
+    invocations = math.ceil(started_s / max(seconds, _LEAST_S))
 
     def work() -> None:
         prepared.native.run(invocations)
