@@ -331,8 +331,8 @@ def test_records_say_why_they_have_no_energy(
     live(monkeypatch, tree(tmp_path, SERVER), {PACKAGE: lambda: 8.0})
     (row,) = measured(capsys, *CASE, "--flush")
     assert row["energy_note"] == "energy is not measured with flush, which needs energy too"
-    late = Prepared(mk.loops("triad", 4096), deadline=time.perf_counter())
-    assert late.energy(1e-6).note == "energy is not measured: the time was over"
+    late = Prepared(mk.loops("triad", 4096), deadline=time.perf_counter() + 4)
+    assert late.energy(1e-6).note == "energy is not measured: too little time was left"
     monkeypatch.setattr(metering, "ranks", lambda: SimpleNamespace(size=2))
     assert "not measured over ranks" in late.energy(1e-6).note
 
@@ -397,6 +397,7 @@ def test_from_meters_and_clock_limits_to_figures(
         assert len(energies) >= 2 and row["energy_note"] == ""
     (ax,) = [ax for ax in figures["energy"](mk.load(file)).axes if ax.get_lines()]
     drawn = {str(one.get_label()): one for one in ax.get_lines()}
+    assert [label for label in drawn if "GHz" in label] == ["2.50 GHz", "1.00 GHz"]
     for label, limit in (("1.00 GHz", 1000), ("2.50 GHz", 2500)):
         assert np.asarray(drawn[label].get_ydata()).tolist() == [
             found[threads, limit]["energy_per_byte_pJ"] for threads in (1, 2)

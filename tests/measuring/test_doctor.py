@@ -23,6 +23,7 @@ from memkern.measuring import doctor as doctoring
 from memkern.measuring.disturbance import Activity
 from memkern.measuring.doctor import (
     against,
+    bandwidth_of_a_core,
     core_findings,
     other_programs,
     share_of_peak,
@@ -64,7 +65,7 @@ def probes(
 def judged(rows: np.ndarray, best: float = 2.0, best_s: float = 5e-8) -> dict[str, Finding]:
     found = core_findings(rows, 0.2, best, best_s)
     for finding in found:
-        assert bool(finding.advice) == (finding.state in (NOTE, BAD)) or finding.state == UNKNOWN
+        assert bool(finding.advice) == (finding.state != GOOD)
     return {finding.subject: finding for finding in found}
 
 
@@ -140,7 +141,7 @@ def test_a_long_wait_counts_by_its_duration() -> None:
 def test_other_programs(others: Any, processors: float, state: str, text: str) -> None:
     found = other_programs(Activity(others, 0.0), processors)
     assert found.state == state and text in found.text
-    assert bool(found.advice) == (state in (NOTE, BAD))
+    assert bool(found.advice) == (state != GOOD)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_other_programs(others: Any, processors: float, state: str, text: str) -
 def test_steal_time(share: float, state: str) -> None:
     found = steal_time(share)
     assert found.state == state
-    assert bool(found.advice) == (state in (NOTE, BAD))
+    assert bool(found.advice) == (state != GOOD)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +202,33 @@ def test_records_are_judged_by_their_spread(changes: dict[str, Any], state: str,
     found = doctoring._measured("loops.load", measurement, "")
     assert (found.subject, found.state) == ("load", state)
     assert text in found.text and "25.0 GB/s with 2 threads in 128 MiB" in found.text
+
+
+def test_a_long_latency_is_noted() -> None:
+    record = {
+        "kernel": "latency.chase", "threads": 1, "footprint_B": 2**27, "valid": True,
+        "disturbed": False, "placement_sd": 0.01, "placements": 3,
+    }  # fmt: skip
+    for ns, state in ((110.0, GOOD), (320.0, NOTE)):
+        measurement = mk.Measurement(record | {"ns_per_access": ns}, np.ones(1), {})
+        found = doctoring._measured("latency.chase", measurement, "")
+        assert found.state == state and bool(found.advice) == (state == NOTE)
+        assert ("less than 200 ns" in found.text) == (state == NOTE)
+
+
+def test_bandwidth_of_a_core_beside_published_ones() -> None:
+    # Two threads on each core.
+    record = {"kernel": "stream.triad", "threads": 8, "bandwidth_median_GBps": 22.0}
+    machine = {"machine": {"cores": 4}}
+    (found,) = bandwidth_of_a_core([record], machine)
+    assert found.state == GOOD and "5.5 GB/s by each of 4 cores" in found.text
+    # Four threads on each core of Knights Landing and of ThunderX2.
+    assert "published in 2020 2.7 to 6.1 GB/s" in found.text
+    (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 4.0}], machine)
+    assert found.state == NOTE and found.advice
+    (found,) = bandwidth_of_a_core([record | {"threads": 2}], {"machine": {"cores": None}})
+    assert "11.0 GB/s by each of 2 cores" in found.text
+    assert bandwidth_of_a_core([record | {"kernel": "loops.load"}], machine) == []
 
 
 def test_what_was_not_measured_is_unknown() -> None:
@@ -402,6 +430,84 @@ def test_a_check_that_measured_nothing_does_not_pass(
     code, found = baseline_of(capsys, baseline)
     assert code == 3
     assert found["state"] == UNKNOWN and "without --quick" in found["advice"]
+
+
+def test_a_gate_without_a_judgement_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    earlier: Callable[[float], Path],
+) -> None:
+    baseline = earlier(1.0)
+    monkeypatch.setattr(doctoring, "against", lambda *_: Finding(BASELINE, UNKNOWN, "", "again"))
+    assert baseline_of(capsys, baseline)[0] == 3
+
+
+def test_sizes_are_those_of_the_baseline(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[mk.ResultSet] = []
+
+    def elements(memory_B: int, earlier: mk.ResultSet | None) -> tuple[int, bool]:
+        monkeypatch.setattr(doctoring, "memory_left", lambda: (memory_B, "memory"))
+        runs, refused, too_large = doctoring._build(doctoring._QUICK, earlier)
+        assert not refused
+        records = [{"kernel": run.case.spec.kernel, **run.case.columns} for run in runs.values()]
+        found.append(mk.ResultSet(records, [np.ones(1)] * 3))
+        return int(runs["loops.load"].case.columns["elements"]), too_large
+
+    monkeypatch.setattr(doctoring, "beyond_caches_B", lambda: 2**28)
+    whole, _ = elements(2**40, None)
+    half, _ = elements(2**29, None)
+    assert half == whole // 2
+    # With more memory than at the time of the baseline, with as much, and with less.
+    assert elements(2**40, found[1]) == (half, False)
+    assert elements(2**40, found[0]) == (whole, False)
+    assert elements(2**29, found[0]) == (half, True)
+    other = mk.ResultSet([{"kernel": "loops.load", "elements": 3}], [np.ones(1)])
+    assert elements(2**29, other) == (half, False)
+
+
+def test_too_little_memory_for_the_baseline_is_exit_code_3(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    earlier: Callable[[float], Path],
+) -> None:
+    baseline, build = earlier(1.0), doctoring._build
+    monkeypatch.setattr(doctoring, "_build", lambda *plan: (*build(*plan)[:2], True))
+    code, found = baseline_of(capsys, baseline)
+    assert code == 3 and found["state"] == UNKNOWN
+    assert "too little memory is free" in found["text"] and "free" in found["advice"]
+
+
+def test_each_case_is_placed_before_the_cores_are_watched_for_long(
+    small_cases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadlines: list[float] = []
+    done: list[str] = []
+    measure = doctoring._measure
+
+    def cards() -> list[Finding]:
+        done.append("cards")
+        return []
+
+    def cases(*all: Any) -> None:
+        done.append("cases")
+        measure(*all)
+
+    shares: list[int] = []
+
+    def place(run: doctoring.CaseRun, deadline: float, first_s: float, cases_left: int) -> None:
+        deadlines.append(deadline)
+        shares.append(cases_left)
+
+    monkeypatch.setattr(doctoring, "_place", place)
+    monkeypatch.setattr(doctoring, "_cards", cards)
+    monkeypatch.setattr(doctoring, "_measure", cases)
+    mk.doctor(quick=True)
+    # GPUs take time, too, so that they come before what ends at a deadline.
+    assert done == ["cards", "cases"]
+    # Watching takes 0.05 s here, in three parts.
+    first, second, third = deadlines[:3], deadlines[3:6], deadlines[6:]
+    assert np.allclose(np.subtract(first, second), 0.05 / 3)
+    assert first == third and shares[:3] == [3, 2, 1]
 
 
 def test_the_comparison_with_a_baseline() -> None:

@@ -35,7 +35,7 @@ def _doctor(args: argparse.Namespace) -> int:
     if not found.results.valid:
         return INVALID
     # A gate that had nothing to judge does not pass.
-    return FAILED if args.baseline and (found.worse or not found.measured) else GOOD
+    return FAILED if args.baseline and (found.worse or not found.judged) else GOOD
 
 
 def add_verbs(verb: Verb) -> None:
@@ -46,7 +46,7 @@ def add_verbs(verb: Verb) -> None:
         "--baseline",
         metavar="FILE",
         help="compare with the records that an earlier check of this machine wrote with -o; exit "
-        "code 3 if a case is slower, or if none could be measured",
+        "code 3 if a case is slower, or if none could be judged",
     )
     sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
     sub.add_argument("--json", action="store_true", help="verdict, findings and records as JSON")

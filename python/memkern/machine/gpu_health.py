@@ -14,6 +14,8 @@ from memkern.machine.health import GOOD, NOTE, UNKNOWN, Finding
 
 # A copy by the driver reaches about nine tenths of the theoretical bandwidth.
 _LEAST_SHARE = 0.8
+_NVML = "Install nvidia-ml-py (pip install nvidia-ml-py), and a driver that has NVML."
+_FREE = "Look for other programs on the GPU with `nvidia-smi`."
 
 
 def card_findings(name: str, copy_GBps: float = math.nan) -> list[Finding]:
@@ -47,7 +49,7 @@ def card_findings(name: str, copy_GBps: float = math.nan) -> list[Finding]:
 def _power(name: str, set_to: Mapping[str, Any], now: Mapping[str, Any]) -> Finding:
     subject, limit, usual = f"{name} power", set_to["power_limit_W"], now["default_power_limit_W"]
     if limit is None:
-        return Finding(subject, UNKNOWN, "the driver does not tell the limit of power")
+        return Finding(subject, UNKNOWN, "the driver does not tell the limit of power", _NVML)
     text = f"limit {limit:.0f} W"
     if usual is None or limit >= usual:
         return Finding(subject, GOOD, text)
@@ -58,7 +60,7 @@ def _power(name: str, set_to: Mapping[str, Any], now: Mapping[str, Any]) -> Find
 def _clocks(name: str, set_to: Mapping[str, Any]) -> Finding:
     subject, most = f"{name} clocks", set_to["max_clock_GHz"]
     if most is None:
-        return Finding(subject, UNKNOWN, "the driver does not tell the clocks")
+        return Finding(subject, UNKNOWN, "the driver does not tell the clocks", _NVML)
     text = f"at most {most:.2f} GHz"
     application = set_to["application_clock_GHz"]
     if application is None or application >= most:
@@ -71,7 +73,7 @@ def _clocks(name: str, set_to: Mapping[str, Any]) -> Finding:
 def _throttling(name: str, now: Mapping[str, Any]) -> Finding:
     subject, reasons = f"{name} throttling", now["throttle"]
     if reasons is None:
-        return Finding(subject, UNKNOWN, "the driver does not tell why clocks are low")
+        return Finding(subject, UNKNOWN, "the driver does not tell why clocks are low", _NVML)
     words = [word for word in reasons.split(", ") if word not in ("", "idle")]
     if not words:
         return Finding(subject, GOOD, "none")
@@ -85,7 +87,7 @@ def _link(name: str, set_to: Mapping[str, Any], now: Mapping[str, Any]) -> Findi
     most = (set_to["link_generation"], set_to["link_width"])
     found = (now["link_generation"], now["link_width"])
     if None in most or None in found:
-        return Finding(subject, UNKNOWN, "the driver does not tell its link")
+        return Finding(subject, UNKNOWN, "the driver does not tell its link", _NVML)
     text = f"PCI Express {found[0]:.0f} with {found[1]:.0f} lanes"
     if found == most:
         return Finding(subject, GOOD, text)
@@ -98,8 +100,8 @@ def _memory(name: str, about: Mapping[str, Any], copy_GBps: float) -> Finding:
     ecc = "with" if about["ecc"] else "without"
     text = f"{peak:.0f} GB/s by clock and width, {ecc} error correction"
     if math.isnan(copy_GBps) or not peak:
-        return Finding(subject, UNKNOWN, text)
+        return Finding(subject, UNKNOWN, text, _FREE)
     text += f"; the driver's copy moves {copy_GBps:.0f} GB/s ({copy_GBps / peak:.0%})"
     if copy_GBps >= _LEAST_SHARE * peak:
         return Finding(subject, GOOD, text)
-    return Finding(subject, NOTE, text, "Look for other programs on the GPU with `nvidia-smi`.")
+    return Finding(subject, NOTE, text, _FREE)

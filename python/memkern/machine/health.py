@@ -20,6 +20,7 @@ from memkern.machine.environment import Environment, cpu_list, each_cpu, numbere
 from memkern.machine.limits import cgroup_folders, read_number, read_text
 
 __all__ = [
+    "ASK_HOST",
     "BAD",
     "BASELINE",
     "DISTURBED",
@@ -27,6 +28,7 @@ __all__ = [
     "GOOD",
     "NOTE",
     "RESERVATIONS",
+    "SHOW_FILES",
     "UNKNOWN",
     "Counters",
     "Finding",
@@ -59,7 +61,7 @@ class Finding:
     text : str
         One sentence with the value found.
     advice : str
-        One sentence that says what to do; empty where nothing is to be done.
+        One sentence that says what to do; empty for what is good.
     """
 
     subject: str
@@ -189,6 +191,12 @@ def findings(
     ]
 
 
+# Advice where the firmware or a hypervisor does not tell something, and where containers hide it.
+ASK_HOST = (
+    "see the firmware's setup, or ask who runs the host of a virtual machine; otherwise compare "
+    "times of this machine only"
+)
+SHOW_FILES = "run it where /proc and /sys are visible, such as outside of this container"
 _CPU = "sys/devices/system/cpu"
 _UNTOLD = "the system does not tell"
 
@@ -198,7 +206,9 @@ def _processors(environment: Environment) -> Finding:
     usable = len(cpu_list(environment["run"]["cpus_allowed"]))
     there = environment["machine"]["threads"]
     if not (usable and there):
-        return Finding(subject, UNKNOWN, f"{_UNTOLD} which processing units this process may use")
+        return Finding(
+            subject, UNKNOWN, f"{_UNTOLD} which processing units this process may use", SHOW_FILES
+        )
     if usable < there:
         return Finding(
             subject,
@@ -215,7 +225,7 @@ def _governor(settings: Mapping[str, Any]) -> Finding:
     governor, driver = settings["governor"], settings["frequency_driver"]
     if governor is None:
         text = f"{_UNTOLD} how the clock is governed (virtual machines usually do not)"
-        return Finding("governor", UNKNOWN, text)
+        return Finding("governor", UNKNOWN, text, ASK_HOST)
     if governor == "performance":
         return Finding("governor", GOOD, f"performance ({driver or 'driver unknown'})")
     return Finding(
@@ -237,7 +247,7 @@ def _frequency(base: Path) -> Finding:
     names = ("cpuinfo_max_freq", "scaling_max_freq", "scaling_cur_freq")
     most, allowed, now = (_GHz(base, name) for name in names)
     if most is None or allowed is None:
-        return Finding("frequency", UNKNOWN, f"{_UNTOLD} the limits of the clock")
+        return Finding("frequency", UNKNOWN, f"{_UNTOLD} the limits of the clock", ASK_HOST)
     is_now = f", and the fastest core has {now:.2f} GHz now" if now else ""
     if allowed < most:
         return Finding(
@@ -262,7 +272,9 @@ def _turbo(base: Path) -> Finding:
             "on: the clock depends on temperature and on the number of active cores",
             f"as root, for steady numbers: echo {1 - on} > /{_CPU}/{path}; records have clock_GHz",
         )
-    return Finding("turbo", UNKNOWN, f"{_UNTOLD} whether the clock may exceed its nominal value")
+    return Finding(
+        "turbo", UNKNOWN, f"{_UNTOLD} whether the clock may exceed its nominal value", ASK_HOST
+    )
 
 
 def _smt(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
@@ -279,7 +291,7 @@ def _smt(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
         )
     if control in ("off", "forceoff", "notsupported", "notimplemented") or (cores and threads):
         return Finding("SMT", GOOD, "off" if control in ("off", "forceoff") else "none")
-    return Finding("SMT", UNKNOWN, f"{_UNTOLD} whether units share cores")
+    return Finding("SMT", UNKNOWN, f"{_UNTOLD} whether units share cores", ASK_HOST)
 
 
 def _numa_balancing(
@@ -289,7 +301,9 @@ def _numa_balancing(
     if nodes is not None and len(nodes) == 1:
         return Finding(subject, GOOD, "one node")
     if value is None:
-        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether the kernel moves pages between nodes")
+        return Finding(
+            subject, UNKNOWN, f"{_UNTOLD} whether the kernel moves pages between nodes", SHOW_FILES
+        )
     if value == 0:
         return Finding(subject, GOOD, "off")
     moved = "" if migrated is None else f", {migrated} of them while doctor measured"
@@ -312,13 +326,15 @@ def _huge_pages(settings: Mapping[str, Any]) -> Finding:
             "never: memory is in small pages, so that random accesses also miss the TLB",
             "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         )
-    return Finding(subject, UNKNOWN, f"{_UNTOLD} whether there are transparent huge pages")
+    return Finding(
+        subject, UNKNOWN, f"{_UNTOLD} whether there are transparent huge pages", SHOW_FILES
+    )
 
 
 def _pools(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
     subject, pools = "huge page pools", settings["hugepages"]
     if not pools:
-        return Finding(subject, UNKNOWN, f"{_UNTOLD} which pages are reserved")
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} which pages are reserved", SHOW_FILES)
     reserved_B = 0
     parts = []
     for size, pool in pools.items():
@@ -356,14 +372,19 @@ def _mitigations(settings: Mapping[str, Any]) -> Finding:
             "kernel's command line switches them off, for machines without secrets",
         )
     if not gathers or gathers.startswith("Unknown"):
-        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether gathers are slowed down")
+        return Finding(
+            subject,
+            UNKNOWN,
+            f"{_UNTOLD} whether gathers are slowed down",
+            "compare --variant scalar with simd where gathers matter",
+        )
     return Finding(subject, GOOD, f"none slows down gathers (gather_data_sampling: {gathers})")
 
 
 def _cgroup(base: Path, environment: Environment, throttled: int | None) -> Finding:
     subject, limits = "cgroup", environment["settings"]["cgroup"]
     if next(cgroup_folders(base), None) is None:
-        return Finding(subject, UNKNOWN, f"{_UNTOLD} which limits this process has")
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} which limits this process has", SHOW_FILES)
     units = len(cpu_list(environment["run"]["cpus_allowed"])) or environment["machine"]["threads"]
     cpus, memory_B = limits["cpus"], limits["memory_limit_B"]
     parts = []
@@ -389,7 +410,7 @@ def _swap(base: Path, moved: int | None) -> Finding:
     lines = (read_text(base, "proc/swaps") or "").splitlines()
     if not lines or not lines[0].startswith("Filename"):
         if not moved:
-            return Finding("swap", UNKNOWN, f"{_UNTOLD} whether memory is swapped")
+            return Finding("swap", UNKNOWN, f"{_UNTOLD} whether memory is swapped", SHOW_FILES)
         lines = []
     sizes = [words[2:4] for line in lines[1:] if len(words := line.split()) >= 4]
     used_B = sum(int(used) * 1024 for _, used in sizes if used.isdecimal())
@@ -414,7 +435,7 @@ def _swap(base: Path, moved: int | None) -> Finding:
 def _reclaim(pages: int | None) -> Finding:
     subject = "memory reclaim"
     if pages is None:
-        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether it takes pages back")
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether it takes pages back", SHOW_FILES)
     if pages:
         return Finding(
             subject,
@@ -428,7 +449,7 @@ def _reclaim(pages: int | None) -> Finding:
 def _ksm(base: Path) -> Finding:
     run = read_number(base, "sys/kernel/mm/ksm/run")
     if run is None:
-        return Finding("KSM", UNKNOWN, f"{_UNTOLD} whether equal pages are merged")
+        return Finding("KSM", UNKNOWN, f"{_UNTOLD} whether equal pages are merged", SHOW_FILES)
     if run != 1:
         return Finding("KSM", GOOD, "off")
     sharing = read_number(base, "sys/kernel/mm/ksm/pages_sharing")
@@ -465,7 +486,7 @@ def _damon(base: Path) -> Finding:
     if not (running or modules):
         if (base / "sys/kernel/mm").is_dir():
             return Finding(subject, GOOD, "off")
-        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether it watches memory")
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether it watches memory", SHOW_FILES)
     stops = [f"echo off > /{(f / 'state').relative_to(base)}" for f in running]
     stops += [f"echo N > /sys/module/{name}/parameters/enabled" for name in modules]
     advice = f"as root: {'; '.join(stops)}"
@@ -493,16 +514,18 @@ def _balloon(base: Path, before: Counters, after: Counters) -> Finding:
     if not drivers:
         if (base / "sys/bus").is_dir():
             return Finding(subject, GOOD, "none")
-        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether a hypervisor may take memory away")
+        return Finding(
+            subject, UNKNOWN, f"{_UNTOLD} whether a hypervisor may take memory away", SHOW_FILES
+        )
     held = after.get("nr_balloon_pages")
     if held is None and "balloon_inflate" in after:
         held = after["balloon_inflate"] - after.get("balloon_deflate", 0)
     moved = grown(before, after, ("balloon_inflate", "balloon_deflate"))
     text = f"{' and '.join(drivers)} lets the hypervisor take memory away"
-    if held is None:
-        return Finding(subject, UNKNOWN, f"{text}; {_UNTOLD} how much")
-    text += f"; it has {held * os.sysconf('SC_PAGE_SIZE') / 1e9:.3g} GB"
     advice = "give the virtual machine fixed memory: no ballooning, in the hypervisor's settings"
+    if held is None:
+        return Finding(subject, UNKNOWN, f"{text}; {_UNTOLD} how much", advice)
+    text += f"; it has {held * os.sysconf('SC_PAGE_SIZE') / 1e9:.3g} GB"
     if moved:
         text = f"{text}, and {_counted(moved, 'page')} moved while doctor measured"
         return Finding(subject, BAD, text, advice)
@@ -514,12 +537,14 @@ def _balloon(base: Path, before: Counters, after: Counters) -> Finding:
 def _memory(base: Path, hypervisor: str | None) -> Finding:
     subject, found = "memory population", smbios.population(base)
     if found is None:
-        return Finding(subject, UNKNOWN, f"the firmware's table, /{smbios.TABLE}, is damaged")
+        return Finding(
+            subject, UNKNOWN, f"the firmware's table, /{smbios.TABLE}, is damaged", ASK_HOST
+        )
     if hypervisor:
         text = "this is a virtual machine, and only its host has the modules"
         if found.modules:
             text += f": the {len(found.modules)} in its table are invented"
-        return Finding(subject, UNKNOWN, text)
+        return Finding(subject, UNKNOWN, text, ASK_HOST)
     if not found.modules:
         text = f"{_UNTOLD} which modules there are"
         if found.channels:
@@ -583,8 +608,10 @@ def timer(tick_s: float, launch_s: float, *, root: str | Path = "/") -> Finding:
         f"the clock is {source or 'of unknown source'}, its smallest step {tick_s * 1e9:.0f} ns; "
         f"an empty parallel region takes {region}"
     )
-    if state in (GOOD, UNKNOWN):
+    if state == GOOD:
         return Finding("timer", state, text)
+    if state == UNKNOWN:
+        return Finding("timer", state, text, SHOW_FILES)
     others = (read_text(folder, "available_clocksource") or "").split()
     better = [name for name in others if name not in (source, *_SLOW_CLOCKS)]
     advice = "see dmesg for why the kernel rejects the processor's counter (tsc=reliable)"

@@ -58,11 +58,17 @@ _WHOLE = _Plan(26.0, 10.0, 5, 0.5, 2**31, 2**29)
 _QUICK = _Plan(4.2, 2.0, 3, 0.06, 2**28, 2**27)
 
 _LOAD, _TRIAD, _CHASE = "loops.load", "stream.triad", "latency.chase"
+_LEAST_B = 2**20
 _SUBJECTS = {_LOAD: "load", _TRIAD: "triad", _CHASE: "latency"}
 
-_PEAK, _PER_THREAD = "share of peak", "bandwidth of a thread"
+_PEAK, _PER_CORE = "share of peak", "bandwidth of a core"
 # Subjects whose text is printed even if there is no advice.
-_MEASURED = {*_SUBJECTS.values(), _PEAK, _PER_THREAD, BASELINE}
+_MEASURED = {*_SUBJECTS.values(), _PEAK, _PER_CORE, BASELINE}
+
+_AGAIN = "check again when nothing else runs, and without --quick"
+_FREE_MEMORY = (
+    "stop what needs the memory, or lift its limit (see free, top, ulimit -v), and try again"
+)
 
 # Limits of the states note and bad.
 _AWAY = (0.01, 1 - disturbance.CPU_SHARE)  # share of the time without a processor
@@ -77,6 +83,12 @@ _SPREAD = (0.05, 0.15)  # standard deviation of the logarithms of the placements
 _EXCHANGES = (0.05, math.inf)
 # Triads reach 70 to 90 % of the peak of all channels if enough cores run.
 _LEAST_OF_PEAK = 0.5
+# Processors with many cores have less bandwidth for each than those published in 2020.
+_LEAST_OF_PUBLISHED = 0.5
+# These ran so many threads on each core for their published bandwidths, the others one.
+_THREADS_OF_A_CORE = {"KNL": 4, "TX2": 4}
+# Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.
+_MOST_LATENCY_NS = 200.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,24 +125,27 @@ class Health:
         return any(f.subject == BASELINE and f.state == BAD for f in self.findings)
 
     @property
-    def measured(self) -> bool:
-        """Whether a case was measured in time, and undisturbed."""
-        return not all(record["disturbed"] for record in self.results)
+    def judged(self) -> bool:
+        """Whether a case was compared with the baseline, and the difference is known."""
+        return any(f.subject == BASELINE and f.state != UNKNOWN for f in self.findings)
 
     def __str__(self) -> str:
         """Return the verdict, then the findings, with their advice: reasons and measurements."""
         lines = [self.verdict]
         width = max((len(finding.subject) for finding in self.findings), default=0)
         for state in STATES:
-            names = []
+            # Subjects whose text tells nothing more, by what to do about them.
+            names: dict[str, list[str]] = {}
             for finding in (finding for finding in self.findings if finding.state == state):
-                if finding.advice or finding.subject in _MEASURED:
+                if finding.state in (BAD, NOTE) or finding.subject in _MEASURED:
                     head = f"{state:<8} {finding.subject:<{width}}  "
                     lines += _wrapped(head, finding.text)
                     lines += _wrapped(" " * len(head), finding.advice and f"-> {finding.advice}")
                 else:
-                    names.append(finding.subject)
-            lines += _wrapped(f"{state:<8} ", ", ".join(names))
+                    names.setdefault(finding.advice, []).append(finding.subject)
+            for advice, subjects in names.items():
+                lines += _wrapped(f"{state:<8} ", ", ".join(subjects))
+                lines += _wrapped(" " * 9, advice and f"-> {advice}")
         return "\n".join(lines)
 
 
@@ -189,9 +204,10 @@ def doctor(
     earlier = None if baseline is None else load(baseline)
     if earlier is not None:
         _check_machine(baseline, earlier, machine)
-    runs, refused = _build(plan)
-    if earlier is not None:
+    runs, refused, too_large = _build(plan, earlier)
+    if earlier is not None and not too_large:
         _check_cases(baseline, earlier, runs)
+    cards = _cards()
     system, watch = _System(), CoreWatch()
     _measure(plan, end, runs, refused, watch, tell)
     done = {kernel: calibrated(run, machine) for kernel, run in runs.items() if run.placements}
@@ -201,11 +217,11 @@ def doctor(
         *core_findings(watch.rows, watch.watched_s, watch.best, watch.best_exchange_s),
         *(_measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in _SUBJECTS),
         share_of_peak(list(results), machine, smbios.population(_ROOT)),
-        *_bandwidth_of_a_thread(list(results)),
-        *_cards(),
+        *bandwidth_of_a_core(list(results), machine),
+        *cards,
     ]
     if earlier is not None:
-        found.append(against(earlier, results))
+        found.append(_TOO_LARGE if too_large else against(earlier, results))
     found.sort(key=lambda finding: STATES.index(finding.state))
     summary = health.summary(found)
     for record in results:
@@ -241,30 +257,55 @@ def _check_machine(path: Any, earlier: ResultSet, machine: Mapping[str, Any]) ->
             )
 
 
+def _known(earlier: ResultSet, runs: Mapping[str, CaseRun]) -> int:
+    """Return how many cases of this check are among the records."""
+    wanted = [{"kernel": run.case.spec.kernel, **run.case.columns} for run in runs.values()]
+    return sum(
+        any(all(record.get(name) == value for name, value in case.items()) for record in earlier)
+        for case in wanted
+    )
+
+
 def _check_cases(path: Any, earlier: ResultSet, runs: Mapping[str, CaseRun]) -> None:
     """Raise InputError if no case of this check is among the records."""
-    for run in runs.values():
-        wanted = {"kernel": run.case.spec.kernel, **run.case.columns}
-        for record in earlier:
-            if all(record.get(name) == value for name, value in wanted.items()):
-                return
-    raise InputError(
-        f"{path} has no case of this check: a baseline is a file that memkern doctor -o wrote on "
-        "this machine, with --quick if this check has it"
-    )
+    if not _known(earlier, runs):
+        raise InputError(
+            f"{path} has no case of this check: a baseline is a file that memkern doctor -o wrote "
+            "on this machine, with --quick if this check has it"
+        )
 
 
 # Cases
 
 
-def _build(plan: _Plan) -> tuple[dict[str, CaseRun], dict[str, str]]:
-    """Return the cases by kernel, and why those that can't be built are missing."""
+def _build(
+    plan: _Plan, earlier: ResultSet | None
+) -> tuple[dict[str, CaseRun], dict[str, str], bool]:
+    """Return the cases by kernel, and why those that can't be built are missing.
+
+    Sizes are those of the earlier records, if there are any, or the largest for which there is
+    memory. The last value is whether there is too little memory for the earlier ones.
+    """
     left_B, _ = memory_left()
     beyond_B = beyond_caches_B()
     size_B, chase_B = (min(beyond_B, most) for most in (plan.most_B, plan.most_chase_B))
-    while size_B > left_B / 4:
-        # By halves, so that a baseline has the same sizes.
+    # By halves, so that a baseline has the same sizes.
+    too_large = most = 0
+    found = None
+    while found is None or (earlier is not None and size_B >= _LEAST_B):
+        cases = _cases(plan, size_B, chase_B)
+        fits = size_B <= max(left_B / 4, _LEAST_B)
+        known = 0 if earlier is None else _known(earlier, cases[0])
+        if fits and (found is None or known > most):
+            found, most = cases, known
+        elif not fits:
+            too_large = max(too_large, known)
         size_B, chase_B = size_B // 2, min(size_B // 2, chase_B)
+    return *found, too_large > most
+
+
+def _cases(plan: _Plan, size_B: int, chase_B: int) -> tuple[dict[str, CaseRun], dict[str, str]]:
+    """Return the cases of these sizes by kernel, and why those that can't be built are missing."""
     how: dict[str, Any] = {"placements": plan.rounds, "budget_s": plan.sample_s * plan.rounds}
     inputs: dict[str, dict[str, Any]] = {
         _LOAD: {"footprint_B": size_B},
@@ -303,10 +344,13 @@ def _measure(
         for number in range(plan.rounds):
             if number:
                 _memkern.release_memory(LARGE_B)
-            left_to_watch_s = watch_s * (plan.rounds - number) / plan.rounds
-            for kernel, run in runs.items():
+            # That every case is placed once is worth more than to watch the cores for long.
+            rounds_left = plan.rounds - number if number else 1
+            left_to_watch_s = watch_s * rounds_left / plan.rounds
+            for place, (kernel, run) in enumerate(runs.items()):
                 with _refusal(refused, kernel):
-                    _place(run, end - left_to_watch_s, longest_s)
+                    cases_left = 1 if run.placements else len(runs) - place
+                    _place(run, end - left_to_watch_s, longest_s, cases_left)
                 longest_s = max([longest_s, *(placed.wall_s for placed in run.placements[:1])])
                 tell()
             watch.observe(min(watch_s / plan.rounds, end - time.perf_counter()))
@@ -315,19 +359,21 @@ def _measure(
         _memkern.release_memory()
 
 
-def _place(run: CaseRun, deadline: float, first_s: float) -> None:
+def _place(run: CaseRun, deadline: float, first_s: float, cases_left: int) -> None:
     """Place and sample a case, unless that would take longer than until the deadline.
 
-    `first_s` is what the first placements of other cases took.
+    `first_s` is what the first placements of other cases took. The time until the deadline is
+    shared by so many cases, this one included.
     """
     needed_s = first_s
     if run.placements:
         # The last placement is validated like the first.
         last = len(run.placements) == run.case.placements - 1
         needed_s = run.placements[0].wall_s if last else run.placements[-1].again_s
-    if deadline - time.perf_counter() <= needed_s:
+    now = time.perf_counter()
+    if deadline - now <= needed_s:
         return
-    run.deadline = deadline
+    run.deadline = now + (deadline - now) / cases_left
     run.place()
     if run.interrupted:
         raise KeyboardInterrupt
@@ -393,7 +439,8 @@ def _processor_time(seconds: _Floats, cpu_share: _Floats) -> Finding:
     subject, known = "processor time", ~np.isnan(cpu_share)
     total_s = float(seconds[known].sum())
     if not total_s:
-        return Finding(subject, UNKNOWN, "the system does not tell how long threads wait")
+        text = "the system does not tell how long threads wait"
+        return Finding(subject, UNKNOWN, text, health.SHOW_FILES)
     away = 1 - float(seconds[known] @ cpu_share[known]) / total_s
     state = graded(away, *_AWAY)
     text = f"all workers had their processors {1 - away:.1%} of the time"
@@ -407,7 +454,7 @@ def _processor_time(seconds: _Floats, cpu_share: _Floats) -> Finding:
 def _core_share(share: _Floats, watched_s: float) -> Finding:
     subject, share = "core share", share[~np.isnan(share)]
     if not len(share):
-        return Finding(subject, UNKNOWN, "the best throughput of the cores is not known")
+        return Finding(subject, UNKNOWN, "the best throughput of the cores is not known", _AGAIN)
     low = float((share < disturbance.CORE_SHARE).mean())
     least, middle = (float(min(x, 1.0)) for x in np.quantile(share, (0.01, 0.5)))
     state = graded(low, *_SHARED)
@@ -425,7 +472,8 @@ def _core_share(share: _Floats, watched_s: float) -> Finding:
 
 def _clock(GHz: _Floats) -> Finding:
     if not len(GHz):
-        return Finding("clock", UNKNOWN, "it can't be measured on this processor")
+        text = "it can't be measured on this processor"
+        return Finding("clock", UNKNOWN, text, "compare times, not cycles")
     low, middle, high = (float(x) for x in np.quantile(GHz, (0.05, 0.5, 0.95)))
     state = graded((high - low) / middle, *_CLOCK)
     text = f"{middle:.2f} GHz, nine of ten probes between {low:.2f} and {high:.2f} GHz"
@@ -440,7 +488,7 @@ def _exchange(exchange_s: _Floats, best_s: float) -> Finding:
     subject, exchange_s = "exchanges", exchange_s[exchange_s > 0]
     if not len(exchange_s):
         text = "there are not two processing units between which lines could be exchanged"
-        return Finding(subject, UNKNOWN, text)
+        return Finding(subject, UNKNOWN, text, "let this process use at least two units (taskset)")
     slow = math.nan
     text = f"a line takes {np.median(exchange_s) * 1e9:.0f} ns from one worker to the next"
     if best_s > 0:
@@ -454,7 +502,9 @@ def _exchange(exchange_s: _Floats, best_s: float) -> Finding:
         "the hypervisor moves processors apart: give the virtual machine fixed ones; until then "
         "trust atomics, barriers and short parallel regions less than streams"
     )
-    return Finding(subject, state, text, advice if state == NOTE else "")
+    if state == UNKNOWN:
+        advice = _AGAIN
+    return Finding(subject, state, text, "" if state == GOOD else advice)
 
 
 def run_queue_delays(known: bool) -> Finding:
@@ -487,14 +537,17 @@ def other_programs(activity: Activity, processors: float) -> Finding:
         words.append(f"other programs used {max(processors, 0.0):.2f} processors on average")
     text = "; ".join(words) or "nothing else was seen, but the system does not tell its load"
     advice = "stop them (top shows them), or wait until they end with --wait-quiet 600"
-    return Finding("other programs", state, text, advice if state in (BAD, NOTE) else "")
+    if state == UNKNOWN:
+        advice = health.SHOW_FILES
+    return Finding("other programs", state, text, "" if state == GOOD else advice)
 
 
 def steal_time(share: float) -> Finding:
     """Return the finding on the share of the time that a hypervisor gave to others."""
     state = graded(share, *_STEAL)
     if state == UNKNOWN:
-        return Finding("steal time", UNKNOWN, "the system does not tell the stolen time")
+        text = "the system does not tell the stolen time"
+        return Finding("steal time", UNKNOWN, text, health.SHOW_FILES)
     text = f"the hypervisor gave {max(share, 0.0):.1%} of the processors' time to others"
     advice = "move to a host without neighbours, or to a virtual machine with dedicated processors"
     return Finding("steal time", state, text, "" if state == GOOD else advice)
@@ -511,7 +564,9 @@ def _measured(kernel: str, measurement: Measurement | None, refusal: str) -> Fin
     """Return the finding on a case: right, undisturbed, and how much placements differ."""
     subject = _SUBJECTS[kernel]
     if measurement is None:
-        return Finding(subject, UNKNOWN, f"not measured: {refusal or 'the time was over'}")
+        if not refusal:
+            return Finding(subject, UNKNOWN, "not measured: the time was over", _AGAIN)
+        return Finding(subject, UNKNOWN, f"not measured: {refusal}", _FREE_MEMORY)
     record = measurement.record
     workers = f"{record['threads']} thread{'s' * (record['threads'] > 1)}"
     text = f"{_value(record)} with {workers} in {record['footprint_B'] / 2**20:.0f} MiB"
@@ -524,13 +579,22 @@ def _measured(kernel: str, measurement: Measurement | None, refusal: str) -> Fin
         return Finding(subject, BAD, text, "check again when nothing else runs")
     sd = record["placement_sd"]
     if sd != sd:
-        return Finding(subject, UNKNOWN, f"{text}, placed once, so that its spread is unknown")
+        text += ", placed once, so that its spread is unknown"
+        return Finding(subject, UNKNOWN, text, _AGAIN)
     state = graded(sd, *_SPREAD)
     text += f", {sd:.1%} standard deviation over {record['placements']} placements in memory"
     advice = (
         "look for what comes and goes beside it, and measure with more placements (--placements "
         "20) or fixed pages (--pages thp)"
     )
+    if kernel == _CHASE and state == GOOD and record["ns_per_access"] > _MOST_LATENCY_NS:
+        state = NOTE
+        text += f"; memory of the same socket takes less than {_MOST_LATENCY_NS:.0f} ns"
+        advice = (
+            "see whether the memory is that of another node (memkern latency numa), and the "
+            "clock of the memory and saving of power in the firmware's setup; use huge pages "
+            "(--pages thp)"
+        )
     return Finding(subject, state, text, "" if state == GOOD else advice)
 
 
@@ -558,11 +622,13 @@ def share_of_peak(
     ]
     peak = memory.peak_GBps if memory is not None else None
     if not rates or peak is None or machine["machine"]["hypervisor"]:
-        return Finding(subject, UNKNOWN, "the theoretical peak of the memory is unknown")
+        text = "the theoretical peak of the memory is unknown"
+        return Finding(subject, UNKNOWN, text, health.ASK_HOST)
     share = max(rates) / peak
     text = f"{max(rates):.1f} GB/s are {share:.0%} of the theoretical peak of {peak:.1f} GB/s"
     if share > 1:
-        return Finding(subject, UNKNOWN, f"{text}: the channels are miscounted, or caches helped")
+        text += ": the channels are miscounted, or caches helped"
+        return Finding(subject, UNKNOWN, text, "compare with what the board's maker says")
     if share >= _LEAST_OF_PEAK:
         return Finding(subject, GOOD, text)
     return Finding(
@@ -574,27 +640,55 @@ def share_of_peak(
     )
 
 
-def _bandwidth_of_a_thread(records: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Return the triad's bandwidth of a thread beside the published platforms, without judging."""
+def bandwidth_of_a_core(
+    records: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]
+) -> list[Finding]:
+    """Return the finding on the triad's bandwidth of a core beside the published platforms.
+
+    Parameters
+    ----------
+    records : sequence of mapping
+        That of the triad counts.
+    machine : mapping
+        The environment.
+
+    Returns
+    -------
+    list of Finding
+        Empty without a triad.
+    """
     published = [
-        row["table3_stream_MBps"] / row["table3_threads"] / 1e3
+        row["table3_stream_MBps"]
+        / (row["table3_threads"] / _THREADS_OF_A_CORE.get(row["abbreviation"], 1))
+        / 1e3
         for row in reference.rows("lavin2020-platforms")
         if row["table3_threads"] and row["table3_stream_MBps"]
     ]
-    return [
-        Finding(
-            _PER_THREAD,
-            GOOD,
-            f"the triad moves {record['bandwidth_median_GBps'] / record['threads']:.1f} GB/s by "
-            f"each thread; processors published in 2020 {min(published):.1f} to "
-            f"{max(published):.1f} GB/s (Lavin et al., table 3)",
-        )
-        for record in records
-        if record["kernel"] == _TRIAD
-    ]
+    record = next((record for record in records if record["kernel"] == _TRIAD), None)
+    if record is None:
+        return []
+    cores = min(record["threads"], machine["machine"]["cores"] or record["threads"])
+    GBps = record["bandwidth_median_GBps"] / cores
+    text = (
+        f"the triad moves {GBps:.1f} GB/s by each of {cores} core{'s' * (cores > 1)}; processors "
+        f"published in 2020 {min(published):.1f} to {max(published):.1f} GB/s (Lavin et al., table "
+        "3)"
+    )
+    if GBps >= _LEAST_OF_PUBLISHED * min(published):
+        return [Finding(_PER_CORE, GOOD, text)]
+    advice = (
+        "see whether modules are in all channels, what else uses the memory, and whether the clock "
+        "is limited; machines with many cores for each channel have less, and need fewer --threads"
+    )
+    return [Finding(_PER_CORE, NOTE, f"{text}: this is less than half of the least", advice)]
 
 
-_AGAIN = "check again when nothing else runs, and without --quick"
+_TOO_LARGE = Finding(
+    BASELINE,
+    UNKNOWN,
+    "too little memory is free for the cases of the earlier records",
+    _FREE_MEMORY,
+)
 
 
 def against(earlier: ResultSet, results: ResultSet) -> Finding:

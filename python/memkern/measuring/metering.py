@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Energy", "columns", "measure", "why_not"]
 
-# Meters are read, and an interrupt is noticed, after about so many seconds of invocations.
-_READ_S = 0.01
+# The slowest meters need no longer, the idle power included.
+_LONGEST_S = 5.0
+# So many seconds of invocations are started at once. Events of a GPU take up to 5 ms before each.
+_STARTED_S, _STARTED_ON_GPU_S = 0.01, 0.1
+_LEAST_S = 1e-9  # of an invocation
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ def why_not(prepared: Prepared) -> str:
         return "energy is not measured over ranks: the meters of each host are its own"
     if knobs.flush:
         return "energy is not measured with flush, which needs energy too"
-    if not prepared.left_s:
-        return "energy is not measured: the time was over"
+    if prepared.left_s < _LONGEST_S:
+        return "energy is not measured: too little time was left"
     return gpu.why_no_energy(knobs.device) if knobs.place == GPUS else energy.why_none()
 
 
@@ -72,7 +75,8 @@ def measure(prepared: Prepared, seconds: float) -> Energy:
         About those of an invocation.
     """
     knobs = prepared.case.knobs
-    invocations = max(math.ceil(_READ_S / seconds), 1)
+    started_s = _STARTED_ON_GPU_S if knobs.place == GPUS else _STARTED_S
+    invocations = math.ceil(started_s / max(seconds, _LEAST_S))
 
     def work() -> None:
         prepared.native.run(invocations)

@@ -7,6 +7,7 @@ as Alappat et al. (2021) do for A64FX.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -109,9 +110,9 @@ def z_plot(records: Records = None) -> Figure:
     notes = [f"{counted(len(cells) - 6, 'further case')} left out."] if len(cells) > 6 else []
     fig, axes = panels(len(cells[:6]), 2, 2.6)
     for ax, rows in zip(axes, cells[:6], strict=True):
+        limits = {float(limit) for limit in rows["clock_limit"].fillna(0.0)}
         # No limit first, then the highest clocks.
-        limits = sorted({float(limit) for limit in rows["clock_limit"].fillna(0.0)})
-        for number, limit in enumerate([*limits[:1], *limits[:0:-1]]):
+        for number, limit in enumerate(sorted(limits, key=lambda MHz: -(MHz or math.inf))):
             mine = rows[rows["clock_limit"].fillna(0.0) == limit]
             mine = mine.sort_values("threads").drop_duplicates("threads")
             label = f"{limit / 1000:.2f} GHz" if limit else "no limit"
