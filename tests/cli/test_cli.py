@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,8 +20,11 @@ from checking import measured, one_sentence, refused_words, run
 
 import memkern as mk
 from memkern import cli
+from memkern.cli import measuring
 from memkern.errors import InputError
+from memkern.measuring import disturbance
 from memkern.measuring.disturbance import Activity
+from memkern.results import ResultSet
 
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 
@@ -28,9 +32,10 @@ SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 def test_spatter_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "spatter", "-p", "UNIFORM:8:4:NR", "-k", "Gather", *SMALL)
     assert code == 0
-    header, row = out.splitlines()
+    header, row, scope = out.splitlines()
     assert "GB/s" in header
     assert row.split()[1:3] == ["gather", "UNIFORM:8:4"]
+    assert scope.startswith("±%: half the width")
     assert err == ""
 
 
@@ -101,10 +106,10 @@ def test_spatter_file_runs_unchanged(capsys: pytest.CaptureFixture[str], tmp_pat
     assert records[4]["count"] == 1024
     assert all(record["valid"] for record in records)
     assert "colour" in err
-    # The table has a row for each case and a line with the mean.
+    # The table has a row for each case, a line on intervals and one with the mean.
     code, out, _ = run(capsys, "spatter", "-f", str(suite), "-t", "1")
     assert code == 0
-    assert len(out.splitlines()) == 1 + 6 + 1
+    assert len(out.splitlines()) == 1 + 6 + 1 + 1
     assert "harmonic mean" in out.splitlines()[-1]
 
 
@@ -1079,7 +1084,14 @@ def test_calibrate_prints_what_it_stores(
             "repetition lattice",
             [["fork"], ["barrier"]],
         ),
+        (
+            "latency sizes --sizes 4096,8192 --order pairs --distance 128,256",
+            "distance_B case",
+            [["128"], ["256"]] * 2,
+        ),
         # Options that have a column anyway, or that depend on the kernel, get no column in front.
+        ("spmv hpcg:4 -f sell -C 4,8 --sigma 1,32 -t 1", "matrix format", None),
+        ("amo --kernel central --sharing private,shared --threads 1,2 -i 9", "case pattern", None),
         ("bs 1,6 -n 99 --elements 2,3 --degree 2 --pages default,4k", "case kernel", None),
     ],
 )
@@ -1088,8 +1100,113 @@ def test_tables_show_every_option_that_varies(words, columns, rows, capsys):
     header, *lines = out.splitlines()
     assert code == 0 and " ".join(header.split()).startswith(columns)
     if rows is not None:
-        lines = [line for line in lines if not line.startswith("GB/s of")]
+        lines = [line for line in lines if not line.startswith(("GB/s of", "±%"))]
         assert [line.split()[: len(rows[0])] for line in lines] == rows
+
+
+@pytest.mark.parametrize(
+    ("cases", "columns", "rows"),
+    [
+        (
+            "kernel = 'spmv.sell'\nmatrix = 'hpcg:4'\nC = [4, 8]\nsigma = [1, 32]",
+            ["C", "sigma", "case"],
+            [["4", "1"], ["4", "32"], ["8", "1"], ["8", "32"]],
+        ),
+        (
+            "kernel = 'dw.hop'\nlattice = [[2, 2, 2, 2], [4, 2, 2, 2]]\nls = [2, 3]",
+            ["lattice", "Ls", "case"],
+            [["2x2x2x2", "2"], ["2x2x2x2", "3"], ["4x2x2x2", "2"], ["4x2x2x2", "3"]],
+        ),
+        (
+            "kernel = 'amo.rand'\nsharing = ['private', 'shared']\niters = 9\nchunk = [0, 4]",
+            ["chunk", "sharing", "case"],
+            [["0", "private"], ["4", "private"], ["0", "shared"], ["4", "shared"]],
+        ),
+        # Inputs that the first columns tell apart get none.
+        ("kernel = 'gather'\npattern = ['0,1', '0,1,2']\ncount = 9", ["case"], None),
+        (
+            "kernel = 'gather'\npattern = '0,1'\ncount = [8, 9]\nname = 'a'",
+            ["count", "case"],
+            [["8"], ["9"]],
+        ),
+    ],
+)
+def test_rows_of_a_sweep_can_be_told_apart(
+    cases: str, columns: list[str], rows: list[list[str]] | None, tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(f"[[case]]\n{cases}\nruns = 1\nthreads = 1\n")
+    code, out, err = run(capsys, "sweep", str(file), "--case-order", "declared")
+    assert code == 0, err
+    header, *lines = out.splitlines()
+    assert header.split()[: len(columns)] == columns
+    if rows is not None:
+        lines = [line for line in lines if not line.startswith(("GB/s of", "±%"))]
+        assert sorted(line.split()[: len(rows[0])] for line in lines) == sorted(rows)
+
+
+def test_every_option_of_how_a_case_is_run_may_get_a_column() -> None:
+    case = mk.loops("load", elements=64, threads=1, variant="scalar")
+    other = {"prefetchers": "off", "clock_limit": 900, "cache_ways": 3, "counters": "auto"}
+    for name, value in other.items():
+        widths = measuring.varying([case, case.with_(**{name: value})])
+        assert list(widths) == [name]
+        record = case.with_(**{name: value}).knobs.columns
+        assert measuring.varying_cells(widths, record).strip() == str(value)
+    on_gpu = mk.loops("load", elements=64, device="cuda")
+    assert list(measuring.varying([on_gpu, on_gpu.with_(block_shared=64)])) == ["block_shared"]
+
+
+def disturbed_samples(share: Any, *others: Any) -> Any:
+    return np.ones(len(share), dtype=bool)
+
+
+@pytest.mark.parametrize(
+    ("words", "mark", "times"),
+    [
+        ("stream -n 999", "disturbed", 4),
+        ("stream -k copy -n 999", "disturbed", 1),
+        ("amo -b RAND_ADD -i 9 -m 512", " DISTURBED", 1),
+    ],
+)
+def test_disturbed_numbers_are_marked(
+    words: str, mark: str, times: int, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ("--runs", "2", "-t", "1", "--variant", "scalar")
+    assert mark not in run(capsys, *words.split(), *more)[1]
+    monkeypatch.setattr(disturbance, "disturbed_samples", disturbed_samples)
+    out = run(capsys, *words.split(), *more)[1]
+    assert sum(mark in line for line in out.splitlines()) == times
+
+
+def result_set(records: list[dict[str, Any]]) -> ResultSet:
+    return ResultSet(records, [np.empty(0)] * len(records), {})
+
+
+def test_the_summary_is_that_of_undisturbed_records() -> None:
+    rates = {"bandwidth_GBps": 8.0, "bytes_B": 8, "rotation": False, "valid": True}
+    records: list[dict[str, Any]] = [
+        {**rates, "disturbed": False},
+        {**rates, "bandwidth_GBps": 2.0, "disturbed": False},
+        {**rates, "bandwidth_GBps": 0.1, "disturbed": True},
+        {**rates, "bandwidth_GBps": 99.0, "disturbed": False, "valid": False},
+    ]
+    text = measuring._summary(result_set(records))
+    assert text.startswith("GB/s of 2 cases (2 disturbed or invalid left out): min 2.00,")
+    assert "max 8.00" in text
+    assert measuring._summary(result_set(records[1:])) == ""
+
+
+def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:
+    words = ("stream", "-k", "copy", "-n", "999", "-t", "1", "--runs", "20", "--variant", "scalar")
+    row, scope = run(capsys, *words)[1].splitlines()[1:3]
+    assert re.search(r" \d+\.\d\*", row)
+    assert scope.startswith("±%") and "*: only within this run" in scope
+    record = {"ci_relative": 0.0125, "ci_scope": "next run", "rotation": False}
+    assert measuring.plus_minus(record) == "1.2"
+    assert "holds for the next run" in measuring.scope_of(result_set([record]))
+    none = {**record, "ci_relative": math.nan, "ci_scope": "none"}
+    assert measuring.plus_minus(none) == "" == measuring.scope_of(result_set([none]))
 
 
 def test_rotations_are_headed_by_the_options_that_vary(capsys):

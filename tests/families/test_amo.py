@@ -282,5 +282,5 @@ def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str])
     assert len(seen) == 16
     code, out, _ = run(capsys, "amo", "-i", "50", "--runs", "2", "--primitive", "exchange,plain")
     assert code == 0
-    assert len(out.splitlines()) == 1 + 4 + 8
+    assert len(out.splitlines()) == 1 + 4 + 8 + 1
     assert "GAMS" in out

@@ -14,9 +14,11 @@ from checking import refused, run
 import memkern as mk
 from memkern import _memkern
 from memkern.families.latency import kernels as latency
+from memkern.families.latency.verb import _matrix
 from memkern.machine.topology import machine_environment
 from memkern.measuring import sampling
 from memkern.measuring.record import CaseRun
+from memkern.results import ResultSet
 from memkern.spec import registry
 from memkern.spec.case import Case
 
@@ -399,3 +401,20 @@ def test_workers_that_wait_for_each_other_refuse_to_be_scheduled(
 ) -> None:
     with refused(problem):
         loaded(**options).prepare()
+
+
+def test_the_matrix_of_cores_marks_disturbed_times() -> None:
+    record = {"lines": 1, "take_by": "load", "valid": True, "oversubscribed": False}
+    times = (("0,1", 50.0, False), ("0,2", 900.0, True), ("1,2", 60.0, False))
+    records = [
+        {**record, "pin": pair, "ns_per_access": ns, "disturbed": disturbed}
+        for pair, ns, disturbed in times
+    ]
+    text = _matrix(ResultSet(records, [np.empty(0)] * 3, {}), 1, "load")
+    assert text.splitlines()[2:] == [
+        "   1    50.0",
+        "   2 (900.0)   60.0",
+        "in parentheses: disturbed",
+    ]
+    quiet = ResultSet(records[::2], [np.empty(0)] * 2, {})
+    assert "parentheses" not in _matrix(quiet, 1, "load")

@@ -656,7 +656,7 @@ def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str],
 def test_the_verb_prints_a_table(capsys: pytest.CaptureFixture[str], file: str) -> None:
     code, out, _ = run(capsys, "spmv", file, "5pt:4:5", *QUICK, "-t", "1,2")
     assert code == 0
-    header, *rows = out.splitlines()
+    header, *rows, _ = out.splitlines()
     assert header.split()[:3] == ["matrix", "format", "variant"]
     assert len(rows) == 8
     assert sum("sell-8-1" in row for row in rows) == 4

@@ -25,8 +25,9 @@ from memkern.spec.sequences import Part
 SWEEP = """
 repeats = 2
 [[case]]
-kernel = ["stream.copy", "stream.triad"]
+kernel = "stream.copy"
 elements = [512, 1024, 4096]
+offset = [0, 64]
 runs = 2
 threads = 1
 """
@@ -108,7 +109,9 @@ def test_a_sweep_in_tasks_is_the_sweep(
 ) -> None:
     code, out, err = run(capsys, *sweep)
     assert code == 0, err
-    assert len(out.splitlines()) == 1 + SIZE
+    header, *rows, scope = out.splitlines()
+    assert header.split()[:2] == ["offset", "case"] and scope.startswith("±%")
+    assert sorted(row.split()[0] for row in rows) == sorted(["0", "64"] * 6)
     target = tmp_path / "all.parquet"
     results = mk.load(target)
     assert run(capsys, *sweep[:2], "-q", "-o", str(tmp_path / "whole.db"))[0] == 0

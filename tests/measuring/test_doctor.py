@@ -209,11 +209,11 @@ def test_a_long_latency_is_noted() -> None:
         "kernel": "latency.chase", "threads": 1, "footprint_B": 2**27, "valid": True,
         "disturbed": False, "placement_sd": 0.01, "placements": 3,
     }  # fmt: skip
-    for ns, state in ((110.0, GOOD), (320.0, NOTE)):
+    for ns, judged in ((110.0, GOOD), (320.0, NOTE)):
         measurement = mk.Measurement(record | {"ns_per_access": ns}, np.ones(1), {})
         found = doctoring._measured("latency.chase", measurement, "")
-        assert found.state == state and bool(found.advice) == (state == NOTE)
-        assert ("less than 200 ns" in found.text) == (state == NOTE)
+        assert found.state == judged and bool(found.advice) == (judged == NOTE)
+        assert ("less than 200 ns" in found.text) == (judged == NOTE)
 
 
 def test_bandwidth_of_a_core_beside_published_ones() -> None:

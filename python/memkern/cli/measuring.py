@@ -83,6 +83,16 @@ HEADER = (
 )
 
 
+# What a row under `HEADER` shows besides the kernel.
+SHOWN = ("label", "variant", "isa", "threads", "pages")
+
+
+def _label(record: dict[str, Any]) -> str:
+    """Return the name or the input of a record, in at most 22 characters."""
+    label = str(record["name"] or record.get("pattern") or _input_of(record))
+    return label if len(label) <= 22 else label[:21] + "…"
+
+
 def _input_of(record: dict[str, Any]) -> str:
     """Describe the input of a record of a streaming kernel."""
     if "degree" in record:
@@ -100,9 +110,11 @@ def _stream_table(measurement: Measurement) -> None:
         record = part.record
         name = f"{record['kernel'].partition('.')[2].capitalize()}:"
         times = (record["time_mean_s"], record["time_min_s"], record["time_max_s"])
+        words = "".join(f"  {word}" for word in marks(record))
         line(
             f"{name:<11} {record['bytes_B'] / record['time_min_s'] / 1e6:14.1f}  "
             + "  ".join(f"{seconds:11.6f}" for seconds in times)
+            + words
         )
     record = measurement.record
     verdict = "validates" if record["valid"] else "FAILS its validation"
@@ -124,13 +136,11 @@ def marks(record: dict[str, Any]) -> list[str]:
 
 def row_of(number: int, record: dict[str, Any]) -> str:
     """Return the row of a record under `HEADER`."""
-    label = record["name"] or record.get("pattern") or _input_of(record)
-    label = label if len(label) <= 22 else label[:21] + "…"
     words = marks(record)
     if record["stop"] == "runs" and record["invocations"] > 1:
         words.append(f"x{record['invocations']}")
     return (
-        f"{number:<4} {record['kernel'].partition('.')[2]:<13} {label:<22} "
+        f"{number:<4} {record['kernel'].partition('.')[2]:<13} {_label(record):<22} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
         f"{record['pages']:<9} {record['bytes_B']:>13} {record['time_min_s']:>11.4g} "
         f"{record['bandwidth_GBps']:>8.2f} {plus_minus(record):>5} {' '.join(words)}"
@@ -138,13 +148,19 @@ def row_of(number: int, record: dict[str, Any]) -> str:
 
 
 def _summary(results: ResultSet) -> str:
-    """Return the distribution of the bandwidths of several cases, as Spatter prints it."""
-    rates = [r["bandwidth_GBps"] for r in results if r["bytes_B"] > 0 and not r["rotation"]]
+    """Return the distribution of the bandwidths of several cases, as Spatter prints it.
+
+    Disturbed and invalid records are left out.
+    """
+    records = [r for r in results if r["bytes_B"] > 0 and not r["rotation"]]
+    rates = [r["bandwidth_GBps"] for r in records if r["valid"] and not r["disturbed"]]
     if len(rates) < 2:
         return ""
+    left_out = len(records) - len(rates)
+    note = f" ({left_out} disturbed or invalid left out)" if left_out else ""
     low, middle, high = statistics.quartiles(rates)
     return (
-        f"GB/s of {len(rates)} cases: min {min(rates):.2f}, quartiles {low:.2f} {middle:.2f} "
+        f"GB/s of {len(rates)} cases{note}: min {min(rates):.2f}, quartiles {low:.2f} {middle:.2f} "
         f"{high:.2f}, max {max(rates):.2f}, harmonic mean {statistics.harmonic_mean(rates):.2f} "
         f"± {statistics.harmonic_mean_error(rates):.2f}"
     )
@@ -166,44 +182,60 @@ def _of_ranks(results: ResultSet) -> str:
     )
 
 
-# Options that get a column of the table if they vary among the cases.
-_VARIABLE = (
-    "dtype", "index_dtype", "pin", "numa", "pages", "offset", "schedule", "chunk", "prefetch",
-    "unroll", "repetition", "flush", "seed", "device", "timer", "block_threads", "block_shared",
-    "delta", "count",
-    "wrap", "alpha", "beta", "layer_condition", "index_pattern", "masked", "numbering", "iters",
-    "stride", "padding_B", "hot", "result", "order", "block", "share_planes", "prefetch_into",
-    "distance_B", "targets", "remote_share", "flush_every", "contexts",
-)  # fmt: skip
+# Columns of the table and of records, by option of how a case is run.
+_COLUMNS = {"definition": "definition", "dtype": "dtype", "index_dtype": "index_dtype"}
+_COLUMNS |= {name: option.column or name for name, _, option in declared(Knobs)}
+_WIDEST = 16
 
 
-def _varying(cases: Sequence[Case], shown: Collection[str]) -> dict[str, int]:
-    """Return the options, except those `shown`, that vary among a kernel's cases, with widths."""
+def varying(cases: Sequence[Case], shown: Collection[str] = SHOWN) -> dict[str, int]:
+    """Return what varies among a kernel's cases, with the widths of its columns.
+
+    Options of how a case is run are left out if the table shows them anyway (`shown`). What
+    describes a case's inputs is left out as well if rows can be told apart without it.
+    """
     requested = [
         {
-            "kernel": case.spec.name,
-            **dataclasses.asdict(case.knobs),
+            "kernel": case.spec.kernel,
+            "definition": case.spec.definition,
             "dtype": case.dtype,
             "index_dtype": case.index_dtype,
+            **dataclasses.asdict(case.knobs),
             **case.columns,
             **dict(zip(case.spec.template_columns, case.template_variant.split("/"), strict=False)),
+            "name": case.labels.get("name", ""),
         }
         for case in cases
     ]
-    widths = {}
-    for name in _VARIABLE:
-        pairs = {(one["kernel"], str(one[name])) for one in requested if name in one}
-        if len(pairs) > len({kernel for kernel, _ in pairs}) and name not in shown:
-            widths[name] = min(max(len(name), *(len(value) for _, value in pairs)), _WIDEST)
+    for one in requested:
+        one["label"] = _label(one)
+
+    def number(*names: str) -> int:
+        return len({tuple(str(one.get(name)) for name in names) for one in requested})
+
+    widths: dict[str, int] = {}
+    every = dict.fromkeys(name for one in requested for name in one if name not in shown)
+    for name in every:
+        by = ("kernel",) if name in _COLUMNS else ("kernel", *shown, *widths)
+        if name != "label" and number(*by, name) > number(*by):
+            values = (str(one[name]) for one in requested if name in one)
+            widths[name] = min(max(len(name), *map(len, values)), _WIDEST)
     return widths
 
 
-_WIDEST = 16
+def varying_header(widths: dict[str, int]) -> str:
+    """Return what precedes the header of a table with such columns (see `varying`)."""
+    return "".join(f"{name:>{width}} " for name, width in widths.items())
+
+
+def varying_cells(widths: dict[str, int], record: dict[str, Any]) -> str:
+    """Return what precedes the row of a record in such a table."""
+    return "".join(f"{_value(record, name, width)} " for name, width in widths.items())
 
 
 def _value(record: dict[str, Any], name: str, width: int) -> str:
     """Return the requested value of an option in `width` characters; blank if it has none."""
-    value = record.get(f"{name}_asked", record.get(name))
+    value = record.get(_COLUMNS.get(name, name))
     text = "" if value is None or value != value else str(value)
     return f"{text if len(text) <= width else text[: width - 1] + '…':>{width}}"
 
@@ -213,14 +245,14 @@ def measure(
     args: argparse.Namespace,
     header: str = HEADER,
     row: Callable[[int, dict[str, Any]], str] = row_of,
-    shown: Collection[str] = ("pages", "index_pattern"),
+    shown: Collection[str] = SHOWN,
     select: Callable[[Sequence[Case]], Sequence[Case]] | None = None,
 ) -> ResultSet:
     """Measure with the options of the command line, and print a table of the results.
 
-    `row` makes a line of the table from the number and the record of a case. Options that vary
-    and are not among those `shown` in the line are put before it. `select` returns those of the
-    cases that are measured.
+    `row` makes a line of the table from the number and the record of a case. What varies and is
+    not among the columns `shown` in the line is put before it (see `varying`). `select` returns
+    those of the cases that are measured.
     """
     from memkern.measuring.ranks import ranks
     from memkern.measuring.sweep import sweep
@@ -235,22 +267,22 @@ def measure(
     ranks().names_hosts = ranks().size > 1 or select is not None
     if select is not None:
         cases = select(cases)
-    widths = _varying(some, shown) if header else {}
-    before = "".join(f"{name:>{width}} " for name, width in widths.items())
+    widths = varying(some, shown) if header else {}
 
     def show(measurement: Measurement) -> None:
         if not table:
             return
-        values = {name: _value(measurement.record, name, w) for name, w in widths.items()}
+        record = measurement.record
         if measurement.parts:
-            if values:
-                line(", ".join(f"{name} {value.strip()}" for name, value in values.items()) + ":")
+            if widths:
+                values = (f"{name} {_value(record, name, w).strip()}" for name, w in widths.items())
+                line(", ".join(values) + ":")
             _stream_table(measurement)
             return
         k = next(number)
         if k == 0 and header:
-            line(before + header)
-        line("".join(f"{value} " for value in values.values()) + row(k, measurement.record))
+            line(varying_header(widths) + header)
+        line(varying_cells(widths, record) + row(k, record))
 
     results = sweep(
         cases,
@@ -268,7 +300,8 @@ def measure(
     if args.json:
         print(results.to_json_text())
     elif table:
-        for text in (_summary(results) if row is row_of else "", _of_ranks(results)):
+        summary = _summary(results) if row is row_of else ""
+        for text in (scope_of(results) if header else "", summary, _of_ranks(results)):
             if text:
                 line(text)
     return results
@@ -342,9 +375,28 @@ def warn_if_disturbed(results: ResultSet) -> None:
 
 
 def plus_minus(record: dict[str, Any]) -> str:
-    """Return the half width of the record's interval in percent; empty if it has none."""
+    """Return the half width of the record's interval in percent; empty if it has none.
+
+    An asterisk marks one that does not hold for the next run.
+    """
     width = record["ci_relative"]
-    return f"{100 * width:.1f}" if width == width else ""
+    star = "" if record["ci_scope"] == "next run" else "*"
+    return f"{100 * width:.1f}{star}" if width == width else ""
+
+
+def scope_of(results: ResultSet) -> str:
+    """Return the explanation of the intervals in a table; empty if there are none."""
+    rows = [r for r in results if r["ci_relative"] == r["ci_relative"] and not r["rotation"]]
+    scopes = {r["ci_scope"] for r in rows}
+    if not scopes:
+        return ""
+    interval = "±%: half the width of the median's 95 % interval"
+    if scopes == {"next run"}:
+        return f"{interval}, which holds for the next run"
+    return (
+        f"{interval}; *: only within this run, and the next one may differ by more "
+        "(memkern calibrate)"
+    )
 
 
 def line(text: str) -> None:

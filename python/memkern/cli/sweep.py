@@ -20,7 +20,11 @@ from memkern.cli.measuring import (
     measure,
     requested,
     row_of,
+    scope_of,
     show_progress,
+    varying,
+    varying_cells,
+    varying_header,
     warn_if_disturbed,
 )
 from memkern.cli.options import (
@@ -80,7 +84,7 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
     if args.output is None:
         raise InputError("--executor needs --output, a file in a folder that all machines share")
     args.file = os.path.abspath(args.file)
-    every, _ = requested(cases, args)
+    every, some = requested(cases, args)
     values = {name: value for name, value in vars(args).items() if name not in ("run", "parser")}
     array = Array(
         args.output,
@@ -106,9 +110,12 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
     if args.json:
         print(results.to_json_text())
     elif not args.quiet:
-        line(HEADER)
+        widths = varying(some)
+        line(varying_header(widths) + HEADER)
         for number, record in enumerate(results):
-            line(row_of(number, record))
+            line(varying_cells(widths, record) + row_of(number, record))
+        if text := scope_of(results):
+            line(text)
     return exit_code(results)
 
 
@@ -195,6 +202,8 @@ def _tune(args: argparse.Namespace) -> int:
         for number, record in enumerate(search):
             values = " ".join(f"{record[columns[name]]:>{max(len(name), 10)}}" for name in tuned)
             line(f"{record['tune_step']:<13} {values}  {row_of(number, record)}")
+        if text := scope_of(search):
+            line(text)
         names = dict.fromkeys(("variant", *([] if on_device else ["isa"]), *tuned))
         chosen = (f"--{name.replace('_', '-')} {getattr(best.knobs, name)}" for name in names)
         line(f"best: {' '.join(chosen)}")

@@ -127,7 +127,7 @@ def _amo(args: argparse.Namespace) -> int:
         raise InputError(f"no pattern has {primitives} in order {', '.join(orders)} for {dtype}")
     args.threads = None  # the cases already have their numbers of workers
     if args.bench is None:
-        return exit_code(measure(joined(parts), args, _HEADER, _row, ("order",)))
+        return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
     return exit_code(measure(joined(parts), args, "", _as_circustent))
 
 
@@ -165,6 +165,9 @@ _HEADER = (
 )
 
 
+_SHOWN = ("primitive", "order", "returns", "sharing", "targets", "threads", "words")
+
+
 def _row(number: int, record: dict[str, Any]) -> str:
     remarks = marks(record)
     if "success_fraction" in record:
@@ -184,7 +187,8 @@ def _row(number: int, record: dict[str, Any]) -> str:
 
 def _as_circustent(number: int, record: dict[str, Any]) -> str:
     name = f"{record['kernel'].partition('.')[2]}_{record['primitive']}".upper()
-    mark = "" if record["valid"] else "\n FAILED ITS VALIDATION"
+    words = {"INVALID": "FAILED ITS VALIDATION"}
+    mark = "".join(f"\n {words.get(word, word.upper())}" for word in marks(record))
     return (
         f"{_RULE}\n Benchmark Kernel     : {name}\n"
         f" Timing (secs)        : {record['time_min_s']:.6g}\n"

@@ -44,7 +44,7 @@ def _dw(args: argparse.Namespace) -> int:
         lists = {**listed, "layout": layout, **vectors}
         axes = {name: each(value) for name, value in lists.items() if value is not None}
         parts.append(product(functools.partial(registry.case, "dw.hop", **knobs), axes))
-    return exit_code(measure(joined(parts), args, _HEADER, _row, ()))
+    return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
 _HEADER = (
@@ -52,6 +52,9 @@ _HEADER = (
     f"{'variant':<15} {'thr':>3} {'time_min_s':>11} {'GFLOP/s':>8} {'B/update':>8} "
     f"{'roofline':>8} {'±%':>5}"
 )
+
+
+_SHOWN = ("lattice", "Ls", "layout", "cut", "vector_bits", "parity", "variant", "isa", "threads")
 
 
 def _row(number: int, record: dict[str, Any]) -> str:

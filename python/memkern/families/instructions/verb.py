@@ -17,6 +17,9 @@ _HEADER = (
 )
 
 
+_SHOWN = ("instruction", "index_stride", "vector_bits", "variant", "isa", "quantity")
+
+
 def _row(number: int, record: dict[str, Any]) -> str:
     stride = record.get("index_stride", "")
     return (
@@ -39,7 +42,7 @@ def _instructions(args: argparse.Namespace) -> int:
     args.isa = None
     chosen = {name: each(words) for name, words in lists.items() if words is not None}
     cases = instruction_cases(**{"budget_s": 0.1, **knobs, **chosen})
-    return exit_code(measure(cases, args, _HEADER, _row, ("isa", "variant", "index_stride")))
+    return exit_code(measure(cases, args, _HEADER, _row, _SHOWN))
 
 
 def add_verbs(verb: Verb) -> None:

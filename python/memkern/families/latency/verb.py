@@ -115,12 +115,12 @@ def _pairs() -> list[str]:
     return pairs[: small.cut(len(pairs), 1)]
 
 
-# Kernel, header, row and the options that are shown anyway.
+# Kernel, header, row and the columns that it shows.
 _TABLES: dict[str, tuple[str, Callable[[int, dict[str, Any]], str], tuple[str, ...]]] = {
-    "chase": (_HEADER, _row, ("pages", "order")),
-    "loaded": (_LOADED_HEADER, _loaded_row, ("pause",)),
-    "ping_pong": (_CORES_HEADER, _cores_row, ("pin",)),
-    "banks": (_BANKS_HEADER, _banks_row, ("block_threads",)),
+    "chase": (_HEADER, _row, ("size_B", "lines", "order", "chains", "threads", "pages")),
+    "loaded": (_LOADED_HEADER, _loaded_row, ("loads", "pause", "threads")),
+    "ping_pong": (_CORES_HEADER, _cores_row, ("pin", "lines")),
+    "banks": (_BANKS_HEADER, _banks_row, ("stride", "dtype", "block_threads", "threads")),
 }
 # What each study measures: a kernel, and values of options that were not given.
 _STUDIES: dict[str, tuple[str, Callable[[], dict[str, Sequence[Any]]]]] = {
@@ -217,7 +217,7 @@ def _numa(args: argparse.Namespace) -> int:
     size = {"size_B": args.size_B} if args.size_B is not None else {}
     nodes = machine_environment()["machine"]["numa_nodes"] or [{"node": 0, "cpus": None}]
     cases = latency.numa_cases(nodes, os.sched_getaffinity(0), **knobs_of(args), **size)
-    results = measure(cases, args, _NUMA_HEADER, _numa_row, ("numa", "pin"))
+    results = measure(cases, args, _NUMA_HEADER, _numa_row, ("name", "threads", "numa", "pin"))
     if len(nodes) == 1 and not (args.json or args.quiet):
         line("this machine has one NUMA node: nothing is remote")
     return exit_code(results)
@@ -225,19 +225,21 @@ def _numa(args: argparse.Namespace) -> int:
 
 def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
     """Return the times from a write of one unit to the answer of another as a triangle."""
-    found = {
-        tuple(record["pin"].split(",")): record["ns_per_access"]
-        for record in results
-        if (record["lines"], record["take_by"]) == (lines, take_by)
-    }
+    shown = [r for r in results if (r["lines"], r["take_by"]) == (lines, take_by)]
+    found = {}
+    for record in shown:
+        text = f"{record['ns_per_access']:.1f}"
+        found[tuple(record["pin"].split(","))] = f"({text})" if marks(record) else text
     units = sorted({unit for pair in found for unit in pair}, key=int)
     title = "one line" if lines == 1 else "a line in each direction"
     rows = [f"ns from a core's write to another's answer, {title} taken by {take_by}:"]
     rows.append("unit " + "".join(f"{unit:>7}" for unit in units[:-1]))
     for k, unit in enumerate(units[1:], start=1):
-        values = (found.get((other, unit)) for other in units[:k])
-        cells = ("" if value is None else f"{value:.1f}" for value in values)
+        cells = (found.get((other, unit), "") for other in units[:k])
         rows.append(f"{unit:>4} " + "".join(f"{cell:>7}" for cell in cells))
+    words = dict.fromkeys(word for record in shown for word in marks(record))
+    if words:
+        rows.append(f"in parentheses: {', '.join(words)}")
     return "\n".join(rows)
 
 

@@ -30,6 +30,9 @@ _HEADER = (
 )
 
 
+_SHOWN = ("pairs", "distance", "size_B", "window")
+
+
 def _row(number: int, record: dict[str, Any]) -> str:
     latency = record["ns_per_access"] / 1e3
     shown = f"{latency:.3f}" if latency == latency else ""
@@ -83,7 +86,7 @@ def _messages(args: argparse.Namespace) -> int:
             parts += [product(build, axes)] * bool(fitting)
     if not parts:
         raise InputError(f"no window fits {args.sizes}: give --window")
-    return exit_code(measure(joined(parts), args, _HEADER, _row, ()))
+    return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
 def add_verbs(verb: Verb) -> None:

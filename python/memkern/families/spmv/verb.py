@@ -13,6 +13,7 @@ from memkern.cli.measuring import (
     marks,
     measure,
     plus_minus,
+    scope_of,
     show_progress,
     warn_if_disturbed,
 )
@@ -52,6 +53,8 @@ def _tune(args: argparse.Namespace) -> int:
             line(f"{'step':<9} {_HEADER}")
             for number, record in enumerate(search):
                 line(f"{record['tune_step']:<9} {_row(number, record)}")
+            if scope := scope_of(search):
+                line(scope)
     assert records is not None
     warn_if_disturbed(records)
     if args.output:
@@ -99,13 +102,16 @@ def _spmv(args: argparse.Namespace) -> int:
         }
         own = taken(f"spmv.{format}", own)
         parts.append(product(functools.partial(build, matrix=text, format=format, **own), axes))
-    return exit_code(measure(joined(parts), args, _HEADER, _row, ("unroll",)))
+    return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
 _HEADER = (
     f"{'matrix':<24} {'format':<13} {'variant':<15} {'thr':>3} {'balance':<7} {'time_min_s':>11} "
     f"{'GFLOP/s':>8} {'GB/s':>7} {'roofline':>8} {'beta':>6} {'convert_s':>9} {'±%':>5}"
 )
+
+
+_SHOWN = ("name", "matrix", "C", "sigma", "unroll", "variant", "isa", "threads", "balance", "halo")
 
 
 def _row(number: int, record: dict[str, Any]) -> str:

@@ -24,6 +24,9 @@ _HEADER = (
 )
 
 
+_SHOWN = ("memory", "variant", "size_B")
+
+
 def _row(number: int, record: dict[str, Any]) -> str:
     return (
         f"{number:<4} {record['kernel'].partition('.')[2]:<12} {record['memory']:<9} "
@@ -77,7 +80,7 @@ def _transfers(args: argparse.Namespace) -> int:
             parts += [product(build, axes)] * bool(chosen)
     if not parts:
         raise InputError(f"no such transfer has variant {', '.join(map(str, each(variants)))}")
-    return exit_code(measure(joined(parts), args, _HEADER, _row, ()))
+    return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
 def add_verbs(verb: Verb) -> None:
