@@ -38,7 +38,8 @@ double seconds(clockid_t clock) {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// The run-queue delay and the switches of a thread, by its open schedstat.
+// The run-queue delay and the switches of a thread, by its open schedstat. A kernel that does not
+// count them has zeros there, whereas a thread that runs was switched to at least once.
 bool read_schedstat(int file, double& delay_s, long& switches) {
   char text[96];
   if (file < 0) return false;
@@ -49,7 +50,7 @@ bool read_schedstat(int file, double& delay_s, long& switches) {
   unsigned long long waited_ns = 0;
   if (std::sscanf(text, "%llu %llu %ld", &ran_ns, &waited_ns, &switches) != 3) return false;
   delay_s = 1e-9 * static_cast<double>(waited_ns);
-  return true;
+  return switches > 0;
 }
 
 // Returns -1 if the file can't be read.

@@ -611,10 +611,15 @@ def test_report_end_to_end(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMKERN_SMALL", "1")
+    set_activity(monkeypatch, [BUSY])
+    told: list[mk.ResultSet] = []
+    monkeypatch.setattr("memkern.cli.analysis.warn_if_disturbed", told.append)
     target = tmp_path / "report.html"
     code, out, _ = run(capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1")
     assert code == 0, out
+    assert len(told) == 1
     html = target.read_text()
+    assert "the machine was not quiet: stress (process 77) ran on it too" in html
     assert str(target) in out
     assert "<html" in html
     frame = mk.load(tmp_path / "report.parquet").to_frame()

@@ -8,7 +8,11 @@
 
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/exchange.hpp"
@@ -17,6 +21,8 @@
 
 namespace memkern {
 namespace {
+
+namespace fs = std::filesystem;
 
 // There is no /proc, so that run-queue delays are unknown.
 const std::string kNowhere = "/nowhere";
@@ -123,8 +129,22 @@ TEST(Monitor, SeesAnotherThreadOnTheSameUnit) {
   EXPECT_LT(least[1], 0.9) << "without run-queue delays";
 }
 
-TEST(Monitor, KnowsShareOfProcessorWithoutRunQueueDelays) {
+TEST(Monitor, KnowsWhetherTheSystemTellsRunQueueDelays) {
   EXPECT_FALSE(run_queue_delays_known(kNowhere));
+  std::string root = fs::temp_directory_path() / "memkern-monitor-XXXXXX";
+  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  const fs::path folder = root + "/proc/self/task/" + std::to_string(gettid());
+  fs::create_directories(folder);
+  // Kernels that do not count have zeros.
+  for (const auto& [text, known] :
+       {std::pair{"900 70 3\n", true}, {"0 0 0\n", false}, {"", false}}) {
+    std::ofstream(folder / "schedstat") << text;
+    EXPECT_EQ(run_queue_delays_known(root), known) << text;
+  }
+  fs::remove_all(root);
+}
+
+TEST(Monitor, KnowsShareOfProcessorWithoutRunQueueDelays) {
   for (const int threads : {1, 2}) {
     const Team team({threads, "auto"});
     for (const Conditions& c : conditions_of(team, 5, 1e-3, kNowhere)) {

@@ -267,7 +267,7 @@ def all_units_reserved() -> Iterator[None]:
 def test_sharing_units_with_another_memkern_process_gives_a_warning() -> None:
     prepared._warn_once.cache_clear()
     case = mk.stream("copy", elements=64, variant="scalar")
-    with pytest.warns(UserWarning, match="another memkern process measures on"):
+    with pytest.warns(UserWarning, match="another memkern process measures on the same"):
         shared = case.prepare().native.obtained()["shared_units"]
     assert shared and {*shared} <= {*_memkern.topology()["units"]}
     with warnings.catch_warnings():

@@ -362,11 +362,9 @@ def warn_of_conditions(shared_units: Sequence[int]) -> None:
     """Warn if workers share units with another memkern process, or their waits are not known."""
     # Ranks of one host that have too few units are oversubscribed, which their records say.
     if shared_units and ranks().size == 1:
-        units = ", ".join(map(str, shared_units))
         _warn_once(
-            f"another memkern process measures on processing unit{'s' * (len(shared_units) > 1)} "
-            f"{units} as well, and no other one is free: measure when it has ended, or with fewer "
-            "--threads in both"
+            "another memkern process measures on the same processing units, since too few are "
+            "free: measure when it has ended, or with fewer --threads in both"
         )
     if not _memkern.run_queue_delays_known():
         _warn_once(DELAYS_UNKNOWN)
