@@ -28,7 +28,6 @@ from memkern.machine.limits import read_number, read_text
 
 __all__ = [
     "HARDWARE",
-    "LINE_B",
     "SOFTWARE",
     "Code",
     "Event",
@@ -41,8 +40,6 @@ __all__ = [
     "why_no_libpfm",
 ]
 
-# What each count of a line in the table moves.
-LINE_B = 64
 _DEVICES = "sys/bus/event_source/devices"
 _TYPE_HARDWARE, _TYPE_SOFTWARE, _TYPE_CACHE, _TYPE_RAW = 0, 1, 3, 4
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.machine import events
-from memkern.machine.events import LINE_B, Code, Event
+from memkern.machine.events import Code, Event
 from memkern.measuring import calibration
 from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
@@ -219,7 +219,7 @@ def columns(
             row["checked"] = checked.get(event.name)
         rows.append(row)
     return {
-        **_levels(rows, modelled),
+        **_levels(rows, modelled, case.line_B),
         "counter_rows": json.dumps([_plain(row) for row in rows]),
         "counters_note": "; ".join(notes),
     }
@@ -277,11 +277,13 @@ def _modelled(
             transfer = Transfer(0.0, 0.0)
         sides = ("read", "write") if name == "memory" else ("in", "out")
         for side, moved_B in zip(sides, transfer, strict=True):
-            lines[f"{name}_{side}"] = moved_B / LINE_B
+            lines[f"{name}_{side}"] = moved_B / case.line_B
     return lines
 
 
-def _levels(rows: Sequence[Mapping[str, Any]], modelled: Mapping[str, float]) -> dict[str, float]:
+def _levels(
+    rows: Sequence[Mapping[str, Any]], modelled: Mapping[str, float], line_B: int
+) -> dict[str, float]:
     """Return the columns on bytes of each level, from the rows of the record."""
     by_name = {row["event"]: row["count"] for row in rows}
     found = {}
@@ -289,9 +291,9 @@ def _levels(rows: Sequence[Mapping[str, Any]], modelled: Mapping[str, float]) ->
         sides = ("read", "write") if name == "memory" else ("in", "out")
         present = [f"{name}_{side}" for side in sides if f"{name}_{side}" in by_name]
         if present:
-            counted_B = LINE_B * sum(by_name[quantity] for quantity in present)
+            counted_B = line_B * sum(by_name[quantity] for quantity in present)
             found[f"counted_{name}_B"] = counted_B
-            model_B = LINE_B * sum(modelled[quantity] for quantity in present)
+            model_B = line_B * sum(modelled[quantity] for quantity in present)
             if name == "memory" and model_B > 0:
                 found["counted_ratio"] = counted_B / model_B
     if "tlb_misses" in by_name:
