@@ -24,6 +24,7 @@ from memkern.families.loops import stencil_matvec
 from memkern.families.loops.stencil_matvec import rows_held
 from memkern.families.spatter import kernels as spatter
 from memkern.families.streaming import elementwise as streaming
+from memkern.machine import topology
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
@@ -398,7 +399,7 @@ def test_write_allocates_follow_one_rule(kernel: str) -> None:
         assert ordinary.allocates and (plain.write_allocate > 0) == only_writes(case)
         for change in changes:
             other = case.with_(**change)
-            elsewhere = ("spatter.", "raider.", "loops.stencil")
+            elsewhere = ("spatter.", "raider.", "amo.", "bs.bs7", "loops.stencil")
             if change["device"] != "cpu" and kernel.startswith(elsewhere):
                 continue  # a GPU transfers sectors, see below, and has no layer conditions
             assert other.allocates == (change["device"] == "cpu" and change["variant"] != "nt")
@@ -626,6 +627,31 @@ def test_model_counts_lines_once() -> None:
     assert still.spec.model_bytes(still) == 8 * 64
 
 
+def test_lines_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As of an A64FX.
+    monkeypatch.setattr(topology, "line_B", lambda: 256)
+    wide = mk.gather("UNIFORM:8:32:NR", count=64)
+    assert wide.spec.model_bytes(wide) == 8 * 64 * 256
+    assert wide.transfers(LEVELS)["memory"].load_B == 8 * 256
+    scatter = mk.scatter("UNIFORM:8:8:NR", count=64)
+    assert scatter.spec.model_bytes(scatter) == 2 * 128 * 256
+    raider = mk.raider("gather_copy", 640, pattern=np.arange(640) % 20 * 32, repeats=True)
+    moved = raider.with_(variant="scalar").transfers(LEVELS)["memory"]
+    assert 640 * moved.load_B == pytest.approx(640 * (8 + 8) + 20 * 256)
+    one = mk.amo("rand", words=4, iters=64, threads=1)
+    # One line of VAL is read and written, and IDX is read.
+    assert one.spec.model_bytes(one) == (2 + 64 * 8 // 256 + 1) * 256
+    # A GPU has sectors.
+    on_gpu = one.with_(device="cuda:0")
+    assert on_gpu.spec.model_bytes(on_gpu) == (2 + 64 * 8 // 32 + 1) * 32
+    record = wide.with_(runs=2, threads=1, variant="scalar").measure().record
+    assert (record["memory_line_B"], record["bytes_model_B"]) == (256, 8 * 64 * 256)
+    # The cases of a report access as many lines as there are.
+    cases = amo.report_cases(quick=False, cache_B=2**16, memory_B=2**30)
+    chase = next(one for one in cases if one.knobs.repetition == "free")
+    assert chase.iterations == 2**14 // 256
+
+
 LEVELS = ("L1", "L2", "L3", "memory")
 
 
@@ -701,6 +727,20 @@ def sectors(places: Iterable[int], value_B: int, length: int) -> tuple[int, int]
         if len(found) < min(per_sector, length - sector * per_sector)
     ]
     return len(touched), len(partial)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_gpu_fills_sectors_that_masked_nodes_leave_in_part(dtype: str) -> None:
+    plain = mk.bs(7, elements=3, degree=4, device="cuda:0", dtype=dtype)
+    masked = mk.bs(7, elements=3, degree=4, device="cuda:0", dtype=dtype, masked="boundary")
+    value_B = np.dtype(dtype).itemsize
+    places = np.flatnonzero(masked.indices["ids"] >= 0)
+    _, partial = sectors(places, value_B, masked.integers["local_nodes"])
+    assert partial > 0 and plain.traffic.write_allocate == 0
+    filled_B = masked.traffic.write_allocate * masked.iterations
+    assert filled_B == pytest.approx(32 * partial)
+    streamed = masked.traffic.view(index=True) * masked.iterations
+    assert masked.spec.model_bytes(masked) == pytest.approx(streamed + 32 * partial)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -418,6 +418,15 @@ def test_wrong_histograms_are_refused(records, options, problem):
         figures["latency-histogram"](records, **options)
 
 
+def test_strided_gathers_have_the_lines_of_their_record():
+    rows = [*chains(most=10, ns=100.0), *gathers(memory_line_B=256)]
+    _, strided = figures["latency-gather"](Results(rows)).axes
+    strides = line(strided, "strided gather")
+    assert list(strides.get_xdata()) == [512, 1024]
+    # 64e5 bytes in half a millisecond are 50 lines per microsecond.
+    assert list(strides.get_ydata()) == pytest.approx([50, 50])
+
+
 def test_gathers_stand_beside_chains():
     # The same gathers in a cache, ten times as fast.
     small = [{**r, "bytes_model_B": 64e3, "time_median_s": 1e-7} for r in gathers()]

@@ -19,6 +19,7 @@ from typing import Any
 
 import launching
 import numpy as np
+import pandas as pd
 import pytest
 from checking import measured, one_sentence, refused, refused_words, run, tree
 from event_trees import COUNTERS, ZEN_4
@@ -26,7 +27,7 @@ from plotting import Results
 
 import memkern as mk
 from memkern import _memkern
-from memkern.machine import events
+from memkern.machine import events, topology
 from memkern.measuring import calibration, counting, known_counts, record
 from memkern.plots import counted_traffic, figures, save, traffic_table
 from memkern.spec.kernel import Transfer
@@ -52,7 +53,7 @@ def use(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, Any
     """Let this machine be another one, whose arrays are never in a cache; return its codes."""
     files, codes = COUNTERS[name]
     monkeypatch.setattr(counting, "ROOT", tree(root / name, files))
-    monkeypatch.setattr(record.calibration, "level_of", lambda *_: "memory")
+    monkeypatch.setattr(record, "level_of", lambda *_: "memory")
     return codes
 
 
@@ -498,6 +499,20 @@ def test_what_a_rank_cannot_count(tmp_path: Path) -> None:
     assert [row["count"] for row in counted] == [400, None]
     assert rows == [{"L2_load": 300, "L3_load": 300}, {"L2_load": 100, "L3_load": None}]
     assert note == "L3_load has no count: it can't be read"
+
+
+def test_lines_of_counts_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "line_B", lambda: 256)
+    case = mk.loops("triad", elements=1024, variant="nt")
+    lines = counting._modelled(case, case.spec.model_bytes(case), {}, "memory")
+    assert lines["memory_read"] == 2 * 1024 * 8 / 256
+    rows = [{"event": "memory_read", "count": 64.0}]
+    found = counting._levels(rows, lines, case.line_B)
+    assert (found["counted_memory_B"], found["counted_ratio"]) == (64 * 256, 1.0)
+    counted = {**rows[0], "model": 32.0, "running": 1.0}
+    row = {"kernel": "loops.triad", "memory_line_B": 256, "counter_rows": json.dumps([counted])}
+    frame = pd.DataFrame([row, {**row, "memory_line_B": None}])
+    assert traffic_table(frame)["model_B"].tolist() == [32 * 256, 32 * 64]
 
 
 def test_levels_that_hold_the_array_have_no_traffic() -> None:

@@ -29,7 +29,6 @@ from memkern.machine.limits import read_number, read_text
 __all__ = [
     "BOUNDARIES",
     "HARDWARE",
-    "LINE_B",
     "SOFTWARE",
     "TLB_MISSES",
     "WAYS",
@@ -46,10 +45,9 @@ __all__ = [
 ]
 
 # The quantities of the table: lines that are loaded and stored across the boundary in front of a
-# level (see Case.transfers), each of so many bytes, and page walks.
+# level (see Case.transfers), and page walks.
 BOUNDARIES, WAYS = ("L2", "L3", "memory"), ("load", "store")
 TLB_MISSES = "tlb_misses"
-LINE_B = 64
 _DEVICES = "sys/bus/event_source/devices"
 # Words of an event's code, of which the formats of counting units name bits.
 _CONFIGS = ("config", "config1", "config2")

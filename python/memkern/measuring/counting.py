@@ -15,7 +15,7 @@ import numpy.typing as npt
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.machine import events
-from memkern.machine.events import BOUNDARIES, LINE_B, TLB_MISSES, WAYS, Code, Event
+from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS, Code, Event
 from memkern.measuring import calibration
 from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
@@ -245,7 +245,7 @@ def columns(
                 )
         rows.append(row)
     return {
-        **_levels(rows, modelled),
+        **_levels(rows, modelled, case.line_B),
         "counter_rows": json.dumps([_plain(row) for row in rows]),
         "counters_note": "; ".join(notes),
     }
@@ -300,18 +300,20 @@ def _modelled(
         # Names are in the order of the levels.
         transfer = Transfer(0.0, 0.0) if level < name else moved.get(name, whole)
         for way, moved_B in zip(WAYS, transfer, strict=True):
-            lines[f"{name}_{way}"] = moved_B / LINE_B
+            lines[f"{name}_{way}"] = moved_B / case.line_B
     return lines
 
 
-def _levels(rows: Sequence[Mapping[str, Any]], modelled: Mapping[str, float]) -> dict[str, float]:
+def _levels(
+    rows: Sequence[Mapping[str, Any]], modelled: Mapping[str, float], line_B: int
+) -> dict[str, float]:
     """Return the columns on bytes of each level, from the rows of the record."""
     by_name = {row["event"]: row["count"] for row in rows}
     found = {}
     for name in BOUNDARIES:
         present = {way: by_name[f"{name}_{way}"] for way in WAYS if f"{name}_{way}" in by_name}
         for way, lines in present.items():
-            found[f"counted_{name}_{way}_B"] = LINE_B * lines
+            found[f"counted_{name}_{way}_B"] = line_B * lines
         model = sum(modelled[f"{name}_{way}"] for way in present)
         if model > 0:
             found[f"counted_{name}_ratio"] = sum(present.values()) / model

@@ -22,7 +22,7 @@ from memkern.checks import shown
 from memkern.errors import InputError
 from memkern.machine import events
 from memkern.machine.caches import data_caches
-from memkern.machine.events import BOUNDARIES, LINE_B, TLB_MISSES, WAYS
+from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS
 from memkern.machine.topology import machine_environment
 from memkern.measuring import calibration, counting
 from memkern.measuring.record import measure
@@ -143,7 +143,7 @@ def _of_processor(names: Names) -> Iterator[Known]:
             if counted:
                 case = build(kernel, elements=size_B // 8, threads=1, variant="auto", runs=20)
                 work = f"{case.spec.summary}, {size_B} B"
-                yield from _of_case(case, counted, work, size_B / LINE_B)
+                yield from _of_case(case, counted, work, size_B / case.line_B)
     if TLB_MISSES in names:
         pages = small.cut(_TLB_PAGES, 64)
         size_B = pages * mmap.PAGESIZE

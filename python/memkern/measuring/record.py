@@ -520,6 +520,7 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
         "index_dtype": case.index_dtype,
         **knobs.columns,
         **{name: obtained[name] for name in ("threads", "variant", "isa", "pin", "pages")},
+        "memory_line_B": case.line_B,
         "block_threads": obtained["block_threads"],
         "variant_choice": placement.choice.how,
         "comm": ranks().comm,

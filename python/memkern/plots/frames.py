@@ -255,6 +255,12 @@ def typed(frame: DataFrame, numbers: Sequence[str], texts: Sequence[str] = ()) -
     )
 
 
+def lines_B(frame: DataFrame) -> Series:
+    """Return the size in bytes of the lines that memory transfers, of each record."""
+    # Files of older versions have none, since all models counted lines of 64 bytes.
+    return typed(frame, ["memory_line_B"])["memory_line_B"].fillna(64.0)
+
+
 def counted(number: int, noun: str) -> str:
     """Return number and noun: '1 record', '3 records'."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

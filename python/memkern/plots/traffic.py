@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.plots.drawing import MOST_LINES, Dot, dots, finish, marked_look, panels, row_in, spaced
-from memkern.plots.frames import Records, counted, first_note, frame_of, three_figures
+from memkern.plots.frames import (
+    Records,
+    counted,
+    first_note,
+    frame_of,
+    lines_B,
+    three_figures,
+)
 from memkern.plots.registry import register, tables
 from memkern.plots.style import GREY, figure, plain
 
@@ -15,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-_LINE_B = 64
 # By quantity of memkern.machine.events.
 _NAMES = {
     "L2_load": "loads from L2",
@@ -52,6 +58,7 @@ def traffic_table(records: Records = None) -> DataFrame:
     from pandas import DataFrame
 
     frame = frame_of(records)
+    frame = frame.assign(memory_line_B=lines_B(frame))
     rows = [
         _row(record, counts)
         for record in frame.to_dict("records")
@@ -72,14 +79,14 @@ def _counts(record: dict[Any, Any]) -> list[dict[str, Any]]:
 
 
 def _row(record: dict[Any, Any], counts: dict[str, Any]) -> dict[str, Any]:
-    model = counts.get("model")
+    model, line_B = counts.get("model"), record["memory_line_B"]
     return {
         "platform": record.get("platform", ""),
         "kernel": record["kernel"],
         "case": _case(record),
         "quantity": counts["event"],
-        "counted_B": _LINE_B * counts["count"],
-        "model_B": float("nan") if model is None else _LINE_B * model,
+        "counted_B": line_B * counts["count"],
+        "model_B": float("nan") if model is None else line_B * model,
         "ratio": counts["count"] / model if model else float("nan"),
         "running": counts["running"],
         "checked": counts.get("checked"),

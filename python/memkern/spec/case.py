@@ -28,6 +28,7 @@ PLACEMENTS = 5
 
 Result = TypeVar("Result")
 
+_SECTOR_B = 32
 _SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
 
 
@@ -193,8 +194,10 @@ class Case(FromFields):
 
     @property
     def line_B(self) -> int:
-        """Bytes that memory transfers at least: a line of a processor, a sector of a GPU."""
-        return 32 if self.knobs.place == GPUS else 64
+        """Bytes that memory transfers at least: a line of this processor, a sector of a GPU."""
+        from memkern.machine import topology
+
+        return _SECTOR_B if self.knobs.place == GPUS else topology.line_B()
 
     def filled(self, lines: float, partial: float) -> float:
         """Return how many lines stores read first, of those that they write whole or in part.

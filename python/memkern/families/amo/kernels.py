@@ -37,6 +37,7 @@ from memkern.families.amo.over_ranks import Layout
 from memkern.families.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.inputs import indices
 from memkern.inputs.sizes import sizes
+from memkern.machine import topology
 from memkern.machine.remote import describe, refuse_faulty
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
@@ -75,7 +76,6 @@ _INDEXED = ("rand", "ptrchase", "scatter", "gather", "sg")
 _STRIDED = ("stride1", "striden")
 # Patterns whose operations all have the same operand, so that results have a closed form.
 _CONSTANT = ("rand", *_STRIDED, "central")
-_LINE_B = 64
 # A GPU has thousands of times as many workers; operations on other ranks take microseconds.
 _ITERS = {PROCESSORS: 2**18, GPUS: 2**8, RANKS: 2**12}
 # Most iterations of one worker, and most steps of pointer chases, that a check simulates.
@@ -665,19 +665,19 @@ def _spec(pattern: str, summary: str) -> None:
     def model_bytes(case: Case) -> float:
         """Count every accessed line as read and, unless it is of IDX, as written."""
         size, n = np.dtype(case.dtype).itemsize, case.iterations
-        per_line = _LINE_B // size
+        per_line = case.line_B // size
         looked = (
             0 if pattern not in _INDEXED else (n // per_line + 1) * (1 if pattern == "rand" else 2)
         )
         if chases:
-            return float(looked * _LINE_B)
+            return float(looked * case.line_B)
         touched = np.zeros(case.integers["words"] // per_line + 1, dtype=bool)
         places = [_hits(case)] if pattern in _CONSTANT else [case.indices["IDX"][: n + 1]]
         if pattern in ("scatter", "gather"):
             places.append(np.arange(n) * case.integers["stride"])
         for place in places:
             touched[place // per_line] = True
-        return float((2 * np.count_nonzero(touched) + looked) * _LINE_B)
+        return float((2 * np.count_nonzero(touched) + looked) * case.line_B)
 
     register(
         KernelSpec(
@@ -752,7 +752,8 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     most_B = min(2 * cache_B, memory_B // 16)
     # As many as VAL has lines, up to a number that is quickly checked: with fewer, the caches would
     # hold all lines that the invocations access.
-    accesses = min(most_B // _LINE_B, 2**22)
+    line_B = topology.line_B()
+    accesses = min(most_B // line_B, 2**22)
     cases += [
         amo(
             "rand",
@@ -766,9 +767,9 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     ]
     for size in sizes(2**14, max(min(most_B, 2**27), 2**14), 9):
         # One word per line: a chase over all words would only take longer.
-        lines = size // _LINE_B
-        chain = np.arange(_LINE_B // 8 * lines)
-        chain[:: _LINE_B // 8] = _LINE_B // 8 * index.cycle(lines, 0)
+        lines = size // line_B
+        chain = np.arange(line_B // 8 * lines)
+        chain[:: line_B // 8] = line_B // 8 * index.cycle(lines, 0)
         cases += [
             amo(
                 "ptrchase",

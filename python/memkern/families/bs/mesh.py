@@ -29,7 +29,7 @@ from memkern.spec.kernel import (
     Transfer,
     crossed,
 )
-from memkern.spec.options import Knobs, Stop
+from memkern.spec.options import GPUS, Knobs, Stop
 from memkern.spec.registry import case, register, registry
 
 BS = "Chalmers and Warburton, Portable high-order finite element kernels I, 2020"
@@ -192,6 +192,18 @@ def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Value
     return {"xl": local}
 
 
+def _filled_B(case: Case) -> float:
+    """Return the bytes of the sectors that a GPU reads since masked nodes leave them in part."""
+    if case.knobs.place != GPUS or "ids" not in case.indices:
+        return 0.0
+    per_sector = case.line_B // np.dtype(case.dtype).itemsize
+    ids = case.indices["ids"]
+    sectors, stored = np.unique(np.flatnonzero(ids >= 0) // per_sector, return_counts=True)
+    nodes = np.minimum(per_sector, len(ids) - sectors * per_sector)
+    partial = int(np.count_nonzero(stored < nodes))
+    return case.line_B * case.filled(0.0, partial)
+
+
 def _spec(
     name: str,
     summary: str,
@@ -216,7 +228,9 @@ def _spec(
             read=sum(share[key] for key, role in roles.items() if role != "write"),
             write=sum(share[key] for key, role in roles.items() if role != "read"),
             index=index * np.dtype(case.index_dtype).itemsize / case.integers[iterations],
-            write_allocate=sum(share[key] for key in new) if case.allocates else 0.0,
+            write_allocate=sum(share[key] for key in new)
+            if case.allocates
+            else _filled_B(case) / case.integers[iterations],
         )
 
     def transfers(

@@ -14,7 +14,7 @@ from memkern.errors import InputError
 from memkern.inputs.sizes import parse_bytes
 from memkern.models.structure import Plateau, line_size, plateaus, tlb_levels
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, counted, listed, ranked, typed, with_samples
+from memkern.plots.frames import Records, counted, lines_B, listed, ranked, typed, with_samples
 from memkern.plots.selection import cache_ends, select, split
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ _MOST_IN_FLIGHT = 1.25
 _TOLERANCE = 4 / 3
 # A last cache is measured if buffers exceed the system's size of it by this factor.
 _REACH = 2.0
-# Size of a line in the model of a gather's traffic.
-_MODEL_LINE_B = 64
 
 MEASURE = "memkern latency -o latency.parquet"
 MEASURE_CHAINS = "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32 -o chains.parquet"
@@ -400,14 +398,15 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
         value="time_median_s",
     )
     frame = typed(frame, ["bytes_model_B"], ["pattern"])
+    line_B = lines_B(frame)
     value_B = frame["dtype"].map({"float64": 8, "float32": 4}).astype(float)
     elements = frame["pattern"].str.extract(r"^UNIFORM:\d+:(\d+)(?:$|:)")[0].astype(float)
     frame = frame.assign(
         stride_B=elements * value_B,
-        lines_per_s=frame["bytes_model_B"] / _MODEL_LINE_B / frame["time_median_s"],
+        lines_per_s=frame["bytes_model_B"] / line_B / frame["time_median_s"],
     )
     random = frame["pattern"].str.startswith("RANDOM:")
-    frame = frame[(frame["threads"] == 1) & (random | (frame["stride_B"] >= _MODEL_LINE_B))]
+    frame = frame[(frame["threads"] == 1) & (random | (frame["stride_B"] >= line_B))]
     if frame.empty:
         raise InputError(
             "no gather by one worker is random or has a stride of a line and more: "

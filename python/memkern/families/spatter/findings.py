@@ -19,7 +19,7 @@ from memkern.families.spatter.data import (
     relative,
     same_cases,
 )
-from memkern.plots.frames import counted, listed, percent, rounded
+from memkern.plots.frames import counted, lines_B, listed, percent, rounded
 from memkern.plots.sentences import disturbed_mark, with_names
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def findings(records: DataFrame) -> list[str]:
         suspect = points[points["disturbed"] & (points["platform"] == platform)]
         disturbed = set(zip(suspect["kernel"], suspect["case"], strict=True))
         found[platform] = [
-            *_on_strides(table[platform], disturbed),
+            *_on_strides(table[platform], disturbed, float(lines_B(mine).max())),
             *_on_rank(points[points["kind"] == kind], platform, list(others)),
             *_on_patterns(table[platform], disturbed),
             # A disturbed record decides no comparison.
@@ -61,7 +61,7 @@ def findings(records: DataFrame) -> list[str]:
     return with_names(found)
 
 
-def _on_strides(mine: Bandwidths, disturbed: Keys) -> list[str]:
+def _on_strides(mine: Bandwidths, disturbed: Keys, line_B: float) -> list[str]:
     """Return the sentences on the bandwidth at stride 1 and its share at larger strides."""
     first, drops = [], []
     for kernel, word in KERNELS.items():
@@ -82,7 +82,7 @@ def _on_strides(mine: Bandwidths, disturbed: Keys) -> list[str]:
     if drops:
         sentences.append(
             f"Of the stride-1 bandwidth, {'; '.join(drops)} (one element of 8 B out of each line "
-            "of 64 B would be 12.5 %)."
+            f"of {line_B:.0f} B would be {100 * 8 / line_B:g} %)."
         )
     return sentences
 
