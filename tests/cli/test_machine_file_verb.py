@@ -7,6 +7,7 @@ import json
 import pytest
 from checking import refused_words, run
 
+from memkern.cli import ecm
 from memkern.errors import InputError
 from memkern.models.machine_file import load_machine, published
 
@@ -53,6 +54,8 @@ def test_a_machine_file_has_every_part(host) -> None:
         assert machine.instruction(name, widest).reciprocal_cycles.value > 0
     assert machine.instruction("atomic add", 64).latency_cycles.value > 0
     assert machine.clock_GHz.low <= machine.clock_GHz.value <= machine.clock_GHz.high
+    for tlb in machine.tlbs:
+        assert tlb.reach_B.value == tlb.reach_B.low and not tlb.reach_B.high < tlb.reach_B.low
 
 
 def test_machine_prints_and_compares_files(host, capsys) -> None:
@@ -124,6 +127,15 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
     code, out, err = run(capsys, "ecm", str(records))
     assert code == 0 and "loops are judged" in out
     assert "loops on several cores are not judged: loads of 2 GB/s are too slow" in err
+
+
+def test_loops_that_are_off_have_a_reason() -> None:
+    assert ecm._marks(False, False, 1.5, "") == "off: not explained"
+    assert ecm._marks(False, False, 0.7, "every column begins anew") == (
+        "off: every column begins anew"
+    )
+    assert ecm._marks(False, False, 1.2, "every column begins anew") == ""
+    assert ecm._marks(True, True, 1.5, "") == "fitted disturbed"
 
 
 def test_ecm_refuses(host, tmp_path, capsys) -> None:

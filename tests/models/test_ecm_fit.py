@@ -12,6 +12,7 @@ from checking import refused
 from memkern.models import Ecm, EcmLevel, hypotheses
 from memkern.models.ecm_fit import (
     FITTED,
+    Judged,
     LoopTime,
     domain_rates,
     fit_ecm,
@@ -109,6 +110,25 @@ def test_disturbed_loops_are_shown_but_neither_fitted_nor_judged() -> None:
     # An undisturbed measurement of the same loop is preferred, although it is slower.
     found = fit_ecm([*rows, dataclasses.replace(rows[-1], cycles=1e-3, disturbed=True)], 2.5)
     assert all(not row.loop.disturbed for row in found.rows)
+
+
+def test_known_reasons_of_errors() -> None:
+    model = machine(hypotheses(LEVELS)["none"])
+    moved = Traffic(read=64, write=64, write_allocate=64).transfers(LEVELS)
+
+    def judged(kernel, level, ratio, spread=0.01):
+        predicted = model.predict(moved, at=level)
+        return Judged(
+            LoopTime(kernel, level, moved, ratio * predicted.cycles, spread), predicted, False
+        )
+
+    assert judged("loops.stencil", "L1", 1.5).reason == "unaligned loads and stores cross lines"
+    assert judged("loops.matvec", "L1", 1.5).reason == "every column begins anew"
+    assert judged("loops.stencil", "L1", 0.5).reason == ""
+    assert judged("loops.stencil", "L2", 1.5).reason == ""
+    assert judged("loops.daxpy", "L1", 1.5).reason == ""
+    assert judged("loops.daxpy", "L3", 1.5, spread=0.6).reason.startswith("varies as much")
+    assert judged("loops.daxpy", "L3", 0.5, spread=math.nan).reason == ""
 
 
 def test_the_three_loops_are_needed_in_each_level() -> None:

@@ -123,6 +123,7 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
                 "measured_cycles": row.loop.cycles,
                 "predicted_cycles": row.predicted.cycles,
                 "measured_over_predicted": row.ratio,
+                "reason": row.reason,
                 "spread": finite(row.loop.spread),
                 "bound": row.predicted.bound,
                 "fitted": row.fitted,
@@ -138,6 +139,7 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
                 "predicted_cycles": row.predicted.cycles_of(row.cores),
                 "measured_over_predicted": row.ratio(),
                 "measured_over_linear": row.ratio("linear"),
+                "reason": row.reason,
                 "spread": finite(row.spread),
                 "saturating_cores": row.predicted.saturating_cores,
                 "fitted": row.fitted,
@@ -180,7 +182,8 @@ def _row(row: Judged) -> str:
     return (
         f"{row.loop.kernel:<17} {row.loop.level:<7} {row.loop.cycles:>9.3f} "
         f"{row.predicted.cycles:>9.3f} {row.ratio:>9.2f} {_percent(row.loop.spread):>7} "
-        f"{row.predicted.bound:<7} {_marks(row.fitted, row.loop.disturbed, row.ratio)}"
+        f"{row.predicted.bound:<7} "
+        f"{_marks(row.fitted, row.loop.disturbed, row.ratio, row.reason)}"
     ).rstrip()
 
 
@@ -188,11 +191,11 @@ def _percent(value: float) -> str:
     return f"{value:.1%}" if value == value else ""
 
 
-def _marks(fitted: bool, disturbed: bool, ratio: float) -> str:
+def _marks(fitted: bool, disturbed: bool, ratio: float, reason: str) -> str:
     words = ["fitted"] if fitted else []
     words += ["disturbed"] if disturbed else []
-    words += ["off"] if abs(ratio - 1) > _MOST and not words else []
-    return " ".join(words)
+    off = abs(ratio - 1) > _MOST and not words
+    return f"off: {reason or 'not explained'}" if off else " ".join(words)
 
 
 def _lines_of_cores(rows: Sequence[JudgedCores]) -> Iterator[str]:
@@ -209,7 +212,7 @@ def _lines_of_cores(rows: Sequence[JudgedCores]) -> Iterator[str]:
             f"{row.kernel:<17} {row.predicted.saturating_cores or 'none':>7} {row.cycles:>9.3f} "
             f"{row.predicted.cycles_of(row.cores):>9.3f} {row.ratio():>9.2f} "
             f"{_percent(row.spread):>7} {row.ratio('linear'):>7.2f} "
-            f"{_marks(row.fitted, row.disturbed, row.ratio())}"
+            f"{_marks(row.fitted, row.disturbed, row.ratio(), row.reason)}"
         ).rstrip()
     judged = [abs(row.ratio() - 1) for row in rows if not (row.fitted or row.disturbed)]
     if judged:

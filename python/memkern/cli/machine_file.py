@@ -104,7 +104,8 @@ def _lines(machine: MachineFile) -> Iterator[str]:
     if machine.tlbs or machine.costs:
         yield ""
     for number, tlb in enumerate(machine.tlbs, start=1):
-        pages = f"{tlb.reach_B / tlb.page_B:.0f} pages of {tlb.page_B // 1024} KiB"
+        reach = tlb.reach_B.scaled(1 / tlb.page_B)
+        pages = f"{reach} pages of {tlb.page_B // 1024} KiB"
         yield f"TLB {number} reaches {pages}: {tlb.cost_ns:.2f} ns"
     for cost in machine.costs:
         yield f"{cost.name} of {cost.threads} threads: {cost.ns} ns"

@@ -399,7 +399,7 @@ def measured_in_core(
     for variant in variants:
         one_of(variant, "variant", _VARIANTS)
     environment = machine_environment()
-    levels = levels_of(environment["machine"]["caches"] or ())
+    levels = levels_of(environment, [group[0] for group in physical_cores()])
     cases, missing = _cases(
         itertools.product(kernels or in_core_kernels(), variants, isas, unrolls), levels
     )

@@ -525,7 +525,11 @@ def _tlbs(results: ResultSet) -> list[Tlb]:
         return []
     found = frame[frame["what"].str.startswith("TLB")]
     return [
-        Tlb(mmap.PAGESIZE, float(row["fits_B"]), float(row["ns"]))
+        Tlb(
+            mmap.PAGESIZE,
+            Quantity(float(row["fits_B"]), float(row["fits_B"]), float(row["exceeds_B"])),
+            float(row["ns"]),
+        )
         for row in found.to_dict("records")
     ]
 

@@ -56,6 +56,13 @@ FITTED = ("loops.load", "loops.copy", "loops.triad")
 LIMITED = ("loops.load", "loops.triad")
 """Loops on all cores to which the limit of a domain is fitted."""
 
+# What takes these loops longer in L1 than their bytes do.
+_LONGER_IN_L1 = {
+    "loops.stencil": "unaligned loads and stores cross lines",
+    "loops.matvec": "every column begins anew",
+}
+_VARIES = "varies as much from placement to placement"
+
 # Logarithmic grid of the cycles of a byte: points on each axis, decades, and how often it is
 # narrowed around its best point.
 _POINTS, _DECADES, _NARROWED = 40, 3.0, 6
@@ -110,6 +117,14 @@ class Judged:
         """Measured over predicted cycles."""
         return self.loop.cycles / self.predicted.cycles
 
+    @property
+    def reason(self) -> str:
+        """Why measured and predicted cycles differ; empty if that is unknown."""
+        if self.loop.spread >= abs(self.ratio - 1):
+            return _VARIES
+        in_l1 = self.loop.level == next(iter(self.loop.transfers))
+        return _LONGER_IN_L1.get(self.loop.kernel, "") if in_l1 and self.ratio > 1 else ""
+
 
 @dataclass(frozen=True)
 class JudgedCores:
@@ -141,6 +156,11 @@ class JudgedCores:
     def ratio(self, scaling: Scaling = "limited") -> float:
         """Return measured over predicted cycles, by a form of scaling to several cores."""
         return self.cycles / self.predicted.cycles_of(self.cores, scaling)
+
+    @property
+    def reason(self) -> str:
+        """Why measured and predicted cycles differ; empty if that is unknown."""
+        return _VARIES if self.spread >= abs(self.ratio() - 1) else ""
 
 
 @dataclass(frozen=True)

@@ -141,10 +141,19 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class Tlb:
-    """A level of the TLBs: the bytes that its pages cover, and the cost of a hit in it."""
+    """A level of the TLBs.
+
+    Attributes
+    ----------
+    page_B : int
+    reach_B : Quantity
+        Bytes that its pages cover: from the largest size that fits to the smallest that does not.
+    cost_ns : float
+        Of a hit in it: the median over all sizes of the level, without an interval.
+    """
 
     page_B: int
-    reach_B: float
+    reach_B: Quantity
     cost_ns: float
 
 
@@ -182,6 +191,9 @@ class Instruction:
 @dataclass(frozen=True)
 class EcmParameters:
     """Bandwidths of the ECM model's boundaries, and the hypothesis on their overlap.
+
+    They have no intervals: what is known of their error is that of the hypothesis on the loops to
+    which they were fitted, which ``memkern ecm`` prints.
 
     Attributes
     ----------
@@ -787,7 +799,7 @@ def _quantities(machine: MachineFile) -> dict[str, Quantity]:
         cores = "one core" if row.cores == 1 else f"{row.cores} cores"
         found[f"{row.level}: {how}, {cores} (GB/s)"] = row.GBps
     for number, tlb in enumerate(machine.tlbs, start=1):
-        found[f"TLB {number}: reach (MiB)"] = Quantity(tlb.reach_B / 2**20)
+        found[f"TLB {number}: reach (MiB)"] = tlb.reach_B.scaled(1 / 2**20)
     for cost in machine.costs:
         found[f"{cost.name}, {cost.threads} threads (ns)"] = cost.ns
     for one in machine.instructions:
