@@ -22,6 +22,7 @@ from memkern.errors import InputError
 from memkern.families.dw import kernels as family
 from memkern.inputs import lattice
 from memkern.inputs.lattice import random_field, random_links
+from memkern.machine import topology
 from memkern.models.layer_conditions import LayerConditions
 from memkern.spec.case import Case
 
@@ -353,8 +354,9 @@ def test_lattices_larger_than_the_caches_are_prefetched(monkeypatch: pytest.Monk
     fields_B = sites * (72 + 24 * ls) * 16
     for layout in family.LAYOUTS:
         for cache_B, distance in ((fields_B, 0), (fields_B - 1, 3)):
-            known = {"last_level_cache_B": cache_B}
-            monkeypatch.setattr(_memkern, "topology", lambda known=known: known)
+            monkeypatch.setattr(
+                topology, "last_level_cache_B", lambda largest, cache_B=cache_B: cache_B
+            )
             case = mk.dw.case((4, 4, 4, 4), ls=ls, layout=layout)
             assert case.knobs.prefetch == distance
             assert case.columns["prefetch_into"] == "L2"

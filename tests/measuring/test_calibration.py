@@ -67,9 +67,12 @@ def test_measured_sizes_of_caches_take_the_place_of_the_systems() -> None:
     ]  # fmt: skip
     assert level_of(2**22 + 1, ends(found, 1)) == "memory"
     # Sizes that must be from memory exceed the larger one.
-    assert found[-1]["system_B"] == caches.largest_B(machine) == 2**25
+    assert caches.last_level_B(machine, largest=False) == 2**22
+    assert found[-1]["system_B"] == caches.last_level_B(machine, largest=True) == 2**25
     machine["measured_caches"]["sizes_B"]["L3"] = 2**26
-    assert caches.largest_B(machine) == 2**26 and caches.largest_B({}) == 0
+    for largest, size_B in ((True, 2**26), (False, 2**26)):
+        assert caches.last_level_B(machine, largest) == size_B
+        assert caches.last_level_B({}, largest) == 0
 
 
 def test_records_have_the_measured_caches_until_the_next_boot(

@@ -12,7 +12,7 @@ from typing import Any
 from memkern import small
 from memkern.machine.state import folder, stored
 
-__all__ = ["MEMORY", "MULTIPLE", "data_caches", "ends", "largest_B", "level_of", "load", "path"]
+__all__ = ["MEMORY", "MULTIPLE", "data_caches", "ends", "last_level_B", "level_of", "load", "path"]
 
 MEMORY = "memory"
 MULTIPLE = 4
@@ -103,11 +103,13 @@ def level_of(footprint_B: float, held_B: Mapping[str, float]) -> str:
     return next((name for name, end_B in held_B.items() if footprint_B <= end_B), MEMORY)
 
 
-def largest_B(environment: Mapping[str, Any]) -> int:
-    """Return the size of all last-level caches, by the system or as measured, whichever is larger.
+def last_level_B(environment: Mapping[str, Any], largest: bool) -> int:
+    """Return the size of all last-level caches, 0 if they are unknown.
 
-    It is 0 if they are unknown.
+    It is the measured one where it is known; with `largest`, the system's where that is larger.
     """
     found = data_caches(environment)
     last = [cache for cache in found if cache["level"] == found[-1]["level"]]
-    return sum(max(c["size_B"], c["system_B"]) * (c.get("instances") or 1) for c in last)
+    sizes = [max(c["size_B"], c["system_B"]) if largest else c["size_B"] for c in last]
+    each = zip(last, sizes, strict=True)
+    return sum(size_B * (cache.get("instances") or 1) for cache, size_B in each)

@@ -116,12 +116,15 @@ def physical_cores(root: str | Path = "/") -> list[list[int]]:
     return list(cores.values())
 
 
-def last_level_cache_B() -> int:
-    """Return the total size of all last-level caches in bytes, which data in memory must exceed.
+def last_level_cache_B(largest: bool = True) -> int:
+    """Return the total size of all last-level caches in bytes.
 
-    It is that of the system, or the measured one where that is larger.
+    By default it is what data in memory must exceed, the larger one of the size that the system
+    reports and the measured one; else the measured one, where it is known.
     """
-    return max(int(_memkern.topology()["last_level_cache_B"]), caches.largest_B(_with_caches()))
+    reported_B = int(_memkern.topology()["last_level_cache_B"])
+    known_B = caches.last_level_B(_with_caches(), largest)
+    return max(reported_B, known_B) if largest else known_B or reported_B
 
 
 def data_caches() -> list[dict[str, Any]]:

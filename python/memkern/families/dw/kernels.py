@@ -275,7 +275,7 @@ def _ahead(layout: Layout, real_B: int) -> int:
 
     numbers = prod(layout.cuts) * (_LINKS + 2 * layout.ls * _SPINOR)
     footprint_B = layout.sites * numbers * 2 * real_B
-    return 3 if footprint_B > last_level_cache_B() else 0
+    return 3 if footprint_B > last_level_cache_B(largest=False) else 0
 
 
 def _visits(layout: Layout, order: str, block: Sequence[int]) -> IndexArray:
