@@ -245,6 +245,19 @@ def test_sizes_draw_each_order():
     assert list(line(ax, "random order").get_ydata()) == [2.0 * 2**i for i in range(7)]
 
 
+def test_variants_of_a_gpu_are_drawn_apart_with_its_own_cache():
+    card = {"machine": "Own Card 3000", "backend": "cuda", "device": "cuda:0"}
+    own = [{**row, "variant": "auto", "backend": "openmp", "device": "cpu"} for row in sizes()]
+    rows = [*own, *sizes(variant="simt", **card), *sizes(variant="l2", **card)]
+    results = Results(rows)
+    results.environments["e1"]["devices"] = {"cuda:0": {"l2_B": 2 * MIB}}
+    host, gpu = sorted(figures["latency-sizes"](results).axes, key=lambda ax: len(ax.texts))[::-1]
+    assert "random order" in curve_labels(host)
+    assert {"random order, simt", "random order, l2"} <= set(curve_labels(gpu))
+    assert [text.get_text() for text in gpu.texts] == ["L2", "memory"]
+    assert len([text for text in host.texts if text.get_text() == "L1"]) == 1
+
+
 def test_only_one_worker_and_chain_is_a_latency():
     others = [*chains(), *sizes(threads=2)]
     fig = figures["latency-sizes"](Results([*sizes(), *others]))
