@@ -3,6 +3,7 @@
 // done here for all of them.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -108,6 +109,9 @@ class Problem {
   virtual Boundaries boundaries() const { return {}; }
   // Results of the preparation for the record, such as the time of a conversion.
   virtual std::map<std::string, double> facts() const { return {}; }
+  // Bytes that its bodies have moved so far beside what is timed, of which there are more the
+  // longer a sample takes; NaN if there are none.
+  virtual double moved_B() const { return std::nan(""); }
   // Whether this entry can run on these inputs.
   virtual bool runs(const RegisteredEntry&) const { return true; }
   // Whether its workers wait for each other: each has to run its own part at the same time.

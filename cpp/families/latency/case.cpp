@@ -201,6 +201,14 @@ class LoadedProblem : public ChaseProblem {
     args_.finished = &finished_;
   }
   const void* args() const override { return &args_; }
+  double moved_B() const override {
+    std::uint64_t lines = 0;
+    for (std::int64_t w = 1; w < workers(); ++w) {
+      const std::uint64_t* tally = args_.tally + w * args_.tally_stride;
+      lines += tally[LoadedArgs::kLoaded] + tally[LoadedArgs::kStored];
+    }
+    return static_cast<double>(lines) * static_cast<double>(args_.line_B);
+  }
   Boundaries boundaries() const override {
     Boundaries all(static_cast<std::size_t>(workers()) + 1, count());
     all.front() = 0;
