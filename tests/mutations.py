@@ -378,7 +378,7 @@ FAULTS = (
           "dumps(record).encode() + times.tobytes()", "str(len(kept)).encode()",
           "pytest tests/results/test_merging.py"),
     Fault("model bytes of the whole for its parts", f"{PYTHON}/measuring/record.py",
-          "dataclasses.replace(as_run, spec=case.spec)", "as_run",
+          "else dataclasses.replace(as_run, spec=spec)", "else as_run",
           "pytest tests/families/test_kernels.py -k rotation"),
 )  # fmt: skip
 

@@ -10,8 +10,10 @@ import dataclasses
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -501,26 +503,144 @@ def test_further_shared_memory_reaches_the_launch() -> None:
         mk.stream("copy", elements=64, block_shared=8).prepare()
 
 
-def test_the_script_for_a_card_measures_and_draws(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Return tests/bench/on_gpu.py, which builds its programs in a folder of the test."""
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     monkeypatch.syspath_prepend(str(TREE / "tests" / "bench"))
-    script = importlib.import_module("on_gpu")
-    options = script.parsed(["--out", str(tmp_path), "--minutes", "2", "--gigabytes", "1e-5"])
-    call = script.Call(options)
+    found = importlib.import_module("on_gpu")
+    monkeypatch.setattr(found, "PROGRAMS", tmp_path / "programs")
+    return found
+
+
+def program(path: Path, text: str) -> Path:
+    """Write an executable script of Python."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!{sys.executable}\n{text}")
+    path.chmod(0o755)
+    return path
+
+
+def begun(script: Any, folder: Path, *words: str) -> Any:
+    """Return a call of the script that writes into a folder."""
+    folder.mkdir()
+    size = ["--minutes", "2", "--gigabytes", "1e-5"]
+    return script.Call(script.parsed(["--out", str(folder), *size, *words]))
+
+
+def test_the_script_for_a_card_measures_and_draws(script: Any, tmp_path: Path) -> None:
+    call = begun(script, tmp_path / "first")
     for step, files in {
         "transfers": ["transfers.json", "transfers.pdf"],
         "latency": ["latency.json", "banks.json", "latency-banks.pdf", "latency-sizes.pdf"],
         "blocks": ["blocks.json", "gpu-blocks.pdf"],
-        "report": ["report.html"],
     }.items():
         call.begin(step)
         getattr(script, step)(call)
         for file in files:
-            assert (tmp_path / file).stat().st_size > 1000, file
-    page = (tmp_path / "report.html").read_text()
+            assert (tmp_path / "first" / file).stat().st_size > 1000, file
+    # A later call writes the report of the records of the first.
+    later = begun(script, tmp_path / "later", "--records", str(tmp_path / "first"))
+    script.report(later)
+    page = (tmp_path / "later" / "report.html").read_text()
     assert "Transfers from and to a GPU" in page
+    script.pack(later)
+    with tarfile.open(tmp_path / "later.tar.gz") as archive:
+        assert archive.getnames() == ["later", "later/report.html"]
+
+
+def test_the_script_for_a_card_judges_and_goes_on_without_a_failing_peer(
+    monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
+) -> None:
+    bare = program(tmp_path / "bare", "print(1e-3)")
+    compiler = f"import shutil, sys; shutil.copy({str(bare)!r}, sys.argv[-1])"
+    program(tmp_path / "bin" / "nvcc", compiler)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    stream = "import sys; assert int(sys.argv[2]) % 1024 == 0; print('Copy 1 0.1\\nTriad 2 0.1')"
+    stream = program(tmp_path / "cuda-stream", stream)
+    broken = program(tmp_path / "spatter", "print('no memory'); raise SystemExit(1)")
+    peers = ["--babelstream", str(stream), "--spatter", str(broken), "--turns", "7"]
+    call = begun(script, tmp_path / "records", *peers)
+    monkeypatch.setattr(script, "KERNELS", ("stream.copy", "stream.triad", "loops.load"))
+    with pytest.raises(RuntimeError, match=r"7 turns, of which .*Spatter's gather: exit"):
+        script.bandwidths(call)
+    text = (tmp_path / "records" / "verdicts.txt").read_text()
+    # The peers are far slower than anything.
+    assert re.search(r"launch .* <= 1.1 of a bare one +met", text)
+    assert re.search(r"2 of 5 / peers +geometric mean .* met", text)
+    assert re.search(r"bs.bs4 +- .* not judged", text)
+    done = mk.load(tmp_path / "records" / "bandwidths.json")
+    assert len(done) == 7 * 6
+    copies = [one["bandwidth_GBps"] for one in done if one["kernel"] == "stream.copy"]
+    mean = float(np.exp(np.mean(np.log(copies)))) / 1e-3
+    found = re.search(r"stream.copy / peer +([\d.]+)", text)
+    assert found and float(found[1]) == pytest.approx(mean, rel=1e-3)
+
+
+def test_records_of_finished_turns_are_kept(
+    monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
+) -> None:
+    call = begun(script, tmp_path / "records")
+    monkeypatch.setattr(script, "KERNELS", ("stream.copy", "loops.load"))
+    monkeypatch.setattr(script, "_peers", lambda *_: {})
+    monkeypatch.setattr(script, "verdicts", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        script.bandwidths(call)
+    assert len(mk.load(tmp_path / "records" / "bandwidths.json")) == 7 * 5
+
+
+def test_a_stopped_program_leaves_its_log_and_no_children(script: Any, tmp_path: Path) -> None:
+    call = begun(script, tmp_path / "records")
+    child = tmp_path / "child"
+    words = f"sleep 60 & echo $! >{child}; echo begun; wait"
+    with pytest.raises(RuntimeError, match=r"stopped after 1 s \(sh.log\): begun"):
+        call.run(["sh", "-c", words], "sh.log", 0.1)
+    assert (tmp_path / "records" / "sh.log").read_text() == "begun\n"
+    status = Path("/proc") / child.read_text().strip() / "status"
+    # A killed child whose parent is gone may not have been reaped yet.
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_steps_share_the_time_that_is_left(script: Any, tmp_path: Path) -> None:
+    call = begun(script, tmp_path / "records", "--steps", "bandwidths,latency,blocks,report")
+    call.begin("bandwidths")
+    assert call.left_s == pytest.approx((120 - script.REPORT_S) / 2, abs=2)
+    call.begin("blocks")
+    assert call.left_s == pytest.approx(120 - script.REPORT_S, abs=2)
+    call.begin("report")
+    assert call.left_s == pytest.approx(120, abs=2)
+
+
+def test_the_script_for_a_card_runs_every_kernel_once(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = {entry[0] for entry in ENTRIES} - {"transfers.between"}
+    chosen = one_of_each([entry for entry in ENTRIES if not entry[4]], KEYS[0])
+    monkeypatch.setattr(gpu._module(), "entries", lambda: sorted(chosen))
+    options = begun(script, tmp_path / "records").options
+    assert script.run_every_kernel(options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[3] for line in lines if line.endswith(": right")} == kernels
+    options.minutes = 0
+    assert script.run_every_kernel(options) == 0
+    assert capsys.readouterr().out.startswith("0 of ")
+
+
+def test_the_sanitizers_share_the_time(
+    monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
+) -> None:
+    tool = """import sys
+print("3 of 3 kernels, 0 wrong results")
+print("========= ERROR SUMMARY: 0 errors")
+sys.exit(9 if "racecheck" in sys.argv else 0)
+"""
+    program(tmp_path / "bin" / "compute-sanitizer", tool)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    call = begun(script, tmp_path / "records")
+    call.begin("sanitize")
+    found = script.sanitize(call)
+    assert found.count("ERROR SUMMARY: 0 errors, 3 of 3 kernels, 0 wrong results") == 2
+    assert "racecheck: exit code 9 (racecheck.log)" in found
 
 
 def test_only_chains_of_loads_run_on_gpus() -> None:
@@ -923,6 +1043,7 @@ def test_launches_are_subtracted_only_from_single_ones(monkeypatch: pytest.Monke
 def test_energy_of_an_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
     # A device that uses 300 W, whatever it does.
     monkeypatch.setattr(gpu, "energy_J", lambda name: 300 * time.perf_counter())
+    monkeypatch.setattr(gpu, "METERED_S", 0.4)
     gpu.idle_W.cache_clear()
     record = mk.stream("copy", elements=4096, device="cuda", runs=2).measure().record
     assert record["power_W"] == pytest.approx(300, rel=0.05)
@@ -931,9 +1052,9 @@ def test_energy_of_an_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(record["energy_meters"]) == {"GPU": record["energy_J"]}
     assert record["energy_note"] == ""
     # Its meter is updated about ten times a second: over a short time it says nothing.
-    calls: list[float] = []
-    gpu.metered_W("cuda:0", lambda: (calls.append(time.perf_counter()), time.sleep(0.1)))
-    assert calls[-1] - calls[0] >= 0.8 * gpu.METERED_S
+    begin = time.perf_counter()
+    gpu.metered_W("cuda:0", lambda: None)
+    assert time.perf_counter() - begin >= gpu.METERED_S
     gpu.idle_W.cache_clear()
 
 

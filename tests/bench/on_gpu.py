@@ -2,33 +2,37 @@
 
 One call does everything that the time allows, in this order, and writes records and logs::
 
-    python3 tests/bench/on_gpu.py --build --out results
+    python3 tests/bench/on_gpu.py --build --out on_gpu --results results.tar.gz
 
 - ``build`` (with ``--build``): the extension in ``build/gpu``, for the cards of this machine.
 - ``parity``: tests/test_cuda.py on the card, against the references.
 - ``sanitize``: compute-sanitizer's memcheck, racecheck and synccheck over one case of every kernel.
 - ``bandwidths``: kernels, the driver's copy, empty launches and peers, in another random order in
-  each turn, compared by medians of the same turns.
+  each turn, compared within the same turns, and the verdict on every target.
 - ``transfers``: between host and card in every direction, by every memory of the host.
 - ``latency``: dependent loads over sizes, and conflicts of the banks of shared memory.
 - ``blocks``: threads per block and unrolling of the main kernels, in all combinations.
-- ``report``: a page of all records in the folder, also of earlier calls.
+- ``report``: a page of all records in the folder, and of those of earlier calls (``--records``).
 
 Peers are programs, or are built here from their source trees (``--babelstream``, ``--spatter``). A
-step that fails is reported, and the next one follows. Without a GPU the script ends with one
-sentence and exit code 2.
+step that fails is reported, and the next one follows. After each step all records, figures and logs
+are packed into one archive. Without a GPU the script ends with one sentence and exit code 2.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import os
 import random
 import re
 import shutil
+import signal
+import statistics
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -38,8 +42,13 @@ TREE = Path(__file__).parents[2]
 STEPS = (
     "build", "parity", "sanitize", "bandwidths", "transfers", "latency", "blocks", "report",
 )  # fmt: skip
-# Most seconds of a step that would otherwise take all that is left.
-LONGEST_S = {"sanitize": 240, "bandwidths": 240}
+# Parts of the time that is left: a step may take its own over those of it and all later steps. The
+# build may take everything, since nothing runs without it.
+PARTS = {"parity": 4, "sanitize": 4, "bandwidths": 5, "transfers": 3, "latency": 3, "blocks": 2}
+# Seconds kept for the report.
+REPORT_S = 40
+# Programs are built here, outside the folder of results.
+PROGRAMS = TREE / "build" / "on_gpu"
 TOOLS = ("memcheck", "racecheck", "synccheck")
 BARE = """
 #include <chrono>
@@ -62,11 +71,16 @@ KERNELS = (
 )  # fmt: skip
 SPATTER = ("gather", "scatter")
 BABELSTREAM = {"Copy": "stream.copy", "Triad": "stream.triad", "Dot": "bs.bs4"}
+PEERS = (*BABELSTREAM.values(), *(f"spatter.{kernel}" for kernel in SPATTER))
 # Least shares of the best of the driver's copy and our own read.
 TARGETS = {
     "stream.copy": 0.92, "stream.triad": 0.92, "spatter.gather": 0.90, "spatter.scatter": 0.90,
     "bs.bs3": 0.90, "bs.bs4": 0.90,
 }  # fmt: skip
+# An empty launch takes at most this much of a bare one.
+LAUNCH = 1.10
+# Peers are judged from this number of alternations on.
+ALTERNATIONS = 7
 
 
 class Call:
@@ -79,30 +93,53 @@ class Call:
         self.end_of_step = self.end
 
     def begin(self, step: str) -> None:
-        """Give a step the time that is left, or less."""
-        self.end_of_step = min(self.end, time.monotonic() + LONGEST_S.get(step, 3600))
+        """Give a step its part of the time that is left."""
+        now, end = time.monotonic(), self.end
+        if step in PARTS:
+            steps = self.options.steps
+            later = steps[steps.index(step) :] if step in steps else [step]
+            left_s = max(end - now - (REPORT_S if "report" in later else 0), 0)
+            end = now + left_s * PARTS[step] / sum(PARTS.get(name, 0) for name in later)
+        self.end_of_step = end
 
     @property
     def left_s(self) -> float:
         return self.end_of_step - time.monotonic()
 
-    def run(self, words: Iterable[object], log: str, **more: Any) -> str:
+    def run(
+        self, words: Iterable[object], log: str, longest_s: float = float("inf"), **more: Any
+    ) -> str:
         """Run a program for at most the time that is left; return what it prints."""
-        with (self.out / log).open("a") as file:
-            done = subprocess.run(
+        seconds = max(min(self.left_s, longest_s), 1)
+        paths = [str(TREE / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        # The program writes into the log itself, so that the log is complete if it is stopped.
+        with (self.out / log).open("ab") as file:
+            begin = file.tell()
+            process = subprocess.Popen(
                 [str(word) for word in words],
-                stdout=subprocess.PIPE,
+                stdout=file,
                 stderr=subprocess.STDOUT,
-                text=True,
-                timeout=max(self.left_s, 1),
-                env={**os.environ, "PYTHONPATH": str(TREE / "python")},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
                 **more,
             )
-            file.write(done.stdout)
-        if done.returncode != 0:
-            last = " | ".join(done.stdout.strip().splitlines()[-3:])
-            raise RuntimeError(f"exit code {done.returncode} ({log}): {last}")
-        return done.stdout
+            try:
+                code = process.wait(seconds)
+            except BaseException as error:
+                # Compilers and workers of tests would go on without their parent.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                code = None
+        with (self.out / log).open("rb") as file:
+            file.seek(begin)
+            text = file.read().decode(errors="replace")
+        if code != 0:
+            last = " | ".join(text.strip().splitlines()[-3:])
+            ended = f"exit code {code}" if code is not None else f"stopped after {seconds:.0f} s"
+            raise RuntimeError(f"{ended} ({log}): {last}")
+        return text
 
     def nvcc(self, sources: Iterable[object], program: Path, *flags: object) -> Path:
         """Build a program for the card of this machine."""
@@ -131,35 +168,36 @@ def build(call: Call) -> str:
 
 def parity(call: Call) -> str:
     """Run the tests of the CUDA backend on the card."""
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "--maxfail=20",
-        "--every-entry",
-        "tests/test_cuda.py",
-    ]
+    workers = ["-n", "8"] if importlib.util.find_spec("xdist") else []
+    options = ["-q", "--maxfail=20", "--every-entry", *workers]
+    words = [sys.executable, "-m", "pytest", *options, "tests/test_cuda.py"]
     return call.run(words, "parity.log", cwd=TREE).strip().splitlines()[-1]
 
 
 def sanitize(call: Call) -> str:
     """Run one case of every kernel under each of the sanitizer's tools."""
-    program = [sys.executable, __file__, "--every-kernel", "--device", call.options.device]
+    options = call.options
     verdicts = []
-    for tool in TOOLS:
-        words = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *program]
+    for number, tool in enumerate(TOOLS):
+        share_s = max(call.left_s, 1) / (len(TOOLS) - number)
+        # The program ends before its share does, so that the tool prints its verdict.
+        minutes = str(0.8 * share_s / 60)
+        words = [
+            "compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable, __file__,
+            "--every-kernel", "--device", options.device, "--seed", options.seed,
+            "--minutes", minutes,
+        ]  # fmt: skip
         try:
-            text = call.run(words, f"{tool}.log")
-            verdicts.append(f"{tool}: {re.findall('ERROR SUMMARY: .*', text)[-1]}")
-        except (RuntimeError, IndexError, FileNotFoundError, subprocess.TimeoutExpired) as error:
+            text = call.run(words, f"{tool}.log", share_s)
+            found = (re.findall(rf".*{end}.*", text) for end in ("ERROR SUMMARY: ", " kernels, "))
+            verdicts.append(f"{tool}: {', '.join(lines[-1].strip('= ') for lines in found)}")
+        except (RuntimeError, IndexError, FileNotFoundError) as error:
             verdicts.append(f"{tool}: {str(error).splitlines()[0]}")
     return "; ".join(verdicts)
 
 
-def run_every_kernel(device: str) -> None:
-    """Run and check one small case of every kernel with its own unrolling and block size."""
-    from memkern.machine.gpu import _module
+def small_case(entry: tuple[Any, ...], device: str) -> Any:
+    """Return a small case of an entry of the extension."""
     from memkern.spec.options import Knobs
 
     sys.path[:0] = [str(TREE / "tests"), str(TREE / "tests" / "families")]
@@ -167,59 +205,56 @@ def run_every_kernel(device: str) -> None:
 
     import memkern as mk
 
-    small = {
-        "latency.chase": {"size_B": 2**13, "steps": 100},
-        "latency.banks": {"steps": 100},
-        **{f"transfers.{way}": {"size_B": 2**13} for way in ("to_device", "from_device", "both")},
-    }
-    wrong = 0
-    for kernel, variant, dtype, index, unroll, template in _module().entries():
-        if unroll or kernel == "transfers.between":
-            continue
-        if kernel in small:
-            own = dict(small[kernel])
-            if kernel == "latency.chase":
-                own["chains"] = int(template)
-            elif kernel.startswith("transfers."):
-                own["memory"] = template
-            else:
-                own["dtype"] = dtype
-            case = mk.case(kernel, device=device, variant=variant, **own)
-            if not case.prepare().check().valid:
-                wrong += 1
-                print(f"{kernel} {variant} {dtype} {template} is wrong")
-            continue
-        sample = SAMPLES[kernel][0]
-        knobs = {"device": device, "variant": variant, "seed": sample.knobs.seed}
-        if kernel.startswith("amo."):
-            knobs["threads"] = sample.knobs.threads
-        case = dataclasses.replace(sample, knobs=Knobs(**knobs))
-        names = {"dtype": dtype, "index_dtype": index}
-        if kernel.startswith("amo."):
-            names["template_variant"] = template
+    kernel, variant, dtype, index, _, template = entry
+    own: dict[str, Any] = {}
+    if kernel == "latency.chase":
+        own = {"size_B": 2**13, "steps": 100, "chains": int(template)}
+    elif kernel == "latency.banks":
+        own = {"steps": 100, "dtype": dtype}
+    elif kernel.startswith("transfers."):
+        own = {"size_B": 2**13, "memory": template}
+    if own:
+        return mk.case(kernel, device=device, variant=variant, **own)
+    sample = SAMPLES[kernel][0]
+    knobs = {"device": device, "variant": variant, "seed": sample.knobs.seed}
+    names = {"dtype": dtype, "index_dtype": index}
+    if kernel.startswith("amo."):
+        knobs["threads"] = sample.knobs.threads
+        names["template_variant"] = template
+    return dataclasses.replace(sample, knobs=Knobs(**knobs)).with_(**names)
+
+
+def run_every_kernel(options: argparse.Namespace) -> int:
+    """Run and check one small case of every kernel, in random order; return how many are wrong."""
+    from memkern.machine.gpu import _module
+
+    # Kernels with their own unrolling; transfers between two cards need both.
+    entries = [e for e in _module().entries() if not e[4] and e[0] != "transfers.between"]
+    end = time.monotonic() + 60 * options.minutes
+    done, wrong = 0, 0
+    for entry in random.Random(options.seed).sample(entries, len(entries)):
+        if time.monotonic() >= end:
+            break
+        name = " ".join(map(str, filter(None, entry)))
         try:
-            valid = case.with_(**names).prepare().check().valid
+            found = small_case(entry, options.device).prepare().check()
+            said = "right" if found.valid else "WRONG"
         except ValueError as error:
-            print(f"{kernel} {variant} {template}: {error}")
-            continue
-        if not valid:
-            wrong += 1
-            print(f"{kernel} {variant} {dtype} {index} {template} is wrong")
-    print(f"{wrong} wrong results")
-    sys.exit(1 if wrong else 0)
+            said = str(error)  # some operations have no such variant
+        wrong += said == "WRONG"
+        done += 1
+        print(f"{done} of {len(entries)}: {name}: {said}", flush=True)
+    print(f"{done} of {len(entries)} kernels, {wrong} wrong results")
+    return wrong
 
 
-def bare_launch_s(program: Path) -> float:
+def bare_launch_s(text: str) -> float:
     """Return the median seconds of a bare empty launch."""
-    lines = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    seconds = sorted(float(line) for line in lines.split())
-    return seconds[len(seconds) // 2]
+    return statistics.median(float(line) for line in text.split())
 
 
-def babelstream_GBps(program: Path, elements: int) -> dict[str, float]:
-    """Return the bandwidths that BabelStream prints, by memkern's names."""
-    command = [program, "-s", str(elements), "-n", "50"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def babelstream_GBps(text: str) -> dict[str, float]:
+    """Return the bandwidths that BabelStream prints, of its shortest times, by memkern's names."""
     rows = (line.split() for line in text.splitlines())
     return {
         BABELSTREAM[row[0]]: float(row[1]) / 1e3
@@ -228,41 +263,139 @@ def babelstream_GBps(program: Path, elements: int) -> dict[str, float]:
     }
 
 
-def spatter_GBps(program: Path, kernel: str, count: int) -> dict[str, float]:
-    """Return the bandwidth that Spatter prints for UNIFORM:256:1."""
-    options = ["-pUNIFORM:256:1", "-d256", f"-l{count}", f"-k{kernel}", "-r20"]
-    text = subprocess.run([program, *options], capture_output=True, text=True, check=True).stdout
+def spatter_GBps(text: str) -> float:
+    """Return the bandwidth that Spatter prints, of its shortest time."""
     rows = [line.split() for line in text.splitlines() if re.match(r"\s*\d+\s", line)]
-    return {f"spatter.{kernel}": float(rows[-1][-1]) / 1e3}
+    if not rows:
+        raise ValueError("Spatter printed no bandwidth")
+    return float(rows[-1][-1]) / 1e3
 
 
-def _babelstream(call: Call) -> Path | None:
+def _babelstream(call: Call) -> Path:
     given = call.options.babelstream
-    if given is None or given.is_file():
+    if given.is_file():
         return given
     source = given / "src"
     flags = ["-std=c++17", "-DCUDA", "-DDEFAULT", "-I", source, "-I", source / "cuda"]
     files = [source / "main.cpp", source / "cuda" / "CUDAStream.cu"]
-    return call.nvcc(files, call.out / "cuda-stream", *flags, "-x", "cu")
+    return call.nvcc(files, PROGRAMS / "cuda-stream", *flags, "-x", "cu")
 
 
-def _spatter(call: Call) -> Path | None:
+def _spatter(call: Call) -> Path:
     given = call.options.spatter
-    if given is None or given.is_file():
+    if given.is_file():
         return given
-    folder = call.out / "spatter"
-    options = ["-DUSE_CUDA=ON", "-DCMAKE_BUILD_TYPE=Release"]
+    folder = PROGRAMS / "spatter"
+    own = [f"-D{name}={value}" for name, value in call.options.spatter_option]
+    options = ["-DUSE_CUDA=ON", "-DCMAKE_BUILD_TYPE=Release", *own]
     call.run(["cmake", "-S", given, "-B", folder, *options], "peers.log")
     call.run(["cmake", "--build", folder, "-j"], "peers.log")
     return folder / "spatter"
 
 
+def _peers(call: Call, footprint_B: float, count: int) -> dict[str, Callable[[], dict[str, float]]]:
+    """Build the peers and return how each is run once, without those that don't build."""
+    options = call.options
+    runs: dict[str, Callable[[], dict[str, float]]] = {}
+
+    def bare() -> None:
+        source = PROGRAMS / "bare.cu"
+        source.write_text(BARE)
+        program = call.nvcc([source], PROGRAMS / "bare")
+        runs["a bare launch"] = lambda: {"launch": bare_launch_s(call.run([program], "peers.log"))}
+
+    def babelstream() -> None:
+        # Its arrays are multiples of its blocks of 1024 elements.
+        elements = max(int(footprint_B / 8 / 3) // 1024, 1) * 1024
+        words = [_babelstream(call), "-s", elements, "-n", "50"]
+        runs["BabelStream"] = lambda: babelstream_GBps(call.run(words, "peers.log"))
+
+    def spatter() -> None:
+        program = _spatter(call)
+        for k in SPATTER:
+            words = [program, "-bcuda", "-pUNIFORM:256:1", "-d256", f"-l{count}", f"-k{k}", "-r20"]
+            runs[f"Spatter's {k}"] = lambda k=k, words=words: {
+                f"spatter.{k}": spatter_GBps(call.run(words, "peers.log"))
+            }
+
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    asked = [bare, *[babelstream] * bool(options.babelstream), *[spatter] * bool(options.spatter)]
+    for build_one in asked:
+        try:
+            build_one()
+        except (RuntimeError, OSError) as error:
+            print(f"{build_one.__name__} is left out: {error}")
+    return runs
+
+
+@dataclasses.dataclass
+class Turn:
+    """What one turn measured, by name.
+
+    Shares of the ceiling are of medians, since the driver's copy is a median. Peers print the
+    bandwidth of their shortest time, so that ours beside theirs is that as well.
+    """
+
+    medians: dict[str, float] = dataclasses.field(default_factory=dict)
+    fastest: dict[str, float] = dataclasses.field(default_factory=dict)
+    peers: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def ceiling(self) -> float:
+        """The larger of the driver's copy and our own loads."""
+        return max(self.medians["driver"], self.medians["loops.load"])
+
+
+def verdicts(turns: list[Turn]) -> list[str]:
+    """Return a line for every target: what was found, what is wanted, and whether it is met."""
+    from peers import judge, with_interval
+
+    from memkern.statistics import Ratio, geometric_mean, ratio_interval
+
+    def of_pairs(ours: Callable[[Turn], float], theirs: Callable[[Turn], float]) -> list[Any]:
+        pairs = []
+        for turn in turns:
+            try:
+                pairs.append((ours(turn), theirs(turn)))
+            except KeyError:  # One of them failed in this turn.
+                continue
+        return [ratio_interval(*zip(*pairs, strict=True), paired=True), len(pairs)] if pairs else []
+
+    def line(name: str, found: str, wanted: str, met: bool | None) -> str:
+        verdict = "not judged" if met is None else "met" if met else "NOT MET"
+        return f"{name:<26} {found:<26} {wanted:<26} {verdict}"
+
+    lines = []
+    for name, least in TARGETS.items():
+        found = of_pairs(lambda turn, n=name: turn.medians[n], lambda turn: turn.ceiling)
+        met, text = (found[0].ratio >= least, with_interval(found[0])) if found else (None, "-")
+        lines.append(line(name, text, f">= {least} of the ceiling", met))
+    found = of_pairs(lambda turn: turn.medians["launch"], lambda turn: turn.peers["launch"])
+    met, text = (found[0].ratio <= LAUNCH, with_interval(found[0])) if found else (None, "-")
+    lines.append(line("launch", text, f"<= {LAUNCH} of a bare one", met))
+    ratios: dict[str, Ratio] = {}
+    for name in PEERS:
+        found = of_pairs(lambda turn, n=name: turn.fastest[n], lambda turn, n=name: turn.peers[n])
+        if not found:
+            continue
+        ratio, number = found
+        lines.append(line(f"{name} / peer", with_interval(ratio), f"{number} alternations", None))
+        if number >= ALTERNATIONS:
+            ratios[name] = ratio
+    met = judge(ratios) if ratios else None
+    mean = f"geometric mean {geometric_mean([r.ratio for r in ratios.values()]):.3f}"
+    wanted = f">= 1, {ALTERNATIONS} alternations"
+    lines.append(
+        line(f"{len(ratios)} of {len(PEERS)} / peers", mean if ratios else "-", wanted, met)
+    )
+    return lines
+
+
 def bandwidths(call: Call) -> str:
-    """Measure everything in turns, each in another order; store the records and print shares."""
+    """Measure everything in turns, each in another order; store records and print verdicts."""
     import memkern as mk
     from memkern.machine import gpu
     from memkern.measuring.record import to_result_set
-    from memkern.statistics import ratio_interval
 
     options, device = call.options, call.options.device
     how = {"device": device, "timer": options.timer, "runs": 20}
@@ -271,77 +404,72 @@ def bandwidths(call: Call) -> str:
     count = max(int(footprint_B / 8 / 256), 1)
     shape = {"pattern": "UNIFORM:256:1", "delta": 256, "count": count, "index_dtype": "int32"}
     cases |= {f"spatter.{k}": mk.case(f"spatter.{k}", **shape, **how) for k in SPATTER}
-    cases["launch"] = mk.case("bs.bs0", device=device, runs=200)
+    # As many launches between two synchronisations as in the bare program.
+    cases["launch"] = mk.case("bs.bs0", device=device, runs=200, invocations=20)
     done: list[mk.Measurement] = []
-    ours: dict[str, list[float]] = {}
-    theirs: dict[str, list[float]] = {}
+    turns: list[Turn] = []
+    failed: list[str] = []
 
     def own(name: str) -> None:
         found = cases[name].measure()
-        if not found.valid:
-            raise RuntimeError(f"{name} failed its validation")
         done.append(found)
+        if not found.valid:
+            raise RuntimeError("the result is wrong")
         column = "time_median_s" if name == "launch" else "bandwidth_median_GBps"
-        ours.setdefault(name, []).append(found.record[column])
-
-    def peer(rates: Callable[[], dict[str, float]]) -> None:
-        for name, rate in rates().items():
-            theirs.setdefault(name, []).append(rate)
+        turns[-1].medians[name] = found.record[column]
+        if name != "launch":
+            turns[-1].fastest[name] = found.record["bandwidth_GBps"]
 
     def driver() -> None:
         gpu.copy_GBps.cache_clear()
-        ours.setdefault("driver", []).append(gpu.copy_GBps(device))
+        turns[-1].medians["driver"] = gpu.copy_GBps(device)
 
-    work: list[Callable[[], object]] = [lambda n=name: own(n) for name in cases]
-    work.append(driver)
-    (call.out / "bare.cu").write_text(BARE)
-    bare = call.nvcc([call.out / "bare.cu"], call.out / "bare")
-    work.append(lambda: theirs.setdefault("launch", []).append(bare_launch_s(bare)))
-    if stream := _babelstream(call):
-        work.append(lambda: peer(lambda: babelstream_GBps(stream, int(footprint_B / 8 / 3))))
-    if spatter := _spatter(call):
-        for kernel in SPATTER:
-            work.append(lambda k=kernel: peer(lambda: spatter_GBps(spatter, k, count)))
-
-    order, turns, longest_s = random.Random(options.seed), 0, 0.0
-    while turns < options.turns and (turns == 0 or call.left_s > 2 * longest_s):
+    work: dict[str, Callable[[], object]] = {
+        **{name: lambda n=name: own(n) for name in cases},
+        "driver": driver,
+        **{
+            name: lambda run=run: turns[-1].peers.update(run())
+            for name, run in _peers(call, footprint_B, count).items()
+        },
+    }
+    order, longest_s = random.Random(options.seed), 0.0
+    while len(turns) < options.turns and (not turns or call.left_s > 1.5 * longest_s):
         begin = time.monotonic()
-        for one in order.sample(work, len(work)):
-            one()
+        turns.append(Turn())
+        for name in order.sample(sorted(work), len(work)):
+            try:
+                work[name]()
+            except Exception as error:  # The others are worth measuring all the same.
+                failed.append(f"{name}: {error}")
+                print(f"{failed[-1]}; it is left out from now on", flush=True)
+                del work[name]
+        to_result_set(done).save(str(call.out / "bandwidths.json"))
         longest_s = max(longest_s, time.monotonic() - begin)
-        turns += 1
-    to_result_set(done).save(str(call.out / "bandwidths.json"))
-
-    ceilings = [max(pair) for pair in zip(ours["driver"], ours["loops.load"], strict=True)]
-    print(f"{gpu.describe(device)['name']}, {turns} turns")
-    for name, rates in ours.items():
-        values = sorted(rates)
-        text = f"{name:<16} {values[len(values) // 2]:12.5g}"
-        if name != "launch":
-            share = ratio_interval(rates, ceilings, paired=True)
-            text += f" GB/s  {share.ratio:.3f} of the best of copy and read"
-            if share.ratio < TARGETS.get(name, 0.0):
-                text += f", BELOW {TARGETS[name]}"
-        if name in theirs:
-            ratio = ratio_interval(rates, theirs[name], paired=True)
-            text += f"  {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of the peer"
-        print(text)
-    return f"{turns} turns"
+    text = "\n".join([f"{gpu.describe(device)['name']}, {len(turns)} turns", *verdicts(turns)])
+    print(text)
+    (call.out / "verdicts.txt").write_text(text + "\n")
+    if failed:
+        raise RuntimeError(f"{len(turns)} turns, of which {'; '.join(failed)}")
+    return f"{len(turns)} turns, {text.count('NOT MET')} targets not met"
 
 
-def measured(call: Call, name: str, cases: list[Any], longest_s: float) -> Any:
-    """Measure cases in random order for some time; store and return their records."""
+def measured(call: Call, name: str, cases: list[Any], share: float = 1.0) -> Any:
+    """Measure cases in random order for a share of the time left; store and return records."""
     from memkern.measuring.record import to_result_set
 
-    end = time.monotonic() + min(longest_s, call.left_s)
+    end = time.monotonic() + share * call.left_s
     done = []
-    for case in random.Random(call.options.seed).sample(cases, len(cases)):
-        if time.monotonic() >= end:
-            print(f"{name}: {len(cases) - len(done)} of {len(cases)} cases left out, no time left")
-            break
-        done.append(case.measure())
-    results = to_result_set(done)
-    results.save(str(call.out / f"{name}.json"))
+    try:
+        for case in random.Random(call.options.seed).sample(cases, len(cases)):
+            if time.monotonic() >= end:
+                left = len(cases) - len(done)
+                print(f"{name}: {left} of {len(cases)} cases left out, no time left")
+                break
+            done.append(case.measure())
+    finally:
+        results = to_result_set(done)
+        if done:
+            results.save(str(call.out / f"{name}.json"))
     if wrong := [record["kernel"] for record in results if not record["valid"]]:
         raise RuntimeError(f"failed validation: {', '.join(sorted(set(wrong)))}")
     return results
@@ -383,7 +511,7 @@ def transfers(call: Call) -> str:
                 for variant in VARIANTS[memory]
                 for k in range(13)
             ]
-    results = measured(call, "transfers", cases, 150)
+    results = measured(call, "transfers", cases)
     print(tables["transfers-fit"](results).to_string(index=False))
     return drawn(call, "transfers", results)
 
@@ -407,8 +535,8 @@ def latency(call: Call) -> str:
         for stride in range(1, 33)
         for threads in (32, 1024)
     ]
-    chased = measured(call, "latency", chases, 100)
-    conflicts = measured(call, "banks", banks, 60)
+    chased = measured(call, "latency", chases, 0.6)
+    conflicts = measured(call, "banks", banks)
     print(tables["latency-banks"](conflicts).to_string(index=False))
     return f"{drawn(call, 'latency-sizes', chased)}, {drawn(call, 'latency-banks', conflicts)}"
 
@@ -431,7 +559,7 @@ def blocks(call: Call) -> str:
         for threads in (64, 128, 256, 512, 1024)
         for unroll in (0, 1, 2, 4, 8)
     ]
-    results = measured(call, "blocks", cases, 120)
+    results = measured(call, "blocks", cases)
     table = tables["gpu-blocks"](results)
     best = table[table["of_best"] == 1.0]
     print(best.to_string(index=False))
@@ -439,17 +567,26 @@ def blocks(call: Call) -> str:
 
 
 def report(call: Call) -> str:
-    """Write a report of all records in the folder."""
+    """Write a report of all records in the folder and of earlier calls."""
     import memkern as mk
     from memkern.machine import gpu
     from memkern.machine.topology import machine_environment
     from memkern.report import write
 
-    results = mk.merge(sorted(call.out.glob("*.json")))
+    folders = [call.out, *call.options.records]
+    results = mk.merge([path for folder in folders for path in sorted(folder.glob("*.json"))])
     page = call.out / "report.html"
     title = f"Data movement on {gpu.describe(call.options.device)['name']}"
     write(results, page, title=title, environment=machine_environment())
     return f"{page.stat().st_size} bytes"
+
+
+def pack(call: Call) -> None:
+    """Write all records, figures and logs into one archive, in place of the earlier one."""
+    part = call.options.results.with_name(call.options.results.name + ".part")
+    with tarfile.open(part, "w:gz") as archive:
+        archive.add(call.out, call.out.name)
+    part.replace(call.options.results)
 
 
 def parsed(words: list[str] | None = None) -> argparse.Namespace:
@@ -457,6 +594,14 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--out", default="on_gpu", metavar="FOLDER", help="of records and logs")
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE",
+        help="archive of all that the call wrote (default: the folder's name with .tar.gz)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--records", type=Path, action="append", default=[], metavar="FOLDER",
+        help="records of an earlier call, for the report",
+    )  # fmt: skip
     parser.add_argument("--minutes", type=float, default=9.5, help="for everything together")
     parser.add_argument("--steps", default=",".join(STEPS), help=f"some of {','.join(STEPS)}")
     parser.add_argument("--build", action="store_true", help="build the extension first")
@@ -468,16 +613,26 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seed", type=int, default=0, help="of the order in each turn")
     parser.add_argument("--timer", default="host", choices=("host", "events", "graph"))
-    parser.add_argument("--babelstream", type=Path, metavar="PATH", help="source tree or program")
-    parser.add_argument("--spatter", type=Path, metavar="PATH", help="source tree or program")
+    for peer in ("--babelstream", "--spatter"):
+        parser.add_argument(peer, type=Path, metavar="PATH", help="source tree or program")
+    parser.add_argument(
+        "--spatter-option", nargs=2, action="append", default=[], metavar=("OPTION", "VALUE"),
+        help="option for CMake of Spatter's build, such as a folder in place of a download",
+    )  # fmt: skip
     parser.add_argument("--every-kernel", action="store_true", help="run each kernel once, and end")
     options = parser.parse_args(words)
     options.steps = options.steps.split(",")
     if unknown := [step for step in options.steps if step not in STEPS]:
         parser.error(f"--steps {unknown[0]!r} is not one of {', '.join(STEPS)}")
-    for path in (options.babelstream, options.spatter):
+    if options.results is None:
+        options.results = Path(f"{os.path.normpath(options.out)}.tar.gz")
+    for path in (options.babelstream, options.spatter, *options.records):
         if path is not None and not path.exists():
             parser.error(f"there is no {path}")
+    for peer in ("babelstream", "spatter"):
+        # A name without a folder would be looked for on PATH.
+        if path := getattr(options, peer):
+            setattr(options, peer, path.resolve())
     return options
 
 
@@ -497,7 +652,7 @@ def main() -> int:
         return 2
     sys.path.insert(0, str(TREE / "python"))
     if options.every_kernel:
-        run_every_kernel(options.device)
+        return 1 if run_every_kernel(options) else 0
     call = Call(options)
     call.out.mkdir(parents=True, exist_ok=True)
     failed = 0
@@ -516,7 +671,8 @@ def main() -> int:
             found = f"FAILED: {error}"
         lines.append(f"{name:<11} {time.monotonic() - begin:6.1f} s  {found}")
         print(lines[-1], flush=True)
-    (call.out / "summary.txt").write_text("\n".join(lines) + "\n")
+        (call.out / "summary.txt").write_text("\n".join(lines) + "\n")
+        pack(call)
     return 1 if failed else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -9,7 +10,7 @@ from checking import refused_words, run
 
 from memkern.cli import ecm
 from memkern.errors import InputError
-from memkern.models.machine_file import load_machine, published
+from memkern.models.machine_file import Quantity, Tlb, load_machine, published
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +77,18 @@ def test_machine_prints_and_compares_files(host, capsys) -> None:
     assert "512" in line
     code, out, _ = run(capsys, "machine", str(path), str(path))
     assert not [line for line in out.splitlines() if line.endswith(" *")]
+
+
+def test_the_reach_of_a_tlb_is_printed_in_pages(tmp_path, capsys) -> None:
+    tlbs = (
+        Tlb(4096, Quantity(64 * 4096, 64 * 4096, 81 * 4096), 0.5),
+        Tlb(4096, Quantity(1620 * 4096, 1620 * 4096), 2.27),
+    )
+    path = dataclasses.replace(published("A64FX"), tlbs=tlbs).save(tmp_path / "a.json")
+    assert load_machine(path).tlbs[0] == tlbs[0]
+    _, out, _ = run(capsys, "machine", str(path))
+    assert "TLB 1 reaches 64 to 81 pages of 4 KiB: 0.50 ns" in out
+    assert "TLB 2 reaches 1620 or more pages of 4 KiB: 2.27 ns" in out
 
 
 def test_machine_writes_a_published_machine(tmp_path, capsys) -> None:

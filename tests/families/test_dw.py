@@ -20,6 +20,7 @@ import memkern as mk
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.families.dw import kernels as family
+from memkern.families.dw.verb import _row
 from memkern.inputs import lattice
 from memkern.inputs.lattice import random_field, random_links
 from memkern.machine import topology
@@ -841,11 +842,19 @@ def test_the_verb_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
         *("--vector", "128", "--variant", "simd,nt", "--runs", "2", "-t", "1,2"),
     )
     assert code == 0, err
-    header, *rows = out.splitlines()
+    header, *rows, _ = out.splitlines()
     assert header.split()[:5] == ["lattice", "Ls", "layout", "cut", "bits"]
     assert len(rows) == 4
     assert all(row.split()[:5] == ["4x2x6x8", "3", "RRII", "t2", "128"] for row in rows)
     assert "INVALID" not in out
+
+
+def test_a_row_of_memory_without_a_roofline_is_not_in_cache(ceilings: None) -> None:
+    case = mk.case("dw.hop", lattice=[2, 2, 2, 2], ls=2, threads=1, runs=1)
+    record = case.measure().record | {"memory_load_B": 0.0, "memory_store_B": 0.0}
+    record["roofline_fraction"] = math.nan
+    assert "in cache" in _row(0, record)
+    assert "in cache" not in _row(0, record | {"memory_load_B": 1e6})
 
 
 def test_the_verbs_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import refused, run
 from plotting import (
     KIB,
     LONG,
@@ -20,9 +20,12 @@ from plotting import (
 )
 
 from memkern import report
+from memkern.families.latency import verb
 from memkern.families.latency.data import DIFFERS, concurrency, measured_caches
 from memkern.families.latency.findings import findings
 from memkern.families.latency.kernels import GROUP, report_cases
+from memkern.machine import caches
+from memkern.machine.topology import machine_environment
 from memkern.measuring.sweep import sweep
 from memkern.plots import figures, save, sections, tables
 
@@ -242,6 +245,19 @@ def test_sizes_draw_each_order():
     assert list(line(ax, "random order").get_ydata()) == [2.0 * 2**i for i in range(7)]
 
 
+def test_variants_of_a_gpu_are_drawn_apart_with_its_own_cache():
+    card = {"machine": "Own Card 3000", "backend": "cuda", "device": "cuda:0"}
+    own = [{**row, "variant": "auto", "backend": "openmp", "device": "cpu"} for row in sizes()]
+    rows = [*own, *sizes(variant="simt", **card), *sizes(variant="l2", **card)]
+    results = Results(rows)
+    results.environments["e1"]["devices"] = {"cuda:0": {"l2_B": 2 * MIB}}
+    host, gpu = sorted(figures["latency-sizes"](results).axes, key=lambda ax: len(ax.texts))[::-1]
+    assert "random order" in curve_labels(host)
+    assert {"random order, simt", "random order, l2"} <= set(curve_labels(gpu))
+    assert [text.get_text() for text in gpu.texts] == ["L2", "memory"]
+    assert len([text for text in host.texts if text.get_text() == "L1"]) == 1
+
+
 def test_only_one_worker_and_chain_is_a_latency():
     others = [*chains(), *sizes(threads=2)]
     fig = figures["latency-sizes"](Results([*sizes(), *others]))
@@ -310,6 +326,26 @@ def test_sizes_of_caches_are_confirmed_or_that_of_the_last_one_is_measured():
     again.environments["e1"]["measured_caches"] = {"sizes_B": measured(structured(ends=ends))}
     shown = tables["latency-structure"](again).set_index("what")
     assert shown.loc["cache 3", "system"] == "L3: 16 MiB" and measured_caches(again)["L3"] < 5 * MIB
+
+
+def test_measured_sizes_of_caches_are_stored(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    rows = structured(ends={32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0})
+    monkeypatch.setattr(verb, "measure", lambda *_: Results(rows))
+    monkeypatch.setattr(verb, "exit_code", lambda _: 0)
+    code, out, err = run(capsys, "latency", "structure")
+    assert code == 0 and "L3: 16 MiB" in out
+    assert err == (
+        "memkern: sizes of caches for later records, until the next boot: L1 32 KiB, L2 1 MiB, "
+        "L3 4.36 MiB\n"
+    )
+    stored = machine_environment()["measured_caches"]["sizes_B"]
+    assert list(stored) == ["L1", "L2", "L3"] and stored["L1"] == 32 * KIB
+    assert "measured: L1 32 KiB, L2 1024 KiB, L3 4" in run(capsys, "info")[1]
+    # Small cases, as of tests, show nothing of the machine.
+    caches.path().unlink()
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    assert run(capsys, "latency", "structure", "-q")[0] == 0 and not caches.path().exists()
 
 
 def test_lines_that_differ_or_come_in_pairs_are_said():

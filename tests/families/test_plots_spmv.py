@@ -389,6 +389,16 @@ def test_section_of_few_records(rows, shown):
     assert all("\n" not in remark for remark in section.remarks)
 
 
+def test_disturbed_rooflines_are_not_mentioned():
+    unknown = ("roofline_GFLOPs", "roofline_fraction", "roofline_s", "load_GBps", "alpha_implied")
+    section = sections["spmv"](frame_of(Results(everything(**dict.fromkeys(unknown, math.nan)))))
+    text = " ".join(section.findings)
+    assert "on hpcg:68, which is larger than the caches: CRS 4 GFLOP/s; " in text
+    assert "5pt:300:300 in SELL-8 reaches 6 GFLOP/s." in text
+    assert "nan" not in text and "roofline" not in text
+    assert len(section.exhibits) == 5
+
+
 def test_unknown_caches_are_not_mentioned():
     text = " ".join(sections["spmv"](frame(everything())).findings)
     assert "4 workers on hpcg:68: CRS" in text and "From the caches" not in text

@@ -244,7 +244,7 @@ def test_what_a_neighbour_takes_from_the_cores_is_no_disturbance(
 
     def marked(throughput: float, beside: Neighbour | None, share: float = 1.0) -> bool:
         prepared.beside = beside
-        conditions = np.tile([share, throughput, 3e9, np.nan], (50, 1))
+        conditions = np.tile([share, throughput, 3e9, np.nan, 0.0], (50, 1))
         conditions[:, 1] *= 1 - 0.001 * np.arange(50) / 50
         return bool(sampling.mark_disturbed(prepared, np.full(50, 1e-3), conditions).all())
 

@@ -229,10 +229,19 @@ def test_events_by_their_names_are_checked(
     }  # fmt: skip
     (row,) = measured(capsys, *COMMAND, "--counters", "r1234", "-t", "1")
     assert row["counters_note"] == "r1234: 3 times the true count in memkern counters --check"
-    for pair in ("r1234", "L9_load=r1234", "L2_load"):
+    for pair in ("r1234", "L9_load=r1234", "L2_load", "L2_load=auto"):
         assert "give QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
     assert "is unknown" in refused_words(capsys, "counters", "--check", "L2_load=nosuch")
     assert "can't be counted" in refused_words(capsys, "counters", "--check", "L2_load=r1")
+
+
+def test_migrations_are_not_checked_on_a_single_unit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert "cpu-migrations" not in known_counts._every()
+    pair = "cpu-migrations=page-faults"
+    assert "give QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
 
 
 def test_a_check_without_any_event_says_why(capsys: pytest.CaptureFixture[str]) -> None:

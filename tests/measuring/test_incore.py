@@ -7,6 +7,7 @@ import json
 import math
 import stat
 
+import numpy as np
 import pytest
 from checking import refused, refused_words, run
 
@@ -14,6 +15,7 @@ import memkern as mk
 from memkern import _memkern
 from memkern.machine.disassembly import Instruction, function_at, innermost_loops, main_loop
 from memkern.measuring import incore
+from memkern.measuring.record import Measurement
 from memkern.models.machine_file import EcmParameters, Quantity, load_machine, published
 from memkern.models.machine_file import Instruction as Instruction_
 
@@ -174,6 +176,33 @@ def test_the_terms_of_a_loop_are_those_of_its_instructions() -> None:
         assert all(math.isnan(value) for value in incore.terms(body, machine).values())
     lacking = dataclasses.replace(TABLE, instructions=())
     assert math.isnan(incore.terms(BODY, lacking)["arithmetic_cycles"])
+
+
+def measured(seconds):
+    """Return a measurement at 1 GHz."""
+    record = {
+        "kernel": "loops.triad", "name": "L1", "time_median_s": seconds, "clock_GHz": 1.0,
+        "placement_sd": 0.0, "disturbed": False,
+    }  # fmt: skip
+    return Measurement(record, np.empty(0), {})
+
+
+def test_a_time_is_that_by_which_two_sizes_differ() -> None:
+    whole, part = (mk.loops("triad", elements=count) for count in (800, 200))
+    time, row_cycles = incore._times(whole, measured(1e-6), part, measured(4e-7))
+    assert (time.cycles, time.disturbed) == (pytest.approx(1.0), False)
+    assert math.isnan(row_cycles)
+    # The second one was not measured, as the time was over.
+    time, _ = incore._times(whole, measured(1e-6), part, None)
+    assert (time.cycles, time.disturbed) == (pytest.approx(1.25), True)
+    assert not incore._times(whole, measured(1e-6), None, None)[0].disturbed
+
+
+def test_rows_and_nonzeros_of_a_matrix_are_told_apart() -> None:
+    long, short = (mk.case("spmv.crs", matrix=f"tsm:{rows}:{1024 // rows}") for rows in (8, 64))
+    times = [measured((1024 * 1.5 + rows * 20) / 1e9) for rows in (8, 64)]
+    time, row_cycles = incore._times(long, times[0], short, times[1])
+    assert (time.cycles, row_cycles) == (pytest.approx(1.5), pytest.approx(20))
 
 
 def in_core(capsys, *words):

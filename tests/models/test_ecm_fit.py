@@ -72,6 +72,19 @@ def test_bandwidths_are_found_again(name) -> None:
             assert predicted == pytest.approx(loop.cycles, rel=0.01)
 
 
+def test_stores_in_l1_take_time_even_where_loops_with_stores_are_faster() -> None:
+    overlap = hypotheses(LEVELS)["none"]
+    loops = [
+        dataclasses.replace(loop, cycles=loop.transfers["L1"].load_B / 160 or 1.0)
+        if loop.level == "L1" and loop.kernel != "loops.load"
+        else loop
+        for loop in measured(machine(overlap))
+    ]
+    found = fit_ecm(loops, 2.5, {"none": overlap})
+    [init] = [j for j in found.judged if j.loop.kernel == "loops.init" and j.loop.level == "L1"]
+    assert init.predicted.cycles > 0
+
+
 def test_the_right_hypothesis_is_among_the_best() -> None:
     truth = machine(hypotheses(LEVELS)["none"])
     found = fit_ecm(measured(truth), 2.5)

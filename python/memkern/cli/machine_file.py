@@ -105,7 +105,8 @@ def _lines(machine: MachineFile) -> Iterator[str]:
         yield ""
     for number, tlb in enumerate(machine.tlbs, start=1):
         reach = tlb.reach_B.scaled(1 / tlb.page_B)
-        pages = f"{reach} pages of {tlb.page_B // 1024} KiB"
+        more = f" to {reach.high:.0f}" if reach.high == reach.high else " or more"
+        pages = f"{reach.value:.0f}{more} pages of {tlb.page_B // 1024} KiB"
         yield f"TLB {number} reaches {pages}: {tlb.cost_ns:.2f} ns"
     for cost in machine.costs:
         yield f"{cost.name} of {cost.threads} threads: {cost.ns} ns"

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -383,7 +383,7 @@ def measured_in_core(
     -------
     MeasuredInCore
         Rows have ``kernel``, ``layout`` (of the domain wall), ``variant``, ``isa``, ``unroll``,
-        ``level``, ``unit`` (``vector``: one of every stream; ``element``: of the pattern, a
+        ``level``, ``in_core_unit`` (``vector``: one of every stream; ``element``: of the pattern, a
         nonzero, or a site and s), ``units`` (in an iteration of the main loop). Of a unit:
         ``in_core_cycles`` as measured, ``llvm_mca_cycles``, ``osaca_cycles`` (NaN where there is no
         prediction), and those of `terms`; ``in_core_row_cycles`` of a matrix's row beside its
@@ -539,7 +539,8 @@ def _times(
     """Return the time of an element, and the cycles of a matrix's row; NaN for other kernels."""
     whole = _time_of(case, done)
     if other is None or part is None:
-        return whole, math.nan
+        # Without the second size, the begin of an invocation counts, and models do not take it.
+        return replace(whole, disturbed=whole.disturbed or other is not None), math.nan
     second = _time_of(other, part)
     counts = _elements(case), _elements(other)
     if "nonzeros" not in case.columns:

@@ -113,9 +113,8 @@ def _of_system(names: Names) -> Iterator[Known]:
     """Yield the counts of events that are to count what the system does."""
     for quantity, (work, run) in _WORK.items():
         for name in names.get(quantity, ()):
-            event, why = counting.event_here(name)
-            if event is None or why:
-                continue
+            event, _ = counting.event_here(name)
+            assert event is not None
             true: list[float] = []
 
             def once(run: Callable[[], float] = run, to: list[float] = true) -> None:
@@ -125,8 +124,10 @@ def _of_system(names: Names) -> Iterator[Known]:
             yield Known(name, work, true[0], float(sum(value for value, _, _ in counts)))
 
 
-def _units() -> int:
-    return len(os.sched_getaffinity(0))
+def _by_system() -> list[str]:
+    """Return the events of the system of which this thread can do known work."""
+    movable = len(os.sched_getaffinity(0)) > 1
+    return [name for name in _WORK if movable or name != "cpu-migrations"]
 
 
 def _of_processor(names: Names) -> Iterator[Known]:
@@ -163,10 +164,8 @@ def _of_case(case: Case, names: Sequence[str], work: str, true: float) -> Iterat
 
 def _every() -> Names:
     """Return the events of which the true count is known and that can be counted here."""
-    names = [*_WORK, *events.quantities(counting.ROOT)]
+    names = [*_by_system(), *events.quantities(counting.ROOT)]
     found = {name: [name] for name in names if not counting.event_here(name)[1]}
-    if _units() < 2:
-        found.pop("cpu-migrations", None)
     if not found:
         first = next(iter(_WORK))
         raise InputError(
@@ -178,11 +177,11 @@ def _every() -> Names:
 
 def _named(text: str) -> Names:
     """Return the events of pairs such as ``L2_load=r0151``, by what they are to count."""
-    quantities = [*_WORK, *(f"{b}_{way}" for b in BOUNDARIES for way in WAYS), TLB_MISSES]
+    quantities = [*_by_system(), *(f"{b}_{way}" for b in BOUNDARIES for way in WAYS), TLB_MISSES]
     found: dict[str, list[str]] = {}
     for pair in events.names_of(text):
         quantity, equals, name = pair.partition("=")
-        if not equals or quantity not in quantities:
+        if not equals or quantity not in quantities or name == counting.AUTO:
             raise InputError(
                 f"{shown(pair)} does not tell what an event is to count: give QUANTITY=EVENT, "
                 f"where QUANTITY is one of {', '.join(quantities)}"

@@ -315,7 +315,9 @@ def _fit_level(
         for value in centre:
             high = value if step == 0 else value * 10 ** (width / 2)
             powers = np.logspace(-width, 0, _POINTS) if value else np.zeros(1)
-            axes.append(np.concatenate([[0.0], high * powers]) if value else np.zeros(1))
+            # Beyond L1, other transfers can hide a cost. In L1 every loop takes time.
+            least = [0.0] if inner or not value else []
+            axes.append(np.concatenate([least, high * powers]) if value else np.array(least))
         load, store = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
         squares = np.square(errors(load, store)).sum(axis=0)
         # Of equally good costs the least, as of transfers that other ones hide.

@@ -144,6 +144,18 @@ def data_caches(
     }
 
 
+def device_l2(environments: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Return the size of the L2 cache in bytes of each device, by environment."""
+    return {
+        key: {
+            name: about["l2_B"]
+            for name, about in (environment.get("devices") or {}).items()
+            if about.get("l2_B")
+        }
+        for key, environment in environments.items()
+    }
+
+
 def line_sizes(environments: Mapping[str, Any]) -> dict[str, int]:
     """Return the largest size of a cache line in bytes, by environment where it is known."""
     every = {
@@ -159,7 +171,7 @@ def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]
 
     Workers are assumed to be spread over the cores, so that they use as many caches of a level as
     possible. The list is empty if the machine is unknown, or if the records ran on a device and
-    describe its host.
+    describe its host (see `device_cache_ends`).
 
     Parameters
     ----------
@@ -191,6 +203,24 @@ def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]
     names = ("level", "size_B", "instances")
     found = caches.ends([dict(zip(names, one, strict=True)) for one in mine], threads)
     return list(found.items())
+
+
+def device_cache_ends(frame: pd.DataFrame) -> list[tuple[str, float]]:
+    """Return name and size in bytes of the L2 cache of the device on which these records ran.
+
+    The list is empty if they ran on no device, or on one of unknown cache.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        It has the caches in ``attrs["device_l2"]``, in the form of `device_l2`.
+    """
+    known = frame.attrs.get("device_l2")
+    if not known or not {"environment_id", "device"} <= set(frame):
+        return []
+    rows = zip(frame["environment_id"], frame["device"], strict=True)
+    sizes = [known.get(key, {}).get(device) for key, device in rows]
+    return next(([("L2", float(size_B))] for size_B in sizes if size_B), [])
 
 
 def read(path: str | Path) -> ResultSet:

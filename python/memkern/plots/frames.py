@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from memkern.errors import InputError
-from memkern.models.records import data_caches, line_sizes
+from memkern.models.records import data_caches, device_l2, line_sizes
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -35,7 +35,7 @@ def frame_of(records: Records) -> DataFrame:
     If a ResultSet describes the caches of its machines, they are in ``attrs["caches"]``: level,
     size in bytes and number of each kind of data cache, by ``environment_id``; those that the
     system reports in ``attrs["system_caches"]``; and the sizes of their lines in
-    ``attrs["line_B"]``.
+    ``attrs["line_B"]``, those of the L2 caches of its GPUs in ``attrs["device_l2"]``.
 
     Raises
     ------
@@ -55,6 +55,7 @@ def frame_of(records: Records) -> DataFrame:
             caches=data_caches(environments),
             system_caches=data_caches(environments, system=True),
             line_B=line_sizes(environments),
+            device_l2=device_l2(environments),
         )
     else:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from memkern.errors import InputError
 from memkern.machine.environment import machine_label
 from memkern.models.records import cache_ends as cache_ends
+from memkern.models.records import device_cache_ends as device_cache_ends
 from memkern.plots.frames import Records, best, counted, frame_of, listed, typed, usable, validated
 from memkern.plots.style import plain
 

@@ -61,9 +61,13 @@ def _row(number: int, record: dict[str, Any]) -> str:
     from memkern.families.dw.data import site_B
 
     fraction = record["roofline_fraction"]
-    share = f"{100 * fraction:.0f}%" if fraction == fraction else "in cache"
     # Where the caches are known.
-    moved = f"{site_B(record):.0f}" if "memory_load_B" in record else ""
+    moved_B = site_B(record) if "memory_load_B" in record else None
+    moved = "" if moved_B is None else f"{moved_B:.0f}"
+    # The roofline is unknown where the measurement of its bandwidths was disturbed.
+    share = "in cache" if moved_B == 0 else ""
+    if fraction == fraction:
+        share = f"{100 * fraction:.0f}%"
     return (
         f"{record['lattice']:<13} {record['Ls']:>3} {record['layout']:<13} {record['cut']:<11} "
         f"{record['vector_bits']:>4} {record['parity']:<6} "

@@ -59,6 +59,8 @@ def chases(
 ) -> tuple[DataFrame, list[str]]:
     """Return the chases by one worker, with their order in the column kind, and notes.
 
+    On GPUs the kind has the variant as well: `simt` loads by way of L1, `l2` past it.
+
     `columns` are required beside those that every figure of chases reads.
     """
     frame, notes = select(
@@ -78,6 +80,8 @@ def chases(
     texts = frame["order"].astype(str) + " order"
     if several.get("pages_asked", 1) > 1:
         texts += ", pages " + frame["pages_asked"].astype(str)
+    if {"backend", "variant"} <= set(frame):
+        texts += (", " + frame["variant"].astype(str)).where(frame["backend"] == "cuda", "")
     return frame.assign(kind=texts), notes
 
 

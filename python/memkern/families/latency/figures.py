@@ -54,7 +54,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.frames import Records, ranked, three_figures
 from memkern.plots.registry import family_section, register, tables
-from memkern.plots.selection import cache_ends, select
+from memkern.plots.selection import cache_ends, device_cache_ends, select
 from memkern.plots.style import GREY, figure, log2_axis
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def over_sizes(records: Records = None) -> Figure:
     ----------
     records : DataFrame or ResultSet
         Own records of `latency.chase` with one chain over two sizes or more. The caches are marked
-        if a ResultSet describes them.
+        if a ResultSet describes them, of a GPU its L2.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def over_sizes(records: Records = None) -> Figure:
         ax.set_ylim(low, max(frame[NS].max() * 1.25, 5 * low))
         bytes_axis(ax.xaxis, 5)
         counts_axis(ax.yaxis, 12)
-        cache_regions(ax, cache_ends(rows))
+        cache_regions(ax, cache_ends(rows) or device_cache_ends(rows))
         ax.set(xlabel="Size of the buffer", ylabel="Time of a load (ns)")
         _title(ax, rows["machine"].iloc[0], len(cells) > 1, pad=_ABOVE_REGIONS)
     return finish(fig, 2, notes, frame)

@@ -65,6 +65,12 @@ def _share(row: Mapping[Any, Any]) -> str:
     return percent(row["roofline_fraction"])
 
 
+def _of_roofline(row: Mapping[Any, Any]) -> str:
+    """Return the share of the roofline; nothing where that was disturbed, and is unknown."""
+    known = row["roofline_fraction"] == row["roofline_fraction"]
+    return f", {_share(row)} of the roofline in the median" if known else ""
+
+
 def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:
     """Return one row of each format, in the order of a legend."""
     found = {row["kind"]: row for row in rows.to_dict("records")}
@@ -79,16 +85,16 @@ def _on_memory(rows: DataFrame) -> list[str]:
     hpcg = rows[rows["label"].str.startswith("hpcg")]
     rows = hpcg if len(hpcg) else rows
     rows = rows[rows["label"] == rows["label"].iloc[-1]]
-    parts = [
-        f"{row['kind']} {_performance(row)}, {_share(row)} of the roofline in the median"
-        for row in _by_kind(rows)
-    ]
-    first = rows.to_dict("records")[0]
+    parts = [f"{row['kind']} {_performance(row)}{_of_roofline(row)}" for row in _by_kind(rows)]
     large = ", which is larger than the caches" * bool(cache_ends(rows))
+    name = rows["label"].iloc[0]
+    text = f"{with_workers(rows, False)} on {name}{large}: {'; '.join(parts)}."
+    known = rows.dropna(subset=[ROOFLINE, "load_GBps"])
+    if known.empty:
+        return [text]
     return [
-        f"{with_workers(rows, False)} on {first['label']}{large}: {'; '.join(parts)}. The roofline "
-        f"is {three_figures(rows[ROOFLINE].max())} GFLOP/s, with the "
-        f"{three_figures(first['load_GBps'])} GB/s that loads alone got from memory."
+        f"{text} The roofline is {three_figures(known[ROOFLINE].max())} GFLOP/s, with the "
+        f"{three_figures(known['load_GBps'].iloc[0])} GB/s that loads alone got from memory."
     ]
 
 
@@ -98,13 +104,13 @@ def _on_caches(rows: DataFrame) -> list[str]:
     if rows.empty:
         return []
     top = best(rows, ("machine",), value=VALUE).to_dict("records")[0]
+    text = f"From the caches: {top['label']} in {top['kind']} reaches {_performance(top)}"
+    if top[ROOFLINE] != top[ROOFLINE]:
+        return [f"{text}."]
     return [
-        f"From the caches: {top['label']} in {top['kind']} reaches {_performance(top)}, "
-        + (
-            f"{top[VALUE] / top[ROOFLINE]:.1f} times what memory would allow."
-            if top.get("bound", "memory") == "memory"
-            else f"{_share(top)} of the roofline in the median, which {top['bound']} sets."
-        )
+        f"{text}, {top[VALUE] / top[ROOFLINE]:.1f} times what memory would allow."
+        if top.get("bound", "memory") == "memory"
+        else f"{text}{_of_roofline(top)}, which {top['bound']} sets."
     ]
 
 
