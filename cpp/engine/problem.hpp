@@ -162,9 +162,10 @@ class Problem {
   // Adds an index array of the type that the kernel reads, placed like any other array. commit()
   // copies the values and checks that the copies lie in [low, bound). `tail` zeros follow, for
   // vectors that read past the last index. If values.data is null, the family writes the indices
-  // itself, after checking them.
+  // itself, after checking them. See Arena::request for `pooled`.
   void add_indices(const std::string& name, const IndexView& values, DType type, std::int64_t low,
-                   std::int64_t bound, const Boundaries& boundaries = {}, std::int64_t tail = 0);
+                   std::int64_t bound, const Boundaries& boundaries = {}, std::int64_t tail = 0,
+                   bool pooled = true);
   // Adds an array of input values, copied and placed like indices.
   void add_data(const std::string& name, const DataView& values, const Boundaries& boundaries = {},
                 std::int64_t tail = 0);
@@ -223,7 +224,7 @@ class Problem {
     std::int64_t tail;
   };
   Array request(const std::string& name, DType type, std::int64_t columns, std::int64_t rows,
-                const Boundaries& boundaries = {}, std::int64_t tail = 0);
+                const Boundaries& boundaries = {}, std::int64_t tail = 0, bool pooled = true);
   void copy_indices(const Indices& indices);
   void copy_data(const Data& data);
   void in_parts(const Boundaries& boundaries, std::int64_t size,

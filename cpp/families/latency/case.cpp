@@ -238,7 +238,10 @@ class PingPongProblem : public Problem {
     // Prefetchers that fetch pairs of lines leave the next but one alone.
     const std::int64_t apart = 4 * line_B / kWord_B;
     add_array("tally", DType::U64, PingPongArgs::kColumns, true);
-    add_indices("words", {nullptr, 2 * apart}, DType::I64, 0, 2 * apart);
+    // Worker 0 touches all of a page that no other pair has used: where a line lies, and which core
+    // touched it first, matters to its time.
+    add_indices("words", {nullptr, 2 * apart}, DType::I64, 0, 2 * apart, {0, 2 * apart, 2 * apart},
+                0, false);
     commit();
     auto* words = reinterpret_cast<std::uint64_t*>(indices("words"));
     std::fill_n(words, 2 * apart, 0);
