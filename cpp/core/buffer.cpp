@@ -335,8 +335,8 @@ std::string Buffer::read_pages() const {
 }
 
 std::size_t Arena::request(std::int64_t bytes, std::int64_t rows,
-                           std::vector<std::int64_t> boundaries_B) {
-  slots_.push_back({bytes, rows, std::move(boundaries_B), nullptr, {}});
+                           std::vector<std::int64_t> boundaries_B, bool pooled) {
+  slots_.push_back({bytes, rows, std::move(boundaries_B), pooled, nullptr, {}});
   return slots_.size() - 1;
 }
 
@@ -344,6 +344,7 @@ void Arena::commit() {
   // The placement of the parts matters only on machines with more than one NUMA node.
   const bool partition_matters = Topology::instance().numa_nodes().size() > 1;
   for (Slot& slot : slots_) {
+    if (!slot.pooled) continue;
     slot.key = placement_.key() + "/" + team_.memory_key() + "/" + std::to_string(slot.rows);
     if (placement_.device == nullptr) {
       // Every case gets the kind of pages and addresses that it would get as the first.
@@ -440,7 +441,8 @@ std::string Arena::obtained_pages() const {
 Arena::~Arena() {
   for (Slot& slot : slots_) {
     const bool reusable = placement_.device == nullptr || placement_.device->reusable();
-    if (slot.buffer && reusable) pool().emplace_back(slot.key, std::move(slot.buffer));
+    if (slot.buffer && slot.pooled && reusable)
+      pool().emplace_back(slot.key, std::move(slot.buffer));
   }
 }
 

@@ -87,9 +87,10 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // With `rows` > 1, row r belongs to worker r. A single row is divided among all workers, in equal
-  // parts or in parts that begin at boundaries_B[w]. Returns the number of the slot.
+  // parts or in parts that begin at boundaries_B[w]. Memory that is not `pooled` is neither taken
+  // from the pool nor returned to it. Returns the number of the slot.
   std::size_t request(std::int64_t bytes, std::int64_t rows,
-                      std::vector<std::int64_t> boundaries_B = {});
+                      std::vector<std::int64_t> boundaries_B = {}, bool pooled = true);
   // Allocates and first-touches all requests; throws MemoryError, before touching any page, if they
   // exceed the memory limit.
   void commit();
@@ -105,6 +106,7 @@ class Arena {
     std::int64_t bytes;
     std::int64_t rows;
     std::vector<std::int64_t> boundaries_B;
+    bool pooled;
     std::unique_ptr<Buffer> buffer;
     std::string key;
   };

@@ -81,7 +81,7 @@ Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, doubl
 
 bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Conditions& conditions,
                                 const std::function<bool()>& start, std::span<Count> counts,
-                                std::optional<Range> part) {
+                                std::optional<Range> part, double* moved_B) {
   conditions = {};
   Runner& runner = *prepared_.runner_;
   if (monitor_ != nullptr) monitor_->wait_for_cores(end_);
@@ -91,11 +91,13 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
   if (part) {
     seconds = runner.run_range(*part);
   } else {
+    const auto invocations = static_cast<double>(invocations_);
     std::fill(per_step.begin(), per_step.end(), 0.0);
-    seconds =
-        runner.sample(invocations_, per_step, counters_.get()) / static_cast<double>(invocations_);
+    const double before_B = prepared_.problem_->moved_B();
+    seconds = runner.sample(invocations_, per_step, counters_.get()) / invocations;
+    if (moved_B != nullptr) *moved_B = (prepared_.problem_->moved_B() - before_B) / invocations;
     if (counters_) counters_->sum(counts);
-    for (double& step : per_step) step /= static_cast<double>(invocations_);
+    for (double& step : per_step) step /= invocations;
   }
   if (monitor_ != nullptr) monitor_->sample_ended(conditions);
   return true;

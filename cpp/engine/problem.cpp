@@ -195,7 +195,7 @@ std::int64_t Problem::footprint_B() const {
 }
 
 Array Problem::request(const std::string& name, DType type, std::int64_t columns, std::int64_t rows,
-                       const Boundaries& boundaries, std::int64_t tail) {
+                       const Boundaries& boundaries, std::int64_t tail, bool pooled) {
   Array a;
   a.name = name;
   a.type = type;
@@ -220,7 +220,7 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
     boundaries_B.front() = 0;
     boundaries_B.back() = slot_B;
   }
-  a.slot = arena_.request(slot_B, rows, std::move(boundaries_B));
+  a.slot = arena_.request(slot_B, rows, std::move(boundaries_B), pooled);
   return a;
 }
 
@@ -258,13 +258,13 @@ void Problem::declare(Array a) {
 
 void Problem::add_indices(const std::string& name, const IndexView& values, DType type,
                           std::int64_t low, std::int64_t bound, const Boundaries& boundaries,
-                          std::int64_t tail) {
+                          std::int64_t tail, bool pooled) {
   if (type == DType::I32 && bound - 1 > INT32_MAX) {
     throw InputError(name + " reaches up to " + std::to_string(bound - 1) +
                      ", too far for int32 indices: use int64");
   }
-  indices_.push_back({request(name, type, values.size, 1, boundaries, tail), values, low, bound,
-                      boundaries, tail});
+  indices_.push_back({request(name, type, values.size, 1, boundaries, tail, pooled), values, low,
+                      bound, boundaries, tail});
 }
 
 void Problem::add_data(const std::string& name, const DataView& values,

@@ -3,6 +3,7 @@
 // done here for all of them.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -108,6 +109,9 @@ class Problem {
   virtual Boundaries boundaries() const { return {}; }
   // Results of the preparation for the record, such as the time of a conversion.
   virtual std::map<std::string, double> facts() const { return {}; }
+  // Bytes that its bodies have moved so far beside what is timed, of which there are more the
+  // longer a sample takes; NaN if there are none.
+  virtual double moved_B() const { return std::nan(""); }
   // Whether this entry can run on these inputs.
   virtual bool runs(const RegisteredEntry&) const { return true; }
   // Whether its workers wait for each other: each has to run its own part at the same time.
@@ -158,9 +162,10 @@ class Problem {
   // Adds an index array of the type that the kernel reads, placed like any other array. commit()
   // copies the values and checks that the copies lie in [low, bound). `tail` zeros follow, for
   // vectors that read past the last index. If values.data is null, the family writes the indices
-  // itself, after checking them.
+  // itself, after checking them. See Arena::request for `pooled`.
   void add_indices(const std::string& name, const IndexView& values, DType type, std::int64_t low,
-                   std::int64_t bound, const Boundaries& boundaries = {}, std::int64_t tail = 0);
+                   std::int64_t bound, const Boundaries& boundaries = {}, std::int64_t tail = 0,
+                   bool pooled = true);
   // Adds an array of input values, copied and placed like indices.
   void add_data(const std::string& name, const DataView& values, const Boundaries& boundaries = {},
                 std::int64_t tail = 0);
@@ -219,7 +224,7 @@ class Problem {
     std::int64_t tail;
   };
   Array request(const std::string& name, DType type, std::int64_t columns, std::int64_t rows,
-                const Boundaries& boundaries = {}, std::int64_t tail = 0);
+                const Boundaries& boundaries = {}, std::int64_t tail = 0, bool pooled = true);
   void copy_indices(const Indices& indices);
   void copy_data(const Data& data);
   void in_parts(const Boundaries& boundaries, std::int64_t size,

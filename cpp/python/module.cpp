@@ -245,12 +245,15 @@ class Case {
   // instead of the deadline and of signals: after the first sample for which it returns false or
   // raises an exception, there are no more. `events` are counted during the samples, and written
   // to `counts`, shape (samples, events, 3): value, nanoseconds enabled and running, summed over
-  // the workers. With `parts`, a range of iterations for each row, each sample is one run of its
-  // part instead. Without `probes`, conditions are NaN and nothing is waited for.
+  // the workers. `moved_B`, shape (samples,), gets the bytes per invocation that are moved beside
+  // what is timed, NaN for kernels without any. With `parts`, a range of iterations for each row,
+  // each sample is one run of its part instead. Without `probes`, conditions are NaN and nothing is
+  // waited for.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s, double least_throughput, const py::object& start,
                       const std::vector<EventTuple>& events,
                       py::array_t<double, py::array::c_style>& counts,
+                      py::array_t<double, py::array::c_style>& moved_B,
                       const std::vector<std::pair<std::int64_t, std::int64_t>>& parts,
                       bool probes) {
     constexpr std::size_t kConditions = 5;
@@ -265,6 +268,10 @@ class Case {
          counts.shape(1) != static_cast<py::ssize_t>(events.size()) || counts.shape(2) != 3)) {
       throw InputError("counts must have the shape (samples, events, 3)");
     }
+    if (moved_B.size() != 0 && (moved_B.ndim() != 1 || moved_B.shape(0) != out.shape(0))) {
+      throw InputError("moved_B must have the shape (samples,)");
+    }
+    double* const moved_rows = moved_B.size() == 0 ? nullptr : moved_B.mutable_data();
     double* const event_rows = events.empty() ? nullptr : counts.mutable_data();
     std::vector<EventCode> codes;
     std::transform(events.begin(), events.end(), std::back_inserter(codes), event_of);
@@ -305,8 +312,9 @@ class Case {
         double* row = rows + done * columns;
         std::optional<Range> part;
         if (!parts.empty()) part = {parts[done].first, parts[done].second};
-        taken = sampling->sample(row[0], {row + 1, time_columns - 1}, conditions[done], called,
-                                 counted, part);
+        taken =
+            sampling->sample(row[0], {row + 1, time_columns - 1}, conditions[done], called, counted,
+                             part, moved_rows == nullptr ? nullptr : moved_rows + done);
       }
       if (!taken) break;
       double* to = event_rows == nullptr ? nullptr : event_rows + done * event_values;
@@ -578,6 +586,7 @@ PYBIND11_MODULE(_memkern, m) {
            py::arg("deadline_s"), py::arg("least_throughput") = 0.0, py::arg("start") = py::none(),
            py::arg("events") = std::vector<EventTuple>(),
            py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>(),
+           py::arg("moved_B").noconvert() = py::array_t<double, py::array::c_style>(),
            py::arg("parts") = std::vector<std::pair<std::int64_t, std::int64_t>>(),
            py::arg("probes") = true)
       .def("fill", &Case::fill, py::arg("outputs"))

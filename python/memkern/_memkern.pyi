@@ -66,6 +66,7 @@ class Prepared:
         start: Callable[[], bool] | None = None,
         events: Sequence[tuple[str, int, int, int, int, int, bool, bool]] = (),
         counts: npt.NDArray[np.float64] = ...,
+        moved_B: npt.NDArray[np.float64] = ...,
         parts: Sequence[tuple[int, int]] = (),
         probes: bool = True,
     ) -> int: ...

@@ -327,6 +327,25 @@ TEST_F(PoolTest, FreesABufferThatIsTooSmall) {
   EXPECT_LT(status_B("VmSize") - before, 32 * kMiB);
 }
 
+TEST_F(PoolTest, NeitherGivesNorKeepsMemoryThatIsNotPooled) {
+  const Team team({1, "none"});
+  const std::byte* pooled = address_of(team, Placement{}, 4 * kMiB);
+  {
+    Arena arena(team, Placement{});
+    const std::size_t slot = arena.request(4 * kMiB, 1, {}, false);
+    arena.commit();
+    EXPECT_NE(arena[slot].data(), pooled);
+    EXPECT_TRUE(all_zero(arena[slot]));
+    arena[slot].data()[0] = std::byte{1};
+  }
+  EXPECT_EQ(address_of(team, Placement{}, 4 * kMiB), pooled);
+  // A new mapping may have the address of the last one, but not its contents.
+  Arena again(team, Placement{});
+  const std::size_t slot = again.request(4 * kMiB, 1, {}, false);
+  again.commit();
+  EXPECT_TRUE(all_zero(again[slot]));
+}
+
 TEST_F(PoolTest, GivesLiveCasesDifferentMemory) {
   const Team team({1, "none"});
   Arena one(team, Placement{});

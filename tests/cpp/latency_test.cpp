@@ -2,6 +2,7 @@
 // thread sanitizer the workers of one invocation meet here.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/errors.hpp"
+#include "core/sampler.hpp"
 #include "engine/prepared.hpp"
 #include "families/latency/args.hpp"
 #include "support.hpp"
@@ -192,8 +194,35 @@ TEST(Loaded, LoadsAndStoresAddUp) {
       if (loads > 0) {
         EXPECT_EQ(word(prepared, "tally", kRow, LoadedArgs::kFrom), static_cast<std::uint64_t>(at));
       }
+      // The lines of the last group have the number of lines stored before it, in all their words.
+      const std::int64_t stores = 8 - loads;
+      auto to = static_cast<std::int64_t>(word(prepared, "tally", kRow, LoadedArgs::kTo));
+      if (stores == 0 || stored == 0) continue;
+      if (to == 0) to = 20 / stores * stores;
+      for (std::int64_t w = 8 * (to - stores); w < 8 * to; ++w) {
+        EXPECT_EQ(word(prepared, "target", kRow, w), stored - static_cast<std::uint64_t>(stores));
+      }
     }
   }
+}
+
+TEST(Loaded, TellsWhatWasMovedInEachSample) {
+  Latency latency("latency.loaded");
+  Prepared prepared(latency.made());
+  for (int column = 0; column < 2; ++column) set_word(prepared, "tally", 1, column, 0);
+  Prepared::Sampling sampling(prepared, 3, 0.0, now() + 60.0);
+  std::array<Conditions, 2> conditions;
+  double moved_B = 0.0;
+  for (Conditions& each : conditions) {
+    double seconds = 0.0;
+    double sample_B = 0.0;
+    sampling.sample(seconds, {}, each, {}, {}, {}, &sample_B);
+    moved_B += 3 * sample_B;
+  }
+  sampling.finish();
+  const std::uint64_t lines = word(prepared, "tally", 1, LoadedArgs::kLoaded) +
+                              word(prepared, "tally", 1, LoadedArgs::kStored);
+  EXPECT_NEAR(moved_B, static_cast<double>(lines) * kLine_B, 1e-6);
 }
 
 TEST(Loaded, RefusesWhatItCannotRun) {

@@ -193,22 +193,46 @@ def test_traffic_adds_up(loads: int, variant: str, isa: str) -> None:
     assert record["traffic_per_access_B"] > 0
 
 
-def test_traffic_is_that_of_the_time_in_which_it_was_counted(
+def test_traffic_is_that_of_the_samples_whose_time_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    every: list[float] = []
+    taken: list[tuple[float, float]] = []
+    sample = sampling.sample
 
-    def slow_half(_: Any, seconds: Any, __: Any) -> Any:
-        every.extend(seconds)
-        return seconds >= np.median(seconds)
+    def in_turn(
+        prepared: Any,
+        out: Any,
+        invocations: int,
+        seconds: float,
+        began: Any,
+        counts: Any,
+        moved: Any,
+    ) -> None:
+        sample(prepared, out, invocations, seconds, began, counts, moved)
+        # Every third sample has a hundred times as much traffic, and is disturbed.
+        moved[2::3] *= 100
+        taken.extend(zip(out[:, 0], moved, strict=True))
 
-    monkeypatch.setattr(sampling, "mark_disturbed", slow_half)
-    once = CaseRun(loaded(loads=8, steps=2**12, budget_s=0.02))
-    samples = once.place().samples
-    assert samples.rejected > 0 and samples.mean_s == pytest.approx(np.mean(every))
+    def every_third(_: Any, seconds: Any, __: Any) -> Any:
+        return np.arange(len(seconds)) % 3 == 2
+
+    monkeypatch.setattr(sampling, "sample", in_turn)
+    monkeypatch.setattr(sampling, "mark_disturbed", every_third)
+    monkeypatch.setattr(sampling.disturbance, "LEAST_CPU_SHARE", 0.0)
+    case = loaded(loads=8, steps=2**12, budget_s=0.02, runs=None, max_samples=40, placements=2)
+    once = CaseRun(case)
+    rates = []
+    for _ in range(2):
+        taken.clear()
+        samples = once.place().samples
+        kept = [(s, moved) for s, moved in taken if s in samples.seconds[:, 0]]
+        assert samples.rejected > 0 and len(kept) == len(samples.seconds)
+        rates.append(np.median([moved / s for s, moved in kept]) / 1e9)
     record = once.measurement(machine_environment()).record
-    access_s = samples.mean_s / record["steps"]
-    assert record["traffic_GBps"] == pytest.approx(record["traffic_per_access_B"] / access_s / 1e9)
+    assert record["traffic_GBps"] == pytest.approx(np.median(rates))
+    per_access_B = record["traffic_GBps"] * record["ns_per_access"]
+    assert record["traffic_per_access_B"] == pytest.approx(per_access_B)
+    assert "traffic_GBps" not in chase().measure().record
 
 
 @pytest.mark.parametrize("column", [latency._LOADED, latency._SUM, latency._FROM, latency._TO])
@@ -220,6 +244,21 @@ def test_traffic_that_does_not_add_up_is_invalid(column: int) -> None:
         tally = prepared.native.copy_out("tally")
         tally[1, column] += 5
         prepared.native.copy_in("tally", tally)
+        return 2
+
+    assert prepared.check().valid
+    assert not prepared.check(invoke).valid
+
+
+@pytest.mark.parametrize("line", [0, 5, 255])
+def test_lines_without_the_number_that_was_stored_last_are_invalid(line: int) -> None:
+    prepared = loaded(loads=5, pause=1000, steps=2**12).prepare()
+
+    def invoke() -> int:
+        prepared.native.run(2)
+        target = prepared.native.copy_out("target")
+        target[1, 8 * line + 3] += 1
+        prepared.native.copy_in("target", target)
         return 2
 
     assert prepared.check().valid

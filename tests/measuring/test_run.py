@@ -613,7 +613,9 @@ class Scripted:
     def __init__(self, shares: list[float]) -> None:
         self.shares = shares
 
-    def sample(self, rows: np.ndarray, invocations: int, deadline_s: float, least: float) -> int:
+    def sample(
+        self, rows: np.ndarray, invocations: int, deadline_s: float, least: float, **_: Any
+    ) -> int:
         for row in rows:
             share = self.shares.pop(0) if self.shares else 1.0
             row[:] = [1e-3 / share, share, 2.0, 3e9, np.nan, 0.0]

@@ -201,6 +201,14 @@ class LoadedProblem : public ChaseProblem {
     args_.finished = &finished_;
   }
   const void* args() const override { return &args_; }
+  double moved_B() const override {
+    std::uint64_t lines = 0;
+    for (std::int64_t w = 1; w < workers(); ++w) {
+      const std::uint64_t* tally = args_.tally + w * args_.tally_stride;
+      lines += tally[LoadedArgs::kLoaded] + tally[LoadedArgs::kStored];
+    }
+    return static_cast<double>(lines) * static_cast<double>(args_.line_B);
+  }
   Boundaries boundaries() const override {
     Boundaries all(static_cast<std::size_t>(workers()) + 1, count());
     all.front() = 0;
@@ -230,7 +238,10 @@ class PingPongProblem : public Problem {
     // Prefetchers that fetch pairs of lines leave the next but one alone.
     const std::int64_t apart = 4 * line_B / kWord_B;
     add_array("tally", DType::U64, PingPongArgs::kColumns, true);
-    add_indices("words", {nullptr, 2 * apart}, DType::I64, 0, 2 * apart);
+    // Worker 0 touches all of a page that no other pair has used: where a line lies, and which core
+    // touched it first, matters to its time.
+    add_indices("words", {nullptr, 2 * apart}, DType::I64, 0, 2 * apart, {0, 2 * apart, 2 * apart},
+                0, false);
     commit();
     auto* words = reinterpret_cast<std::uint64_t*>(indices("words"));
     std::fill_n(words, 2 * apart, 0);

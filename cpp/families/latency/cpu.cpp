@@ -103,7 +103,11 @@ MEMKERN_INLINE void generate(const LoadedArgs& args, int worker) {
   std::int64_t* places = args.places + std::int64_t{2} * worker;
   std::int64_t from = places[0];
   std::int64_t to = places[1];
+  const auto loads = static_cast<std::uint64_t>(args.loads);
+  const std::uint64_t stores = LoadedArgs::kGroup - loads;
   std::uint64_t groups = 0;
+  // Lines stored so far are the word of the next ones, so that their contents show which they are.
+  std::uint64_t stored = tally[LoadedArgs::kStored];
   std::uint64_t delay = 1;
   auto sum = Lines::zero();
   while (!args.finished->load(std::memory_order_acquire)) {
@@ -111,12 +115,13 @@ MEMKERN_INLINE void generate(const LoadedArgs& args, int worker) {
       sum = Lines::add(sum, source + from + b);
     }
     for (std::int64_t b = 0; b < store_B; b += Lines::step_B()) {
-      Lines::store(target + to + b, groups + 1);
+      Lines::store(target + to + b, stored);
     }
     // A group that would not fit begins at the front.
     from = from + 2 * load_B > row_B ? 0 : from + load_B;
     to = to + 2 * store_B > row_B ? 0 : to + store_B;
     ++groups;
+    stored += stores;
     for (std::int64_t k = 0; k < args.pause; ++k) {
       delay *= 3;
       asm volatile("" : "+r"(delay));
@@ -127,9 +132,8 @@ MEMKERN_INLINE void generate(const LoadedArgs& args, int worker) {
 #endif
   places[0] = from;
   places[1] = to;
-  const std::int64_t stores = LoadedArgs::kGroup - args.loads;
-  tally[LoadedArgs::kLoaded] += groups * static_cast<std::uint64_t>(args.loads);
-  tally[LoadedArgs::kStored] += groups * static_cast<std::uint64_t>(stores);
+  tally[LoadedArgs::kLoaded] += groups * loads;
+  tally[LoadedArgs::kStored] = stored;
   tally[LoadedArgs::kSum] += Lines::total(sum);
   tally[LoadedArgs::kFrom] = static_cast<std::uint64_t>(from / args.line_B);
   tally[LoadedArgs::kTo] = static_cast<std::uint64_t>(to / args.line_B);

@@ -369,6 +369,7 @@ class CaseRun:
         caches = data_caches(machine)
         median_s = float(np.median([np.median(s[:, 0]) for s in series]))
         beside = _ceilings_beside(as_run, obtained["threads"])
+        traffic_GBps = float(np.median([p.samples.traffic_GBps for p in counted]))
         columns = {
             **last.check.columns,
             **_ceiling_columns(as_run, last.check, beside, median_s),
@@ -388,6 +389,7 @@ class CaseRun:
                 **_sample_columns(self, counted, series, disturbed),
                 **times,
                 **_rates(case, self._model_B(run), last, times, launch_s),
+                **_traffic_columns(case, traffic_GBps, times["time_median_s"]),
                 **_transfer_columns(_transfers(run, caches), _cases(as_run)),
                 **_conditions(as_run, caches),
                 **_rank_columns(case, counted, rank_counts if case.spec is spec else []),
@@ -584,12 +586,6 @@ def _rates(
     vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
     cycles = shortest * placement.samples.clock_Hz * obtained["threads"] * several
     access_s = median / case.spec.accesses(case) if case.spec.accesses else math.nan
-    # Traffic is counted over all samples, disturbed ones included.
-    mean_access_s = placement.samples.mean_s * access_s / median
-    traffic_B = placement.check.columns.get("traffic_per_access_B", math.nan)
-    traffic = {"traffic_GBps": several * traffic_B / mean_access_s / 1e9}
-    if math.isnan(traffic_B):
-        traffic = {}
     # Several launches on a GPU overlap with what they start.
     overlap = case.knobs.place == GPUS and placement.samples.invocations > 1
     short = shortest < _SHORT_LAUNCHES * launch_s and not overlap
@@ -612,8 +608,17 @@ def _rates(
         "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
         "ns_per_access": access_s * 1e9,
         "cycles_per_access": access_s * placement.samples.clock_Hz,
-        **traffic,
         **messages,
+    }
+
+
+def _traffic_columns(case: Case, traffic_GBps: float, median_s: float) -> dict[str, float]:
+    """Return the columns of traffic beside what is timed; none for kernels without any."""
+    if math.isnan(traffic_GBps) or case.spec.accesses is None:
+        return {}
+    return {
+        "traffic_per_access_B": traffic_GBps * 1e9 * median_s / case.spec.accesses(case),
+        "traffic_GBps": traffic_GBps,
     }
 
 

@@ -57,10 +57,13 @@ class Samples:
     disturbed : bool
         Whether too few samples were undisturbed; `seconds` then includes disturbed ones.
     mean_s : float
-        Mean seconds of an invocation over all samples taken, to which totals of a check belong.
+        Mean seconds of an invocation over all samples taken.
     counts : ndarray of float64, shape (ranks, n, events, 3)
         Value and nanoseconds enabled and running of each event that is counted, over all workers of
         a rank, in each of the samples of `seconds` (see `Counting.summed`).
+    moved_B : ndarray of float64, shape (n,)
+        Bytes per invocation that all ranks move beside what is timed, in each of the samples of
+        `seconds`; NaN for kernels without such traffic.
     """
 
     seconds: npt.NDArray[np.float64]
@@ -77,6 +80,12 @@ class Samples:
     disturbed: bool
     mean_s: float
     counts: npt.NDArray[np.float64]
+    moved_B: npt.NDArray[np.float64]
+
+    @property
+    def traffic_GBps(self) -> float:
+        """Median bandwidth of what is moved beside the timed accesses, NaN without any."""
+        return float(np.median(self.moved_B / self.seconds[:, 0])) / 1e9
 
 
 def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples:
@@ -99,7 +108,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
     rows = np.empty((0, times + CONDITIONS))
     counting = prepared.counting
     counts = np.empty((0, len(counting.codes), 3))
-    own = np.empty(0)
+    own = moved_B = np.empty(0)
     rejected = crowded = np.empty(0, dtype=np.bool_)
     units = _units_of(prepared)
     begin = time.perf_counter()
@@ -128,14 +137,16 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
             left = rule.budget_s * (2 if rejected.any() else 1) - elapsed
         left = min(left, prepared.left_s)
         block_counts = np.zeros((len(block), *counts.shape[1:]))
+        block_moved_B = np.full(len(block), np.nan)
         stolen, since = environment.read_steal_s(units), time.perf_counter()
         try:
-            sample(prepared, block, invocations, left, began, block_counts)
+            sample(prepared, block, invocations, left, began, block_counts, block_moved_B)
         except KeyboardInterrupt:
             reason = "interrupted"
         done = ~np.isnan(block[:, 0])
         block = block[done]
         counts = np.concatenate((counts, block_counts[done]))
+        moved_B = np.concatenate((moved_B, block_moved_B[done]))
         spent = ranks().slowest(time.perf_counter() - since)
         first_s = min(first_s, spent)
         marked = mark_disturbed(prepared, block[:, 0], block[:, times:])
@@ -190,6 +201,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         disturbed=disturbed,
         mean_s=float(rows[:, 0].mean()),
         counts=np.array(ranks().every(counting.summed(counts[kept_rows]))),
+        moved_B=np.sum(ranks().every(moved_B[kept_rows]), axis=0),
     )
 
 
@@ -200,6 +212,7 @@ def sample(
     seconds: float,
     began: list[float] | None = None,
     counts: npt.NDArray[np.float64] | None = None,
+    moved_B: npt.NDArray[np.float64] | None = None,
     parts: Sequence[tuple[int, int]] = (),
 ) -> None:
     """Fill rows of `out` with samples that all ranks start at the same time.
@@ -218,12 +231,16 @@ def sample(
         clock of `time.perf_counter`.
     counts : ndarray of float64, shape (n, counters, 3), optional
         Gets the counts of `Prepared.counting` during each sample.
+    moved_B : ndarray of float64, shape (n,), optional
+        Gets the bytes per invocation that are moved beside what is timed.
     parts : sequence of (int, int), optional
         For each sample, begin and end of the iterations that are run once, instead of invocations.
     """
     options: dict[str, Any] = {"parts": parts} if parts else {}
     if counts is not None and (codes := prepared.counting.codes):
         options |= {"events": codes, "counts": counts}
+    if moved_B is not None:
+        options["moved_B"] = moved_B
     least = least_throughput(prepared)
     if ranks().size == 1 and prepared.watch is None:
         prepared.native.sample(out, invocations, seconds, least, **options)

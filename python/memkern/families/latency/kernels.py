@@ -538,8 +538,8 @@ def _walked(
     return bool(same and (followed == runs * n["steps"] * n["chains"]).all())
 
 
-def _verdict(valid: bool, **columns: float) -> Check:
-    return Check(valid, 0.0 if valid else float("inf"), "whole", columns)
+def _verdict(valid: bool) -> Check:
+    return Check(valid, 0.0 if valid else float("inf"), "whole")
 
 
 def _check_chase(case: Case, native: Native, invoke: Invoke) -> Check:
@@ -562,13 +562,18 @@ def _line_sums(lines: int, words: int, salt: int) -> npt.NDArray[np.uint64]:
     return sums
 
 
+def _tallies(native: Native) -> npt.NDArray[np.uint64]:
+    """Return what the generators of traffic have counted, a row for each."""
+    return native.copy_out("tally").reshape(-1, _TALLIES)[1:]
+
+
 def _check_loaded(case: Case, native: Native, invoke: Invoke) -> Check:
     native.fill(outputs=True)
+    filled = _tallies(native)
     native.run(1)
-    before, tally = _ends(native)[:1], native.copy_out("tally").reshape(-1, _TALLIES)[1:]
+    before, tally = _ends(native)[:1], _tallies(native)
     runs = invoke()
-    after = _ends(native)[:1]
-    moved = native.copy_out("tally").reshape(-1, _TALLIES)[1:]
+    after, moved = _ends(native)[:1], _tallies(native)
     valid = _walked(case, before, after, runs)
     loads, lines, line_B = (case.integers[k] for k in ("loads", "traffic_lines", "line_B"))
     grown = (moved - tally).astype(np.int64)
@@ -577,11 +582,9 @@ def _check_loaded(case: Case, native: Native, invoke: Invoke) -> Check:
     line_sums = _line_sums(lines, line_B // _WORD_B, int(native.arrays()["source"]["salt"]))
     for old, new in zip(tally, moved, strict=True):
         valid = valid and _generated(old, new, loads, lines, line_sums)
-    followed = runs * case.integers["steps"]
-    return _verdict(
-        valid,
-        traffic_per_access_B=(loaded + stored) * line_B / followed,
-    )
+    for number, (old, new) in enumerate(zip(filled, moved, strict=True), start=1):
+        valid = valid and _stored(case, native, number, old, new)
+    return _verdict(valid)
 
 
 def _generated(
@@ -607,6 +610,38 @@ def _generated(
         groups_of_row = lines // stores
         count = int(new[_STORED] - old[_STORED]) // stores
         if int(new[_TO]) != (int(old[_TO]) // stores + count) % groups_of_row * stores:
+            return False
+    return True
+
+
+def _stored(
+    case: Case,
+    native: Native,
+    worker: int,
+    filled: npt.NDArray[np.uint64],
+    new: npt.NDArray[np.uint64],
+) -> bool:
+    """Whether a generator's target has all that was stored since it was filled, and no more."""
+    stores = GROUP - case.integers["loads"]
+    if not stores:
+        return True
+    lines, words = case.integers["traffic_lines"], case.integers["line_B"] // _WORD_B
+    groups_of_row = lines // stores
+    done = int(new[_STORED] - filled[_STORED]) // stores
+    end = int(new[_TO]) // stores
+    salt = {"salt": int(native.arrays()["target"]["salt"])}
+    # In parts, as the sums of lines.
+    for first in range(0, lines, 2**16):
+        line = np.arange(first, min(first + 2**16, lines))
+        at = line[:, None] * words + np.arange(words)
+        ago = (end - 1 - line // stores) % groups_of_row
+        written = (ago < done) & (line < groups_of_row * stores)
+        last = new[_STORED] - (np.uint64(stores) * (ago + 1).astype(np.uint64))
+        expected = np.where(
+            written[:, None], last[:, None], fill_values(at, salt).astype(np.uint64)
+        )
+        found = native.peek("target", worker * lines * words + at.ravel())
+        if (found != expected.ravel()).any():
             return False
     return True
 
