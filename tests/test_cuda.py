@@ -541,7 +541,14 @@ def test_the_script_for_a_card_measures_and_draws(script: Any, tmp_path: Path) -
     call = begun(script, tmp_path / "first")
     for step, files in {
         "transfers": ["transfers.json", "transfers.pdf"],
-        "latency": ["latency.json", "banks.json", "latency-banks.pdf", "latency-sizes.pdf"],
+        "latency": [
+            "latency.json",
+            "banks.json",
+            "devices.json",
+            "latency-banks.pdf",
+            "latency-sizes.pdf",
+            "latency-devices.pdf",
+        ],
         "blocks": ["blocks.json", "gpu-blocks.pdf"],
     }.items():
         call.begin(step)
