@@ -33,6 +33,8 @@ from memkern.machine import environment, gpu, restoring, settings
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.topology import machine_environment
 from memkern.measuring import sampling, variants
+from memkern.report import cases as report_cases
+from memkern.report.cases import gpu_report_cases
 from memkern.spec.case import Case
 from memkern.spec.options import Knobs
 from memkern.spec.registry import registry
@@ -484,6 +486,49 @@ def test_the_verb_measures_banks(capsys: pytest.CaptureFixture[str]) -> None:
     assert "stride" in capsys.readouterr().out
 
 
+def test_the_report_of_a_gpu_has_cases_of_the_families_that_run_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    for quick in (False, True):
+        cases = gpu_report_cases("cuda:0", quick, 2**14, 2**24)
+        assert {case.knobs.device for case in cases} == {"cuda:0"}
+        by_family = {case.spec.name.partition(".")[0]: case for case in cases}
+        # The empty launch is BS0 of the family bs.
+        assert set(by_family) == {*FAMILIES, "latency", "transfers"} - {"launch"}
+        for case in by_family.values():
+            assert case.prepare().check().valid
+
+
+def test_the_report_measures_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    few = [mk.stream("copy", elements=2**k, device="cuda") for k in (8, 12)]
+    asked: list[Any] = []
+    monkeypatch.setattr("memkern.measuring.sweep.least_s", lambda _: 30.0)
+    monkeypatch.setattr("memkern.measuring.sweep.expected_s", lambda _: 60.0)
+    monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: asked.append(how) or few)
+    path = tmp_path / "report.html"
+    assert main(["report", "--device", "cuda", "--quick", "-q", "-o", str(path)]) == 0
+    ((device, quick, cache_B, _),) = asked
+    about = gpu.describe("cuda:0")
+    assert (device, quick, cache_B) == ("cuda:0", True, about["l2_B"])
+    results = mk.load(path.with_suffix(".parquet"))
+    assert results.valid and {record["device"] for record in results} == {"cuda:0"}
+    page = path.read_text()
+    assert "memkern report --quick --device cuda:0" in page
+    assert f"Data movement on {about['name']}" in page
+    capsys.readouterr()
+    for words, said in (
+        (["--device", "cuda", "--threads", "2"], "--threads is for processors: leave it out"),
+        (["--device", "mpi"], "a report is of cpu or of a GPU such as cuda:0, not of mpi"),
+        (["--device", "cuda:7"], "cuda:7"),
+    ):
+        assert main(["report", *words, "-o", str(tmp_path / "other.html")]) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_transfers_without_a_card_are_refused_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -541,7 +586,14 @@ def test_the_script_for_a_card_measures_and_draws(script: Any, tmp_path: Path) -
     call = begun(script, tmp_path / "first")
     for step, files in {
         "transfers": ["transfers.json", "transfers.pdf"],
-        "latency": ["latency.json", "banks.json", "latency-banks.pdf", "latency-sizes.pdf"],
+        "latency": [
+            "latency.json",
+            "banks.json",
+            "devices.json",
+            "latency-banks.pdf",
+            "latency-sizes.pdf",
+            "latency-devices.pdf",
+        ],
         "blocks": ["blocks.json", "gpu-blocks.pdf"],
     }.items():
         call.begin(step)

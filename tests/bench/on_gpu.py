@@ -10,7 +10,8 @@ One call does everything that the time allows, in this order, and writes records
 - ``bandwidths``: kernels, the driver's copy, empty launches and peers, in another random order in
   each turn, compared within the same turns, and the verdict on every target.
 - ``transfers``: between host and card in every direction, by every memory of the host.
-- ``latency``: dependent loads over sizes, and conflicts of the banks of shared memory.
+- ``latency``: dependent loads over sizes and conflicts of the banks of shared memory; and, on the
+  processor and on the card, dependent loads beside dependent atomic operations.
 - ``blocks``: threads per block and unrolling of the main kernels, in all combinations.
 - ``report``: a page of all records in the folder, and of those of earlier calls (``--records``).
 
@@ -535,10 +536,49 @@ def latency(call: Call) -> str:
         for stride in range(1, 33)
         for threads in (32, 1024)
     ]
-    chased = measured(call, "latency", chases, 0.6)
-    conflicts = measured(call, "banks", banks)
+    chased = measured(call, "latency", chases, 0.4)
+    conflicts = measured(call, "banks", banks, 0.4)
     print(tables["latency-banks"](conflicts).to_string(index=False))
-    return f"{drawn(call, 'latency-sizes', chased)}, {drawn(call, 'latency-banks', conflicts)}"
+    measured(call, "devices", beside_processor(call, largest_B))
+    figures = {"latency-sizes": chased, "latency-banks": conflicts}
+    figures["latency-devices"] = mk.merge(
+        call.out / f"{name}.json" for name in ("latency", "devices")
+    )
+    return ", ".join(drawn(call, name, results) for name, results in figures.items())
+
+
+def beside_processor(call: Call, largest_B: int) -> list[Any]:
+    """Return chases of the processor, and of atomic operations on both, to draw beside the GPU's.
+
+    The atomic operations access one word of every line of 128 B.
+    """
+    import numpy as np
+
+    import memkern as mk
+    from memkern.families.amo.index import cycle
+    from memkern.families.latency.kernels import octaves
+
+    how = {"runs": 3, "placements": 1}
+    cases = [mk.latency(size, **how) for size in octaves(2**12, largest_B, 2)]
+    for size in octaves(2**12, largest_B, 1):
+        lines = size // 128
+        chain = np.arange(16 * lines)
+        chain[::16] = 16 * cycle(lines, call.options.seed)
+        cases += [
+            mk.amo(
+                "ptrchase",
+                primitive=primitive,
+                indices=chain,
+                iters=lines,
+                threads=1,
+                device=device,
+                invocations=1,
+                **how,
+            )
+            for primitive in ("add", "cas")
+            for device in ("cpu", call.options.device)
+        ]
+    return cases
 
 
 def blocks(call: Call) -> str:

@@ -258,6 +258,30 @@ def test_variants_of_a_gpu_are_drawn_apart_with_its_own_cache():
     assert len([text for text in host.texts if text.get_text() == "L1"]) == 1
 
 
+def test_loads_and_atomic_operations_of_processors_and_gpus_are_in_one_figure():
+    own = {"backend": "openmp", "variant": "auto"}
+    card = {"backend": "cuda", "variant": "simt", "machine": "Own Card 3000"}
+    rows = [*sizes(**own), *sizes(**card), *sizes(**{**card, "variant": "l2"})]
+    rows += [
+        {
+            **record("chase", math.nan, **how), "kernel": "amo.ptrchase", "words": 2**10 * 4**i,
+            "dtype": "uint64", "primitive": "add", "rate_GAMS": 0.1 / threads, "threads": threads,
+        }
+        for how in (own, card) for i in range(2) for threads in (1, 4)
+    ]  # fmt: skip
+    fig = figures["latency-devices"](Results(rows))
+    assert_legible(fig)
+    (ax,) = fig.axes
+    what = {"Own Machine 3000": ["loads", "atomic add"]}
+    what["Own Card 3000"] = ["loads, simt", "loads, l2", "atomic add"]
+    assert set(curve_labels(ax)) == {f"{w}, {name}" for name in what for w in what[name]}
+    atomic = line(ax, "atomic add, Own Card 3000")
+    assert list(atomic.get_xdata()) == [2**13, 2**15] and list(atomic.get_ydata()) == [10.0, 10.0]
+    for alone in (own, card):
+        with refused("chases on a processor and on a GPU are needed"):
+            figures["latency-devices"](Results(sizes(**alone)))
+
+
 def test_only_one_worker_and_chain_is_a_latency():
     others = [*chains(), *sizes(threads=2)]
     fig = figures["latency-sizes"](Results([*sizes(), *others]))

@@ -30,12 +30,14 @@ from memkern.cli.options import (
 )
 from memkern.errors import InputError
 from memkern.files import publish, unused
+from memkern.spec.options import GPUS, PROCESSORS, Knobs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from memkern.models import Side, T0WmaxFit
     from memkern.results import ResultSet
+    from memkern.spec.case import Case
 
 T = TypeVar("T")
 # Seconds for which a report measures, unless placing every case once takes longer.
@@ -196,7 +198,6 @@ def _report(args: argparse.Namespace) -> int:
     from memkern.measuring.describe import describe
     from memkern.measuring.sweep import expected_s, least_s, sweep
     from memkern.models import load_machine
-    from memkern.report.cases import report_cases
     from memkern.results import check_output
 
     target = Path(args.output)
@@ -206,17 +207,13 @@ def _report(args: argparse.Namespace) -> int:
     unused(target, args.force or args.resume)
     if not args.resume:
         check_output(data, args.force)
+    device = _report_device(args)
     if args.machine:
         load_machine(args.machine)
     machine = describe()
     if not args.quiet:
         warn("building the cases")
-    cases = report_cases(
-        args.quick, machine["topology"]["last_level_cache_B"], machine["memory_available_B"]
-    )
-    # Cases that are built for a number of workers keep it.
-    knobs = {"pin": args.pin, "machine_file": args.machine or ""}
-    cases = [case.with_(threads=case.knobs.threads or args.threads or 0, **knobs) for case in cases]
+    cases = _report_cases(args, device, machine)
     if args.quick:
         cases = [case.with_(placements=min(case.placements, 3)) for case in cases]
     # Enough to place every case once where nothing else runs.
@@ -243,11 +240,13 @@ def _report(args: argparse.Namespace) -> int:
     if not args.quiet:
         warn("drawing the figures")
     words = ["memkern report"] + (["--quick"] if args.quick else [])
+    words += ["--device", device] if device != "cpu" else []
     words += ["--machine", args.machine] if args.machine else []
+    about = machine["devices"].get(device)
     report.write(
         results,
         target,
-        title="Data movement on this machine",
+        title=f"Data movement on {about['name'] if about else 'this machine'}",
         environment=machine_environment(),
         command=" ".join(words),
         data=data,
@@ -257,6 +256,40 @@ def _report(args: argparse.Namespace) -> int:
     )
     print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
     return exit_code(results)
+
+
+def _report_device(args: argparse.Namespace) -> str:
+    """Return the device that the report measures: the processor, or a GPU that is here."""
+    from memkern.machine import gpu
+
+    knobs = Knobs(device=args.device)
+    if knobs.place == PROCESSORS:
+        return knobs.device
+    if knobs.place != GPUS:
+        raise InputError(f"a report is of cpu or of a GPU such as cuda:0, not of {args.device}")
+    for option, given in (
+        ("--threads", args.threads), ("--pin", args.pin), ("--machine", args.machine),
+    ):  # fmt: skip
+        if given is not None:
+            raise InputError(f"{option} is for processors: leave it out on {knobs.device}")
+    gpu.describe(knobs.device)
+    return knobs.device
+
+
+def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]) -> list[Case]:
+    """Return the cases of a report of a device."""
+    from memkern.report.cases import gpu_report_cases, report_cases
+
+    memory_B = machine["memory_available_B"]
+    if device != "cpu":
+        about = machine["devices"][device]
+        memory_B = min(memory_B, about["memory_B"])
+        return gpu_report_cases(device, args.quick, about["l2_B"], memory_B)
+    cases = report_cases(args.quick, machine["topology"]["last_level_cache_B"], memory_B)
+    # Cases that are built for a number of workers keep it.
+    knobs = {"pin": args.pin or "auto", "machine_file": args.machine or ""}
+    threads = args.threads or 0
+    return [case.with_(threads=case.knobs.threads or threads, **knobs) for case in cases]
 
 
 def add_verbs(verb: Verb) -> None:
@@ -310,7 +343,10 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("--quick", action="store_true", help="fewer cases, three placements")
     sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
     sub.add_argument("-t", "--threads", type=count(1), metavar="N")
-    sub.add_argument("--pin", default="auto", metavar="HOW")
+    sub.add_argument("--pin", metavar="HOW")
+    sub.add_argument(
+        "--device", default="cpu", metavar="NAME", help="cpu, or a GPU such as cuda:0 (cpu)"
+    )
     sub.add_argument(
         "--machine",
         metavar="FILE",

@@ -17,6 +17,7 @@ import numpy as np
 from memkern import _memkern, statistics
 from memkern.checks import integer
 from memkern.errors import InputError
+from memkern.machine import gpu
 from memkern.measuring.process import forked, refuse_forked
 from memkern.measuring.ranks import ranks, together
 from memkern.measuring.record import (
@@ -34,6 +35,7 @@ from memkern.measuring.variants import TRIAL_S
 from memkern.progress import bar as progress_bar
 from memkern.results import ResultSet, open_output
 from memkern.spec.case import Case
+from memkern.spec.options import GPUS
 from memkern.spec.sequences import Cases, permuted, product
 
 _BLOCK = 500  # cases of a sweep that are placed in the same rounds
@@ -422,7 +424,7 @@ def expected_s(cases: Iterable[Case]) -> float:
         stop, once_s = case.stop, case.bytes_B / _MOVED_B_PER_S
         sampled_s = (stop.runs or case.placements) * max(stop.invocations, 1) * once_s
         sampled_s = max(sampled_s, 0.0 if stop.runs else stop.budget_s)
-        again_s = (case.placements - 1) * (_PLACEMENT_S + 2 * once_s)
+        again_s = (case.placements - 1) * (_placement_s(case) + 2 * once_s)
         total_s += least_s(case) + again_s + sampled_s
     return total_s
 
@@ -430,4 +432,9 @@ def expected_s(cases: Iterable[Case]) -> float:
 def least_s(case: Case) -> float:
     """Estimate the seconds that the first placement takes with the fewest samples."""
     trials_s = TRIAL_S / 8 if case.knobs.variant == "best" else 0.0
-    return trials_s + _PLACEMENT_S + case.bytes_B / _VALIDATED_B_PER_S
+    return trials_s + _placement_s(case) + case.bytes_B / _VALIDATED_B_PER_S
+
+
+def _placement_s(case: Case) -> float:
+    """Estimate the seconds of a placement besides trials, fills, samples and the check."""
+    return _PLACEMENT_S + (gpu.WARM_S if case.knobs.place == GPUS else 0.0)

@@ -23,3 +23,24 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         if hasattr(family, "report_cases"):
             cases += family.report_cases(quick, cache_B, memory_B)
     return cases
+
+
+def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return the cases that a report of a GPU measures, by family.
+
+    Parameters
+    ----------
+    device : str
+        Such as ``cuda:0``.
+    quick : bool
+        Whether to return fewer cases, with less time for each.
+    cache_B : int
+        Size of its L2 cache, which cases in its memory should exceed.
+    memory_B : int
+        Memory of the device and of the host, the smaller one.
+    """
+    cases: list[Case] = []
+    for family in family_modules("kernels"):
+        if hasattr(family, "gpu_report_cases"):
+            cases += family.gpu_report_cases(device, quick, cache_B, memory_B)
+    return cases

@@ -783,3 +783,13 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
             for primitive in compared
         ]
     return cases
+
+
+def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return the patterns on a GPU."""
+    primitives = ("add", "cas") if quick else ("add", "cas", "plain")
+    return [
+        amo(pattern, primitive=primitive, device=device, budget_s=0.05)
+        for pattern in (("rand", "stride1", "central") if quick else PATTERNS)
+        for primitive in primitives
+    ]

@@ -30,6 +30,7 @@ _LEAST_DISTANCES = 3
 _FETCHED = 0.5
 _MOST_HISTOGRAMS = 6
 CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
+ATOMIC_CHASE = "amo.ptrchase"
 BANKS = "latency.banks"
 TRIAD, GATHER = "stream.triad", "spatter.gather"
 # Names of the cases of `memkern.families.latency.kernels.numa_cases`.
@@ -44,7 +45,10 @@ _TOLERANCE = 4 / 3
 # A last cache is measured if buffers exceed the system's size of it by this factor.
 _REACH = 2.0
 
+RATE = "rate_GAMS"
+
 MEASURE = "memkern latency -o latency.parquet"
+MEASURE_GPU = "memkern latency --device cuda -o gpu.parquet"
 MEASURE_CHAINS = "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32 -o chains.parquet"
 MEASURE_LOADED = "memkern latency loaded -o loaded.parquet"
 MEASURE_CORES = "memkern latency cores -o cores.parquet"
@@ -83,6 +87,39 @@ def chases(
     if {"backend", "variant"} <= set(frame):
         texts += (", " + frame["variant"].astype(str)).where(frame["backend"] == "cuda", "")
     return frame.assign(kind=texts), notes
+
+
+def beside_atomics(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return chases of loads and of atomic operations by one worker on processors and GPUs.
+
+    The column kind has the machine, and what is chased: loads in random order, or the primitive.
+    """
+    from pandas import concat
+
+    loads, notes = chases(records, MEASURE, ["backend", "variant"])
+    loads = loads[(loads["chains"] == 1) & (loads["order"] == "random")]
+    on_gpu = loads["backend"] == "cuda"
+    if not on_gpu.any() or on_gpu.all():
+        raise InputError(
+            "chases on a processor and on a GPU are needed, in random order and with one chain: "
+            f"`{MEASURE}` and `{MEASURE_GPU}` measure them"
+        )
+    loads = loads.assign(kind="loads" + (", " + loads["variant"]).where(on_gpu, ""))
+    numbers, texts = ("words", "threads"), ("primitive", "dtype")
+    atomic, more = select(records, [ATOMIC_CHASE], (*numbers, *texts), measure="", value=RATE)
+    atomic = typed(atomic, (*numbers, RATE), texts)
+    atomic = atomic[atomic["threads"] == 1]
+    bytes_each = atomic["dtype"].str.extract(r"(\d+)", expand=False).astype(float) / 8
+    atomic = atomic.assign(
+        kind="atomic " + atomic["primitive"].astype(str),
+        size_B=atomic["words"] * bytes_each,
+        **{NS: 1 / atomic[RATE]},
+    )
+    columns = ["machine", "kind", "size_B", NS, "disturbed"]
+    parts = [part[columns] for part in (loads, atomic) if len(part)]
+    frame = ranked(concat(parts), NS, lowest=True)
+    frame = frame.drop_duplicates(["machine", "kind", "size_B"])
+    return frame, [*dict.fromkeys([*notes, *more])]
 
 
 def banks(records: Records) -> tuple[DataFrame, list[str]]:

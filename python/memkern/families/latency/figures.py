@@ -21,6 +21,7 @@ from memkern.families.latency.data import (
     PING_PONG,
     TRIAD,
     banks,
+    beside_atomics,
     chases,
     concurrency,
     cycle_ns,
@@ -130,6 +131,42 @@ def over_sizes(records: Records = None) -> Figure:
         cache_regions(ax, cache_ends(rows) or device_cache_ends(rows))
         ax.set(xlabel="Size of the buffer", ylabel="Time of a load (ns)")
         _title(ax, rows["machine"].iloc[0], len(cells) > 1, pad=_ABOVE_REGIONS)
+    return finish(fig, 2, notes, frame)
+
+
+@figure("latency-devices")
+def processors_and_gpus(records: Records = None) -> Figure:
+    """Time of a dependent load and atomic operation on processors and GPUs against the size.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of `latency.chase` in random order with one chain and one worker, on a processor
+        and on a GPU, and of `amo.ptrchase` with one worker, if any.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel, 6.9 in wide, with a color for each machine.
+
+    Raises
+    ------
+    InputError
+        No chase on a processor or none on a GPU, or records without a needed column.
+    """
+    frame, notes = beside_atomics(records)
+    machines, kinds = (list(dict.fromkeys(frame[name])) for name in ("machine", "kind"))
+    fig, (ax,) = panels(1, 1, 3.0)
+    for (machine, kind), rows in frame.groupby(["machine", "kind"], sort=False):
+        look = marked_look(kinds.index(kind))._replace(
+            color=marked_look(machines.index(machine)).color
+        )
+        curve(ax, rows, "size_B", NS, look, f"{kind}, {named(machine, 24)}")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    bytes_axis(ax.xaxis, 8)
+    counts_axis(ax.yaxis, 12)
+    ax.set(xlabel="Size of the buffer", ylabel="Time of an operation (ns)")
     return finish(fig, 2, notes, frame)
 
 
@@ -676,6 +713,12 @@ family_section(
             over_sizes,
             "Time from one load to the next if each waits for the one before, through all lines "
             "of a buffer in random order.",
+        ),
+        (
+            "Dependent operations on processors and GPUs",
+            processors_and_gpus,
+            "Time from one operation to the next if each waits for the one before: loads, and "
+            "atomic operations on the words of an index array. One thread follows a GPU's chain.",
         ),
         (
             "Loads in flight",

@@ -912,3 +912,13 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     chases = [latency(size, **brief) for size in sizes(2**13, largest, count)]
     chains = (8, 32) if quick else (2, 4, 8, 16, 32)
     return [*chases, *(latency(largest, chains=number, **brief) for number in chains)]
+
+
+def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return chases on a GPU from 4 KiB to four times its cache, and conflicts of banks."""
+    brief: dict[str, Any] = {"budget_s": 0.05, "invocations": 1, "device": device}
+    lengths = octaves(2**12, min(4 * cache_B, memory_B // 4), 1 if quick else 2)
+    variants = ("simt",) if quick else ("simt", "l2")
+    chases = [latency(size, variant=variant, **brief) for size in lengths for variant in variants]
+    strides = (1, 2, 4, 8, 16, 32) if quick else range(1, 33)
+    return [*chases, *(case("latency.banks", stride=stride, **brief) for stride in strides)]

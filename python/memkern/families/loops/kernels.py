@@ -73,3 +73,13 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         for size in sizes(2**14, min(4 * cache_B, memory_B // 2), 25)
     ]
     return [*loads, *(loops("peakflops", 10**7, dtype=dtype, **brief) for dtype in DTYPES)]
+
+
+def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return loads on a GPU from its cache to its memory, and its peak floating-point rate."""
+    brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12, "device": device}
+    loads = [
+        loops("load", footprint_B=size, **brief)
+        for size in sizes(2**16, min(16 * cache_B, memory_B // 4), 6 if quick else 13)
+    ]
+    return [*loads, *(loops("peakflops", 10**7, dtype=dtype, **brief) for dtype in DTYPES)]

@@ -312,3 +312,13 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         for access in ("", "gather_", "scatter_")
         for operation in operations
     ]
+
+
+def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return the paper's twelve kernels on a GPU, or only the triads."""
+    n = max(min(4 * cache_B, memory_B // 16) // 8, 1)
+    return [
+        raider(f"{access}{operation}", n, budget_s=0.1 if quick else 0.4, device=device)
+        for access in ("", "gather_", "scatter_")
+        for operation in (("triad",) if quick else tuple(_OPERATIONS))
+    ]

@@ -746,6 +746,13 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     return cases
 
 
+def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return strides on a GPU."""
+    footprint_B = min(max(4 * cache_B, 2**26), memory_B // 4)
+    brief: dict[str, Any] = {"budget_s": 0.1 if quick else 0.4, "runs": None, "device": device}
+    return [from_config(one, **brief) for one in suites.ustride("gpu", footprint_B=footprint_B)]
+
+
 def _sparse_B(case: Case) -> int:
     sides = (_gather_side(case), _scatter_side(case))
     return sum(side.size for side in sides if side is not None) * _value_B(case)

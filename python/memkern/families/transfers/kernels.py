@@ -232,3 +232,17 @@ def transfers(way: str, **options: Any) -> Case:
         As for `transfer_case`.
     """
     return case(f"transfers.{way}", **options)
+
+
+def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
+    """Return transfers in both directions by every memory of the host, over sizes."""
+    lengths = [8 * 64**k for k in range(5)] if quick else [8 * 4**k for k in range(13)]
+    return [
+        transfers(way, size_B=size, memory=memory, variant=variant, device=device, budget_s=0.03)
+        for way in WAYS
+        if way != "between"
+        for memory in MEMORIES
+        for variant in VARIANTS[memory]
+        for size in lengths
+        if size <= memory_B // 8
+    ]
