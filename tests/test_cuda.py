@@ -470,6 +470,15 @@ def test_the_verb_measures_transfers(
     assert [one["variant"] for one in json.loads(capsys.readouterr().out)] == ["staged"]
 
 
+def test_the_verb_measures_sizes_of_the_caches_of_a_gpu(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["latency", "--device", "cuda", "--runs", "2", "--steps", "64", "--json"]
+    assert main(words) == 0
+    sizes = [one["size_B"] for one in json.loads(capsys.readouterr().out)]
+    assert (min(sizes), max(sizes)) == (2**12, 4 * gpu.describe("cuda:0")["l2_B"])
+
+
 def test_the_verb_measures_banks(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["latency", "banks", "--stride", "1,32", "--runs", "2"]) == 0
     assert "stride" in capsys.readouterr().out
@@ -803,7 +812,7 @@ def test_the_doctor_judges_gpus(nvml: Nvml) -> None:
     nvml.settings = {
         "EnforcedPowerLimit": 700_000, "PowerManagementDefaultLimit": 700_000,
         "MaxClockInfo": 1980, "ApplicationsClock": 1980,
-        "MaxPcieLinkGeneration": 5, "MaxPcieLinkWidth": 16,
+        "GpuMaxPcieLinkGeneration": 5, "MaxPcieLinkGeneration": 4, "MaxPcieLinkWidth": 16,
         "CurrPcieLinkGeneration": 5, "CurrPcieLinkWidth": 16,
     }  # fmt: skip
     nvml.reasons = lambda: 0x1
@@ -823,6 +832,30 @@ def test_the_doctor_judges_gpus(nvml: Nvml) -> None:
     assert worse["clocks"][1] == "at most 1.98 GHz, set to 1.20 GHz"
     assert worse["throttling"][1] == "power cap, temperature"
     assert "5 with 8 lanes; it can have PCI Express 5 with 16 lanes" in worse["link"][1]
+
+
+def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # NVML's maximum is that of the card in its slot; the system's files have that of the card.
+    nvml.settings = {
+        "MaxPcieLinkGeneration": 3, "MaxPcieLinkWidth": 4,
+        "CurrPcieLinkGeneration": 3, "CurrPcieLinkWidth": 4,
+    }  # fmt: skip
+    gpu.describe.cache_clear()
+    assert main(["info"]) == 0
+    assert "PCI Express 3 of 3, 4 of 4 lanes" in capsys.readouterr().out
+    bus = gpu.describe("cuda:0")["bus"].lower()
+    folder = tmp_path / f"{bus.partition(':')[0][-4:]}:{bus.partition(':')[2]}"
+    folder.mkdir()
+    (folder / "max_link_speed").write_text("16.0 GT/s PCIe\n")
+    (folder / "max_link_width").write_text("16\n")
+    monkeypatch.setattr(gpu, "_PCI", tmp_path)
+    (link,) = (f for f in card_findings("cuda:0") if f.subject == "cuda:0 link")
+    assert link.state == "note"
+    assert link.text == ("PCI Express 3 with 4 lanes; it can have PCI Express 4 with 16 lanes")
+    assert main(["info"]) == 0
+    assert "PCI Express 3 of 4, 4 of 16 lanes" in capsys.readouterr().out
 
 
 def test_the_doctor_names_a_gpu_that_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

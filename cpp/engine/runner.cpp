@@ -1,6 +1,8 @@
 #include "engine/runner.hpp"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -322,12 +324,11 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   // What the device can't run is refused here, not in a sample.
   bool select(const std::string& variant, const std::string& isa) override {
     if (!RunnerOf::select(variant, isa)) return false;
-    prepare();
+    sequence();
     return true;
   }
   double sample(std::int64_t invocations, std::span<double> per_step, Counters*) override {
-    if (sampled_ != &selected()) prepare();
-    return sequence_->sample(invocations, per_step.empty() ? nullptr : per_step.data());
+    return sequence().sample(invocations, per_step.empty() ? nullptr : per_step.data());
   }
   double run_range(Range range) override {
     std::vector<DeviceStep> steps = selected();
@@ -347,9 +348,12 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   }
 
  private:
-  void prepare() {
-    sequence_ = device_.prepare(selected(), timer_);
-    sampled_ = &selected();
+  // Kept for every candidate, since trials alternate between them and a sequence keeps what it has
+  // built: the first replay of a graph takes longer than the others.
+  Sequence& sequence() {
+    std::unique_ptr<Sequence>& kept = sequences_[&selected()];
+    if (kept == nullptr) kept = device_.prepare(selected(), timer_);
+    return *kept;
   }
 
   Device& device_;
@@ -357,8 +361,7 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   Arena flush_arena_;
   std::int64_t flush_B_ = 0;  // 0 without flushing
   int threads_requested_;
-  std::unique_ptr<Sequence> sequence_;
-  const std::vector<DeviceStep>* sampled_ = nullptr;  // the steps of the sequence
+  std::map<const std::vector<DeviceStep>*, std::unique_ptr<Sequence>> sequences_;  // by the steps
 };
 
 }  // namespace

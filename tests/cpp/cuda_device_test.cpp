@@ -17,6 +17,7 @@
 #include "core/errors.hpp"
 #include "core/sampler.hpp"
 #include "core/team.hpp"
+#include "engine/prepared.hpp"
 #include "engine/problem.hpp"
 #include "support.hpp"
 
@@ -354,6 +355,26 @@ TEST(Timers, MakeEventsAndGraphsOnce) {
   // One of 64 launches and one of 6, uploaded before they are timed.
   EXPECT_EQ(emulated::counts().graphs, before.graphs + 2);
   EXPECT_EQ(emulated::counts().uploads, before.uploads + 2);
+}
+
+// Otherwise each of them would time the first replay of another graph.
+TEST(Timers, KeepTheGraphsOfEveryCandidateDuringTrials) {
+  Request request;
+  request.kernel = "loops.dot";
+  request.inputs.integers = {{"elements", 1000}, {"prefetch", 0}};
+  request.device = &device();
+  request.timer = Timer::Graph;
+  Prepared prepared(request);
+  const auto candidates = prepared.runner().candidates();
+  ASSERT_GT(candidates.size(), 1U);
+  const emulated::Counts before = emulated::counts();
+  for (int trial = 0; trial < 5; ++trial) {
+    for (const auto& [variant, isa] : candidates) {
+      prepared.select(variant, isa);
+      prepared.run(20);
+    }
+  }
+  EXPECT_EQ(emulated::counts().graphs, before.graphs + static_cast<int>(candidates.size()));
 }
 
 TEST(Timers, LoadKernelsBeforeACapture) {

@@ -59,8 +59,10 @@ def in_child(work: Callable[[], Any]) -> str:
 
 def script(text: str) -> list[str]:
     """Return the lines that a new Python process prints."""
+    # Several of them measure on the same processing units.
+    ignored = ("ignore::DeprecationWarning", "ignore:another memkern process measures")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text],
+        [sys.executable, *(f"-W{which}" for which in ignored), "-c", text],
         capture_output=True,
         text=True,
         timeout=2 * LIMIT_S,

@@ -46,6 +46,13 @@ def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
     return rows or [("devices", facts["no_devices"])]
 
 
+def _of(found: float | None, most: float | None) -> str | None:
+    """Return what was found, of the most that is possible where that is known."""
+    if found is None or most is None:
+        return None if found is None else f"{found:.0f}"
+    return f"{found:.0f} of {most:.0f}"
+
+
 def _card(about: dict[str, Any]) -> str:
     """Return the settings and the state of a GPU, as far as they are known."""
     known, now = about["settings"], about["state"]
@@ -53,8 +60,8 @@ def _card(about: dict[str, Any]) -> str:
         ("at most {:.2f} GHz", known["max_clock_GHz"]),
         ("memory at most {:.2f} GHz", known["max_memory_clock_GHz"]),
         ("limit {:.0f} W", known["power_limit_W"]),
-        ("PCI Express {:.0f}", now["link_generation"]),
-        ("{:.0f} lanes", now["link_width"]),
+        ("PCI Express {}", _of(now["link_generation"], known["link_generation"])),
+        ("{} lanes", _of(now["link_width"], known["link_width"])),
         ("throttled by {}", now["throttle"]),
     ]
     words = [text.format(value) for text, value in parts if value is not None and value != ""]

@@ -123,8 +123,6 @@ def _stream_table(measurement: Measurement) -> None:
         f"{record['elements']} elements, {record['threads']} threads, "
         f"{record['variant']}/{record['isa']}, pages {record['pages']}"
     )
-    if doubts := marks(record):
-        line(f"Marked as {', '.join(doubts)}")
 
 
 def marks(record: dict[str, Any]) -> list[str]:

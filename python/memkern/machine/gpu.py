@@ -14,6 +14,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from memkern import small
 from memkern.errors import InputError
+from memkern.machine.limits import read_number, read_text
 
 __all__ = [
     "Watch",
@@ -216,22 +218,52 @@ _SETTINGS: dict[str, tuple[str, tuple[int, ...], float]] = {
     "persistence": ("nvmlDeviceGetPersistenceMode", (), 1.0),
     "mig": ("nvmlDeviceGetMigMode", (), 1.0),
     "compute_mode": ("nvmlDeviceGetComputeMode", (), 1.0),
-    "link_generation": ("nvmlDeviceGetMaxPcieLinkGeneration", (), 1.0),
-    "link_width": ("nvmlDeviceGetMaxPcieLinkWidth", (), 1.0),
 }
+
+
+# Generation of PCI Express, by the 1e9 transfers per second of a lane as the system writes them.
+_GENERATIONS = {"2.5": 1.0, "5.0": 2.0, "8.0": 3.0, "16.0": 4.0, "32.0": 5.0, "64.0": 6.0}
+_PCI = Path("/sys/bus/pci/devices")
 
 
 def settings(name: str) -> dict[str, float | None]:
     """Return the settings of a device that affect its speed; None where they are unknown.
 
     Clocks and the limit of power as set, persistence mode and MIG (1 is on), the number of the
-    compute mode, and the largest generation and width of the PCI Express link.
+    compute mode, and the largest generation and width of the PCI Express link of which the device
+    itself is capable, in whatever slot.
     """
     found = {
         key: _query(name, function, *arguments) * unit
         for key, (function, arguments, unit) in _SETTINGS.items()
     }
+    found |= _capable_link(name)
     return {key: None if math.isnan(value) else value for key, value in found.items()}
+
+
+def _capable_link(name: str) -> dict[str, float]:
+    """Return the largest generation and width of a device's link, NaN where they are unknown.
+
+    NVML's maximum of a width, and that of a generation by an older NVML, is that of the device in
+    its slot, so that the system's own files come first.
+    """
+    bus = str(describe(name).get("bus", "")).lower()
+    # Both have the domain, of which the system's files have at least four digits.
+    domain, _, rest = bus.partition(":")
+    folder = _PCI / f"{domain[-4:]}:{rest}"
+    speed = (read_text(folder, "max_link_speed") or "").partition(" ")[0]
+    width = read_number(folder, "max_link_width")
+    generations = [
+        _GENERATIONS.get(speed, math.nan),
+        _query(name, "nvmlDeviceGetGpuMaxPcieLinkGeneration"),
+        _query(name, "nvmlDeviceGetMaxPcieLinkGeneration"),
+    ]
+    widths = [float(width or math.nan), _query(name, "nvmlDeviceGetMaxPcieLinkWidth")]
+    known = {"link_generation": generations, "link_width": widths}
+    return {
+        key: next((value for value in values if not math.isnan(value)), math.nan)
+        for key, values in known.items()
+    }
 
 
 def state(name: str) -> dict[str, Any]:

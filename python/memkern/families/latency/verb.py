@@ -31,7 +31,7 @@ from memkern.machine.limits import memory_left
 from memkern.results import ResultSet
 from memkern.spec import registry
 from memkern.spec.case import Case
-from memkern.spec.options import Stop
+from memkern.spec.options import GPUS, Knobs, Stop
 from memkern.spec.sequences import joined, product
 
 LOADS = (8, 7, 6, 5, 4, 0)
@@ -104,11 +104,15 @@ def _numa_row(number: int, record: dict[str, Any]) -> str:
     ).rstrip()
 
 
-def _sizes() -> list[int]:
-    """Return four sizes per octave from 4 KiB to four times the caches."""
+def _sizes(device: str) -> list[int]:
+    """Return four sizes per octave from 4 KiB to four times the caches of the device."""
+    from memkern.machine import gpu
     from memkern.machine.topology import beyond_caches_B
 
-    return latency.octaves(_SMALLEST_B, beyond_caches_B(), _PER_OCTAVE)
+    knobs = Knobs(device=device)
+    on_gpu = knobs.place == GPUS
+    largest_B = 4 * int(gpu.describe(knobs.device)["l2_B"]) if on_gpu else beyond_caches_B()
+    return latency.octaves(_SMALLEST_B, largest_B, _PER_OCTAVE)
 
 
 def _pairs() -> list[str]:
@@ -128,12 +132,12 @@ _TABLES: dict[str, tuple[str, Callable[[int, dict[str, Any]], str], tuple[str, .
     "ping_pong": (_CORES_HEADER, _cores_row, ("pin", "lines")),
     "banks": (_BANKS_HEADER, _banks_row, ("stride", "dtype", "block_threads", "threads")),
 }
-# What each study measures: a kernel, and values of options that were not given.
-_STUDIES: dict[str, tuple[str, Callable[[], dict[str, Sequence[Any]]]]] = {
-    "sizes": ("chase", lambda: {"size_B": _sizes()}),
-    "loaded": ("loaded", lambda: {"loads": LOADS, "pause": PAUSES}),
-    "cores": ("ping_pong", lambda: {"pin": _pairs(), "lines": (1, 2)}),
-    "banks": ("banks", lambda: {"stride": STRIDES}),
+# What each study measures: a kernel, and values of options that were not given, on a device.
+_STUDIES: dict[str, tuple[str, Callable[[str], dict[str, Sequence[Any]]]]] = {
+    "sizes": ("chase", lambda device: {"size_B": _sizes(device)}),
+    "loaded": ("loaded", lambda _: {"loads": LOADS, "pause": PAUSES}),
+    "cores": ("ping_pong", lambda _: {"pin": _pairs(), "lines": (1, 2)}),
+    "banks": ("banks", lambda _: {"stride": STRIDES}),
 }
 # Options of these kernels, by their names in Python.
 _OPTIONS = {
@@ -150,7 +154,7 @@ def _latency(args: argparse.Namespace) -> int:
     study = args.study or "sizes"
     if study in _OWN_CASES and args.kernel is None:
         return _OWN_CASES[study](args)
-    kernel, defaults = (args.kernel, dict) if args.kernel else _STUDIES[study]
+    kernel, defaults = (args.kernel, lambda _: {}) if args.kernel else _STUDIES[study]
     owners: dict[str, list[str]] = {}
     for name, options in _OPTIONS.items():
         for option in options:
@@ -163,8 +167,10 @@ def _latency(args: argparse.Namespace) -> int:
     knobs = {k: v for k, v in knobs_of(args).items() if k not in left}
     if kernel == "banks":
         knobs.setdefault("device", "cuda")
-    missing = {name: values for name, values in defaults().items() if name not in knobs}
-    axes = {**missing, **{name: each(v) for name, v in own[f"latency.{kernel}"].items()}}
+    given_axes = {name: each(v) for name, v in own[f"latency.{kernel}"].items()}
+    unset = defaults(knobs.get("device", "cpu"))
+    missing = {name: values for name, values in unset.items() if name not in knobs}
+    axes = {**missing, **given_axes}
     if "pin" in missing:
         _shorten(knobs, math.prod(map(len, axes.values())), args.quiet)
     args.threads = None  # a case is built for its workers
