@@ -317,7 +317,8 @@ def loaded_case(
     kernel : str
     loads : int
         Of every 8 lines that a generator moves, how many it loads, 0 to 8; the others are written
-        by non-temporal stores.
+        by non-temporal stores. On processors other than x86 these may be plain stores, of which
+        the traffic does not count the lines that the cache first reads.
     pause : int
         Dependent multiplications of a generator after every 8 lines; more make less traffic.
     size_B, order, line_B, steps, seed, name, suite, **options

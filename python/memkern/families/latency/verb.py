@@ -370,7 +370,14 @@ def add_verbs(verb: Verb) -> None:
         metavar="N,...",
         help="independent chains at the same time, 1 to 32 (1)",
     )
-    add("--line", dest="line_B", type=count(8), metavar="BYTES", help="size of a cache line")
+    add(
+        "--line",
+        dest="line_B",
+        type=count(8),
+        metavar="BYTES",
+        help="from a place that is loaded to the next in the buffer (a cache line); more, such as "
+        "4096, leaves out the lines in between",
+    )
     add(
         "--distance",
         dest="distance_B",
