@@ -14,6 +14,7 @@ from checking import refused, run
 import memkern as mk
 from memkern import _memkern
 from memkern.families.latency import kernels as latency
+from memkern.families.latency import verb
 from memkern.families.latency.verb import _matrix
 from memkern.machine.topology import machine_environment
 from memkern.measuring import sampling
@@ -442,17 +443,75 @@ def test_workers_that_wait_for_each_other_refuse_to_be_scheduled(
         loaded(**options).prepare()
 
 
+@pytest.mark.parametrize(
+    "most_ns, threads, text",
+    [
+        (199.0, 2, "not saturated with 1 generator"),
+        (199.0, 4, "not saturated with 3 generators"),
+        (200.0, 2, ""),
+    ],
+)
+def test_traffic_that_does_not_double_the_latency_is_told(
+    most_ns: float, threads: int, text: str
+) -> None:
+    alone = {"kernel": "latency.chase", "ns_per_access": 100.0, "threads": 1}
+    beside = {"kernel": "latency.loaded", "ns_per_access": most_ns, "threads": threads}
+    less = {**beside, "ns_per_access": 110.0}
+    results = ResultSet([alone, less, beside], [np.empty(0)] * 3, {})
+    assert verb._saturation(results) == text
+    assert verb._saturation(ResultSet([alone], [np.empty(0)], {})) == ""
+
+
+def test_all_pairs_are_measured_in_both_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3, 0, 1})
+    assert verb._pairs() == ["0,1", "0,3", "1,0", "1,3", "3,0", "3,1"]
+
+
+@pytest.mark.parametrize(
+    "units, words, budget_s",
+    [
+        (2, "", 2.0),
+        (64, "", 600 / (64 * 63 * 2)),
+        (128, "", 0.05),
+        (64, "--lines 1", 600 / (64 * 63)),
+        (64, "--budget 1", 1.0),
+        (64, "--runs 3", 2.0),
+    ],
+)
+def test_many_pairs_have_less_time_each(
+    units: int,
+    words: str,
+    budget_s: float,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    every: list[Case] = []
+
+    def measured(cases: Any, *_: Any) -> ResultSet:
+        every.extend(cases[:1])
+        return ResultSet([], [], {})
+
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(units)))
+    monkeypatch.setattr(verb, "measure", measured)
+    code, _, error = run(capsys, "latency", "cores", *words.split())
+    assert code == 0 and every[0].stop.budget_s == pytest.approx(max(budget_s, 0.05))
+    assert ("instead of 2 s" in error) == (units > 2 and "-" not in words.replace("--lines", ""))
+
+
 def test_the_matrix_of_cores_marks_disturbed_times() -> None:
     record = {"lines": 1, "take_by": "load", "valid": True, "oversubscribed": False}
-    times = (("0,1", 50.0, False), ("0,2", 900.0, True), ("1,2", 60.0, False))
+    times = (("0,2", 50.0, False), ("2,1", 900.0, True), ("1,2", 60.0, False))
     records = [
         {**record, "pin": pair, "ns_per_access": ns, "disturbed": disturbed}
         for pair, ns, disturbed in times
     ]
-    text = _matrix(ResultSet(records, [np.empty(0)] * 3, {}), 1, "load")
-    assert text.splitlines()[2:] == [
-        "   1    50.0",
-        "   2 (900.0)   60.0",
+    smt = {"e": {"machine": {"units": "0,2,1"}}}
+    text = _matrix(ResultSet(records, [np.empty(0)] * 3, smt), 1, "load")
+    assert text.splitlines()[1:] == [
+        "unit        0       2       1",
+        "   0             50.0        ",
+        "   2                  (900.0)",
+        "   1             60.0        ",
         "in parentheses: disturbed",
     ]
     quiet = ResultSet(records[::2], [np.empty(0)] * 2, {})

@@ -1,6 +1,7 @@
 """Figures, findings and section of latency, against the records that they show."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -24,10 +25,11 @@ from memkern.families.latency import verb
 from memkern.families.latency.data import DIFFERS, concurrency, measured_caches
 from memkern.families.latency.findings import findings
 from memkern.families.latency.kernels import GROUP, report_cases
-from memkern.machine import caches
+from memkern.machine import caches, topology
 from memkern.machine.topology import machine_environment
 from memkern.measuring.sweep import sweep
 from memkern.plots import figures, save, sections, tables
+from memkern.results import ResultSet
 
 FIGURES = (
     "latency-banks", "latency-chains", "latency-cores", "latency-gather", "latency-histogram",
@@ -512,6 +514,16 @@ def test_gathers_stand_beside_chains():
         figures["latency-gather"](Results([*chains(), *gathers(machine="Other")]))
 
 
+def test_findings_tell_the_share_of_the_bound_that_a_random_gather_has():
+    found = findings(Results([*chains(most=10, ns=100.0), *gathers()]))
+    assert found[-1].startswith("16 chains in 64 MiB load 100 million lines/s, which bounds random")
+    assert found[-1].endswith("; a random gather loads 100, 100 % of it")
+    strided = [row for row in gathers() if row["pattern"].startswith("UNIFORM")]
+    (text,) = [t for t in findings(Results([*chains(most=10), *strided])) if "bounds" in t]
+    assert text.endswith("bounds random gathers of a core")
+    assert not any("bounds" in t for t in findings(Results(chains())))
+
+
 def test_chains_in_another_cache_are_left_out():
     rows = [*chains(most=10), *chains(size=8 * MIB, ns=100.0)[:3], *chains(size=8 * MIB, ns=10)[3:]]
     found, notes = concurrency(Results(rows))
@@ -529,6 +541,22 @@ def test_loaded_latency_names_saturation():
     assert labels == ["100 % loads", "75 % loads", "50 % loads", "no traffic", "most traffic"]
     assert set(line(light.axes[0], "no traffic").get_ydata()) == {128.0}
     without = figures["latency-loaded"](Results(loaded(slower=1.4)))
+    assert "no traffic" not in curve_labels(without.axes[0])
+
+
+def test_loaded_latency_is_beside_the_same_chain_without_traffic():
+    rows = loaded(slower=3.0)
+    (size,) = {row["size_B"] for row in rows}
+    slow = {**rows[0], "ns_per_access": 999.0, "disturbed": True}
+    others = [
+        record("chase", 10.0, size_B=size, chains=1, order="in-page"),
+        record("chase", 20.0, size_B=size, chains=1, order="random", pages_asked="thp"),
+    ]
+    fig = figures["latency-loaded"](Results([slow, *rows, *others, *sizes()]))
+    drawn = sum(len(curve.get_xdata()) for curve in fig.axes[0].lines if "%" in curve.get_label())
+    assert drawn == len(rows) and not disturbed_markers(fig)
+    assert set(line(fig.axes[0], "no traffic").get_ydata()) == {128.0}
+    without = figures["latency-loaded"](Results([*rows, *others]))
     assert "no traffic" not in curve_labels(without.axes[0])
 
 
@@ -559,6 +587,128 @@ def test_every_pair_stands_twice_in_the_map():
     assert sorted(panel_texts(fig.axes[0])) == ["100"] * 4 + ["50"] * 2
 
 
+def test_units_of_a_core_are_side_by_side_in_the_map():
+    rows = [
+        record("ping_pong", ns, pin=pin, lines=1, threads=2, take_by="load")
+        for pin, ns in {
+            "0,1": 100.0, "1,0": 110.0, "0,2": 10.0, "2,0": 20.0, "1,2": 100.0, "2,1": 120.0,
+        }.items()
+    ]  # fmt: skip
+    smt = figures["latency-cores"](Results(rows, units="0,2,1")).axes[0]
+    assert [text.get_text() for text in smt.get_xticklabels()] == ["0", "2", "1"]
+    values = smt.images[0].get_array()
+    assert (values[0, 1], values[1, 0]) == (10.0, 20.0)
+    assert (values[0, 2], values[2, 0]) == (100.0, 110.0)
+    unknown = figures["latency-cores"](Results(rows)).axes[0]
+    assert [text.get_text() for text in unknown.get_xticklabels()] == ["0", "1", "2"]
+
+
+def test_workers_without_units_of_their_own_have_no_place_in_the_map():
+    (row,) = pairs(units=2)[:1]
+    loose = {**row, "pin": "none"}
+    with refused("no two workers were pinned to a unit each: `memkern latency cores"):
+        figures["latency-cores"](Results([loose]))
+    assert figures["latency-cores"](Results([row, loose])).axes[0].images
+
+
+NODES = [
+    {"node": 0, "cpus": "0-1", "memory_B": 2**34},
+    {"node": 1, "cpus": "2-3", "memory_B": 2**34},
+    {"node": 2, "cpus": "4-5", "memory_B": 2**34},
+    {"node": 3, "cpus": "", "memory_B": 2**34},  # memory alone
+]
+
+
+def numa(monkeypatch, capsys, nodes, memories, *words):
+    """Return the output of ``memkern latency numa`` on a machine with these nodes, and its records.
+
+    Between other nodes loads take 50 ns more for each number that they are apart.
+    """
+    measured = []
+
+    def measure(cases, *_):
+        for case in cases:
+            near, far = map(int, re.findall(r"\d+", case.labels["name"]))
+            how = {"name": case.labels["name"], "numa": case.knobs.numa, "pin": case.knobs.pin}
+            how |= {"size_B": 2**14, "order": "random", "chains": 1, "time_min_s": 1e-3}
+            ns = 100.0 + 50.0 * abs(near - far)
+            row = record(
+                "chase", ns, oversubscribed=False, stop="runs", bandwidth_GBps=5e3 / ns, **how
+            )
+            measured.append({**row, "kernel": case.spec.name})
+        return ResultSet(measured, [np.ones(3)] * len(measured), {})
+
+    environment = {"machine": {"numa_nodes": nodes}}
+    monkeypatch.setattr(topology, "machine_environment", lambda: environment)
+    monkeypatch.setattr(topology, "numa_nodes", lambda: memories)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
+    monkeypatch.setattr(verb, "measure", measure)
+    code, out, error = run(capsys, "latency", "numa", "--sizes", "16KiB", *words)
+    assert code == 0
+    return out.splitlines(), error, measured
+
+
+def test_four_nodes_are_measured_printed_and_drawn(monkeypatch, capsys):
+    out, error, rows = numa(monkeypatch, capsys, NODES, [0, 1, 2, 3])
+    assert error == "" and len(rows) == 2 * 3 * 4
+    assert out == [
+        "ns from a load to the next, by the node of the units (rows) and that of the memory:",
+        "node        0       1       2       3",
+        "   0    100.0   150.0   200.0   250.0",
+        "   1    150.0   100.0   150.0   200.0",
+        "   2    200.0   150.0   100.0   150.0",
+        "GB/s of a triad, by the node of the units (rows) and that of the memory:",
+        "node        0       1       2       3",
+        "   0     50.0    33.3    25.0    20.0",
+        "   1     33.3    50.0    33.3    25.0",
+        "   2     25.0    33.3    50.0    33.3",
+    ]
+    shown = tables["latency-numa"](Results(rows)).set_index(["units", "memory"])
+    assert len(shown) == 12
+    assert shown.loc[(1, 3), ["ns_per_access", "bandwidth_GBps"]].tolist() == [200.0, 25.0]
+    latencies, bandwidths = (
+        ax.images[0].get_array() for ax in figures["latency-numa"](Results(rows)).axes[:2]
+    )
+    assert latencies.shape == bandwidths.shape == (3, 4)
+    assert latencies[0].tolist() == [100.0, 150.0, 200.0, 250.0]
+
+
+def test_memory_that_may_not_be_used_is_left_out(monkeypatch, capsys):
+    out, error, rows = numa(monkeypatch, capsys, NODES, [0, 2])
+    assert [row["numa"] for row in rows[::2]] == ["node:0", "node:2"] * 3
+    assert [text.split() for text in out[1:3]] == [["node", "0", "2"], ["0", "100.0", "200.0"]]
+    assert error.splitlines() == [
+        f"memkern: memory of node {node} is left out: this process may not use it"
+        for node in (1, 3)
+    ]
+
+
+def test_unknown_nodes_are_one(monkeypatch, capsys):
+    out, error, rows = numa(monkeypatch, capsys, None, [0])
+    assert error == "" and out[-1] == "this machine has one NUMA node: nothing is remote"
+    assert [(row["pin"], row["numa"]) for row in rows] == [
+        ("0", "first-touch"),
+        ("0,1,2,3,4,5", "first-touch"),
+    ]
+    assert out[1:3] == ["node        0", "   0    100.0"]
+    assert numa(monkeypatch, capsys, None, [0], "-q")[0] == []
+
+
+def test_the_best_record_of_a_pair_of_nodes_counts():
+    rows = nodes(units=1, memories=1)
+    worse = {**rows[0], "ns_per_access": 900.0, "disturbed": True}
+    slower = {**rows[1], "bandwidth_GBps": 1.0}
+    records = Results([*rows, worse, slower])
+    latencies, bandwidths = (ax.images[0] for ax in figures["latency-numa"](records).axes[:2])
+    assert latencies.get_array().tolist() == [[100.0]]
+    assert bandwidths.get_array().tolist() == [[50.0]]
+    (row,) = tables["latency-numa"](records).to_dict("records")
+    assert (row["ns_per_access"], row["bandwidth_GBps"]) == (100.0, 50.0)
+    assert not row["disturbed"]
+    (row,) = tables["latency-numa"](Results([worse, slower])).to_dict("records")
+    assert row["disturbed"]
+
+
 def test_nodes_have_a_map_of_latency_and_one_of_bandwidth():
     fig = figures["latency-numa"](Results([*nodes(units=2, memories=3), *sizes()]))
     latencies, bandwidths = (ax.images[0].get_array() for ax in fig.axes[:2])
@@ -580,7 +730,8 @@ def test_disturbed_records_are_hollow():
 
 
 def test_findings_follow_from_the_records():
-    first, second, third = findings(Results(all_records()))
+    first, second, bound, third = findings(Results(all_records()))
+    assert "which bounds random gathers" in bound
     assert "takes 2 ns in 16 KiB and 128 ns in 64 MiB" in first
     assert "32 independent chains in 64 MiB have 16 loads in flight: 8 ns" in second
     assert "answers another core's write after 50 to 100 ns" in third

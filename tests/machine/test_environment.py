@@ -107,6 +107,7 @@ def test_machine(server):
         (3, "unified", 36608 << 10, 4, 2),
     ]
     assert machine["caches"][0]["line_B"] == 64
+    assert machine["units"] == "0,4,1,5,2,6,3,7"
     assert machine["numa_nodes"][1] == {"node": 1, "cpus": "2-3,6-7", "memory_B": 500 * 1024}
 
 

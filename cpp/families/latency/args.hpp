@@ -76,8 +76,9 @@ struct PingPongArgs {
   std::int64_t turns = 0;  // of each worker in an invocation
   // The words that worker 0 and worker 1 write: one for both, or two in different lines.
   std::uint64_t* words[2] = {nullptr, nullptr};
-  std::uint64_t* next = nullptr;  // the number that each worker waits for next, a line apart
-  static constexpr std::int64_t kNextStride = 16;
+  // The number that each worker waits for next, as far apart as the longest lines, of 256 bytes.
+  std::uint64_t* next = nullptr;
+  static constexpr std::int64_t kNextStride = 32;
   // Columns of `tally`, one row per worker: turns so far, and numbers that were not the expected
   // ones.
   static constexpr int kTurns = 0;

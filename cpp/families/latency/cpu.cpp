@@ -53,7 +53,9 @@ void chase(const void* p, Range range, int worker) {
   chase_part<kChains>(*static_cast<const ChaseArgs*>(p), range, worker);
 }
 
-// The words of whole lines, one or a vector at a time.
+// The words of whole lines, one or a vector at a time. Stores are non-temporal on x86, and on Arm
+// where the compiler has such stores; elsewhere they are plain, and the cache may first read the
+// line, which is not counted.
 #if MEMKERN_SIMD
 struct Lines {
   // No wider than 64 bytes, of which every line is a multiple.

@@ -13,7 +13,7 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -212,6 +212,7 @@ def _machine(root: Path) -> dict[str, Any]:
     topology = [root / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
     sockets = {read_text(folder, "physical_package_id") for folder in topology} - {None}
     cores = {units_of_core(cpu, root) for cpu in cpus} - {None}
+    nodes = _numa_nodes(root)
     return {
         "architecture": platform.machine() or None,
         "vendor": cpuinfo.get("vendor_id") or cpuinfo.get("CPU implementer"),
@@ -225,7 +226,8 @@ def _machine(root: Path) -> dict[str, Any]:
         "threads": len(cpus) or None,
         "caches": system_caches(root),
         "memory_B": _parse_bytes(meminfo.get("MemTotal")),
-        "numa_nodes": _numa_nodes(root),
+        "numa_nodes": nodes,
+        "units": ",".join(map(str, _by_topology(cpus, nodes or (), root))) or None,
         "hypervisor": _hypervisor(root, cpuinfo),
     }
 
@@ -291,6 +293,24 @@ def _numa_nodes(root: Path) -> list[dict[str, Any]] | None:
             }
         )
     return nodes or None
+
+
+def _by_topology(cpus: Iterable[int], nodes: Iterable[Mapping[str, Any]], root: Path) -> list[int]:
+    """Return units with those of a socket, NUMA node, cache and core side by side."""
+    node_of = {cpu: node["node"] for node in nodes for cpu in cpu_list(node["cpus"])}
+
+    def place(cpu: int) -> list[int]:
+        folder = root / f"sys/devices/system/cpu/cpu{cpu}"
+        socket = read_number(folder, "topology/physical_package_id")
+        caches = sorted(
+            (-(read_number(index, "level") or 0), min(shared))
+            for index in numbered(folder, "cache/index*")
+            if (shared := cpu_list(read_text(index, "shared_cpu_list")))
+        )
+        core = min(cpu_list(units_of_core(cpu, root)), default=cpu)
+        return [socket or 0, node_of.get(cpu, 0), *(first for _, first in caches), core, cpu]
+
+    return sorted(cpus, key=place)
 
 
 def _hypervisor(root: Path, cpuinfo: Mapping[str, str]) -> str | None:

@@ -116,6 +116,11 @@ def physical_cores(root: str | Path = "/") -> list[list[int]]:
     return list(cores.values())
 
 
+def numa_nodes() -> list[int]:
+    """Return the numbers of the NUMA nodes whose memory this process may use."""
+    return [int(node) for node in _memkern.topology()["numa_nodes"]]
+
+
 def last_level_cache_B(largest: bool = True) -> int:
     """Return the total size of all last-level caches in bytes.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -164,6 +164,21 @@ def line_sizes(environments: Mapping[str, Any]) -> dict[str, int]:
         if environment.get("machine")
     }
     return {key: max(sizes) for key, sizes in every.items() if any(sizes)}
+
+
+def units_by_topology(environments: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the processing units with neighbours side by side, by environment where known."""
+    texts = {
+        key: (environment.get("machine") or {}).get("units")
+        for key, environment in environments.items()
+    }
+    return {key: [int(unit) for unit in text.split(",")] for key, text in texts.items() if text}
+
+
+def by_topology(units: Iterable[int], order: Sequence[int]) -> list[int]:
+    """Return processing units in the order of an environment's, others behind them."""
+    places = {unit: number for number, unit in enumerate(order)}
+    return sorted(units, key=lambda unit: (places.get(unit, len(places)), unit))
 
 
 def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]]:

@@ -156,8 +156,6 @@ def line_size(distances_B: npt.ArrayLike, longer_ns: npt.ArrayLike, cycle_ns: fl
         By how much the second access takes longer than at the smallest distance, in ns.
     cycle_ns : float
         Time of a cycle of the core in ns.
-    line_B : float, optional
-        Size of a line, if other pairs have shown it; NaN if they have not.
 
     Returns
     -------

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from memkern.errors import InputError
-from memkern.models.records import data_caches, device_l2, line_sizes
+from memkern.models.records import data_caches, device_l2, line_sizes, units_by_topology
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -35,7 +35,8 @@ def frame_of(records: Records) -> DataFrame:
     If a ResultSet describes the caches of its machines, they are in ``attrs["caches"]``: level,
     size in bytes and number of each kind of data cache, by ``environment_id``; those that the
     system reports in ``attrs["system_caches"]``; and the sizes of their lines in
-    ``attrs["line_B"]``, those of the L2 caches of its GPUs in ``attrs["device_l2"]``.
+    ``attrs["line_B"]``, those of the L2 caches of its GPUs in ``attrs["device_l2"]``. Their
+    processing units, neighbours side by side, are in ``attrs["units"]``.
 
     Raises
     ------
@@ -55,6 +56,7 @@ def frame_of(records: Records) -> DataFrame:
             caches=data_caches(environments),
             system_caches=data_caches(environments, system=True),
             line_B=line_sizes(environments),
+            units=units_by_topology(environments),
             device_l2=device_l2(environments),
         )
     else:

@@ -35,9 +35,14 @@ BANKS = "latency.banks"
 TRIAD, GATHER = "stream.triad", "spatter.gather"
 # Names of the cases of `memkern.families.latency.kernels.numa_cases`.
 NODES = r"^units of node (\d+), memory of node (\d+)$"
+_TWO_UNITS = r"^(\d+),(\d+)$"
 # Lines of a group of traffic (see `memkern.families.latency.kernels`).
 _GROUP = 8
 _WARP = 32  # lanes, and banks of shared memory
+# Traffic that does not multiply the latency by this has not saturated the memory.
+_SATURATED = 2.0
+# What tells one chain beside traffic from another.
+_CHAIN = ("size_B", "order", "pages_asked")
 # More loads in flight than chains, by this factor, were not served by the same cache.
 _MOST_IN_FLIGHT = 1.25
 # By what a cache's size may miss the sizes between which the latency rises.
@@ -195,16 +200,68 @@ def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
         value=NS,
     )
     idle, _ = select(records, [CHASE], ("size_B", "chains", "threads"), value=NS)
+    # The same chain without traffic.
+    chain = ["machine", *(c for c in _CHAIN if c in frame and (c in idle or idle.empty))]
+    frame = ranked(frame, NS, lowest=True).drop_duplicates([*chain, "loads", "pause", "threads"])
     if len(idle):
         idle = idle[(idle["chains"] == 1) & (idle["threads"] == 1)]
-        idle = idle[idle["size_B"].isin(frame["size_B"].unique())]
-        idle = ranked(idle, NS, lowest=True).drop_duplicates("machine")
-        frame = frame.join(idle.set_index("machine")[NS].rename("idle_ns"), on="machine")
+        idle = ranked(idle, NS, lowest=True).drop_duplicates(chain)
+        frame = frame.join(idle.set_index(chain)[NS].rename("idle_ns"), on=chain)
     else:
         frame = frame.assign(idle_ns=float("nan"))
     share = 100 * frame["loads"] / _GROUP
     texts = [f"{s:.0f} % loads" for s in share]
     return frame.assign(share=share, kind=texts), notes
+
+
+def saturation(idle_ns: float, most_ns: float, threads: int) -> str:
+    """Return the remark that traffic has not doubled the latency; empty if it has."""
+    if not most_ns < _SATURATED * idle_ns:
+        return ""
+    return f"not saturated with {counted(threads - 1, 'generator')}"
+
+
+def exchanges(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return exchanges of lines by two pinned workers, in the columns first and second, and notes.
+
+    The first one is the worker that touched the lines first.
+    """
+    columns = ("pin", "lines", "take_by")
+    frame, notes = select(records, [PING_PONG], columns, measure=MEASURE_CORES, value=NS)
+    units = frame["pin"].astype(str).str.extract(_TWO_UNITS).astype(float)
+    frame = frame.assign(first=units[0], second=units[1]).dropna(subset=["first", "second"])
+    if frame.empty:
+        raise InputError(f"no two workers were pinned to a unit each: `{MEASURE_CORES}` does so")
+    frame = frame.astype({"first": int, "second": int})
+    return ranked(frame, NS, lowest=True).drop_duplicates(["machine", *columns]), notes
+
+
+def node_pairs(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return chases and triads between NUMA nodes, in the columns units and memory, and notes.
+
+    Of several records of a kernel and a pair of nodes it is the best one.
+    """
+    from pandas import concat
+
+    frame, notes = select(
+        records,
+        [CHASE, TRIAD],
+        ("name", "bandwidth_GBps"),
+        measure=MEASURE_NUMA,
+        value="time_min_s",
+    )
+    nodes = frame["name"].astype(str).str.extract(NODES).astype(float)
+    frame = frame.assign(units=nodes[0], memory=nodes[1]).dropna(subset=["units", "memory"])
+    if frame.empty:
+        raise InputError(f"no record is of NUMA nodes: `{MEASURE_NUMA}` measures them")
+    frame = frame.astype({"units": int, "memory": int})
+    best = concat(
+        [
+            ranked(frame[frame["kernel"] == CHASE], NS, lowest=True),
+            ranked(frame[frame["kernel"] == TRIAD], "bandwidth_GBps"),
+        ]
+    )
+    return best.drop_duplicates(["machine", "kernel", "units", "memory"]), notes
 
 
 def structure_chases(records: Records) -> tuple[DataFrame, list[str]]:
@@ -457,6 +514,27 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
         "bytes_model_B", ascending=False, kind="stable"
     )
     return frame.drop_duplicates(["machine", "stride_B"]), notes
+
+
+def chains_and_gathers(records: Records) -> tuple[DataFrame, DataFrame, list[str]]:
+    """Return chains in the largest buffer and gathers, of machines that have both, and notes.
+
+    The column rate of both has million lines per second.
+    """
+    chains, notes = several_chains(records)
+    chains = chains[chains["order"] == "random"]
+    chains = chains[chains["size_B"] == chains.groupby("machine")["size_B"].transform("max")]
+    chains = ranked(chains, NS, lowest=True).drop_duplicates(["machine", "chains"])
+    loads, more = gathers(records)
+    chains = chains[chains["machine"].isin(loads["machine"])]
+    if chains.empty:
+        raise InputError(
+            f"no machine has chases and gathers: `{MEASURE_CHAINS}` and `{MEASURE_GATHER}` measure "
+            "both"
+        )
+    loads = loads[loads["machine"].isin(chains["machine"])]
+    rates = chains.assign(rate=1e3 / chains[NS]), loads.assign(rate=loads["lines_per_s"] / 1e6)
+    return *rates, [*notes, *more]
 
 
 def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:

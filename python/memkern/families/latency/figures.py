@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.families.latency.data import (
     CHASE,
     MEASURE,
-    MEASURE_CHAINS,
-    MEASURE_CORES,
-    MEASURE_GATHER,
-    MEASURE_NUMA,
     MEASURE_STRUCTURE,
-    NODES,
     NS,
     PAIRS,
-    PING_PONG,
     TRIAD,
     banks,
     beside_atomics,
+    chains_and_gathers,
     chases,
     concurrency,
     cycle_ns,
-    gathers,
+    exchanges,
     line_B,
     loaded_points,
+    node_pairs,
     pairs,
     sampled,
-    several_chains,
+    saturation,
     structure_chases,
     structure_rows,
     tlbs,
     translation,
 )
 from memkern.families.latency.findings import findings
+from memkern.models.records import by_topology
 from memkern.plots.drawing import (
     bytes_axis,
     cache_regions,
@@ -53,9 +51,9 @@ from memkern.plots.drawing import (
     panels,
     ticks_at,
 )
-from memkern.plots.frames import Records, ranked, three_figures
+from memkern.plots.frames import Records, frame_of, ranked, three_figures
 from memkern.plots.registry import family_section, register, tables
-from memkern.plots.selection import cache_ends, device_cache_ends, select
+from memkern.plots.selection import cache_ends, device_cache_ends
 from memkern.plots.style import GREY, figure, log2_axis
 
 if TYPE_CHECKING:
@@ -82,8 +80,6 @@ _BOUND = (
 _STILL_GROWS = 1.15
 # Distance of a title from axes with names of regions above them.
 _ABOVE_REGIONS = 11.0
-# Traffic that does not multiply the latency by this has not saturated the memory.
-_SATURATED = 2.0
 
 
 def _title(ax: Axes, machine: object, several: bool, title: str = "", *, pad: float = 4.0) -> None:
@@ -269,9 +265,7 @@ def beside_traffic(records: Records = None) -> Figure:
         ax.set_ylim(0, 1.05 * max(highest, idle if idle == idle else 0.0))
         ax.set(xlabel="Bandwidth of the traffic (GB/s)", ylabel="Time of a load (ns)")
         _title(ax, rows["machine"].iloc[0], len(cells) > 1)
-        generators = int(rows["threads"].max()) - 1
-        if idle == idle and rows[NS].max() < _SATURATED * idle:
-            text = f"not saturated with {generators} generator{'s' * (generators > 1)}"
+        if text := saturation(idle, rows[NS].max(), int(rows["threads"].max())):
             ax.text(0.03, 0.05, text, transform=ax.transAxes, color=GREY, fontsize="small")
     return finish(fig, 3, notes, frame)
 
@@ -289,29 +283,28 @@ def between_cores(records: Records = None) -> Figure:
     -------
     matplotlib.figure.Figure
         A panel for each machine and number of lines, 6.9 in wide, 3.35 in with one panel. Units
-        are in ascending order.
+        of a core, of a cache and of a NUMA node are side by side if a ResultSet describes the
+        machine, else in ascending order. A pair that was measured in one order stands in both.
 
     Raises
     ------
     InputError
         No such record, or records without a needed column.
     """
-    columns = ("pin", "lines", "take_by")
-    frame, notes = select(records, [PING_PONG], columns, measure=MEASURE_CORES, value=NS)
-    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", *columns])
+    frame, notes = exchanges(records)
+    orders = frame_of(records).attrs.get("units", {})
     cells = list(frame.groupby(["machine", "lines", "take_by"]))
     fig, axes = panels(len(cells), 2, 2.7)
     several = frame["machine"].nunique() > 1
     for ax, ((machine, lines, take_by), rows) in zip(axes, cells, strict=True):
-        found = {}
-        for pin, ns in zip(rows["pin"], rows[NS], strict=True):
-            first, second = map(int, str(pin).split(","))
-            found[first, second] = found[second, first] = ns
-        heat_map(ax, found, "ns")
+        found = dict(zip(zip(rows["first"], rows["second"], strict=True), rows[NS], strict=True))
+        found = {(second, first): ns for (first, second), ns in found.items()} | found
+        here = [orders[key] for key in dict.fromkeys(rows["environment_id"]) if key in orders]
+        heat_map(ax, found, "ns", order=partial(by_topology, order=here[0] if here else ()))
         kind = "one line" if lines == 1 else "a line in each direction"
         kind += ", swapped" * (take_by == "swap")
         _title(ax, machine, several, kind)
-        ax.set(xlabel="Processing unit", ylabel="Processing unit")
+        ax.set(xlabel="Other processing unit", ylabel="Unit that touched the line first")
     return finish(fig, 2, notes, frame)
 
 
@@ -334,14 +327,7 @@ def between_nodes(records: Records = None) -> Figure:
     InputError
         No such record, or records without a needed column.
     """
-    columns = ("name", "bandwidth_GBps")
-    frame, notes = select(
-        records, [CHASE, TRIAD], columns, measure=MEASURE_NUMA, value="time_min_s"
-    )
-    nodes = frame["name"].astype(str).str.extract(NODES).astype(float)
-    frame = frame.assign(units=nodes[0], memory=nodes[1]).dropna(subset=["units", "memory"])
-    if frame.empty:
-        raise InputError(f"no record is of NUMA nodes: `{MEASURE_NUMA}` measures them")
+    frame, notes = node_pairs(records)
     kinds = {
         CHASE: (NS, "ns", "Latency"),
         TRIAD: ("bandwidth_GBps", "GB/s", "Bandwidth of a triad"),
@@ -350,13 +336,46 @@ def between_nodes(records: Records = None) -> Figure:
     fig, axes = panels(len(cells), 2, 2.4)
     for ax, ((machine, kernel), rows) in zip(axes, cells, strict=True):
         column, unit, title = kinds[str(kernel)]
-        pairs = zip(rows["units"].astype(int), rows["memory"].astype(int), strict=True)
+        pairs = zip(rows["units"], rows["memory"], strict=True)
         heat_map(ax, dict(zip(pairs, rows[column], strict=True)), unit)
         _title(ax, machine, frame["machine"].nunique() > 1, title)
         ax.set(xlabel="Node of the memory", ylabel="Node of the units")
     single = frame["units"].nunique() == frame["memory"].nunique() == 1
     notes = [*notes, *["One node: nothing is remote."] * single]
     return finish(fig, 2, notes, frame)
+
+
+@register(tables, "latency-numa")
+def node_table(records: Records = None) -> DataFrame:
+    """Latency and bandwidth from the units of each NUMA node to the memory of each.
+
+    Parameters
+    ----------
+    records : DataFrame or ResultSet
+        Own records of ``memkern latency numa``, whose names tell the nodes.
+
+    Returns
+    -------
+    DataFrame
+        Columns machine, units and memory (numbers of nodes), ns_per_access (of a load that waits
+        for the one before), bandwidth_GBps (of a triad) and disturbed (whether either record was).
+
+    Raises
+    ------
+    InputError
+        As `between_nodes`.
+    """
+    frame, _ = node_pairs(records)
+    pair = ["machine", "units", "memory"]
+    chases, triads = (
+        frame[frame["kernel"] == kernel]
+        .set_index(pair)[[column, "disturbed"]]
+        .rename(columns={"disturbed": kernel})
+        for kernel, column in ((CHASE, NS), (TRIAD, "bandwidth_GBps"))
+    )
+    both = chases.join(triads, how="outer").sort_index().reset_index()
+    disturbed = both[[CHASE, TRIAD]].eq(True).any(axis=1)
+    return both[[*pair, NS, "bandwidth_GBps"]].assign(disturbed=disturbed)
 
 
 @figure("latency-banks")
@@ -647,20 +666,9 @@ def beside_gather(records: Records = None) -> Figure:
     """
     from pandas import concat
 
-    chains, notes = several_chains(records)
-    chains = chains[chains["order"] == "random"]
-    chains = chains[chains["size_B"] == chains.groupby("machine")["size_B"].transform("max")]
-    chains = ranked(chains, NS, lowest=True).drop_duplicates(["machine", "chains"])
-    chains = chains.assign(rate=1e3 / chains[NS])
-    loads, more = gathers(records)
-    loads = loads.assign(rate=loads["lines_per_s"] / 1e6)
-    both = [name for name in dict.fromkeys(chains["machine"]) if name in set(loads["machine"])]
-    if not both:
-        raise InputError(
-            f"no machine has chases and gathers: `{MEASURE_CHAINS}` and `{MEASURE_GATHER}` measure "
-            "both"
-        )
-    notes = [*notes, *more, _BOUND]
+    chains, loads, notes = chains_and_gathers(records)
+    both = list(dict.fromkeys(chains["machine"]))
+    notes = [*notes, _BOUND]
     fig, axes = panels(2 * len(both), 2, 2.5)
     for left, right, name in zip(axes[::2], axes[1::2], both, strict=True):
         mine, gathered = (rows[rows["machine"] == name] for rows in (chains, loads))

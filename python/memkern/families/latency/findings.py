@@ -10,6 +10,7 @@ from memkern.families.latency.data import (
     MEASURE,
     NS,
     PING_PONG,
+    chains_and_gathers,
     chases,
     concurrency,
     structure_rows,
@@ -26,6 +27,27 @@ def _differences(records: Records) -> list[dict[str, Any]]:
         return [row for row in structure_rows(records) if row["agrees"] == DIFFERS]
     except InputError:  # from another study, without what the table needs
         return []
+
+
+def _gathers_beside_bound(records: Records) -> dict[object, str]:
+    """Return machines with a sentence on the bound of random gathers, and their share of it."""
+    try:
+        chains, loads, _ = chains_and_gathers(records)
+    except InputError:  # either is not measured
+        return {}
+    found: dict[object, str] = {}
+    for machine, rows in chains.groupby("machine", sort=False):
+        most = rows.sort_values(["rate", "chains"], ascending=[True, False]).iloc[-1]
+        text = (
+            f"{int(most['chains'])} chains in {in_bytes(most['size_B'])} load "
+            f"{three_figures(most['rate'])} million lines/s, which bounds random gathers of a core"
+        )
+        gathered = loads[(loads["machine"] == machine) & loads["stride_B"].isna()]["rate"].max()
+        if gathered == gathered:
+            share = 100 * gathered / most["rate"]
+            text += f"; a random gather loads {three_figures(gathered)}, {share:.0f} % of it"
+        found[machine] = text
+    return found
 
 
 def findings(records: Records) -> list[str]:
@@ -55,6 +77,8 @@ def findings(records: Records) -> list[str]:
             f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns "
             "from one to the next"
         )
+    for name, text in _gathers_beside_bound(records).items():
+        found.setdefault(name, []).append(text)
     exchanged, _ = select(records, [PING_PONG], ("pin", "lines", "take_by"), value=NS)
     exchanged = exchanged[(exchanged["lines"] == 1) & (exchanged["take_by"] == "load")]
     for machine, rows in exchanged.groupby("machine", sort=False):

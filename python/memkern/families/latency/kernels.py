@@ -317,7 +317,8 @@ def loaded_case(
     kernel : str
     loads : int
         Of every 8 lines that a generator moves, how many it loads, 0 to 8; the others are written
-        by non-temporal stores.
+        by non-temporal stores. On processors other than x86 these may be plain stores, of which
+        the traffic does not count the lines that the cache first reads.
     pause : int
         Dependent multiplications of a generator after every 8 lines; more make less traffic.
     size_B, order, line_B, steps, seed, name, suite, **options
@@ -815,7 +816,10 @@ def latency(size_B: float | str | None = None, **options: Any) -> Case:
 
 
 def numa_cases(
-    nodes: Sequence[Mapping[str, Any]], units: Collection[int], **options: Any
+    nodes: Sequence[Mapping[str, Any]],
+    units: Collection[int],
+    memories: Collection[int] | None = None,
+    **options: Any,
 ) -> list[Case]:
     """Return a chase and a triad from the units of each NUMA node to the memory of each node.
 
@@ -823,9 +827,11 @@ def numa_cases(
     ----------
     nodes : sequence of mapping
         As in an environment: ``node`` and ``cpus`` (such as ``0-3,8``, empty for a node that has
-        memory alone).
+        memory alone). Without any, all units are those of node 0, and touch their memory first.
     units : collection of int
         Processing units that may be used.
+    memories : collection of int, optional
+        Nodes whose memory may be used; by default all.
     **options
         Fields of `memkern.Knobs` and `memkern.Stop`, and the ``size_B`` of the chase.
 
@@ -840,14 +846,22 @@ def numa_cases(
         No node has units that may be used, or an option is out of range.
     """
     size_B = options.pop("size_B", None)
+    parts = [(node["node"], {*cpu_list(node["cpus"])} & {*units}) for node in nodes]
+    places = {
+        node["node"]: {"numa": f"node:{node['node']}"}
+        for node in nodes
+        if memories is None or node["node"] in memories
+    }
+    if not nodes:
+        parts, places = [(0, {*units})], {0: {}}
     cases = []
-    for near in nodes:
-        own = sorted({*cpu_list(near["cpus"])} & {*units})
-        for far in nodes if own else ():
+    for near, some in parts:
+        own = sorted(some)
+        for far, place in places.items() if own else ():
             how = {
                 **options,
-                "numa": f"node:{far['node']}",
-                "name": f"units of node {near['node']}, memory of node {far['node']}",
+                **place,
+                "name": f"units of node {near}, memory of node {far}",
             }
             pin = ",".join(map(str, own))
             cases.append(latency(size_B, pin=str(own[0]), **how))

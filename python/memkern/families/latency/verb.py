@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,13 +31,15 @@ from memkern.machine.limits import memory_left
 from memkern.results import ResultSet
 from memkern.spec import registry
 from memkern.spec.case import Case
-from memkern.spec.options import GPUS, Knobs
+from memkern.spec.options import GPUS, Knobs, Stop
 from memkern.spec.sequences import joined, product
 
 LOADS = (8, 7, 6, 5, 4, 0)
 STRIDES = tuple(range(1, 33))
 PAUSES = (0, 8, 16, 32, 64, 128, 256, 512)
 _SMALLEST_B = 2**12
+# All pairs of units together take about so long, but each of them at least the shorter time.
+_ALL_PAIRS_S, _LEAST_PAIR_S = 600.0, 0.05
 _PER_OCTAVE = 4
 
 _HEADER = (
@@ -112,11 +116,12 @@ def _sizes(device: str) -> list[int]:
 
 
 def _pairs() -> list[str]:
-    """Return all pairs of processing units, one where cases are to be small."""
+    """Return all pairs of processing units in both orders, one where cases are to be small."""
     units = sorted(os.sched_getaffinity(0))
     if len(units) < 2:
         raise InputError("latency cores needs two processing units, and this process may use one")
-    pairs = [f"{a},{b}" for a, b in itertools.combinations(units, 2)]
+    # Either unit may be the one that touches the line first.
+    pairs = [f"{a},{b}" for a, b in itertools.permutations(units, 2)]
     return pairs[: small.cut(len(pairs), 1)]
 
 
@@ -166,17 +171,48 @@ def _latency(args: argparse.Namespace) -> int:
     unset = defaults(knobs.get("device", "cpu"))
     missing = {name: values for name, values in unset.items() if name not in knobs}
     axes = {**missing, **given_axes}
+    if "pin" in missing:
+        _shorten(knobs, math.prod(map(len, axes.values())), args.quiet)
     args.threads = None  # a case is built for its workers
     cases: Sequence[Case] = product(partial(registry.case, f"latency.{kernel}", **knobs), axes)
     if args.kernel is None and study == "loaded":
         chain = {k: v[0] for k, v in axes.items() if k in ("size_B", "order", "line_B", "steps")}
         cases = joined([[registry.case("latency.chase", **knobs, **chain)], cases])
     results = measure(cases, args, *_TABLES[kernel])
+    beside_traffic = args.kernel is None and study == "loaded"
+    if beside_traffic and not (args.json or args.quiet) and (text := _saturation(results)):
+        line(text)
     every_pair = "pin" in axes
     if every_pair and not (args.json or args.quiet):
         for lines, take_by in itertools.product(axes["lines"], axes.get("take_by", ["load"])):
             line(_matrix(results, lines, take_by))
     return exit_code(results)
+
+
+def _saturation(results: ResultSet) -> str:
+    """Return the remark on traffic that has not doubled the latency without it, if so."""
+    from memkern.families.latency.data import saturation
+
+    alone = [r["ns_per_access"] for r in results if r["kernel"] == "latency.chase"]
+    beside = [r for r in results if r["kernel"] == "latency.loaded"]
+    if not (alone and beside):
+        return ""
+    most_ns = max(record["ns_per_access"] for record in beside)
+    return saturation(min(alone), most_ns, max(record["threads"] for record in beside))
+
+
+def _shorten(knobs: dict[str, Any], cases: int, quiet: bool) -> None:
+    """Give so many cases less time than the usual one, unless a time was requested."""
+    usual_s = Stop().budget_s
+    budget_s = min(usual_s, max(_ALL_PAIRS_S / cases, _LEAST_PAIR_S))
+    if budget_s < usual_s and not {"budget_s", "runs"} & knobs.keys():
+        knobs["budget_s"] = budget_s
+        if quiet:
+            return
+        warn(
+            f"{cases} cases of pairs have {budget_s:.2g} s each instead of {usual_s:g} s, together "
+            f"{cases * budget_s / 60:.0f} minutes: --budget sets another time"
+        )
 
 
 def _refuse_options(args: argparse.Namespace, *more: str, but: Collection[str] = ()) -> None:
@@ -218,36 +254,85 @@ def _structure(args: argparse.Namespace) -> int:
 
 def _numa(args: argparse.Namespace) -> int:
     """Measure latency and bandwidth between the units and the memory of all NUMA nodes."""
-    from memkern.machine.topology import machine_environment
+    from memkern.machine import topology
 
     _refuse_options(args, "pin", "numa", but={"size_B"})
-    size = {"size_B": args.size_B} if args.size_B is not None else {}
-    nodes = machine_environment()["machine"]["numa_nodes"] or [{"node": 0, "cpus": None}]
-    cases = latency.numa_cases(nodes, os.sched_getaffinity(0), **knobs_of(args), **size)
+    options = knobs_of(args) | ({"size_B": args.size_B} if args.size_B is not None else {})
+    nodes = topology.machine_environment()["machine"]["numa_nodes"] or []
+    memories = topology.numa_nodes()
+    for node in nodes:
+        if node["node"] not in memories:
+            warn(f"memory of node {node['node']} is left out: this process may not use it")
+    cases = latency.numa_cases(nodes, os.sched_getaffinity(0), memories, **options)
     results = measure(cases, args, _NUMA_HEADER, _numa_row, ("name", "threads", "numa", "pin"))
-    if len(nodes) == 1 and not (args.json or args.quiet):
-        line("this machine has one NUMA node: nothing is remote")
+    if not (args.json or args.quiet):
+        line(_node_matrix(results, "latency.chase", "ns_per_access", "ns from a load to the next"))
+        line(_node_matrix(results, "stream.triad", "bandwidth_GBps", "GB/s of a triad"))
+        if len(nodes) < 2:
+            line("this machine has one NUMA node: nothing is remote")
     return exit_code(results)
 
 
+def _node_matrix(results: ResultSet, kernel: str, column: str, what: str) -> str:
+    """Return a result by the node of the units and by that of the memory."""
+    from memkern.families.latency.data import NODES
+
+    shown = [record for record in results if record["kernel"] == kernel]
+    found = {}
+    for record in shown:
+        near, far = map(int, re.findall(NODES, record["name"])[0])
+        found[near, far] = _cell(record, column)
+    rows, columns = (sorted({pair[side] for pair in found}) for side in (0, 1))
+    title = f"{what}, by the node of the units (rows) and that of the memory:"
+    return "\n".join([title, *_square("node", found, rows, columns), *_explained(shown)])
+
+
 def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
-    """Return the times from a write of one unit to the answer of another as a triangle."""
+    """Return the times from a write of one unit to the answer of another, by both units."""
+    from memkern.models.records import by_topology, units_by_topology
+
     shown = [r for r in results if (r["lines"], r["take_by"]) == (lines, take_by)]
     found = {}
     for record in shown:
-        text = f"{record['ns_per_access']:.1f}"
-        found[tuple(record["pin"].split(","))] = f"({text})" if marks(record) else text
-    units = sorted({unit for pair in found for unit in pair}, key=int)
+        first, second = map(int, record["pin"].split(","))
+        found[first, second] = _cell(record, "ns_per_access")
+    orders = units_by_topology(results.environments).values()
+    units = by_topology({unit for pair in found for unit in pair}, next(iter(orders), ()))
     title = "one line" if lines == 1 else "a line in each direction"
-    rows = [f"ns from a core's write to another's answer, {title} taken by {take_by}:"]
-    rows.append("unit " + "".join(f"{unit:>7}" for unit in units[:-1]))
-    for k, unit in enumerate(units[1:], start=1):
-        cells = (found.get((other, unit), "") for other in units[:k])
-        rows.append(f"{unit:>4} " + "".join(f"{cell:>7}" for cell in cells))
-    words = dict.fromkeys(word for record in shown for word in marks(record))
-    if words:
-        rows.append(f"in parentheses: {', '.join(words)}")
+    rows = [
+        f"ns from a core's write to another's answer, {title} taken by {take_by}; the unit of a "
+        "row touched it first:"
+    ]
+    rows += [*_square("unit", found, units, units), *_explained(shown)]
     return "\n".join(rows)
+
+
+def _cell(record: dict[str, Any], column: str) -> str:
+    """Return a result for a table, in parentheses if it is not to be relied on."""
+    text = f"{record[column]:.1f}"
+    return f"({text})" if marks(record) else text
+
+
+def _explained(records: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the line on results in parentheses, if there are any."""
+    words = dict.fromkeys(word for record in records for word in marks(record))
+    return [f"in parentheses: {', '.join(words)}"] if words else []
+
+
+def _square(
+    name: str,
+    cells: Mapping[tuple[int, int], str],
+    rows: Sequence[int],
+    columns: Sequence[int],
+) -> list[str]:
+    """Return the lines of a table of cells by row and column."""
+    return [
+        f"{name} " + "".join(f"{column:>8}" for column in columns),
+        *(
+            f"{row:>4} " + "".join(f"{cells.get((row, column), ''):>8}" for column in columns)
+            for row in rows
+        ),
+    ]
 
 
 # Studies whose cases are no product of options.
@@ -285,7 +370,14 @@ def add_verbs(verb: Verb) -> None:
         metavar="N,...",
         help="independent chains at the same time, 1 to 32 (1)",
     )
-    add("--line", dest="line_B", type=count(8), metavar="BYTES", help="size of a cache line")
+    add(
+        "--line",
+        dest="line_B",
+        type=count(8),
+        metavar="BYTES",
+        help="from a place that is loaded to the next in the buffer (a cache line); more, such as "
+        "4096, leaves out the lines in between",
+    )
     add(
         "--distance",
         dest="distance_B",
