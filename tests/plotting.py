@@ -18,7 +18,7 @@ LONG = "_ $x_1$ A Processor With a Name That Never Seems to End 8480+"
 class Results:
     """The parts of a `ResultSet` that figures use: records, samples and environments."""
 
-    def __init__(self, rows, samples=(), units=None):
+    def __init__(self, rows, samples=(), units=None, tlbs=None):
         self.rows = rows
         self.samples = [np.asarray(taken) for taken in samples]
         caches = [
@@ -27,7 +27,10 @@ class Results:
             {"level": 2, "type": "unified", "size_B": MIB, "instances": 4},
             {"level": 3, "type": "unified", "size_B": 16 * MIB, "instances": 1},
         ]
-        self.environments = {"e1": {"machine": {"caches": caches, "units": units}}, "e2": {}}
+        self.environments = {
+            "e1": {"machine": {"caches": caches, "units": units, "tlbs": tlbs}},
+            "e2": {},
+        }
 
     def to_frame(self):
         return pd.DataFrame(self.rows)

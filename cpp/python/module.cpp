@@ -1,5 +1,8 @@
 // The Python module _memkern: a class for prepared cases, and functions that describe the build and
 // the machine.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <dlfcn.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
@@ -481,6 +484,22 @@ py::dict topology() {
   return d;
 }
 
+// The registers eax, ebx, ecx and edx; none on other processors, or if there is no such leaf.
+std::optional<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>> cpuid(
+    std::uint32_t leaf, std::uint32_t subleaf) {
+#if defined(__x86_64__)
+  std::uint32_t a = 0;
+  std::uint32_t b = 0;
+  std::uint32_t c = 0;
+  std::uint32_t d = 0;
+  if (__get_cpuid_count(leaf, subleaf, &a, &b, &c, &d) != 0) return std::tuple{a, b, c, d};
+#else
+  static_cast<void>(leaf);
+  static_cast<void>(subleaf);
+#endif
+  return {};
+}
+
 py::dict build() {
   py::dict d;
   d["compiler"] = kBuild.compiler;
@@ -501,6 +520,7 @@ PYBIND11_MODULE(_memkern, m) {
   translate_errors();
 
   m.def("topology", &topology);
+  m.def("cpuid", &cpuid, py::arg("leaf"), py::arg("subleaf") = 0);
   m.def("build", &build);
   m.def("clock_tick", &clock_tick, "Smallest step of the clock, in seconds.");
   m.def("supported_isas", &supported_isas);

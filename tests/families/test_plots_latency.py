@@ -411,6 +411,15 @@ def test_parts_of_a_structure_are_shown_alone():
     assert table([*rows, *apart, *disturbed]).equals(table(rows))
 
 
+def test_tlbs_stand_beside_those_of_the_processor():
+    entries = [{"level": 1, "entries": 64}, {"level": 2, "entries": 8192}]
+    shown = tables["latency-structure"](Results(structured(), tlbs=entries)).set_index("what")
+    assert shown.loc["TLB 1", ["system", "agrees"]].tolist() == ["64 entries", "yes"]
+    assert shown.loc["TLB 2", ["system", "agrees"]].tolist() == ["8192 entries", DIFFERS]
+    one = tables["latency-structure"](Results(structured(), tlbs=entries[:1])).set_index("what")
+    assert one.loc["TLB 2", ["system", "agrees"]].tolist() == ["unknown", ""]
+
+
 def test_pairs_in_the_large_buffer_do_not_decide_on_the_line():
     rows = structured()
     for row in rows:

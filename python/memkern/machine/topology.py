@@ -12,12 +12,13 @@ from typing import Any
 
 from memkern import _memkern
 from memkern.errors import InputError
-from memkern.machine import caches, environment, gpu, remote
+from memkern.machine import caches, environment, gpu, remote, tlbs
 
 
 def machine_environment() -> dict[str, Any]:
     """Return the environment of this machine and build, as stored with every run's records."""
     found = environment.collect(_memkern.build())
+    found["machine"]["tlbs"] = tlbs.describe(_memkern.cpuid) or None
     if measured := caches.load(found["machine"]["caches"] or ()):
         found["measured_caches"] = measured
     if devices := gpu.describe_all():

@@ -166,6 +166,15 @@ def line_sizes(environments: Mapping[str, Any]) -> dict[str, int]:
     return {key: max(sizes) for key, sizes in every.items() if any(sizes)}
 
 
+def tlb_entries(environments: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the entries for pages of 4 KiB of each level of TLBs, by environment where known."""
+    known = {
+        key: (environment.get("machine") or {}).get("tlbs")
+        for key, environment in environments.items()
+    }
+    return {key: [level["entries"] for level in tlbs] for key, tlbs in known.items() if tlbs}
+
+
 def units_by_topology(environments: Mapping[str, Any]) -> dict[str, list[int]]:
     """Return the processing units with neighbours side by side, by environment where known."""
     texts = {

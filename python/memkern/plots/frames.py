@@ -7,7 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from memkern.errors import InputError
-from memkern.models.records import data_caches, device_l2, line_sizes, units_by_topology
+from memkern.models.records import (
+    data_caches,
+    device_l2,
+    line_sizes,
+    tlb_entries,
+    units_by_topology,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -36,7 +42,8 @@ def frame_of(records: Records) -> DataFrame:
     size in bytes and number of each kind of data cache, by ``environment_id``; those that the
     system reports in ``attrs["system_caches"]``; and the sizes of their lines in
     ``attrs["line_B"]``, those of the L2 caches of its GPUs in ``attrs["device_l2"]``. Their
-    processing units, neighbours side by side, are in ``attrs["units"]``.
+    processing units, neighbours side by side, are in ``attrs["units"]``, the entries of their TLBs
+    for pages of 4 KiB in ``attrs["tlbs"]``.
 
     Raises
     ------
@@ -57,6 +64,7 @@ def frame_of(records: Records) -> DataFrame:
             system_caches=data_caches(environments, system=True),
             line_B=line_sizes(environments),
             units=units_by_topology(environments),
+            tlbs=tlb_entries(environments),
             device_l2=device_l2(environments),
         )
     else:

@@ -36,6 +36,8 @@ TRIAD, GATHER = "stream.triad", "spatter.gather"
 # Names of the cases of `memkern.families.latency.kernels.numa_cases`.
 NODES = r"^units of node (\d+), memory of node (\d+)$"
 _TWO_UNITS = r"^(\d+),(\d+)$"
+# Pages whose entries in TLBs the processor tells.
+_PAGE_B = 2**12
 # Lines of a group of traffic (see `memkern.families.latency.kernels`).
 _GROUP = 8
 _WARP = 32  # lanes, and banks of shared memory
@@ -431,18 +433,28 @@ def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
 def _tlb_rows(rows: DataFrame) -> list[dict[str, Any]]:
     """Return the levels of TLBs, and what a load costs whose page is in none of them."""
     costs, levels = translation(rows), tlbs(rows)
+    known = rows.attrs.get("tlbs", {})
+    here = [known[key] for key in dict.fromkeys(rows.get("environment_id", ())) if key in known]
+    of_small_pages = (costs["size_B"] == _PAGE_B * costs["pages"]).all()
+    entries = here[0] if here and of_small_pages else []
     table = []
     for number, level in enumerate(levels):
         within, beyond = (costs[costs["size_B"].gt(level.end_B) == more] for more in (False, True))
         ends = f"{within['pages'].max():.0f}", f"{beyond['pages'].min():.0f}"
+        exceeds_B = float(beyond["size_B"].min())
+        system = entries[number] if number < len(entries) else None
+        agrees = system is None or _includes(
+            _PAGE_B * system, level.end_B, math.inf if math.isnan(exceeds_B) else exceeds_B
+        )
         table.append(
             _row(
                 f"TLB {number + 1}",
                 f"{' to '.join(ends)} pages" if len(beyond) else f"at least {ends[0]} pages",
                 level.value,
-                system=_UNKNOWN,
+                system=_UNKNOWN if system is None else f"{system} entries",
+                agrees=None if system is None else agrees,
                 fits_B=level.end_B,
-                exceeds_B=beyond["size_B"].min(),
+                exceeds_B=exceeds_B,
             )
         )
     last = costs.iloc[-1:].to_dict("records") if levels else []

@@ -454,12 +454,12 @@ def structure(records: Records = None) -> DataFrame:
     DataFrame
         For each machine: rows for each cache, for what lies beyond, for each level of TLBs, for
         walks of the page table, for the line, and for the line beside it. Columns: machine, what,
-        found (in words), system (what the system says; it does not know of TLBs and prefetchers),
-        agrees (``yes``, ``differs`` or nothing), ns (of a load in this level; what translation adds
-        in this level, for walks with the most pages; by how much a second access in another line
-        that is in L2, or in the adjacent line beyond L2, takes longer than in the same one), cycles
-        (the same), fits_B (largest size of the level, size of the line) and exceeds_B (smallest
-        size of the next level).
+        found (in words), system (what the system says; it does not know of prefetchers, nor off x86
+        of TLBs), agrees (``yes``, ``differs`` or nothing), ns (of a load in this level; what
+        translation adds in this level, for walks with the most pages; by how much a second access
+        in another line that is in L2, or in the adjacent line beyond L2, takes longer than in the
+        same one), cycles (the same), fits_B (largest size of the level, size of the line) and
+        exceeds_B (smallest size of the next level).
 
     Raises
     ------
@@ -468,12 +468,12 @@ def structure(records: Records = None) -> DataFrame:
 
     Notes
     -----
-    Caches agree if the system's size lies between fits_B and exceeds_B, or misses them by less than
-    a third. TLBs are found in the shortest times, since all that runs beside the chase takes
-    entries of them, and the rest in medians. Lines side by side are in a 64th of the pages: where
-    these exceed a TLB as well, the cost of translation is too low. Adjacent lines beyond L2 take
-    less than distant ones also if prefetchers foresee some of them or memory has their row open.
-    See `memkern.models.structure`.
+    Caches and TLBs agree if the system's size lies between fits_B and exceeds_B, or misses them by
+    less than a third. TLBs are found in the shortest times, since all that runs beside the chase
+    takes entries of them, and the rest in medians. Lines side by side are in a 64th of the pages:
+    where these exceed a TLB as well, the cost of translation is too low. Adjacent lines beyond L2
+    take less than distant ones also if prefetchers foresee some of them or memory has their row
+    open. See `memkern.models.structure`.
     """
     from pandas import DataFrame
 
