@@ -514,10 +514,10 @@ def test_lines_of_counts_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(topology, "line_B", lambda: 256)
     case = mk.loops("triad", elements=1024, variant="nt")
     lines = counting._modelled(case, case.spec.model_bytes(case), {}, "memory")
-    assert lines["memory_read"] == 2 * 1024 * 8 / 256
-    rows = [{"event": "memory_read", "count": 64.0}]
+    assert lines["memory_load"] == 2 * 1024 * 8 / 256
+    rows = [{"event": "memory_load", "count": 64.0}]
     found = counting._levels(rows, lines, case.line_B)
-    assert (found["counted_memory_B"], found["counted_ratio"]) == (64 * 256, 1.0)
+    assert found == {"counted_memory_load_B": 64 * 256, "counted_memory_ratio": 1.0}
     counted = {**rows[0], "model": 32.0, "running": 1.0}
     row = {"kernel": "loops.triad", "memory_line_B": 256, "counter_rows": json.dumps([counted])}
     frame = pd.DataFrame([row, {**row, "memory_line_B": None}])

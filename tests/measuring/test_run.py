@@ -76,10 +76,22 @@ def test_a_fixed_count_is_exactly_the_number_of_samples(case: Case) -> None:
     assert tiny["invocations"] > 1
 
 
-def test_sampling_stops_by_precision_samples_or_budget(case: Case) -> None:
-    # Other processes may correlate the samples of a run so much that it has no interval.
-    loose = [case.with_(ci=0.9, budget_s=30.0).measure().record for _ in range(5)]
-    assert "ci" in [record["stop"] for record in loose]
+def test_sampling_stops_by_precision(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other processes may correlate real samples so much that they have no interval.
+    rng = np.random.default_rng(5)
+
+    def sample(prepared: Prepared, out: np.ndarray, *others: Any, **options: Any) -> None:
+        out[:, -sampling.CONDITIONS :] = [1.0, 2.0, 3e9, np.nan, 0.0]
+        out[:, : -sampling.CONDITIONS] = rng.lognormal(-9.0, 0.1, (len(out), 1))
+
+    monkeypatch.setattr(sampling, "sample", sample)
+    loose = case.with_(ci=0.3, budget_s=30.0).measure().record
+    tight = case.with_(ci=0.03, budget_s=30.0).measure().record
+    assert loose["stop"] == tight["stop"] == "ci"
+    assert loose["samples"] < tight["samples"]
+
+
+def test_sampling_stops_by_samples_or_budget(case: Case) -> None:
     few = case.with_(ci=1e-9, budget_s=30.0, max_samples=12).measure().record
     assert (few["stop"], few["samples"]) == ("samples", 12)
     brief = case.with_(ci=1e-9, budget_s=1e-6, max_samples=10**6).measure().record
@@ -205,7 +217,7 @@ def test_the_extension_checks_bounds() -> None:
         native.run_range(0, 5)
     with pytest.raises(ValueError, match="empty"):
         native.run_range(2, 2)
-    rows = np.full((2, 5), np.nan)
+    rows = np.full((2, 1 + sampling.CONDITIONS), np.nan)
     with pytest.raises(ValueError, match="outside"):
         native.sample(rows, 1, 1.0, parts=[(0, 2), (2, 5)])
     with pytest.raises(ValueError, match="one for each row"):
@@ -854,7 +866,7 @@ def scripted_trials(
         variant = prepared.obtained["variant"]
         time_s, share = seconds(variant, calls[variant])
         calls[variant] += 1
-        out[:, -sampling.CONDITIONS :] = [share, 2.0, 3e9, np.nan]
+        out[:, -sampling.CONDITIONS :] = [share, 2.0, 3e9, np.nan, 0.0]
         out[:, : -sampling.CONDITIONS] = time_s
 
     monkeypatch.setattr(sampling, "sample", sample)
