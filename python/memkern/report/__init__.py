@@ -25,7 +25,7 @@ from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, frame_of, listed
 from memkern.plots.predictions import MACHINE
 from memkern.plots.style import DOUBLE_IN
-from memkern.spec.case import PLACEMENTS
+from memkern.spec.options import PLACEMENTS
 
 if TYPE_CHECKING:
     from markupsafe import Markup

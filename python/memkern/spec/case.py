@@ -18,13 +18,10 @@ from memkern import small
 from memkern.checks import FromFields, one_of
 from memkern.errors import InputError
 from memkern.spec.kernel import Indices, KernelSpec, Traffic, Transfer
-from memkern.spec.options import GPUS, LABELS, Knobs, Stop
+from memkern.spec.options import GPUS, LABELS, PLACEMENTS, Knobs, Stop
 
 HALOS = ("blocking", "overlap")
 """When the ranks of a distributed case exchange values (see `Case.halo`)."""
-
-PLACEMENTS = 5
-"""Placements of a case's memory, by default."""
 
 Result = TypeVar("Result")
 

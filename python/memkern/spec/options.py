@@ -22,6 +22,7 @@ __all__ = [
     "EVERYWHERE",
     "GPUS",
     "LABELS",
+    "PLACEMENTS",
     "PROCESSORS",
     "RANKS",
     "Knobs",
@@ -36,6 +37,9 @@ EVERYWHERE = (PROCESSORS, GPUS, RANKS)
 
 LABELS = ("name", "suite", "machine_file")
 """What does not change a measurement: names, and the machine file with the record's roofline."""
+
+PLACEMENTS = 5
+"""Placements of a case's memory, by default."""
 
 
 @dataclass(frozen=True)
