@@ -113,9 +113,8 @@ class SmallAddresses {
     void* region = reserve(nullptr, 2 * kBytes);
     if (region == MAP_FAILED) return;
     auto* data = static_cast<std::byte*>(region);
-    const auto address = reinterpret_cast<std::uintptr_t>(region);
-    begin_ = data + (round_up(static_cast<std::int64_t>(address), kBytes) -
-                     static_cast<std::int64_t>(address));
+    constexpr auto kSize = static_cast<std::uintptr_t>(kBytes);
+    begin_ = data + (kSize - reinterpret_cast<std::uintptr_t>(region) % kSize) % kSize;
     pages_ = kBytes / base_page_B();
   }
 
