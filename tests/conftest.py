@@ -10,6 +10,8 @@ import pytest
 
 # Threads that spin while they wait would starve each other on a machine with few cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Tests that run at the same time start commands that measure on the same units.
+os.environ.setdefault("PYTHONWARNINGS", "ignore:another memkern process measures")
 # Background jobs of a shell and their children ignore SIGINT, which tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -220,7 +220,7 @@ def test_traffic_is_that_of_the_samples_whose_time_counts(
     monkeypatch.setattr(sampling, "sample", in_turn)
     monkeypatch.setattr(sampling, "mark_disturbed", every_third)
     monkeypatch.setattr(sampling.disturbance, "LEAST_CPU_SHARE", 0.0)
-    case = loaded(loads=8, steps=2**12, budget_s=0.02, runs=None, max_samples=40, placements=2)
+    case = loaded(loads=8, steps=2**12, budget_s=10.0, runs=None, max_samples=40, placements=2)
     once = CaseRun(case)
     rates = []
     for _ in range(2):

@@ -711,7 +711,7 @@ def test_the_seed_selects_a_random_matrix(capsys: pytest.CaptureFixture[str]) ->
         (("FILE", "-f", "crs", "-C", "16"), "--C is for the format sell"),
         (("FILE", "-f", "crs", "--move-columns"), "--move-columns is for the format sell"),
         (("FILE", "-f", "sell", "--mve", "2"), "--mve is for the format crs"),
-        (("FILE", "-f", "ell", "--prefetch", "8"), "spmv.ell has no prefetch"),
+        (("FILE", "-f", "ell", "--prefetch", "8"), "--prefetch does nothing for spmv.ell"),
         ((), "MATRIX"),
     ],
 )

@@ -248,11 +248,11 @@ def test_energy_of_an_invocation(
     live(monkeypatch, root, {PACKAGE: lambda: now_W})
     native = sampling.sample
 
-    def hot(*arguments: Any) -> None:
+    def hot(*arguments: Any, **options: Any) -> None:
         # What happens between samples does not count.
         nonlocal now_W
         now_W = 900.0
-        native(*arguments)
+        native(*arguments, **options)
         energy.read(())
         now_W = 8.0
 

@@ -7,6 +7,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from memkern.checks import one_of
 from memkern.cli.measuring import (
     exit_code,
     line,
@@ -92,8 +93,11 @@ def _spmv(args: argparse.Namespace) -> int:
         label, a = matrix_of(matrix)
         return spmv.case(a, format, name=label, **options)
 
+    formats = each(args.format)
+    for format in formats:
+        one_of(format, "format", FORMATS)
     parts = []
-    for text, format in itertools.product(args.matrices, each(args.format)):
+    for text, format in itertools.product(args.matrices, formats):
         own = {name: v for name, v in knobs.items() if owners.get(name, format) == format}
         axes = {
             name: each(value)
