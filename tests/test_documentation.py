@@ -393,6 +393,8 @@ def test_the_variable_makes_cases_small(monkeypatch: pytest.MonkeyPatch) -> None
 def test_small_cases_are_announced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # A test of notebooks in the same process may have loaded it.
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     words = ["stream", "-k", "copy", "-t", "1"]
     assert cli.main(words) == 0
     assert "MEMKERN_SMALL is set" in capsys.readouterr().err
