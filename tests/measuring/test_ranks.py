@@ -607,7 +607,6 @@ def test_ranks_that_cannot_communicate_stop(number: str, tmp_path: Path) -> None
 
 
 def test_a_missing_mpi_library_is_named() -> None:
-    pytest.importorskip("mpi4py")
     variables = {"PMI_RANK": "0", "PMI_SIZE": "2", **NO_LIBRARY}
     together = launching.alone(["-m", "memkern", *TRIAD], variables)
     words = ["-m", "memkern", "amo", "--kernel", "rand", "--device", "mpi"]
