@@ -27,7 +27,7 @@ from plotting import Results
 
 import memkern as mk
 from memkern import _memkern
-from memkern.machine import events, topology
+from memkern.machine import caches, events
 from memkern.measuring import calibration, counting, known_counts, record
 from memkern.plots import counted_traffic, figures, save, traffic_table
 from memkern.spec.kernel import Transfer
@@ -511,7 +511,7 @@ def test_what_a_rank_cannot_count(tmp_path: Path) -> None:
 
 
 def test_lines_of_counts_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topology, "line_B", lambda: 256)
+    monkeypatch.setattr(caches, "line_B", lambda: 256)
     case = mk.loops("triad", elements=1024, variant="nt")
     lines = counting._modelled(case, case.spec.model_bytes(case), {}, "memory")
     assert lines["memory_load"] == 2 * 1024 * 8 / 256

@@ -5,14 +5,27 @@ A virtual machine reports the caches of the whole processor, of which it may get
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from memkern import small
+from memkern.machine.environment import system_caches
 from memkern.machine.state import folder, stored
 
-__all__ = ["MEMORY", "MULTIPLE", "data_caches", "ends", "last_level_B", "level_of", "load", "path"]
+__all__ = [
+    "MEMORY",
+    "MULTIPLE",
+    "data_caches",
+    "ends",
+    "last_level_B",
+    "level_of",
+    "line_B",
+    "load",
+    "path",
+    "reported",
+]
 
 MEMORY = "memory"
 MULTIPLE = 4
@@ -22,6 +35,17 @@ MULTIPLE = 4
 def path() -> Path:
     """Return where the measured sizes of this machine's caches are stored."""
     return folder() / "caches.json"
+
+
+@functools.cache
+def reported() -> list[dict[str, Any]]:
+    """Return the caches of this machine as the system reports them; empty if it does not."""
+    return system_caches() or []
+
+
+def line_B() -> int:
+    """Return the size of a cache line, the largest where they differ; 64 where it is unknown."""
+    return max((int(cache["line_B"] or 0) for cache in reported()), default=0) or 64
 
 
 def load(system: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -143,24 +143,13 @@ def data_caches() -> list[dict[str, Any]]:
 
 def _with_caches() -> dict[str, Any]:
     """Return the part of the environment that describes the caches."""
-    system = _system_caches()
+    system = caches.reported()
     return {"machine": {"caches": system}, "measured_caches": caches.load(system)}
-
-
-@functools.cache
-def _system_caches() -> list[dict[str, Any]]:
-    return environment.system_caches() or []
 
 
 def beyond_caches_B() -> int:
     """Return the size of data that lie in memory: four times the caches, and at least 64 MiB."""
     return max(caches.MULTIPLE * last_level_cache_B(), 2**26)
-
-
-def line_B() -> int:
-    """Return the size of a cache line, the largest where they differ; 64 where it is unknown."""
-    caches: list[dict[str, Any]] = _memkern.topology()["caches"]
-    return max((int(cache["line_B"]) for cache in caches), default=0) or 64
 
 
 def copy_GBps(device: str) -> float:

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 from memkern import _memkern, small
 from memkern.checks import integer, shown
 from memkern.errors import InputError
+from memkern.machine.caches import line_B
 from memkern.machine.environment import cpu_list
 from memkern.machine.topology import (
     beyond_caches_B,
-    line_B,
     machine_environment,
     physical_cores,
 )

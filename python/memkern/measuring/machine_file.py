@@ -16,12 +16,11 @@ from memkern import small
 from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.inputs.sizes import sizes
-from memkern.machine.caches import data_caches
+from memkern.machine.caches import data_caches, line_B
 from memkern.machine.environment import cpu_list
 from memkern.machine.limits import memory_left
 from memkern.machine.topology import (
     beyond_caches_B,
-    line_B,
     machine_environment,
     physical_cores,
     supported_isas,

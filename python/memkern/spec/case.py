@@ -192,9 +192,9 @@ class Case(FromFields):
     @property
     def line_B(self) -> int:
         """Bytes that memory transfers at least: a line of this processor, a sector of a GPU."""
-        from memkern.machine import topology
+        from memkern.machine import caches
 
-        return _SECTOR_B if self.knobs.place == GPUS else topology.line_B()
+        return _SECTOR_B if self.knobs.place == GPUS else caches.line_B()
 
     def filled(self, lines: float, partial: float) -> float:
         """Return how many lines stores read first, of those that they write whole or in part.

@@ -37,7 +37,7 @@ from memkern.families.amo.over_ranks import Layout
 from memkern.families.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.inputs import indices
 from memkern.inputs.sizes import sizes
-from memkern.machine import topology
+from memkern.machine import caches
 from memkern.machine.remote import describe, refuse_faulty
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
@@ -752,7 +752,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     most_B = min(2 * cache_B, memory_B // 16)
     # As many as VAL has lines, up to a number that is quickly checked: with fewer, the caches would
     # hold all lines that the invocations access.
-    line_B = topology.line_B()
+    line_B = caches.line_B()
     accesses = min(most_B // line_B, 2**22)
     cases += [
         amo(

@@ -169,11 +169,11 @@ def _ring(
     distance_B: int | None = None,
 ) -> tuple[dict[str, int], IndexArray, dict[str, Any]]:
     """Return the integers, the order and the columns of a case with a chain through lines."""
-    from memkern.machine import topology
+    from memkern.machine import caches, topology
 
     named = isinstance(order, str)
     if line_B is None:
-        line_B = _WORD_B if named and order in PAIRS else topology.line_B()
+        line_B = _WORD_B if named and order in PAIRS else caches.line_B()
     line_B = integer(line_B, "line_B", _WORD_B, 2**20)
     if line_B % _WORD_B:
         raise InputError(f"line_B must be a multiple of {_WORD_B}, not {line_B}")
@@ -411,11 +411,11 @@ def ping_pong_case(
     InputError
         Something is out of range.
     """
-    from memkern.machine import topology
+    from memkern.machine import caches
 
     integers = {
         "lines": integer(lines, "lines", 1, 2),
-        "line_B": topology.line_B() if line_B is None else integer(line_B, "line_B", 8, 2**20),
+        "line_B": caches.line_B() if line_B is None else integer(line_B, "line_B", 8, 2**20),
         "turns": small.cut(integer(turns, "turns", 1, 2**40), 2**6),
     }
     if take_by not in TAKE_BY or (take_by == "swap" and lines == 2):

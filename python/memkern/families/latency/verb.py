@@ -226,7 +226,7 @@ def _structure(args: argparse.Namespace) -> int:
     """Measure what shows caches, TLBs and lines, and print them beside what the system says."""
     from memkern.cli.analysis import table_text
     from memkern.families.latency.data import measured_caches
-    from memkern.machine import topology
+    from memkern.machine import caches, topology
     from memkern.measuring import calibration
     from memkern.plots import tables
     from memkern.plots.drawing import in_bytes
@@ -235,7 +235,7 @@ def _structure(args: argparse.Namespace) -> int:
     # Short enough for so many cases, and not ended earlier: the shortest of many samples counts.
     options = {"budget_s": 0.25, "ci": 1e-3, **knobs_of(args)}
     cases = latency.structure_cases(
-        topology.last_level_cache_B(), topology.line_B(), memory_left()[0], **options
+        topology.last_level_cache_B(), caches.line_B(), memory_left()[0], **options
     )
     results = measure(cases, args, *_TABLES["chase"])
     try:
