@@ -1180,6 +1180,22 @@ def test_records_say_why_the_energy_of_a_gpu_is_unknown(
     assert why in capsys.readouterr().out
 
 
+def test_a_meter_of_a_gpu_that_vanishes_is_named(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = gpu.metered_W
+
+    def vanishing(name: str, work: Callable[[], object]) -> float:
+        monkeypatch.setattr(Nvml, "nvmlDeviceGetPowerUsage", property())
+        return native(name, work)
+
+    monkeypatch.setattr(gpu, "metered_W", vanishing)
+    note = "energy is unknown: the power of cuda:0 can't be read any more"
+    with pytest.warns(UserWarning, match=note):
+        record = mk.stream("copy", elements=4096, device="cuda", runs=2).measure().record
+    assert record["energy_note"] == note and "energy_J" not in record
+
+
 def test_the_clock_is_limited_while_samples_are_taken(
     nvml: Nvml,
     monkeypatch: pytest.MonkeyPatch,

@@ -81,17 +81,23 @@ def measure(prepared: Prepared, seconds: float) -> Energy:
     def work() -> None:
         prepared.native.run(invocations)
 
+    meters: tuple[energy.Meter, ...] = ()
     if knobs.place == GPUS:
         power_W = gpu.metered_W(knobs.device, work)
-        return Energy(power_W, gpu.idle_W(knobs.device, knobs.clock_limit), {"GPU": power_W})
-    meters = energy.meters()
-    powers_W = energy.metered(meters, work)
-    power_W = energy.total(meters, powers_W)
+        powers_W = {"GPU": power_W}
+        lost = f"the power of {knobs.device}"
+    else:
+        meters = energy.meters()
+        powers_W = energy.metered(meters, work)
+        power_W = energy.total(meters, powers_W)
+        of_total = [meter.name for meter in meters if meter.total]
+        lost = ", ".join(name for name in of_total if math.isnan(powers_W[name])) or "every meter"
     if math.isnan(power_W):
-        lost = ", ".join(m.name for m in meters if m.total and math.isnan(powers_W[m.name]))
         note = f"energy is unknown: {lost} can't be read any more"
         warnings.warn(note, stacklevel=2)
         return Energy(powers_W=powers_W, note=note)
+    if knobs.place == GPUS:
+        return Energy(power_W, gpu.idle_W(knobs.device, knobs.clock_limit), powers_W)
     # A neighbour needs power while this process sleeps.
     idle_W = math.nan if prepared.beside else energy.idle_W(meters, knobs.clock_limit)
     return Energy(power_W, idle_W, powers_W)
