@@ -460,7 +460,7 @@ def test_z_plot_has_a_line_for_each_clock(tmp_path: Path) -> None:
     for ax, kernel in ((first, "loops.triad"), (second, "loops.sum")):
         assert ax.get_title().startswith(kernel)
         drawn = {str(one.get_label()): one for one in ax.get_lines()}
-        assert {"no limit", "1.50 GHz", "2.00 GHz"} <= set(drawn)
+        assert {"no clock limit", "1.50 GHz", "2.00 GHz"} <= set(drawn)
         mine = frame[(frame["kernel"] == kernel) & (frame["clock_limit"] == 1500)]
         assert drawn["1.50 GHz"].get_xdata().tolist() == mine["bandwidth_median_GBps"].tolist()
         assert drawn["1.50 GHz"].get_ydata().tolist() == mine["energy_per_byte_pJ"].tolist()

@@ -115,7 +115,7 @@ def z_plot(records: Records = None) -> Figure:
         for number, limit in enumerate(sorted(limits, key=lambda MHz: -(MHz or math.inf))):
             mine = rows[rows["clock_limit"].fillna(0.0) == limit]
             mine = mine.sort_values("threads").drop_duplicates("threads")
-            label = f"{limit / 1000:.2f} GHz" if limit else "no limit"
+            label = f"{limit / 1000:.2f} GHz" if limit else "no clock limit"
             look = marked_look(number % MOST_LINES)
             curve(ax, mine, "bandwidth_median_GBps", "energy_per_byte_pJ", look, label, "threads")
         lowest = rows.sort_values("bandwidth_median_GBps").iloc[0]
