@@ -110,6 +110,8 @@ def _info(args: argparse.Namespace) -> int:
         *_devices(facts),
         ("energy", facts["no_energy"] or f"measured by {', '.join(facts['energy_meters'])}"),
         ("prefetchers", facts["no_prefetchers"] or "can be switched off (--prefetchers off)"),
+        ("clock limit", facts["no_clock_limit"] or "can be set (--clock-limit)"),
+        ("cache ways", facts["no_cache_ways"] or "can be limited (--cache-ways)"),
         (
             "build",
             f"memkern {build['version']}, {build['compiler']}, Highway {build['highway']}, "

@@ -183,15 +183,15 @@ def read_journal(folder: str) -> tuple[Owner, list[tuple[str, int | None, bytes]
         ) from None
 
 
-def restore(folder: str) -> list[str]:
-    """Restore all settings of a journal, the last change first, and return those that failed.
+def restore(folder: str, made: int | None = None) -> list[str]:
+    """Restore settings of a journal, the last change first, and return those that failed.
 
-    The caller holds the lock. The journal is removed unless a setting failed. For what is raised
-    see `read_journal`.
+    Only the first `made` changes were made, by default all. The caller holds the lock. The journal
+    is removed unless a setting failed. For what is raised see `read_journal`.
     """
     found = read_journal(folder)
     failed = []
-    for path, offset, before in reversed(found[1] if found else []):
+    for path, offset, before in reversed(found[1][:made] if found else []):
         try:
             write_value(path, offset, before)
         except OSError as error:

@@ -206,27 +206,39 @@ def changed(changes: Sequence[Change]) -> Iterator[None]:
         _guardian.start(folder, owner)
         restoring.write_journal(folder, owner, [(c.path, c.offset, c.before) for c in changes])
         _changing = owner.pid
+        made = 0
         try:
             for change in changes:
-                _apply(change)
+                # Before it, as an interrupt may come right after it.
+                made += 1
+                try:
+                    restoring.write_value(change.path, change.offset, change.value)
+                except OSError as error:
+                    # What may not be written could not be restored, either.
+                    made -= 1
+                    raise _refusal(change, error) from None
+                _check(change)
             yield
         finally:
             # A process that was forked in between leaves it to this one.
             if os.getpid() == owner.pid:
                 _changing = 0
-                if failed := restoring.restore(folder):
+                if failed := restoring.restore(folder, made):
                     warnings.warn(f"not restored: {'; '.join(failed)}", stacklevel=3)
 
 
-def _apply(change: Change) -> None:
-    """Write the new value of a setting, and check that it has it."""
+def _refusal(change: Change, error: OSError) -> InputError:
+    return InputError(f"{change.what} can't be changed: {why(change.path, error)}")
+
+
+def _check(change: Change) -> None:
+    """Check that a setting has its new value."""
+    if not change.read_back:
+        return
     try:
-        restoring.write_value(change.path, change.offset, change.value)
-        if not change.read_back:
-            return
         now = restoring.read_value(change.path, change.offset, len(change.value))
     except OSError as error:
-        raise InputError(f"{change.what} can't be changed: {why(change.path, error)}") from None
+        raise _refusal(change, error) from None
     if now.strip() != change.value.strip():
         raise InputError(
             f"{change.what} can't be changed: {change.path} keeps its value (a hypervisor or the "

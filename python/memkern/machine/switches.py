@@ -7,6 +7,7 @@ why this machine does not permit it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from memkern.errors import InputError
@@ -21,7 +22,7 @@ __all__ = [
     "clock_limit",
     "gpu_clock_limit",
     "prefetchers_off",
-    "why_no_prefetchers",
+    "why_not",
 ]
 
 _CPU = "sys/devices/system/cpu"
@@ -46,6 +47,7 @@ _INTEL_BITS = {
 _AMD = 0xC0000108
 _AMD_FAMILIES, _AMD_BITS = (25, 26), 0x2F
 _REGISTER_B = 8
+_CLOCKS = ("cpuinfo_min", "cpuinfo_max", "scaling_min", "scaling_max")
 
 
 def _register(root: Path) -> tuple[int, int]:
@@ -107,13 +109,27 @@ def prefetchers_off(root: Path = Path("/")) -> list[Change]:
     return changes
 
 
-def why_no_prefetchers(root: Path = Path("/")) -> str:
-    """Return why the prefetchers can't be switched here; empty if they probably can."""
-    try:
-        prefetchers_off(root)
-    except InputError as error:
-        return str(error)
-    return ""
+def _clock_limits(root: Path) -> list[tuple[Path, dict[str, int]]]:
+    """Return the folder of each group of cores and its clocks in kHz, by the names of its files.
+
+    Raises
+    ------
+    InputError
+        The clock can't be limited here.
+    """
+    policies = numbered(root, f"{_CPU}/cpufreq/policy*")
+    if not policies:
+        raise InputError(
+            "the clock can't be limited: this system has no cpufreq (virtual machines rarely have)"
+        )
+    found = []
+    for policy in policies:
+        clocks = {name: read_number(policy, f"{name}_freq") for name in _CLOCKS}
+        known = {name: kHz for name, kHz in clocks.items() if kHz is not None}
+        if len(known) < len(clocks):
+            raise InputError(f"the clock can't be limited: {policy} does not tell its limits")
+        found.append((policy, known))
+    return found
 
 
 def clock_limit(MHz: int, root: Path = Path("/")) -> list[Change]:
@@ -124,18 +140,10 @@ def clock_limit(MHz: int, root: Path = Path("/")) -> list[Change]:
     InputError
         The clock can't be limited here, or not to this value.
     """
-    policies = numbered(root, f"{_CPU}/cpufreq/policy*")
-    if not policies:
-        raise InputError(
-            "the clock can't be limited: this system has no cpufreq (virtual machines rarely have)"
-        )
     changes = []
     kHz = 1000 * MHz
-    for policy in policies:
-        least, most = (read_number(policy, f"cpuinfo_{end}_freq") for end in ("min", "max"))
-        lower, upper = (read_number(policy, f"scaling_{end}_freq") for end in ("min", "max"))
-        if least is None or most is None or lower is None or upper is None:
-            raise InputError(f"the clock can't be limited: {policy} does not tell its limits")
+    for policy, clocks in _clock_limits(root):
+        least, most, lower, upper = (clocks[name] for name in _CLOCKS)
         if not least <= kHz <= most:
             raise InputError(
                 f"clock_limit {MHz} MHz is outside {least // 1000} to {most // 1000} MHz, the "
@@ -182,13 +190,13 @@ def gpu_clock_limit(MHz: int, device: str) -> list[Change]:
     return [Change(what, path, f"{least},{MHz}".encode(), b"", read_back=False)]
 
 
-def cache_ways(ways: int, root: Path = Path("/")) -> list[Change]:
-    """Return the changes that leave programs this many ways of the last cache.
+def _last_cache(root: Path) -> tuple[Path, str, int, int]:
+    """Return resctrl's folder, its line of the L3, and the fewest and the most ways.
 
     Raises
     ------
     InputError
-        The system can't divide the cache, or not into so many ways.
+        The system can't divide the cache.
     """
     folder = root / "sys/fs/resctrl"
     if read_text(folder, "schemata") is None:
@@ -210,6 +218,18 @@ def cache_ways(ways: int, root: Path = Path("/")) -> list[Change]:
     if line is None or mask is None or not re.fullmatch(r"L3:(\d+=[0-9a-f]+;?)+", line):
         raise InputError("cache ways can't be limited: the system divides no L3 (see schemata)")
     most, least = int(mask, 16).bit_length(), read_number(folder, "info/L3/min_cbm_bits") or 1
+    return folder, line, least, most
+
+
+def cache_ways(ways: int, root: Path = Path("/")) -> list[Change]:
+    """Return the changes that leave programs this many ways of the last cache.
+
+    Raises
+    ------
+    InputError
+        The system can't divide the cache, or not into so many ways.
+    """
+    folder, line, least, most = _last_cache(root)
     if not least <= ways <= most:
         raise InputError(f"cache_ways {ways} is outside {least} to {most}, the ways of this L3")
     caches = re.findall(r"(\d+)=", line)
@@ -224,3 +244,24 @@ def cache_ways(ways: int, root: Path = Path("/")) -> list[Change]:
             read_back=False,
         )
     ]
+
+
+# What finds whether a setting can be changed, or raises InputError.
+_CHANGEABLE: dict[str, Callable[[Path], object]] = {
+    "prefetchers": prefetchers_off,
+    "clock_limit": _clock_limits,
+    "cache_ways": _last_cache,
+}
+
+
+def why_not(root: Path = Path("/")) -> dict[str, str]:
+    """Return why this machine does not permit each setting; empty if it probably does."""
+
+    def why_no(find: Callable[[Path], object]) -> str:
+        try:
+            find(root)
+        except InputError as error:
+            return str(error)
+        return ""
+
+    return {name: why_no(find) for name, find in _CHANGEABLE.items()}

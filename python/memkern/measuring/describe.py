@@ -56,6 +56,6 @@ def describe() -> dict[str, Any]:
         "no_devices": gpu.why_no_devices(),
         "energy_meters": [meter.name for meter in energy.meters()],
         "no_energy": energy.why_none(),
-        "no_prefetchers": switches.why_no_prefetchers(settings.ROOT),
+        **{f"no_{name}": why for name, why in switches.why_not(settings.ROOT).items()},
         "environment": machine_environment(),
     }
