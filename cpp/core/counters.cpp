@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <tuple>
 
 #include "core/errors.hpp"
 
@@ -155,7 +156,10 @@ void Counters::sum(std::span<Count> counts) const {
 int SteppedEvents::open(const EventCode& event) {
   const std::scoped_lock guard(lock_);
   for (const Step& step : steps_) {
-    if (step.type != event.type || step.config != event.config) continue;
+    if (std::tie(step.type, step.config, step.config1, step.config2) !=
+        std::tie(event.type, event.config, event.config1, event.config2)) {
+      continue;
+    }
     if (step.error != 0) return -step.error;
     open_.push_back({&step, {}, 0});
     return static_cast<int>(open_.size()) - 1;

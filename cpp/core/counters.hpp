@@ -101,6 +101,8 @@ class SteppedEvents : public EventSource {
     Count step;
     int error = 0;               // if not 0, it can't be opened
     std::int64_t readable = -1;  // readings after which it can't be read; -1: always
+    std::uint64_t config1 = 0;
+    std::uint64_t config2 = 0;
   };
   explicit SteppedEvents(std::vector<Step> steps) : steps_(std::move(steps)) {}
   int open(const EventCode& event) override;

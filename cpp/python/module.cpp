@@ -9,6 +9,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -21,6 +22,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/buffer.hpp"
@@ -187,11 +189,13 @@ std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> count_durin
   return all;
 }
 
-// Replaces the kernel's counters by steps: type, config, value, time enabled, time running, error,
-// readings; without steps the kernel counts again.
-void step_events(
-    const std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t,
-                                 std::uint64_t, int, std::int64_t>>& steps) {
+// Type, config or all three of them, value, time enabled, time running, error, readings.
+using StepTuple =
+    std::tuple<std::uint32_t, std::variant<std::uint64_t, std::array<std::uint64_t, 3>>,
+               std::uint64_t, std::uint64_t, std::uint64_t, int, std::int64_t>;
+
+// Replaces the kernel's counters by steps; without steps the kernel counts again.
+void step_events(const std::vector<StepTuple>& steps) {
   // Kept, because counters that are open refer to their source.
   static std::vector<std::unique_ptr<SteppedEvents>> sources;
   if (steps.empty()) {
@@ -199,8 +203,15 @@ void step_events(
     return;
   }
   std::vector<SteppedEvents::Step> all;
-  for (const auto& [type, config, value, enabled, running, error, readable] : steps) {
-    all.push_back({type, config, {value, enabled, running}, error, readable});
+  for (const auto& [type, given, value, enabled, running, error, readable] : steps) {
+    std::array<std::uint64_t, 3> configs{};
+    if (const auto* one = std::get_if<0>(&given)) {
+      configs[0] = *one;
+    } else {
+      configs = std::get<1>(given);
+    }
+    all.push_back(
+        {type, configs[0], {value, enabled, running}, error, readable, configs[1], configs[2]});
   }
   sources.push_back(std::make_unique<SteppedEvents>(std::move(all)));
   replace_event_source(sources.back().get());

@@ -152,6 +152,27 @@ TEST(Counters, SumWorkersAndReadWholeUnitsOnce) {
   }
 }
 
+// Such as responses to requests outside of the core, which one event selects by a further word.
+TEST(Counters, TellEventsApartByAllTheirWords) {
+  const Replaced replaced({{PERF_TYPE_RAW, 1, {5, 1, 1}, 0, -1, 0x10, 0},
+                           {PERF_TYPE_RAW, 1, {7, 1, 1}, 0, -1, 0x20, 0},
+                           {PERF_TYPE_RAW, 1, {9, 1, 1}, 0, -1, 0x20, 3}});
+  const Team team({1, "none"});
+  const Team::Session session(team);
+  const auto of = [](std::uint64_t config1, std::uint64_t config2) {
+    return EventCode{"raw", PERF_TYPE_RAW, 1, config1, config2, -1, true, false};
+  };
+  Counters counters(team, {of(0x20, 3), of(0x20, 0), of(0x10, 0)});
+  const Step step{nothing, nullptr, nullptr, 1};
+  Sampler(team, {}, Repetition::Fork).sample({&step, 1}, 1, {}, &counters);
+  std::vector<Count> counts(3);
+  counters.sum(counts);
+  EXPECT_EQ(counts[0].value, 9U);
+  EXPECT_EQ(counts[1].value, 7U);
+  EXPECT_EQ(counts[2].value, 5U);
+  EXPECT_FALSE(why_not_counted(of(0, 0)).empty());
+}
+
 TEST(Counters, CloseThemselvesAndThoseOfARefusedSet) {
   const Replaced replaced({{PERF_TYPE_RAW, 1, {1, 1, 1}}, {PERF_TYPE_RAW, 2, {1, 1, 1}, EACCES}});
   const Team team({2, "none"});
