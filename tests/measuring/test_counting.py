@@ -11,6 +11,7 @@ import json
 import math
 import mmap
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -229,7 +230,7 @@ def test_events_by_their_names_are_checked(
     }  # fmt: skip
     (row,) = measured(capsys, *COMMAND, "--counters", "r1234", "-t", "1")
     assert row["counters_note"] == "r1234: 3 times the true count in memkern counters --check"
-    for pair in ("r1234", "L9_load=r1234", "L2_load", "L2_load=auto"):
+    for pair in ("r1234", "L9_load=r1234", "L2_load", "L2_load=", "page-faults=", "L2_load=auto"):
         assert "give QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
     assert "is unknown" in refused_words(capsys, "counters", "--check", "L2_load=nosuch")
     assert "can't be counted" in refused_words(capsys, "counters", "--check", "L2_load=r1")
@@ -309,6 +310,23 @@ def test_an_event_that_is_named_must_be_counted(
     assert sentence.startswith(f"memkern: event 'r0151' can't be counted: {reason}")
     assert "is unknown" in refused_words(capsys, *COMMAND, "--counters", "nosuch")
     assert "lack a name" in refused_words(capsys, *COMMAND, "--counters", "cycles,")
+    both = refused_words(capsys, *COMMAND, "--counters", "auto,page-faults")
+    assert both.endswith("have auto beside other names: give auto alone, or names only")
+
+
+def test_quantities_of_other_processors_are_named_as_such(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "ROOT", tmp_path)
+    assert refused_words(capsys, *COMMAND, "--counters", "L2_load") == (
+        "memkern: event 'L2_load' can't be counted: the table of events lacks this processor "
+        "(unknown)"
+    )
+    use(tmp_path, monkeypatch, "Zen 4")
+    assert refused_words(capsys, *COMMAND, "--counters", "L2_store") == (
+        "memkern: event 'L2_store' can't be counted: the table of events has none for this "
+        "processor"
+    )
 
 
 # Without the capabilities that let root count everything.
@@ -400,6 +418,61 @@ def test_a_counter_without_a_count(
     (one,) = json.loads(row["counter_rows"])
     assert one["count"] is None
     assert row["counters_note"] == f"r0151 has no count: {why}"
+
+
+def test_tables_show_what_was_counted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = use(tmp_path, monkeypatch, "Zen 4")
+    lines = ELEMENTS * 8 // 64
+    ((type, config),) = codes["L2_load"]
+    _memkern.step_events([(type, config, 3 * lines // 2, 1, 1, 0, -1), (1, 3, 0, 1, 0, 0, -1),
+                          (1, 2, 20, 1, 1, 0, -1)])  # fmt: skip
+    names = "L2_load,page-faults,context-switches"
+    case = ("update", "--elements", str(ELEMENTS), "--runs", "2", "-t", "1")
+    code, out, _ = run(capsys, "loops", "-k", *case, "--counters", names)
+    assert code == 0
+    _, _, counted, *_, note = out.splitlines()
+    event = r"L2_load \S+ \(\d+\.\d\d of the model's\)"
+    rest = r"page-faults \S+, context-switches unknown"
+    assert re.fullmatch(f"     counted in an invocation: {event}, {rest}", counted)
+    assert note == "context-switches has no count: it was never on the processor"
+
+
+def test_each_counter_of_an_event_is_extrapolated_by_its_own_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = use(tmp_path, monkeypatch, "Cascade Lake")
+    loads, stores = codes["tlb_misses"]
+    words = (*COMMAND, "-t", "1", "--counters", "tlb_misses", "--placements", "2")
+    for running, count in ((1000, 800), (500, 1100), (0, None)):
+        _memkern.step_events([(*loads, 500, 1000, 1000, 0, -1),
+                              (*stores, 300, 1000, running, 0, -1)])  # fmt: skip
+        (row,) = measured(capsys, *words)
+        (one,) = json.loads(row["counter_rows"])
+        assert one["running"] == running / 1000
+        if count is None:
+            assert one["count"] is None
+            assert row["counters_note"] == "tlb_misses has no count: it was never on the processor"
+        else:
+            assert one["count"] * row["invocations"] == pytest.approx(count)
+
+
+# Two events that differ in their second word only, such as responses to requests outside the core.
+def test_events_are_told_apart_by_all_their_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, _ = COUNTERS["Cascade Lake"]
+    response = {"sys/bus/event_source/devices/cpu/format/offcore_rsp": "config1:0-63\n"}
+    monkeypatch.setattr(counting, "ROOT", tree(tmp_path, {**files, **response}))
+    _memkern.step_events([(4, (0x01B7, word, 0), count, 1, 1, 0, -1)
+                          for word, count in ((0x10, 5), (0x20, 7))])  # fmt: skip
+    names = [f"cpu/event=0xb7,umask=0x1,offcore_rsp={word}/" for word in ("0x20", "0x10")]
+    (row,) = measured(capsys, *COMMAND, "-t", "1", "--counters", ",".join(names))
+    found = [(one["event"], one["count"]) for one in json.loads(row["counter_rows"])]
+    assert found == [(names[0], 7 / row["invocations"]), (names[1], 5 / row["invocations"])]
+    last = "cpu/event=0xb7,umask=0x1,offcore_rsp=0x30/"
+    assert "no counter for it" in refused_words(capsys, *COMMAND, "--counters", last)
 
 
 OVER_RANKS = ("-m", "memkern", *COMMAND, "-t", "1", "--comm", "mpi", "--json")

@@ -276,11 +276,13 @@ def measure(
                 values = (f"{name} {_value(record, name, w).strip()}" for name, w in widths.items())
                 line(", ".join(values) + ":")
             _stream_table(measurement)
-            return
-        k = next(number)
-        if k == 0 and header:
-            line(varying_header(widths) + header)
-        line(varying_cells(widths, record) + row(k, record))
+        else:
+            k = next(number)
+            if k == 0 and header:
+                line(varying_header(widths) + header)
+            line(varying_cells(widths, record) + row(k, record))
+        if counts := _counts(record):
+            line(f"     counted in an invocation: {counts}")
 
     results = sweep(
         cases,
@@ -299,10 +301,23 @@ def measure(
         print(results.to_json_text())
     elif table:
         summary = _summary(results) if row is row_of else ""
-        for text in (scope_of(results) if header else "", summary, _of_ranks(results)):
+        notes = dict.fromkeys(str(record.get("counters_note") or "") for record in results)
+        for text in (scope_of(results) if header else "", summary, _of_ranks(results), *notes):
             if text:
                 line(text)
     return results
+
+
+def _counts(record: dict[str, Any]) -> str:
+    """Return the events that were counted, with their ratio to the model; empty without any."""
+
+    def text(event: str, count: float | None, model: float | None = None, **_: Any) -> str:
+        if count is None:
+            return f"{event} unknown"
+        ratio = f" ({count / model:.2f} of the model's)" if model else ""
+        return f"{event} {count:.4g}{ratio}"
+
+    return ", ".join(text(**row) for row in json.loads(record.get("counter_rows") or "[]"))
 
 
 _TOLD_EVERY_S = 10.0  # while waiting

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import _memkern
+from memkern.checks import shown
 from memkern.errors import InputError
 from memkern.machine import events
 from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS, Code, Event
@@ -34,6 +35,7 @@ __all__ = [
 AUTO = "auto"
 # Folder that contains proc and sys.
 ROOT = Path("/")
+_TRAFFIC = tuple(f"{name}_{way}" for name in BOUNDARIES for way in WAYS)
 # Counted with `AUTO` wherever the system permits it.
 _ALWAYS = ("page-faults", "context-switches", "cpu-migrations")
 
@@ -66,18 +68,14 @@ class Counting:
         """The counters of all events that this rank has."""
         return [code for event in self.events for code in self._own(event)]
 
-    def summed(self, counts: Counts) -> Counts:
-        """Return the counts of events, shape (samples, events, 3), from those of all counters.
+    def by_event(self, counts: Counts) -> list[Counts]:
+        """Return the counts of each event's counters, shape (samples, counters, 3), from all.
 
-        Of an event with several counters the values add up, and of their times too. The sum is NaN
-        if one of them could not be read, and 0 if they are all those of another rank.
+        NaN where a counter could not be read. An event that another rank counts has no counters.
         """
+        known = np.where(counts[:, :, 1:2] > 0, counts, np.nan)
         ends = np.cumsum([len(self._own(event)) for event in self.events])
-        parts = np.split(counts, ends[:-1], axis=1)
-        sums = [
-            np.where((part[:, :, 1:2] > 0).all(axis=1), part.sum(axis=1), np.nan) for part in parts
-        ]
-        return np.stack(sums, axis=1)
+        return np.split(known, ends[:-1], axis=1) if self.events else []
 
 
 def _event_of(name: str) -> Event:
@@ -88,8 +86,20 @@ def _event_of(name: str) -> Event:
     InputError
         It is unknown here.
     """
-    quantity = events.quantities(ROOT).get(name)
-    return quantity.event(ROOT) if quantity else events.find(name, ROOT)
+    if (quantity := events.quantities(ROOT).get(name)) is not None:
+        return quantity.event(ROOT)
+    if name in (*_TRAFFIC, TLB_MISSES):
+        raise InputError(f"event {shown(name)} can't be counted: {_lacking()}")
+    return events.find(name, ROOT)
+
+
+def _lacking() -> str:
+    """Return that the table of events lacks this processor, or some of its quantities."""
+    if events.quantities(ROOT):
+        return "the table of events has none for this processor"
+    vendor, family, model = events.processor(ROOT)
+    what = f"{vendor} family {family} model {model}" if vendor else "unknown"
+    return f"the table of events lacks this processor ({what})"
 
 
 def _why_not(event: Event) -> str:
@@ -149,7 +159,12 @@ def _agreed(own: Counting) -> Counting:
 def _by_name(text: str) -> Counting:
     """Return the counters of a list of names; see `requested` for what is raised."""
     found = []
-    for name in events.names_of(text):
+    names = events.names_of(text)
+    if AUTO in names:
+        raise InputError(
+            f"counters {shown(text)} have auto beside other names: give auto alone, or names only"
+        )
+    for name in names:
         event, why = _permitted(_event_of(name))
         if why:
             raise InputError(f"event '{name}' can't be counted: {why}")
@@ -178,22 +193,18 @@ def _auto() -> Counting:
             missing.setdefault(why, []).append(name)
         else:
             found.append(event)
-    if known:
-        every = [f"{name}_{way}" for name in BOUNDARIES for way in WAYS]
-        if lacking := [name for name in every if name not in known]:
-            missing["the table of events has none for this processor"] = lacking
+    if known and (lacking := [name for name in _TRAFFIC if name not in known]):
+        missing[_lacking()] = lacking
     notes = [f"{', '.join(names)} can't be counted: {why}" for why, names in missing.items()]
     if not known:
-        vendor, family, model = events.processor(ROOT)
-        what = f"{vendor} family {family} model {model}" if vendor else "unknown"
-        notes.append(f"traffic is not counted: the table of events lacks this processor ({what})")
+        notes.append(f"traffic is not counted: {_lacking()}")
     return Counting(tuple(found), "; ".join([*notes, *_of_user_code(found)]))
 
 
 def columns(
     case: Case,
     counting: Counting,
-    counts: Sequence[Counts],
+    counts: Sequence[Sequence[Sequence[Counts]]],
     invocations: int,
     model_B: float,
     moved: Mapping[str, Transfer],
@@ -207,9 +218,9 @@ def columns(
     case : Case
         As it ran.
     counting : Counting
-    counts : sequence of ndarray of float64, shape (ranks, samples, events, 3)
-        By placement, value and nanoseconds enabled and running of each event, over all workers of
-        each rank (see `Counting.summed`).
+    counts : nested sequences of ndarray of float64, shape (samples, counters, 3)
+        By placement, rank and event, value and nanoseconds enabled and running of each counter,
+        over all workers of the rank (see `Counting.by_event`).
     invocations : int
         Of each sample.
     model_B : float
@@ -223,14 +234,15 @@ def columns(
     """
     if not counting.events:
         return {"counters_note": counting.note} if counting.note else {}
-    every = np.concatenate(list(counts), axis=1).sum(axis=0)
+    each = _of_ranks(counts)
     modelled = {
         name: cases * lines for name, lines in _modelled(case, model_B, moved, level).items()
     }
     checked = calibration.load_counters()
     notes = [counting.note] if counting.note else []
     rows = []
-    for event, of_event in zip(counting.events, np.moveaxis(every, 1, 0), strict=True):
+    for number, event in enumerate(counting.events):
+        of_event = np.concatenate([of_rank[number] for of_rank in each], axis=1)
         row = _row(event, of_event, invocations)
         if math.isnan(row["count"]):
             why = "it was never on the processor" if row["running"] == 0 else "it can't be read"
@@ -251,8 +263,16 @@ def columns(
     }
 
 
+def _of_ranks(counts: Sequence[Sequence[Sequence[Counts]]]) -> list[list[Counts]]:
+    """Return counts of all placements by rank and event (see `columns`)."""
+    return [
+        [np.concatenate(of_event) for of_event in zip(*placements, strict=True)]
+        for placements in zip(*counts, strict=True)
+    ]
+
+
 def by_rank(
-    counting: Counting, counts: Sequence[Counts], invocations: int
+    counting: Counting, counts: Sequence[Sequence[Sequence[Counts]]], invocations: int
 ) -> list[dict[str, float | None]]:
     """Return the count of each event in an invocation, by rank, None if it is unknown.
 
@@ -262,21 +282,25 @@ def by_rank(
     if not counting.events:
         return []
     rows = []
-    for of_rank in np.concatenate(list(counts), axis=1):
-        known = zip(counting.events, np.moveaxis(of_rank, 1, 0), strict=True)
-        found = [_row(event, of_event, invocations) for event, of_event in known if of_event.any()]
+    for of_rank in _of_ranks(counts):
+        known = zip(counting.events, of_rank, strict=True)
+        found = [_row(event, own, invocations) for event, own in known if own.shape[1]]
         rows.append({row["event"]: _plain(row)["count"] for row in found})
     return rows
 
 
 def _row(event: Event, counts: Counts, invocations: int) -> dict[str, Any]:
-    """Return name, count per invocation and share of the time in which the counter ran."""
-    readable = counts[~np.isnan(counts).any(axis=1)]
-    value, enabled, running = readable.sum(axis=0)
-    share = running / enabled if enabled > 0 else math.nan
-    # Counters that take turns: the count is extrapolated to the whole time.
-    count = value / share / (len(readable) * invocations) if share > 0 else math.nan
-    row = {"event": event.name, "count": float(count), "running": float(share)}
+    """Return name, count per invocation and share of the time in which the counters ran.
+
+    Counters that take turns are extrapolated to the whole time, each by its own share, of which the
+    smallest is in the row. `counts` has the shape (samples, counters, 3).
+    """
+    value, enabled, running = np.nansum(counts, axis=0).T
+    samples = np.count_nonzero(~np.isnan(counts[:, :, 1]), axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = running / enabled
+        each = np.where(shares > 0, value / shares / (samples * invocations), np.nan)
+    row = {"event": event.name, "count": float(each.sum()), "running": float(shares.min())}
     if event.unit:
         row |= {"scale": event.scale, "unit": event.unit}
     return row

@@ -180,8 +180,8 @@ def _named(text: str) -> Names:
     quantities = [*_by_system(), *(f"{b}_{way}" for b in BOUNDARIES for way in WAYS), TLB_MISSES]
     found: dict[str, list[str]] = {}
     for pair in events.names_of(text):
-        quantity, equals, name = pair.partition("=")
-        if not equals or quantity not in quantities or name == counting.AUTO:
+        quantity, _, name = pair.partition("=")
+        if not name or quantity not in quantities or name == counting.AUTO:
             raise InputError(
                 f"{shown(pair)} does not tell what an event is to count: give QUANTITY=EVENT, "
                 f"where QUANTITY is one of {', '.join(quantities)}"

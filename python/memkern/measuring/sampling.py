@@ -58,9 +58,9 @@ class Samples:
         Whether too few samples were undisturbed; `seconds` then includes disturbed ones.
     mean_s : float
         Mean seconds of an invocation over all samples taken.
-    counts : ndarray of float64, shape (ranks, n, events, 3)
-        Value and nanoseconds enabled and running of each event that is counted, over all workers of
-        a rank, in each of the samples of `seconds` (see `Counting.summed`).
+    counts : sequences of ndarray of float64, shape (n, counters, 3)
+        By rank and event, value and nanoseconds enabled and running of each counter, over all
+        workers of the rank, in each of the samples of `seconds` (see `Counting.by_event`).
     moved_B : ndarray of float64, shape (n,)
         Bytes per invocation that all ranks move beside what is timed, in each of the samples of
         `seconds`; NaN for kernels without such traffic.
@@ -79,7 +79,7 @@ class Samples:
     exchange_s: float
     disturbed: bool
     mean_s: float
-    counts: npt.NDArray[np.float64]
+    counts: Sequence[Sequence[npt.NDArray[np.float64]]]
     moved_B: npt.NDArray[np.float64]
 
     @property
@@ -200,7 +200,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         exchange_s=median(conditions[:, 3]),
         disturbed=disturbed,
         mean_s=float(rows[:, 0].mean()),
-        counts=np.array(ranks().every(counting.summed(counts[kept_rows]))),
+        counts=ranks().every(counting.by_event(counts[kept_rows])),
         moved_B=np.sum(ranks().every(moved_B[kept_rows]), axis=0),
     )
 
