@@ -439,6 +439,22 @@ def test_tables_show_what_was_counted(
     assert note == "context-switches has no count: it was never on the processor"
 
 
+def test_cases_of_the_figure_are_told_apart() -> None:
+    counts = [{"event": "L2_load", "count": 64.0, "model": 32.0, "running": 1.0}]
+    common = {"variant": "simd", "counter_rows": json.dumps(counts), "memory_line_B": 64}
+    table = traffic_table(pd.DataFrame([
+        {"kernel": "loops.triad", "elements": 2.0**20, **common},
+        {"kernel": "spmv.crs", "matrix": "hpcg:8", "elements": 512.0, **common},
+        {"kernel": "spmv.crs", "matrix": "hpcg:16", "elements": 4096.0, **common},
+        {"kernel": "dw.hop", "lattice": "8x8x8x8", "layout": "RRII", **common},
+        {"kernel": "dw.hop", "lattice": "8x8x8x8", "layout": "RIRI", **common},
+    ]))  # fmt: skip
+    assert [case.replace("\u00a0", " ") for case in table["case"]] == [
+        "triad, simd, 1 048 576 elements", "crs, simd, hpcg:8", "crs, simd, hpcg:16",
+        "hop, simd, 8x8x8x8, RRII", "hop, simd, 8x8x8x8, RIRI",
+    ]  # fmt: skip
+
+
 def test_each_counter_of_an_event_is_extrapolated_by_its_own_share(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,7 @@ def _names(frame: DataFrame) -> DataFrame:
     columns += [words(frame[name]) for name in ("matrix", "lattice", "layout") if name in frame]
     if "elements" in frame:
         sizes = to_numeric(frame["elements"], errors="coerce")
-        columns.append(sizes.map(lambda size: spaced(size) if size == size else ""))
+        columns.append(sizes.map(lambda size: f"{spaced(size)} elements" if size == size else ""))
     parts = [", ".join(filter(None, row)) for row in zip(*columns, strict=True)]
     return frame.assign(case=parts)
 

@@ -96,11 +96,15 @@ def _row(record: dict[Any, Any], counts: dict[str, Any]) -> dict[str, Any]:
 
 def _case(record: dict[Any, Any]) -> str:
     """Return what distinguishes a case in a row of the figure."""
-    shown = [record["kernel"].partition(".")[2], str(record.get("variant") or "")]
-    for name in ("pattern", "lattice", "elements"):
-        if (value := record.get(name)) is not None and value == value and value != "":
-            shown.append(spaced(value) if name == "elements" else plain(value, 24))
-            break
+
+    def value(name: str) -> Any:
+        found = record.get(name)
+        return "" if found is None or found != found else found
+
+    inputs = [plain(value(name), 24) for name in ("pattern", "matrix", "lattice", "layout")]
+    if not any(inputs) and (elements := value("elements")):
+        inputs.append(f"{spaced(elements)} elements")
+    shown = [record["kernel"].partition(".")[2], str(value("variant")), *inputs]
     if record.get("prefetchers") == "off":
         shown.append("prefetchers off")
     return ", ".join(filter(None, shown))
