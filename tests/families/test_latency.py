@@ -315,10 +315,10 @@ def test_wrong_cases_are_refused(build: Any, options: dict[str, Any], problem: s
 
 def test_numa_cases_are_of_every_pair_of_nodes() -> None:
     nodes = [
-        {"node": 0, "cpus": "0-3"},
-        {"node": 1, "cpus": "4-7"},
-        {"node": 2, "cpus": "8-11"},
-        {"node": 3, "cpus": ""},  # memory alone
+        {"node": 0, "cpus": "0-3", "memory_B": 2**34},
+        {"node": 1, "cpus": "4-7", "memory_B": 2**34},
+        {"node": 2, "cpus": "8-11", "memory_B": 2**34},
+        {"node": 3, "cpus": "", "memory_B": None},  # memory alone
     ]
     cases = latency.numa_cases(nodes, range(1, 8), size_B=2**14, runs=3)
     assert [case.labels["name"] for case in cases[::2]] == [

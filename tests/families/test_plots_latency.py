@@ -692,6 +692,21 @@ def test_memory_that_may_not_be_used_is_left_out(monkeypatch, capsys):
     ]
 
 
+@pytest.mark.parametrize("memories", [[0, 1, 2, 3], [0, 2, 3]])
+def test_a_node_without_memory_has_a_row_and_no_column(monkeypatch, capsys, memories):
+    bare = [{**node, "memory_B": 0 if node["node"] == 1 else node["memory_B"]} for node in NODES]
+    out, error, rows = numa(monkeypatch, capsys, bare, memories)
+    assert error == "memkern: node 1 has no memory: its units alone are measured\n"
+    assert [row["numa"] for row in rows[::2]] == ["node:0", "node:2", "node:3"] * 3
+    assert [text.split() for text in out[1:4]] == [
+        ["node", "0", "2", "3"],
+        ["0", "100.0", "200.0", "250.0"],
+        ["1", "150.0", "150.0", "200.0"],
+    ]
+    latencies = figures["latency-numa"](Results(rows)).axes[0].images[0].get_array()
+    assert latencies.shape == (3, 3)
+
+
 def test_unknown_nodes_are_one(monkeypatch, capsys):
     out, error, rows = numa(monkeypatch, capsys, None, [0])
     assert error == "" and out[-1] == "this machine has one NUMA node: nothing is remote"

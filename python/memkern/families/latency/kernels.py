@@ -826,8 +826,9 @@ def numa_cases(
     Parameters
     ----------
     nodes : sequence of mapping
-        As in an environment: ``node`` and ``cpus`` (such as ``0-3,8``, empty for a node that has
-        memory alone). Without any, all units are those of node 0, and touch their memory first.
+        As in an environment: ``node``, ``cpus`` (such as ``0-3,8``, empty for a node that has
+        memory alone) and ``memory_B`` (0 for a node that has units alone, None if unknown). Without
+        any, all units are those of node 0, and touch their memory first.
     units : collection of int
         Processing units that may be used.
     memories : collection of int, optional
@@ -850,7 +851,7 @@ def numa_cases(
     places = {
         node["node"]: {"numa": f"node:{node['node']}"}
         for node in nodes
-        if memories is None or node["node"] in memories
+        if node["memory_B"] != 0 and (memories is None or node["node"] in memories)
     }
     if not nodes:
         parts, places = [(0, {*units})], {0: {}}
