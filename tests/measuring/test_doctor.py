@@ -15,7 +15,7 @@ from checking import refused, run
 
 import memkern as mk
 from memkern import small
-from memkern.machine import state
+from memkern.machine import state, topology
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding
 from memkern.machine.smbios import Module, Population
 from memkern.measuring import calibration
@@ -24,6 +24,7 @@ from memkern.measuring.disturbance import Activity
 from memkern.measuring.doctor import (
     against,
     bandwidth_of_a_core,
+    cache_sizes,
     core_findings,
     other_programs,
     share_of_peak,
@@ -229,6 +230,49 @@ def test_bandwidth_of_a_core_beside_published_ones() -> None:
     (found,) = bandwidth_of_a_core([record | {"threads": 2}], {"machine": {"cores": None}})
     assert "11.0 GB/s by each of 2 cores" in found.text
     assert bandwidth_of_a_core([record | {"kernel": "loops.load"}], machine) == []
+
+
+@pytest.mark.parametrize(
+    "measured, state, text",
+    [
+        (None, UNKNOWN, "nobody measured"),
+        ({"L1": 2**15, "L3": 2**25}, GOOD, "measured latencies of L1, L3"),
+        ({"L1": 2**15, "L3": 2**23}, NOTE, "from 8192 KiB on, where the system says 32768 KiB"),
+        ({"L2": 2**20}, GOOD, "measured latencies of L2"),
+    ],
+)
+def test_measured_caches_beside_those_of_the_system(
+    measured: dict[str, int] | None, state: str, text: str
+) -> None:
+    # Cores of two kinds have an L2 of 2 MiB or of 1 MiB.
+    caches = [
+        {"level": level, "size_B": size_B, "type": kind, "instances": 1}
+        for level, size_B, kind in (
+            (1, 2**15, "data"), (1, 2**15, "instruction"), (2, 2**21, "unified"),
+            (2, 2**20, "unified"), (3, 2**25, "unified"),
+        )
+    ]  # fmt: skip
+    machine: dict[str, Any] = {"machine": {"caches": caches}}
+    if measured is not None:
+        machine["measured_caches"] = {"sizes_B": measured}
+    found = cache_sizes(machine)
+    assert found.state == state and text in found.text
+    assert bool(found.advice) == (state != GOOD)
+    assert "L2" not in found.text or state == GOOD
+
+
+def test_stored_sizes_of_caches_are_judged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged() -> Finding:
+        (found,) = (f for f in mk.doctor(quick=True).findings if f.subject == "cache sizes")
+        return found
+
+    monkeypatch.setattr(doctoring, "_QUICK", replace(doctoring._QUICK, total_s=0.0))
+    system = topology.machine_environment()["machine"]["caches"]
+    assert judged().state == UNKNOWN
+    last = system[-1]
+    assert calibration.save_caches({f"L{last['level']}": last["size_B"] // 4}, system)
+    found = judged()
+    assert found.state == NOTE and f"{last['size_B'] // 2**10} KiB of L" in found.text
 
 
 def test_what_was_not_measured_is_unknown() -> None:

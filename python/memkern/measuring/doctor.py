@@ -18,6 +18,7 @@ import numpy.typing as npt
 from memkern import _memkern, reference, small
 from memkern.errors import InputError
 from memkern.machine import gpu, health, smbios
+from memkern.machine.caches import data_caches
 from memkern.machine.environment import read_steal_s
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding, graded
@@ -218,6 +219,7 @@ def doctor(
         *(_measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in _SUBJECTS),
         share_of_peak(list(results), machine, smbios.population(_ROOT)),
         *bandwidth_of_a_core(list(results), machine),
+        cache_sizes(machine),
         *cards,
     ]
     if earlier is not None:
@@ -681,6 +683,39 @@ def bandwidth_of_a_core(
         "is limited; machines with many cores for each channel have less, and need fewer --threads"
     )
     return [Finding(_PER_CORE, NOTE, f"{text}: this is less than half of the least", advice)]
+
+
+def cache_sizes(machine: Mapping[str, Any]) -> Finding:
+    """Return the finding on the sizes of caches that were measured since the system was booted.
+
+    Parameters
+    ----------
+    machine : mapping
+        The environment.
+    """
+    subject = "cache sizes"
+    found = [cache for cache in data_caches(machine) if cache["source"] == "measured"]
+    if not found:
+        text = "nobody measured since the boot whether caches have the sizes that the system says"
+        return Finding(subject, UNKNOWN, text, "measure them with memkern latency structure")
+    # Hybrid processors have two kinds of caches of a level, of which one size is measured.
+    confirmed = {cache["level"] for cache in found if cache["size_B"] == cache["system_B"]}
+    wrong = [cache for cache in found if cache["level"] not in confirmed]
+    if not wrong:
+        names = ", ".join(f"L{level}" for level in sorted(confirmed))
+        return Finding(subject, GOOD, f"as the system says, by measured latencies of {names}")
+    text = "; ".join(
+        f"loads slow down from {cache['size_B'] // 1024} KiB on, where the system says "
+        f"{cache['system_B'] // 1024} KiB of L{cache['level']}"
+        for cache in wrong
+    )
+    return Finding(
+        subject,
+        NOTE,
+        text,
+        "choose --sizes by the measured ones, as records do for their levels; others may use the "
+        "rest of a cache, so measure again (memkern latency structure) when neighbours change",
+    )
 
 
 _TOO_LARGE = Finding(
