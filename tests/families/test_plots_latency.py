@@ -612,6 +612,21 @@ def test_units_of_a_core_are_side_by_side_in_the_map():
     assert [text.get_text() for text in unknown.get_xticklabels()] == ["0", "1", "2"]
 
 
+def test_disturbed_cells_of_maps_are_hatched():
+    def corners(ax):
+        return {patch.get_xy() for patch in ax.patches if patch.get_hatch()}
+
+    rows = [row | {"disturbed": row["pin"] == "0,2"} for row in pairs(units=3)]
+    cores = figures["latency-cores"](Results(rows))
+    assert corners(cores.axes[0]) == {(-0.5, 1.5), (1.5, -0.5)}
+    assert "Hatched: from a disturbed record." in footnotes(cores)
+    rows = [row | {"disturbed": "node 1, memory of node 0" in row["name"]} for row in nodes()]
+    by_node = figures["latency-numa"](Results(rows))
+    assert [corners(ax) for ax in by_node.axes[:2]] == [{(-0.5, 0.5)}] * 2
+    assert "Hatched: from a disturbed record." in footnotes(by_node)
+    assert "disturbed" not in footnotes(figures["latency-numa"](Results(nodes())))
+
+
 def test_workers_without_units_of_their_own_have_no_place_in_the_map():
     (row,) = pairs(units=2)[:1]
     loose = {**row, "pin": "none"}
