@@ -304,8 +304,8 @@ def test_missing_turns_are_invalid() -> None:
         (loaded, {"variant": "best"}, "no best variant"),
         (ping_pong, {"threads": 3}, "has 2 threads"),
         (ping_pong, {"lines": 3}, "lines"),
-        (ping_pong, {"take_by": "hand"}, "take_by 'hand' with 1 lines is not one of load"),
-        (ping_pong, {"take_by": "swap", "lines": 2}, "swap of one line"),
+        (ping_pong, {"take_by": "hand"}, "take_by 'hand' is not one of load, swap"),
+        (ping_pong, {"take_by": "swap", "lines": 2}, "swap needs one line"),
     ],
 )
 def test_wrong_cases_are_refused(build: Any, options: dict[str, Any], problem: str) -> None:

@@ -418,10 +418,10 @@ def ping_pong_case(
         "line_B": caches.line_B() if line_B is None else integer(line_B, "line_B", 8, 2**20),
         "turns": small.cut(integer(turns, "turns", 1, 2**40), 2**6),
     }
-    if take_by not in TAKE_BY or (take_by == "swap" and lines == 2):
-        raise InputError(
-            f"take_by {shown(take_by)} with {lines} lines is not one of load, and swap of one line"
-        )
+    if take_by not in TAKE_BY:
+        raise InputError(f"take_by {shown(take_by)} is not one of {', '.join(TAKE_BY)}")
+    if take_by == "swap" and lines == 2:
+        raise InputError("take_by swap needs one line that both write: set lines to 1")
     if options.setdefault("threads", 2) not in (0, 2):
         raise InputError(f"latency.ping_pong has 2 threads, not {options['threads']}")
     options["threads"] = 2
