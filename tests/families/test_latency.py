@@ -304,8 +304,8 @@ def test_missing_turns_are_invalid() -> None:
         (loaded, {"variant": "best"}, "no best variant"),
         (ping_pong, {"threads": 3}, "has 2 threads"),
         (ping_pong, {"lines": 3}, "lines"),
-        (ping_pong, {"take_by": "hand"}, "take_by 'hand' with 1 lines is not one of load"),
-        (ping_pong, {"take_by": "swap", "lines": 2}, "swap of one line"),
+        (ping_pong, {"take_by": "hand"}, "take_by 'hand' is not one of load, swap"),
+        (ping_pong, {"take_by": "swap", "lines": 2}, "swap needs one line"),
     ],
 )
 def test_wrong_cases_are_refused(build: Any, options: dict[str, Any], problem: str) -> None:
@@ -315,10 +315,10 @@ def test_wrong_cases_are_refused(build: Any, options: dict[str, Any], problem: s
 
 def test_numa_cases_are_of_every_pair_of_nodes() -> None:
     nodes = [
-        {"node": 0, "cpus": "0-3"},
-        {"node": 1, "cpus": "4-7"},
-        {"node": 2, "cpus": "8-11"},
-        {"node": 3, "cpus": ""},  # memory alone
+        {"node": 0, "cpus": "0-3", "memory_B": 2**34},
+        {"node": 1, "cpus": "4-7", "memory_B": 2**34},
+        {"node": 2, "cpus": "8-11", "memory_B": 2**34},
+        {"node": 3, "cpus": "", "memory_B": None},  # memory alone
     ]
     cases = latency.numa_cases(nodes, range(1, 8), size_B=2**14, runs=3)
     assert [case.labels["name"] for case in cases[::2]] == [

@@ -612,6 +612,21 @@ def test_units_of_a_core_are_side_by_side_in_the_map():
     assert [text.get_text() for text in unknown.get_xticklabels()] == ["0", "1", "2"]
 
 
+def test_disturbed_cells_of_maps_are_hatched():
+    def corners(ax):
+        return {patch.get_xy() for patch in ax.patches if patch.get_hatch()}
+
+    rows = [row | {"disturbed": row["pin"] == "0,2"} for row in pairs(units=3)]
+    cores = figures["latency-cores"](Results(rows))
+    assert corners(cores.axes[0]) == {(-0.5, 1.5), (1.5, -0.5)}
+    assert "Hatched: from a disturbed record." in footnotes(cores)
+    rows = [row | {"disturbed": "node 1, memory of node 0" in row["name"]} for row in nodes()]
+    by_node = figures["latency-numa"](Results(rows))
+    assert [corners(ax) for ax in by_node.axes[:2]] == [{(-0.5, 0.5)}] * 2
+    assert "Hatched: from a disturbed record." in footnotes(by_node)
+    assert "disturbed" not in footnotes(figures["latency-numa"](Results(nodes())))
+
+
 def test_workers_without_units_of_their_own_have_no_place_in_the_map():
     (row,) = pairs(units=2)[:1]
     loose = {**row, "pin": "none"}
@@ -690,6 +705,21 @@ def test_memory_that_may_not_be_used_is_left_out(monkeypatch, capsys):
         f"memkern: memory of node {node} is left out: this process may not use it"
         for node in (1, 3)
     ]
+
+
+@pytest.mark.parametrize("memories", [[0, 1, 2, 3], [0, 2, 3]])
+def test_a_node_without_memory_has_a_row_and_no_column(monkeypatch, capsys, memories):
+    bare = [{**node, "memory_B": 0 if node["node"] == 1 else node["memory_B"]} for node in NODES]
+    out, error, rows = numa(monkeypatch, capsys, bare, memories)
+    assert error == "memkern: node 1 has no memory: its units alone are measured\n"
+    assert [row["numa"] for row in rows[::2]] == ["node:0", "node:2", "node:3"] * 3
+    assert [text.split() for text in out[1:4]] == [
+        ["node", "0", "2", "3"],
+        ["0", "100.0", "200.0", "250.0"],
+        ["1", "150.0", "150.0", "200.0"],
+    ]
+    latencies = figures["latency-numa"](Results(rows)).axes[0].images[0].get_array()
+    assert latencies.shape == (3, 3)
 
 
 def test_unknown_nodes_are_one(monkeypatch, capsys):

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from checking import refused, run
 
 import memkern as mk
 from memkern import small
-from memkern.machine import state
+from memkern.machine import state, topology
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding
 from memkern.machine.smbios import Module, Population
 from memkern.measuring import calibration
@@ -24,6 +25,7 @@ from memkern.measuring.disturbance import Activity
 from memkern.measuring.doctor import (
     against,
     bandwidth_of_a_core,
+    cache_sizes,
     core_findings,
     other_programs,
     share_of_peak,
@@ -169,14 +171,19 @@ def test_share_of_peak(
     module = Module(2**34, "DDR4", 3200, 3200, "DIMM_A1", "")
     memory = Population((module,) * modules, (), modules, "by EDAC")
     records = [
-        {"kernel": "stream.triad", "bytes_model_B": model_B, "time_median_s": 1.0},
-        {"kernel": "loops.load", "bytes_model_B": 4e9, "time_median_s": 1.0},
-        {"kernel": "latency.chase", "bytes_model_B": 4e99, "time_median_s": 1.0},
+        {"kernel": kernel, "bytes_model_B": B, "time_median_s": 1.0, "disturbed": False}
+        for kernel, B in (("stream.triad", model_B), ("loops.load", 4e9), ("latency.chase", 4e99))
     ]
     machine = {"machine": {"hypervisor": hypervisor}}
     found = share_of_peak(records, machine, memory)
     assert found.state == state and text in found.text
     assert share_of_peak(records, machine, None).state == UNKNOWN
+    # A disturbed record does not count beside another, and alone decides nothing.
+    records[0]["disturbed"] = True
+    if hypervisor is None and modules:
+        assert "4.0 GB/s" in share_of_peak(records, machine, memory).text
+    records[1]["disturbed"] = True
+    assert share_of_peak(records, machine, memory).state == UNKNOWN
     assert share_of_peak([], machine, memory).state == UNKNOWN
 
 
@@ -218,7 +225,9 @@ def test_a_long_latency_is_noted() -> None:
 
 def test_bandwidth_of_a_core_beside_published_ones() -> None:
     # Two threads on each core.
-    record = {"kernel": "stream.triad", "threads": 8, "bandwidth_median_GBps": 22.0}
+    record = {
+        "kernel": "stream.triad", "threads": 8, "bandwidth_median_GBps": 22.0, "disturbed": False,
+    }  # fmt: skip
     machine = {"machine": {"cores": 4}}
     (found,) = bandwidth_of_a_core([record], machine)
     assert found.state == GOOD and "5.5 GB/s by each of 4 cores" in found.text
@@ -229,6 +238,51 @@ def test_bandwidth_of_a_core_beside_published_ones() -> None:
     (found,) = bandwidth_of_a_core([record | {"threads": 2}], {"machine": {"cores": None}})
     assert "11.0 GB/s by each of 2 cores" in found.text
     assert bandwidth_of_a_core([record | {"kernel": "loops.load"}], machine) == []
+    (found,) = bandwidth_of_a_core([record | {"disturbed": True}], machine)
+    assert found.state == UNKNOWN and found.text.endswith(", but its samples were disturbed")
+
+
+@pytest.mark.parametrize(
+    "measured, state, text",
+    [
+        (None, UNKNOWN, "nobody measured"),
+        ({"L1": 2**15, "L3": 2**25}, GOOD, "measured latencies of L1, L3"),
+        ({"L1": 2**15, "L3": 2**23}, NOTE, "from 8192 KiB on, where the system says 32768 KiB"),
+        ({"L2": 2**20}, GOOD, "measured latencies of L2"),
+    ],
+)
+def test_measured_caches_beside_those_of_the_system(
+    measured: dict[str, int] | None, state: str, text: str
+) -> None:
+    # Cores of two kinds have an L2 of 2 MiB or of 1 MiB.
+    caches = [
+        {"level": level, "size_B": size_B, "type": kind, "instances": 1}
+        for level, size_B, kind in (
+            (1, 2**15, "data"), (1, 2**15, "instruction"), (2, 2**21, "unified"),
+            (2, 2**20, "unified"), (3, 2**25, "unified"),
+        )
+    ]  # fmt: skip
+    machine: dict[str, Any] = {"machine": {"caches": caches}}
+    if measured is not None:
+        machine["measured_caches"] = {"sizes_B": measured}
+    found = cache_sizes(machine)
+    assert found.state == state and text in found.text
+    assert bool(found.advice) == (state != GOOD)
+    assert "L2" not in found.text or state == GOOD
+
+
+def test_stored_sizes_of_caches_are_judged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged() -> Finding:
+        (found,) = (f for f in mk.doctor(quick=True).findings if f.subject == "cache sizes")
+        return found
+
+    monkeypatch.setattr(doctoring, "_QUICK", replace(doctoring._QUICK, total_s=0.0))
+    system = topology.machine_environment()["machine"]["caches"]
+    assert judged().state == UNKNOWN
+    last = system[-1]
+    assert calibration.save_caches({f"L{last['level']}": last["size_B"] // 4}, system)
+    found = judged()
+    assert found.state == NOTE and f"{last['size_B'] // 2**10} KiB of L" in found.text
 
 
 def test_what_was_not_measured_is_unknown() -> None:
@@ -494,9 +548,9 @@ def test_each_case_is_placed_before_the_cores_are_watched_for_long(
 
     shares: list[int] = []
 
-    def place(run: doctoring.CaseRun, deadline: float, first_s: float, cases_left: int) -> None:
+    def place(run: doctoring.CaseRun, deadline: float, first_s: float, parts: int) -> None:
         deadlines.append(deadline)
-        shares.append(cases_left)
+        shares.append(parts)
 
     monkeypatch.setattr(doctoring, "_place", place)
     monkeypatch.setattr(doctoring, "_cards", cards)
@@ -506,8 +560,38 @@ def test_each_case_is_placed_before_the_cores_are_watched_for_long(
     assert done == ["cards", "cases"]
     # Watching takes 0.05 s here, in three parts.
     first, second, third = deadlines[:3], deadlines[3:6], deadlines[6:]
-    assert np.allclose(np.subtract(first, second), 0.05 / 3)
-    assert first == third and shares[:3] == [3, 2, 1]
+    assert np.allclose(np.subtract(first, second), (2 - doctoring._LEAST_WATCH) * 0.05 / 3)
+    assert np.allclose(np.subtract(third, second), 0.05 / 3) and shares[:3] == [4, 3, 2]
+
+
+def test_slow_trials_of_a_case_leave_time_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    class Slow:
+        """A case whose trials and samples take until its deadline, and the rest 0.2 s."""
+
+        def __init__(self) -> None:
+            self.deadline = math.inf
+            self.interrupted = False
+            self.case = SimpleNamespace(placements=3)
+            self.placements: list[Any] = []
+
+        def place(self) -> None:
+            begin, clock[0] = clock[0], self.deadline + 0.2
+            taken = clock[0] - begin
+            self.placements.append(SimpleNamespace(wall_s=taken, again_s=taken))
+
+    def observe(seconds: float) -> None:
+        clock[0] += max(seconds, 0.0)
+
+    monkeypatch.setattr(doctoring.time, "perf_counter", lambda: clock[0])
+    runs: Any = {kernel: Slow() for kernel in ("load", "triad", "chase")}
+    watch: Any = SimpleNamespace(observe=observe)
+    plan = doctoring._QUICK
+    clock[0] = 2.0
+    doctoring._measure(plan, plan.total_s, runs, {}, watch, lambda: None)
+    assert all(run.placements for run in runs.values())
+    assert clock[0] <= plan.total_s + 0.2
 
 
 def test_the_comparison_with_a_baseline() -> None:

@@ -78,8 +78,10 @@ def _seconds(prepared: Prepared) -> npt.NDArray[np.float64]:
 @_kept_if_undisturbed(math.nan)
 def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
     """Shortest time of an empty invocation, in seconds (kernel ``launch.empty``)."""
+    # On a quiet machine the samples take a part of this time, and disturbed ones shall not take
+    # long, since every record has this cost.
     empty = case(
-        "launch.empty", threads=threads, pin=pin, repetition=repetition, runs=300, budget_s=0.5
+        "launch.empty", threads=threads, pin=pin, repetition=repetition, runs=300, budget_s=0.1
     )
     return float(_seconds(prepare(empty)).min())
 

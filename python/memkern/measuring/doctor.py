@@ -18,6 +18,7 @@ import numpy.typing as npt
 from memkern import _memkern, reference, small
 from memkern.errors import InputError
 from memkern.machine import gpu, health, smbios
+from memkern.machine.caches import data_caches
 from memkern.machine.environment import read_steal_s
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding, graded
@@ -55,7 +56,10 @@ class _Plan:
 
 
 _WHOLE = _Plan(26.0, 10.0, 5, 0.5, 2**31, 2**29)
-_QUICK = _Plan(4.2, 2.0, 3, 0.06, 2**28, 2**27)
+_QUICK = _Plan(4.4, 2.0, 3, 0.06, 2**28, 2**27)
+
+# Share of the time for the cores in the first round that is left to them if all is slow.
+_LEAST_WATCH = 0.3
 
 _LOAD, _TRIAD, _CHASE = "loops.load", "stream.triad", "latency.chase"
 _LEAST_B = 2**20
@@ -218,6 +222,7 @@ def doctor(
         *(_measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in _SUBJECTS),
         share_of_peak(list(results), machine, smbios.population(_ROOT)),
         *bandwidth_of_a_core(list(results), machine),
+        cache_sizes(machine),
         *cards,
     ]
     if earlier is not None:
@@ -339,31 +344,31 @@ def _measure(
 ) -> None:
     """Place all cases and watch the cores in turns, until `end` at the latest."""
     watch_s = small.cut(plan.watch_s, 0.05)
-    longest_s = 0.0
+    each_s, longest_s = watch_s / plan.rounds, 0.0
     try:
         for number in range(plan.rounds):
             if number:
                 _memkern.release_memory(LARGE_B)
             # That every case is placed once is worth more than to watch the cores for long.
-            rounds_left = plan.rounds - number if number else 1
-            left_to_watch_s = watch_s * rounds_left / plan.rounds
+            left_to_watch_s = each_s * (plan.rounds - number) if number else _LEAST_WATCH * each_s
             for place, (kernel, run) in enumerate(runs.items()):
                 with _refusal(refused, kernel):
-                    cases_left = 1 if run.placements else len(runs) - place
-                    _place(run, end - left_to_watch_s, longest_s, cases_left)
+                    # One part more is for filling and checks, which no deadline ends.
+                    parts = 1 if run.placements else len(runs) - place + 1
+                    _place(run, end - left_to_watch_s, longest_s, parts)
                 longest_s = max([longest_s, *(placed.wall_s for placed in run.placements[:1])])
                 tell()
-            watch.observe(min(watch_s / plan.rounds, end - time.perf_counter()))
+            watch.observe(min(each_s, end - time.perf_counter()))
             tell()
     finally:
         _memkern.release_memory()
 
 
-def _place(run: CaseRun, deadline: float, first_s: float, cases_left: int) -> None:
+def _place(run: CaseRun, deadline: float, first_s: float, parts: int) -> None:
     """Place and sample a case, unless that would take longer than until the deadline.
 
-    `first_s` is what the first placements of other cases took. The time until the deadline is
-    shared by so many cases, this one included.
+    `first_s` is what the first placements of other cases took. Trials and samples of this one end
+    after the first of so many equal parts of the time until the deadline.
     """
     needed_s = first_s
     if run.placements:
@@ -373,7 +378,7 @@ def _place(run: CaseRun, deadline: float, first_s: float, cases_left: int) -> No
     now = time.perf_counter()
     if deadline - now <= needed_s:
         return
-    run.deadline = now + (deadline - now) / cases_left
+    run.deadline = now + (deadline - now) / parts
     run.place()
     if run.interrupted:
         raise KeyboardInterrupt
@@ -615,17 +620,17 @@ def share_of_peak(
         The memory's modules.
     """
     subject = _PEAK
-    rates = [
-        record["bytes_model_B"] / record["time_median_s"] / 1e9
-        for record in records
-        if record["kernel"] in (_LOAD, _TRIAD)
-    ]
+    both = [record for record in records if record["kernel"] in (_LOAD, _TRIAD)]
+    shown = [record for record in both if not record["disturbed"]] or both
+    rates = [record["bytes_model_B"] / record["time_median_s"] / 1e9 for record in shown]
     peak = memory.peak_GBps if memory is not None else None
     if not rates or peak is None or machine["machine"]["hypervisor"]:
         text = "the theoretical peak of the memory is unknown"
         return Finding(subject, UNKNOWN, text, health.ASK_HOST)
     share = max(rates) / peak
     text = f"{max(rates):.1f} GB/s are {share:.0%} of the theoretical peak of {peak:.1f} GB/s"
+    if shown[0]["disturbed"]:
+        return Finding(subject, UNKNOWN, f"{text}, but their samples were disturbed", _AGAIN)
     if share > 1:
         text += ": the channels are miscounted, or caches helped"
         return Finding(subject, UNKNOWN, text, "compare with what the board's maker says")
@@ -674,6 +679,8 @@ def bandwidth_of_a_core(
         f"published in 2020 {min(published):.1f} to {max(published):.1f} GB/s (Lavin et al., table "
         "3)"
     )
+    if record["disturbed"]:
+        return [Finding(_PER_CORE, UNKNOWN, f"{text}, but its samples were disturbed", _AGAIN)]
     if GBps >= _LEAST_OF_PUBLISHED * min(published):
         return [Finding(_PER_CORE, GOOD, text)]
     advice = (
@@ -681,6 +688,39 @@ def bandwidth_of_a_core(
         "is limited; machines with many cores for each channel have less, and need fewer --threads"
     )
     return [Finding(_PER_CORE, NOTE, f"{text}: this is less than half of the least", advice)]
+
+
+def cache_sizes(machine: Mapping[str, Any]) -> Finding:
+    """Return the finding on the sizes of caches that were measured since the system was booted.
+
+    Parameters
+    ----------
+    machine : mapping
+        The environment.
+    """
+    subject = "cache sizes"
+    found = [cache for cache in data_caches(machine) if cache["source"] == "measured"]
+    if not found:
+        text = "nobody measured since the boot whether caches have the sizes that the system says"
+        return Finding(subject, UNKNOWN, text, "measure them with memkern latency structure")
+    # Hybrid processors have two kinds of caches of a level, of which one size is measured.
+    confirmed = {cache["level"] for cache in found if cache["size_B"] == cache["system_B"]}
+    wrong = [cache for cache in found if cache["level"] not in confirmed]
+    if not wrong:
+        names = ", ".join(f"L{level}" for level in sorted(confirmed))
+        return Finding(subject, GOOD, f"as the system says, by measured latencies of {names}")
+    text = "; ".join(
+        f"loads slow down from {cache['size_B'] // 1024} KiB on, where the system says "
+        f"{cache['system_B'] // 1024} KiB of L{cache['level']}"
+        for cache in wrong
+    )
+    return Finding(
+        subject,
+        NOTE,
+        text,
+        "choose --sizes by the measured ones, as records do for their levels; others may use the "
+        "rest of a cache, so measure again (memkern latency structure) when neighbours change",
+    )
 
 
 _TOO_LARGE = Finding(

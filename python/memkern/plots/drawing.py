@@ -114,15 +114,20 @@ def curves(
             curve(ax, mine, x, y, look(number), name)
 
 
-def disturbed_note(rows: DataFrame) -> list[str]:
-    """Return the explanation of hollow markers for the small print, if a record was disturbed."""
-    return ["Hollow: from a disturbed record."] * bool(rows["disturbed"].any())
+def disturbed_note(rows: DataFrame, look: str = "Hollow") -> list[str]:
+    """Return what the look of disturbed records means for the small print, if there are any."""
+    return [f"{look}: from a disturbed record."] * bool(rows["disturbed"].any())
 
 
-def finish(fig: Figure, columns: int, notes: Iterable[str], rows: DataFrame) -> Figure:
-    """Write the legend, of at most some columns, and the small print, and return the figure."""
+def finish(
+    fig: Figure, columns: int, notes: Iterable[str], rows: DataFrame, look: str = "Hollow"
+) -> Figure:
+    """Write the legend, of at most some columns, and the small print, and return the figure.
+
+    `look` is that of disturbed records.
+    """
     legend_above(fig, columns)
-    note(fig, [*notes, *disturbed_note(rows)])
+    note(fig, [*notes, *disturbed_note(rows, look)])
     return fig
 
 
@@ -389,13 +394,16 @@ def heat_map(
     texts: Mapping[tuple[Any, Any], str] | None = None,
     order: Callable[[Iterable[Any]], list[Any]] = sorted,
     ends: tuple[float, float] = (0.0, 0.0),
+    hatched: Iterable[tuple[Any, Any]] = (),
 ) -> None:
     """Draw values by row and column, with their numbers or `texts` if at most `MOST_CELLS` of each.
 
     `order` sorts the rows and the columns. The colours range from the first of `ends` to the
-    second, or to the largest value if that is larger; NaN has none.
+    second, or to the largest value if that is larger; NaN has none. The cells of `hatched` have
+    hatches.
     """
     import numpy as np
+    from matplotlib.patches import Rectangle
 
     rows, columns = (order(dict.fromkeys(pair[side] for pair in values)) for side in (0, 1))
     grid = np.array([[values.get((i, j), np.nan) for j in columns] for i in rows])
@@ -406,13 +414,20 @@ def heat_map(
     for axis, names in ((ax.yaxis, rows), (ax.xaxis, columns)):
         step = max(1, len(names) // 8)
         axis.set_ticks(range(0, len(names), step), [str(name) for name in names[::step]])
+    for row, column in hatched:
+        corner = columns.index(column) - 0.5, rows.index(row) - 0.5
+        ax.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="///", edgecolor=GREY, linewidth=0))
     if max(grid.shape) > MOST_CELLS:
         return
     for (i, j), value in np.ndenumerate(grid):
         text = three_figures(value) if texts is None else texts.get((rows[i], columns[j]), "")
         if value == value or texts is not None:
             light = value - low < 0.6 * (high - low)
-            ax.text(j, i, text, ha="center", va="center", color="white" if light else "black")
+            words = ax.text(
+                j, i, text, ha="center", va="center", color="white" if light else "black"
+            )
+            # No hatch crosses the number.
+            words.set_bbox({"facecolor": image.to_rgba(value), "edgecolor": "none", "pad": 1})
 
 
 def counted_axis(ax: Axes, counts: Iterable[float]) -> None:

@@ -297,15 +297,24 @@ def between_cores(records: Records = None) -> Figure:
     fig, axes = panels(len(cells), 2, 2.7)
     several = frame["machine"].nunique() > 1
     for ax, ((machine, lines, take_by), rows) in zip(axes, cells, strict=True):
-        found = dict(zip(zip(rows["first"], rows["second"], strict=True), rows[NS], strict=True))
-        found = {(second, first): ns for (first, second), ns in found.items()} | found
+        found = {
+            (row["first"], row["second"]): (row[NS], row["disturbed"])
+            for row in rows.to_dict("records")
+        }
+        found = {(second, first): cell for (first, second), cell in found.items()} | found
         here = [orders[key] for key in dict.fromkeys(rows["environment_id"]) if key in orders]
-        heat_map(ax, found, "ns", order=partial(by_topology, order=here[0] if here else ()))
+        heat_map(
+            ax,
+            {pair: ns for pair, (ns, _) in found.items()},
+            "ns",
+            order=partial(by_topology, order=here[0] if here else ()),
+            hatched=[pair for pair, (_, disturbed) in found.items() if disturbed],
+        )
         kind = "one line" if lines == 1 else "a line in each direction"
         kind += ", swapped" * (take_by == "swap")
         _title(ax, machine, several, kind)
         ax.set(xlabel="Other processing unit", ylabel="Unit that touched the line first")
-    return finish(fig, 2, notes, frame)
+    return finish(fig, 2, notes, frame, "Hatched")
 
 
 @figure("latency-numa")
@@ -336,13 +345,14 @@ def between_nodes(records: Records = None) -> Figure:
     fig, axes = panels(len(cells), 2, 2.4)
     for ax, ((machine, kernel), rows) in zip(axes, cells, strict=True):
         column, unit, title = kinds[str(kernel)]
-        pairs = zip(rows["units"], rows["memory"], strict=True)
-        heat_map(ax, dict(zip(pairs, rows[column], strict=True)), unit)
+        pairs = list(zip(rows["units"], rows["memory"], strict=True))
+        hatched = [pair for pair, is_so in zip(pairs, rows["disturbed"], strict=True) if is_so]
+        heat_map(ax, dict(zip(pairs, rows[column], strict=True)), unit, hatched=hatched)
         _title(ax, machine, frame["machine"].nunique() > 1, title)
         ax.set(xlabel="Node of the memory", ylabel="Node of the units")
     single = frame["units"].nunique() == frame["memory"].nunique() == 1
     notes = [*notes, *["One node: nothing is remote."] * single]
-    return finish(fig, 2, notes, frame)
+    return finish(fig, 2, notes, frame, "Hatched")
 
 
 @register(tables, "latency-numa")

@@ -418,10 +418,10 @@ def ping_pong_case(
         "line_B": caches.line_B() if line_B is None else integer(line_B, "line_B", 8, 2**20),
         "turns": small.cut(integer(turns, "turns", 1, 2**40), 2**6),
     }
-    if take_by not in TAKE_BY or (take_by == "swap" and lines == 2):
-        raise InputError(
-            f"take_by {shown(take_by)} with {lines} lines is not one of load, and swap of one line"
-        )
+    if take_by not in TAKE_BY:
+        raise InputError(f"take_by {shown(take_by)} is not one of {', '.join(TAKE_BY)}")
+    if take_by == "swap" and lines == 2:
+        raise InputError("take_by swap needs one line that both write: set lines to 1")
     if options.setdefault("threads", 2) not in (0, 2):
         raise InputError(f"latency.ping_pong has 2 threads, not {options['threads']}")
     options["threads"] = 2
@@ -826,8 +826,9 @@ def numa_cases(
     Parameters
     ----------
     nodes : sequence of mapping
-        As in an environment: ``node`` and ``cpus`` (such as ``0-3,8``, empty for a node that has
-        memory alone). Without any, all units are those of node 0, and touch their memory first.
+        As in an environment: ``node``, ``cpus`` (such as ``0-3,8``, empty for a node that has
+        memory alone) and ``memory_B`` (0 for a node that has units alone, None if unknown). Without
+        any, all units are those of node 0, and touch their memory first.
     units : collection of int
         Processing units that may be used.
     memories : collection of int, optional
@@ -850,7 +851,7 @@ def numa_cases(
     places = {
         node["node"]: {"numa": f"node:{node['node']}"}
         for node in nodes
-        if memories is None or node["node"] in memories
+        if node["memory_B"] != 0 and (memories is None or node["node"] in memories)
     }
     if not nodes:
         parts, places = [(0, {*units})], {0: {}}

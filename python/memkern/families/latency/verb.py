@@ -261,7 +261,9 @@ def _numa(args: argparse.Namespace) -> int:
     nodes = topology.machine_environment()["machine"]["numa_nodes"] or []
     memories = topology.numa_nodes()
     for node in nodes:
-        if node["node"] not in memories:
+        if node["memory_B"] == 0:
+            warn(f"node {node['node']} has no memory: its units alone are measured")
+        elif node["node"] not in memories:
             warn(f"memory of node {node['node']} is left out: this process may not use it")
     cases = latency.numa_cases(nodes, os.sched_getaffinity(0), memories, **options)
     results = measure(cases, args, _NUMA_HEADER, _numa_row, ("name", "threads", "numa", "pin"))
