@@ -595,11 +595,19 @@ def test_the_script_for_a_card_measures_and_draws(script: Any, tmp_path: Path) -
             "latency-devices.pdf",
         ],
         "blocks": ["blocks.json", "gpu-blocks.pdf"],
+        "tune": ["tune-loops.dot.json", "tune-spatter.scatter.json", "tune.log"],
     }.items():
         call.begin(step)
         getattr(script, step)(call)
         for file in files:
             assert (tmp_path / "first" / file).stat().st_size > 1000, file
+    searched = mk.load(tmp_path / "first" / "tune-loops.dot.json")
+    steps = [row["tune_step"] for row in searched]
+    assert set(steps) == {"variant", "unroll", "block_threads", "blocks", "best"}
+    assert steps[-1] == "best" and all(row["valid"] for row in searched)
+    assert {row["blocks"] for row in searched} >= {512, 1024}
+    log = (tmp_path / "first" / "tune.log").read_text()
+    assert log.count("memkern tune --kernel=") == log.count("best: --variant ") == 4
     # A later call writes the report of the records of the first.
     later = begun(script, tmp_path / "later", "--records", str(tmp_path / "first"))
     script.report(later)
