@@ -1101,6 +1101,38 @@ def test_samples_of_a_gpu_that_slows_down_are_repeated(
     assert record["disturbed_by"] == "" and record["gpu_throttle"] == "hardware"
 
 
+def test_trials_of_a_gpu_that_slows_down_are_repeated(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "_INTERVAL_S", 60.0)
+    dot = mk.case("bs.bs4", elements=64, device="cuda").prepare()
+    candidates = [(variant, dot.obtained["isa"]) for variant in ("one-kernel", "two-kernel")]
+    # Hot during the first trials of both.
+    read = iter([0x40] * 3)
+    nvml.reasons = lambda: next(read, 0)
+    trials: list[str] = []
+
+    def run(_: int) -> float:
+        trials.append(dot.obtained["variant"])
+        fast = "one-kernel" if len(trials) <= 10 else "two-kernel"
+        return 1e-6 if trials[-1] == fast else 2e-6
+
+    monkeypatch.setattr(dot, "run", run)
+    assert variants.fastest(dot, candidates) == (candidates[1], "trial")
+    assert trials == ["one-kernel", "two-kernel"] * 10
+    # Always hot: no trial decides, and the record says so.
+    nvml.reasons = lambda: 0x8
+    assert variants.fastest(dot, candidates) == (candidates[0], "default")
+    assert len(trials) == 60
+    case = mk.case("bs.bs4", elements=64, device="cuda", runs=2, budget_s=0.05)
+    assert case.measure().record["variant_choice"] == "default"
+    with pytest.warns(UserWarning, match="trials of variant were disturbed: it stays"):
+        best, _ = mk.tune(
+            case.with_(variant="two-kernel"), budget_s=0.5, knobs={"block_threads": (64, 256)}
+        )
+    assert best.knobs.block_threads == 0
+
+
 def test_a_gpu_is_warm_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
