@@ -595,11 +595,19 @@ def test_the_script_for_a_card_measures_and_draws(script: Any, tmp_path: Path) -
             "latency-devices.pdf",
         ],
         "blocks": ["blocks.json", "gpu-blocks.pdf"],
+        "tune": ["tune-loops.dot.json", "tune-spatter.scatter.json", "tune.log"],
     }.items():
         call.begin(step)
         getattr(script, step)(call)
         for file in files:
             assert (tmp_path / "first" / file).stat().st_size > 1000, file
+    searched = mk.load(tmp_path / "first" / "tune-loops.dot.json")
+    steps = [row["tune_step"] for row in searched]
+    assert set(steps) == {"variant", "unroll", "block_threads", "blocks", "best"}
+    assert steps[-1] == "best" and all(row["valid"] for row in searched)
+    assert {row["blocks"] for row in searched} >= {512, 1024}
+    log = (tmp_path / "first" / "tune.log").read_text()
+    assert log.count("memkern tune --kernel=") == log.count("best: --variant ") == 4
     # A later call writes the report of the records of the first.
     later = begun(script, tmp_path / "later", "--records", str(tmp_path / "first"))
     script.report(later)
@@ -1091,6 +1099,38 @@ def test_samples_of_a_gpu_that_slows_down_are_repeated(
     assert record["disturbed"] and record["samples"] > 0
     assert record["samples_disturbed"] >= record["samples"]
     assert record["disturbed_by"] == "" and record["gpu_throttle"] == "hardware"
+
+
+def test_trials_of_a_gpu_that_slows_down_are_repeated(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "_INTERVAL_S", 60.0)
+    dot = mk.case("bs.bs4", elements=64, device="cuda").prepare()
+    candidates = [(variant, dot.obtained["isa"]) for variant in ("one-kernel", "two-kernel")]
+    # Hot during the first trials of both.
+    read = iter([0x40] * 3)
+    nvml.reasons = lambda: next(read, 0)
+    trials: list[str] = []
+
+    def run(_: int) -> float:
+        trials.append(dot.obtained["variant"])
+        fast = "one-kernel" if len(trials) <= 10 else "two-kernel"
+        return 1e-6 if trials[-1] == fast else 2e-6
+
+    monkeypatch.setattr(dot, "run", run)
+    assert variants.fastest(dot, candidates) == (candidates[1], "trial")
+    assert trials == ["one-kernel", "two-kernel"] * 10
+    # Always hot: no trial decides, and the record says so.
+    nvml.reasons = lambda: 0x8
+    assert variants.fastest(dot, candidates) == (candidates[0], "default")
+    assert len(trials) == 60
+    case = mk.case("bs.bs4", elements=64, device="cuda", runs=2, budget_s=0.05)
+    assert case.measure().record["variant_choice"] == "default"
+    with pytest.warns(UserWarning, match="trials of variant were disturbed: it stays"):
+        best, _ = mk.tune(
+            case.with_(variant="two-kernel"), budget_s=0.5, knobs={"block_threads": (64, 256)}
+        )
+    assert best.knobs.block_threads == 0
 
 
 def test_a_gpu_is_warm_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ SUMS = {
 # all their arrays; each of those is read as well.
 INDEXED = {"Copy": (1, "0, 1"), "Triad": (2, "-1, 0, 1"), "Add": (2, "0, 1, 2")}
 MOVES = ("Gather", "Scatter", "GatherScatter")
+MATVEC = "Matvec<double, 8>"
 
 
 def source(family: str, kernels: dict[str, str]) -> str:
@@ -63,7 +64,11 @@ def found(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[sass.Instruction]]:
     """The instructions of the kernels by default and with four vectors a thread, by name."""
-    kernels: dict[str, dict[str, str]] = {"streaming": {}, "spatter": {}, "latency": {}}
+    kernels: dict[str, dict[str, str]] = {
+        "streaming": {MATVEC: MATVEC},
+        "spatter": {},
+        "latency": {},
+    }
     for op, (_, arrays) in MAPS.items():
         kernels["streaming"][op] = f"Map<Packed<double>, {op}, {arrays}, 2>"
         kernels["streaming"][f"{op}4"] = f"Map<Packed<float>, {op}, {arrays}, 4>"
@@ -109,6 +114,13 @@ def test_indexed_kernels_load_four_elements_at_once(
         assert sass.loads_in_flight(found[f"{op} by index"]) >= 4 * read, op
     for op in MOVES:
         assert sass.loads_in_flight(found[op]) >= 4, op
+
+
+def test_eight_columns_of_a_matrix_are_loaded_at_once(
+    found: dict[str, list[sass.Instruction]],
+) -> None:
+    # With the vector's element of each.
+    assert sass.loads_in_flight(found[MATVEC]) >= 2 * 8
 
 
 def test_loads_from_shared_memory_follow_each_other(

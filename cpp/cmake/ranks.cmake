@@ -2,11 +2,6 @@
 # _memkern_shmem.
 include(CheckIncludeFileCXX)
 
-# Part of memkern_core as well, but the modules of MPI and OpenSHMEM need nothing else of it.
-add_library(memkern_limits OBJECT EXCLUDE_FROM_ALL cpp/core/limits.cpp)
-target_link_libraries(memkern_limits PRIVATE memkern_options)
-set_target_properties(memkern_limits PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
-
 function(memkern_ranks_module library target)
   set(module _${target})
   file(GLOB sources CONFIGURE_DEPENDS cpp/backends/${library}/*.cpp)

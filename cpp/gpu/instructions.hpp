@@ -50,6 +50,12 @@ MEMKERN_ANYWHERE const std::byte* next_of(const std::byte* line) {
     asm volatile("ld.global.ca.u64 %0, [%1];" : "=l"(next) : "l"(line) : "memory");
   }
   return next;
+#elif defined(MEMKERN_ON_DEVICE)
+  // Atomic loads bypass the caches that are not shared within their scope, volatile ones always.
+  constexpr int kScope =
+      kThrough == Through::L2 ? __HIP_MEMORY_SCOPE_AGENT : __HIP_MEMORY_SCOPE_WAVEFRONT;
+  return __hip_atomic_load(reinterpret_cast<const std::byte* const*>(line), __ATOMIC_RELAXED,
+                           kScope);
 #else
   return *reinterpret_cast<const std::byte* const volatile*>(line);
 #endif

@@ -13,6 +13,7 @@ One call does everything that the time allows, in this order, and writes records
 - ``latency``: dependent loads over sizes and conflicts of the banks of shared memory; and, on the
   processor and on the card, dependent loads beside dependent atomic operations.
 - ``blocks``: threads per block and unrolling of the main kernels, in all combinations.
+- ``tune``: ``memkern tune`` of the same kernels, over their variants, unrolling and blocks.
 - ``report``: a page of all records in the folder, and of those of earlier calls (``--records``).
 
 Peers are programs, or are built here from their source trees (``--babelstream``, ``--spatter``). A
@@ -23,11 +24,13 @@ are packed into one archive. Without a GPU the script ends with one sentence and
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import statistics
@@ -41,11 +44,14 @@ from typing import Any
 
 TREE = Path(__file__).parents[2]
 STEPS = (
-    "build", "parity", "sanitize", "bandwidths", "transfers", "latency", "blocks", "report",
+    "build", "parity", "sanitize", "bandwidths", "transfers", "latency", "blocks", "tune", "report",
 )  # fmt: skip
 # Parts of the time that is left: a step may take its own over those of it and all later steps. The
 # build may take everything, since nothing runs without it.
-PARTS = {"parity": 4, "sanitize": 4, "bandwidths": 5, "transfers": 3, "latency": 3, "blocks": 2}
+PARTS = {
+    "parity": 4, "sanitize": 4, "bandwidths": 5, "transfers": 3, "latency": 3, "blocks": 2,
+    "tune": 2,
+}  # fmt: skip
 # Seconds kept for the report.
 REPORT_S = 40
 # Programs are built here, outside the folder of results.
@@ -392,6 +398,12 @@ def verdicts(turns: list[Turn]) -> list[str]:
     return lines
 
 
+def shape_of(footprint_B: float) -> dict[str, Any]:
+    """Return the options of gather and scatter at stride 1 over arrays of this size."""
+    count = max(int(footprint_B / 8 / 256), 1)
+    return {"pattern": "UNIFORM:256:1", "delta": 256, "count": count, "index_dtype": "int32"}
+
+
 def bandwidths(call: Call) -> str:
     """Measure everything in turns, each in another order; store records and print verdicts."""
     import memkern as mk
@@ -402,8 +414,7 @@ def bandwidths(call: Call) -> str:
     how = {"device": device, "timer": options.timer, "runs": 20}
     footprint_B = options.gigabytes * 1e9
     cases = {name: mk.case(name, footprint_B=footprint_B, **how) for name in KERNELS}
-    count = max(int(footprint_B / 8 / 256), 1)
-    shape = {"pattern": "UNIFORM:256:1", "delta": 256, "count": count, "index_dtype": "int32"}
+    shape = shape_of(footprint_B)
     cases |= {f"spatter.{k}": mk.case(f"spatter.{k}", **shape, **how) for k in SPATTER}
     # As many launches between two synchronisations as in the bare program.
     cases["launch"] = mk.case("bs.bs0", device=device, runs=200, invocations=20)
@@ -430,7 +441,7 @@ def bandwidths(call: Call) -> str:
         "driver": driver,
         **{
             name: lambda run=run: turns[-1].peers.update(run())
-            for name, run in _peers(call, footprint_B, count).items()
+            for name, run in _peers(call, footprint_B, shape["count"]).items()
         },
     }
     order, longest_s = random.Random(options.seed), 0.0
@@ -587,8 +598,7 @@ def blocks(call: Call) -> str:
     from memkern.plots import tables
 
     footprint_B = call.options.gigabytes * 1e9
-    count = max(int(footprint_B / 8 / 256), 1)
-    shape = {"pattern": "UNIFORM:256:1", "delta": 256, "count": count, "index_dtype": "int32"}
+    shape = shape_of(footprint_B)
     how = {"device": call.options.device, "runs": 10, "placements": 1}
     cases = [
         case.with_(block_threads=threads, unroll=unroll)
@@ -604,6 +614,33 @@ def blocks(call: Call) -> str:
     best = table[table["of_best"] == 1.0]
     print(best.to_string(index=False))
     return drawn(call, "gpu-blocks", results)
+
+
+def tune(call: Call) -> str:
+    """Search the fastest options of the main kernels with ``memkern tune``."""
+    from memkern.cli import main as memkern
+
+    footprint_B = call.options.gigabytes * 1e9
+    size = f"--set=footprint_B={footprint_B}"
+    shape = [f"--{name.replace('_', '-')}={value}" for name, value in shape_of(footprint_B).items()]
+    searches = {
+        "loops.triad": [size],
+        "loops.dot": [size, "--blocks=0,128,256,512,1024"],
+        **{f"spatter.{kernel}": shape for kernel in SPATTER},
+    }
+    for number, (kernel, words) in enumerate(searches.items()):
+        # The first trial and the last measurement are not part of the budget.
+        budget_s = 0.6 * max(call.left_s, 1) / (len(searches) - number)
+        path = call.out / f"tune-{kernel}.json"
+        how = [f"--device={call.options.device}", f"--budget={budget_s:.3g}", f"--output={path}"]
+        command = ["tune", f"--kernel={kernel}", *words, *how, "--force"]
+        with (call.out / "tune.log").open("a") as log, contextlib.redirect_stdout(log):
+            print(f"memkern {shlex.join(command)}", flush=True)
+            code = memkern(command)
+        if code != 0:
+            raise RuntimeError(f"exit code {code} of {kernel} (tune.log)")
+    best = re.findall("best: (.*)", (call.out / "tune.log").read_text())[-len(searches) :]
+    return "; ".join(map(": ".join, zip(searches, best, strict=True)))
 
 
 def report(call: Call) -> str:
@@ -698,7 +735,8 @@ def main() -> int:
     failed = 0
     known: dict[str, Callable[[Call], str]] = {
         "build": build, "parity": parity, "sanitize": sanitize, "bandwidths": bandwidths,
-        "transfers": transfers, "latency": latency, "blocks": blocks, "report": report,
+        "transfers": transfers, "latency": latency, "blocks": blocks, "tune": tune,
+        "report": report,
     }  # fmt: skip
     lines = []
     for name in options.steps:

@@ -11,7 +11,6 @@
 #include <fstream>
 #include <limits>
 #include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,6 +24,7 @@ namespace {
 
 using testing::contains;
 using testing::refusal;
+using testing::status_B;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
@@ -33,19 +33,6 @@ std::int64_t number_in(const std::string& path) {
   std::int64_t value = 0;
   file >> value;
   return file ? value : 0;
-}
-
-// Bytes of address space (VmSize) or of resident memory (VmRSS) of this process.
-std::int64_t status_B(const std::string& key) {
-  std::ifstream file("/proc/self/status");
-  std::string line;
-  while (std::getline(file, line)) {
-    std::istringstream words(line);
-    std::string name;
-    std::int64_t kB = 0;
-    if (words >> name >> kB && name == key + ":") return kB * 1024;
-  }
-  return -1;
 }
 
 std::int64_t page_B() { return sysconf(_SC_PAGESIZE); }

@@ -2,6 +2,7 @@
 // scatter, whose kernels run here block by block, compared with those of the processor.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -479,6 +480,29 @@ TEST(Transfers, UseMemoryOfTheirKindAndReleaseIt) {
                                                   transfer_inputs(1, 0), team, {});
                        }),
                        "moves data from or to a GPU"));
+}
+
+// Limits the address space of this process to so much more than it has now.
+class Limited {
+ public:
+  explicit Limited(std::int64_t more_B) {
+    getrlimit(RLIMIT_AS, &before_);
+    rlimit limited = before_;
+    limited.rlim_cur = static_cast<rlim_t>(testing::status_B("VmSize") + more_B);
+    setrlimit(RLIMIT_AS, &limited);
+  }
+  ~Limited() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Transfers, FindTheMemoryThatLimitsLeave) {
+  const std::int64_t limit_B = 1 << 28;
+  const Limited limited(limit_B);
+  for (const std::string memory : {"pageable", "pinned", "managed"}) {
+    EXPECT_LE(device().other(memory).free_B(), limit_B) << memory;
+  }
 }
 
 TEST(Launches, HaveFurtherSharedMemory) {

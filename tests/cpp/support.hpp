@@ -8,10 +8,12 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +57,19 @@ namespace testing {
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Bytes of address space (VmSize) or of resident memory (VmRSS) of this process.
+inline std::int64_t status_B(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  std::string line;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string name;
+    std::int64_t kB = 0;
+    if (words >> name >> kB && name == key + ":") return kB * 1024;
+  }
+  return -1;
+}
 
 // The values as T, followed by zeros.
 template <class T>

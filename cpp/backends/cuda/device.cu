@@ -1,7 +1,6 @@
 #include "backends/cuda/device.hpp"
 
 #include <cuda_runtime.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "core/errors.hpp"
+#include "core/limits.hpp"
 #include "gpu/grid.hpp"
 #include "gpu/instructions.hpp"
 #include "gpu/registry.hpp"
@@ -314,9 +314,7 @@ class HostMemory : public DeviceMemory {
   HostMemory(std::string name, int device) : name_(std::move(name)), device_(device) {}
 
   const std::string& name() const override { return name_; }
-  std::int64_t free_B() const override {
-    return std::int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  }
+  std::int64_t free_B() const override { return memory_limit().available_B; }
 
   std::byte* allocate(std::int64_t bytes) override {
     check(cudaSetDevice(device_), "selecting a device");

@@ -1,4 +1,6 @@
 // Atomic memory operations by the threads of a GPU, each of which is a worker.
+#include <cuda_runtime.h>  // declares __host__ and __device__ for HIP
+
 #include "families/amo/patterns.hpp"
 
 #include <type_traits>
@@ -6,10 +8,6 @@
 #include "gpu/grid.hpp"
 #include "gpu/registry.hpp"
 #include "gpu/warp.hpp"
-
-#ifdef __HIPCC__
-#error "the memory orders of these atomics are written in PTX"
-#endif
 
 namespace memkern::gpu {
 namespace {
@@ -73,6 +71,13 @@ __device__ __forceinline__ T swap_in_order(T* generic, T expected, T now) {
 template <Primitive primitive, Order kOrder, Scope kScope>
 struct Atomics {
   static constexpr Primitive kPrimitive = primitive;
+#ifdef __HIPCC__
+  static constexpr int kMemoryOrder = kOrder == Order::Relaxed  ? __ATOMIC_RELAXED
+                                      : kOrder == Order::AcqRel ? __ATOMIC_ACQ_REL
+                                                                : __ATOMIC_SEQ_CST;
+  static constexpr int kMemoryScope =
+      kScope == Scope::System ? __HIP_MEMORY_SCOPE_SYSTEM : __HIP_MEMORY_SCOPE_AGENT;
+#endif
 
   // Volatile accesses are relaxed and not optimised away.
   template <class T>
@@ -115,6 +120,22 @@ struct Atomics {
     } else if constexpr (kPrimitive == Primitive::Exchange) {
       return kSystem ? atomicExch_system(word, operand) : atomicExch(word, operand);
     }
+#elif defined(MEMKERN_ON_DEVICE)
+    if constexpr (kPrimitive == Primitive::Add) {
+      return __hip_atomic_fetch_add(at, v, kMemoryOrder, kMemoryScope);
+    } else if constexpr (kPrimitive == Primitive::And) {
+      return __hip_atomic_fetch_and(at, v, kMemoryOrder, kMemoryScope);
+    } else if constexpr (kPrimitive == Primitive::Or) {
+      return __hip_atomic_fetch_or(at, v, kMemoryOrder, kMemoryScope);
+    } else if constexpr (kPrimitive == Primitive::Xor) {
+      return __hip_atomic_fetch_xor(at, v, kMemoryOrder, kMemoryScope);
+    } else if constexpr (kPrimitive == Primitive::Min) {
+      return __hip_atomic_fetch_min(at, v, kMemoryOrder, kMemoryScope);
+    } else if constexpr (kPrimitive == Primitive::Max) {
+      return __hip_atomic_fetch_max(at, v, kMemoryOrder, kMemoryScope);
+    } else if constexpr (kPrimitive == Primitive::Exchange) {
+      return __hip_atomic_exchange(at, v, kMemoryOrder, kMemoryScope);
+    }
 #else
     const T old = *at;
     if constexpr (kPrimitive == Primitive::Add) *at = old + v;
@@ -140,6 +161,10 @@ struct Atomics {
     } else {
       return atomicCAS(word, Word<T>{expected}, Word<T>{now});
     }
+#elif defined(MEMKERN_ON_DEVICE)
+    constexpr int kFailure = kOrder == Order::AcqRel ? __ATOMIC_ACQUIRE : kMemoryOrder;
+    __hip_atomic_compare_exchange_strong(at, &expected, now, kMemoryOrder, kFailure, kMemoryScope);
+    return expected;
 #else
     const T old = *at;
     if (old == expected) *at = now;

@@ -341,7 +341,7 @@ def idle_W(name: str, clock_limit: int) -> float:
     if why_no_energy(name):
         return math.nan
     time.sleep(small.cut(_REST_S, 0.01))
-    return metered_W(name, lambda: time.sleep(_INTERVAL_S))
+    return metered_W(name, lambda: time.sleep(small.cut(METERED_S, 0.05)))
 
 
 class Reading(NamedTuple):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from memkern import small
+from memkern.machine import gpu
 from memkern.machine.topology import last_level_cache_B
 from memkern.measuring import sampling
 from memkern.measuring.ranks import ranks
@@ -60,20 +63,46 @@ def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate,
     """
     if len(candidates) == 1:
         return candidates[0], "trial"
-    if prepared.device:
-        # The time of a part would mostly be that of its launch.
-        invocations = prepared.invocations if prepared.case.knobs.place == GPUS else 1
-        prepared.select(*candidates[0])
-        prepared.warm_up()
-        shortest = dict.fromkeys(candidates, math.inf)
-        for _, candidate in itertools.product(range(_TRIALS_ON_DEVICE), candidates):
-            prepared.select(*candidate)
-            shortest[candidate] = min(shortest[candidate], prepared.run(invocations))
-        return min(shortest, key=shortest.__getitem__), "trial"
+    search = _fastest_on_device if prepared.device else _fastest_by_samples
     try:
-        return _fastest_by_samples(prepared, candidates), "trial"
+        return search(prepared, candidates), "trial"
     except _DisturbedError:
         return _default_of(candidates), "default"
+
+
+def _fastest_on_device(prepared: Prepared, candidates: list[Candidate]) -> Candidate:
+    """Return the fastest candidate on a device, by whole invocations.
+
+    The time of a part would mostly be that of its launch.
+
+    Raises
+    ------
+    _DisturbedError
+        A GPU was slowed down in all trials of a candidate.
+    """
+    on_gpu = prepared.case.knobs.place == GPUS
+    invocations = prepared.invocations if on_gpu else 1
+    prepared.select(*candidates[0])
+    prepared.warm_up()
+    shortest = dict.fromkeys(candidates, math.inf)
+    for _ in range(_TRIAL_TRIES):
+        trials = list(itertools.product(range(_TRIALS_ON_DEVICE), candidates))
+        began, seconds = [], []
+        watch = gpu.Watch(prepared.case.knobs.device) if on_gpu else None
+        with watch or nullcontext():
+            for _, candidate in trials:
+                prepared.select(*candidate)
+                began.append(time.perf_counter())
+                seconds.append(prepared.run(invocations))
+            slowed = ranks().largest(watch.slowed(began) if watch else np.zeros(len(trials)))
+        for (_, candidate), trial_s, slow in zip(trials, seconds, slowed, strict=True):
+            if not slow:
+                shortest[candidate] = min(shortest[candidate], trial_s)
+        if max(shortest.values()) < math.inf:
+            return min(shortest, key=shortest.__getitem__)
+        if not prepared.left_s:
+            break
+    raise _DisturbedError
 
 
 def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> Candidate:
