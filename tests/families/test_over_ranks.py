@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import refused, refused_words
 from launching import LAUNCHERS, alone, need_module, ranks_of, run, start, started
 
 import memkern as mk
@@ -254,6 +254,35 @@ def test_batches_of_what_is_completed_one_by_one_are_refused(
     # A list of values changes a case that was built with one of them.
     with refused(why):
         mk.amo(**options).with_(flush_every=2)
+
+
+def test_batches_are_for_the_cases_that_have_them() -> None:
+    need_module("mpi")
+    words = "amo --primitive add,cas --iters 16 --device mpi --flush-every 1,4 --runs 1 --json -q"
+    done = alone(["-m", "memkern", *words.split()], {"OMPI_ALLOW_RUN_AS_ROOT": "1"})
+    assert done.returncode == 0, done.stderr
+    found: dict[tuple[str, str], list[int]] = {}
+    for record in json.loads(done.stdout):
+        of_case = found.setdefault((record["kernel"], record["primitive"]), [])
+        of_case.append(record["flush_every"])
+    assert {name: sorted(values) for name, values in found.items()} == {
+        (f"amo.{pattern}", primitive): [1, 4] if (pattern, primitive) in BATCHES else [1]
+        for pattern in kernels.PATTERNS
+        for primitive in ("add", "cas")
+    }
+
+
+BATCHES = {(pattern, "add") for pattern in kernels.PATTERNS if pattern != "ptrchase"}
+
+
+@pytest.mark.usefixtures("three_ranks")
+@pytest.mark.parametrize("value", ["4", "1,4"])
+def test_batches_of_no_case_are_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "amo --kernel ptrchase,rand --primitive cas --iters 8 --device mpi --flush-every"
+    assert refused_words(capsys, *words.split(), value).endswith(
+        "--flush-every does nothing for amo.ptrchase, amo.rand, since each step of a chase depends "
+        "on the one before and each cas needs the old value: leave it out"
+    )
 
 
 @pytest.mark.usefixtures("three_ranks")

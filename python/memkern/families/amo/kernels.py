@@ -659,16 +659,13 @@ def _hits_at(case: Case, look: IndexArray) -> IndexArray:
     return np.bincount(np.searchsorted(look, hits), minlength=len(look))
 
 
-def _refuse(case: Case) -> None:
-    """Refuse to complete updates together that are completed one by one."""
-    if case.knobs.flush_every == 1:
-        return
+def _idle(case: Case) -> dict[str, str]:
+    """Return that of batches, if updates are completed one by one."""
+    if case.knobs.place != RANKS:
+        return {}
     primitive, _, returns = case.template_variant.split("/")
-    pattern = case.spec.name.partition(".")[2]
-    if why := over_ranks.one_by_one(case.knobs.device, pattern, primitive, returns):
-        raise InputError(
-            f"flush_every has no effect on {case.spec.name}, since {why}: leave it out"
-        )
+    why = over_ranks.one_by_one(case.knobs.device, _pattern(case), primitive, returns)
+    return {"flush_every": why} if why else {}
 
 
 def _spec(pattern: str, summary: str) -> None:
@@ -716,9 +713,9 @@ def _spec(pattern: str, summary: str) -> None:
             accesses=(lambda case: case.integers["iters"]) if chases else None,
             idempotent=False,
             repeatable_check=True,
-            refuse=_refuse,
             template_columns=("primitive", "order", "returns"),
             idle_knobs=("prefetch",),
+            idle=_idle,
         )
     )
 

@@ -90,6 +90,9 @@ def _amo(args: argparse.Namespace) -> int:
     requested = _requested(args)
     knobs = knobs_of(args)
     knobs.pop("threads", None)
+    if knobs.pop("flush_every", None) is not None:
+        # Set where it has an effect, which depends on pattern and primitive.
+        args.flush_every = each(args.flush_every)
     if knobs.pop("index_dtype", None) is not None:
         raise InputError("--index-dtype is not for amo: indices are as wide as the words")
     knobs |= given(args, "returns", "iters", "remote")
