@@ -83,7 +83,7 @@ def faults(device: str) -> dict[str, Any]:
     forms = [
         (pattern, primitive, "uint64") for pattern in KNOWN for primitive in ("add", "cas-retry")
     ]
-    forms += [("rand", p, "float64") for p in over_ranks.PRIMITIVES[device]["f"] if p != "max"]
+    forms += [("rand", p, "float64") for p in over_ranks.PRIMITIVES[device]["f"]]
     for pattern, primitive, dtype in forms:
         how = {"primitive": primitive, "dtype": dtype}
         case = case_of(device, pattern, KNOWN[pattern][0], **how)
