@@ -80,26 +80,30 @@ def faults(device: str) -> dict[str, Any]:
     nothing is done.
     """
     missed = []
-    for pattern in KNOWN:
-        for primitive in ("add", "cas-retry"):
-            case = case_of(device, pattern, KNOWN[pattern][0], primitive=primitive)
-            native = case.prepare().native
-            n = case.iterations
-            wrong = {
-                "idle": Changed(native, run=lambda k: 0.0),
-                "cut": Changed(native, run=lambda k, of=native, n=n: of.run_range(0, n - 1)),
-            }
-            if pattern != "ptrchase":
-                # The last word is on the last rank.
-                last = case.integers["words"] - 1
-                wrong["lost"] = Changed(native, run=lost(native, last, case.integers["operand"]))
-            missed += [
-                (pattern, primitive, name)
-                for name, other in wrong.items()
-                if checked(case, other).valid
-            ]
-            if not checked(case, native).valid:
-                missed.append((pattern, primitive, "none"))
+    forms = [
+        (pattern, primitive, "uint64") for pattern in KNOWN for primitive in ("add", "cas-retry")
+    ]
+    forms += [("rand", p, "float64") for p in over_ranks.PRIMITIVES[device]["f"]]
+    for pattern, primitive, dtype in forms:
+        how = {"primitive": primitive, "dtype": dtype}
+        case = case_of(device, pattern, KNOWN[pattern][0], **how)
+        native = case.prepare().native
+        n = case.iterations
+        wrong = {
+            "idle": Changed(native, run=lambda k: 0.0),
+            "cut": Changed(native, run=lambda k, of=native, n=n: of.run_range(0, n - 1)),
+        }
+        if pattern != "ptrchase":
+            # The last word is on the last rank.
+            last = case.integers["words"] - 1
+            wrong["lost"] = Changed(native, run=lost(native, last, case.integers["operand"]))
+        missed += [
+            (pattern, primitive, dtype, name)
+            for name, other in wrong.items()
+            if checked(case, other).valid
+        ]
+        if not checked(case, native).valid:
+            missed.append((pattern, primitive, dtype, "none"))
     return {"missed": missed}
 
 
@@ -127,6 +131,8 @@ def refusals(device: str) -> dict[str, Any]:
         "plain": {"primitive": "plain"},
         "min": {"primitive": "min"},
         "float": {"dtype": "float64"},
+        "float and": {"dtype": "float64", "primitive": "and"},
+        "float swaps": {"dtype": "float32", "primitive": "cas"},
         "order": {"order": "seq_cst"},
         "contexts": {"contexts": "private"},
         "odd": {"dtype": "uint32", "iters": 3},

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import refused, refused_words
 from launching import LAUNCHERS, alone, need_module, ranks_of, run, start, started
 
 import memkern as mk
@@ -51,7 +51,7 @@ NO_ANSWER = f"rank 1 on {os.uname().nodename} does not answer for 2 s: all ranks
     ],
 )
 def test_every_entry_validates(kind: str, ranks: int, threads: int, tmp_path: Path) -> None:
-    device, least = ("shmem", 86) if kind == "oshmem" else ("mpi", 240)
+    device, least = ("shmem", 102) if kind == "oshmem" else ("mpi", 288)
     variables = SHARED if kind == "openmpi" and ranks > 1 else {}
     words = f"every_entry={threads}"
     found = started(PROGRAM, device, ranks, words, tmp_path, variables, kind)["every_entry"]
@@ -110,7 +110,10 @@ def test_what_a_library_lacks_is_refused(two_ranks: dict[str, Any]) -> None:
         assert "use smaller sizes" in messages["memory"]
     assert mpi["min"] == mpi["float"] == shmem["contexts"] == ""
     assert "OpenSHMEM has no atomic min" in shmem["min"]
-    assert "OpenSHMEM has no atomic add of float64" in shmem["float"]
+    assert "OpenSHMEM has no atomic add of float64: it has exchange" in shmem["float"]
+    assert "MPI has no atomic and of float64: it has add, min, max, exchange" in mpi["float and"]
+    assert "has no atomic cas of float32" in mpi["float swaps"]
+    assert "has no atomic cas of float32" in shmem["float swaps"]
     assert "contexts are for shmem" in mpi["contexts"]
     assert "end with a segmentation fault" in mpi["threads"]
     assert "end with a segmentation fault" in mpi["swaps"]
@@ -246,11 +249,40 @@ def test_batches_of_what_is_completed_one_by_one_are_refused(
     device: str, options: dict[str, Any], why: str
 ) -> None:
     options = {"pattern": "rand", "device": device, "iters": 8, **options}
-    with refused(f"flush_every has no effect on amo.{options['pattern']}, since {why}"):
+    with refused(f"flush_every does nothing for amo.{options['pattern']}, since {why}"):
         mk.amo(**options, flush_every=2)
     # A list of values changes a case that was built with one of them.
     with refused(why):
         mk.amo(**options).with_(flush_every=2)
+
+
+def test_batches_are_for_the_cases_that_have_them() -> None:
+    need_module("mpi")
+    words = "amo --primitive add,cas --iters 16 --device mpi --flush-every 1,4 --runs 1 --json -q"
+    done = alone(["-m", "memkern", *words.split()], {"OMPI_ALLOW_RUN_AS_ROOT": "1"})
+    assert done.returncode == 0, done.stderr
+    found: dict[tuple[str, str], list[int]] = {}
+    for record in json.loads(done.stdout):
+        of_case = found.setdefault((record["kernel"], record["primitive"]), [])
+        of_case.append(record["flush_every"])
+    assert {name: sorted(values) for name, values in found.items()} == {
+        (f"amo.{pattern}", primitive): [1, 4] if (pattern, primitive) in BATCHES else [1]
+        for pattern in kernels.PATTERNS
+        for primitive in ("add", "cas")
+    }
+
+
+BATCHES = {(pattern, "add") for pattern in kernels.PATTERNS if pattern != "ptrchase"}
+
+
+@pytest.mark.usefixtures("three_ranks")
+@pytest.mark.parametrize("value", ["4", "1,4"])
+def test_batches_of_no_case_are_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "amo --kernel ptrchase,rand --primitive cas --iters 8 --device mpi --flush-every"
+    assert refused_words(capsys, *words.split(), value).endswith(
+        "--flush-every does nothing for amo.ptrchase, amo.rand, since each step of a chase depends "
+        "on the one before and each cas needs the old value: leave it out"
+    )
 
 
 @pytest.mark.usefixtures("three_ranks")

@@ -39,7 +39,9 @@ struct Library {
 
   template <Primitive primitive, class V>
   static constexpr bool has(bool) {
-    return primitive == Primitive::Add || (std::is_integral_v<V> && primitive != Primitive::Plain);
+    constexpr bool kNumbers = primitive == Primitive::Add || primitive == Primitive::Min ||
+                              primitive == Primitive::Max || primitive == Primitive::Exchange;
+    return kNumbers || (std::is_integral_v<V> && primitive != Primitive::Plain);
   }
 
   // Uses the processes of a communicator from now on; MPI has been initialised by the caller.

@@ -40,8 +40,8 @@ struct Library {
     // compare-and-swap writes 8 bytes to a variable of sizeof(V) on its stack.
     if ((kBits && fetched) || (kSwaps && sizeof(V) == 4)) return false;
 #endif
-    return std::is_integral_v<V> &&
-           (kSwaps || kBits || primitive == Primitive::Add || primitive == Primitive::Exchange);
+    return primitive == Primitive::Exchange ||
+           (std::is_integral_v<V> && (kSwaps || kBits || primitive == Primitive::Add));
   }
 
   // Initialises the library, for one thread or several, unless it is already.
@@ -81,18 +81,20 @@ struct Library {
   requires(primitive == Primitive::P) void update(shmem_ctx_t context, T* at, T v, int rank) { \
     shmem_ctx_##type##_atomic_##operation(context, at, v, rank);                               \
   }
+#define MEMKERN_EXCHANGES(T, type)                 \
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8); \
+  MEMKERN_FETCH(Exchange, T, type, swap)           \
+  MEMKERN_UPDATE(Exchange, T, type, set)
 #define MEMKERN_OPERATIONS(T, type)                                                  \
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8);                                   \
+  MEMKERN_EXCHANGES(T, type)                                                         \
   MEMKERN_FETCH(Add, T, type, fetch_add)                                             \
   MEMKERN_FETCH(And, T, type, fetch_and)                                             \
   MEMKERN_FETCH(Or, T, type, fetch_or)                                               \
   MEMKERN_FETCH(Xor, T, type, fetch_xor)                                             \
-  MEMKERN_FETCH(Exchange, T, type, swap)                                             \
   MEMKERN_UPDATE(Add, T, type, add)                                                  \
   MEMKERN_UPDATE(And, T, type, and)                                                  \
   MEMKERN_UPDATE(Or, T, type, or)                                                    \
   MEMKERN_UPDATE(Xor, T, type, xor)                                                  \
-  MEMKERN_UPDATE(Exchange, T, type, set)                                             \
   inline T get(shmem_ctx_t context, const T* at, int rank) {                         \
     return shmem_ctx_##type##_g(context, at, rank);                                  \
   }                                                                                  \
@@ -104,7 +106,10 @@ struct Library {
   }
 MEMKERN_OPERATIONS(unsigned int, uint)
 MEMKERN_OPERATIONS(unsigned long, ulong)
+MEMKERN_EXCHANGES(float, float)
+MEMKERN_EXCHANGES(double, double)
 #undef MEMKERN_OPERATIONS
+#undef MEMKERN_EXCHANGES
 #undef MEMKERN_UPDATE
 #undef MEMKERN_FETCH
 

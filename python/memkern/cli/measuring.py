@@ -39,7 +39,7 @@ _LOOK = 100
 def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
     """Return every case with every combination of the knobs that were given as lists.
 
-    Kernels without effect of a knob are measured without it.
+    Cases on which a knob has no effect are measured without it.
     """
     values = {name: getattr(args, name) for name in _LISTED}
     lists = {name: value for name, value in values.items() if isinstance(value, list)}
@@ -50,10 +50,10 @@ def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
 
         def build(place: int, **knobs: Any) -> Case:
             case = base(place)
-            return case.with_(**taken(case.spec.name, knobs))
+            return case.with_(**taken(case, knobs))
 
         # A part has cases of one kernel, but those of sweep files may have several.
-        varied = taken(part[0].spec.name, lists) if len(part) else lists
+        varied = taken(part[0], lists) if len(part) else lists
         return product(build, {"place": range(len(part)), **varied})
 
     if lists:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from memkern.spec.case import Case
 
 
-def taken(kernel: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without the knobs that have no effect on a kernel."""
-    idle = spec_of(kernel).idle_knobs
+def taken(by: str | Case, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options without the knobs that have no effect on a kernel or a case."""
+    idle = spec_of(by).idle_knobs if isinstance(by, str) else by.idle_knobs
     return {name: value for name, value in options.items() if name not in idle}
 
 
@@ -32,12 +32,17 @@ def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
     InputError
         There is such a knob.
     """
-    specs = dict.fromkeys(case.spec for case in cases)
-    kernels = ", ".join(dict.fromkeys(spec.kernel for spec in specs))
-    for name in dict.fromkeys(name for spec in specs for name in spec.idle_knobs):
+    cases = list(cases)
+    kernels = ", ".join(dict.fromkeys(case.spec.kernel for case in cases))
+    idle = [case.idle_knobs for case in cases]
+    for name in dict.fromkeys(name for one in idle for name in one):
         given = {*each(getattr(args, name, None))} - {None, getattr(Knobs, name)}
-        if given and all(name in spec.idle_knobs for spec in specs):
-            raise InputError(f"--{name.replace('_', '-')} does nothing for {kernels}: leave it out")
+        if given and all(name in one for one in idle):
+            reasons = " and ".join(dict.fromkeys(filter(None, (one[name] for one in idle))))
+            since = reasons and f", since {reasons}"
+            raise InputError(
+                f"--{name.replace('_', '-')} does nothing for {kernels}{since}: leave it out"
+            )
 
 
 def options_by_kernel(

@@ -68,7 +68,7 @@ def tune(
     check_budget(budget_s)
     steps: dict[str, Sequence[Choice]] = {"variant": _variants(case)}
     for knob, values in (usual_knobs(case) if knobs is None else knobs).items():
-        if knob in case.spec.idle_knobs:
+        if knob in case.idle_knobs:
             raise InputError(f"{knob} does nothing for {case.spec.kernel}: leave it out")
         steps[knob] = [{knob: value} for value in values]
     return search(lambda **choice: case.with_(**choice), {}, steps, budget_s, progress=progress)
@@ -77,7 +77,7 @@ def tune(
 def usual_knobs(case: Case) -> dict[str, tuple[Any, ...]]:
     """Return the values that are tried by default, by knob: those that affect the kernel."""
     tuned = TUNED if case.knobs.device == "cpu" else TUNED_ON_DEVICE
-    return {knob: values for knob, values in tuned.items() if knob not in case.spec.idle_knobs}
+    return {knob: values for knob, values in tuned.items() if knob not in case.idle_knobs}
 
 
 def check_budget(budget_s: float) -> None:

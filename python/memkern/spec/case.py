@@ -74,9 +74,10 @@ class Case(FromFields):
         """Check types and knobs, and the number of runs of a kernel whose values grow."""
         one_of(self.dtype, "dtype", self.spec.dtypes)
         one_of(self.index_dtype, "index_dtype", self.spec.index_dtypes)
-        for name in self.spec.idle_knobs:
+        for name, why in self.idle_knobs.items():
             if getattr(self.knobs, name) != getattr(Knobs, name):
-                raise InputError(f"{name} does nothing for {self.spec.kernel}: leave it out")
+                since = why and f", since {why}"
+                raise InputError(f"{name} does nothing for {self.spec.kernel}{since}: leave it out")
         if self.halo:
             one_of(self.halo, "halo", HALOS)
             if self.spec.part is None or self.knobs.device != "cpu":
@@ -102,6 +103,12 @@ class Case(FromFields):
     def __hash__(self) -> int:
         """Hash the identity."""
         return hash(self.identity())
+
+    @property
+    def idle_knobs(self) -> dict[str, str]:
+        """Fields of `Knobs` without effect on the case, each with the reason, if it is known."""
+        idle = dict.fromkeys(self.spec.idle_knobs, "")
+        return idle if self.spec.idle is None else {**idle, **self.spec.idle(self)}
 
     @property
     def halo(self) -> str:

@@ -306,6 +306,8 @@ class KernelSpec:
         By dtype, how many consecutive invocations keep the values finite, where that is few.
     idle_knobs : tuple of str
         Fields of `Knobs` without effect on it, which its cases refuse.
+    idle : callable, optional
+        (case) to those without effect on this case only, each with the reason.
     version : int
         Increased when the definition changes; part of a case's identity.
     """
@@ -349,6 +351,7 @@ class KernelSpec:
     refuse: Callable[[Case], None] | None = None
     most_runs: Mapping[str, int] = field(default_factory=dict)
     idle_knobs: tuple[str, ...] = ()
+    idle: Callable[[Case], Mapping[str, str]] | None = None
     version: int = 1
 
     @property

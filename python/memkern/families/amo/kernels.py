@@ -23,7 +23,7 @@ import dataclasses
 import functools
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -85,14 +85,33 @@ _SIMULATED_STEPS = 2**22
 _APPLIED, _RETURNED, _ATTEMPTS, _SUCCESSES, _END, _ITERATIONS = range(6)
 _TALLIES = 6
 
+# Primitives by which one operation changes a word as much as several, or two (xor) not at all.
+_ONCE: dict[str, Callable[[Values, Any], Values]] = {
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "min": np.minimum,
+    "max": np.maximum,
+    "exchange": np.full_like,
+}
+
 Tally = npt.NDArray[np.uint64]
 
 
-def exists(pattern: str, primitive: str, order: str = "relaxed", dtype: str = "uint64") -> bool:
-    """Return whether a pattern has a primitive in a memory order, for a type."""
+def exists(
+    pattern: str,
+    primitive: str,
+    order: str = "relaxed",
+    dtype: str = "uint64",
+    place: str = PROCESSORS,
+) -> bool:
+    """Return whether a pattern has a primitive in a memory order, for a type.
+
+    Over ranks, the library decides which primitives it has for a type (see `over_ranks.refuse`).
+    """
     if pattern not in _CONSTANT and (primitive == "exchange" or dtype in DTYPES):
         return False
-    if dtype in DTYPES and primitive not in ("add", "plain"):
+    if dtype in DTYPES and place != RANKS and primitive not in ("add", "plain"):
         return False
     return primitive != "plain" or order == "relaxed"
 
@@ -167,8 +186,9 @@ def amo_case(
     remote : float
         Percentage of the indices that lead to words of other ranks, for the targets ``share``.
     dtype : str
-        ``uint64`` or ``uint32``; ``float64`` or ``float32`` for add and plain in rand, stride1,
-        striden and central.
+        ``uint64`` or ``uint32``; in rand, stride1, striden and central also ``float64`` or
+        ``float32``, for add and plain, on ``mpi`` for add, min, max and exchange, on ``shmem`` for
+        exchange.
     threads : int
         Workers; 0 takes one for each processing unit, on a GPU 1024 for each multiprocessor. On
         ``mpi`` and ``shmem`` those of each rank, by default 1.
@@ -191,18 +211,18 @@ def amo_case(
         ("dtype", dtype, registry()[kernel].dtypes),
     ):
         one_of(value, what, allowed)
-    if not exists(pattern, primitive, order, dtype):
+    knobs = Knobs(device=options.get("device", "cpu"))
+    if not exists(pattern, primitive, order, dtype, knobs.place):
         raise InputError(
             f"there is no {primitive} in order {order} for {dtype} in amo.{pattern}: exchange and "
             "floating-point numbers are for rand, stride1, striden and central, such numbers are "
-            "only added, and plain is relaxed"
+            f"only added except on {RANKS}, and plain is relaxed"
         )
     always = pattern == "ptrchase" or primitive.startswith("cas")
     if returns == "unused" and always:
         raise InputError(f"{primitive} in {pattern} always uses what it returns")
     returns = returns or ("used" if always else "unused")
     size = np.dtype(dtype).itemsize
-    knobs = Knobs(device=options.get("device", "cpu"))
     threads = integer(threads, "threads", 0, 2**20)
     ranks = 1
     if knobs.place == RANKS:
@@ -370,24 +390,18 @@ def _hits(case: Case) -> IndexArray:
 def _after(case: Case, before: Values, hits: Values) -> Values:
     """Return the values of words after `hits` operations with the case's operand."""
     primitive, operand = case.template_variant.partition("/")[0], case.integers["operand"]
-    if np.dtype(case.dtype).kind == "f":
-        # Sums of ones stop growing where the next one is rounded off.
-        exact = before.astype(np.float64) + operand * hits.astype(np.float64)
-        return np.minimum(exact, 2.0**24) if _bits(case) == 32 and operand == 1 else exact
-    old, o = before.astype(np.uint64), np.uint64(operand)
-    n = hits.astype(np.uint64)
-    once = {
-        "and": old & o,
-        "or": old | o,
-        "xor": old ^ o,
-        "min": np.minimum(old, o),
-        "max": np.maximum(old, o),
-        "exchange": np.full_like(old, o),
-    }.get(primitive)
-    if primitive == "xor":
-        hits = hits % 2
-    after = old + n * o if once is None else np.where(hits > 0, once, old)
-    return after & np.uint64(2 ** _bits(case) - 1)
+    floats = np.dtype(case.dtype).kind == "f"
+    exact = np.float64 if floats else np.uint64
+    old, o, n = before.astype(exact), exact(operand), hits.astype(exact)
+    if primitive in _ONCE:
+        times = hits % 2 if primitive == "xor" else hits
+        after = np.where(times > 0, _ONCE[primitive](old, o), old)
+    else:
+        after = old + n * o
+        if _bits(case) == 32 and floats and operand == 1:
+            # Sums of ones stop growing where the next one is rounded off.
+            after = np.minimum(after, 2.0**24)
+    return after if floats else after & np.uint64(2 ** _bits(case) - 1)
 
 
 def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:
@@ -627,6 +641,10 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
             worst = max(worst, _wrong((before[1] ^ after[1] ^ folded) & mask != 0))
         elif primitive == "exchange" and returns == "used":
             worst = max(worst, _wrong((before[0] + applied - returned - after[0]) & mask != 0))
+    elif primitive == "exchange" and returns == "used" and len(look) == words:
+        # Sums of these whole numbers are exact.
+        sums = [int(values.sum(dtype=np.float64)) for values in (old, got)]
+        worst = max(worst, _wrong(sums[0] + applied - returned != sums[1]))
     how = extent(words) if exact and (constant or workers == 1) else "invariants"
     return verdict(case, worst, how, **columns)
 
@@ -641,16 +659,13 @@ def _hits_at(case: Case, look: IndexArray) -> IndexArray:
     return np.bincount(np.searchsorted(look, hits), minlength=len(look))
 
 
-def _refuse(case: Case) -> None:
-    """Refuse to complete updates together that are completed one by one."""
-    if case.knobs.flush_every == 1:
-        return
+def _idle(case: Case) -> dict[str, str]:
+    """Return that of batches, if updates are completed one by one."""
+    if case.knobs.place != RANKS:
+        return {}
     primitive, _, returns = case.template_variant.split("/")
-    pattern = case.spec.name.partition(".")[2]
-    if why := over_ranks.one_by_one(case.knobs.device, pattern, primitive, returns):
-        raise InputError(
-            f"flush_every has no effect on {case.spec.name}, since {why}: leave it out"
-        )
+    why = over_ranks.one_by_one(case.knobs.device, _pattern(case), primitive, returns)
+    return {"flush_every": why} if why else {}
 
 
 def _spec(pattern: str, summary: str) -> None:
@@ -698,9 +713,9 @@ def _spec(pattern: str, summary: str) -> None:
             accesses=(lambda case: case.integers["iters"]) if chases else None,
             idempotent=False,
             repeatable_check=True,
-            refuse=_refuse,
             template_columns=("primitive", "order", "returns"),
             idle_knobs=("prefetch",),
+            idle=_idle,
         )
     )
 

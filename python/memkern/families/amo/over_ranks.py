@@ -26,8 +26,11 @@ TARGETS: tuple[str, ...] = ("random", "ring", "share", "one")
 
 _LIBRARY = {"mpi": "MPI", "shmem": "OpenSHMEM"}
 _EVERYWHERE = ("add", "and", "or", "xor", "exchange", "cas", "cas-retry")
-PRIMITIVES = {"mpi": (*_EVERYWHERE, "min", "max"), "shmem": _EVERYWHERE}
-"""The primitives that a library has; on floating-point numbers, only MPI's add."""
+PRIMITIVES = {
+    "mpi": {"u": (*_EVERYWHERE, "min", "max"), "f": ("add", "min", "max", "exchange")},
+    "shmem": {"u": _EVERYWHERE, "f": ("exchange",)},
+}
+"""The primitives of a library's standard, for unsigned words and for floating-point numbers."""
 
 # Patterns whose targets indices decide, apart from the chase, and their default.
 _DRAWN = ("rand", "scatter", "gather", "sg")
@@ -108,11 +111,10 @@ def refuse(
 ) -> None:
     """Raise InputError for what a library does not have."""
     library = _LIBRARY[device]
-    if primitive not in PRIMITIVES[device] or (np.dtype(dtype).kind == "f" and device != "mpi"):
+    known = PRIMITIVES[device][np.dtype(dtype).kind]
+    if primitive not in known:
         raise InputError(
-            f"{library} has no atomic {primitive} of {dtype}: it has "
-            f"{', '.join(PRIMITIVES[device])} of uint64 and uint32"
-            + (", and add of float64 and float32" if device == "mpi" else "")
+            f"{library} has no atomic {primitive} of {dtype}: it has {', '.join(known)}"
         )
     if order != "relaxed":
         raise InputError(f"{library} has no memory orders: leave out order {order!r} on {device}")

@@ -32,6 +32,7 @@ from memkern.inputs.sizes import parse_sizes
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.kernel import DTYPES, WORD_DTYPES
+from memkern.spec.options import Knobs
 from memkern.spec.sequences import joined, product
 
 _RULE = "=" * 48
@@ -89,6 +90,9 @@ def _amo(args: argparse.Namespace) -> int:
     requested = _requested(args)
     knobs = knobs_of(args)
     knobs.pop("threads", None)
+    if knobs.pop("flush_every", None) is not None:
+        # Set where it has an effect, which depends on pattern and primitive.
+        args.flush_every = each(args.flush_every)
     if knobs.pop("index_dtype", None) is not None:
         raise InputError("--index-dtype is not for amo: indices are as wide as the words")
     knobs |= given(args, "returns", "iters", "remote")
@@ -106,6 +110,7 @@ def _amo(args: argparse.Namespace) -> int:
     own_of = options_by_kernel(options, owners, patterns)
     orders = each(args.order or _default("order"))
     dtype = args.dtype or _default("dtype")
+    place = Knobs(device=knobs.get("device", "cpu")).place
     listed = {
         "sharing": args.sharing,
         "targets": args.targets,
@@ -113,7 +118,7 @@ def _amo(args: argparse.Namespace) -> int:
     }
     parts = []
     for (pattern, primitive), order in itertools.product(requested, orders):
-        if everywhere and not amo.exists(pattern, primitive, order, dtype):
+        if everywhere and not amo.exists(pattern, primitive, order, dtype, place):
             continue
         own = knobs | own_of[f"amo.{pattern}"] | {"primitive": primitive, "order": order}
         sizes = own.pop("sizes", None)
