@@ -380,7 +380,8 @@ class Bench:
         print(f"  all terms, in-core only of the levels up to {self.inner.name}: ", end="")
         print(f"{with_interval(below)} of the time")
         print(f"  memory: {roofline} of the time of the fastest row", flush=True)
-        if above.low > 1 + WITHIN or below.high < 1 - WITHIN:
+        # Without an interval, nothing is explained.
+        if not (above.low <= 1 + WITHIN and below.high >= 1 - WITHIN):
             self.unexplained.append(title)
 
 
