@@ -207,6 +207,13 @@ def moved_by(case: mk.Case, levels: Sequence[str]) -> dict[str, Transfer]:
     return {name: Transfer(*(case.iterations * each for each in found[name])) for name in levels}
 
 
+def _share(term: Seconds, whole: Seconds) -> str:
+    """Return the ratio of a term to a time, 0 for a term without transfers."""
+    if not np.all(term > 0):
+        return "0"
+    return with_interval(ratio_interval(term, whole, paired=True))
+
+
 def as_run(run: CaseRun) -> mk.Case:
     """Return a case with the variant that it ran."""
     return run.case.with_(variant=run.placements[-1].choice.variant)
@@ -287,6 +294,7 @@ class Bench:
             for key, run in runs.items()
         }
         disturbed = sum(p.samples.disturbed for run in runs.values() for p in run.placements)
+        placed = sum(len(run.placements) for run in runs.values())
         per_unit = {
             key: times[key] / subject.units(runs[key].case)
             for key in runs
@@ -295,7 +303,7 @@ class Bench:
         measured, case = per_unit["measured"], as_run(runs["measured"])
         terms = self._terms(subject, cores, runs, times)
         terms = {"memory": terms.pop("memory"), "in-core": per_unit["in-core"], **terms}
-        how = f"{turns} turns, {disturbed} of {turns * len(runs)} placements disturbed"
+        how = f"{turns} turns, {disturbed} of {placed} placements disturbed"
         print(f"\n{title}, ns for a {subject.unit} ({case.knobs.variant}; {how})")
         print(f"  {'measured':<34} {1e9 * np.median(measured):8.3f}")
         # In-core time has the transfers up to the cache that holds the data.
@@ -306,8 +314,8 @@ class Bench:
         if predicted:
             terms["ECM"] = np.full(turns, predicted)
         for key, seconds in terms.items():
-            share = with_interval(ratio_interval(seconds, measured, paired=True))
-            print(f"  {key:<34} {1e9 * np.median(seconds):8.3f}  of the time {share}")
+            print(f"  {key:<34} {1e9 * np.median(seconds):8.3f}  of the time ", end="")
+            print(_share(seconds, measured))
         best = min(subject.experiments, key=lambda key: np.median(per_unit.get(key, [math.inf])))
         for key in subject.experiments:
             if key in per_unit:
@@ -371,11 +379,11 @@ class Bench:
         self, title: str, measured: Seconds, fastest: Seconds, terms: Mapping[str, Seconds]
     ) -> None:
         """Print whether the time lies between the longest term and the sum of all terms."""
-        positive = {key: term for key, term in terms.items() if float(np.median(term)) > 0}
+        positive = {key: term for key, term in terms.items() if np.all(term > 0)}
         longest = max(positive, key=lambda key: float(np.median(positive[key])))
         above = ratio_interval(positive[longest], measured, paired=True)
         below = ratio_interval(sum(positive.values()), measured, paired=True)
-        roofline = with_interval(ratio_interval(terms["memory"], fastest, paired=True))
+        roofline = _share(terms["memory"], fastest)
         print(f"  longest term: {longest}, {with_interval(above)} of the time")
         print(f"  all terms, in-core only of the levels up to {self.inner.name}: ", end="")
         print(f"{with_interval(below)} of the time")
