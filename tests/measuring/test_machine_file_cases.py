@@ -48,6 +48,23 @@ def test_levels_are_shared_by_cores(threads_per_core) -> None:
     ]
 
 
+def test_of_several_kinds_of_caches_a_core_has_the_smallest_share() -> None:
+    machine = {
+        "caches": [
+            cache(1, 48 * KIB, 2, "data"),
+            cache(1, 32 * KIB, 1, "data"),
+            cache(2, 1280 * KIB, 2),
+            cache(2, 2 * MIB, 4),
+            cache(3, 16 * MIB, 8),
+        ]
+    }
+    for caches in (machine["caches"], machine["caches"][::-1]):
+        levels = levels_of({"machine": {"caches": caches}}, range(6))
+        assert [(level.size_B, level.shared_by) for level in levels] == [
+            (32 * KIB, 1), (2 * MIB, 4), (16 * MIB, 6), (None, 6)
+        ]  # fmt: skip
+
+
 def test_only_nodes_with_cores_of_this_process_are_domains() -> None:
     machine = epyc()
     assert domains_of(machine, range(96)) == 4

@@ -10,7 +10,14 @@ from checking import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memkern.models.layer_conditions import CONDITIONS, FLOPS, LayerConditions, simulate
+from memkern.models.layer_conditions import (
+    CONDITIONS,
+    FLOPS,
+    LayerConditions,
+    StencilConditions,
+    held_by,
+    simulate,
+)
 
 CUBE = (24, 24, 24, 24)
 RIRI: dict[str, Any] = {"layout": "RIRI", "cuts": (1, 1, 2, 2)}
@@ -171,6 +178,64 @@ def test_neighbours_coincide_where_extents_are_small() -> None:
     assert LayerConditions((8, 8, 8, 2)).spinors("z") == 2
     assert LayerConditions((8, 8, 8, 1)).spinors("z") == 1
     assert LayerConditions((1, 1, 1, 1)).spinors("s") == 1
+
+
+# Caches as an environment records them: four cores of two processing units.
+SMT: list[dict[str, Any]] = [
+    {"level": 1, "type": "data", "size_B": 2**15, "shared_by": 2, "instances": 4},
+    {"level": 1, "type": "instruction", "size_B": 2**15, "shared_by": 2, "instances": 4},
+    {"level": 2, "type": "unified", "size_B": 2**20, "shared_by": 2, "instances": 4},
+    {"level": 3, "type": "unified", "size_B": 2**25, "shared_by": 8, "instances": 1},
+]
+# Two cores of two processing units beside four cores of one, which share L2.
+HYBRID: list[dict[str, Any]] = [
+    {"level": 1, "type": "data", "size_B": 48 * 2**10, "shared_by": 2, "instances": 2},
+    {"level": 1, "type": "data", "size_B": 32 * 2**10, "shared_by": 1, "instances": 4},
+    {"level": 2, "type": "unified", "size_B": 5 * 2**18, "shared_by": 2, "instances": 2},
+    {"level": 2, "type": "unified", "size_B": 2 * 2**20, "shared_by": 4, "instances": 1},
+    {"level": 3, "type": "unified", "size_B": 2**24, "shared_by": 8, "instances": 1},
+]
+
+
+@pytest.mark.parametrize(
+    "caches, threads, workers",
+    [
+        (SMT, 1, [1, 1, 1]), (SMT, 4, [1, 1, 4]),
+        # Some cores have two workers.
+        (SMT, 5, [2, 2, 5]), (SMT, 8, [2, 2, 8]),
+    ],
+)  # fmt: skip
+def test_each_core_has_a_worker_before_one_has_two(
+    caches: list[dict[str, Any]], threads: int, workers: list[int]
+) -> None:
+    rows = LayerConditions(CUBE, 8, threads=threads).levels(caches)
+    assert [row["sharing"] for row in rows] == workers
+    for row in rows:
+        assert row["core_B"] == row["size_B"] / row["sharing"]
+        layer_B = row["core_B"] / 2
+        assert held_by(layer_B, row["cache"], caches, threads)
+        assert not held_by(layer_B + 1, row["cache"], caches, threads)
+        columns = int(layer_B) // 24
+        for wider, held in ((0, "fits"), (1, "exceeds")):
+            model = StencilConditions(100 * threads, columns + wider, threads=threads)
+            below = {"L1": "L2", "L2": "L3", "L3": "memory"}[row["cache"]]
+            moved = model.transfers((row["cache"], below), caches)[below]
+            assert (moved.load_B == 4 * 8) == (held == "exceeds")
+
+
+@pytest.mark.parametrize(
+    "threads, sizes_KiB",
+    [(1, [32, 1280, 16384]), (2, [32, 1024, 8192]), (6, [32, 512, 16384 / 6])],
+)
+def test_of_several_kinds_of_caches_the_smallest_share_counts(
+    threads: int, sizes_KiB: list[float]
+) -> None:
+    for caches in (HYBRID, HYBRID[::-1]):
+        rows = LayerConditions(CUBE, 8, threads=threads).levels(caches)
+        assert [row["core_B"] / 2**10 for row in rows] == pytest.approx(sizes_KiB)
+        for row in rows:
+            assert held_by(row["core_B"] / 2, row["cache"], caches, threads)
+            assert not held_by(row["core_B"] / 2 + 1, row["cache"], caches, threads)
 
 
 def test_levels_are_those_of_a_machines_data_caches() -> None:

@@ -6,9 +6,10 @@ A virtual machine reports the caches of the whole processor, of which it may get
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from memkern import small
 from memkern.machine.environment import system_caches
@@ -17,6 +18,7 @@ from memkern.machine.state import folder, stored
 __all__ = [
     "MEMORY",
     "MULTIPLE",
+    "Share",
     "data_caches",
     "ends",
     "last_level_B",
@@ -25,6 +27,7 @@ __all__ = [
     "load",
     "path",
     "reported",
+    "shares",
 ]
 
 MEMORY = "memory"
@@ -98,6 +101,51 @@ def data_caches(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
         size_B = measured.get(name, system_B)
         found.append({**cache, "size_B": size_B, "system_B": system_B, "source": source})
     return sorted(found, key=lambda cache: int(cache["level"]))
+
+
+class Share(NamedTuple):
+    """A cache by its name, the bytes of an instance, and the workers that share it."""
+
+    name: str
+    size_B: int
+    workers: int
+
+
+def shares(caches: Sequence[Mapping[str, Any]], threads: int) -> list[Share]:
+    """Return the caches that some workers share, from the innermost one.
+
+    Where a hybrid processor has several kinds of caches on a level, it is the one of which a worker
+    has least, so that what fits there fits everywhere.
+
+    Parameters
+    ----------
+    caches : sequence of mapping
+        ``level``, ``size_B``, and optionally ``type``, ``shared_by`` and ``instances``, as in an
+        environment. Instruction caches and those of unknown size are left out.
+    threads : int
+        Workers. They are on cores of their own unless there are more workers than cores (known by
+        the ``instances`` of L1), and as many of them as possible share a cache.
+    """
+    known = [
+        cache for cache in caches if cache.get("size_B") and cache.get("type") != "instruction"
+    ]
+    # The processing units that share an L1 are those of a core. A cache that is as numerous and
+    # shared by as many units belongs to such a core alone; others are shared by as many cores as if
+    # each had the fewest units, since the environment does not tell which kind of cores it is.
+    first = [cache for cache in known if cache.get("level") == 1]
+    private = [(cache.get("shared_by"), cache.get("instances")) for cache in first]
+    fewest = min((int(cache.get("shared_by") or 1) for cache in first), default=1)
+    of_core = math.ceil(threads / (sum(count or 0 for _, count in private) or threads))
+    found: dict[str, Share] = {}
+    for cache in sorted(known, key=lambda cache: int(cache.get("level") or 0)):
+        units = int(cache.get("shared_by") or 1)
+        own = (cache.get("shared_by"), cache.get("instances")) in private
+        cores = 1 if own else max(units // fewest, 1)
+        workers = min(cores * of_core, units, threads)
+        share = Share(f"L{cache.get('level')}", int(cache["size_B"]), workers)
+        other = found.get(share.name, share)
+        found[share.name] = min(share, other, key=lambda one: one.size_B / one.workers)
+    return list(found.values())
 
 
 def ends(caches: Sequence[Mapping[str, Any]], threads: int) -> dict[str, float]:

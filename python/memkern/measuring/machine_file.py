@@ -16,7 +16,7 @@ from memkern import small
 from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.inputs.sizes import sizes
-from memkern.machine.caches import data_caches, line_B
+from memkern.machine.caches import data_caches, line_B, shares
 from memkern.machine.environment import cpu_list
 from memkern.machine.limits import memory_left
 from memkern.machine.topology import (
@@ -210,21 +210,8 @@ def levels_of(environment: Mapping[str, Any], cores: Sequence[int]) -> list[Cach
         A processing unit of each core that this process may use.
     """
     found: list[CacheLevel] = []
-    units = 1
-    for cache in data_caches(environment):
-        shared_by = int(cache.get("shared_by") or 1)
-        if not found:
-            # The processing units of a core share its L1.
-            units = shared_by
-        level = CacheLevel(
-            f"L{cache['level']}",
-            int(cache["size_B"]),
-            min(max(shared_by // units, 1), len(cores)),
-            found[-1] if found else None,
-        )
-        # Of several kinds of caches of a level, on a hybrid processor, the first one.
-        if not found or found[-1].name != level.name:
-            found.append(level)
+    for name, size_B, shared_by in shares(data_caches(environment), len(cores)):
+        found.append(CacheLevel(name, size_B, shared_by, found[-1] if found else None))
     of_domain = max(len(cores) // domains_of(environment["machine"], cores), 1)
     return [*found, CacheLevel(MEMORY, None, of_domain, found[-1] if found else None)]
 

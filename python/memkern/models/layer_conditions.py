@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from memkern.checks import integer
 from memkern.errors import InputError
+from memkern.machine.caches import Share, shares
 from memkern.spec.kernel import Transfer
 
 __all__ = [
@@ -510,14 +511,14 @@ class LayerConditions:
         rate = _positive(bandwidth_GBps, "bandwidth_GBps")
         return FLOPS / moved_B * rate if moved_B else math.inf
 
-    def levels(self, caches: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def levels(self, caches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return the traffic across the boundary below each cache.
 
         Parameters
         ----------
-        caches : iterable of mapping
-            With ``level``, ``size_B`` and optionally ``shared_by``, as in the environment of
-            results; instruction caches and caches of unknown size are left out.
+        caches : sequence of mapping
+            As for `memkern.machine.caches.shares`: with ``level``, ``size_B`` and optionally
+            ``shared_by`` and ``instances``, as in the environment of results.
 
         Returns
         -------
@@ -525,40 +526,31 @@ class LayerConditions:
             By level: ``cache`` (such as ``"L2"``), ``size_B``, ``sharing`` (threads), ``core_B``
             (share of one core), ``condition`` and ``site_B``.
         """
-        rows = []
-        for cache in sorted(caches, key=lambda cache: cache.get("level") or 0):
-            if cache.get("type") == "instruction" or not cache.get("size_B"):
-                continue
-            size_B, sharing = cache["size_B"], self._group(cache.get("shared_by") or 1)
-            rows.append(
-                {
-                    "cache": f"L{cache.get('level')}",
-                    "size_B": size_B,
-                    "sharing": sharing,
-                    "core_B": self.shared_cache_B(size_B, sharing),
-                    "condition": self.holds(size_B, sharing),
-                    "site_B": self.site_B(size_B, sharing),
-                }
-            )
-        return rows
+        return [
+            {
+                "cache": name,
+                "size_B": size_B,
+                "sharing": sharing,
+                "core_B": self.shared_cache_B(size_B, sharing),
+                "condition": self.holds(size_B, sharing),
+                "site_B": self.site_B(size_B, sharing),
+            }
+            for name, size_B, sharing in shares(caches, self.threads)
+        ]
 
 
-def _size_and_sharing(name: str, caches: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Return the size of a cache and the number of processing units that share it.
+def _share(name: str, caches: Sequence[Mapping[str, Any]], threads: int) -> Share:
+    """Return the cache of a level and the workers that share it.
 
     Raises
     ------
     InputError
         It is not among the caches.
     """
-    known = {
-        f"L{cache.get('level')}": cache
-        for cache in caches
-        if cache.get("size_B") and cache.get("type") != "instruction"
-    }
+    known = {share.name: share for share in shares(caches, threads)}
     if name not in known:
         raise InputError(f"the size of {name} is not known, only of {', '.join(known)}")
-    return int(known[name]["size_B"]), int(known[name].get("shared_by") or 1)
+    return known[name]
 
 
 def held_by(
@@ -575,15 +567,15 @@ def held_by(
     caches : sequence of mapping
         As for `LayerConditions.levels`.
     threads : int
-        Of these, those that may share the cache do.
+        Workers, each on a core of its own as far as there are cores.
 
     Raises
     ------
     InputError
         The cache is not among them.
     """
-    size_B, sharing = _size_and_sharing(name, caches)
-    return layer_B <= size_B / min(sharing, threads) / 2
+    share = _share(name, caches, threads)
+    return layer_B <= share.size_B / share.workers / 2
 
 
 @dataclass(frozen=True)
@@ -661,7 +653,8 @@ class StencilConditions:
         value_B = float(self.value_B)
         found = {levels[0]: Transfer(5 * value_B, value_B)}
         for cache, level in itertools.pairwise(levels):
-            behind = self.transfer(*_size_and_sharing(cache, caches))
+            share = _share(cache, caches, self.threads)
+            behind = self.transfer(share.size_B, share.workers)
             bypassed = self.write_factor == 1 and level != levels[-1]
             found[level] = Transfer(behind.load_B, 0.0 if bypassed else behind.store_B)
         return found

@@ -14,7 +14,7 @@ from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, error, extent, fresh, positions, verdict
 from memkern.families.streaming.elementwise import footprint, memory_sized, scalars, value_B
-from memkern.machine.caches import MEMORY
+from memkern.machine.caches import MEMORY, shares
 from memkern.machine.topology import data_caches, declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic, Transfer
@@ -113,10 +113,7 @@ def stencil(
 
 def _worker_caches_B(workers: int) -> dict[str, int]:
     """Return the bytes of each cache of this machine that one of some workers has, by its name."""
-    return {
-        f"L{cache['level']}": cache["size_B"] // min(workers, cache.get("shared_by") or 1)
-        for cache in data_caches()
-    }
+    return {share.name: share.size_B // share.workers for share in shares(data_caches(), workers)}
 
 
 def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") -> int:
@@ -274,10 +271,8 @@ def _stencil_conditions(case: Case, caches: Sequence[Mapping[str, Any]]) -> dict
     """Return whether each cache holds three rows."""
     model = _stencil_model(case)
     return {
-        f"L{cache['level']}": "rows"
-        if model.holds(cache["size_B"], int(cache.get("shared_by") or 1))
-        else "none"
-        for cache in caches
+        name: "rows" if model.holds(size_B, sharing) else "none"
+        for name, size_B, sharing in shares(caches, model.threads)
     }
 
 
