@@ -24,7 +24,7 @@ from memkern.families.loops import stencil_matvec
 from memkern.families.loops.stencil_matvec import rows_held
 from memkern.families.spatter import kernels as spatter
 from memkern.families.streaming import elementwise as streaming
-from memkern.machine import topology
+from memkern.machine import caches
 from memkern.machine.topology import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
@@ -629,7 +629,7 @@ def test_model_counts_lines_once() -> None:
 
 def test_lines_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     # As of an A64FX.
-    monkeypatch.setattr(topology, "line_B", lambda: 256)
+    monkeypatch.setattr(caches, "line_B", lambda: 256)
     wide = mk.gather("UNIFORM:8:32:NR", count=64)
     assert wide.spec.model_bytes(wide) == 8 * 64 * 256
     assert wide.transfers(LEVELS)["memory"].load_B == 8 * 256

@@ -2,8 +2,9 @@
 
 Workers own consecutive ranges of iterations. VAL holds the values, IDX indices into VAL (in the
 pointer chase, into IDX itself); both are unsigned words of one width. An operation on IDX has an
-operand that leaves the index unchanged. An operation on VAL has the operand 1 (15 at strides), or,
-as the last one of scatter, gather and sg, the value that the operation before it has read.
+operand that leaves the index unchanged. An operation on VAL has the operand 1 (15 at strides; of
+``max`` 2^22, which half of the words begin below, since 1 would change hardly any), or, as the last
+one of scatter, gather and sg, the value that the operation before it has read.
 
 The primitives are ``add``, ``and``, ``or``, ``xor``, ``min``, ``max``, ``exchange``, ``cas``,
 ``cas-retry`` and ``plain``. A ``cas`` is one attempt to replace the value that a relaxed load has
@@ -298,7 +299,7 @@ def amo_case(
             "stride": step,
             "hot": hot,
             "shared": int(shared),
-            "operand": 15 if pattern in _STRIDED else 1,
+            "operand": 2**22 if primitive == "max" else 15 if pattern in _STRIDED else 1,
         },
         indices=arrays,
         dtype=dtype,
