@@ -37,7 +37,16 @@ SHAPES: list[tuple[str, dict[str, Any]]] = [
 
 
 def cases(device: str) -> Iterator[Case]:
-    """Return every shape by every method, with types and numbers of operations in turn."""
+    """Return every shape by every method, with types and numbers of operations in turn.
+
+    Of more than two ranks, which take turns on the processors of the tests, every third of them.
+    """
+    every = 3 if ranks().size > 2 else 1
+    return itertools.islice(every_case(device), 0, None, every)
+
+
+def every_case(device: str) -> Iterator[Case]:
+    """Return the cases of two ranks (see `cases`)."""
     types = itertools.cycle(itertools.product(("float64", "float32"), ("int64", "int32")))
     for (kernel, shape), variant in itertools.product(SHAPES, METHODS[device]):
         dtype, index_dtype = next(types)

@@ -58,7 +58,9 @@ def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
 
 
 def test_every_method_validates(over: Over) -> None:
-    assert over.found["validates"] == {"cases": 10 * len(METHODS[over.device]), "failed": []}
+    cases = 10 * len(METHODS[over.device])
+    cases = cases if over.ranks <= 2 else -(-cases // 3)
+    assert over.found["validates"] == {"cases": cases, "failed": []}
 
 
 def test_every_method_moves_what_numpy_moves(over: Over) -> None:

@@ -7,6 +7,8 @@ replaces ``/`` to read snapshots of other machines.
 
 from __future__ import annotations
 
+import copy
+import functools
 import hashlib
 import json
 import os
@@ -90,11 +92,12 @@ def collect(
     """
     base = Path(root)
     environment: Environment = {
-        "machine": _machine(base),
+        # Reading hundreds of files takes longer than many a measurement.
+        "machine": copy.deepcopy(_this_machine()) if base == Path("/") else _machine(base),
         "os": _os(base),
         "settings": _settings(base),
         "build": dict(native or {}),
-        "python": _python(),
+        "python": dict(_python()),
         "run": _run(base),
     }
     if hostname:
@@ -203,6 +206,11 @@ def units_of_core(unit: int, root: str | Path = "/") -> str | None:
     """
     folder = Path(root) / f"sys/devices/system/cpu/cpu{unit}/topology"
     return read_text(folder, "core_cpus_list") or read_text(folder, "thread_siblings_list")
+
+
+@functools.cache
+def _this_machine() -> dict[str, Any]:
+    return _machine(Path("/"))
 
 
 def _machine(root: Path) -> dict[str, Any]:
@@ -379,6 +387,7 @@ def _cgroup_limits(root: Path) -> dict[str, Any]:
     return {"memory_limit_B": min(memory, default=None), "cpus": min(cpus, default=None)}
 
 
+@functools.cache
 def _python() -> dict[str, Any]:
     versions: dict[str, Any] = {
         "python": platform.python_version(),
