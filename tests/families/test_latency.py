@@ -212,6 +212,8 @@ def test_traffic_is_that_of_the_samples_whose_time_counts(
         sample(prepared, out, invocations, seconds, began, counts, moved)
         # Every third sample has a hundred times as much traffic, and is disturbed.
         moved[2::3] *= 100
+        # No two samples take the same time, which tells below which of them are kept.
+        out[:, 0] *= 1 + 1e-12 * np.arange(len(taken), len(taken) + len(out))
         taken.extend(zip(out[:, 0], moved, strict=True))
 
     def every_third(_: Any, seconds: Any, __: Any) -> Any:
