@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--size", default="256MiB", help="of the buffer (256MiB)")
     args = parser.parse_args()
-    how = {"pages": "4k", "steps": STEPS, "size_B": args.size}
+    how = {"pages": "4k", "pin": "compact", "steps": STEPS, "size_B": args.size}
     cases = {
         "plain": mk.case("latency.chase", **how),
         "beside": mk.case("latency.loaded", pause=PAUSE, **how),
