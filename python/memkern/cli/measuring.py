@@ -52,7 +52,7 @@ def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
             case = base(place)
             return case.with_(**taken(case, knobs))
 
-        # A part has cases of one kernel, but those of sweep files may have several.
+        # A part has cases of one kernel that take the same knobs, except in sweep files.
         varied = taken(part[0], lists) if len(part) else lists
         return product(build, {"place": range(len(part)), **varied})
 

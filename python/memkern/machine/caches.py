@@ -5,14 +5,13 @@ A virtual machine reports the caches of the whole processor, of which it may get
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from memkern import small
-from memkern.machine.environment import system_caches
+from memkern.machine.environment import this_machine
 from memkern.machine.state import folder, stored
 
 __all__ = [
@@ -40,10 +39,9 @@ def path() -> Path:
     return folder() / "caches.json"
 
 
-@functools.cache
 def reported() -> list[dict[str, Any]]:
     """Return the caches of this machine as the system reports them; empty if it does not."""
-    return system_caches() or []
+    return this_machine()["caches"] or []
 
 
 def line_B() -> int:

@@ -92,8 +92,7 @@ def collect(
     """
     base = Path(root)
     environment: Environment = {
-        # Reading hundreds of files takes longer than many a measurement.
-        "machine": copy.deepcopy(_this_machine()) if base == Path("/") else _machine(base),
+        "machine": copy.deepcopy(this_machine()) if base == Path("/") else _machine(base),
         "os": _os(base),
         "settings": _settings(base),
         "build": dict(native or {}),
@@ -209,7 +208,11 @@ def units_of_core(unit: int, root: str | Path = "/") -> str | None:
 
 
 @functools.cache
-def _this_machine() -> dict[str, Any]:
+def this_machine() -> dict[str, Any]:
+    """Return the section ``machine`` of this machine's environment, which nobody may change.
+
+    It is read once, since reading hundreds of files takes longer than many a measurement.
+    """
     return _machine(Path("/"))
 
 
@@ -232,7 +235,7 @@ def _machine(root: Path) -> dict[str, Any]:
         "sockets": len(sockets) or None,
         "cores": len(cores) or None,
         "threads": len(cpus) or None,
-        "caches": system_caches(root),
+        "caches": _system_caches(root),
         "memory_B": _parse_bytes(meminfo.get("MemTotal")),
         "numa_nodes": nodes,
         "units": ",".join(map(str, _by_topology(cpus, nodes or (), root))) or None,
@@ -260,12 +263,9 @@ def processor_model(root: str | Path = "/") -> str:
     return _model(_fields(read_text(Path(root), "proc/cpuinfo"))) or ""
 
 
-def system_caches(root: str | Path = "/") -> list[dict[str, Any]] | None:
-    """Return the caches as the system reports them, None if it does not.
-
-    `root` is the folder that contains ``sys``.
-    """
-    root, seen = Path(root), set()
+def _system_caches(root: Path) -> list[dict[str, Any]] | None:
+    """Return the caches as the system reports them, None if it does not."""
+    seen = set()
     for cpu in cpu_list(read_text(root, "sys/devices/system/cpu/online")):
         for folder in numbered(root, f"sys/devices/system/cpu/cpu{cpu}/cache/index*"):
             shared = read_text(folder, "shared_cpu_list")

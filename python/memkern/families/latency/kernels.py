@@ -24,6 +24,7 @@ from memkern.checks import integer, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values
 from memkern.inputs.sizes import parse_bytes, sizes
+from memkern.machine import caches
 from memkern.machine.environment import cpu_list
 from memkern.machine.limits import check_memory
 from memkern.machine.topology import declared
@@ -169,7 +170,7 @@ def _ring(
     distance_B: int | None = None,
 ) -> tuple[dict[str, int], IndexArray, dict[str, Any]]:
     """Return the integers, the order and the columns of a case with a chain through lines."""
-    from memkern.machine import caches, topology
+    from memkern.machine import topology
 
     named = isinstance(order, str)
     if line_B is None:
@@ -411,8 +412,6 @@ def ping_pong_case(
     InputError
         Something is out of range.
     """
-    from memkern.machine import caches
-
     integers = {
         "lines": integer(lines, "lines", 1, 2),
         "line_B": caches.line_B() if line_B is None else integer(line_B, "line_B", 8, 2**20),
