@@ -182,6 +182,7 @@ struct Way {
   std::int64_t end = 0;
   std::int64_t distance = 0;
   bool into_l1 = false;
+  std::int64_t distant = 0xff;
 };
 
 // Runs a body on copies of the fields of which each ends at a page that faults. I is the type of
@@ -205,6 +206,7 @@ void run_fenced(const RegisteredEntry& e, const Fields& f, const Way& way) {
   args.inner = f.inner;
   args.distance = way.distance;
   args.into_l1 = way.into_l1;
+  args.distant = way.distant;
   e.body(&args, {way.begin, way.end}, 0);
   EXPECT_EQ(as<double>(result.values()), f.result(way.begin, way.end));
   EXPECT_EQ(as<double>(psi.values()), f.psi);
@@ -228,7 +230,8 @@ class Bodies : public ::testing::TestWithParam<RegisteredEntry> {
     }
     if (HasFailure()) {
       FAIL() << f.sites << " sites, " << f.inner << " vectors of s, visits " << way.begin << " to "
-             << way.end << ", distance " << way.distance << (way.into_l1 ? " into L1" : "");
+             << way.end << ", distance " << way.distance << (way.into_l1 ? " into L1" : "")
+             << ", distant " << way.distant;
     }
   }
 };
@@ -256,6 +259,7 @@ TEST_P(Bodies, ReadNoTablesBeyondTheirEnd) {
     for (const bool into_l1 : {false, true}) {
       run(f, {0, 7, distance, into_l1});
       run(f, {4, 7, distance, into_l1});
+      run(f, {0, 7, distance, into_l1, 0b11001110});
     }
   }
 }
@@ -305,7 +309,7 @@ struct Request {
     integers = {{"sites", sites},        {"inner", inner},
                 {"reals", form.reals},   {"split", form.split ? 1 : 0},
                 {"shared", form.shared}, {"prefetch", 0},
-                {"into_l1", 0}};
+                {"into_l1", 0},          {"distant", 0xff}};
     indices = {{"order", fields.order},
                {"neighbours", fields.neighbours},
                {"permutations", fields.permutations()}};
@@ -362,6 +366,8 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {set("reals", std::int64_t{1} << 56), "64 bits"},
       {set("prefetch", -1), "prefetch must be at least 0, not -1"},
       {set("into_l1", -1), "into_l1 must be at least 0, not -1"},
+      {set("distant", -1), "distant must be at least 0, not -1"},
+      {set("distant", 256), "distant must be at most 255, not 256"},
       {set("split", -1), "split must be at least 0, not -1"},
       {set("shared", -1), "shared must be at least 0, not -1"},
       {put("order", 3, 12), "order[3] is 12, outside 0 to 11"},
@@ -373,7 +379,8 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {put("permutations", 0, -1), "permutations[0] is -1, outside 0"},
       {put("permutations", 7, 64), "permutations[7] is 64, outside 0"},
   };
-  for (const char* name : {"sites", "inner", "reals", "split", "shared", "prefetch", "into_l1"}) {
+  for (const char* name :
+       {"sites", "inner", "reals", "split", "shared", "prefetch", "into_l1", "distant"}) {
     wrong.push_back({[=](Request& r) { r.integers.erase(name); },
                      std::string("the input '") + name + "' is missing"});
   }

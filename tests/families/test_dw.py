@@ -368,6 +368,34 @@ def test_lattices_larger_than_the_caches_are_prefetched(monkeypatch: pytest.Monk
                 assert case.knobs.prefetch == prefetch
 
 
+@pytest.mark.parametrize("held_B", [2**10, 2**14, 2**17, 2**24])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"layout": "lexicographic"},
+        {"layout": "lexicographic", "parity": "odd"},
+        {"layout": "lexicographic", "order": "zxty"},
+        {"layout": "lexicographic", "block": (0, 2, 4, 0)},
+        *([{"layout": "RIRI", "cut": "t"}] if WIDTHS else []),
+    ],
+)
+def test_spinors_that_were_read_long_ago_are_prefetched(
+    options: dict[str, Any], held_B: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(family, "_HELD_B", held_B)
+    case = mk.dw.case((8, 4, 4, 8), ls=2, **options)
+    found = family.layout_of(case)
+    visit_B = math.prod(found.cuts) * (72 + 2 * 24) * 16
+    read: dict[int, int] = {}
+    ago = np.full((found.sites, 8), found.sites)
+    for visit, around in enumerate(case.indices["neighbours"].reshape(-1, 8) // 2):
+        for direction, site in enumerate(around):
+            ago[visit, direction] = visit - read.get(site, visit - found.sites)
+        read |= dict.fromkeys(around.tolist(), visit)
+    distant = np.median(ago, axis=0) * visit_B > held_B
+    assert case.integers["distant"] == sum(2**k for k in range(8) if distant[k])
+
+
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("memory_B", [2**26, 2**28, 2**31])
 def test_cases_of_a_report_fit_half_of_the_memory(quick: bool, memory_B: int) -> None:

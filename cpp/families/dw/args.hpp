@@ -22,6 +22,7 @@ struct DwArgs {
   std::int64_t inner = 0;     // vectors per site in the direction s
   std::int64_t distance = 0;  // of the software prefetch, in sites
   bool into_l1 = false;       // prefetch into L1 instead of L2
+  std::int64_t distant = 0;   // bit k: neighbours in direction k are prefetched
 };
 
 }  // namespace memkern

@@ -38,6 +38,12 @@ class DwProblem : public Problem {
     args_.distance = inputs.integer("prefetch", 0);
     if (args_.distance > count_) args_.distance = count_;
     args_.into_l1 = inputs.integer("into_l1", 0) != 0;
+    args_.distant = inputs.integer("distant", 0);
+    constexpr std::int64_t kAll = (1 << DwArgs::kDirections) - 1;
+    if (args_.distant > kAll) {
+      throw InputError("distant must be at most " + std::to_string(kAll) + ", not " +
+                       std::to_string(args_.distant));
+    }
     args_.sites = count_;
     if (count_ > std::numeric_limits<std::int32_t>::max() / 2) {
       throw InputError("a table of " + std::to_string(count_) + " sites is too long for int32");

@@ -366,7 +366,9 @@ MEMKERN_OUT_OF_LINE void update(const DwArgs& args, Range range, bool nontempora
     for (int k = 0; k < DwArgs::kDirections; ++k) {
       at[k] = {psi + (around[k] >> 1) * row, links + order[i] * kLinks,
                (around[k] & 1) != 0 ? args.permutations : nullptr, nullptr, args.into_l1};
-      if (prefetches) at[k].ahead = psi + (neighbours[later * DwArgs::kDirections + k] >> 1) * row;
+      if (prefetches && ((args.distant >> k) & 1) != 0) {
+        at[k].ahead = psi + (neighbours[later * DwArgs::kDirections + k] >> 1) * row;
+      }
     }
     for (std::int64_t s = 0; s < args.inner; ++s) {
       if constexpr (kSplit) {
@@ -377,7 +379,7 @@ MEMKERN_OUT_OF_LINE void update(const DwArgs& args, Range range, bool nontempora
       result += kSpinor;
       for (Reach<T>& reach : at) {
         reach.psi += kSpinor;
-        if (prefetches) reach.ahead += kSpinor;
+        if (reach.ahead != nullptr) reach.ahead += kSpinor;
       }
     }
   }

@@ -52,6 +52,7 @@ _LINKS = 8 * 9  # complex numbers of a site
 _SPINOR = 12
 _WHOLE_SITES = 2**12
 _SAMPLES = 400
+_HELD_B = 2**18  # that the L2 of most processors holds
 
 
 @dataclass(frozen=True)
@@ -273,9 +274,32 @@ def _ahead(layout: Layout, real_B: int) -> int:
     """Return how many sites ahead to prefetch."""
     from memkern.machine.topology import last_level_cache_B
 
-    numbers = prod(layout.cuts) * (_LINKS + 2 * layout.ls * _SPINOR)
-    footprint_B = layout.sites * numbers * 2 * real_B
+    footprint_B = layout.sites * _visit_B(layout, real_B)
     return 3 if footprint_B > last_level_cache_B(largest=False) else 0
+
+
+def _distant(layout: Layout, visits: IndexArray, real_B: int) -> int:
+    """Return the directions whose neighbours L2 no longer holds, as bits of a number.
+
+    They are those in which, of most sites, no other reader of the neighbour was visited within
+    the last `_HELD_B` of spinors, results and links.
+    """
+    place = np.empty(len(visits), dtype=np.int64)
+    place[visits] = np.arange(len(visits))
+    now = np.random.default_rng(0).integers(0, len(visits), _SAMPLES)
+    sites = layout.coordinates(layout.parity)[visits[now]]
+    steps = np.concatenate([np.eye(4, dtype=np.int64), -np.eye(4, dtype=np.int64)])
+    # Of each site, direction and reader of the neighbour there.
+    readers = (sites[:, None, None] + steps[:, None] - steps) % np.array(layout.local)
+    ago = now[:, None, None] - place[layout.places(readers)[0]]
+    ago = np.where(ago > 0, ago, len(visits)).min(axis=2)
+    distant = np.median(ago, axis=0) * _visit_B(layout, real_B) > _HELD_B
+    return int((distant << np.arange(8)).sum())
+
+
+def _visit_B(layout: Layout, real_B: int) -> int:
+    """Return the bytes of the links, spinor and result of a site in all lanes."""
+    return prod(layout.cuts) * (_LINKS + 2 * layout.ls * _SPINOR) * 2 * real_B
 
 
 def _visits(layout: Layout, order: str, block: Sequence[int]) -> IndexArray:
@@ -335,7 +359,7 @@ def dw_case(
     prefetch_into : str
         ``L2`` or ``L1``; the knob ``prefetch`` is the number of sites ahead, by default 3 if the
         fields are larger than the last-level caches, and 0 if not, where it costs more than it
-        gains.
+        gains. Spinors that were read within the last 256 KiB are in L2 and not prefetched.
     dtype : str
         ``float64`` or ``float32``, of real and imaginary parts.
     **options
@@ -405,6 +429,7 @@ def dw_case(
             "split": int(found.split),
             "shared": int(found.shared),
             "into_l1": int(prefetch_into == "L1"),
+            "distant": _distant(found, visits, real_B),
         },
         indices={
             "order": visits,
