@@ -128,7 +128,7 @@ def test_entries_tell_what_is_known() -> None:
     assert entry(row) == "1.43 ±0.03"
     assert entry(row | {"low": 0.98}) == "(1.43 ±0.24)"
     assert entry(row | {"low": 1.431, "high": 1.433}) == "1.43 ±0.01"
-    assert entry(row | {"low": 0.001, "high": 1e6}) == "(1.43 ±5e+05)"
+    assert entry(row | {"low": 0.001, "high": 1e6}) == "(1.43 ±?)"
     assert entry(row | {"low": math.nan, "high": math.nan, "disturbed": True}) == "1.43 *"
     assert "parentheses" in ENTRIES and "*" in ENTRIES
 

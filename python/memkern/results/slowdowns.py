@@ -114,8 +114,9 @@ def _row(pairs: Sequence[Pair], level: float) -> dict[str, Any]:
 
 # What the texts of `entry` mean.
 ENTRIES = (
-    "1.43 ±0.03: 1.43 times the time alone, and half the 95 % interval; in parentheses "
-    "if the interval includes 1; * if too many turns were disturbed for an interval."
+    "1.43 ±0.03: 1.43 times the time alone, and half the 95 % interval, ? if that exceeds the "
+    "value; in parentheses if the interval includes 1; * if too many turns were disturbed for an "
+    "interval."
 )
 
 
@@ -126,5 +127,5 @@ def entry(row: Record) -> str:
         return f"{ratio} *"
     half = (row["high"] - row["low"]) / 2
     # An interval is never shown as none.
-    text = f"{ratio} ±{max(half, 0.005):.2f}" if half < 10 else f"{ratio} ±{half:.1g}"
+    text = f"{ratio} ±{max(half, 0.005):.2f}" if half < row["ratio"] else f"{ratio} ±?"
     return f"({text})" if row["low"] <= 1 <= row["high"] else text
