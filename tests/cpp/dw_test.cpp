@@ -182,7 +182,7 @@ struct Way {
   std::int64_t end = 0;
   std::int64_t distance = 0;
   bool into_l1 = false;
-  std::int64_t distant = 0xff;
+  std::int64_t prefetched = 0xff;
 };
 
 // Runs a body on copies of the fields of which each ends at a page that faults. I is the type of
@@ -206,7 +206,7 @@ void run_fenced(const RegisteredEntry& e, const Fields& f, const Way& way) {
   args.inner = f.inner;
   args.distance = way.distance;
   args.into_l1 = way.into_l1;
-  args.distant = way.distant;
+  args.prefetched = way.prefetched;
   e.body(&args, {way.begin, way.end}, 0);
   EXPECT_EQ(as<double>(result.values()), f.result(way.begin, way.end));
   EXPECT_EQ(as<double>(psi.values()), f.psi);
@@ -231,7 +231,7 @@ class Bodies : public ::testing::TestWithParam<RegisteredEntry> {
     if (HasFailure()) {
       FAIL() << f.sites << " sites, " << f.inner << " vectors of s, visits " << way.begin << " to "
              << way.end << ", distance " << way.distance << (way.into_l1 ? " into L1" : "")
-             << ", distant " << way.distant;
+             << ", prefetched " << way.prefetched;
     }
   }
 };
@@ -309,7 +309,7 @@ struct Request {
     integers = {{"sites", sites},        {"inner", inner},
                 {"reals", form.reals},   {"split", form.split ? 1 : 0},
                 {"shared", form.shared}, {"prefetch", 0},
-                {"into_l1", 0},          {"distant", 0xff}};
+                {"into_l1", 0},          {"prefetched", 0xff}};
     indices = {{"order", fields.order},
                {"neighbours", fields.neighbours},
                {"permutations", fields.permutations()}};
@@ -366,8 +366,8 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {set("reals", std::int64_t{1} << 56), "64 bits"},
       {set("prefetch", -1), "prefetch must be at least 0, not -1"},
       {set("into_l1", -1), "into_l1 must be at least 0, not -1"},
-      {set("distant", -1), "distant must be at least 0, not -1"},
-      {set("distant", 256), "distant must be at most 255, not 256"},
+      {set("prefetched", -1), "prefetched must be at least 0, not -1"},
+      {set("prefetched", 256), "prefetched must be at most 255, not 256"},
       {set("split", -1), "split must be at least 0, not -1"},
       {set("shared", -1), "shared must be at least 0, not -1"},
       {put("order", 3, 12), "order[3] is 12, outside 0 to 11"},
@@ -380,7 +380,7 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {put("permutations", 7, 64), "permutations[7] is 64, outside 0"},
   };
   for (const char* name :
-       {"sites", "inner", "reals", "split", "shared", "prefetch", "into_l1", "distant"}) {
+       {"sites", "inner", "reals", "split", "shared", "prefetch", "into_l1", "prefetched"}) {
     wrong.push_back({[=](Request& r) { r.integers.erase(name); },
                      std::string("the input '") + name + "' is missing"});
   }

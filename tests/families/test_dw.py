@@ -393,7 +393,7 @@ def test_spinors_that_were_read_long_ago_are_prefetched(
             ago[visit, direction] = visit - read.get(site, visit - found.sites)
         read |= dict.fromkeys(around.tolist(), visit)
     distant = np.median(ago, axis=0) * visit_B > held_B
-    assert case.integers["distant"] == sum(2**k for k in range(8) if distant[k])
+    assert case.integers["prefetched"] == sum(2**k for k in range(8) if distant[k])
 
 
 @pytest.mark.parametrize("quick", [True, False])

@@ -19,10 +19,10 @@ struct DwArgs {
   const void* neighbours = nullptr;
   const void* permutations = nullptr;  // of lanes, for each direction
   std::int64_t sites = 0;
-  std::int64_t inner = 0;     // vectors per site in the direction s
-  std::int64_t distance = 0;  // of the software prefetch, in sites
-  bool into_l1 = false;       // prefetch into L1 instead of L2
-  std::int64_t distant = 0;   // bit k: neighbours in direction k are prefetched
+  std::int64_t inner = 0;       // vectors per site in the direction s
+  std::int64_t distance = 0;    // of the software prefetch, in sites
+  bool into_l1 = false;         // prefetch into L1 instead of L2
+  std::int64_t prefetched = 0;  // bit k: whether neighbours in direction k are prefetched
 };
 
 }  // namespace memkern

@@ -38,11 +38,11 @@ class DwProblem : public Problem {
     args_.distance = inputs.integer("prefetch", 0);
     if (args_.distance > count_) args_.distance = count_;
     args_.into_l1 = inputs.integer("into_l1", 0) != 0;
-    args_.distant = inputs.integer("distant", 0);
+    args_.prefetched = inputs.integer("prefetched", 0);
     constexpr std::int64_t kAll = (1 << DwArgs::kDirections) - 1;
-    if (args_.distant > kAll) {
-      throw InputError("distant must be at most " + std::to_string(kAll) + ", not " +
-                       std::to_string(args_.distant));
+    if (args_.prefetched > kAll) {
+      throw InputError("prefetched must be at most " + std::to_string(kAll) + ", not " +
+                       std::to_string(args_.prefetched));
     }
     args_.sites = count_;
     if (count_ > std::numeric_limits<std::int32_t>::max() / 2) {

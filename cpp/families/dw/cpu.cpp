@@ -366,7 +366,7 @@ MEMKERN_OUT_OF_LINE void update(const DwArgs& args, Range range, bool nontempora
     for (int k = 0; k < DwArgs::kDirections; ++k) {
       at[k] = {psi + (around[k] >> 1) * row, links + order[i] * kLinks,
                (around[k] & 1) != 0 ? args.permutations : nullptr, nullptr, args.into_l1};
-      if (prefetches && ((args.distant >> k) & 1) != 0) {
+      if (prefetches && ((args.prefetched >> k) & 1) != 0) {
         at[k].ahead = psi + (neighbours[later * DwArgs::kDirections + k] >> 1) * row;
       }
     }

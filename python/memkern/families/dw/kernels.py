@@ -278,7 +278,7 @@ def _ahead(layout: Layout, real_B: int) -> int:
     return 3 if footprint_B > last_level_cache_B(largest=False) else 0
 
 
-def _distant(layout: Layout, visits: IndexArray, real_B: int) -> int:
+def _prefetched(layout: Layout, visits: IndexArray, real_B: int) -> int:
     """Return the directions whose neighbours L2 no longer holds, as bits of a number.
 
     They are those in which, of most sites, no other reader of the neighbour was visited within
@@ -429,7 +429,7 @@ def dw_case(
             "split": int(found.split),
             "shared": int(found.shared),
             "into_l1": int(prefetch_into == "L1"),
-            "distant": _distant(found, visits, real_B),
+            "prefetched": _prefetched(found, visits, real_B),
         },
         indices={
             "order": visits,
