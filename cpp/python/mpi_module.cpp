@@ -28,7 +28,11 @@ pybind11::capsule make_exchange(const std::vector<std::tuple<int, Positions, std
   for (const auto& [rank, sent, received] : all) {
     plan.neighbours.push_back({rank, copy_of(sent), received});
   }
-  return memkern::capsule_of(std::make_shared<memkern::mpi::PackedExchange>(plan));
+  const auto made = [&] {
+    const pybind11::gil_scoped_release others_run;
+    return std::make_shared<memkern::mpi::PackedExchange>(plan);
+  };
+  return memkern::capsule_of(made());
 }
 
 }  // namespace
@@ -39,7 +43,7 @@ PYBIND11_MODULE(MEMKERN_MODULE, m) {
   memkern::define_ranks<Library>(m);
   m.def(
       "start", [](int processes) { Library::start(MPI_Comm_f2c(processes)); },
-      pybind11::arg("processes"),
+      pybind11::arg("processes"), pybind11::call_guard<pybind11::gil_scoped_release>(),
       "Uses the processes of a communicator, given by Fortran's handle.");
   m.def("exchange", &make_exchange, pybind11::arg("neighbours"), pybind11::arg("to"),
         pybind11::arg("of"), pybind11::arg("adds"), pybind11::arg("timeout_s"),

@@ -15,11 +15,11 @@ PYBIND11_MODULE(MEMKERN_MODULE, m) {
   using memkern::shmem::Meetings;
   m.doc() = "memkern's kernels for OpenSHMEM's operations; use the memkern package instead.";
   memkern::define_ranks<Library>(m);
-  m.def("start", &Library::start, py::arg("threads"),
+  m.def("start", &Library::start, py::arg("threads"), py::call_guard<py::gil_scoped_release>(),
         "Initialises the library, for one thread or several, unless it is already.");
   m.def("abort", &Library::abort, "Ends all processes.");
   py::class_<Meetings>(m, "Meetings", "Meetings of all processes, which make this object together.")
-      .def(py::init<>())
+      .def(py::init<>(), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("most_B", &Meetings::most_B,
                              "Most bytes that a process can bring to a meeting.")
       .def(

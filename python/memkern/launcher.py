@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+import sys
+import threading
+from collections.abc import Iterator, Mapping
 
+from memkern import checks
 from memkern.checks import one_of
 
-__all__ = ["BINDINGS", "CHOICES", "COMM", "comm", "number", "size", "starts_shmem"]
+__all__ = [
+    "BINDINGS",
+    "CHOICES",
+    "COMM",
+    "TIMEOUT",
+    "comm",
+    "number",
+    "size",
+    "starts_shmem",
+    "timeout_s",
+    "waiting_for_all",
+]
 
 # How processes that were started together communicate.
 CHOICES = ("auto", "none", "mpi", "shmem")
@@ -16,6 +31,10 @@ BINDINGS = ("node", "socket", "core")
 # Environment variable that decides where no option does, also for processes that are started by
 # this one.
 COMM = "MEMKERN_COMM"
+# Environment variable for the seconds after which a rank that does not answer is given up.
+TIMEOUT = "MEMKERN_RANK_TIMEOUT_S"
+_TIMEOUT_S = 120.0
+_LEAST_TIMEOUT_S, _MOST_TIMEOUT_S = 1e-3, 1e9
 
 # Variables with the number of a process and with that of all processes, by launcher.
 _VARIABLES = (
@@ -74,3 +93,46 @@ def comm(asked: str = "auto", variables: Mapping[str, str] = os.environ) -> str:
             return "auto" if size(variables) > 1 else "none"
         one_of(asked, COMM, CHOICES[1:])
     return asked
+
+
+def timeout_s() -> float:
+    """Return the seconds after which a rank that does not answer is given up.
+
+    Raises
+    ------
+    InputError
+        The environment variable is not such a number.
+    """
+    given = checks.read_number(os.environ.get(TIMEOUT, str(_TIMEOUT_S)), TIMEOUT)
+    return checks.number(given, TIMEOUT, _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def waiting_for_all(do: str) -> Iterator[None]:
+    """End this process if a library waits too long for all ranks in what follows.
+
+    A launcher then ends the other ranks. The library must let other threads of Python run.
+
+    Parameters
+    ----------
+    do : str
+        What the ranks do together, for the message.
+    """
+    ended, most_s = threading.Event(), timeout_s()
+
+    def end() -> None:
+        if ended.wait(most_s):
+            return
+        print(
+            f"memkern: a rank has kept others waiting for {most_s:g} s while they {do}: all ranks "
+            f"end ({TIMEOUT} sets after how long)",
+            file=sys.__stderr__,
+            flush=True,
+        )
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()

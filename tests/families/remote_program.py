@@ -18,6 +18,7 @@ import numpy as np
 from checking import Changed, checked
 
 import memkern as mk
+from memkern import launcher
 from memkern.families.amo import over_ranks
 from memkern.families.amo.over_ranks import TARGETS
 from memkern.machine import remote
@@ -187,17 +188,33 @@ def failing(device: str, at: int) -> dict[str, Any]:
     """
     described = remote.describe(device)
     counter = _CallCounter(at)
+    # A rank that fails before the ranks communicate can't tell the others.
+    ranks()
     cases = [case_of(device, pattern, KNOWN[pattern][0]) for pattern in ("rand", "gather")]
+    sweep = mk.sweep
     if described.rank == described.ranks - 1:
         sys.setprofile(counter)
     try:
-        mk.sweep(cases)
+        sweep(cases)
     except Exception as error:
         os.write(1, f"rank {described.rank}: {error}\n".encode())
         raise SystemExit(1) from None
     finally:
         sys.setprofile(None)
     return {"calls": max(ranks().every(counter.calls))}
+
+
+def leaving(device: str, started: int) -> NoReturn:
+    """Leave with the last rank before it communicates with the others, or starts the device."""
+    last = launcher.number() == launcher.size() - 1
+    if device == "mpi":
+        remote.mpi("single")
+    if started or not last:
+        remote.describe(device)
+    if last:
+        raise SystemExit(1)
+    ranks()
+    raise AssertionError
 
 
 def endless(device: str) -> NoReturn:
@@ -222,7 +239,7 @@ def stopped(device: str) -> NoReturn:
 
 PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     f.__name__: f
-    for f in (every_entry, faults, targets, refusals, record, failing, endless, stopped)
+    for f in (every_entry, faults, targets, refusals, record, failing, leaving, endless, stopped)
 }
 
 if __name__ == "__main__":

@@ -68,6 +68,21 @@ def test_a_rank_that_stops_in_a_call_of_the_library_is_named(device: str, tmp_pa
     assert f"memkern: {NO_ANSWER}" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "device, started, do",
+    [("mpi", 0, "start MPI"), ("mpi", 1, "connect"), ("shmem", 1, "connect")],
+)
+def test_a_rank_that_leaves_before_others_meet_it_ends_all(
+    device: str, started: int, do: str, tmp_path: Path
+) -> None:
+    need_module(device)
+    variables = {"MEMKERN_COMM": device, "MEMKERN_RANK_TIMEOUT_S": "2"}
+    words = [PROGRAM, device, f"leaving={started}"]
+    done = run(LAUNCHERS[device], 2, words, tmp_path, variables)
+    assert done.returncode != 0
+    assert f"memkern: a rank has kept others waiting for 2 s while they {do}: all" in done.stderr
+
+
 @pytest.mark.parametrize("device", LAUNCHERS)
 def test_a_lost_update_on_one_rank_is_caught(device: str, tmp_path: Path) -> None:
     assert started(PROGRAM, device, 2, "faults", tmp_path, SHARED)["faults"]["missed"] == []

@@ -394,7 +394,7 @@ def test_a_timeout_must_be_a_positive_number(given: str, monkeypatch: pytest.Mon
         with pytest.raises(InputError, match=r"^MEMKERN_RANK_TIMEOUT_S must be a number"):
             transports.connect(comm)
     monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "0.5")
-    assert transports.timeout_s() == 0.5
+    assert launcher.timeout_s() == 0.5
 
 
 # Real ranks

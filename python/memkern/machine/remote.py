@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memkern import launcher
 from memkern.errors import InputError
 
 __all__ = [
@@ -137,7 +138,8 @@ def extension(device: str, threads: bool = False) -> ModuleType:
     except ImportError as error:
         raise InputError(f"{DEVICES[device]} can't be used: {error}") from None
     if library is None:
-        module.start(threads)
+        with launcher.waiting_for_all("start OpenSHMEM"):
+            module.start(threads)
     else:
         _start_mpi(module, library)
     atexit.register(module.finish)
@@ -152,7 +154,8 @@ def _start_mpi(module: Any, library: Any) -> None:
             f"memkern was built for {_line(built)}, but mpi4py uses {_line(used)}: start it with "
             "the former's mpirun, or build memkern with the latter's mpicxx first on PATH"
         )
-    module.start(library.COMM_WORLD.py2f())
+    with launcher.waiting_for_all("start MPI"):
+        module.start(library.COMM_WORLD.py2f())
 
 
 def describe(device: str, threads: int = 1) -> Description:

@@ -15,14 +15,13 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from memkern import _memkern, small
+from memkern import _memkern, launcher, small
 from memkern.errors import InputError
 from memkern.machine import gpu, remote, settings, switches
 from memkern.measuring import counting, metering, process, sampling, variants
 from memkern.measuring.cores import Neighbour
 from memkern.measuring.process import as_input_error, exclusive
 from memkern.measuring.ranks import ranks
-from memkern.measuring.transports import timeout_s
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, Invoke, Part
 from memkern.spec.options import GPUS, RANKS
@@ -419,15 +418,16 @@ def _exchange(part: Part | None) -> dict[str, Any]:
     plan = part.exchange
     # Nobody waits for a rank that fails before.
     ranks().gate()
-    found = remote.exchange(
-        plan.neighbours,
-        plan.to,
-        plan.of,
-        adds=plan.adds,
-        rank=ranks().number,
-        ranks=ranks().size,
-        timeout_s=timeout_s(),
-    )
+    with launcher.waiting_for_all("prepare an exchange"):
+        found = remote.exchange(
+            plan.neighbours,
+            plan.to,
+            plan.of,
+            adds=plan.adds,
+            rank=ranks().number,
+            ranks=ranks().size,
+            timeout_s=launcher.timeout_s(),
+        )
     return {"exchange": (found, plan.array)}
 
 

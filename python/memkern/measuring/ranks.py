@@ -27,7 +27,7 @@ import numpy.typing as npt
 from memkern import launcher
 from memkern.errors import InputError
 from memkern.machine.environment import cpu_list, units_of_core
-from memkern.measuring.transports import Floats, Transport, connect, timeout_s
+from memkern.measuring.transports import Floats, Transport, connect
 
 __all__ = ["Ranks", "ranks", "start", "together"]
 
@@ -230,14 +230,14 @@ class Ranks:
         """End all ranks, unless a call of the library ends in time."""
         assert self._transport is not None
         # The second rank gives up later, in case that the first is the one to be given up.
-        waited_s = timeout_s() * (1 + 0.1 * min(self.number, 2))
+        waited_s = launcher.timeout_s() * (1 + 0.1 * min(self.number, 2))
         if ended.wait(waited_s):
             return
         gone = [number for number, process in self._process_of.items() if _is_gone(process)]
         elsewhere = [number for number in range(self.size) if number not in self._process_of]
         if not gone and elsewhere:
             # A rank there may know which one it is.
-            more_s = _ELSEWHERE * timeout_s()
+            more_s = _ELSEWHERE * launcher.timeout_s()
             if ended.wait(more_s):
                 return
             waited_s += more_s

@@ -14,31 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import launcher
-from memkern.checks import number, read_number
 from memkern.errors import InputError
 from memkern.machine import remote
 
-__all__ = ["Connection", "Floats", "Transport", "connect", "timeout_s"]
+__all__ = ["Connection", "Floats", "Transport", "connect"]
 
 Floats = npt.NDArray[np.float64]
-
-# Environment variable for the seconds after which a rank that does not answer is given up.
-_TIMEOUT = "MEMKERN_RANK_TIMEOUT_S"
-_TIMEOUT_S = 120.0
-_LEAST_TIMEOUT_S, _MOST_TIMEOUT_S = 1e-3, 1e9
-
-
-def timeout_s() -> float:
-    """Return the seconds after which a rank that does not answer is given up.
-
-    Raises
-    ------
-    InputError
-        The environment variable is not such a number.
-    """
-    given = read_number(os.environ.get(_TIMEOUT, str(_TIMEOUT_S)), _TIMEOUT)
-    return number(given, _TIMEOUT, _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S)
-
 
 # Polls before the processor is offered to others, and seconds before it is left to them for a
 # while.
@@ -109,7 +90,7 @@ class Connection:
     hosts: Sequence[str] = ()
 
     def __init__(self) -> None:
-        self.timeout_s = timeout_s()
+        self.timeout_s = launcher.timeout_s()
 
     def _wait(self, complete: Callable[[], bool], sleep_after_s: float = _SLEEP_AFTER_S) -> None:
         """Wait for what all ranks do together, from some time on without using the processor."""
@@ -142,7 +123,7 @@ class Connection:
         """Name the ranks that do not answer, if they are known, and end all."""
         print(
             f"memkern: {self._named(missing, one_of)} not answer for {waited_s:.0f} s: all ranks "
-            f"end ({_TIMEOUT} sets after how long)",
+            f"end ({launcher.TIMEOUT} sets after how long)",
             file=sys.__stderr__,
             flush=True,
         )
@@ -312,7 +293,8 @@ def _by_mpi(level: str) -> _Mpi:
             f"{mpi.COMM_WORLD.size}: start them with that library's mpirun, or install mpi4py for "
             f"the MPI that started them{_copies(started)}"
         )
-    return _Mpi(mpi)
+    with launcher.waiting_for_all("connect"):
+        return _Mpi(mpi)
 
 
 def _by_shmem(level: str) -> _Shmem:
@@ -329,7 +311,8 @@ def _by_shmem(level: str) -> _Shmem:
             f"{started} ranks were started, but OpenSHMEM sees {module.ranks()}: start them with "
             f"its oshrun{_copies(started)}"
         )
-    return _Shmem(module)
+    with launcher.waiting_for_all("connect"):
+        return _Shmem(module)
 
 
 def connect(comm: str, level: str = "multiple") -> _Mpi | _Shmem:
@@ -349,7 +332,7 @@ def connect(comm: str, level: str = "multiple") -> _Mpi | _Shmem:
     InputError
         The ranks can't communicate.
     """
-    timeout_s()  # wrong for both, and before a library starts
+    launcher.timeout_s()  # wrong for both, and before a library starts
     if comm == "shmem":
         return _by_shmem(level)
     try:
