@@ -16,11 +16,14 @@ import pytest
 
 from memkern import launcher as launched
 
-# Open MPI's settings for tests: as root, and with more ranks than processing units.
+# Open MPI's settings for tests: as root, and with more ranks than processing units, which ranks that
+# wait leave to others. Its launcher does not wait a second for the others when a rank has failed.
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_odls_base_sigkill_timeout": "0",
 }
 # The launcher's words before the number of ranks.
 _COMMANDS = {

@@ -639,7 +639,8 @@ def test_another_library_s_launcher_is_refused() -> None:
     ],
 )
 def test_wrong_input_is_refused_once(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    done = memkern("openmpi", 2, tmp_path, *words)
+    # The second rank ends without a word; the launcher waits for what the first one has to say.
+    done = memkern("openmpi", 2, tmp_path, *words, OMPI_MCA_odls_base_sigkill_timeout="1")
     own = [line for line in done.stderr.splitlines() if line.startswith("memkern")]
     assert done.returncode == 2 and done.stdout == ""
     assert len(own) == 1 and said in own[0]
@@ -690,7 +691,7 @@ def started(process: Any, output: Path) -> None:
     raise AssertionError(process.communicate())
 
 
-LONG = SWEEP + "invocations = 50000\n"
+LONG = SWEEP.replace(", 1002, 1003, 1004, 1005", "") + "invocations = 50000\n"
 
 
 def long_sweep(output: Path, comm: str) -> list[str]:
@@ -716,7 +717,7 @@ def test_finished_cases_survive_a_rank_that_is_killed(
         told = "".join(process.communicate(timeout=60))
     assert process.returncode != 0 and "signal 9" in told
     kept = mk.load(output.with_name(output.name + ".db"))
-    assert 0 < len(kept) <= 6 and kept.valid
+    assert 0 < len(kept) <= 2 and kept.valid
 
 
 @pytest.mark.parametrize(("kind", "comm"), [*WAYS, ("mpich", "mpi")])
@@ -745,7 +746,7 @@ def test_interrupting_a_rank_interrupts_all(kind: str, comm: str, tmp_path: Path
     assert errors.count("memkern: interrupted: ") == 1 and "resume with" in errors
     done = memkern(kind, 2, tmp_path, *words[2:], "--resume", "-q")
     assert done.returncode == 0, done.stderr
-    assert len(mk.load(output)) == 6
+    assert len(mk.load(output)) == 2
 
 
 @pytest.mark.parametrize(("kind", "comm"), WAYS)
