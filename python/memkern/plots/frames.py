@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from memkern.errors import InputError
 from memkern.models.records import (
@@ -35,6 +35,13 @@ _HINTED = ("loops.matvec", "spmv.crs", "spmv.sell")
 Records: TypeAlias = "DataFrame | HasFrame | None"
 
 
+class _Facts(dict[str, Any]):
+    """Facts of machines that nobody changes: pandas copies attributes with every column."""
+
+    def __deepcopy__(self, memo: object) -> _Facts:
+        return self
+
+
 def frame_of(records: Records) -> DataFrame:
     """Return records as a DataFrame; None gives one without rows and columns.
 
@@ -59,14 +66,15 @@ def frame_of(records: Records) -> DataFrame:
     elif hasattr(records, "to_frame"):
         frame = records.to_frame()
         environments = getattr(records, "environments", {})
-        frame.attrs.update(
-            caches=data_caches(environments),
-            system_caches=data_caches(environments, system=True),
-            line_B=line_sizes(environments),
-            units=units_by_topology(environments),
-            tlbs=tlb_entries(environments),
-            device_l2=device_l2(environments),
-        )
+        facts = {
+            "caches": data_caches(environments),
+            "system_caches": data_caches(environments, system=True),
+            "line_B": line_sizes(environments),
+            "units": units_by_topology(environments),
+            "tlbs": tlb_entries(environments),
+            "device_l2": device_l2(environments),
+        }
+        frame.attrs.update({name: _Facts(of) for name, of in facts.items()})
     else:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     if frame.empty:
