@@ -16,8 +16,8 @@ import pytest
 
 from memkern import launcher as launched
 
-# Open MPI's settings for tests: as root, and with more ranks than processing units, which ranks that
-# wait leave to others. Its launcher does not wait a second for the others when a rank has failed.
+# Open MPI's settings for tests: as root, and with more ranks than processing units, which waiting
+# ranks leave to others. Its launcher does not wait a second for the others when a rank has failed.
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

@@ -66,7 +66,7 @@ def frame_of(records: Records) -> DataFrame:
     elif hasattr(records, "to_frame"):
         frame = records.to_frame()
         environments = getattr(records, "environments", {})
-        facts = {
+        facts: dict[str, dict[str, Any]] = {
             "caches": data_caches(environments),
             "system_caches": data_caches(environments, system=True),
             "line_B": line_sizes(environments),
