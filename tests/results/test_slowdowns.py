@@ -11,6 +11,7 @@ from checking import refused
 
 import memkern as mk
 from memkern.results.slowdowns import ENTRIES, entry, label_of
+from memkern.results.turns import with_half_width
 from memkern.statistics import ratio_interval
 
 
@@ -121,6 +122,13 @@ def test_records_without_pairs_are_refused() -> None:
             mk.slowdowns(results(rows))
     with refused("level must lie between 0 and 1"):
         mk.slowdowns(results(turns()), level=1.0)
+
+
+def test_half_of_an_interval_is_neither_0_nor_more_than_the_value() -> None:
+    assert with_half_width(98.6, 97.0, 101.0, 0) == "99 ±2"
+    assert with_half_width(98.6, 98.59, 98.61, 0) == "99 ±1"
+    assert with_half_width(1.99, 0.5, 4.4, 2) == "1.99 ±1.95"
+    assert with_half_width(1.9, 0.5, 4.4, 2) == "1.90 ±?"
 
 
 def test_entries_tell_what_is_known() -> None:

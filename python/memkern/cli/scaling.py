@@ -110,14 +110,15 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
         )
     for text in aligned(lines, left=[0, 4, 7]):
         line(text)
+    line("±: half of the 95 % interval over the turns, ? if that exceeds the value")
 
 
 def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, places: int) -> str:
-    text = f"{row[name]:.{places}f}"
-    half = (row[high] - row[low]) / 2
-    if not half > 0:
-        return text
-    return f"{text} ±{half:.{places}f}" if half < row[name] else f"{text} ±{half:.1g}"
+    from memkern.results.turns import with_half_width
+
+    if not row[high] > row[low]:
+        return f"{row[name]:.{places}f}"
+    return with_half_width(row[name], row[low], row[high], places)
 
 
 def add_verbs(verb: Verb) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.results.comparison import quantity_of, time_s, work_of
-from memkern.results.turns import Pair, Record, compare_turns
+from memkern.results.turns import Pair, Record, compare_turns, with_half_width
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -122,10 +122,7 @@ ENTRIES = (
 
 def entry(row: Record) -> str:
     """Return the text of a row of `slowdowns` (see `ENTRIES`)."""
-    ratio = f"{row['ratio']:.2f}"
     if row["disturbed"]:
-        return f"{ratio} *"
-    half = (row["high"] - row["low"]) / 2
-    # An interval is never shown as none.
-    text = f"{ratio} ±{max(half, 0.005):.2f}" if half < row["ratio"] else f"{ratio} ±?"
+        return f"{row['ratio']:.2f} *"
+    text = with_half_width(row["ratio"], row["low"], row["high"], 2)
     return f"({text})" if row["low"] <= 1 <= row["high"] else text

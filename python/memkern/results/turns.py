@@ -42,6 +42,16 @@ class Turns(NamedTuple):
     log_times: npt.NDArray[np.float64]
 
 
+def with_half_width(value: float, low: float, high: float, places: int) -> str:
+    """Return the text of a value and half of its interval, such as ``1.43 ±0.03``.
+
+    The half is a question mark if it exceeds the value, and never shown as 0.
+    """
+    half = (high - low) / 2
+    width = f"{max(half, 10.0**-places):.{places}f}" if half < value else "?"
+    return f"{value:.{places}f} ±{width}"
+
+
 def compare_turns(pairs: Sequence[Pair], level: float) -> Turns:
     """Compare pairs of records, each measured in one turn.
 
