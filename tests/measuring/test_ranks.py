@@ -691,7 +691,7 @@ def started(process: Any, output: Path) -> None:
     raise AssertionError(process.communicate())
 
 
-LONG = SWEEP.replace(", 1002, 1003, 1004, 1005", "") + "invocations = 50000\n"
+LONG = SWEEP + "invocations = 50000\n"
 
 
 def long_sweep(output: Path, comm: str) -> list[str]:
@@ -717,7 +717,7 @@ def test_finished_cases_survive_a_rank_that_is_killed(
         told = "".join(process.communicate(timeout=60))
     assert process.returncode != 0 and "signal 9" in told
     kept = mk.load(output.with_name(output.name + ".db"))
-    assert 0 < len(kept) <= 2 and kept.valid
+    assert 0 < len(kept) <= 6 and kept.valid
 
 
 @pytest.mark.parametrize(("kind", "comm"), [*WAYS, ("mpich", "mpi")])
@@ -746,7 +746,7 @@ def test_interrupting_a_rank_interrupts_all(kind: str, comm: str, tmp_path: Path
     assert errors.count("memkern: interrupted: ") == 1 and "resume with" in errors
     done = memkern(kind, 2, tmp_path, *words[2:], "--resume", "-q")
     assert done.returncode == 0, done.stderr
-    assert len(mk.load(output)) == 2
+    assert len(mk.load(output)) == 6
 
 
 @pytest.mark.parametrize(("kind", "comm"), WAYS)
