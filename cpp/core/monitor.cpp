@@ -185,14 +185,15 @@ void Monitor::start() {
   read_workers();
 }
 
-void Monitor::wait_for_cores(double end_s) {
-  if (throughput_ >= least_throughput_) return;
+bool Monitor::wait_for_cores(double end_s) {
+  if (throughput_ >= least_throughput_) return false;
   // At most once per interval, so that samples are taken even if the cores stay shared.
-  if (!since_cores_.empty()) return;
+  if (!since_cores_.empty()) return false;
   const double until_s = std::min(now() + kMaxWait_s, end_s);
   while (throughput_ < least_throughput_ && now() < until_s) measure_cores(false);
   interval_ = kSharedCoreInterval;
   read_workers();
+  return true;
 }
 
 void Monitor::sample_ended(Conditions& conditions) {

@@ -48,7 +48,11 @@ class Monitor {
   void start();
   // If the last measured throughput was too low, waits until it is not, for at most 10 ms and not
   // beyond `end_s` on the clock of now(): threads on the same core often run for milliseconds only.
-  void wait_for_cores(double end_s);
+  // Returns whether it has waited.
+  bool wait_for_cores(double end_s);
+  // What happened since the last sample does not count. To be called before the first one, or after
+  // wait_for_cores() has waited.
+  void skip() { read_workers(); }
   // To be called after each sample. Its conditions are written by finish() at the latest.
   void sample_ended(Conditions& conditions);
   void finish();

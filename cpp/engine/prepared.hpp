@@ -35,6 +35,8 @@ class Prepared {
   double run(std::int64_t invocations);
   // Seconds of the iterations [begin, end), run once.
   double run_range(std::int64_t begin, std::int64_t end);
+  // Invocations so far that warmed up the caches for samples.
+  std::int64_t untimed() const { return untimed_; }
   // Throws InputError if the range is empty or not within the iterations.
   void check_range(Range range) const;
 
@@ -42,7 +44,8 @@ class Prepared {
   class Sampling {
    public:
     // If the throughput of a core is below `least_throughput`, a sample first waits for a short
-    // time, but not beyond `end` on the clock of now().
+    // time, but not beyond `end` on the clock of now(). The first sample, and those after such a
+    // wait, follow invocations that are not timed (see Runner::warm_up).
     // With `events`, they are counted during each sample; not on a device. Without `probes`, the
     // workers are not monitored.
     Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput, double end,
@@ -60,10 +63,13 @@ class Prepared {
     void finish();
 
    private:
+    void warm_up();
+
     Prepared& prepared_;
     std::int64_t invocations_;
     double end_;
     std::unique_ptr<Runner::Watch> watch_;
+    bool first_ = true;
     Monitor* monitor_ = nullptr;          // null on a device and without probes
     std::unique_ptr<Counters> counters_;  // after the watch, which binds the workers
   };
@@ -73,6 +79,8 @@ class Prepared {
   std::string kernel_;
   std::unique_ptr<Problem> problem_;
   std::unique_ptr<Runner> runner_;
+  std::int64_t untimed_ = 0;
+  double sampled_s_ = -1.0;  // when the last sample ended
 };
 
 }  // namespace memkern

@@ -1,6 +1,7 @@
 #include "engine/runner.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -115,6 +116,14 @@ class RunnerOf : public Runner {
 };
 
 class HostRunner : public RunnerOf<Step> {
+  // The caches are warm when so many invocations in turn were not faster than the fastest before
+  // them by this factor, or after this time. Of arrays larger than so many last caches, nothing is
+  // found there.
+  static constexpr int kAsSlow = 3;
+  static constexpr double kGain = 0.98;
+  static constexpr double kWarm_s = 0.02;
+  static constexpr std::int64_t kWarmCaches = 2;
+
  public:
   HostRunner(const Team& team, const Problem& problem, const Request& request)
       : team_(team),
@@ -122,6 +131,8 @@ class HostRunner : public RunnerOf<Step> {
                  parse_repetition(request.repetition)),
         boundaries_(problem.boundaries()),
         exchange_(request.exchange),
+        fits_caches_(problem.footprint_B() <=
+                     kWarmCaches * Topology::instance().last_level_cache_B()),
         flush_arena_(team, Placement{}) {
     if (problem.needs_every_worker() && (request.schedule != "static" || request.chunk != 0)) {
       throw InputError("the workers of '" + request.kernel +
@@ -182,6 +193,26 @@ class HostRunner : public RunnerOf<Step> {
 
   void flush() override {
     if (flusher_) flusher_->flush();
+  }
+  std::int64_t warm_up(std::int64_t least) override {
+    if (flusher_) return 0;
+    if (exchange_) {
+      // As often on all ranks.
+      if (least > 0) sample(kAsSlow, {}, nullptr);
+      return least > 0 ? kAsSlow : 0;
+    }
+    if (!fits_caches_) return 0;
+    double shortest = std::numeric_limits<double>::infinity();
+    double sum = 0.0;
+    std::int64_t invocations = 0;
+    for (int as_slow = 0; (as_slow < kAsSlow || invocations < least) && sum < kWarm_s;) {
+      const double seconds = sample(1, {}, nullptr);
+      as_slow = seconds < kGain * shortest ? 0 : as_slow + 1;
+      shortest = std::min(shortest, seconds);
+      sum += seconds;
+      ++invocations;
+    }
+    return invocations;
   }
   std::unique_ptr<Watch> watch(double least_throughput, bool probes) override {
     return std::make_unique<Watch>(team_, least_throughput, probes);
@@ -292,6 +323,7 @@ class HostRunner : public RunnerOf<Step> {
   std::optional<std::int64_t> split_;
   std::vector<Phase> phases_;
   std::vector<Step> sequence_;
+  bool fits_caches_;
   Arena flush_arena_;
   std::optional<CacheFlusher> flusher_;
 };

@@ -359,6 +359,8 @@ class Case {
     return static_cast<std::int64_t>(done);
   }
 
+  std::int64_t untimed() const { return prepared_.untimed(); }
+
   double run_range(std::int64_t begin, std::int64_t end) {
     const Exclusive exclusive;
     return prepared_.run_range(begin, end);
@@ -620,6 +622,7 @@ PYBIND11_MODULE(_memkern, m) {
            py::arg("moved_B").noconvert() = py::array_t<double, py::array::c_style>(),
            py::arg("parts") = std::vector<std::pair<std::int64_t, std::int64_t>>(),
            py::arg("probes") = true)
+      .def("untimed", &Case::untimed)
       .def("fill", &Case::fill, py::arg("outputs"))
       .def("copy_in", &Case::copy_in, py::arg("name"), py::arg("values"))
       .def("copy_out", &Case::copy_out, py::arg("name"))

@@ -14,6 +14,7 @@
 
 #include "core/errors.hpp"
 #include "core/sampler.hpp"
+#include "core/topology.hpp"
 #include "support.hpp"
 
 namespace memkern {
@@ -153,6 +154,42 @@ TEST(Prepared, RefusesUnknownValues) {
       contains(refusal<InputError>([&] { prepared.run_range(0, 101); }), "outside 0 to 100"));
   EXPECT_TRUE(contains(refusal<InputError>([&] { prepared.run_range(5, 5); }), "is empty"));
   EXPECT_TRUE(contains(refusal<InputError>([] { parse_timer("odd"); }), "timer 'odd'"));
+}
+
+double sampled(Prepared& prepared, int samples) {
+  Prepared::Sampling sampling(prepared, 1, 0.0, now() + 60.0);
+  std::vector<Conditions> conditions(static_cast<std::size_t>(samples));
+  double least = 1.0;
+  for (Conditions& c : conditions) {
+    double seconds = 0.0;
+    EXPECT_TRUE(sampling.sample(seconds, {}, c));
+    least = std::min(least, seconds);
+  }
+  sampling.finish();
+  return least;
+}
+
+TEST(Prepared, WarmsUpTheCachesBeforeTheFirstSample) {
+  Prepared prepared(copy(1000));
+  EXPECT_EQ(prepared.untimed(), 0);
+  EXPECT_GT(sampled(prepared, 3), 0.0);
+  const std::int64_t first = prepared.untimed();
+  EXPECT_GE(first, 20);
+  // Those of a series that follows soon need not move the data again.
+  EXPECT_GT(sampled(prepared, 50), 0.0);
+  EXPECT_GT(prepared.untimed(), first);
+}
+
+TEST(Prepared, DoesNotWarmUpCachesThatAreFlushedOrTooSmall) {
+  Request flushed = copy(1000);
+  flushed.flush = true;
+  Prepared cold(flushed);
+  EXPECT_GT(sampled(cold, 2), 0.0);
+  EXPECT_EQ(cold.untimed(), 0);
+  // Two arrays.
+  Prepared large(copy(Topology::instance().last_level_cache_B() / 8 + 1000));
+  EXPECT_GT(sampled(large, 2), 0.0);
+  EXPECT_EQ(large.untimed(), 0);
 }
 
 }  // namespace
