@@ -116,7 +116,7 @@ void Prepared::Sampling::warm_up() {
   // all that follow find them.
   const bool soon = now() - prepared_.sampled_s_ < kSoon_s;
   prepared_.problem_->mark_written();
-  prepared_.untimed_ += prepared_.runner_->warm_up(!first_ ? 0 : soon ? 1 : kLeastUntimed);
+  prepared_.untimed_ += prepared_.runner_->warm_up(soon ? 1 : kLeastUntimed);
   if (monitor_ != nullptr) monitor_->skip();
   first_ = false;
 }

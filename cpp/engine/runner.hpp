@@ -43,9 +43,9 @@ class Runner {
   virtual double run_range(Range range) = 0;
   virtual void flush() = 0;
   // Runs invocations, which are not timed, until they find in the caches what those after them find
-  // there, and returns how many: none on a device, or if the caches are flushed or hold none of the
-  // data. At least `least`, which is 0 if this rank alone calls it.
-  virtual std::int64_t warm_up(std::int64_t least) { return 0 * least; }
+  // there, but at least `least`, and returns how many: none on a device, if the caches are flushed
+  // or hold none of the data, or if ranks exchange values in an invocation.
+  virtual std::int64_t warm_up(std::int64_t /*least*/) { return 0; }
   // Binds the workers during its lifetime, and monitors them if `probes`.
   struct Watch {
     Watch(const Team& team, double least_throughput, bool probes) : session(team) {
