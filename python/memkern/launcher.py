@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 
 from memkern import checks
@@ -20,6 +21,7 @@ __all__ = [
     "number",
     "size",
     "starts_shmem",
+    "tell_end",
     "timeout_s",
     "waiting_for_all",
 ]
@@ -35,6 +37,8 @@ COMM = "MEMKERN_COMM"
 TIMEOUT = "MEMKERN_RANK_TIMEOUT_S"
 _TIMEOUT_S = 120.0
 _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S = 1e-3, 1e9
+# MPICH's launcher does not pass on what a rank has just written when it ends all.
+_READ_S = 0.3
 
 # Variables with the number of a process and with that of all processes, by launcher.
 _VARIABLES = (
@@ -107,6 +111,16 @@ def timeout_s() -> float:
     return checks.number(given, TIMEOUT, _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S)
 
 
+def tell_end(why: str) -> None:
+    """Tell why all ranks end for one that does not answer, before they are ended."""
+    print(
+        f"memkern: {why}: all ranks end ({TIMEOUT} sets after how long)",
+        file=sys.__stderr__,
+        flush=True,
+    )
+    time.sleep(_READ_S)
+
+
 @contextlib.contextmanager
 def waiting_for_all(do: str) -> Iterator[None]:
     """End this process if a library waits too long for all ranks in what follows.
@@ -123,12 +137,7 @@ def waiting_for_all(do: str) -> Iterator[None]:
     def end() -> None:
         if ended.wait(most_s):
             return
-        print(
-            f"memkern: a rank has kept others waiting for {most_s:g} s while they {do}: all ranks "
-            f"end ({TIMEOUT} sets after how long)",
-            file=sys.__stderr__,
-            flush=True,
-        )
+        tell_end(f"a rank has kept others waiting for {most_s:g} s while they {do}")
         os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()

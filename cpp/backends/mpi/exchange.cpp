@@ -3,12 +3,14 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <limits>
 #include <numeric>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "core/errors.hpp"
 
@@ -258,6 +260,8 @@ void PackedExchange::give_up() {
     told << ": all ranks end (MEMKERN_RANK_TIMEOUT_S sets after how long)\n";
     // In one piece, as others write as well.
     std::cerr << told.str();
+    // MPICH's launcher does not pass on what has just been written.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     break;
   }
   MPI_Abort(Library::processes(), 1);

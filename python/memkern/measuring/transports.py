@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -121,12 +120,7 @@ class Connection:
 
     def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
         """Name the ranks that do not answer, if they are known, and end all."""
-        print(
-            f"memkern: {self._named(missing, one_of)} not answer for {waited_s:.0f} s: all ranks "
-            f"end ({launcher.TIMEOUT} sets after how long)",
-            file=sys.__stderr__,
-            flush=True,
-        )
+        launcher.tell_end(f"{self._named(missing, one_of)} not answer for {waited_s:.0f} s")
         self.abort()
 
     def _named(self, missing: Sequence[int], one_of: bool) -> str:
