@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def disturbances() -> None:
-    """Leave the detection of disturbed samples on, which `isolated` turns off otherwise."""
+    """Leave warm caches and the detection of disturbed samples on, which `isolated` turns off."""
 
 
 @pytest.fixture
@@ -70,6 +70,7 @@ def isolated(
         monkeypatch.setattr(disturbance, "disturbed_samples", none)
         monkeypatch.setattr(disturbance, "slow_exchanges", none)
         monkeypatch.setattr(sampling, "least_throughput", lambda prepared: 0.0)
+        monkeypatch.setattr(sampling, "warms_up", lambda: False)
         monkeypatch.setattr(prepared, "warn_of_conditions", lambda shared_units: None)
     monkeypatch.setattr(energy, "ROOT", Path("/nonexistent"))
     folder: Path = tmp_path_factory.getbasetemp() / "cache"

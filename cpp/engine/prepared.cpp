@@ -9,11 +9,6 @@
 namespace memkern {
 namespace {
 
-// The first samples after a longer time follow at least so many invocations that are not timed: a
-// dot product in L3 became faster over twenty.
-constexpr double kSoon_s = 0.01;
-constexpr std::int64_t kLeastUntimed = 20;
-
 void check_invocations(std::int64_t invocations) {
   if (invocations < 1) throw InputError("the number of invocations must be at least 1");
 }
@@ -75,8 +70,8 @@ double Prepared::run_range(std::int64_t begin, std::int64_t end) {
 }
 
 Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput,
-                             double end, std::vector<EventCode> events, bool probes)
-    : prepared_(prepared), invocations_(invocations), end_(end) {
+                             double end, std::vector<EventCode> events, bool probes, bool warms_up)
+    : prepared_(prepared), invocations_(invocations), end_(end), warms_up_(warms_up) {
   check_invocations(invocations);
   watch_ = prepared.runner_->watch(least_throughput, probes);
   if (watch_ && watch_->monitor) monitor_ = &*watch_->monitor;
@@ -91,7 +86,7 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
   conditions = {};
   Runner& runner = *prepared_.runner_;
   const bool waited = monitor_ != nullptr && monitor_->wait_for_cores(end_);
-  if (!part && (first_ || waited)) warm_up();
+  if (warms_up_ && !part && (first_ || waited)) warm_up();
   runner.flush();
   if (start && !start()) return false;
   prepared_.problem_->mark_written();
@@ -112,11 +107,8 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
 }
 
 void Prepared::Sampling::warm_up() {
-  // After a while, others have used the caches, and the first invocations move the data to where
-  // all that follow find them.
-  const bool soon = now() - prepared_.sampled_s_ < kSoon_s;
   prepared_.problem_->mark_written();
-  prepared_.untimed_ += prepared_.runner_->warm_up(soon ? 1 : kLeastUntimed);
+  prepared_.untimed_ += prepared_.runner_->warm_up(now() - prepared_.sampled_s_);
   if (monitor_ != nullptr) monitor_->skip();
   first_ = false;
 }

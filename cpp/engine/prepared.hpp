@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,12 +45,12 @@ class Prepared {
   class Sampling {
    public:
     // If the throughput of a core is below `least_throughput`, a sample first waits for a short
-    // time, but not beyond `end` on the clock of now(). The first sample, and those after such a
-    // wait, follow invocations that are not timed (see Runner::warm_up).
-    // With `events`, they are counted during each sample; not on a device. Without `probes`, the
-    // workers are not monitored.
+    // time, but not beyond `end` on the clock of now(). If it `warms_up`, the first sample, and
+    // those after such a wait, follow invocations that are not timed (see Runner::warm_up). With
+    // `events`, they are counted during each sample; not on a device. Without `probes`, the workers
+    // are not monitored.
     Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput, double end,
-             std::vector<EventCode> events = {}, bool probes = true);
+             std::vector<EventCode> events = {}, bool probes = true, bool warms_up = true);
     // Sets the seconds per invocation and, unless `per_step` is empty, those of each kernel of an
     // invocation. `conditions` are NaN on a device and without probes; otherwise they are written
     // by finish() at the latest, and must live until then. `start`, if there is one, is called
@@ -68,6 +69,7 @@ class Prepared {
     Prepared& prepared_;
     std::int64_t invocations_;
     double end_;
+    bool warms_up_;
     std::unique_ptr<Runner::Watch> watch_;
     bool first_ = true;
     Monitor* monitor_ = nullptr;          // null on a device and without probes
@@ -80,7 +82,7 @@ class Prepared {
   std::unique_ptr<Problem> problem_;
   std::unique_ptr<Runner> runner_;
   std::int64_t untimed_ = 0;
-  double sampled_s_ = -1.0;  // when the last sample ended
+  double sampled_s_ = -std::numeric_limits<double>::infinity();  // when the last sample ended
 };
 
 }  // namespace memkern

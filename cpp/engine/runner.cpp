@@ -1,13 +1,13 @@
 #include "engine/runner.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 
 #include "core/buffer.hpp"
+#include "core/clock.hpp"
 #include "core/errors.hpp"
 #include "core/sampler.hpp"
 #include "core/topology.hpp"
@@ -116,12 +116,13 @@ class RunnerOf : public Runner {
 };
 
 class HostRunner : public RunnerOf<Step> {
-  // The caches are warm when so many invocations in turn were not faster than the fastest before
-  // them by this factor, or after this time. Of arrays larger than so many last caches, nothing is
-  // found there.
-  static constexpr int kAsSlow = 3;
-  static constexpr double kGain = 0.98;
-  static constexpr double kWarm_s = 0.02;
+  // A core that was idle needs 2 ms. While others use the caches, these adapt to them, and to a
+  // kernel again within a tenth of that time: at most 6 ms in private caches, 20 ms in a shared
+  // one.
+  static constexpr double kWarmShare = 0.25;
+  static constexpr double kPrivateWarm_s = 0.006;
+  static constexpr double kSharedWarm_s = 0.02;
+  // Of arrays larger than so many last caches, nothing is found there.
   static constexpr std::int64_t kWarmCaches = 2;
 
  public:
@@ -131,8 +132,7 @@ class HostRunner : public RunnerOf<Step> {
                  parse_repetition(request.repetition)),
         boundaries_(problem.boundaries()),
         exchange_(request.exchange),
-        fits_caches_(problem.footprint_B() <=
-                     kWarmCaches * Topology::instance().last_level_cache_B()),
+        warm_s_(warm_s(problem.footprint_B())),
         flush_arena_(team, Placement{}) {
     if (problem.needs_every_worker() && (request.schedule != "static" || request.chunk != 0)) {
       throw InputError("the workers of '" + request.kernel +
@@ -194,19 +194,12 @@ class HostRunner : public RunnerOf<Step> {
   void flush() override {
     if (flusher_) flusher_->flush();
   }
-  std::int64_t warm_up(std::int64_t least) override {
+  std::int64_t warm_up(double idle_s) override {
     // Ranks that exchange values have not met yet: another one may have failed.
-    if (flusher_ || exchange_ || !fits_caches_) return 0;
-    double shortest = std::numeric_limits<double>::infinity();
-    double sum = 0.0;
+    if (flusher_ || exchange_) return 0;
+    const double end_s = now() + std::min(kWarmShare * idle_s, warm_s_);
     std::int64_t invocations = 0;
-    for (int as_slow = 0; (as_slow < kAsSlow || invocations < least) && sum < kWarm_s;) {
-      const double seconds = sample(1, {}, nullptr);
-      as_slow = seconds < kGain * shortest ? 0 : as_slow + 1;
-      shortest = std::min(shortest, seconds);
-      sum += seconds;
-      ++invocations;
-    }
+    for (; now() < end_s; ++invocations) sample(1, {}, nullptr);
     return invocations;
   }
   std::unique_ptr<Watch> watch(double least_throughput, bool probes) override {
@@ -226,6 +219,16 @@ class HostRunner : public RunnerOf<Step> {
     std::int64_t begin;
     const Step* whole;
   };
+  // The longest time for which data of this size are used before the first sample.
+  double warm_s(std::int64_t footprint_B) const {
+    const Topology& machine = Topology::instance();
+    if (footprint_B > kWarmCaches * machine.last_level_cache_B()) return 0.0;
+    std::int64_t private_B = 0;
+    for (const Cache& cache : machine.caches()) {
+      if (cache.instances >= machine.cores()) private_B = std::max(private_B, cache.size_B);
+    }
+    return footprint_B <= private_B * team_.size() ? kPrivateWarm_s : kSharedWarm_s;
+  }
   static void run_part(const void* p, Range range, int worker) {
     const Part& part = *static_cast<const Part*>(p);
     part.whole->body(part.whole->args, {part.begin + range.begin, part.begin + range.end}, worker);
@@ -318,7 +321,7 @@ class HostRunner : public RunnerOf<Step> {
   std::optional<std::int64_t> split_;
   std::vector<Phase> phases_;
   std::vector<Step> sequence_;
-  bool fits_caches_;
+  double warm_s_;
   Arena flush_arena_;
   std::optional<CacheFlusher> flusher_;
 };

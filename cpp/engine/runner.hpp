@@ -42,10 +42,10 @@ class Runner {
                         Counters* counters) = 0;
   virtual double run_range(Range range) = 0;
   virtual void flush() = 0;
-  // Runs invocations, which are not timed, until they find in the caches what those after them find
-  // there, but at least `least`, and returns how many: none on a device, if the caches are flushed
-  // or hold none of the data, or if ranks exchange values in an invocation.
-  virtual std::int64_t warm_up(std::int64_t /*least*/) { return 0; }
+  // Runs invocations that are not timed until cores and caches are as they are for all that follow,
+  // and returns how many. The last samples ended `idle_s` ago. There are none on a device, if the
+  // caches are flushed or hold none of the data, or if ranks exchange values in an invocation.
+  virtual std::int64_t warm_up(double /*idle_s*/) { return 0; }
   // Binds the workers during its lifetime, and monitors them if `probes`.
   struct Watch {
     Watch(const Team& team, double least_throughput, bool probes) : session(team) {

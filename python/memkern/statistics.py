@@ -300,13 +300,13 @@ def moderate(variances: npt.ArrayLike, freedom: npt.ArrayLike) -> Prior | None:
     .. [1] G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
        expression in microarray experiments", Stat. Appl. Genet. Mol. Biol. 3 (2004) 3.
     """
-    from scipy.special import digamma, polygamma
-
     v, f = np.broadcast_arrays(np.asarray(variances, float), np.asarray(freedom, float))
     known = (v > 0) & (f > 0)
     v, f = v[known], f[known]
     if len(v) < 3:
         return None
+    from scipy.special import digamma, polygamma
+
     e = np.log(v) - digamma(f / 2) + np.log(f / 2)
     excess = float(np.var(e, ddof=1) - np.mean(polygamma(1, f / 2)))
     if excess <= 0:

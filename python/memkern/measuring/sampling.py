@@ -236,7 +236,9 @@ def sample(
     parts : sequence of (int, int), optional
         For each sample, begin and end of the iterations that are run once, instead of invocations.
     """
-    options: dict[str, Any] = {"parts": parts} if parts else {}
+    options: dict[str, Any] = {"warms_up": warms_up()}
+    if parts:
+        options["parts"] = parts
     if counts is not None and (codes := prepared.counting.codes):
         options |= {"events": codes, "counts": counts}
     if moved_B is not None:
@@ -257,6 +259,11 @@ def sample(
         return not over
 
     prepared.native.sample(out, invocations, seconds, least, start, **options)
+
+
+def warms_up() -> bool:
+    """Return whether invocations that are not timed precede the first sample."""
+    return not small.wanted()
 
 
 def _of_all_ranks(rows: npt.NDArray[np.float64], times: int) -> npt.NDArray[np.float64]:

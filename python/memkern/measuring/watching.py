@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
+import threading
 import time
 
 import numpy as np
@@ -88,4 +90,9 @@ def shared_probes(seconds: float = _PROBED_S) -> float:
 
 def observe_machine() -> disturbance.Activity:
     """Observe for half a second what else runs on this machine, and what its cores do."""
-    return dataclasses.replace(cores.observe_activity(), shared_probes=shared_probes())
+    # Intervals need this module, whose import takes as long as the activity is observed.
+    loading = threading.Thread(target=importlib.import_module, args=("scipy.special",))
+    loading.start()
+    activity = cores.observe_activity()
+    loading.join()
+    return dataclasses.replace(activity, shared_probes=shared_probes())
