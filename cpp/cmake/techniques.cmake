@@ -45,6 +45,10 @@ function(memkern_add_technique name)
   add_library(memkern_${name} OBJECT ${ARGN})
   target_link_libraries(memkern_${name} PUBLIC memkern_options)
   target_compile_options(memkern_${name} PRIVATE ${flags_${name}} -Wno-unknown-pragmas)
+  # Of sources without explicit vectors, sanitizers see the same accesses for each instruction set.
+  if(MEMKERN_SANITIZE AND disabled_baseline AND NOT name STREQUAL "simd")
+    set(disabled ${disabled_baseline})
+  endif()
   target_compile_definitions(memkern_${name} PRIVATE
     ${define_${name}} HWY_DISABLED_TARGETS=${disabled})
   if(name STREQUAL "auto")

@@ -223,7 +223,10 @@ TEST_P(Streaming, MatchesTheProcessor) {
     }
     for (const std::int64_t offset_B : {0, 8, 16}) {
       const auto there = c.prepare_there(offset_B);
+      int number = 0;
       for (const int block : {1, 32, 100, 256, 1024}) {
+        // Of the largest sizes, every block and every offset, but not all pairs of them.
+        if (size.elements > 1000 && 8 * (number++ % 3) != offset_B) continue;
         for (const auto& [range, content] : wanted) {
           there->fill(true);
           run(*there, e, range, block);

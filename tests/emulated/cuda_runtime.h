@@ -275,10 +275,11 @@ struct Shape {
 };
 
 // Whether an address belongs to memory of the host. Kernels get their arguments by value, so that a
-// pointer among them must be one to memory of the device.
+// pointer among them must be one to memory of the device. Small values are sizes: a program without
+// random addresses, such as some interpreters of Python, has memory there, too.
 inline bool is_of_host(std::uint64_t address) {
   constexpr std::uint64_t kPage = 4096;
-  if (address < kPage || address >> 47 != 0) return false;
+  if (address >> 32 == 0 || address >> 47 != 0) return false;
   auto* byte = reinterpret_cast<std::byte*>(address);
   const auto next = allocations().upper_bound(byte);
   if (next != allocations().begin()) {
