@@ -5,6 +5,7 @@ The first rank prints a JSON object with the results of the parts.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import os
@@ -163,7 +164,8 @@ def record(device: str) -> dict[str, Any]:
 class _CallCounter:
     """Counts the calls of memkern's functions, and raises an error at one of them.
 
-    Functions of communication are left out: a rank that fails in them can't tell the others.
+    Functions of communication are left out: a rank that fails in them can't tell the others. So are
+    generators, in which Python ignores errors when it frees them.
     """
 
     def __init__(self, at: int) -> None:
@@ -171,8 +173,10 @@ class _CallCounter:
         self._at = at
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        name = frame.f_code.co_filename
-        if event == "call" and "/memkern/" in name and not name.endswith(_COMMUNICATION):
+        name, flags = frame.f_code.co_filename, frame.f_code.co_flags
+        if event != "call" or flags & inspect.CO_GENERATOR:
+            return
+        if "/memkern/" in name and not name.endswith(_COMMUNICATION):
             self.calls += 1
             if self.calls == self._at:
                 raise RuntimeError("at random")
