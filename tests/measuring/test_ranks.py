@@ -691,7 +691,7 @@ def started(process: Any, output: Path) -> None:
     raise AssertionError(process.communicate())
 
 
-LONG = SWEEP + "invocations = 50000\n"
+LONG = SWEEP + "invocations = 20000\n"
 
 
 def long_sweep(output: Path, comm: str) -> list[str]:
