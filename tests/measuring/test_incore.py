@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import platform
 import stat
 
 import numpy as np
@@ -19,6 +20,7 @@ from memkern.measuring.record import Measurement
 from memkern.models.machine_file import EcmParameters, Quantity, load_machine, published
 from memkern.models.machine_file import Instruction as Instruction_
 
+X86 = platform.machine() in ("x86_64", "AMD64")
 # A loop in another one, and a jump forward.
 CODE = [
     Instruction(0, "xor", "%eax,%eax"),
@@ -101,6 +103,18 @@ def test_an_iteration_has_as_many_vectors_as_it_is_unrolled(kernel, dtype, unrol
     isa = _memkern.supported_isas()[0]
     body = incore.main_loop_of(case, {"variant": "simd", "isa": isa})
     assert body.units == unroll
+
+
+@pytest.mark.skipif(not X86, reason="counts the instructions of x86")
+@pytest.mark.parametrize(("layout", "share"), [("RRII", 1), ("RIRI", 3 / 4)])
+def test_the_loop_of_the_domain_wall_is_in_the_function_that_its_body_calls(layout, share) -> None:
+    options = {"layout": layout, "cut": "s", "ls": 8, "variant": "simd", "threads": 1}
+    case = mk.case("dw.hop", lattice=(2, 2, 2, 2), **options)
+    body = incore.main_loop_of(case, case.prepare().native.obtained())
+    bits = sum(i.vector_bits or 0 for i in body.loop if i.operation in ("fma", "mul"))
+    # A site has eight products of two spinor components with a matrix of 3 x 3 complex numbers. In
+    # RIRI, a third more multiplications have one part of each number only.
+    assert bits / 64 * share == body.units * 8 * 2 * 9 * 4
 
 
 def program(tmp_path, monkeypatch, text, code=0):
@@ -259,7 +273,8 @@ def test_times_are_stored_in_records_and_in_the_machine_file(capsys, monkeypatch
     assert [row["kernel"].partition(".")[0] for row in rows][:4] == [
         "loops", "spatter", "spmv", "spmv"
     ]  # fmt: skip
-    assert {row["layout"] for row in rows if row["kernel"] == "dw.hop"} == {"RRII", "RIRI"}
+    units = {row["layout"]: row["units"] for row in rows if row["kernel"] == "dw.hop"}
+    assert units["RRII"] == 2 * units["RIRI"] and units["RIRI"] >= 1 and len(units) == 2
     assert all(row["in_core_cycles"] > 0 for row in rows)
     assert rows[0]["arithmetic_cycles"] == 0.75
     assert rows[2]["in_core_row_cycles"] >= 0
@@ -306,10 +321,10 @@ Loop-Carried Dependencies Analysis Report
 def fake_osaca(tmp_path, monkeypatch):
     """Return a function that puts a program in place of OSACA, which prints a text."""
 
-    def put(text: str, code: int = 0) -> None:
+    def put(text: str, code: int = 0, first: str = ":") -> None:
         path = tmp_path / "osaca"
         path.write_text(
-            f"#!/bin/sh\ntest -s \"$3\" || exit 3\ncat <<'END'\n{text}\nEND\nexit {code}\n"
+            f"#!/bin/sh\n{first}\ntest -s \"$3\" || exit 3\ncat <<'END'\n{text}\nEND\nexit {code}\n"
         )
         path.chmod(0o755)
         monkeypatch.setattr(incore, "osaca", lambda: str(path))
@@ -317,7 +332,7 @@ def fake_osaca(tmp_path, monkeypatch):
     return put
 
 
-def test_the_cycles_of_osaca(fake_osaca) -> None:
+def test_the_cycles_of_osaca(fake_osaca, monkeypatch) -> None:
     fake_osaca(REPORT.replace("LOOP", "1.0 "))
     # The busiest port takes 2 cycles, the dependency 1; an iteration has two vectors.
     assert incore.osaca_cycles(BODY, "ZEN4") == 2 / BODY.units
@@ -327,6 +342,9 @@ def test_the_cycles_of_osaca(fake_osaca) -> None:
     fake_osaca(REPORT.replace("LOOP", "1.0 "), code=1)
     assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
     fake_osaca("the performance data of 2 instructions is missing")
+    assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
+    monkeypatch.setattr(incore, "_OSACA_S", 0.05)
+    fake_osaca(REPORT.replace("LOOP", "1.0 "), first="sleep 1")
     assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
 
 

@@ -162,8 +162,17 @@ class Instruction(NamedTuple):
     @property
     def target(self) -> int | None:
         """Address to which it jumps; None for other instructions."""
+        return self._address if _JUMP.fullmatch(self.mnemonic) else None
+
+    @property
+    def called(self) -> int | None:
+        """Address of the function that it calls; None for other instructions."""
+        return self._address if self.mnemonic in ("call", "callq", "bl") else None
+
+    @property
+    def _address(self) -> int | None:
         found = re.search(r"(?:^|, )(?:0x)?([0-9a-f]+) <", self.operands)
-        return int(found[1], 16) if found and _JUMP.fullmatch(self.mnemonic) else None
+        return int(found[1], 16) if found else None
 
 
 def functions(path: str) -> dict[str, list[Instruction]]:
@@ -185,6 +194,8 @@ def functions(path: str) -> dict[str, list[Instruction]]:
 def function_at(path: str, address: int) -> tuple[str, list[Instruction]]:
     """Return the name and the instructions of the function that begins at an address of a file.
 
+    Of a function that only calls another one, they are those of the latter.
+
     Raises
     ------
     InputError
@@ -192,6 +203,9 @@ def function_at(path: str, address: int) -> tuple[str, list[Instruction]]:
     """
     for name, code in _every_function(path):
         if code and code[0].address == address:
+            called = {i.called for i in code} - {None}
+            if len(called) == 1 and not any(i.target for i in code):
+                return function_at(path, called.pop() or 0)
             return name, code
     raise InputError(f"no function of {path} begins at {address:#x}")
 

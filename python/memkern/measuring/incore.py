@@ -67,6 +67,7 @@ _VARIANTS = ("scalar", "auto", "simd")
 _PATTERN = 8
 _LENGTHS, _COLUMNS = (128, 16), 256
 _LATTICE, _LS = (2, 2, 2, 2), 8
+_OSACA_S = 20.0  # most seconds of OSACA for a loop
 # Bytes of a nonzero and its index.
 _NONZERO_B = 12
 # Bits that a vector of SVE counts as in machine code, where its length is unknown.
@@ -136,6 +137,8 @@ def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
 
 def _of_loop(loop: Sequence[Instruction], case: Case) -> float:
     """Return the elements of a loop: each is multiplied once, or stored once if there is no sum."""
+    if case.spec.loop_width is not None:
+        return case.spec.loop_width(case)
     if case.spec.flops:
         bits = [i.vector_bits or _SVE_BITS for i in loop if i.operation in ("fma", "mul")]
         return max(sum(bits) / 8 / _value_B(case), 1.0)
@@ -224,8 +227,8 @@ def osaca_cycles(body: Body, arch: str) -> float:
     Returns
     -------
     float
-        NaN if the program is not installed or no microarchitecture is given, or if it does not know
-        an instruction.
+        NaN if the program is not installed or no microarchitecture is given, if it does not know an
+        instruction, or if it takes too long, as for the thousand instructions of the domain wall.
     """
     program = osaca()
     if program is None or not arch:
@@ -233,9 +236,13 @@ def osaca_cycles(body: Body, arch: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "loop.s"
         source.write_text(assembly(body.loop))
-        done = subprocess.run(
-            [program, "--arch", arch, str(source)], capture_output=True, text=True, cwd=folder
-        )
+        command = [program, "--arch", arch, str(source)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, cwd=folder, timeout=_OSACA_S
+            )
+        except subprocess.TimeoutExpired:
+            return math.nan
     cycles = _of_osaca(done.stdout)
     return math.nan if done.returncode or cycles is None else cycles / body.units
 

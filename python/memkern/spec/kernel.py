@@ -270,6 +270,9 @@ class KernelSpec:
         per vector make sense.
     width : callable
         Case to the number of elements that an iteration processes; 1 by default.
+    loop_width : callable, optional
+        Case to the number of elements that an iteration of its compiled loop processes, where the
+        loop's multiplications and stores don't tell.
     work : callable, optional
         (case, native) to the work of all iterations before each one, shape (iterations + 1,),
         where iterations differ in work.
@@ -333,6 +336,7 @@ class KernelSpec:
     idempotent: bool = True
     elementwise: bool = False
     width: Callable[[Case], float] = lambda case: 1
+    loop_width: Callable[[Case], float] | None = None
     work: Callable[[Case, Native], IndexArray] | None = None
     counts_index: bool = False
     steady_inputs: Mapping[str, float] = field(default_factory=dict)

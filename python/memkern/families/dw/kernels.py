@@ -563,6 +563,7 @@ register(
         build=dw_case,
         flops=declared("dw.hop").flops,
         width=lambda case: prod(layout_of(case).cuts) * case.integers["Ls"],
+        loop_width=lambda case: max(layout_of(case).numbers, 1),
         ulps=64.0,
         transfers=_transfers,
         conditions=lambda case, caches: {
