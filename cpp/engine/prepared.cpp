@@ -107,8 +107,12 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
 }
 
 void Prepared::Sampling::warm_up() {
+  const double begin_s = now();
   prepared_.problem_->mark_written();
-  prepared_.untimed_ += prepared_.runner_->warm_up(now() - prepared_.sampled_s_);
+  prepared_.untimed_ += prepared_.runner_->warm_up(begin_s - prepared_.sampled_s_, end_ - begin_s);
+  const double spent_s = now() - begin_s;
+  prepared_.untimed_s_ += spent_s;
+  end_ += spent_s;
   if (monitor_ != nullptr) monitor_->skip();
   first_ = false;
 }

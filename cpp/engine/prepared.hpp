@@ -36,8 +36,9 @@ class Prepared {
   double run(std::int64_t invocations);
   // Seconds of the iterations [begin, end), run once.
   double run_range(std::int64_t begin, std::int64_t end);
-  // Invocations so far that warmed up the caches for samples.
+  // Invocations so far that warmed up the caches for samples, and their time.
   std::int64_t untimed() const { return untimed_; }
+  double untimed_s() const { return untimed_s_; }
   // Throws InputError if the range is empty or not within the iterations.
   void check_range(Range range) const;
 
@@ -62,6 +63,7 @@ class Prepared {
                 const std::function<bool()>& start = {}, std::span<Count> counts = {},
                 std::optional<Range> part = {}, double* moved_B = nullptr);
     void finish();
+    double end() const { return end_; }
 
    private:
     void warm_up();
@@ -82,6 +84,7 @@ class Prepared {
   std::unique_ptr<Problem> problem_;
   std::unique_ptr<Runner> runner_;
   std::int64_t untimed_ = 0;
+  double untimed_s_ = 0.0;
   double sampled_s_ = -std::numeric_limits<double>::infinity();  // when the last sample ended
 };
 

@@ -194,10 +194,10 @@ class HostRunner : public RunnerOf<Step> {
   void flush() override {
     if (flusher_) flusher_->flush();
   }
-  std::int64_t warm_up(double idle_s) override {
+  std::int64_t warm_up(double idle_s, double most_s) override {
     // Ranks that exchange values have not met yet: another one may have failed.
     if (flusher_ || exchange_) return 0;
-    const double end_s = now() + std::min(kWarmShare * idle_s, warm_s_);
+    const double end_s = now() + std::min({kWarmShare * idle_s, warm_s_, most_s});
     std::int64_t invocations = 0;
     for (; now() < end_s; ++invocations) sample(1, {}, nullptr);
     return invocations;

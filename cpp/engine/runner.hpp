@@ -43,9 +43,10 @@ class Runner {
   virtual double run_range(Range range) = 0;
   virtual void flush() = 0;
   // Runs invocations that are not timed until cores and caches are as they are for all that follow,
-  // and returns how many. The last samples ended `idle_s` ago. There are none on a device, if the
-  // caches are flushed or hold none of the data, or if ranks exchange values in an invocation.
-  virtual std::int64_t warm_up(double /*idle_s*/) { return 0; }
+  // for at most `most_s`, and returns how many. The last samples ended `idle_s` ago. There are none
+  // on a device, if the caches are flushed or hold none of the data, or if ranks exchange values in
+  // an invocation.
+  virtual std::int64_t warm_up(double /*idle_s*/, double /*most_s*/) { return 0; }
   // Binds the workers during its lifetime, and monitors them if `probes`.
   struct Watch {
     Watch(const Team& team, double least_throughput, bool probes) : session(team) {

@@ -320,7 +320,8 @@ class Case {
       sampling.emplace(prepared_, invocations, least_throughput, end, std::move(codes), probes,
                        warms_up);
     }
-    while (done < conditions.size() && !error && (called || done == 0 || now() <= end)) {
+    while (done < conditions.size() && !error &&
+           (called || done == 0 || now() <= sampling->end())) {
       bool taken = false;
       {
         const Exclusive exclusive;
@@ -360,7 +361,9 @@ class Case {
     return static_cast<std::int64_t>(done);
   }
 
-  std::int64_t untimed() const { return prepared_.untimed(); }
+  std::pair<std::int64_t, double> untimed() const {
+    return {prepared_.untimed(), prepared_.untimed_s()};
+  }
 
   double run_range(std::int64_t begin, std::int64_t end) {
     const Exclusive exclusive;

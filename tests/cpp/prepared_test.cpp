@@ -188,6 +188,21 @@ TEST(Prepared, WarmsUpTheCachesBeforeTheFirstSample) {
   EXPECT_GT(prepared.untimed(), before);
 }
 
+TEST(Prepared, WarmsUpForNoLongerThanItMaySample) {
+  Prepared prepared(copy(1000));
+  const double end_s = now() + 1e-3;
+  Prepared::Sampling sampling(prepared, 1, 0.0, end_s);
+  Conditions conditions;
+  double seconds = 0.0;
+  EXPECT_TRUE(sampling.sample(seconds, {}, conditions));
+  // That time is left for samples.
+  EXPECT_NEAR(sampling.end() - end_s, prepared.untimed_s(), 1e-9);
+  Prepared late(copy(1000));
+  Prepared::Sampling none(late, 1, 0.0, now() - 1.0);
+  EXPECT_TRUE(none.sample(seconds, {}, conditions));
+  EXPECT_EQ(late.untimed(), 0);
+}
+
 TEST(Prepared, DoesNotWarmUpCachesThatAreFlushedOrTooSmall) {
   Request flushed = copy(1000);
   flushed.flush = true;

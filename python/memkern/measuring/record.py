@@ -263,7 +263,7 @@ class CaseRun:
 
         def sample() -> int:
             nonlocal again_s
-            begin, untimed = time.perf_counter(), prepared.native.untimed()
+            begin, (untimed, _) = time.perf_counter(), prepared.native.untimed()
             device: dict[str, Any] = {}
             if knobs.place == GPUS:
                 with gpu.Watch(knobs.device) as prepared.watch:
@@ -273,7 +273,7 @@ class CaseRun:
                 found = prepared.sample(len(self.placements), case.placements)
             again_s += time.perf_counter() - begin
             taken.append((found, device))
-            return found.taken * found.invocations + prepared.native.untimed() - untimed
+            return found.taken * found.invocations + prepared.native.untimed()[0] - untimed
 
         # Placements in between run the same code on the same inputs.
         same = earlier is not None and choice.same_as(earlier.choice)
