@@ -63,6 +63,7 @@ class Prepared {
                 const std::function<bool()>& start = {}, std::span<Count> counts = {},
                 std::optional<Range> part = {}, double* moved_B = nullptr);
     void finish();
+    // When sampling ends: what is not timed takes no longer than was left, and moves it by as much.
     double end() const { return end_; }
 
    private:

@@ -208,12 +208,10 @@ TEST(Loaded, LoadsAndStoresAddUp) {
 
 TEST(Loaded, TellsWhatWasMovedInEachSample) {
   Latency latency("latency.loaded");
-  Request request = latency.made();
-  // Without invocations that warm up the caches.
-  request.flush = true;
-  Prepared prepared(request);
+  Prepared prepared(latency.made());
   for (int column = 0; column < 2; ++column) set_word(prepared, "tally", 1, column, 0);
-  Prepared::Sampling sampling(prepared, 3, 0.0, now() + 60.0);
+  constexpr bool kWarmsUp = false;  // all that is moved is counted
+  Prepared::Sampling sampling(prepared, 3, 0.0, now() + 60.0, {}, true, kWarmsUp);
   std::array<Conditions, 2> conditions;
   double moved_B = 0.0;
   for (Conditions& each : conditions) {
