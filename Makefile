@@ -8,7 +8,7 @@
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs no system packages
 .PHONY: report test test-all test-cluster lint sanitize wheel clean
-.PHONY: system system-test system-dev system-cluster
+.PHONY: system system-test system-dev system-cluster always
 .DELETE_ON_ERROR:
 
 WERROR ?= OFF
@@ -99,9 +99,15 @@ system-cluster:
 	$(PIP) install 'scikit-build-core>=0.10' 'pybind11>=2.12'
 	touch $@
 
-.venv/.installed: $(SOURCES) | .venv/.created
+.venv/.installed: $(SOURCES) build/.wrappers | .venv/.created
 	$(INSTALL) .
 	touch $@
+
+# The modules for ranks are built with these compilers, which may be installed after the first build.
+build/.wrappers: always
+	@mkdir -p build
+	@{ command -v mpicxx; command -v mpicxx.mpich; command -v oshc++; } >$@.now || true
+	@cmp -s $@.now $@ || cp $@.now $@
 
 # The requirements of the extra, from the metadata of the installed package.
 .venv/.test .venv/.lint .venv/.wheel: .venv/.%: pyproject.toml | .venv/.installed
