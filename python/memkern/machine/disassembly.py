@@ -186,8 +186,8 @@ def functions(path: str) -> dict[str, list[Instruction]]:
         There is no objdump.
     """
     found: dict[str, list[Instruction]] = defaultdict(list)
-    for name, code in _every_function(path):
-        found[name] += code
+    for name, _, text in _listings(path):
+        found[name] += _instructions(text)
     return found
 
 
@@ -201,8 +201,9 @@ def function_at(path: str, address: int) -> tuple[str, list[Instruction]]:
     InputError
         There is no objdump, or no such function.
     """
-    for name, code in _every_function(path):
-        if code and code[0].address == address:
+    for name, begin, text in _listings(path):
+        if begin == address:
+            code = _instructions(text)
             called = {i.called for i in code} - {None}
             if len(called) == 1 and not any(i.target for i in code):
                 return function_at(path, called.pop() or 0)
@@ -211,7 +212,7 @@ def function_at(path: str, address: int) -> tuple[str, list[Instruction]]:
 
 
 @functools.cache
-def _every_function(path: str) -> list[tuple[str, list[Instruction]]]:
+def _listings(path: str) -> list[tuple[str, int, str]]:
     objdump = shutil.which("objdump")
     if objdump is None:
         raise InputError("machine code is read by objdump, which comes with binutils: install it")
@@ -221,23 +222,37 @@ def _every_function(path: str) -> list[tuple[str, list[Instruction]]]:
         capture_output=True,
         text=True,
     ).stdout
-    return listed(text)
+    return _split(text)
+
+
+def _split(text: str) -> list[tuple[str, int, str]]:
+    """Return the name, address and listing of each function in a listing by objdump.
+
+    A file has a million instructions: only those of the functions that are looked at are parsed.
+    """
+    headers = list(re.finditer(r"^([0-9a-f]+) <(.*)>:$", text, re.MULTILINE))
+    ends = [*(header.start() for header in headers[1:]), len(text)]
+    return [
+        (header[2], int(header[1], 16), text[header.end() : end])
+        for header, end in zip(headers, ends, strict=True)
+    ]
+
+
+@functools.cache
+def _instructions(text: str) -> list[Instruction]:
+    """Return the instructions of a function's listing."""
+    found = []
+    for line in text.splitlines():
+        code = re.match(r"\s+([0-9a-f]+):\t(?:(?:bnd|lock|notrack|rep\w*) )*(\S+)\s*(.*)", line)
+        if code:
+            operands = re.split(r"\s*(?:(?:^|\s)# |//)", code[3])[0]
+            found.append(Instruction(int(code[1], 16), code[2], operands))
+    return found
 
 
 def listed(text: str) -> list[tuple[str, list[Instruction]]]:
     """Return the name and the instructions of each function in a listing by objdump."""
-    found: list[tuple[str, list[Instruction]]] = []
-    for line in text.splitlines():
-        if header := re.fullmatch(r"[0-9a-f]+ <(.*)>:", line):
-            found.append((header[1], []))
-        elif found and (
-            code := re.match(
-                r"\s+([0-9a-f]+):\t(?:(?:bnd|lock|notrack|rep\w*) )*(\S+)\s*(.*)", line
-            )
-        ):
-            operands = re.split(r"\s*(?:(?:^|\s)# |//)", code[3])[0]
-            found[-1][1].append(Instruction(int(code[1], 16), code[2], operands))
-    return found
+    return [(name, _instructions(code)) for name, _, code in _split(text)]
 
 
 def innermost_loops(code: list[Instruction]) -> list[list[Instruction]]:
