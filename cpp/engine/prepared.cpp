@@ -9,6 +9,10 @@
 namespace memkern {
 namespace {
 
+// While a sample waits for its core, threads on the same one displace its data: it takes less than
+// this to bring them back.
+constexpr double kRefill_s = 0.0005;
+
 void check_invocations(std::int64_t invocations) {
   if (invocations < 1) throw InputError("the number of invocations must be at least 1");
 }
@@ -86,7 +90,7 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
   conditions = {};
   Runner& runner = *prepared_.runner_;
   const bool waited = monitor_ != nullptr && monitor_->wait_for_cores(end_);
-  if (warms_up_ && !part && (first_ || waited)) warm_up();
+  if (warms_up_ && !part && (first_ || waited)) warm_up(first_ ? end_ - now() : kRefill_s);
   runner.flush();
   if (start && !start()) return false;
   prepared_.problem_->mark_written();
@@ -106,10 +110,10 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
   return true;
 }
 
-void Prepared::Sampling::warm_up() {
+void Prepared::Sampling::warm_up(double most_s) {
   const double begin_s = now();
   prepared_.problem_->mark_written();
-  prepared_.untimed_ += prepared_.runner_->warm_up(begin_s - prepared_.sampled_s_, end_ - begin_s);
+  prepared_.untimed_ += prepared_.runner_->warm_up(begin_s - prepared_.sampled_s_, most_s);
   const double spent_s = now() - begin_s;
   prepared_.untimed_s_ += spent_s;
   end_ += spent_s;
