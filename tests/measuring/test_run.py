@@ -871,7 +871,7 @@ def test_nothing_is_chosen_by_disturbed_trials(case: Case, monkeypatch: pytest.M
     monkeypatch.setattr("memkern.measuring.disturbance.disturbed_samples", all_but_the_first)
     prepared = case.with_(variant="best").prepare()
     assert prepared.variant_choice == "default"
-    assert prepared.obtained["variant"] == "simd"
+    assert prepared.obtained["variant"] == "auto"
 
 
 def scripted_trials(
@@ -911,6 +911,38 @@ def test_trials_of_all_lengths_are_judged_by_undisturbed_samples(
     scripted_trials(monkeypatch, lambda variant, _: (1e-3, 0.1 if variant == "scalar" else 1.0))
     prepared = case.prepare()
     assert (prepared.obtained["variant"], prepared.variant_choice) == ("simd", "default")
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_undisturbed_samples_of_earlier_rounds_of_trials_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(variants, "TRIAL_S", 100.0)
+    case = mk.stream("copy", elements=2**14, threads=1, isa="baseline")
+
+    def scalar_is_disturbed_after_the_first_round(variant: str, number: int) -> tuple[float, float]:
+        return (1e-3, 0.1 if number else 1.0) if variant == "scalar" else (2e-3, 1.0)
+
+    scripted_trials(monkeypatch, scalar_is_disturbed_after_the_first_round)
+    prepared = case.prepare()
+    assert (prepared.obtained["variant"], prepared.variant_choice) == ("scalar", "trial")
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_trials_end_with_a_candidate_that_was_always_disturbed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+
+    def never(variant: str, _: int) -> tuple[float, float]:
+        calls.append(variant)
+        return 1e-3, 0.1
+
+    scripted_trials(monkeypatch, never)
+    prepared = mk.gather("UNIFORM:8:4:NR", count=256, threads=1).prepare()
+    # Single loads are fast on all processors, gathered vectors on some.
+    assert (prepared.obtained["variant"], prepared.variant_choice) == ("auto", "default")
+    assert len(calls) == variants._TRIAL_TRIES and len(set(calls)) == 1
 
 
 def test_a_variant_is_chosen_at_a_later_placement_if_trials_were_disturbed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeAlias
@@ -43,9 +44,11 @@ class _DisturbedError(Exception):
     """All samples of a candidate, which may be the fastest, were disturbed."""
 
 
-def _default_of(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the first candidate of the variant that is fast for most kernels."""
-    for variant in ("simd", "auto"):
+def _default_of(prepared: Prepared, candidates: Sequence[Candidate]) -> Candidate:
+    """Return the first candidate of the variant that is fast for most such kernels."""
+    # Vectors that a processor gathers may take three times as long as single loads.
+    gathers = bool(prepared.case.indices)
+    for variant in ("auto", "simd") if gathers else ("simd", "auto"):
         for candidate in candidates:
             if candidate[0] == variant:
                 return candidate
@@ -67,7 +70,7 @@ def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate,
     try:
         return search(prepared, candidates), "trial"
     except _DisturbedError:
-        return _default_of(candidates), "default"
+        return _default_of(prepared, candidates), "default"
 
 
 def _fastest_on_device(prepared: Prepared, candidates: list[Candidate]) -> Candidate:
@@ -133,8 +136,9 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> Cand
                 # part before it, of the same candidate.
                 parts = _Parts(prepared, last_level_cache_B())
                 return _by_time(prepared, candidates, 2, _LARGE_PARTS, parts)[0]
+    taken: defaultdict[Candidate, list[float]] = defaultdict(list)
     for finalists, samples in rounds:
-        candidates = _by_time(prepared, candidates, 1, samples)[:finalists]
+        candidates = _by_time(prepared, candidates, 1, samples, taken=taken)[:finalists]
     return candidates[0]
 
 
@@ -144,8 +148,11 @@ def _by_time(
     series: int,
     samples: int,
     parts: _Parts | None = None,
+    taken: defaultdict[Candidate, list[float]] | None = None,
 ) -> list[Candidate]:
     """Return the candidates, the fastest first, by some series of samples, or of parts, of each.
+
+    Seconds of samples are added to those of earlier rounds in `taken`.
 
     Raises
     ------
@@ -153,7 +160,7 @@ def _by_time(
     """
     if len(candidates) == 1:
         return candidates
-    taken: dict[Candidate, list[float]] = {candidate: [] for candidate in candidates}
+    taken = defaultdict(list) if taken is None else taken
     for number, candidate in itertools.product(range(series), candidates):
         prepared.select(*candidate)
         taken[candidate] += _trial(prepared, 1 + samples, parts)
