@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import math
 import os
 import signal
 import threading
@@ -121,6 +122,7 @@ def new_costs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(costs, "_AGAIN_SHARE", math.inf)
     product = mk.case("spmv.crs", matrix="hpcg:4", threads=1, variant="scalar", runs=3)
     bandwidths = ("load_GBps", "triad_GBps", "store_GBps")
     with monkeypatch.context() as patch:
@@ -140,6 +142,32 @@ def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
     assert launch_cost_s(0, "none", "fork") == launch_cost_s(0, "none", "fork") > 0
     record = product.measure().record
     assert all(record[name] > 0 for name in (*bandwidths, "roofline_fraction"))
+
+
+def test_costs_by_disturbed_samples_are_not_measured_for_every_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s, calls = 0.0, 0
+    monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: now_s))
+
+    @costs._kept_if_undisturbed(math.nan)
+    def cost_s(disturbed: bool) -> float:
+        nonlocal now_s, calls
+        calls += 1
+        now_s += 1.0
+        if disturbed:
+            raise costs._DisturbedError
+        return 1.0
+
+    assert [cost_s(False) for _ in range(3)] == [1.0] * 3 and calls == 1
+    assert all(math.isnan(cost_s(True)) for _ in range(3)) and calls == 2
+    # A twentieth of the time.
+    now_s = 21.9
+    assert math.isnan(cost_s(True)) and calls == 2
+    now_s = 22.0
+    assert math.isnan(cost_s(True)) and calls == 3
+    costs.forget()
+    assert math.isnan(cost_s(True)) and cost_s(False) == 1.0 and calls == 5
 
 
 def test_samples_with_flushed_caches_have_one_invocation() -> None:
