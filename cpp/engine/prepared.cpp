@@ -90,7 +90,7 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
   conditions = {};
   Runner& runner = *prepared_.runner_;
   const bool waited = monitor_ != nullptr && monitor_->wait_for_cores(end_);
-  if (warms_up_ && !part && (first_ || waited)) warm_up(first_ ? end_ - now() : kRefill_s);
+  if (warms_up_ && !part && (first_ || waited)) warm_up();
   runner.flush();
   if (start && !start()) return false;
   prepared_.problem_->mark_written();
@@ -110,8 +110,10 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
   return true;
 }
 
-void Prepared::Sampling::warm_up(double most_s) {
+void Prepared::Sampling::warm_up() {
   const double begin_s = now();
+  const double left_s = end_ - begin_s;
+  const double most_s = first_ ? left_s : std::min(kRefill_s, left_s);
   prepared_.problem_->mark_written();
   prepared_.untimed_ += prepared_.runner_->warm_up(begin_s - prepared_.sampled_s_, most_s);
   const double spent_s = now() - begin_s;

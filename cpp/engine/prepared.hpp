@@ -67,7 +67,7 @@ class Prepared {
     double end() const { return end_; }
 
    private:
-    void warm_up(double most_s);
+    void warm_up();
 
     Prepared& prepared_;
     std::int64_t invocations_;

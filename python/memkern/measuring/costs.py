@@ -54,7 +54,7 @@ def _kept_if_undisturbed(unknown: _T) -> Callable[[Callable[_P, _T]], Callable[_
                 return kept[which]
             begin = time.perf_counter()
             # Ranks measure together.
-            if not ranks().first(begin >= again_s.get(which, -math.inf)):
+            if not ranks().agreed(begin >= again_s.get(which, -math.inf)):
                 return unknown
             try:
                 kept[which] = measured(*args, **kwargs)

@@ -46,7 +46,7 @@ class _DisturbedError(Exception):
 
 def _default_of(prepared: Prepared, candidates: Sequence[Candidate]) -> Candidate:
     """Return the first candidate of the variant that is fast for most such kernels."""
-    # Vectors that a processor gathers may take three times as long as single loads.
+    # Vectors that a processor gathers may take nearly twice as long as single loads.
     gathers = bool(prepared.case.indices)
     for variant in ("auto", "simd") if gathers else ("simd", "auto"):
         for candidate in candidates:
