@@ -42,9 +42,9 @@ PARTS = "validates applied faults refusals records"
     params=[
         ("openmpi", 1),
         ("openmpi", 2),
-        ("openmpi", 4),
         ("oshmem", 1),
         ("oshmem", 4),
+        pytest.param(("openmpi", 4), marks=pytest.mark.every_entry),
         pytest.param(("mpich", 2), marks=pytest.mark.every_entry),
     ],
     ids=lambda param: f"{param[0]}-{param[1]}",

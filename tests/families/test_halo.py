@@ -181,7 +181,14 @@ def check_cases(found: Any) -> None:
     assert found["valid"]["failed"] == found["equal"]["wrong"] == []
 
 
-@pytest.mark.parametrize(("kind", "ranks"), [("openmpi", 1), ("openmpi", 4), ("mpich", 2)])
+@pytest.mark.parametrize(
+    ("kind", "ranks"),
+    [
+        ("openmpi", 1),
+        ("mpich", 2),
+        pytest.param("openmpi", 4, marks=pytest.mark.every_entry),
+    ],
+)
 def test_every_distributed_case_is_valid_and_equal(kind: str, ranks: int, tmp_path: Path) -> None:
     check_cases(started(ranks, "valid equal", tmp_path, kind=kind))
 

@@ -54,7 +54,7 @@ PARTS = "validates applied faults refusals records"
         ("openmpi", 2, "1-0"),
         ("openmpi", 4, "0-2,3-1"),
         ("oshmem", 1, "0-0"),
-        ("oshmem", 4, "node"),
+        pytest.param(("oshmem", 4, "node"), marks=pytest.mark.every_entry),
         pytest.param(("mpich", 2, "0-1"), marks=pytest.mark.every_entry),
     ],
     ids=lambda param: f"{param[0]}-{param[1]}",

@@ -8,6 +8,7 @@ import math
 import os
 import queue
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -646,40 +647,45 @@ def test_wrong_input_is_refused_once(words: tuple[str, ...], said: str, tmp_path
     assert len(own) == 1 and said in own[0]
 
 
-SWEEP = """
+SMALL = {"MEMKERN_SMALL": "1"}
+# Two ranks need 30 ms for each, so that they are interrupted before the last one.
+CASES = 60
+
+
+def sweep_of(output: Path, comm: str, cases: int = CASES) -> list[str]:
+    """Return the words of a sweep with so many small cases."""
+    launching.need_module(comm)
+    file = output.with_name("sweep.toml")
+    file.write_text(
+        f"""
 [[case]]
 kernel = "stream.triad"
-elements = [1000, 1001, 1002, 1003, 1004, 1005]
+elements = {list(range(1000, 1000 + cases))}
 threads = 1
 variant = "scalar"
-runs = 10
-budget_s = 0.1
+runs = 2
 """
-
-
-def sweep_file(folder: Path) -> Path:
-    path = folder / "sweep.toml"
-    path.write_text(SWEEP)
-    return path
+    )
+    return ["sweep", str(file), "-o", str(output), "--comm", comm, "-q"]
 
 
 def test_the_first_rank_writes_and_resumes(tmp_path: Path) -> None:
     output = tmp_path / "records.csv"
-    words = ("sweep", str(sweep_file(tmp_path)), "-o", str(output), "-q")
-    done = memkern("openmpi", 2, tmp_path, *words)
+    words = sweep_of(output, "mpi", 6)
+    done = memkern("openmpi", 2, tmp_path, *words, **SMALL)
     assert done.returncode == 0, done.stderr
     first = mk.load(output)
     assert len(first) == 6 and first.valid
     (environment,) = first.environments.values()
     assert list(environment["ranks"]["hosts"]) == [os.uname().nodename]
     # What exists is not overwritten, and one process is another case than two ranks.
-    assert memkern("openmpi", 2, tmp_path, *words).returncode == 2
-    done = memkern("openmpi", 2, tmp_path, *words, "--resume")
+    assert memkern("openmpi", 2, tmp_path, *words, **SMALL).returncode == 2
+    done = memkern("openmpi", 2, tmp_path, *words, "--resume", **SMALL)
     assert done.returncode == 0, done.stderr
     assert mk.load(output).records == first.records
 
 
-def started(process: Any, output: Path) -> None:
+def started(process: subprocess.Popen[str], output: Path) -> None:
     """Wait until a run has written a record."""
     working = output.with_name(output.name + ".db")
     end = time.monotonic() + 60
@@ -691,15 +697,12 @@ def started(process: Any, output: Path) -> None:
     raise AssertionError(process.communicate())
 
 
-LONG = SWEEP + "invocations = 20000\n"
-
-
-def long_sweep(output: Path, comm: str) -> list[str]:
-    """Return the words of a sweep that takes a while."""
-    launching.need_module(comm)
-    file = output.with_name("long.toml")
-    file.write_text(LONG)
-    return ["-m", "memkern", "sweep", str(file), "-o", str(output), "--comm", comm]
+def start_sweep(kind: str, comm: str, output: Path, **variables: str) -> subprocess.Popen[str]:
+    """Start a sweep of two ranks that has most of its cases left."""
+    words = ["-m", "memkern", *sweep_of(output, comm)]
+    process = launching.start(kind, 2, words, output.parent, {**SMALL, **variables})
+    started(process, output)
+    return process
 
 
 @pytest.mark.parametrize(
@@ -710,23 +713,18 @@ def test_finished_cases_survive_a_rank_that_is_killed(
     kind: str, comm: str, rank: int, tmp_path: Path
 ) -> None:
     output = tmp_path / "records.csv"
-    words = [*long_sweep(output, comm), "-q"]
-    with launching.start(kind, 2, words, tmp_path) as process:
-        started(process, output)
+    with start_sweep(kind, comm, output) as process:
         os.kill(launching.ranks_of(process)[rank], signal.SIGKILL)
         told = "".join(process.communicate(timeout=60))
     assert process.returncode != 0 and "signal 9" in told
     kept = mk.load(output.with_name(output.name + ".db"))
-    assert 0 < len(kept) <= 6 and kept.valid
+    assert 0 < len(kept) < CASES and kept.valid
 
 
 @pytest.mark.parametrize(("kind", "comm"), [*WAYS, ("mpich", "mpi")])
 def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> None:
     output = tmp_path / "records.csv"
-    words = [*long_sweep(output, comm), "-q"]
-    variables = {"MEMKERN_RANK_TIMEOUT_S": "2"}
-    with launching.start(kind, 2, words, tmp_path, variables) as process:
-        started(process, output)
+    with start_sweep(kind, comm, output, MEMKERN_RANK_TIMEOUT_S="2") as process:
         os.kill(launching.ranks_of(process)[1], signal.SIGSTOP)
         _, errors = process.communicate(timeout=60)
     assert process.returncode != 0
@@ -737,16 +735,14 @@ def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(("kind", "comm"), WAYS)
 def test_interrupting_a_rank_interrupts_all(kind: str, comm: str, tmp_path: Path) -> None:
     output = tmp_path / "records.csv"
-    words = long_sweep(output, comm)
-    with launching.start(kind, 2, words, tmp_path) as process:
-        started(process, output)
+    with start_sweep(kind, comm, output) as process:
         os.kill(launching.ranks_of(process)[1], signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert errors.count("memkern: interrupted: ") == 1 and "resume with" in errors
-    done = memkern(kind, 2, tmp_path, *words[2:], "--resume", "-q")
+    done = memkern(kind, 2, tmp_path, *sweep_of(output, comm), "--resume", **SMALL)
     assert done.returncode == 0, done.stderr
-    assert len(mk.load(output)) == 6
+    assert len(mk.load(output)) == CASES
 
 
 @pytest.mark.parametrize(("kind", "comm"), WAYS)
