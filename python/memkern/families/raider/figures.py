@@ -55,15 +55,20 @@ def published() -> DataFrame:
     return reference.load("raider2022").assign(own=False, disturbed=False)
 
 
-def _own(records: Records, definition: str, index_pattern: str) -> tuple[DataFrame, list[str]]:
-    """Return the own records of one definition and one index pattern."""
+def _own(
+    records: Records, definition: str, index_pattern: str, measure: str = _MEASURE
+) -> tuple[DataFrame, list[str]]:
+    """Return the own records of one definition and one index pattern.
+
+    `measure` is the command that a note names where there are none.
+    """
     frame, notes = select(records, ["raider"], _COLUMNS)
     some = len(frame) > 0
     frame = as_defined(frame, definition, index_pattern).assign(own=True)
     if records is None:
         notes.append("Published clusters only.")
     elif not some:
-        notes.append(f"No own record: `{_MEASURE}` measures it.")
+        notes.append(f"No own record: `{measure}` measures it.")
     elif frame.empty:
         notes.append(f"No own record with definition {definition} and pattern {index_pattern}.")
     return frame, notes
@@ -268,7 +273,7 @@ def by_nodes(
     ----------
     Beebe et al. 2022, figures 7 and 8.
     """
-    own, notes = _own(records, definition, index_pattern)
+    own, notes = _own(records, definition, index_pattern, _MEASURE_RANKS)
     some = len(own) > 0
     own = typed(own, ("ranks", "scaling_size", "oversubscribed"))
     strong = own["scaling"].eq("strong") if "scaling" in own else False
