@@ -114,6 +114,19 @@ def test_the_time_in_l1_is_the_time_in_the_core() -> None:
     assert daxpy["L2"].predicted.bound == "core"
 
 
+def test_the_time_in_the_core_of_a_loop_in_l1_is_that_of_its_loads_and_stores() -> None:
+    rows = measured(machine(hypotheses(LEVELS)["none"]))
+    # A vector of 64 bytes is stored in four cycles, and loaded in half a cycle.
+    units = EcmLevel("instructions", 128.0, 16.0)
+    found = fit_ecm(rows, 2.5, {"none": hypotheses(LEVELS)["none"]}, units)
+    init = {row.loop.level: row for row in found.rows if row.loop.kernel == "loops.init"}
+    assert init["L1"].predicted.core == init["L1"].loop.transfers["L1"].store_B / 16
+    assert init["L1"].predicted.bound == "core"
+    # Constants are fitted to the others, and beyond L1 the loop's own time counts.
+    assert all(row.predicted.core == 0 for row in found.rows if row.fitted)
+    assert init["L2"].predicted.core == init["L1"].loop.cycles
+
+
 def test_disturbed_loops_are_shown_but_neither_fitted_nor_judged() -> None:
     rows = measured(machine(hypotheses(LEVELS)["none"]))
     odd = dataclasses.replace(rows[-1], cycles=1e3, disturbed=True)
@@ -139,9 +152,15 @@ def test_known_reasons_of_errors() -> None:
     assert judged("loops.matvec", "L1", 1.5).reason == "every column begins anew"
     assert judged("loops.stencil", "L1", 0.5).reason == ""
     assert judged("loops.stencil", "L2", 1.5).reason == ""
+    alone = {level: Transfer(load_B, 0) for level, (load_B, _) in moved.items()}
+    share = model.predict(alone, at="L3").cycles / model.predict(moved, at="L3").cycles
+    assert share < 0.9
+    assert judged("loops.daxpy", "L3", share).reason == "takes as long as its loads alone"
+    assert judged("loops.daxpy", "L3", share**0.4).reason == ""
+    assert judged("loops.daxpy", "L3", share**2.5).reason == ""
     assert judged("loops.daxpy", "L1", 1.5).reason == ""
     assert judged("loops.daxpy", "L3", 1.5, spread=0.6).reason.startswith("varies as much")
-    assert judged("loops.daxpy", "L3", 0.5, spread=math.nan).reason == ""
+    assert judged("loops.daxpy", "L3", 0.2, spread=math.nan).reason == ""
 
 
 def test_the_three_loops_are_needed_in_each_level() -> None:

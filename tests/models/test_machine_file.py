@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 
 from memkern import reference
 from memkern.models import machine_file, roofline
-from memkern.models.machine_file import InCore, Quantity, body_of, differences, published
-from memkern.spec.kernel import Traffic
+from memkern.models.machine_file import (
+    InCore,
+    Instruction,
+    Quantity,
+    body_of,
+    differences,
+    published,
+)
+from memkern.spec.kernel import Traffic, Transfer
 
 A64FX = published("A64FX")
 
@@ -183,6 +190,20 @@ def test_files_that_hold_something_else(tmp_path) -> None:
         machine_file.load_machine(path)
     with refused("missing.json"):
         machine_file.load_machine(tmp_path / "missing.json")
+
+
+def test_loads_and_stores_are_those_of_the_widest_vectors() -> None:
+    rows = (
+        Instruction("load", 512, Quantity(0.5)),
+        Instruction("store", 512, Quantity(2.0)),
+        Instruction("store", 256, Quantity(1.0)),
+    )
+    found = dataclasses.replace(A64FX, instructions=rows).loads_and_stores
+    assert found is not None
+    assert (found.load_B, found.store_B) == (128, 32)
+    assert found.longest(Transfer(256, 32)) == 2
+    assert found.longest(Transfer(64, 64)) == 2
+    assert dataclasses.replace(A64FX, instructions=rows[::2]).loads_and_stores is None
 
 
 def test_two_machines_are_compared() -> None:

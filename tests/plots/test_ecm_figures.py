@@ -65,6 +65,19 @@ def test_the_table_has_every_loop_beside_its_prediction() -> None:
     assert again["predicted_cycles"].to_numpy() == pytest.approx(frame["predicted_cycles"])
 
 
+def test_a_machine_file_has_the_time_in_the_core_in_l1() -> None:
+    frame = tables["ecm"](records(), machine="A64FX")
+    daxpy = frame[frame["kernel"] == "loops.daxpy"].set_index("level")["core_cycles"]
+    # 128 bytes are loaded, and 64 stored, at 128 and 64 bytes a cycle.
+    assert daxpy["L1"] == 1
+    assert tables["ecm"](records()).set_index(["kernel", "level"])["core_cycles"].loc[
+        "loops.daxpy", "L1"
+    ] == 0  # fmt: skip
+    fig = figures["ecm"](records(), machine="A64FX")
+    assert_legible(fig)
+    assert "Loads and stores of the core: A64FX, published." in footnotes(fig)
+
+
 def test_predictions_lie_on_the_diagonal() -> None:
     fig = figures["ecm"](records(), overlap=str(MODEL.overlap))
     assert_legible(fig)

@@ -64,6 +64,16 @@ def streams(counts=(1, 2, 4, 12)):
     return rows
 
 
+def test_a_core_takes_at_least_the_time_of_its_loads_and_stores() -> None:
+    case = mk.case("loops.init", elements=1024, variant="simd", threads=1)
+    row = record(case, 1.0, footprint_B=8192)
+    slow = (Instruction("load", 512, Quantity(0.5)), Instruction("store", 512, Quantity(9.0)))
+    found = predict_record(dataclasses.replace(A64FX, instructions=slow), row)
+    assert found.cycles == found.core == 9 * 1024 / 8
+    # Another part of the core may take longer.
+    assert predict_record(dataclasses.replace(A64FX, instructions=slow), row, 1e6).core == 1e6
+
+
 def test_saturation_has_both_forms_and_the_saturating_cores() -> None:
     fig = figures["saturation"](results(streams()), machine="A64FX")
     assert_legible(fig)

@@ -41,7 +41,8 @@ def _ecm(args: argparse.Namespace) -> int:
     overlaps = None
     if args.overlap is not None:
         overlaps = {args.overlap: Overlap.parse(args.overlap)}
-    found = fit_ecm(loops, clock_GHz, overlaps)
+    instructions = None if machine is None else machine.loads_and_stores
+    found = fit_ecm(loops, clock_GHz, overlaps, instructions)
     if machine is not None:
         machine = dataclasses.replace(machine, ecm=_parameters(found, results, machine))
         machine.save(args.machine, force=True)

@@ -263,6 +263,10 @@ class EcmLevel:
                     f"{what} of {self.name} must be positive, not {getattr(self, what)!r}"
                 )
 
+    def longest(self, moved: Transfer) -> float:
+        """Return the cycles of the loads or of the stores of one core, whichever take longer."""
+        return max(moved.load_B / self.load_B, moved.store_B / self.store_B)
+
 
 @dataclass(frozen=True)
 class Ecm:

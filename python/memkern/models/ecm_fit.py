@@ -2,8 +2,9 @@
 
 The bandwidths of each boundary are fitted to the times of `load`, `copy` and `triad` with data in
 each level, from L1 to memory, for every hypothesis on what overlaps. The hypothesis with the least
-error there is chosen, and predicts all other loops. For data beyond L1, T_core is the time of the
-same loop in L1.
+error there is chosen, and predicts all other loops. For data in L1, T_core is the time of the
+vector loads and stores by the instruction table of a machine file, if there is one; for data
+beyond L1 it is the time of the same loop in L1.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ _LONGER_IN_L1 = {
     "loops.matvec": "every column begins anew",
 }
 _VARIES = "varies as much from placement to placement"
+_LOADS_ALONE = "takes as long as its loads alone"
 
 # Logarithmic grid of the cycles of a byte: points on each axis, decades, and how often it is
 # narrowed around its best point.
@@ -122,8 +124,18 @@ class Judged:
         """Why measured and predicted cycles differ; empty if that is unknown."""
         if self.loop.spread >= abs(self.ratio - 1):
             return _VARIES
+        if self.ratio < 1:
+            return _LOADS_ALONE if self._takes_as_long_as_its_loads() else ""
         in_l1 = self.loop.level == next(iter(self.loop.transfers))
-        return _LONGER_IN_L1.get(self.loop.kernel, "") if in_l1 and self.ratio > 1 else ""
+        return _LONGER_IN_L1.get(self.loop.kernel, "") if in_l1 else ""
+
+    def _takes_as_long_as_its_loads(self) -> bool:
+        """Return whether a prediction without stores has less than half the error."""
+        loads = {name: Transfer(load_B, 0) for name, (load_B, _) in self.loop.transfers.items()}
+        if not loads[self.loop.level].load_B:
+            return False
+        alone = self.predicted.model.predict(loads, at=self.loop.level).cycles
+        return abs(math.log(self.loop.cycles / alone)) < abs(math.log(self.ratio)) / 2
 
 
 @dataclass(frozen=True)
@@ -203,7 +215,10 @@ class EcmFit:
 
 
 def fit_ecm(
-    loops: Iterable[LoopTime], clock_GHz: float, overlaps: Mapping[str, Overlap] | None = None
+    loops: Iterable[LoopTime],
+    clock_GHz: float,
+    overlaps: Mapping[str, Overlap] | None = None,
+    instructions: EcmLevel | None = None,
 ) -> EcmFit:
     """Fit the model to load, copy and triad, choose the hypothesis, and predict all loops.
 
@@ -214,6 +229,8 @@ def fit_ecm(
     clock_GHz : float
     overlaps : mapping of str to Overlap, optional
         Hypotheses by name; by default all on the levels.
+    instructions : EcmLevel, optional
+        Bytes that vector loads and stores move in a cycle (`MachineFile.loads_and_stores`).
 
     Raises
     ------
@@ -246,7 +263,11 @@ def fit_ecm(
         best.items(), key=lambda pair: (pair[0][0], order[pair[0][1]])
     ):
         fitted = kernel in FITTED
-        core = 0.0 if level == levels[0] or fitted else in_l1.get(kernel, 0.0)
+        core = 0.0
+        if not fitted and level != levels[0]:
+            core = in_l1.get(kernel, 0.0)
+        elif not fitted and instructions is not None:
+            core = instructions.longest(loop.transfers[level])
         rows.append(Judged(loop, model.predict(loop.transfers, core, level), fitted))
     return EcmFit(model, chosen, {name: fits[name][1] for name in ranking}, tuple(rows))
 

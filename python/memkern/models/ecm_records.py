@@ -26,7 +26,7 @@ def predict_record(
         With the columns of transfers (``L1_load_B`` and so on), ``threads`` and ``footprint_B``.
     core : float
         T_core: cycles of an invocation in the core that overlap with all transfers, of all threads
-        together.
+        together. It is at least the time of the vector loads and stores, where the file has them.
 
     Raises
     ------
@@ -42,6 +42,9 @@ def predict_record(
                 f"of {machine.name} needs: measure kernels that stream or gather, such as "
                 "stream.triad, on a machine with its levels"
             )
+    instructions = machine.loads_and_stores
+    if instructions is not None:
+        core = max(core, instructions.longest(moved[model.names[0]]))
     cores = min(int(record["threads"]), machine.cores * machine.domains)
     at = level_of(record, model.names, machine.cache_sizes_B(cores))
     return model.predict(moved, core, at)

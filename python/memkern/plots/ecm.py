@@ -56,13 +56,15 @@ def _results(records: Records) -> ResultSet:
     )
 
 
-def _fit(records: Records, overlap: str) -> EcmFit:
+def _fit(records: Records, overlap: str, machine: MachineFile | None) -> EcmFit:
     loops, clock_GHz = loop_times(_results(records))
-    return fit_ecm(loops, clock_GHz, {overlap: Overlap.parse(overlap)} if overlap else None)
+    overlaps = {overlap: Overlap.parse(overlap)} if overlap else None
+    instructions = None if machine is None else machine.loads_and_stores
+    return fit_ecm(loops, clock_GHz, overlaps, instructions)
 
 
 @register(tables, "ecm")
-def ecm_table(records: Records = None, overlap: str = "") -> DataFrame:
+def ecm_table(records: Records = None, overlap: str = "", machine: str = "") -> DataFrame:
     """Loops by kernel and level as the ECM model predicts them, beside their measurements.
 
     Parameters
@@ -72,6 +74,8 @@ def ecm_table(records: Records = None, overlap: str = "") -> DataFrame:
     overlap : str
         Hypothesis such as ``L1 load + max(L1 store, L2, memory)``; by default the one that fits
         load, copy and triad best.
+    machine : str
+        Machine file, whose loads and stores are the time in the core in L1.
 
     Returns
     -------
@@ -84,11 +88,12 @@ def ecm_table(records: Records = None, overlap: str = "") -> DataFrame:
     Raises
     ------
     InputError
-        Load, copy and triad were not measured undisturbed in each level.
+        Load, copy and triad were not measured undisturbed in each level, or the machine file can't
+        be read or is another machine's.
     """
     from pandas import DataFrame
 
-    found = _fit(records, overlap)
+    found = _fit(records, overlap, machine_for(machine, records, ecm=False))
     return DataFrame([_columns(row) for row in found.rows])
 
 
@@ -114,14 +119,16 @@ def _columns(row: Judged) -> dict[str, Any]:
 
 
 @figure("ecm")
-def predicted_against_measured(records: Records = None, overlap: str = "") -> Figure:
+def predicted_against_measured(
+    records: Records = None, overlap: str = "", machine: str = ""
+) -> Figure:
     """Cycles of a vector of every stream as measured, over the prediction of the ECM model.
 
     Parameters
     ----------
     records : DataFrame or ResultSet
         Own records of ``memkern ecm``.
-    overlap : str
+    overlap, machine : str
         As for the table ``ecm``.
 
     Returns
@@ -134,8 +141,9 @@ def predicted_against_measured(records: Records = None, overlap: str = "") -> Fi
     InputError
         As for the table ``ecm``.
     """
-    found = _fit(records, overlap)
-    frame = ecm_table(records, overlap)
+    file = machine_for(machine, records, ecm=False)
+    found = _fit(records, overlap, file)
+    frame = ecm_table(records, overlap, machine)
     fig, (ax,) = panels(1, 2, 3.1)
     ends = [
         frame[["measured_cycles", "predicted_cycles"]].to_numpy().min() / 1.5,
@@ -168,6 +176,8 @@ def predicted_against_measured(records: Records = None, overlap: str = "") -> Fi
         f"{found.model.overlap}, fitted to {', '.join(FITTED)} (small markers): median error of "
         f"the others {100 * found.median_error:.1f} %."
     ]
+    if file is not None and file.loads_and_stores is not None:
+        notes.append(f"Loads and stores of the core: {file.label}.")
     return finish(fig, 3, notes, frame)
 
 
