@@ -11,6 +11,7 @@ from checking import refused_words, run
 from memkern.cli import ecm
 from memkern.errors import InputError
 from memkern.models.machine_file import Quantity, Tlb, load_machine, published
+from memkern.results import load
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +141,10 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
     code, out, err = run(capsys, "ecm", str(records))
     assert code == 0 and "loops are judged" in out
     assert "loops on several cores are not judged: loads of 2 GB/s are too slow" in err
+    if any(row["threads"] > 1 for row in load(records)):
+        monkeypatch.setattr("memkern.models.ecm_fit.judge_cores", lambda *_: ())
+        _, _, err = run(capsys, "ecm", str(records))
+        assert "not judged: loads or the triad were disturbed there" in err
 
 
 def test_loops_that_are_off_have_a_reason() -> None:

@@ -49,6 +49,8 @@ def _ecm(args: argparse.Namespace) -> int:
     on_cores: Sequence[JudgedCores] = ()
     try:
         on_cores = judge_cores(found, results)
+        if not on_cores and any(record["threads"] > 1 for record in results):
+            warn("loops on several cores are not judged: loads or the triad were disturbed there")
     except InputError as error:
         warn(f"loops on several cores are not judged: {error}")
     if args.json:
