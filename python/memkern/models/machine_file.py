@@ -368,15 +368,14 @@ class MachineFile:
     @property
     def loads_and_stores(self) -> EcmLevel | None:
         """Bytes that the widest vector loads and stores move in a cycle; None if unknown."""
-        cycles = {
-            row.name: row.reciprocal_cycles.value
-            for row in self.instructions
-            if row.vector_bits == self.vector_bits and row.reciprocal_cycles.value > 0
-        }
-        if not {"load", "store"} <= cycles.keys():
+        try:
+            load, store = (self.instruction(name).reciprocal_cycles for name in ("load", "store"))
+        except InputError:
+            return None
+        if not (load.known and store.known):
             return None
         vector_B = self.vector_bits / 8
-        return EcmLevel("instructions", vector_B / cycles["load"], vector_B / cycles["store"])
+        return EcmLevel("instructions", vector_B / load.value, vector_B / store.value)
 
     def in_core_of(self, record: Mapping[Any, Any]) -> InCore | None:
         """Return the measured time of the body that a record is of, None without one."""

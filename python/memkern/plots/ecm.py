@@ -91,9 +91,12 @@ def ecm_table(records: Records = None, overlap: str = "", machine: str = "") -> 
         Load, copy and triad were not measured undisturbed in each level, or the machine file can't
         be read or is another machine's.
     """
+    return _table(_fit(records, overlap, machine_for(machine, records, ecm=False)))
+
+
+def _table(found: EcmFit) -> DataFrame:
     from pandas import DataFrame
 
-    found = _fit(records, overlap, machine_for(machine, records, ecm=False))
     return DataFrame([_columns(row) for row in found.rows])
 
 
@@ -143,7 +146,7 @@ def predicted_against_measured(
     """
     file = machine_for(machine, records, ecm=False)
     found = _fit(records, overlap, file)
-    frame = ecm_table(records, overlap, machine)
+    frame = _table(found)
     fig, (ax,) = panels(1, 2, 3.1)
     ends = [
         frame[["measured_cycles", "predicted_cycles"]].to_numpy().min() / 1.5,
