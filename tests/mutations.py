@@ -195,7 +195,7 @@ FAULTS = (
     # GPUs, as they run on the processor
     Fault("last block left out", "cpp/gpu/grid.hpp", "(work + each - 1) / each;",
           "work / each;", "cuda_streaming_test"),
-    Fault("entries without room left out", f"{FAMILIES}/bs/gpu.cu",
+    Fault("entries without room left out", f"{FAMILIES}/bs/gpu-inl.hpp",
           "for (; j < row.end; ++j) sum += local[column[begin + j]];", "", "cuda_streaming_test"),
     Fault("last page not read", f"{FAMILIES}/transfers/gpu.cu", "page < pages;",
           "page + 1 < pages;", "cuda_device_test"),

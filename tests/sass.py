@@ -18,6 +18,8 @@ TREE = Path(__file__).parents[1]
 
 _OPCODES = {0x981: "LDG", 0x381: "LDG", 0x986: "STG", 0x983: "LDL", 0x987: "STL"}
 _OPCODES |= {0x984: "LDS", 0x388: "STS"}
+# Those of updates, fences and matches were found by compiling programs that have only one of them.
+_OPCODES |= {0x98E: "RED", 0x9A8: "ATOMG", 0x3A9: "CAS", 0x992: "MEMBAR", 0x3A1: "MATCH"}
 _NO_BARRIER = 7
 
 

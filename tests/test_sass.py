@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,38 @@ SUMS = {
 INDEXED = {"Copy": (1, "0, 1"), "Triad": (2, "-1, 0, 1"), "Add": (2, "0, 1, 2")}
 MOVES = ("Gather", "Scatter", "GatherScatter")
 MATVEC = "Matvec<double, 8>"
+STENCIL = "StencilGrid<double, 4>"
+GATHERS = {"bs6": "Gather<double, int>", "bs6 balanced": "BalancedGather<double, int>"}
+MESHES = {"bs7": "Scatter<double, int>", "bs8": "GatherScatter<double, int>"}
+CHAINS = (1, 2, 4, 8, 16)
+
+
+def updates(carrier: str) -> str:
+    """Return the kernel that updates words at random by this carrier."""
+    return f"Direct<amo::Rand, (Assignment)0, {carrier} >"
+
+
+def words(primitive: int, order: int, scope: int, used: str) -> str:
+    """Return a carrier of words of 64 bits, by the numbers of its enumerators."""
+    atomics = f"Atomics<(Primitive){primitive}, (Order){order}, (Scope){scope}>"
+    return f"Words<{atomics}, unsigned long, unsigned long, {used}>"
+
+
+# Updates, fences and matches of the loop over a worker's words. Where the old value isn't used, the
+# multiprocessor doesn't wait for it, but for an order the PTX asks for the value.
+UPDATES = {
+    updates(words(0, 0, 0, "false")): {"RED": 1},
+    updates(words(0, 0, 0, "true")): {"ATOMG": 1},
+    updates(words(0, 1, 0, "false")): {"ATOMG": 1, "MEMBAR": 1},
+    updates(words(0, 1, 0, "true")): {"ATOMG": 1, "MEMBAR": 1},
+    updates(words(0, 2, 0, "true")): {"ATOMG": 1, "MEMBAR": 1},
+    updates(words(0, 0, 1, "false")): {"RED": 1},
+    updates(words(0, 0, 1, "true")): {"ATOMG": 1},
+    updates(words(7, 0, 0, "true")): {"CAS": 1},
+    updates(words(7, 1, 0, "true")): {"CAS": 1, "MEMBAR": 1},
+    updates(words(9, 0, 0, "true")): {},
+    updates("WarpWords<unsigned long, true>"): {"ATOMG": 1, "MATCH": 1},
+}
 
 
 def source(family: str, kernels: dict[str, str]) -> str:
@@ -67,8 +100,11 @@ def found(
     kernels: dict[str, dict[str, str]] = {
         "streaming": {MATVEC: MATVEC},
         "spatter": {},
-        "latency": {},
+        "latency": {f"chase of {n}": f"Chase<{n}, (Through)0>" for n in CHAINS},
+        "bs": GATHERS | MESHES,
+        "amo": {kernel: kernel for kernel in UPDATES},
     }
+    kernels["streaming"][STENCIL] = STENCIL
     for op, (_, arrays) in MAPS.items():
         kernels["streaming"][op] = f"Map<Packed<double>, {op}, {arrays}, 2>"
         kernels["streaming"][f"{op}4"] = f"Map<Packed<float>, {op}, {arrays}, 4>"
@@ -87,7 +123,7 @@ def found(
         folder: Path = tmp_path_factory.mktemp("sass")
         code = sass.compiled(source(family, wanted), folder, request.param)
         short = {
-            re.sub(r"memkern::(gpu::\(anonymous namespace\)::)?", "", name): instructions
+            re.sub(r"memkern::(gpu::)?(\(anonymous namespace\)::)?", "", name): instructions
             for name, instructions in code.items()
         }
         for name, kernel in wanted.items():
@@ -121,6 +157,44 @@ def test_eight_columns_of_a_matrix_are_loaded_at_once(
 ) -> None:
     # With the vector's element of each.
     assert sass.loads_in_flight(found[MATVEC]) >= 2 * 8
+
+
+def test_four_rows_of_a_stencil_are_loaded_at_once(
+    found: dict[str, list[sass.Instruction]],
+) -> None:
+    # Six rows of one column, and four of those beside it.
+    assert sass.loads_in_flight(found[STENCIL]) >= 6 + 2 * 4
+
+
+def test_entries_of_a_mesh_are_loaded_at_once(found: dict[str, list[sass.Instruction]]) -> None:
+    for kernel in GATHERS:
+        code = found[kernel]
+        staged = code[: [one.name for one in code].index("STS")]
+        loads = [k for k, one in enumerate(staged) if one.name == "LDG"]
+        # Columns of two entries, then the values there.
+        assert sass.loads_in_flight(staged[loads[-4] : loads[-2]]) == 2, kernel
+        assert sass.loads_in_flight(staged[loads[-2] :]) == 2, kernel
+    # A node and its value; the nodes of a row that is as long as the unrolled loop.
+    assert sum(one.name == "LDG" for one in found["bs7"]) == 2
+    assert sass.loads_in_flight(found["bs8"]) >= 8
+
+
+def test_as_many_loads_are_in_flight_as_there_are_chains(
+    found: dict[str, list[sass.Instruction]],
+) -> None:
+    for chains in CHAINS:
+        assert sass.loads_in_flight(found[f"chase of {chains}"]) == chains
+
+
+def test_a_word_is_updated_once_in_the_wanted_order(
+    found: dict[str, list[sass.Instruction]],
+) -> None:
+    kinds = ("RED", "ATOMG", "CAS", "MEMBAR", "MATCH")
+    for kernel, wanted in UPDATES.items():
+        counted = Counter(one.name for one in found[kernel] if one.name in kinds)
+        # The lanes of a warp that found each other may be matched again.
+        counted["MATCH"] = min(counted["MATCH"], 1)
+        assert +counted == wanted, kernel
 
 
 def test_loads_from_shared_memory_follow_each_other(

@@ -460,21 +460,24 @@ struct StencilGrid {
     for (int u = 0; u < kUnroll; u += kBatch) rows(g, first + u, column);
   }
 
-  // Up to kBatch rows of the range: loads come before the arithmetic, so that many are in flight (9
-  // of 14 of doubles as compiled for sm_90), and each element of the column is loaded once.
+  // Up to kBatch rows of the range: all loads come before the arithmetic, so that all are in
+  // flight, and each element of the column is loaded once. Instead of rows after the range, its
+  // last one is loaded again, because the compiler issues no other load before one that depends on
+  // a condition.
   MEMKERN_ANYWHERE static void rows(const Args& g, std::int64_t row, std::int64_t column) {
     if (row > g.range.end) return;
     const std::int64_t stride = g.a.columns;
     const T* from = static_cast<const T*>(g.a.stream[1]) + row * stride + column;
     T* to = static_cast<T*>(g.a.stream[0]) + row * stride + column;
+    const std::int64_t last = g.range.end - row;
     T middle[kBatch + 2] = {from[-stride], from[0]};
-    T left[kBatch] = {};
-    T right[kBatch] = {};
+    T left[kBatch];
+    T right[kBatch];
     for (int u = 0; u < kBatch; ++u) {
-      if (row + u > g.range.end) break;
-      left[u] = from[u * stride - 1];
-      right[u] = from[u * stride + 1];
-      middle[u + 2] = from[(u + 1) * stride];
+      const T* at = from + (u < last ? u : last) * stride;
+      left[u] = at[-1];
+      right[u] = at[1];
+      middle[u + 2] = at[stride];
     }
     const T alpha = static_cast<T>(g.a.alpha);
     for (int u = 0; u < kBatch; ++u) {
