@@ -39,7 +39,6 @@ inline const RegisteredEntry* find_entry(const std::string& kernel, const std::s
   return nullptr;
 }
 
-// Printed by GoogleTest for a parameter of a test.
 // Number of arrays of a streaming kernel, without the result of a reduction.
 inline int streams_of(const std::string& kernel) {
   const std::vector<DeclaredArray> all = arrays_of(declaration_of(kernel));
@@ -47,6 +46,7 @@ inline int streams_of(const std::string& kernel) {
                                         [](const DeclaredArray& a) { return a.name != "result"; }));
 }
 
+// Printed by GoogleTest for a parameter of a test.
 inline void PrintTo(const RegisteredEntry& e, std::ostream* out) {
   *out << e.kernel << ' ' << e.variant << ' ' << e.isa << ' ' << e.dtype << ' ' << e.index
        << " unroll " << e.unroll << ' ' << e.template_variant;
