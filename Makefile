@@ -25,6 +25,7 @@ export CCACHE_SLOPPINESS ?= locale
 # Copies of the tree that tests build share their objects in the cache.
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= 1
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 CMAKE := cmake -G Ninja -DMEMKERN_WERROR=$(WERROR)
 
 CPP := $(shell find cpp CMakeLists.txt -type f)
@@ -38,10 +39,12 @@ test: system-test .venv/.installed .venv/.test
 	cmake -S . -B build/release -DMEMKERN_TESTS=ON
 	cmake --build build/release
 	ctest --test-dir build/release -j $$(nproc) --output-on-failure
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+	@# Ranks that wait for each other take processors from other tests, and other tests from them.
+	$(PYTEST) -m "not ranks"
+	$(PYTEST) -m ranks
 
 test-all: test
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --every-entry -m every_entry
+	$(PYTEST) --every-entry -m every_entry
 	$(BIN)/python tests/mutations.py
 	$(BIN)/python tests/bench/compare_self.py
 

@@ -128,7 +128,14 @@ def run_command(command: str) -> int | str | None:
     return cli.WRONG_INPUT
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(path, marks=[pytest.mark.ranks] if path.name == "ranks.md" else [])
+        for path in DOCUMENTS
+    ],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_every_block_runs_as_written(
     document: Path, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,8 @@ from memkern.families.spatter import kernels, over_ranks
 from memkern.families.spatter.over_ranks import METHODS
 from memkern.machine.remote import Description
 
+pytestmark = pytest.mark.ranks
+
 PROGRAM = str(Path(__file__).with_name("gather_program.py"))
 
 

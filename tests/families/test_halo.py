@@ -21,6 +21,8 @@ from memkern.families.spmv.kernels import as_csr
 from memkern.spec.case import Case
 from memkern.spec.kernel import Exchange
 
+pytestmark = pytest.mark.ranks
+
 PROGRAM = str(Path(__file__).with_name("halo_program.py"))
 MATRICES = ("hpcg:3:4:5", "rmat:5", "tsm:7:3:4", "arrow:9", "band:40:5:3")
 

@@ -20,6 +20,8 @@ from memkern.machine.remote import Description
 from memkern.measuring import sweep as sweeping
 from memkern.results import ResultSet
 
+pytestmark = pytest.mark.ranks
+
 PROGRAM = str(Path(__file__).with_name("messages_program.py"))
 
 

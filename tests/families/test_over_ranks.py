@@ -22,6 +22,8 @@ from memkern.families.amo.over_ranks import Layout
 from memkern.machine import remote
 from memkern.machine.remote import Description
 
+pytestmark = pytest.mark.ranks
+
 PROGRAM = str(Path(__file__).with_name("remote_program.py"))
 
 

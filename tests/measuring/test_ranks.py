@@ -28,6 +28,8 @@ from memkern.measuring import transports
 from memkern.measuring.ranks import Ranks
 from memkern.measuring.transports import Floats
 
+pytestmark = pytest.mark.ranks
+
 # Threads as ranks
 
 

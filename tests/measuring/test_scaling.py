@@ -24,6 +24,8 @@ from memkern.measuring.sweepfile import read_sweep
 from memkern.spec.case import Case
 from memkern.spec.columns import COLUMNS
 
+pytestmark = pytest.mark.ranks
+
 OPEN_MPI = Launcher(("mpirun",), launching.OPEN_MPI)
 MPICH = Launcher(("mpiexec", "-iface", "lo"), launching.MPICH)
 SLURM = Launcher(("srun", "--mpi=pmix"), launching.SLURM)
