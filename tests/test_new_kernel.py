@@ -67,15 +67,16 @@ def test_the_diff_makes_a_kernel(tmp_path: Path) -> None:
     environment = {**os.environ, "CCACHE_BASEDIR": str(tmp_path), "CCACHE_NOHASHDIR": "1"}
     # All other objects are those of the package, where there is a compiler cache.
     package = ROOT / "build" / "release" / "CMakeCache.txt"
-    werror = package.exists() and "MEMKERN_WERROR:BOOL=ON" in package.read_text()
+    text = package.read_text() if package.exists() else ""
+    same = dict(re.findall(r"(?m)^(CMAKE_CXX_COMPILER|MEMKERN_WERROR):\w+=(.*)$", text))
     options = {
         "CMAKE_BUILD_TYPE": "Release",
         "MEMKERN_CUDA": "OFF",
         "MEMKERN_FAMILIES": "loops;launch",
         "MEMKERN_TARGETS": "baseline",
-        "MEMKERN_WERROR": "ON" if werror else "OFF",
         "Python_EXECUTABLE": sys.executable,
         "pybind11_DIR": headers,
+        **same,
     }
     words = [f"-D{name}={value}" for name, value in options.items()]
     subprocess.run(
