@@ -196,7 +196,7 @@ FAULTS = (
     Fault("last block left out", "cpp/gpu/grid.hpp", "(work + each - 1) / each;",
           "work / each;", "cuda_streaming_test"),
     Fault("entries without room left out", f"{FAMILIES}/bs/gpu-inl.hpp",
-          "for (; j < row.end; ++j) sum += local[column[begin + j]];", "", "cuda_streaming_test"),
+          "for (; j < end; ++j) sum += local[column[j]];", "", "cuda_streaming_test"),
     Fault("last page not read", f"{FAMILIES}/transfers/gpu.cu", "page < pages;",
           "page + 1 < pages;", "cuda_device_test"),
     Fault("managed memory not moved back", f"{FAMILIES}/transfers/gpu.cu",

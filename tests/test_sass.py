@@ -54,25 +54,31 @@ def updates(carrier: str) -> str:
     return f"Direct<amo::Rand, (Assignment)0, {carrier} >"
 
 
-def words(primitive: int, order: int, scope: int, used: str) -> str:
-    """Return a carrier of words of 64 bits, by the numbers of its enumerators."""
+# Enumerators of the kernels, which names of kernels have as numbers.
+ADD, CAS, PLAIN = 0, 7, 9
+RELAXED, ACQ_REL, SEQ_CST = range(3)
+DEVICE, SYSTEM = range(2)
+
+
+def words(primitive: int, order: int, scope: int, used: bool) -> str:
+    """Return a carrier of words of 64 bits, whose old values are used or not."""
     atomics = f"Atomics<(Primitive){primitive}, (Order){order}, (Scope){scope}>"
-    return f"Words<{atomics}, unsigned long, unsigned long, {used}>"
+    return f"Words<{atomics}, unsigned long, unsigned long, {str(used).lower()}>"
 
 
 # Updates, fences and matches of the loop over a worker's words. Where the old value isn't used, the
 # multiprocessor doesn't wait for it, but for an order the PTX asks for the value.
 UPDATES = {
-    updates(words(0, 0, 0, "false")): {"RED": 1},
-    updates(words(0, 0, 0, "true")): {"ATOMG": 1},
-    updates(words(0, 1, 0, "false")): {"ATOMG": 1, "MEMBAR": 1},
-    updates(words(0, 1, 0, "true")): {"ATOMG": 1, "MEMBAR": 1},
-    updates(words(0, 2, 0, "true")): {"ATOMG": 1, "MEMBAR": 1},
-    updates(words(0, 0, 1, "false")): {"RED": 1},
-    updates(words(0, 0, 1, "true")): {"ATOMG": 1},
-    updates(words(7, 0, 0, "true")): {"CAS": 1},
-    updates(words(7, 1, 0, "true")): {"CAS": 1, "MEMBAR": 1},
-    updates(words(9, 0, 0, "true")): {},
+    updates(words(ADD, RELAXED, DEVICE, False)): {"RED": 1},
+    updates(words(ADD, RELAXED, DEVICE, True)): {"ATOMG": 1},
+    updates(words(ADD, ACQ_REL, DEVICE, False)): {"ATOMG": 1, "MEMBAR": 1},
+    updates(words(ADD, ACQ_REL, DEVICE, True)): {"ATOMG": 1, "MEMBAR": 1},
+    updates(words(ADD, SEQ_CST, DEVICE, True)): {"ATOMG": 1, "MEMBAR": 1},
+    updates(words(ADD, RELAXED, SYSTEM, False)): {"RED": 1},
+    updates(words(ADD, RELAXED, SYSTEM, True)): {"ATOMG": 1},
+    updates(words(CAS, RELAXED, DEVICE, True)): {"CAS": 1},
+    updates(words(CAS, ACQ_REL, DEVICE, True)): {"CAS": 1, "MEMBAR": 1},
+    updates(words(PLAIN, RELAXED, DEVICE, True)): {},
     updates("WarpWords<unsigned long, true>"): {"ATOMG": 1, "MATCH": 1},
 }
 
@@ -98,13 +104,12 @@ def found(
 ) -> dict[str, list[sass.Instruction]]:
     """The instructions of the kernels by default and with four vectors a thread, by name."""
     kernels: dict[str, dict[str, str]] = {
-        "streaming": {MATVEC: MATVEC},
+        "streaming": {MATVEC: MATVEC, STENCIL: STENCIL},
         "spatter": {},
         "latency": {f"chase of {n}": f"Chase<{n}, (Through)0>" for n in CHAINS},
         "bs": GATHERS | MESHES,
         "amo": {kernel: kernel for kernel in UPDATES},
     }
-    kernels["streaming"][STENCIL] = STENCIL
     for op, (_, arrays) in MAPS.items():
         kernels["streaming"][op] = f"Map<Packed<double>, {op}, {arrays}, 2>"
         kernels["streaming"][f"{op}4"] = f"Map<Packed<float>, {op}, {arrays}, 4>"

@@ -41,11 +41,23 @@ MEMKERN_ANYWHERE void load_values(const T* local, const I* column, std::int64_t 
   }
 }
 
-// Shared memory for so many entries: a thread stores kStaged values at a time.
+// Shared memory for so many entries: a thread stores kStaged values at a time, also after the last
+// entry, because the compiler would move a load behind the condition of its store.
 template <class T>
 std::size_t staged_B(std::int64_t entries, int threads) {
   const std::int64_t at_a_time = std::int64_t{kStaged} * threads;
   return static_cast<std::size_t>(blocks_for(entries, at_a_time) * at_a_time) * sizeof(T);
+}
+
+// The sum of entries [j, end) of a block, whose first `room` entries have values in shared memory.
+template <class T, class I>
+MEMKERN_ANYWHERE T sum_of(std::int64_t j, std::int64_t end, const T* stage, std::int64_t room,
+                          const T* local, const I* column) {
+  T sum = 0;
+  for (; j < end && j < room; ++j) sum += stage[j];
+  // Entries for which there was no space.
+  for (; j < end; ++j) sum += local[column[j]];
+  return sum;
 }
 
 // x0 = Z^T x1
@@ -74,12 +86,8 @@ struct Gather {
       if (r < g.range.end) row = {starts[r] - begin, starts[r + 1] - begin};
       load_values(local, column + begin, smaller(entries, room), thread, stage);
     } else if (r < g.range.end) {
-      T sum = 0;
-      std::int64_t j = row.begin;
-      for (; j < row.end && j < room; ++j) sum += stage[j];
-      // Entries for which there was no space.
-      for (; j < row.end; ++j) sum += local[column[begin + j]];
-      static_cast<T*>(g.a.stream[0])[r] = sum;
+      static_cast<T*>(g.a.stream[0])[r] =
+          sum_of(row.begin, row.end, stage, room, local, column + begin);
     }
   }
 };
@@ -108,13 +116,8 @@ struct BalancedGather {
       load_values(local, column + begin, entries, thread, stage);
     } else {
       for (std::int64_t r = first + thread.thread; r < last; r += thread.threads) {
-        const std::int64_t end = starts[r + 1] - begin;
-        T sum = 0;
-        std::int64_t j = starts[r] - begin;
-        for (; j < end && j < kStage; ++j) sum += stage[j];
-        // Entries for which there was no space.
-        for (; j < end; ++j) sum += local[column[begin + j]];
-        static_cast<T*>(g.a.stream[0])[r] = sum;
+        static_cast<T*>(g.a.stream[0])[r] =
+            sum_of(starts[r] - begin, starts[r + 1] - begin, stage, kStage, local, column + begin);
       }
     }
   }
