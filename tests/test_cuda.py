@@ -31,8 +31,10 @@ from memkern.families.checking import rounding
 from memkern.families.spatter import kernels as spatter
 from memkern.machine import environment, gpu, restoring, settings
 from memkern.machine.gpu_health import card_findings
+from memkern.machine.health import NOTE
 from memkern.machine.topology import machine_environment
-from memkern.measuring import sampling, variants
+from memkern.measuring import comparison_worker, costs, doctor, sampling, variants
+from memkern.measuring.prepared import Prepared
 from memkern.report import cases as report_cases
 from memkern.report.cases import gpu_report_cases
 from memkern.spec.case import Case
@@ -863,6 +865,7 @@ def test_the_environment_has_the_gpus_and_their_settings(nvml: Nvml) -> None:
     assert about["settings"]["power_limit_W"] == 700.0
     assert (about["settings"]["mig"], about["settings"]["persistence"]) == (0.0, 1.0)
     assert about["settings"]["max_clock_GHz"] is None
+    assert about["architectures"] == CUDA.architectures
     nvml.settings["EnforcedPowerLimit"] = 500_000
     after = machine()
     assert environment.differences(before, after) == [
@@ -1074,6 +1077,53 @@ def test_clocks_and_throttling_are_read_while_kernels_run(nvml: Nvml) -> None:
     assert watch.power_W(0.0) == 350
 
 
+def test_readings_count_by_their_times(nvml: Nvml) -> None:
+    watch = gpu.Watch("cuda:0")
+    # The thread began the reading of the time 2 before that of the time 3, and ended it after.
+    watch._readings = [gpu.Reading(at, 1.0, 1.0, reasons, 1.0) for at, reasons in
+                       ((1.0, 0), (3.0, 0), (2.0, 0x8), (4.0, 0), (5.0, 0))]  # fmt: skip
+    assert watch.slowed([0.5, 1.5, 2.5, 3.5]).tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("name", ["CurrentClocksEventReasons", "CurrentClocksThrottleReasons"])
+def test_reasons_are_read_by_either_name(
+    name: str, nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Either name is that of a function which another version of NVML lacks.
+    monkeypatch.setattr(Nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", property())
+    nvml.settings = {name: 0x40}
+    if name == "CurrentClocksThrottleReasons":
+        monkeypatch.setattr(
+            Nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda self, device: 0x40
+        )
+    assert gpu.state("cuda:0")["throttle"] == "hardware temperature"
+    with gpu.Watch("cuda:0") as watch:
+        pass
+    assert watch.columns["gpu_throttle"] == "hardware temperature"
+
+
+def test_costs_are_not_kept_from_a_gpu_that_slows_down(nvml: Nvml) -> None:
+    costs.forget()
+    nvml.reasons = lambda: 0x40
+    assert np.isnan(costs.device_launch_cost_s("cuda:0", "host"))
+    assert np.isnan(costs.device_ceilings_GBps("cuda:0")["read"])
+    costs.forget()
+    nvml.reasons = lambda: 0
+    assert costs.device_launch_cost_s("cuda:0", "host") > 0
+    assert costs.device_ceilings_GBps("cuda:0")["read"] > 0
+
+
+@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+def test_a_gpu_that_cannot_be_described_does_not_end_the_doctor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaGetDeviceProperties")
+    gpu.copy_GBps.cache_clear()
+    assert "unavailable" in gpu.describe_all()["cuda:0"]
+    assert [finding.state for finding in doctor._cards()] == [NOTE]
+    gpu.copy_GBps.cache_clear()
+
+
 def test_samples_of_a_gpu_that_slows_down_are_repeated(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1155,6 +1205,45 @@ def test_a_gpu_is_warm_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> No
         dot, [("one-kernel", dot.obtained["isa"]), ("two-kernel", dot.obtained["isa"])]
     )
     assert len(calls) > 10 and set(calls) == {20}
+
+
+@pytest.mark.parametrize(
+    "kernel, shape",
+    [
+        ("stream.copy", {"elements": 64}),
+        ("stream.rotation", {"elements": 64}),  # grows
+        ("bs.bs3", {"elements": 64}),
+        ("loops.update", {"elements": 64}),
+        ("amo.rand", {"iters": 20, "threads": 7}),
+        ("latency.chase", {"size_B": 4096, "steps": 100}),
+    ],
+)
+def test_a_gpu_is_warmed_up_immediately_before_its_samples(
+    kernel: str, shape: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def spy(owner: Any, name: str) -> None:
+        method = getattr(owner, name)
+
+        def called(*arguments: Any, **options: Any) -> Any:
+            calls.append(name)
+            return method(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, called)
+
+    for name in ("check", "set_steady_inputs", "warm_up"):
+        spy(Prepared, name)
+    spy(sampling, "take_samples")
+    case = mk.case(kernel, device="cuda", runs=4, placements=2, **shape)
+    assert case.measure().valid
+    assert calls.count("take_samples") >= 2
+    before = [calls[at - 1] for at, name in enumerate(calls) if name == "take_samples"]
+    assert set(before) == {"warm_up"}
+    # Interleaved comparisons take theirs in the same way.
+    calls.clear()
+    assert comparison_worker.seconds_of(comparison_worker.short(case))
+    assert calls[-2:] == ["warm_up", "take_samples"]
 
 
 def test_launches_are_subtracted_only_from_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1261,5 +1350,12 @@ def test_the_clock_is_limited_while_samples_are_taken(
     rows = json.loads(capsys.readouterr().out)
     assert {row["clock_limit"] for row in rows} == {1500, 1980}
     assert seen == {"210,1500", "210,1980"} and limits[-1] == ""
+    # Variants are tried within the limit, too.
+    seen.clear()
+    limits[:] = [""]
+    monkeypatch.setattr(Prepared, "run", lambda self, k: (seen.add(limits[-1]), k * 1e-6)[1])
+    case = mk.case("bs.bs4", elements=64, device="cuda", runs=2, clock_limit=1500)
+    assert case.measure().record["variant_choice"] == "trial"
+    assert seen == {"210,1500"} and limits[-1] == ""
     assert main([*words, "--clock-limit", "100"]) == 2
     assert "outside 210 to 1980 MHz" in capsys.readouterr().err

@@ -100,7 +100,8 @@ def describe(name: str) -> dict[str, Any]:
     """Return the facts of a device such as ``cuda:0``, by their names.
 
     name, isa, bus, memory_B, l2_B, peak_GBps (of the memory, by its clock and width), ecc, units,
-    max_threads (of a block), driver and runtime (versions).
+    max_threads (of a block), driver and runtime (versions), architectures (for which the extension
+    was compiled, as CMake names them).
 
     The device is not occupied for this: it may be busy.
 
@@ -110,7 +111,8 @@ def describe(name: str) -> dict[str, Any]:
         There is no such device, or it can't be described, with the reason.
     """
     try:
-        return dict(_module().describe(_number(name)))
+        module = _module()
+        return {**module.describe(_number(name)), "architectures": module.architectures}
     except (RuntimeError, ValueError) as error:
         raise InputError(str(error)) from None
 
@@ -277,11 +279,19 @@ def state(name: str) -> dict[str, Any]:
         "link_generation": _query(name, "nvmlDeviceGetCurrPcieLinkGeneration"),
         "link_width": _query(name, "nvmlDeviceGetCurrPcieLinkWidth"),
     }
-    reasons = _query(name, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    reasons = _reasons(name)
     return {
         "throttle": None if math.isnan(reasons) else _words(int(reasons)),
         **{key: None if math.isnan(value) else value for key, value in found.items()},
     }
+
+
+def _reasons(name: str) -> float:
+    """Return the bits of `_REASONS` that hold now, NaN if they are unknown."""
+    # The second is the older name of the first.
+    names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    values = (_query(name, function) for function in names)
+    return next((value for value in values if not math.isnan(value)), math.nan)
 
 
 def _words(reasons: int) -> str:
@@ -355,7 +365,7 @@ class Reading(NamedTuple):
 
 
 def _read(name: str) -> Reading:
-    reasons = _query(name, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    reasons = _reasons(name)
     return Reading(
         time.perf_counter(),
         _query(name, "nvmlDeviceGetClockInfo", 1) / 1e3,
@@ -419,8 +429,10 @@ class Watch:
         """
         self._read()
         bounds = np.array([*began, math.inf])
-        at_s = np.array([reading.at_s for reading in self._readings])
-        slow = np.array([bool(reading.reasons & _SLOWS) for reading in self._readings])
+        # Both threads add readings, each some time after it began to read.
+        readings = sorted(self._readings)
+        at_s = np.array([reading.at_s for reading in readings])
+        slow = np.array([bool(reading.reasons & _SLOWS) for reading in readings])
         first = np.searchsorted(at_s, bounds[:-1])
         last = np.searchsorted(at_s, bounds[1:])
         return np.array(

@@ -244,7 +244,7 @@ def _cards() -> list[Finding]:
     for name in gpu.devices():
         try:
             GBps = copy_GBps(name)
-        except RuntimeError:
+        except (InputError, RuntimeError):
             GBps = math.nan
         found += card_findings(name, GBps)
     return found

@@ -245,17 +245,28 @@ class Prepared:
         """Share of their best throughput that the cores need for a sample to be used."""
         return sampling.core_share(self)
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> int:
         """Run samples that are not timed, until a GPU has the clocks that it has under load.
 
-        They change the arrays that the kernel writes. On other devices there are none.
+        On other devices there are none. The machine has the settings that the case requests.
+
+        Returns
+        -------
+        int
+            Invocations that changed the arrays that the kernel writes. Arrays whose values grow
+            without bound are filled again.
         """
         if self.case.knobs.place != GPUS:
-            return
-        with exclusive(), self.switched():
-            end = time.perf_counter() + small.cut(gpu.WARM_S, 0.001)
-            while self.native.run(self.invocations) and time.perf_counter() < end:
-                pass
+            return 0
+        done = 0
+        end = time.perf_counter() + small.cut(gpu.WARM_S, 0.001)
+        while not done or time.perf_counter() < end:
+            self.native.run(self.invocations)
+            done += self.invocations
+        if self.case.spec.most_runs.get(self.case.dtype) is None:
+            return done
+        self.native.fill(outputs=True)
+        return 0
 
     def check(self, invoke: Invoke | None = None) -> Check:
         """Fill the buffers, run the kernel and compare its results with the reference.
@@ -287,15 +298,21 @@ class Prepared:
     def sample(self, placement: int = 0, placements: int = 1) -> sampling.Samples:
         """Take samples until the undisturbed ones meet the case's stop rule.
 
-        Disturbed samples are repeated, for at most the time of the budget once more.
+        Disturbed samples are repeated, for at most the time of the budget once more. A GPU is
+        warmed up immediately before, and watched meanwhile.
 
         Parameters
         ----------
         placement, placements : int
             Number of this placement, from 0, and of all; samples and budget are divided among them.
         """
+        knobs = self.case.knobs
         with exclusive(), self.switched():
-            return sampling.take_samples(self, placement, placements)
+            warmed = self.warm_up()
+            self.watch = gpu.Watch(knobs.device) if knobs.place == GPUS else None
+            with self.watch or contextlib.nullcontext():
+                samples = sampling.take_samples(self, placement, placements)
+        return dataclasses.replace(samples, untimed=warmed + samples.untimed)
 
     def energy(self, seconds: float) -> metering.Energy:
         """Return the power while invocations of about so many seconds follow each other.
@@ -304,8 +321,8 @@ class Prepared:
         """
         if note := metering.why_not(self):
             return metering.Energy(note=note)
-        self.warm_up()
         with exclusive(), self.switched():
+            self.warm_up()
             return metering.measure(self, seconds)
 
     def halo_share(self) -> float:

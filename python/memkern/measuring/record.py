@@ -246,7 +246,7 @@ class CaseRun:
 
     def _place(self, prepared: Prepared | None) -> Placement:
         case, start = self.case, time.perf_counter()
-        spec, knobs = case.spec, case.knobs
+        spec = case.spec
         earlier = self.placements[-1] if self.placements else None
         if prepared is None:
             # After disturbed trials, the variant is chosen again.
@@ -259,21 +259,14 @@ class CaseRun:
         if spec.repeatable_check:
             # Their number is found by trial runs, which the check must not count.
             _ = prepared.invocations
-        prepared.warm_up()
 
         def sample() -> int:
             nonlocal again_s
-            begin, (untimed, _) = time.perf_counter(), prepared.native.untimed()
-            device: dict[str, Any] = {}
-            if knobs.place == GPUS:
-                with gpu.Watch(knobs.device) as prepared.watch:
-                    found = prepared.sample(len(self.placements), case.placements)
-                device = prepared.watch.columns
-            else:
-                found = prepared.sample(len(self.placements), case.placements)
+            begin = time.perf_counter()
+            found = prepared.sample(len(self.placements), case.placements)
             again_s += time.perf_counter() - begin
-            taken.append((found, device))
-            return found.taken * found.invocations + prepared.native.untimed()[0] - untimed
+            taken.append((found, prepared.watch.columns if prepared.watch else {}))
+            return found.taken * found.invocations + found.untimed
 
         # Placements in between run the same code on the same inputs.
         same = earlier is not None and choice.same_as(earlier.choice)

@@ -54,6 +54,8 @@ class Samples:
         Median clock of the cores; NaN if unknown.
     exchange_s : float
         Median time in which a line goes from one worker to the next; NaN if unknown.
+    untimed : int
+        Invocations before and between the samples, which warmed up a GPU or the caches.
     disturbed : bool
         Whether too few samples were undisturbed; `seconds` then includes disturbed ones.
     mean_s : float
@@ -77,6 +79,7 @@ class Samples:
     throughput: float
     clock_Hz: float
     exchange_s: float
+    untimed: int
     disturbed: bool
     mean_s: float
     counts: Sequence[Sequence[npt.NDArray[np.float64]]]
@@ -111,7 +114,8 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
     own = moved_B = np.empty(0)
     rejected = crowded = np.empty(0, dtype=np.bool_)
     units = _units_of(prepared)
-    begin = time.perf_counter() - prepared.native.untimed()[1]
+    untimed, untimed_s = prepared.native.untimed()
+    begin = time.perf_counter() - untimed_s
     first_s = math.inf
     reason: str | None = None
 
@@ -202,6 +206,7 @@ def take_samples(prepared: Prepared, placement: int, placements: int) -> Samples
         throughput=median(conditions[:, 1]),
         clock_Hz=median(conditions[:, 2]),
         exchange_s=median(conditions[:, 3]),
+        untimed=prepared.native.untimed()[0] - untimed,
         disturbed=disturbed,
         mean_s=float(rows[:, 0].mean()),
         counts=ranks().every(counting.by_event(counts[kept_rows])),
