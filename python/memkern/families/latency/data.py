@@ -52,8 +52,6 @@ _TOLERANCE = 4 / 3
 # A last cache is measured if buffers exceed the system's size of it by this factor.
 _REACH = 2.0
 
-RATE = "rate_GAMS"
-
 MEASURE = "memkern latency -o latency.parquet"
 MEASURE_GPU = "memkern latency --device cuda -o gpu.parquet"
 MEASURE_CHAINS = "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32 -o chains.parquet"
@@ -113,14 +111,13 @@ def beside_atomics(records: Records) -> tuple[DataFrame, list[str]]:
         )
     loads = loads.assign(kind="loads" + (", " + loads["variant"]).where(on_gpu, ""))
     numbers, texts = ("words", "threads"), ("primitive", "dtype")
-    atomic, more = select(records, [ATOMIC_CHASE], (*numbers, *texts), measure="", value=RATE)
-    atomic = typed(atomic, (*numbers, RATE), texts)
+    atomic, more = select(records, [ATOMIC_CHASE], (*numbers, *texts), measure="", value=NS)
+    atomic = typed(atomic, (*numbers, NS), texts)
     atomic = atomic[atomic["threads"] == 1]
     bytes_each = atomic["dtype"].str.extract(r"(\d+)", expand=False).astype(float) / 8
     atomic = atomic.assign(
         kind="atomic " + atomic["primitive"].astype(str),
         size_B=atomic["words"] * bytes_each,
-        **{NS: 1 / atomic[RATE]},
     )
     columns = ["machine", "kind", "size_B", NS, "disturbed"]
     parts = [part[columns] for part in (loads, atomic) if len(part)]

@@ -63,6 +63,10 @@ _WORD_B = 8
 _BANK_WORDS, _BANK_HOP, MOST_STRIDE = 4096, 33, 64
 _WARP = 32
 _BANK_STEPS = 2**14
+# The L1 caches of GPUs are at most so large. They are empty at each launch, so that a chase through
+# them goes round so often that the first round is negligible.
+MOST_GPU_L1_B = 2**18
+_LEAST_GPU_STEPS, _GPU_ROUNDS = 2**14, 64
 _GPU_LINE_B = 128  # of the caches of all GPUs since 2010
 # Each pair has a part of the buffer of this size to itself, so that prefetches for one do not
 # serve another, and no pair spans two pages.
@@ -241,7 +245,9 @@ def chase_case(
         Bytes from a line to the next; by default the size of a line of the caches, of pairs 8.
     steps : int, optional
         Loads of each chain in an invocation, which goes on where the last one has ended; by
-        default as many as access every line once, at least 4096 and at most 65536.
+        default as many as access every line once, at least 4096 and at most 65536. On a GPU, whose
+        L1 is empty at each launch, 64 times as many as there are lines, at least 16384, if these
+        are at most 256 KiB.
     distance_B : int, optional
         Bytes between the two lines of a pair (see `line_order`).
     threads : int
@@ -273,6 +279,8 @@ def chase_case(
     usual_options = {"variant": "simt"} if on_gpu else {"repetition": "free"}
     each = -(-len(lines) // (workers * chains))
     usual = min(max(each, _LEAST_STEPS), _MOST_STEPS)
+    if on_gpu and len(lines) * ring["line_B"] <= MOST_GPU_L1_B:
+        usual = max(_LEAST_GPU_STEPS, _GPU_ROUNDS * len(lines))
     steps = usual if steps is None else integer(steps, "steps", 1, 2**40)
     return _case(
         kernel,
