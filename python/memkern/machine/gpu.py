@@ -129,13 +129,13 @@ def describe_all() -> dict[str, dict[str, Any]]:
 
 
 @functools.cache
-def copy_GBps(name: str) -> float:
+def copy_GBps(name: str, size_B: int = 0) -> float:
     """Return the bandwidth of the driver's copy within a device, read plus written, in 1e9 B/s.
 
-    The median of 20 copies of buffers that are eight times as large as the L2 cache, after the
-    device has run for `WARM_S`.
+    The median of 20 copies of buffers of `size_B`, by default eight times as large as the L2 cache,
+    after the device has run for `WARM_S`.
     """
-    size_B = max(8 * describe(name)["l2_B"], 2**24)
+    size_B = size_B or max(8 * describe(name)["l2_B"], 2**24)
     seconds = float(_module().copy_s(_number(name), size_B, 20, small.cut(WARM_S, 0.001)))
     return 2 * int(size_B) / seconds / 1e9
 

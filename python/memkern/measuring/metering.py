@@ -59,6 +59,8 @@ def why_not(prepared: Prepared) -> str:
         return "energy is not measured over ranks: the meters of each host are its own"
     if knobs.flush:
         return "energy is not measured with flush, which needs energy too"
+    if prepared.case.template_variant == "managed":
+        return "energy is not measured of managed memory, which only the first invocation moves"
     if prepared.left_s < _LONGEST_S:
         return "energy is not measured: too little time was left"
     return gpu.why_no_energy(knobs.device) if knobs.place == GPUS else energy.why_none()
