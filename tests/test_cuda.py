@@ -50,14 +50,19 @@ OWN_TESTS = ("latency.chase", "latency.banks", "transfers.")
 MODULE = "memkern._memkern_cuda"
 
 
-def emulated() -> Any:
-    """Return the module whose device is this processor."""
+def emulated_file() -> Path:
+    """Return the file of the module whose device is this processor."""
     folder = Path(os.environ.get("MEMKERN_EMULATED", TREE / "build" / "release" / "emulated"))
     found = sorted(folder.glob("_memkern_cuda*.so"))
     if not found:
         pytest.fail(f"{folder} has no emulated device: `make test` builds it")
+    return found[0]
+
+
+def emulated() -> Any:
+    """Return the module whose device is this processor."""
     # The real module may be imported already, so the name must differ.
-    spec = importlib.util.spec_from_file_location("emulated._memkern_cuda", found[0])
+    spec = importlib.util.spec_from_file_location("emulated._memkern_cuda", emulated_file())
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -67,13 +72,18 @@ def emulated() -> Any:
 HAS_GPU = bool(gpu.devices())
 CUDA = importlib.import_module(MODULE) if HAS_GPU else emulated()
 ENTRIES = CUDA.entries()
+ONLY_EMULATED = pytest.mark.skipif(
+    HAS_GPU,
+    reason="only the emulated device has known properties, and failures and settings on request",
+)
 
 
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(sys.modules, MODULE, CUDA)
-    if not HAS_GPU:
-        monkeypatch.setattr(gpu, "WARM_S", 0.001)
+    # Tests do not depend on times.
+    for name in ("WARM_S", "METERED_S", "_REST_S"):
+        monkeypatch.setattr(gpu, name, 0.001)
     gpu.describe.cache_clear()
     yield
     gpu.describe.cache_clear()
@@ -214,7 +224,7 @@ def test_the_rotation_is_not_timed_as_a_graph() -> None:
         mk.stream("rotation", elements=64, device="cuda", timer="graph").prepare()
 
 
-@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+@ONLY_EMULATED
 def test_a_busy_gpu_fails_only_cases_that_use_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,7 +265,7 @@ def test_records_have_the_bandwidths_of_the_memory() -> None:
 
 
 @pytest.mark.parametrize("variant", ["simt", "l2"])
-@pytest.mark.parametrize("chains, threads", [(1, 1), (4, 1), (16, 3)])
+@pytest.mark.parametrize("chains, threads", [(1, 1), (2, 2), (4, 1), (8, 1), (16, 3)])
 def test_a_chain_of_loads_goes_all_the_way(variant: str, chains: int, threads: int) -> None:
     for order in ("random", "sequential", [3, 0, 5, 1]):
         case = mk.latency(
@@ -274,6 +284,9 @@ def test_a_chain_of_loads_goes_all_the_way(variant: str, chains: int, threads: i
         assert (got.reshape(-1, 33)[:, which] == wanted.reshape(-1, 33)[:, which]).all()
     default = mk.latency(device="cuda")
     assert default.columns["size_B"] == 4 * gpu.describe("cuda:0")["l2_B"]
+    # L1 is empty at each launch.
+    for size_B, steps in ((2**12, 2**14), (2**18, 2**17), (2**18 + 128, 2**12)):
+        assert mk.latency(size_B, device="cuda").columns["steps"] == steps
     with refused("chains on a GPU must be one of 1, 2, 4, 8, 16, not 3"):
         mk.latency(4096, chains=3, device="cuda")
 
@@ -334,13 +347,24 @@ def transfer(entry: tuple[Any, ...], size_B: int, **options: Any) -> Case:
 
 @pytest.fixture
 def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not TWO_GPUS:
-        pytest.skip("this machine has one GPU")
     monkeypatch.setenv("MEMKERN_EMULATED_DEVICES", "2")
 
 
+def transfer_params() -> list[Any]:
+    """Return a parameter for every entry of transfers; those between GPUs need two of them."""
+    one_gpu = pytest.mark.skipif(not TWO_GPUS, reason="this machine has one GPU")
+    return [
+        pytest.param(
+            entry,
+            id=f"{entry[0]}-{entry[1]}-{entry[5]}",
+            marks=one_gpu if entry[0] == "transfers.between" else (),
+        )
+        for entry in TRANSFERS
+    ]
+
+
 @pytest.mark.usefixtures("two_devices")
-@pytest.mark.parametrize("entry", TRANSFERS, ids=lambda e: f"{e[0]}-{e[1]}-{e[5]}")
+@pytest.mark.parametrize("entry", transfer_params())
 def test_transfers_move_every_word(entry: tuple[Any, ...]) -> None:
     for size_B in (8, 4096, 4104, 2**20 + 8):
         case = transfer(entry, size_B, runs=3, seed=5)
@@ -369,7 +393,7 @@ def test_transfers_move_every_word(entry: tuple[Any, ...]) -> None:
             assert (got[name] == wanted).all(), (entry, size_B, name)
 
 
-@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+@ONLY_EMULATED
 @pytest.mark.usefixtures("two_devices")
 @pytest.mark.parametrize(
     "entry", [e for e in TRANSFERS if e[5] != "managed"], ids=lambda e: f"{e[0]}-{e[1]}-{e[5]}"
@@ -427,7 +451,7 @@ def test_wrong_options_of_transfers_are_refused(options: dict[str, Any], match: 
         mk.transfers(**{"way": "both", "device": "cuda", **options}).prepare()
 
 
-@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+@ONLY_EMULATED
 def test_memory_that_does_not_move_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     case = mk.transfers("to_device", size_B=64, memory="managed", device="cuda")
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "managed")
@@ -561,7 +585,12 @@ def test_further_shared_memory_reaches_the_launch() -> None:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Return tests/bench/on_gpu.py, which builds its programs in a folder of the test."""
+    """Return tests/bench/on_gpu.py, which builds its programs in a folder of the test.
+
+    On a card the script itself runs these tests.
+    """
+    if HAS_GPU:
+        pytest.skip("the script for a card runs its steps itself")
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     monkeypatch.syspath_prepend(str(TREE / "tests" / "bench"))
     found = importlib.import_module("on_gpu")
@@ -577,6 +606,42 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
+# A finder of the emulated module in place of the real one, in all processes that are started.
+AS_CARD = """
+import importlib.util, sys
+class Emulated:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == {module!r}:
+            return importlib.util.spec_from_file_location(name, {file!r})
+sys.meta_path.insert(0, Emulated)
+"""
+
+
+@pytest.fixture
+def as_card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let processes that are started find a card, which is the emulated device."""
+    folder = tmp_path / "as_card"
+    folder.mkdir()
+    text = AS_CARD.format(module=MODULE, file=str(emulated_file()))
+    (folder / "sitecustomize.py").write_text(text)
+    before = [path for path in [os.environ.get("PYTHONPATH")] if path]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *before]))
+
+
+@pytest.mark.usefixtures("as_card")
+@ONLY_EMULATED
+def test_a_card_runs_the_tests_that_suit_it() -> None:
+    chosen = "clock_is_limited or (transfers_move and (between or pinned)) or doctor_judges"
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "-k", chosen]
+    run = subprocess.run([*words, __file__], capture_output=True, text=True, cwd=TREE)
+    counts = re.search(r"(\d+) passed, (\d+) skipped, .* deselected in", run.stdout)
+    # Pinned memory in three directions; between two cards directly or through the host.
+    assert counts and counts.groups() == ("3", "4"), run.stdout
+    assert "[2] tests/test_cuda.py" in run.stdout and "this machine has one GPU" in run.stdout
+    assert run.stdout.count("only the emulated device") == 2
+
+
 def begun(script: Any, folder: Path, *words: str) -> Any:
     """Return a call of the script that writes into a folder."""
     folder.mkdir()
@@ -584,7 +649,9 @@ def begun(script: Any, folder: Path, *words: str) -> Any:
     return script.Call(script.parsed(["--out", str(folder), *size, *words]))
 
 
-def test_the_script_for_a_card_measures_and_draws(script: Any, tmp_path: Path) -> None:
+def test_the_script_for_a_card_measures_and_draws(
+    monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     call = begun(script, tmp_path / "first")
     for step, files in {
         "transfers": ["transfers.json", "transfers.pdf"],
@@ -610,14 +677,53 @@ def test_the_script_for_a_card_measures_and_draws(script: Any, tmp_path: Path) -
     assert {row["blocks"] for row in searched} >= {512, 1024}
     log = (tmp_path / "first" / "tune.log").read_text()
     assert log.count("memkern tune --kernel=") == log.count("best: --variant ") == 4
-    # A later call writes the report of the records of the first.
-    later = begun(script, tmp_path / "later", "--records", str(tmp_path / "first"))
-    script.report(later)
+    # A later call writes the report of the records of the first, whatever else is missing.
+    missing = ["--records", str(tmp_path / "missing")]
+    later = begun(script, tmp_path / "later", "--records", str(tmp_path / "first"), *missing)
+    assert "missing: its records are left out" in capsys.readouterr().err
+    monkeypatch.setattr(script.Call, "run", lambda *_: 1 / 0)
+    monkeypatch.setattr(script, "quick_report", lambda _: "quick")
+    assert re.fullmatch(r"report.html, \d+ bytes; quick", script.report(later))
     page = (tmp_path / "later" / "report.html").read_text()
     assert "Transfers from and to a GPU" in page
     script.pack(later)
     with tarfile.open(tmp_path / "later.tar.gz") as archive:
         assert archive.getnames() == ["later", "later/report.html"]
+
+
+def test_the_script_for_a_card_measures_first_what_matters_most(
+    script: Any, tmp_path: Path
+) -> None:
+    assert script.coarse_first(range(9)) == [range(0, 9, 4), range(2, 9, 4), range(1, 9, 2)]
+    how = {"elements": 64, "device": "cuda", "runs": 2}
+    first, then = (
+        [mk.stream(kernel, **how) for kernel in kernels]
+        for kernels in (("copy", "scale"), ("add", "triad"))
+    )
+    done = list(script.measured(begun(script, tmp_path / "records"), "rounds", [first, then]))
+    assert {record["kernel"] for record in done[:2]} == {"stream.copy", "stream.scale"}
+    assert len(done) == 4
+    assert all("to save time" in record["energy_note"] for record in done)
+
+
+def test_chases_of_atomic_operations_go_through_all_lines(
+    monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("MEMKERN_SMALL")
+    rounds = script.beside_processor(begun(script, tmp_path / "records"), 2**21)
+    atomic = [case for some in rounds for case in some if case.spec.name == "amo.ptrchase"]
+    sizes = {8 * case.columns["words"] for case in atomic}
+    assert sizes == {2**k for k in range(12, 21)} and len(atomic) == 4 * len(sizes)
+    for case in atomic:
+        lines = case.columns["words"] // 16
+        assert case.iterations % lines == 0
+        if case.knobs.device == "cpu":
+            assert case.stop.invocations == 0
+        else:
+            assert case.iterations * case.stop.invocations > 2**13
+        # The first one of each size is chased as it is measured.
+        if case is next(one for one in atomic if one.columns["words"] == case.columns["words"]):
+            assert case.prepare().check().valid
 
 
 def test_the_script_for_a_card_judges_and_goes_on_without_a_failing_peer(
@@ -633,6 +739,11 @@ def test_the_script_for_a_card_judges_and_goes_on_without_a_failing_peer(
     peers = ["--babelstream", str(stream), "--spatter", str(broken), "--turns", "7"]
     call = begun(script, tmp_path / "records", *peers)
     monkeypatch.setattr(script, "KERNELS", ("stream.copy", "stream.triad", "loops.load"))
+    copied_B: list[int] = []
+    native = CUDA.copy_s
+    monkeypatch.setattr(
+        CUDA, "copy_s", lambda *words: native(*[words, copied_B.append(words[1])][0])
+    )
     with pytest.raises(RuntimeError, match=r"7 turns, of which .*Spatter's gather: exit"):
         script.bandwidths(call)
     text = (tmp_path / "records" / "verdicts.txt").read_text()
@@ -642,6 +753,11 @@ def test_the_script_for_a_card_judges_and_goes_on_without_a_failing_peer(
     assert re.search(r"bs.bs4 +- .* not judged", text)
     done = mk.load(tmp_path / "records" / "bandwidths.json")
     assert len(done) == 7 * 6
+    # Both arrays of the driver's copy together are as large as those of a kernel.
+    assert copied_B.count(int(call.options.gigabytes * 1e9 / 2)) == 7
+    # Energy is measured once.
+    spared = ["to save time" in one["energy_note"] for one in done]
+    assert spared == [False] * 6 + [True] * 36
     copies = [one["bandwidth_GBps"] for one in done if one["kernel"] == "stream.copy"]
     mean = float(np.exp(np.mean(np.log(copies)))) / 1e-3
     found = re.search(r"stream.copy / peer +([\d.]+)", text)
@@ -683,13 +799,115 @@ def test_a_stopped_program_leaves_its_log_and_no_children(script: Any, tmp_path:
 
 
 def test_steps_share_the_time_that_is_left(script: Any, tmp_path: Path) -> None:
-    call = begun(script, tmp_path / "records", "--steps", "bandwidths,latency,blocks,report")
+    steps = "build,bandwidths,latency,blocks,report"
+    call = begun(script, tmp_path / "records", "--steps", steps, "--minutes", "5")
+    call.begin("build")
+    assert call.left_s == pytest.approx(150, abs=2)
     call.begin("bandwidths")
-    assert call.left_s == pytest.approx((120 - script.REPORT_S) / 2, abs=2)
+    assert call.left_s == pytest.approx((300 - script.REPORT_S) * 12 / (12 + 5 + 3), abs=2)
     call.begin("blocks")
-    assert call.left_s == pytest.approx(120 - script.REPORT_S, abs=2)
+    assert call.left_s == pytest.approx(300 - script.REPORT_S, abs=2)
     call.begin("report")
-    assert call.left_s == pytest.approx(120, abs=2)
+    assert call.left_s == pytest.approx(300, abs=2)
+
+
+def test_the_script_for_a_card_runs_its_steps_and_packs_after_each(
+    monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program(tmp_path / "bin" / "nvidia-smi", "print('GPU 0: a card')")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    package = tmp_path / "python" / "memkern"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(script, "TREE", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    results = tmp_path / "kept" / "results.tar.gz"
+    packed: list[list[str]] = []
+
+    def step(name: str) -> Callable[[Any], str]:
+        def run(call: Any) -> str:
+            if results.exists():
+                with tarfile.open(results) as archive:
+                    packed.append(sorted(archive.getnames()))
+            (call.out / name).write_text("")
+            return name if name != "blocks" else str(1 / 0)
+
+        return run
+
+    def call(steps: str) -> str:
+        for name in steps.split(","):
+            monkeypatch.setattr(script, name, step(name))
+        words = ["on_gpu.py", "--steps", steps, "--out", "out", "--results", str(results)]
+        monkeypatch.setattr(sys, "argv", words)
+        monkeypatch.setattr(script.signal, "signal", lambda *_: None)
+        assert script.main() == 1
+        return capsys.readouterr().out
+
+    found = call("build,transfers,latency")
+    # The build is all that runs, in vain.
+    assert re.fullmatch(
+        r"build .*build\ntransfers .*FAILED: memkern._memkern_cuda can't be imported, so that "
+        r"nothing can run: ModuleNotFoundError: .*\n",
+        found,
+    )
+    (package / "_memkern_cuda.py").write_text("")
+    found = call("transfers,blocks,latency")
+    assert re.fullmatch(
+        r"transfers .* transfers\nblocks .*FAILED: division by zero\nlatency .* latency\n", found
+    )
+    # Each step finds what the ones before it have written in the archive.
+    assert [{"out/transfers", "out/blocks"} & {*names} for names in packed] == [
+        set(), {"out/transfers"}, {"out/transfers", "out/blocks"},
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("as_card")
+def test_the_script_for_a_card_logs_what_the_card_is(
+    monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
+) -> None:
+    program(tmp_path / "bin" / "nvidia-smi", "import sys; print('queried', sys.argv[1:])")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(script, "TREE", tmp_path)
+    call = begun(script, tmp_path / "records")
+    assert script.card(call) == "Emulated"
+    log = (tmp_path / "records" / "card.log").read_text()
+    assert "Emulated" in log and "cuda:0 memory" in log and "queried ['-q']" in log
+
+
+def test_the_script_for_a_card_asks_for_a_quick_report(
+    monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
+) -> None:
+    few = [mk.stream(kernel, elements=64, device="cuda") for kernel in ("copy", "add")]
+    monkeypatch.setattr("memkern.measuring.sweep.least_s", lambda _: 30.0)
+    monkeypatch.setattr("memkern.measuring.sweep.expected_s", lambda _: 60.0)
+    monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: few)
+    monkeypatch.setattr(script.Call, "run", lambda _, words, log: main([*map(str, words[3:])]))
+    assert "quick.html" in script.quick_report(begun(script, tmp_path / "records"))
+    assert len(mk.load(tmp_path / "records" / "quick.parquet")) == 2
+
+
+def test_all_tests_run_on_a_card_after_those_that_were_chosen(
+    monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
+) -> None:
+    def run(call: Any, words: list[str], log: str, **more: Any) -> str:
+        if "--every-entry" not in words:
+            raise RuntimeError("1 failed")
+        return "...\n2 passed"
+
+    monkeypatch.setattr(script.Call, "run", run)
+    with pytest.raises(RuntimeError, match="1 failed; 2 passed"):
+        script.parity(begun(script, tmp_path / "records"))
+
+
+def test_peers_are_built_for_the_card(
+    monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
+) -> None:
+    program(tmp_path / "bin" / "cmake", "import sys; print(sys.argv[1:])")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    call = begun(script, tmp_path / "records", "--spatter", str(tmp_path))
+    assert script._spatter(call) == tmp_path / "programs" / "spatter" / "spatter"
+    log = (tmp_path / "records" / "peers.log").read_text()
+    assert "-DCMAKE_CUDA_ARCHITECTURES=native" in log
 
 
 def test_the_script_for_a_card_runs_every_kernel_once(
@@ -698,7 +916,7 @@ def test_the_script_for_a_card_runs_every_kernel_once(
     kernels = {entry[0] for entry in ENTRIES} - {"transfers.between"}
     chosen = one_of_each([entry for entry in ENTRIES if not entry[4]], KEYS[0])
     monkeypatch.setattr(gpu._module(), "entries", lambda: sorted(chosen))
-    options = begun(script, tmp_path / "records").options
+    options = begun(script, tmp_path / "records", "--every-kernel", "memcheck").options
     assert script.run_every_kernel(options) == 0
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[3] for line in lines if line.endswith(": right")} == kernels
@@ -711,6 +929,7 @@ def test_the_sanitizers_share_the_time(
     monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
 ) -> None:
     tool = """import sys
+print(sys.argv[-2:])
 print("3 of 3 kernels, 0 wrong results")
 print("========= ERROR SUMMARY: 0 errors")
 sys.exit(9 if "racecheck" in sys.argv else 0)
@@ -719,9 +938,37 @@ sys.exit(9 if "racecheck" in sys.argv else 0)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     call = begun(script, tmp_path / "records")
     call.begin("sanitize")
-    found = script.sanitize(call)
-    assert found.count("ERROR SUMMARY: 0 errors, 3 of 3 kernels, 0 wrong results") == 2
-    assert "racecheck: exit code 9 (racecheck.log)" in found
+    share_s = call.left_s / 3
+    with pytest.raises(RuntimeError) as found:
+        script.sanitize(call)
+    text = str(found.value)
+    assert text.count("ERROR SUMMARY: 0 errors, 3 of 3 kernels, 0 wrong results") == 2
+    assert "exit code 9 (racecheck.log)" in text
+    # The kernels end before the tool is stopped, which begins and ends slowly.
+    log = (tmp_path / "records" / "memcheck.log").read_text()
+    minutes = re.search(r"\['--minutes', '([\d.]+)'\]", log)
+    assert minutes and float(minutes[1]) == pytest.approx(0.6 * share_s / 60, rel=0.1)
+
+
+def test_every_tool_of_the_sanitizer_begins_with_other_kernels_that_matter_to_it(
+    script: Any,
+) -> None:
+    entries = [entry for entry in ENTRIES if not entry[4]]
+    kinds = {entry[:2] for entry in entries}
+    orders = {tool: script.in_order(entries, tool, 0) for tool in script.TOOLS}
+    for order in orders.values():
+        assert sorted(order) == sorted(entries)
+    for tool in ("memcheck", "synccheck"):
+        assert {entry[:2] for entry in orders[tool][: len(kinds)]} == kinds
+    assert orders["memcheck"] != orders["synccheck"]
+    shared = [e[0].startswith(script.SHARED) or e[1] == "shared" for e in orders["racecheck"]]
+    assert shared == sorted(shared, reverse=True) and sum(shared) > 50
+    first = {entry[:2] for entry in orders["racecheck"][: sum(shared)]}
+    assert {entry[:2] for entry in orders["racecheck"][: len(first)]} == first
+    # Workers of atomic operations are in several warps, and iterate.
+    (some,) = [entry for entry in entries if entry[:2] == ("amo.rand", "warp")][:1]
+    case = script.small_case(some, "cuda:0")
+    assert case.integers["workers"] > 32 and case.integers["iters"] > 1
 
 
 def test_only_chains_of_loads_run_on_gpus() -> None:
@@ -735,7 +982,8 @@ def test_only_chains_of_loads_run_on_gpus() -> None:
 def test_tune_searches_the_options_of_gpus() -> None:
     best, search = mk.tune(
         mk.gather("UNIFORM:8:1", count=300, device="cuda"),
-        budget_s=1.0,
+        # More than all trials take on a card, where each allocates memory.
+        budget_s=20.0,
         knobs={"unroll": (0, 1, 8), "block_threads": (64, 256)},
     )
     assert {row["tune_step"] for row in search} == {"variant", "unroll", "block_threads", "best"}
@@ -805,6 +1053,10 @@ def test_the_drivers_copy_is_left_out_without_memory(monkeypatch: pytest.MonkeyP
 
     case = mk.stream("copy", elements=64, device="cuda", runs=2)
     assert case.measure().record["gpu_copy_GBps"] > 0
+    sizes_B: list[int] = []
+    monkeypatch.setattr(CUDA, "copy_s", lambda number, size_B, *_: sizes_B.append(size_B) or 1.0)
+    assert gpu.copy_GBps("cuda:0", 2**20) == 2 * 2**20 / 1e9 and sizes_B == [2**20]
+    gpu.copy_GBps.cache_clear()
     monkeypatch.setattr(gpu, "copy_GBps", refused_copy)
     assert np.isnan(case.measure().record["gpu_copy_GBps"])
 
@@ -853,6 +1105,7 @@ def test_unrolling_that_misaligned_arrays_do_not_have_is_refused() -> None:
         assert case.prepare().check().valid
 
 
+@ONLY_EMULATED
 def test_the_environment_has_the_gpus_and_their_settings(nvml: Nvml) -> None:
     def machine() -> dict[str, Any]:
         gpu.describe.cache_clear()
@@ -874,6 +1127,7 @@ def test_the_environment_has_the_gpus_and_their_settings(nvml: Nvml) -> None:
     assert environment.identity(before) != environment.identity(after)
 
 
+@ONLY_EMULATED
 def test_the_doctor_judges_gpus(nvml: Nvml) -> None:
     def states(copy_GBps: float = 240.0) -> dict[str, tuple[str, str]]:
         gpu.describe.cache_clear()
@@ -907,6 +1161,7 @@ def test_the_doctor_judges_gpus(nvml: Nvml) -> None:
     assert "5 with 8 lanes; it can have PCI Express 5 with 16 lanes" in worse["link"][1]
 
 
+@ONLY_EMULATED
 def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -931,6 +1186,7 @@ def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
     assert "PCI Express 3 of 4, 4 of 16 lanes" in capsys.readouterr().out
 
 
+@ONLY_EMULATED
 def test_the_doctor_names_a_gpu_that_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaGetDeviceProperties")
     gpu.describe.cache_clear()
@@ -939,6 +1195,7 @@ def test_the_doctor_names_a_gpu_that_is_unavailable(monkeypatch: pytest.MonkeyPa
     assert "querying the properties of a device failed" in found.text and found.advice
 
 
+@ONLY_EMULATED
 def test_info_shows_the_settings_of_gpus(nvml: Nvml, capsys: pytest.CaptureFixture[str]) -> None:
     nvml.settings = {"EnforcedPowerLimit": 700_000, "MaxClockInfo": 1980, "CurrPcieLinkWidth": 16}
     nvml.reasons = lambda: 0x4
@@ -1008,6 +1265,7 @@ def test_the_real_module_needs_no_driver_to_be_imported() -> None:
 def test_nvml_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     gpu._nvml.cache_clear()
+    gpu.idle_W.cache_clear()
     with gpu.Watch("cuda:0") as watch:
         assert not watch.slowed([0.0, 1.0]).any()
     found = watch.columns
@@ -1309,6 +1567,14 @@ def test_records_say_why_the_energy_of_a_gpu_is_unknown(
     assert why in capsys.readouterr().out
 
 
+def test_energy_of_pages_that_move_once_is_not_measured(nvml: Nvml) -> None:
+    how = {"size_B": 4096, "device": "cuda", "runs": 2}
+    assert mk.transfers("to_device", memory="pinned", **how).measure().record["power_W"] == 350
+    record = mk.transfers("to_device", memory="managed", **how).measure().record
+    assert "which only the first invocation moves" in record["energy_note"]
+    assert "energy_J" not in record
+
+
 def test_a_meter_of_a_gpu_that_vanishes_is_named(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1325,6 +1591,8 @@ def test_a_meter_of_a_gpu_that_vanishes_is_named(
     assert record["energy_note"] == note and "energy_J" not in record
 
 
+# The guardian of a killed test would let a card have any clock, whatever it was set to before.
+@ONLY_EMULATED
 def test_the_clock_is_limited_while_samples_are_taken(
     nvml: Nvml,
     monkeypatch: pytest.MonkeyPatch,

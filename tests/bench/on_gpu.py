@@ -5,7 +5,9 @@ One call does everything that the time allows, in this order, and writes records
     python3 tests/bench/on_gpu.py --build --out on_gpu --results results.tar.gz
 
 - ``build`` (with ``--build``): the extension in ``build/gpu``, for the cards of this machine.
-- ``parity``: tests/test_cuda.py on the card, against the references.
+  Without it, the modules beside the Python sources are used. All other steps need them.
+- ``card``: what ``memkern info``, ``memkern doctor --quick`` and ``nvidia-smi -q`` tell, in a log.
+- ``parity``: tests/test_cuda.py on the card, against the references; then for every entry.
 - ``sanitize``: compute-sanitizer's memcheck, racecheck and synccheck over one case of every kernel.
 - ``bandwidths``: kernels, the driver's copy, empty launches and peers, in another random order in
   each turn, compared within the same turns, and the verdict on every target.
@@ -14,11 +16,13 @@ One call does everything that the time allows, in this order, and writes records
   processor and on the card, dependent loads beside dependent atomic operations.
 - ``blocks``: threads per block and unrolling of the main kernels, in all combinations.
 - ``tune``: ``memkern tune`` of the same kernels, over their variants, unrolling and blocks.
-- ``report``: a page of all records in the folder, and of those of earlier calls (``--records``).
+- ``report``: a page of all records in the folder, and of those of earlier calls (``--records``);
+  then ``memkern report --quick`` of the card.
 
 Peers are programs, or are built here from their source trees (``--babelstream``, ``--spatter``). A
 step that fails is reported, and the next one follows. After each step all records, figures and logs
-are packed into one archive. Without a GPU the script ends with one sentence and exit code 2.
+are packed into one archive. Without a GPU the script ends with one sentence and exit code 2. It
+changes no setting of a card.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import os
 import random
@@ -38,38 +43,48 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from unittest import mock
+
+T = TypeVar("T")
 
 TREE = Path(__file__).parents[2]
 STEPS = (
-    "build", "parity", "sanitize", "bandwidths", "transfers", "latency", "blocks", "tune", "report",
+    "build", "card", "parity", "sanitize", "bandwidths", "transfers", "latency", "blocks", "tune",
+    "report",
 )  # fmt: skip
-# Parts of the time that is left: a step may take its own over those of it and all later steps. The
-# build may take everything, since nothing runs without it.
+# Parts of the time that is left: a step may take its own over those of it and all later steps.
 PARTS = {
-    "parity": 4, "sanitize": 4, "bandwidths": 5, "transfers": 3, "latency": 3, "blocks": 2,
-    "tune": 2,
+    "card": 2, "parity": 8, "sanitize": 8, "bandwidths": 12, "transfers": 4, "latency": 5,
+    "blocks": 3, "tune": 3,
 }  # fmt: skip
+# The build may take this part of the time that is left, whatever follows.
+BUILD = 0.5
 # Seconds kept for the report.
-REPORT_S = 40
+REPORT_S = 110
 # Programs are built here, outside the folder of results.
 PROGRAMS = TREE / "build" / "on_gpu"
 TOOLS = ("memcheck", "racecheck", "synccheck")
+# Families with kernels that use shared memory; of atomic operations the variant `shared` does.
+SHARED = ("bs.", "loops.", "spatter.", "latency.banks")
 BARE = """
 #include <chrono>
 #include <cstdio>
 __global__ void empty() {}
+double launch_s() {
+  cudaDeviceSynchronize();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int k = 0; k < 20; ++k) empty<<<1, 1>>>();
+  cudaDeviceSynchronize();
+  const auto end = std::chrono::steady_clock::now();
+  return std::chrono::duration<double>(end - begin).count() / 20;
+}
 int main() {
-  for (int turn = 0; turn < 200; ++turn) {
-    cudaDeviceSynchronize();
-    const auto begin = std::chrono::steady_clock::now();
-    for (int k = 0; k < 20; ++k) empty<<<1, 1>>>();
-    cudaDeviceSynchronize();
-    const auto end = std::chrono::steady_clock::now();
-    std::printf("%.9g\\n", std::chrono::duration<double>(end - begin).count() / 20);
-  }
+  // As memkern's warm-up, so that the card has the clocks that it has under load.
+  for (double spent_s = 0; spent_s < 0.2; spent_s += 20 * launch_s()) {}
+  for (int turn = 0; turn < 200; ++turn) std::printf("%.9g\\n", launch_s());
 }
 """
 KERNELS = (
@@ -84,6 +99,9 @@ TARGETS = {
     "stream.copy": 0.92, "stream.triad": 0.92, "spatter.gather": 0.90, "spatter.scatter": 0.90,
     "bs.bs3": 0.90, "bs.bs4": 0.90,
 }  # fmt: skip
+# Accesses between two synchronisations of a chase, for which a launch is negligible.
+ACCESSES = 2**14
+UNROLLS = (0, 1, 2, 4, 8)
 # An empty launch takes at most this much of a bare one.
 LAUNCH = 1.10
 # Peers are judged from this number of alternations on.
@@ -102,6 +120,8 @@ class Call:
     def begin(self, step: str) -> None:
         """Give a step its part of the time that is left."""
         now, end = time.monotonic(), self.end
+        if step == "build":
+            end = now + BUILD * max(end - now, 0)
         if step in PARTS:
             steps = self.options.steps
             later = steps[steps.index(step) :] if step in steps else [step]
@@ -112,6 +132,17 @@ class Call:
     @property
     def left_s(self) -> float:
         return self.end_of_step - time.monotonic()
+
+    @functools.cached_property
+    def unusable(self) -> str:
+        """Why no step but the build can run; empty if they can."""
+        try:
+            # In a process of its own, since a failed import would be remembered.
+            self.run([sys.executable, "-c", "import memkern._memkern_cuda"], "build.log")
+        except RuntimeError as error:
+            last = str(error).rpartition(" | ")[2]
+            return f"memkern._memkern_cuda can't be imported, so that nothing can run: {last}"
+        return ""
 
     def run(
         self, words: Iterable[object], log: str, longest_s: float = float("inf"), **more: Any
@@ -154,6 +185,37 @@ class Call:
         return program
 
 
+def all_of(works: Iterable[Callable[[], str]]) -> str:
+    """Do all of some work, also after a failure; return what was found.
+
+    Raises
+    ------
+    RuntimeError
+        A part of it failed; the message has what the others found as well.
+    """
+    found, failed = [], False
+    for work in works:
+        try:
+            found.append(work())
+        except (RuntimeError, OSError) as error:
+            failed = True
+            found.append(str(error).splitlines()[0])
+    if failed:
+        raise RuntimeError("; ".join(found))
+    return "; ".join(found)
+
+
+def without_energy() -> contextlib.AbstractContextManager[Any]:
+    """Measure no energy, which takes more than a second a case; records say so."""
+    note = "energy is not measured: this call leaves it out to save time"
+    return mock.patch("memkern.measuring.metering.why_not", lambda prepared: note)
+
+
+def coarse_first(values: Sequence[T]) -> list[Sequence[T]]:
+    """Return every fourth value, those in the middle between these, and the others."""
+    return [values[::4], values[2::4], values[1::2]]
+
+
 def build(call: Call) -> str:
     """Build the extension and put it beside the Python sources."""
     if not call.options.build:
@@ -173,48 +235,60 @@ def build(call: Call) -> str:
     return f"{time.monotonic() - begin:.0f} s"
 
 
+def card(call: Call) -> str:
+    """Log what the card and the machine are, and their states; return the card's name."""
+    from memkern.machine import gpu
+
+    memkern = [sys.executable, "-m", "memkern"]
+    commands = ([*memkern, "info"], [*memkern, "doctor", "--quick"], ["nvidia-smi", "-q"])
+    all_of((lambda w=words: call.run(w, "card.log")) for words in commands)
+    return str(gpu.describe(call.options.device)["name"])
+
+
 def parity(call: Call) -> str:
-    """Run the tests of the CUDA backend on the card."""
+    """Run the tests of the CUDA backend on the card, those of one entry of each kind first."""
     workers = ["-n", "8"] if importlib.util.find_spec("xdist") else []
-    options = ["-q", "--maxfail=20", "--every-entry", *workers]
-    words = [sys.executable, "-m", "pytest", *options, "tests/test_cuda.py"]
-    return call.run(words, "parity.log", cwd=TREE).strip().splitlines()[-1]
+    words = [sys.executable, "-m", "pytest", "-q", "--maxfail=20", *workers, "tests/test_cuda.py"]
+
+    def tests(*options: str) -> str:
+        return call.run([*words, *options], "parity.log", cwd=TREE).strip().splitlines()[-1]
+
+    return all_of((tests, lambda: tests("--every-entry", "-m", "every_entry")))
 
 
 def sanitize(call: Call) -> str:
     """Run one case of every kernel under each of the sanitizer's tools."""
     options = call.options
-    verdicts = []
-    for number, tool in enumerate(TOOLS):
-        share_s = max(call.left_s, 1) / (len(TOOLS) - number)
+
+    def verdict(tool: str) -> str:
+        share_s = max(call.left_s, 1) / (len(TOOLS) - TOOLS.index(tool))
         # The program ends before its share does, so that the tool prints its verdict.
-        minutes = str(0.8 * share_s / 60)
         words = [
             "compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable, __file__,
-            "--every-kernel", "--device", options.device, "--seed", options.seed,
-            "--minutes", minutes,
+            "--every-kernel", tool, "--device", options.device, "--seed", options.seed,
+            "--minutes", 0.6 * share_s / 60,
         ]  # fmt: skip
-        try:
-            text = call.run(words, f"{tool}.log", share_s)
-            found = (re.findall(rf".*{end}.*", text) for end in ("ERROR SUMMARY: ", " kernels, "))
-            verdicts.append(f"{tool}: {', '.join(lines[-1].strip('= ') for lines in found)}")
-        except (RuntimeError, IndexError, FileNotFoundError) as error:
-            verdicts.append(f"{tool}: {str(error).splitlines()[0]}")
-    return "; ".join(verdicts)
+        text = call.run(words, f"{tool}.log", share_s)
+        found = [re.findall(rf".*{end}.*", text) for end in ("ERROR SUMMARY: ", " kernels, ")]
+        if not all(found):
+            raise RuntimeError(f"{tool} printed no verdict ({tool}.log)")
+        return f"{tool}: {', '.join(lines[-1].strip('= ') for lines in found)}"
+
+    return all_of((lambda t=tool: verdict(t)) for tool in TOOLS)
 
 
 def small_case(entry: tuple[Any, ...], device: str) -> Any:
     """Return a small case of an entry of the extension."""
-    from memkern.spec.options import Knobs
-
-    sys.path[:0] = [str(TREE / "tests"), str(TREE / "tests" / "families")]
-    from test_kernels import SAMPLES
-
     import memkern as mk
+    from memkern.spec.options import Knobs
 
     kernel, variant, dtype, index, _, template = entry
     own: dict[str, Any] = {}
-    if kernel == "latency.chase":
+    if kernel.startswith("amo."):
+        # Workers of several warps, each with several iterations, may race.
+        own = dict(zip(("primitive", "order", "returns"), template.split("/"), strict=True))
+        own |= {"dtype": dtype, "threads": 100, "iters": 8}
+    elif kernel == "latency.chase":
         own = {"size_B": 2**13, "steps": 100, "chains": int(template)}
     elif kernel == "latency.banks":
         own = {"steps": 100, "dtype": dtype}
@@ -222,13 +296,26 @@ def small_case(entry: tuple[Any, ...], device: str) -> Any:
         own = {"size_B": 2**13, "memory": template}
     if own:
         return mk.case(kernel, device=device, variant=variant, **own)
+    sys.path[:0] = [str(TREE / "tests"), str(TREE / "tests" / "families")]
+    from test_kernels import SAMPLES
+
     sample = SAMPLES[kernel][0]
-    knobs = {"device": device, "variant": variant, "seed": sample.knobs.seed}
-    names = {"dtype": dtype, "index_dtype": index}
-    if kernel.startswith("amo."):
-        knobs["threads"] = sample.knobs.threads
-        names["template_variant"] = template
-    return dataclasses.replace(sample, knobs=Knobs(**knobs)).with_(**names)
+    knobs = Knobs(device=device, variant=variant, seed=sample.knobs.seed)
+    return dataclasses.replace(sample, knobs=knobs).with_(dtype=dtype, index_dtype=index)
+
+
+def in_order(entries: list[Any], tool: str, seed: int) -> list[Any]:
+    """Return entries in the order in which a tool of the sanitizer runs them.
+
+    One of each variant of a kernel comes first, then the others, in random order, another one for
+    each tool. Racecheck sees accesses to shared memory only: families that use it come first.
+    """
+    mixed = random.Random(f"{seed} {tool}").sample(entries, len(entries))
+    first = {entry[:2]: entry for entry in reversed(mixed)}
+    ordered = sorted(mixed, key=lambda entry: first[entry[:2]] is not entry)
+    if tool == "racecheck":
+        ordered.sort(key=lambda entry: not (entry[0].startswith(SHARED) or entry[1] == "shared"))
+    return ordered
 
 
 def run_every_kernel(options: argparse.Namespace) -> int:
@@ -239,7 +326,7 @@ def run_every_kernel(options: argparse.Namespace) -> int:
     entries = [e for e in _module().entries() if not e[4] and e[0] != "transfers.between"]
     end = time.monotonic() + 60 * options.minutes
     done, wrong = 0, 0
-    for entry in random.Random(options.seed).sample(entries, len(entries)):
+    for entry in in_order(entries, options.every_kernel, options.seed):
         if time.monotonic() >= end:
             break
         name = " ".join(map(str, filter(None, entry)))
@@ -294,7 +381,8 @@ def _spatter(call: Call) -> Path:
         return given
     folder = PROGRAMS / "spatter"
     own = [f"-D{name}={value}" for name, value in call.options.spatter_option]
-    options = ["-DUSE_CUDA=ON", "-DCMAKE_BUILD_TYPE=Release", *own]
+    cards = "-DCMAKE_CUDA_ARCHITECTURES=native"
+    options = ["-DUSE_CUDA=ON", "-DCMAKE_BUILD_TYPE=Release", cards, *own]
     call.run(["cmake", "-S", given, "-B", folder, *options], "peers.log")
     call.run(["cmake", "--build", folder, "-j"], "peers.log")
     return folder / "spatter"
@@ -423,7 +511,8 @@ def bandwidths(call: Call) -> str:
     failed: list[str] = []
 
     def own(name: str) -> None:
-        found = cases[name].measure()
+        with contextlib.nullcontext() if len(turns) == 1 else without_energy():
+            found = cases[name].measure()
         done.append(found)
         if not found.valid:
             raise RuntimeError("the result is wrong")
@@ -434,7 +523,8 @@ def bandwidths(call: Call) -> str:
 
     def driver() -> None:
         gpu.copy_GBps.cache_clear()
-        turns[-1].medians["driver"] = gpu.copy_GBps(device)
+        # Of as many bytes as the kernels' arrays have.
+        turns[-1].medians["driver"] = gpu.copy_GBps(device, int(footprint_B / 2))
 
     work: dict[str, Callable[[], object]] = {
         **{name: lambda n=name: own(n) for name in cases},
@@ -444,8 +534,8 @@ def bandwidths(call: Call) -> str:
             for name, run in _peers(call, footprint_B, shape["count"]).items()
         },
     }
-    order, longest_s = random.Random(options.seed), 0.0
-    while len(turns) < options.turns and (not turns or call.left_s > 1.5 * longest_s):
+    order, took_s = random.Random(options.seed), 0.0
+    while len(turns) < options.turns and (not turns or call.left_s > 1.5 * took_s):
         begin = time.monotonic()
         turns.append(Turn())
         for name in order.sample(sorted(work), len(work)):
@@ -456,7 +546,7 @@ def bandwidths(call: Call) -> str:
                 print(f"{failed[-1]}; it is left out from now on", flush=True)
                 del work[name]
         to_result_set(done).save(str(call.out / "bandwidths.json"))
-        longest_s = max(longest_s, time.monotonic() - begin)
+        took_s = time.monotonic() - begin
     text = "\n".join([f"{gpu.describe(device)['name']}, {len(turns)} turns", *verdicts(turns)])
     print(text)
     (call.out / "verdicts.txt").write_text(text + "\n")
@@ -465,19 +555,25 @@ def bandwidths(call: Call) -> str:
     return f"{len(turns)} turns, {text.count('NOT MET')} targets not met"
 
 
-def measured(call: Call, name: str, cases: list[Any], share: float = 1.0) -> Any:
-    """Measure cases in random order for a share of the time left; store and return records."""
+def measured(call: Call, name: str, rounds: list[list[Any]], share: float = 1.0) -> Any:
+    """Measure cases for a share of the time left; store and return records.
+
+    Each round is in random order, and what is left out is of the last ones.
+    """
     from memkern.measuring.record import to_result_set
 
     end = time.monotonic() + share * call.left_s
+    order = random.Random(call.options.seed)
+    cases = [case for some in rounds for case in order.sample(some, len(some))]
     done = []
     try:
-        for case in random.Random(call.options.seed).sample(cases, len(cases)):
-            if time.monotonic() >= end:
-                left = len(cases) - len(done)
-                print(f"{name}: {left} of {len(cases)} cases left out, no time left")
-                break
-            done.append(case.measure())
+        with without_energy():
+            for case in cases:
+                if time.monotonic() >= end:
+                    left = len(cases) - len(done)
+                    print(f"{name}: {left} of {len(cases)} cases left out, no time left")
+                    break
+                done.append(case.measure())
     finally:
         results = to_result_set(done)
         if done:
@@ -503,27 +599,20 @@ def transfers(call: Call) -> str:
     from memkern.machine import gpu
     from memkern.plots import tables
 
-    device = call.options.device
-    cases = []
-    for way in WAYS:
-        if way == "between" and len(gpu.devices()) < 2:
-            continue
-        for memory in ("device",) if way == "between" else MEMORIES:
-            own = {} if way == "between" else {"memory": memory}
-            cases += [
-                mk.transfers(
-                    way,
-                    size_B=8 * 4**k,
-                    variant=variant,
-                    device=device,
-                    runs=20,
-                    placements=1,
-                    **own,
-                )
-                for variant in VARIANTS[memory]
-                for k in range(13)
-            ]
-    results = measured(call, "transfers", cases)
+    how = {"device": call.options.device, "runs": 10, "placements": 1}
+    ways = [(way, {"memory": memory}) for way in WAYS if way != "between" for memory in MEMORIES]
+    if len(gpu.devices()) > 1:
+        ways.append(("between", {}))
+    rounds = [
+        [
+            mk.transfers(way, size_B=size_B, variant=variant, **own, **how)
+            for way, own in ways
+            for variant in VARIANTS[own.get("memory", "device")]
+            for size_B in sizes
+        ]
+        for sizes in coarse_first([8 * 4**k for k in range(13)])
+    ]
+    results = measured(call, "transfers", rounds)
     print(tables["transfers-fit"](results).to_string(index=False))
     return drawn(call, "transfers", results)
 
@@ -531,26 +620,38 @@ def transfers(call: Call) -> str:
 def latency(call: Call) -> str:
     """Measure chases over sizes through all caches and through L2, and bank conflicts."""
     import memkern as mk
-    from memkern.families.latency.kernels import octaves
+    from memkern.families.latency.kernels import MOST_GPU_L1_B, octaves
     from memkern.machine import gpu
     from memkern.plots import tables
 
-    how = {"device": call.options.device, "runs": 20, "placements": 1, "invocations": 1}
+    how = {"device": call.options.device, "runs": 10, "placements": 1, "invocations": 1}
     largest_B = 4 * int(gpu.describe(call.options.device)["l2_B"])
     chases = [
-        mk.latency(size, steps=2**14, variant=variant, **how)
-        for size in octaves(2**12, largest_B, 2)
-        for variant in ("simt", "l2")
+        [
+            mk.latency(
+                size,
+                steps=None if size <= MOST_GPU_L1_B else ACCESSES,
+                variant=variant,
+                **how,
+            )
+            for size in sizes
+            for variant in ("simt", "l2")
+        ]
+        for sizes in coarse_first(octaves(2**12, largest_B, 2))
     ]
+    powers = [2**k for k in range(6)]
     banks = [
-        mk.case("latency.banks", stride=stride, block_threads=threads, **how)
-        for stride in range(1, 33)
-        for threads in (32, 1024)
+        [
+            mk.case("latency.banks", stride=stride, block_threads=threads, **how)
+            for stride in strides
+            for threads in (32, 1024)
+        ]
+        for strides in (powers, [stride for stride in range(1, 33) if stride not in powers])
     ]
     chased = measured(call, "latency", chases, 0.4)
     conflicts = measured(call, "banks", banks, 0.4)
-    print(tables["latency-banks"](conflicts).to_string(index=False))
     measured(call, "devices", beside_processor(call, largest_B))
+    print(tables["latency-banks"](conflicts).to_string(index=False))
     figures = {"latency-sizes": chased, "latency-banks": conflicts}
     figures["latency-devices"] = mk.merge(
         call.out / f"{name}.json" for name in ("latency", "devices")
@@ -558,10 +659,11 @@ def latency(call: Call) -> str:
     return ", ".join(drawn(call, name, results) for name, results in figures.items())
 
 
-def beside_processor(call: Call, largest_B: int) -> list[Any]:
+def beside_processor(call: Call, largest_B: int) -> list[list[Any]]:
     """Return chases of the processor, and of atomic operations on both, to draw beside the GPU's.
 
-    The atomic operations access one word of every line of 128 B.
+    The atomic operations access one word of every line of 128 B, all of them equally often, and
+    small buffers often enough that a launch is negligible.
     """
     import numpy as np
 
@@ -570,26 +672,35 @@ def beside_processor(call: Call, largest_B: int) -> list[Any]:
     from memkern.families.latency.kernels import octaves
 
     how = {"runs": 3, "placements": 1}
-    cases = [mk.latency(size, **how) for size in octaves(2**12, largest_B, 2)]
-    for size in octaves(2**12, largest_B, 1):
-        lines = size // 128
+
+    def atomics(size_B: int) -> list[Any]:
+        lines = size_B // 128
         chain = np.arange(16 * lines)
         chain[::16] = 16 * cycle(lines, call.options.seed)
-        cases += [
+        # The indices have to be more than the iterations.
+        iters = min(max(ACCESSES // lines, 1), 15) * lines
+        places = (
+            {"device": "cpu", "repetition": "free"},
+            {"device": call.options.device, "invocations": max(ACCESSES // iters, 1)},
+        )
+        return [
             mk.amo(
-                "ptrchase",
-                primitive=primitive,
-                indices=chain,
-                iters=lines,
-                threads=1,
-                device=device,
-                invocations=1,
+                "ptrchase", primitive=primitive, indices=chain, iters=iters, threads=1, **place,
                 **how,
             )
             for primitive in ("add", "cas")
-            for device in ("cpu", call.options.device)
+            for place in places
+        ]  # fmt: skip
+
+    # A chase of atomic operations has to go through all lines, which takes long in large buffers.
+    rounds = (octaves(2**12, largest, 1) for largest in (largest_B, largest_B // 2))
+    return [
+        [
+            *(mk.latency(size, **how) for size in loads),
+            *(case for size in words for case in atomics(size)),
         ]
-    return cases
+        for loads, words in zip(*map(coarse_first, rounds), strict=True)
+    ]
 
 
 def blocks(call: Call) -> str:
@@ -601,15 +712,17 @@ def blocks(call: Call) -> str:
     shape = shape_of(footprint_B)
     how = {"device": call.options.device, "runs": 10, "placements": 1}
     cases = [
-        case.with_(block_threads=threads, unroll=unroll)
-        for case in (
-            *(mk.case(f"loops.{k}", footprint_B=footprint_B, **how) for k in ("triad", "dot")),
-            *(mk.case(f"spatter.{k}", **shape, **how) for k in SPATTER),
-        )
-        for threads in (64, 128, 256, 512, 1024)
-        for unroll in (0, 1, 2, 4, 8)
+        *(mk.case(f"loops.{k}", footprint_B=footprint_B, **how) for k in ("triad", "dot")),
+        *(mk.case(f"spatter.{k}", **shape, **how) for k in SPATTER),
     ]
-    results = measured(call, "blocks", cases)
+    every = [(threads, unroll) for threads in (64, 128, 256, 512, 1024) for unroll in UNROLLS]
+    # First each option with the default of the other one.
+    one = [(threads, unroll) for threads, unroll in every if threads == 256 or unroll == 0]
+    rounds = [
+        [case.with_(block_threads=t, unroll=u) for case in cases for t, u in some]
+        for some in (one, [both for both in every if both not in one])
+    ]
+    results = measured(call, "blocks", rounds)
     table = tables["gpu-blocks"](results)
     best = table[table["of_best"] == 1.0]
     print(best.to_string(index=False))
@@ -634,7 +747,8 @@ def tune(call: Call) -> str:
         path = call.out / f"tune-{kernel}.json"
         how = [f"--device={call.options.device}", f"--budget={budget_s:.3g}", f"--output={path}"]
         command = ["tune", f"--kernel={kernel}", *words, *how, "--force"]
-        with (call.out / "tune.log").open("a") as log, contextlib.redirect_stdout(log):
+        log = (call.out / "tune.log").open("a")
+        with log, contextlib.redirect_stdout(log), without_energy():
             print(f"memkern {shlex.join(command)}", flush=True)
             code = memkern(command)
         if code != 0:
@@ -644,6 +758,11 @@ def tune(call: Call) -> str:
 
 
 def report(call: Call) -> str:
+    """Write a report of all records in the folder and of earlier calls, and a quick one."""
+    return all_of((lambda: report_of_records(call), lambda: quick_report(call)))
+
+
+def report_of_records(call: Call) -> str:
     """Write a report of all records in the folder and of earlier calls."""
     import memkern as mk
     from memkern.machine import gpu
@@ -651,16 +770,28 @@ def report(call: Call) -> str:
     from memkern.report import write
 
     folders = [call.out, *call.options.records]
-    results = mk.merge([path for folder in folders for path in sorted(folder.glob("*.json"))])
+    paths = [path for folder in folders for path in sorted(folder.glob("*.json"))]
+    if not paths:
+        return "no records"
+    results = mk.merge(paths)
     page = call.out / "report.html"
     title = f"Data movement on {gpu.describe(call.options.device)['name']}"
     write(results, page, title=title, environment=machine_environment())
-    return f"{page.stat().st_size} bytes"
+    return f"{page.name}, {page.stat().st_size} bytes"
+
+
+def quick_report(call: Call) -> str:
+    """Run ``memkern report --quick`` for the card."""
+    page = call.out / "quick.html"
+    words = ["report", "--quick", "--device", call.options.device, "-o", page, "--force"]
+    call.run([sys.executable, "-m", "memkern", *words], "quick.log")
+    return f"{page.name}, {page.stat().st_size} bytes"
 
 
 def pack(call: Call) -> None:
     """Write all records, figures and logs into one archive, in place of the earlier one."""
     part = call.options.results.with_name(call.options.results.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(part, "w:gz") as archive:
         archive.add(call.out, call.out.name)
     part.replace(call.options.results)
@@ -686,7 +817,7 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
         "--archive", nargs=2, action="append", default=[], metavar=("OPTION", "PATH"),
         help="source archive for the build, such as MEMKERN_HWLOC_ARCHIVE hwloc.tar.bz2",
     )  # fmt: skip
-    parser.add_argument("--gigabytes", type=float, default=4.0, help="of all arrays together")
+    parser.add_argument("--gigabytes", type=float, default=2.0, help="of all arrays together")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seed", type=int, default=0, help="of the order in each turn")
     parser.add_argument("--timer", default="host", choices=("host", "events", "graph"))
@@ -696,16 +827,20 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
         "--spatter-option", nargs=2, action="append", default=[], metavar=("OPTION", "VALUE"),
         help="option for CMake of Spatter's build, such as a folder in place of a download",
     )  # fmt: skip
-    parser.add_argument("--every-kernel", action="store_true", help="run each kernel once, and end")
+    parser.add_argument(
+        "--every-kernel", choices=TOOLS, metavar="TOOL",
+        help="run each kernel once, in the order for a tool of the sanitizer, and end",
+    )  # fmt: skip
     options = parser.parse_args(words)
     options.steps = options.steps.split(",")
     if unknown := [step for step in options.steps if step not in STEPS]:
         parser.error(f"--steps {unknown[0]!r} is not one of {', '.join(STEPS)}")
     if options.results is None:
         options.results = Path(f"{os.path.normpath(options.out)}.tar.gz")
-    for path in (options.babelstream, options.spatter, *options.records):
-        if path is not None and not path.exists():
-            parser.error(f"there is no {path}")
+    # What is missing is not worth the loss of a call.
+    for folder in options.records:
+        if not folder.is_dir():
+            print(f"there is no folder {folder}: its records are left out", file=sys.stderr)
     for peer in ("babelstream", "spatter"):
         # A name without a folder would be looked for on PATH.
         if path := getattr(options, peer):
@@ -732,25 +867,33 @@ def main() -> int:
         return 1 if run_every_kernel(options) else 0
     call = Call(options)
     call.out.mkdir(parents=True, exist_ok=True)
+    # Whoever ends the call gets the records of the step that runs.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     failed = 0
     known: dict[str, Callable[[Call], str]] = {
-        "build": build, "parity": parity, "sanitize": sanitize, "bandwidths": bandwidths,
-        "transfers": transfers, "latency": latency, "blocks": blocks, "tune": tune,
-        "report": report,
+        "build": build, "card": card, "parity": parity, "sanitize": sanitize,
+        "bandwidths": bandwidths, "transfers": transfers, "latency": latency, "blocks": blocks,
+        "tune": tune, "report": report,
     }  # fmt: skip
-    lines = []
     for name in options.steps:
-        begin = time.monotonic()
+        begin, found = time.monotonic(), "FAILED: interrupted"
         call.begin(name)
+        unusable = name != "build" and call.unusable
         try:
+            if unusable:
+                raise RuntimeError(unusable)
             found = known[name](call) if call.left_s > 5 else "no time was left"
         except Exception as error:  # The results of other steps are worth having all the same.
             failed += 1
             found = f"FAILED: {error}"
-        lines.append(f"{name:<11} {time.monotonic() - begin:6.1f} s  {found}")
-        print(lines[-1], flush=True)
-        (call.out / "summary.txt").write_text("\n".join(lines) + "\n")
-        pack(call)
+        finally:
+            line = f"{name:<11} {time.monotonic() - begin:6.1f} s  {found}"
+            print(line, flush=True)
+            with (call.out / "summary.txt").open("a") as summary:
+                print(line, file=summary)
+            pack(call)
+        if unusable:
+            break
     return 1 if failed else 0
 
 
