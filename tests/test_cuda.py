@@ -880,9 +880,11 @@ def test_the_script_for_a_card_asks_for_a_quick_report(
     few = [mk.stream(kernel, elements=64, device="cuda") for kernel in ("copy", "add")]
     monkeypatch.setattr("memkern.measuring.sweep.least_s", lambda _: 30.0)
     monkeypatch.setattr("memkern.measuring.sweep.expected_s", lambda _: 60.0)
-    monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: few)
+    asked: list[Any] = []
+    monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: asked.append(how) or few)
     monkeypatch.setattr(script.Call, "run", lambda _, words, log: main([*map(str, words[3:])]))
     assert "quick.html" in script.quick_report(begun(script, tmp_path / "records"))
+    assert [how[:2] for how in asked] == [("cuda:0", True)]
     assert len(mk.load(tmp_path / "records" / "quick.parquet")) == 2
 
 
