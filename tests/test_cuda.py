@@ -764,6 +764,14 @@ def test_the_script_for_a_card_judges_and_goes_on_without_a_failing_peer(
     assert found and float(found[1]) == pytest.approx(mean, rel=1e-3)
 
 
+def test_a_single_turn_without_peers_is_judged(script: Any) -> None:
+    medians = {"driver": 2.0, "loops.load": 1.0, "stream.copy": 1.9, "stream.triad": 1.0}
+    text = "\n".join(script.verdicts([script.Turn(medians=medians)]))
+    assert re.search(r"stream.copy .* met\n", text)
+    assert re.search(r"stream.triad .* NOT MET", text)
+    assert re.search(r"0 of 5 / peers +- .* not judged$", text)
+
+
 def test_records_of_finished_turns_are_kept(
     monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
 ) -> None:

@@ -477,12 +477,12 @@ def verdicts(turns: list[Turn]) -> list[str]:
         lines.append(line(f"{name} / peer", with_interval(ratio), f"{number} alternations", None))
         if number >= ALTERNATIONS:
             ratios[name] = ratio
-    met = judge(ratios) if ratios else None
-    mean = f"geometric mean {geometric_mean([r.ratio for r in ratios.values()]):.3f}"
+    met, text = None, "-"
+    if ratios:
+        mean = geometric_mean([r.ratio for r in ratios.values()])
+        met, text = judge(ratios), f"geometric mean {mean:.3f}"
     wanted = f">= 1, {ALTERNATIONS} alternations"
-    lines.append(
-        line(f"{len(ratios)} of {len(PEERS)} / peers", mean if ratios else "-", wanted, met)
-    )
+    lines.append(line(f"{len(ratios)} of {len(PEERS)} / peers", text, wanted, met))
     return lines
 
 
