@@ -27,6 +27,7 @@ from test_kernels import AMO_SHAPES, SAMPLES, built, inputs, one_of_each
 import memkern as mk
 from memkern import _memkern
 from memkern.cli import main
+from memkern.errors import InputError
 from memkern.families.checking import rounding
 from memkern.families.spatter import kernels as spatter
 from memkern.machine import environment, gpu, restoring, settings
@@ -652,7 +653,8 @@ def begun(script: Any, folder: Path, *words: str) -> Any:
 def test_the_script_for_a_card_measures_and_draws(
     monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call = begun(script, tmp_path / "first")
+    # Long enough also where other tests run.
+    call = begun(script, tmp_path / "first", "--minutes", "20")
     for step, files in {
         "transfers": ["transfers.json", "transfers.pdf"],
         "latency": [
@@ -894,6 +896,18 @@ def test_the_script_for_a_card_asks_for_a_quick_report(
     assert "quick.html" in script.quick_report(begun(script, tmp_path / "records"))
     assert [how[:2] for how in asked] == [("cuda:0", True)]
     assert len(mk.load(tmp_path / "records" / "quick.parquet")) == 2
+
+
+def test_work_goes_on_after_a_failure(script: Any) -> None:
+    assert script.all_of([lambda: "a", lambda: "b"]) == "a; b"
+    done: list[str] = []
+
+    def refuse() -> str:
+        raise InputError("too few records")
+
+    with pytest.raises(RuntimeError, match="too few records; None"):
+        script.all_of([refuse, lambda: str(done.append("drawn"))])
+    assert done == ["drawn"]
 
 
 def test_all_tests_run_on_a_card_after_those_that_were_chosen(

@@ -197,7 +197,7 @@ def all_of(works: Iterable[Callable[[], str]]) -> str:
     for work in works:
         try:
             found.append(work())
-        except (RuntimeError, OSError) as error:
+        except (RuntimeError, OSError, ValueError) as error:
             failed = True
             found.append(str(error).splitlines()[0])
     if failed:
@@ -656,7 +656,9 @@ def latency(call: Call) -> str:
     figures["latency-devices"] = mk.merge(
         call.out / f"{name}.json" for name in ("latency", "devices")
     )
-    return ", ".join(drawn(call, name, results) for name, results in figures.items())
+    return all_of(
+        (lambda n=name, r=results: drawn(call, n, r)) for name, results in figures.items()
+    )
 
 
 def beside_processor(call: Call, largest_B: int) -> list[list[Any]]:
