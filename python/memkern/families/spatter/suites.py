@@ -36,7 +36,7 @@ STRIDES = (1, 2, 4, 8, 16, 32, 64, 128)
 CountRule: TypeAlias = Literal["paper", "footprint"]
 
 _LENGTHS = {"cpu": 8, "gpu": 256}
-_MERGED = 16  # instances of an application's pattern, in its shape for GPUs
+_MERGED = {"cpu": 1, "gpu": 16}  # instances of an application's pattern in one of a case
 
 
 class SuiteConfig(Config):
@@ -87,10 +87,10 @@ def footprint_count(pattern: Pattern, delta: int, footprint_B: float) -> int:
     return values // len(pattern) if delta == 0 else (values - first) // abs(delta) + 1
 
 
-def _published_counts(kind: str) -> dict[tuple[str, str], int]:
-    """Return (pattern, kernel) -> count, which is the same on all platforms of a kind."""
+def _published(kind: str, column: str) -> dict[tuple[str, str], int]:
+    """Return (pattern, kernel) -> count or delta, the same on all platforms of a kind."""
     return {
-        (row["pattern"], row["kernel"]): row["count"]
+        (row["pattern"], row["kernel"]): row[column]
         for row in reference.rows("lavin2020")
         if row["kind"] == kind
     }
@@ -101,7 +101,7 @@ def _counter(
 ) -> Callable[[str, Pattern, int], int]:
     """Return the function (kernel, pattern, delta) -> count of a rule."""
     if count_rule == "paper":
-        counts = _published_counts(kind)
+        counts = _published(kind, "count")
         return lambda kernel, pattern, delta: counts[pattern.name, f"spatter.{kernel}"]
     if count_rule == "footprint":
         return lambda kernel, pattern, delta: footprint_count(pattern, delta, footprint_B)
@@ -173,7 +173,9 @@ def apps(
         An application (pennant, lulesh, nekbone, amg) or a pattern (such as PENNANT-G3), in any
         case; all 34 patterns if not given.
     kind : {"cpu", "gpu"}
-        On GPUs 16 consecutive instances are merged: 256 indices, and 16 times the delta.
+        On GPUs 16 consecutive instances are merged: 256 indices, and 16 times the delta.  The
+        published runs of LULESH-G1, G3 and G6 and NEKBONE-G1 and G2 had other deltas there, of 1,
+        4, 1, 1 and 5 instead of 8, which ``paper`` takes as well.
     count_rule : {"footprint", "paper"}
         ``footprint`` fills `footprint_B` with the sparse array (for LULESH-S3, whose delta is 0,
         moves that many bytes).  ``paper`` takes the published counts, which are the same, as
@@ -206,13 +208,14 @@ def apps(
                 "an application is one of pennant, lulesh, nekbone, amg or a pattern such as "
                 f"PENNANT-G3, not {shown(name)}"
             )
+    merged = _MERGED[kind]
+    deltas = _published(kind, "delta") if count_rule == "paper" else {}
     cases = []
     for row in table:
         kernel = row["kernel"].removeprefix("spatter.")
-        indices, delta = row["indices"], row["delta"]
-        if kind == "gpu":
-            indices = [k * delta + index for k in range(_MERGED) for index in indices]
-            delta *= _MERGED
+        delta = deltas.get((row["pattern"], row["kernel"]), merged * row["delta"])
+        apart = delta // merged
+        indices = [k * apart + index for k in range(merged) for index in row["indices"]]
         pattern = custom(indices, row["pattern"])
         number = count(kernel, pattern, delta)
         cases.append(_case(row["suite"], kernel, pattern, delta, number, count_rule))
