@@ -770,6 +770,21 @@ def test_a_gpu_transfers_sectors_and_fills_those_that_are_written_in_part(dtype:
     assert case.spec.model_bytes(case) == dense + indices + 32 * (whole + partial)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("columns", [3, 5, 10, 16, 34, 35])
+def test_a_gpu_fills_sectors_at_the_ends_of_rows_of_the_stencil(columns: int, dtype: str) -> None:
+    case = mk.loops("stencil", rows=9, columns=columns, dtype=dtype, device="cuda:0")
+    value_B = np.dtype(dtype).itemsize
+    inner = np.zeros((9, columns), dtype=bool)
+    inner[1:-1, 1:-1] = True
+    _, partial = sectors(np.flatnonzero(inner).tolist(), value_B, inner.size)
+    assert partial > 0
+    moved_B = 2 * 7 * (columns - 2) * value_B + 32 * partial
+    assert case.spec.model_bytes(case) == pytest.approx(moved_B, rel=1e-12)
+    on_cpu = case.with_(device="cpu", variant="nt")
+    assert on_cpu.traffic.write_allocate == 0
+
+
 @pytest.mark.parametrize("kernel", spatter.KERNELS)
 def test_another_seed_fills_other_values(kernel: str) -> None:
     case = SAMPLES[f"spatter.{kernel}"][0].with_(threads=1)

@@ -18,7 +18,7 @@ from memkern.machine.caches import MEMORY, shares
 from memkern.machine.topology import data_caches, declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic, Transfer
-from memkern.spec.options import PROCESSORS
+from memkern.spec.options import GPUS, PROCESSORS
 from memkern.spec.registry import register, registry
 
 if TYPE_CHECKING:
@@ -228,8 +228,20 @@ def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Va
 def _traffic_stencil(case: Case) -> Traffic:
     """Count each point read and written once; an iteration is a row."""
     row_B = float((case.integers["columns"] - 2) * value_B(case.dtype))
-    stores = row_B if case.allocates else 0.0
+    stores = row_B if case.allocates else _filled_B(case) / case.iterations
     return Traffic(read=row_B, write=row_B, write_allocate=stores)
+
+
+def _filled_B(case: Case) -> float:
+    """Return the bytes of the sectors that a GPU reads since only a part of them is interior."""
+    if case.knobs.place != GPUS:
+        return 0.0
+    columns, per_sector = case.integers["columns"], case.line_B // value_B(case.dtype)
+    begins = columns * np.arange(1, case.integers["rows"] - 1) + 1
+    bounds = np.concatenate([begins, begins + columns - 2])
+    # Rows that follow each other may end and begin in one sector.
+    partial = np.unique(bounds[bounds % per_sector != 0] // per_sector)
+    return case.line_B * case.filled(0.0, len(partial))
 
 
 def _model_stencil(case: Case) -> float:
