@@ -39,6 +39,7 @@ from memkern.measuring.prepared import Prepared
 from memkern.report import cases as report_cases
 from memkern.report.cases import gpu_report_cases
 from memkern.spec.case import Case
+from memkern.spec.kernel import DTYPES
 from memkern.spec.options import Knobs
 from memkern.spec.registry import registry
 
@@ -257,6 +258,12 @@ def test_arithmetic_takes_longer_than_its_launch_on_a_gpu() -> None:
     units = gpu.describe("cuda:0")["units"]
     assert mk.loops("peakflops", device="cuda").iterations == units * 2048 * 2**16
     assert mk.loops("peakflops", 100, device="cuda").iterations == 100
+    for quick in (False, True):
+        cases = gpu_report_cases("cuda:0", quick, 2**20, 2**30)
+        found = {
+            case.dtype: case.iterations for case in cases if case.spec.name == "loops.peakflops"
+        }
+        assert found == dict.fromkeys(DTYPES, units * 2048 * 2**16)
 
 
 def test_records_have_the_bandwidths_of_the_memory() -> None:

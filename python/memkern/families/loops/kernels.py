@@ -82,4 +82,4 @@ def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> l
         loops("load", footprint_B=size, **brief)
         for size in sizes(2**16, min(16 * cache_B, memory_B // 4), 6 if quick else 13)
     ]
-    return [*loads, *(loops("peakflops", 10**7, dtype=dtype, **brief) for dtype in DTYPES)]
+    return [*loads, *(loops("peakflops", dtype=dtype, **brief) for dtype in DTYPES)]
