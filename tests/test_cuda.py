@@ -151,6 +151,12 @@ def test_chosen_entries_have_every_variant_type_and_operation() -> None:
         assert {key(entry) for entry in chosen} == {key(entry) for entry in every}
 
 
+def one_delta_and_row(case: Case) -> bool:
+    """Return whether a gather or scatter has one delta of each side and one row to move it to."""
+    deltas = [len(values) for name, values in case.indices.items() if name.startswith("delta")]
+    return max(deltas) == 1 and (case.spec.kernel == "gs" or case.integers["wrap"] == 1)
+
+
 @pytest.mark.parametrize("entry", entry_params())
 def test_a_gpu_agrees_with_the_reference(entry: tuple[Any, ...]) -> None:
     kernel, variant, dtype, index, unroll, form = entry
@@ -173,6 +179,10 @@ def test_a_gpu_agrees_with_the_reference(entry: tuple[Any, ...]) -> None:
             with refused(f"not built with unroll {unroll}: there are 0"):
                 case.prepare()
             continue
+        if unroll and kernel.startswith("spatter.") and not one_delta_and_row(case):
+            with refused(f"not built with unroll {unroll}: there are 0"):
+                case.prepare()
+            continue
         check = case.prepare().check()
         assert check.valid, (case.columns, check)
         if kernel.startswith((*RACES, "amo.")):
@@ -182,6 +192,22 @@ def test_a_gpu_agrees_with_the_reference(entry: tuple[Any, ...]) -> None:
         for name, got in case.apply(**arrays).items():
             limit = case.spec.ulps * rounding(case.dtype) * max(np.abs(wanted[name]).max(), 1)
             assert np.abs(got - wanted[name]).max() <= limit, (name, case.columns)
+
+
+@pytest.mark.parametrize("unroll", [0, 1, 8])
+@pytest.mark.parametrize("kernel", spatter.KERNELS)
+def test_indices_that_exceed_a_block_are_in_shared_memory(kernel: str, unroll: int) -> None:
+    indices = np.random.default_rng(1).permutation(70)
+    names = ["pattern_gather", "pattern_scatter"] if kernel == "gs" else ["pattern"]
+    own = {name: indices for name in names}
+    if kernel.startswith("multi"):
+        own["pattern_" + kernel.removeprefix("multi")] = indices[::-1].copy()
+    for block in (32, 64, 100):
+        case = spatter.case(
+            kernel, **own, delta=70, count=23, device="cuda", block_threads=block, unroll=unroll
+        )
+        check = case.prepare().check()
+        assert check.valid, (block, check)
 
 
 @pytest.mark.parametrize("timer", ["host", "events", "graph"])
@@ -1065,6 +1091,26 @@ def test_other_families_do_not_run_on_gpus() -> None:
 def test_unknown_unrolling_is_refused() -> None:
     with refused("not built with unroll 3: there are 0, 1, 2, 4, 8"):
         mk.gather("UNIFORM:8:1", count=9, unroll=3, device="cuda").prepare()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        mk.gather("UNIFORM:8:1", count=9, wrap=2),
+        mk.scatter("UNIFORM:8:1", delta=[8, 16], count=9),
+        mk.gs("UNIFORM:8:1", "UNIFORM:8:1", delta_gather=8, delta_scatter=[8, 16], count=9),
+        mk.multigather("UNIFORM:8:1", pattern_gather=[1, 0], delta=[8, 16], count=9),
+        mk.gather(range(6145), delta=1, count=2),
+    ],
+)
+def test_unrolling_that_does_not_run_is_refused_and_left_out(case: Case) -> None:
+    case = on_device(case)
+    for unroll in (1, 2, 4, 8):
+        with refused(f"{case.spec.name}' is not built with unroll {unroll}: there are 0"):
+            case.with_(unroll=unroll).prepare()
+    assert case.prepare().check().valid
+    best, search = mk.tune(case, budget_s=0.5, knobs={"unroll": (0, 1, 2, 4, 8)})
+    assert {row["unroll"] for row in search} == {0} and best.knobs.unroll == 0
 
 
 def test_more_memory_than_the_device_has_is_refused_before_it_is_touched() -> None:

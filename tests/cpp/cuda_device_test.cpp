@@ -36,6 +36,15 @@ Placement on_device(std::int64_t offset_B = 0, int workers = 1) {
   return {Pages::Default, {}, offset_B, &device(), workers};
 }
 
+// Makes functions of the emulated device fail during its lifetime.
+class Failing {
+ public:
+  explicit Failing(const char* functions) { setenv("MEMKERN_EMULATED_FAIL", functions, 1); }
+  ~Failing() { unsetenv("MEMKERN_EMULATED_FAIL"); }
+  Failing(const Failing&) = delete;
+  Failing& operator=(const Failing&) = delete;
+};
+
 TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
   const Team team({1, "none"});
   for (const DType type :
@@ -244,6 +253,8 @@ std::vector<Case> apart(const std::string& kernel) {
           {kernel, {5, 0, 3}, {-8}, 41, 3},
           {kernel, {2, 0, 1}, {3, 9, 4}, 33, 4},
           {kernel, {0}, {1}, 2500, 1},
+          // Longer than some blocks, which then have the indices in shared memory.
+          {kernel, permutation(70, 1), {70}, 23, 1},
           // Longer than a block, and too long for shared memory.
           {kernel, is_long, {7000}, 5, 2}};
 }
@@ -279,14 +290,49 @@ TEST(Spatter, MatchesTheProcessor) {
   EXPECT_GT(tried, 1000);
 }
 
-// Makes functions of the emulated device fail during its lifetime.
-class Failing {
- public:
-  explicit Failing(const char* functions) { setenv("MEMKERN_EMULATED_FAIL", functions, 1); }
-  ~Failing() { unsetenv("MEMKERN_EMULATED_FAIL"); }
-  Failing(const Failing&) = delete;
-  Failing& operator=(const Failing&) = delete;
-};
+// Each of their threads moves one element, whatever the unrolling of an entry.
+TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
+  const Team team({1, "none"});
+  const auto indices = [](std::int64_t length) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(length));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  };
+  struct Tried {
+    Case c;
+    const char* index;
+    bool unrolls;
+  };
+  const Tried all[] = {
+      {{"gather", indices(4), {4}, 50, 1}, "int64", true},
+      {{"gather", indices(4), {4}, 50, 2}, "int64", false},
+      {{"scatter", indices(4), {4}, 50, 2}, "int32", false},
+      // Without a dense buffer.
+      {{"gs", indices(4), {4}, 50, 2}, "int64", true},
+      {{"gs", indices(4), {4, 8}, 50, 1}, "int64", false},
+      {{"multigather", indices(4), {4, 8}, 50, 1}, "int64", false},
+      // Indices that take 48 KiB, or just more.
+      {{"gather", indices(6144), {1}, 2, 1}, "int64", true},
+      {{"gather", indices(6145), {1}, 2, 1}, "int64", false},
+      {{"gather", indices(6145), {1}, 2, 1}, "int32", true},
+      {{"multiscatter", indices(12289), {1}, 2, 1}, "int32", false},
+      {{"gs", indices(3072), {1}, 2, 1}, "int64", true},
+      {{"gs", indices(3073), {1}, 2, 1}, "int64", false},
+  };
+  for (const Tried& tried : all) {
+    int entries = 0;
+    for (const DeviceEntry& e : device().entries()) {
+      if ("spatter." + tried.c.kernel != e.kernel || std::string(tried.index) != e.index) continue;
+      const std::string what = tried.c.kernel + " unroll " + std::to_string(e.unroll);
+      const RegisteredEntry entry{e, "sm_00"};
+      EXPECT_TRUE(prepare(tried.c, e, team, {})->runs(entry)) << what;
+      EXPECT_EQ(prepare(tried.c, e, team, on_device())->runs(entry), e.unroll == 0 || tried.unrolls)
+          << what;
+      ++entries;
+    }
+    EXPECT_EQ(entries, 10);
+  }
+}
 
 TEST(Devices, AreDescribedWithoutBeingOccupied) {
   const int before = emulated::counts().contexts;

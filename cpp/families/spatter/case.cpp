@@ -152,6 +152,9 @@ class SpatterProblem : public Problem {
   std::string index_dtype() const override { return dtype_name(index_dtype_); }
 
   bool runs(const RegisteredEntry& entry) const override {
+    if (device() != nullptr && entry.unroll != 0 && !args_.unrolls(dtype_size(index_dtype_))) {
+      return false;
+    }
     // Hardware gathers of 4-byte values take 4-byte indices.
     const bool narrows = dtype_ == DType::F32 && index_dtype_ == DType::I64;
     return std::string(entry.variant) != "simd" || !narrows ||

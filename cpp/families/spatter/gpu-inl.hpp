@@ -169,14 +169,13 @@ struct MoveAny {
 
 template <class T, class I, Op kOp, int kUnroll>
 void start(const void* p, Range range, int threads, void* queue) {
+  static_assert(SpatterArgs::kMaxLists_B <= kMaxShared_B);
   const SpatterArgs& a = *static_cast<const SpatterArgs*>(p);
-  const std::int64_t lists = gathers(kOp) && scatters(kOp) ? 2 : 1;
-  const bool fits = a.length <= threads;
-  const std::int64_t shared_B = fits ? 0 : lists * a.length * std::int64_t{sizeof(I)};
-  const bool simple = a.wrap == 1 && a.gather_walk.cycle == 1 && a.scatter_walk.cycle == 1;
-  if (simple && shared_B <= kMaxShared_B) {
+  if (a.unrolls(sizeof(I))) {
     using K = Move<T, I, kOp, kUnroll>;
-    const auto size = static_cast<std::size_t>(shared_B);
+    const bool fits = a.length <= threads;
+    const std::size_t lists = gathers(kOp) && scatters(kOp) ? 2 : 1;
+    const std::size_t size = fits ? 0 : lists * static_cast<std::size_t>(a.length) * sizeof(I);
     const std::int64_t rows = fits ? threads / a.length : 1;
     launch<K>({a, range},
               std::min(blocks_for(range.end - range.begin, rows * kUnroll),
