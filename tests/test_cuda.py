@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import REQUEST, Changed, checked, refused
+from checking import REQUEST, Changed, checked, refusal, refused
 from test_kernels import AMO_SHAPES, SAMPLES, built, inputs, one_of_each
 
 import memkern as mk
@@ -36,6 +37,7 @@ from memkern.machine.health import NOTE
 from memkern.machine.topology import machine_environment
 from memkern.measuring import comparison_worker, costs, doctor, sampling, variants
 from memkern.measuring.prepared import Prepared
+from memkern.plots import figures, tables
 from memkern.report import cases as report_cases
 from memkern.report.cases import gpu_report_cases
 from memkern.spec.case import Case
@@ -1111,6 +1113,21 @@ def test_unrolling_that_does_not_run_is_refused_and_left_out(case: Case) -> None
     assert case.prepare().check().valid
     best, search = mk.tune(case, budget_s=0.5, knobs={"unroll": (0, 1, 2, 4, 8)})
     assert {row["unroll"] for row in search} == {0} and best.knobs.unroll == 0
+
+
+def test_the_command_that_the_map_of_blocks_recommends_makes_its_records(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    monkeypatch.chdir(tmp_path)
+    command = re.search("`memkern (.*?)`", refusal(figures["gpu-blocks"], None))
+    assert command is not None
+    words = shlex.split(command[1])
+    assert main(words) == 0
+    found = tables["gpu-blocks"](mk.load(words[words.index("-o") + 1]))
+    assert set(found["kernel"]) == {"loops.triad", "loops.dot"}
+    assert set(found["block_threads"]) == {64, 128, 256, 512, 1024}
+    assert set(found["unroll"]) == {0, 1, 2, 4, 8}
 
 
 def test_more_memory_than_the_device_has_is_refused_before_it_is_touched() -> None:

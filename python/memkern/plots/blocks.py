@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _MEASURE = (
-    "memkern stream --device cuda --block-threads 64,128,256,512,1024 --unroll 0,1,2,4,8 -o "
-    "blocks.parquet"
+    "memkern loops -k triad,dot --device cuda --block-threads 64,128,256,512,1024 "
+    "--unroll 0,1,2,4,8 -o blocks.parquet"
 )
 _COLUMNS = ("block_threads", "unroll")
 
