@@ -272,6 +272,59 @@ def test_a_busy_gpu_fails_only_cases_that_use_it(
     assert mk.stream("copy", elements=64, threads=1, runs=2).measure().valid
 
 
+@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+@pytest.mark.parametrize(
+    "function, timer, said",
+    [
+        ("cudaMalloc", "host", "allocating memory failed: unknown error"),
+        ("launch", "host", "launching a kernel failed: unknown error"),
+        ("cudaGraphInstantiate", "graph", "instantiating a graph failed: unknown error"),
+    ],
+)
+def test_a_gpu_that_fails_gives_a_sentence_and_no_result(
+    function: str,
+    timer: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    case = mk.stream("copy", elements=4096, device="cuda", runs=2, timer=timer)
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        f'[[case]]\nkernel = "stream.copy"\nelements = 4096\ndevice = "cuda"\ntimer = "{timer}"\n'
+    )
+    # Memory of earlier cases would be used again.
+    _memkern.release_memory()
+    monkeypatch.setenv("MEMKERN_EMULATED_FAIL", function)
+    with pytest.raises(mk.DeviceError, match=said):
+        case.measure()
+    words = ["stream", "-k", "copy", "--elements", "4096", "--device", "cuda", "--timer", timer]
+    for verb in (words, ["sweep", str(file)]):
+        assert main([*verb, "--json", "-q"]) == 2
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err) == ("", f"memkern: {said}\n")
+
+
+@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+def test_a_failing_gpu_does_not_end_a_comparison(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        '[[case]]\nkernel = "stream.copy"\nelements = 64\ndevice = "cuda"\n'
+        'timer = ["graph", "host"]\n'
+    )
+    monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaGraphInstantiate")
+    answers: list[dict[str, Any]] = []
+    requests = [b'{"sample": 0}', b'{"measure": 0}', b'{"measure": 1}']
+    comparison_worker.serve(str(file), {}, requests, lambda **entries: answers.append(entries))
+    about, sampled, measured, other = answers
+    assert about["cases"] == 2
+    assert sampled == measured == {"error": "instantiating a graph failed: unknown error"}
+    assert other["record"]["valid"]
+
+
 def test_reductions_take_a_number_of_blocks() -> None:
     for blocks in (0, 1, 512, 8192):
         record = mk.loops("dot", 5000, device="cuda", blocks=blocks, runs=2).measure().record

@@ -94,7 +94,7 @@ def functions() -> dict[str, Any]:
     found = {}
     for name in mk.__all__:
         thing = getattr(mk, name)
-        if callable(thing) and thing is not mk.InputError:
+        if callable(thing) and thing not in (mk.InputError, mk.DeviceError):
             found[name] = [
                 f"{parameter}".partition(":")[0].partition("=")[0]
                 for parameter in inspect.signature(thing).parameters.values()

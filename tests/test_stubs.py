@@ -24,6 +24,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
+from memkern.errors import DeviceError as DeviceError
 from memkern.errors import InputError as InputError
 from memkern.families.spatter.kernels import PatternLike
 from memkern.inputs import indices

@@ -18,7 +18,7 @@ class MemoryError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Becomes Python's RuntimeError: an operation of a device failed.
+// Becomes memkern.DeviceError in Python: an operation of a device failed.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -19,7 +19,8 @@ inline void translate_errors() {
     } catch (const MemoryError& e) {
       PyErr_SetString(PyExc_MemoryError, e.what());
     } catch (const DeviceError& e) {
-      PyErr_SetString(PyExc_RuntimeError, e.what());
+      const auto errors = pybind11::module_::import("memkern.errors");
+      PyErr_SetString(errors.attr("DeviceError").ptr(), e.what());
     }
   });
 }

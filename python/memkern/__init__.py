@@ -16,6 +16,7 @@ import importlib
 import os
 from typing import Any
 
+from memkern.errors import DeviceError as DeviceError
 from memkern.errors import InputError as InputError
 
 # libgomp reads this when it is loaded. Threads sleep after waiting for about a quarter of a
@@ -75,7 +76,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = sorted(["InputError", *_MODULES, *_HOMES])
+__all__ = sorted(["DeviceError", "InputError", *_MODULES, *_HOMES])
 
 
 def __getattr__(name: str) -> Any:

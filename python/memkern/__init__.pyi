@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
+from memkern.errors import DeviceError as DeviceError
 from memkern.errors import InputError as InputError
 from memkern.families.spatter.kernels import PatternLike
 from memkern.inputs import indices
@@ -52,6 +53,7 @@ from memkern.spec.registry import registry as registry
 __version__: str
 __all__ = [
     "Case",
+    "DeviceError",
     "InputError",
     "Knobs",
     "Measurement",

@@ -183,6 +183,15 @@ TEST(DeviceMemory, IsRefusedBeforeAllocation) {
       contains(refusal<MemoryError>([&] { device().allocate(free_B * 2); }), "cuda:0 refused"));
 }
 
+TEST(DeviceMemory, IsNotShortIfAnAllocationFailsForAnotherReason) {
+  const Failing failing("cudaMalloc");
+  for (const char* memory : {"", "managed"}) {
+    DeviceMemory& where = *memory == '\0' ? device() : device().other(memory);
+    EXPECT_EQ(refusal<DeviceError>([&] { where.allocate(8); }),
+              "allocating memory failed: unknown error");
+  }
+}
+
 TEST(DeviceMemory, IsReusedByLaterCases) {
   const Team team({1, "none"});
   Arena::release_pool();

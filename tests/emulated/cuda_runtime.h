@@ -223,6 +223,7 @@ inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 inline cudaError_t cudaMalloc(void** at, std::size_t size) {
   *at = nullptr;
+  if (emulated::fails("cudaMalloc")) return cudaErrorUnknown;
   if (emulated::allocated() + size > emulated::kMemory) return cudaErrorMemoryAllocation;
   *at = std::aligned_alloc(256, (size + 255) / 256 * 256);
   if (*at == nullptr) return cudaErrorMemoryAllocation;

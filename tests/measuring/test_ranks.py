@@ -22,7 +22,7 @@ import pytest
 
 import memkern as mk
 from memkern import launcher
-from memkern.errors import InputError
+from memkern.errors import DeviceError, InputError
 from memkern.machine import remote
 from memkern.measuring import transports
 from memkern.measuring.ranks import Ranks
@@ -194,7 +194,7 @@ def test_the_identity_holds_ranks_and_binding(monkeypatch: pytest.MonkeyPatch) -
     assert [next(iter(one))[1] for one in ids] == [True, True, True, False]
 
 
-@pytest.mark.parametrize("kind", [InputError, MemoryError])
+@pytest.mark.parametrize("kind", [InputError, MemoryError, DeviceError])
 def test_an_error_of_one_rank_is_raised_by_all(kind: type[Exception]) -> None:
     def work(ranks: Ranks) -> None:
         with ranks.together():

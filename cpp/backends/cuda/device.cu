@@ -104,6 +104,15 @@ double now_s() {
   return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
+// Whether there was enough memory. Throws DeviceError if an allocation failed for another reason.
+bool allocated(cudaError_t status) {
+  if (status == cudaSuccess) return true;
+  cudaGetLastError();
+  if (status == cudaErrorMemoryAllocation) return false;
+  check(status, "allocating memory");
+  return false;
+}
+
 void wait(cudaStream_t queue) { check(cudaStreamSynchronize(queue), "waiting for a device"); }
 
 class Event {
@@ -327,10 +336,7 @@ class HostMemory : public DeviceMemory {
       if (name_ == "managed") check_managed();
       const cudaError_t status =
           name_ == "managed" ? cudaMallocManaged(&data, size) : cudaHostAlloc(&data, size, 0);
-      if (status != cudaSuccess) {
-        cudaGetLastError();
-        data = nullptr;
-      }
+      if (!allocated(status)) data = nullptr;
     }
     if (data == nullptr) {
       throw MemoryError("no " + name_ + " buffer of " + std::to_string(bytes) + " bytes");
@@ -399,8 +405,7 @@ class CudaDevice : public Device {
   std::byte* allocate(std::int64_t bytes) override {
     use();
     void* data = nullptr;
-    if (cudaMalloc(&data, static_cast<std::size_t>(bytes)) != cudaSuccess) {
-      cudaGetLastError();
+    if (!allocated(cudaMalloc(&data, static_cast<std::size_t>(bytes)))) {
       throw MemoryError(name_ + " refused a buffer of " + std::to_string(bytes) + " bytes");
     }
     return static_cast<std::byte*>(data);

@@ -1,8 +1,8 @@
 """The command line, whose verbs all follow these conventions.
 
 Tables go to standard output, progress and warnings to standard error. Exit codes:
-0 good, 1 a result failed its validation, 2 wrong input, 3 a gate (``--fail-on``, ``doctor
---baseline``) failed, 130 interrupted, 143 terminated.
+0 good, 1 a result failed its validation, 2 wrong input or a device that does not work, 3 a gate
+(``--fail-on``, ``doctor --baseline``) failed, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from memkern.cli.options import (
 )
 from memkern.cli.streams import Stream, standard_streams
 from memkern.discovery import family_modules
-from memkern.errors import InputError
+from memkern.errors import DeviceError, InputError
 from memkern.files import reason
 from memkern.machine import settings
 
@@ -253,7 +253,7 @@ def _run(args: argparse.Namespace) -> tuple[int, bool]:
     except KeyboardInterrupt:
         warn("interrupted")
         return INTERRUPTED, True
-    except (InputError, MemoryError) as failure:
+    except (InputError, MemoryError, DeviceError) as failure:
         error: Exception = failure
         if not said or str(error) != said:
             warn(str(error) or "out of memory")

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memkern.errors import InputError
+from memkern.errors import DeviceError, InputError
 from memkern.files import publish
 from memkern.machine.environment import Environment, differences, identity
 from memkern.machine.topology import machine_environment
@@ -92,7 +92,7 @@ class Task:
                 error = None
         except KeyboardInterrupt:
             pass
-        except (InputError, MemoryError) as failure:
+        except (InputError, MemoryError, DeviceError) as failure:
             error = str(failure) or "out of memory"
             print(f"memkern: {error}", file=sys.stderr)
         outcome = json.dumps({"request": self.request, "error": error})

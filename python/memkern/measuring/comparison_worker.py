@@ -20,7 +20,7 @@ import numpy as np
 
 import memkern
 from memkern import _memkern, small
-from memkern.errors import InputError
+from memkern.errors import DeviceError, InputError
 from memkern.measuring.prepared import prepare
 from memkern.measuring.record import measure
 from memkern.measuring.sweepfile import read_sweep
@@ -79,7 +79,7 @@ def serve(
                 answer(record=plain_record(measure(cases[number]).record))
             else:
                 answer(seconds=value_of(cases[number]))
-        except (InputError, MemoryError) as error:
+        except (InputError, MemoryError, DeviceError) as error:
             answer(error=str(error) or "out of memory")
         finally:
             _memkern.release_memory()

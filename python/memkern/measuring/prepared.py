@@ -455,6 +455,8 @@ def prepare(case: Case) -> Prepared:
     ------
     InputError, MemoryError
         Something requested is wrong or not available; nothing was written then.
+    DeviceError
+        An operation of a GPU failed.
     """
     return Prepared(case)
 

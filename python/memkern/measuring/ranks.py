@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import launcher
-from memkern.errors import InputError
+from memkern.errors import DeviceError, InputError
 from memkern.machine.environment import cpu_list, units_of_core
 from memkern.measuring.transports import Floats, Transport, connect
 
@@ -367,6 +367,7 @@ def _is_gone(process: int) -> bool:
 _KINDS: tuple[type[BaseException], ...] = (
     InputError,
     MemoryError,
+    DeviceError,
     KeyboardInterrupt,
     RuntimeError,
 )

@@ -238,7 +238,7 @@ class CaseRun:
 
         Raises
         ------
-        InputError, MemoryError
+        InputError, MemoryError, DeviceError
             See `prepare`.
         """
         with exclusive():
@@ -787,7 +787,7 @@ def measure(
 
     Raises
     ------
-    InputError, MemoryError
+    InputError, MemoryError, DeviceError
         See `prepare`.
     """
     run = CaseRun(case, repeat)

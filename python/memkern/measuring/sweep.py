@@ -103,8 +103,9 @@ def sweep(
 
     Raises
     ------
-    InputError, MemoryError
-        A case is wrong or the results file can't be used; finished cases are in the file.
+    InputError, MemoryError, DeviceError
+        A case is wrong, a GPU does not work, or the results file can't be used; finished cases are
+        in the file.
     """
     refuse_forked()
     if order not in ("random", "declared"):

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from typing import IO, Any
 
 from memkern.checks import shown
-from memkern.errors import InputError
+from memkern.errors import DeviceError, InputError
 from memkern.results.values import dumps
 
 __all__ = ["Answer", "WorkerProcess", "run_worker"]
@@ -122,8 +122,8 @@ def run_worker(serve: Callable[[IO[bytes], Answer], None]) -> int:
     Parameters
     ----------
     serve : callable
-        Gets the requests and the function that answers. If it raises `InputError` or `MemoryError`,
-        the last answer is ``{"error": "..."}``.
+        Gets the requests and the function that answers. If it raises `InputError`, `MemoryError`
+        or `DeviceError`, the last answer is ``{"error": "..."}``.
     """
     # Other output of this process goes to standard error.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
@@ -134,7 +134,7 @@ def run_worker(serve: Callable[[IO[bytes], Answer], None]) -> int:
 
     try:
         serve(sys.stdin.buffer, answer)
-    except (InputError, MemoryError) as error:
+    except (InputError, MemoryError, DeviceError) as error:
         answer(error=str(error) or "out of memory")
         return 2
     return 0
