@@ -18,14 +18,25 @@ TREE = Path(__file__).parents[1]
 
 _OPCODES = {0x981: "LDG", 0x381: "LDG", 0x986: "STG", 0x983: "LDL", 0x987: "STL"}
 _OPCODES |= {0x984: "LDS", 0x388: "STS"}
-# Those of updates, fences and matches were found by compiling programs that have only one of them.
+# These were found by compiling programs that have only one of them.
 _OPCODES |= {0x98E: "RED", 0x9A8: "ATOMG", 0x3A9: "CAS", 0x992: "MEMBAR", 0x3A1: "MATCH"}
+# Invalidation of the first cache, branches, and what divisions of integers are made of.
+_OPCODES |= {0x98F: "CCTL", 0x947: "BRA", 0x944: "CALL", 0x308: "MUFU"}
+# The upper digit tells where operands are: registers, constants, the instruction itself.
+_OPCODES |= {digit << 8 | 0x23: "FFMA" for digit in (2, 4, 6, 8, 0xA, 0xC)}
+_OPCODES |= {digit << 8 | 0x2B: "DFMA" for digit in (2, 4, 6, 8, 0xA, 0xC)}
+_OPCODES |= {digit << 8 | 0x89: "SHFL" for digit in (3, 5, 9, 0xF)}
+_OPCODES |= {digit << 8 | low: "I2F" for digit in (3, 0xB, 0xD) for low in (0x06, 0x12)}
+_OPCODES |= {0x221: "FADD", 0x421: "FADD", 0x220: "FMUL", 0x820: "FMUL"}
+_OPCODES |= {0x229: "DADD", 0x429: "DADD", 0x228: "DMUL", 0x828: "DMUL"}
+_SCOPES = ("CTA", "SM", "GPU", "SYS")
 _NO_BARRIER = 7
 
 
 class Instruction(NamedTuple):
     """An instruction: its name if it is one of `_OPCODES`, and its barriers.
 
+    Fences are named with order and scope: ``MEMBAR.ALL.GPU`` for acquire and release on the device.
     `sets` is the barrier that it sets when its result is there, `waits` the bits of those that it
     waits for.
     """
@@ -92,5 +103,7 @@ def _instructions(code: bytes) -> list[Instruction]:
     found = []
     for low, high in struct.iter_unpack("<QQ", code):
         name = _OPCODES.get(low & 0xFFF, "")
+        if name == "MEMBAR":
+            name += f".{'ALL' if high >> 15 & 1 else 'SC'}.{_SCOPES[high >> 12 & 3]}"
         found.append(Instruction(name, high >> 46 & 7, high >> 52 & 0x3F))
     return found

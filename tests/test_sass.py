@@ -42,6 +42,13 @@ SUMS = {
 # all their arrays; each of those is read as well.
 INDEXED = {"Copy": (1, "0, 1"), "Triad": (2, "-1, 0, 1"), "Add": (2, "0, 1, 2")}
 MOVES = ("Gather", "Scatter", "GatherScatter")
+# Of any deltas and lengths, for which instances and elements are found by division.
+MOVES_ANY = {f"any {op}": f"MoveAny<double, long, (SpatterOp){k}>" for k, op in enumerate(MOVES)}
+# By the instruction for a multiplication and an addition.
+PEAKS = {
+    "FFMA": "Reduce<Single<float>, Peak, 0, 8>",
+    "DFMA": "Reduce<Single<double>, Peak, 0, 8>",
+}
 MATVEC = "Matvec<double, 8>"
 STENCIL = "StencilGrid<double, 4>"
 GATHERS = {"bs6": "Gather<double, int>", "bs6 balanced": "BalancedGather<double, int>"}
@@ -71,13 +78,13 @@ def words(primitive: int, order: int, scope: int, used: bool) -> str:
 UPDATES = {
     updates(words(ADD, RELAXED, DEVICE, False)): {"RED": 1},
     updates(words(ADD, RELAXED, DEVICE, True)): {"ATOMG": 1},
-    updates(words(ADD, ACQ_REL, DEVICE, False)): {"ATOMG": 1, "MEMBAR": 1},
-    updates(words(ADD, ACQ_REL, DEVICE, True)): {"ATOMG": 1, "MEMBAR": 1},
-    updates(words(ADD, SEQ_CST, DEVICE, True)): {"ATOMG": 1, "MEMBAR": 1},
+    updates(words(ADD, ACQ_REL, DEVICE, False)): {"ATOMG": 1, "MEMBAR.ALL.GPU": 1},
+    updates(words(ADD, ACQ_REL, DEVICE, True)): {"ATOMG": 1, "MEMBAR.ALL.GPU": 1},
+    updates(words(ADD, SEQ_CST, DEVICE, True)): {"ATOMG": 1, "MEMBAR.SC.GPU": 1},
     updates(words(ADD, RELAXED, SYSTEM, False)): {"RED": 1},
     updates(words(ADD, RELAXED, SYSTEM, True)): {"ATOMG": 1},
     updates(words(CAS, RELAXED, DEVICE, True)): {"CAS": 1},
-    updates(words(CAS, ACQ_REL, DEVICE, True)): {"CAS": 1, "MEMBAR": 1},
+    updates(words(CAS, ACQ_REL, DEVICE, True)): {"CAS": 1, "MEMBAR.ALL.GPU": 1},
     updates(words(PLAIN, RELAXED, DEVICE, True)): {},
     updates("WarpWords<unsigned long, true>"): {"ATOMG": 1, "MATCH": 1},
 }
@@ -104,8 +111,8 @@ def found(
 ) -> dict[str, list[sass.Instruction]]:
     """The instructions of the kernels by default and with four vectors a thread, by name."""
     kernels: dict[str, dict[str, str]] = {
-        "streaming": {MATVEC: MATVEC, STENCIL: STENCIL},
-        "spatter": {},
+        "streaming": {MATVEC: MATVEC, STENCIL: STENCIL} | PEAKS,
+        "spatter": dict(MOVES_ANY),
         "latency": {f"chase of {n}": f"Chase<{n}, (Through)0>" for n in CHAINS},
         "bs": GATHERS | MESHES,
         "amo": {kernel: kernel for kernel in UPDATES},
@@ -194,12 +201,46 @@ def test_as_many_loads_are_in_flight_as_there_are_chains(
 def test_a_word_is_updated_once_in_the_wanted_order(
     found: dict[str, list[sass.Instruction]],
 ) -> None:
-    kinds = ("RED", "ATOMG", "CAS", "MEMBAR", "MATCH")
+    kinds = ("RED", "ATOMG", "CAS", "MEMBAR", "MATCH")  # and their order and scope
     for kernel, wanted in UPDATES.items():
-        counted = Counter(one.name for one in found[kernel] if one.name in kinds)
+        counted = Counter(one.name for one in found[kernel] if one.name.startswith(kinds))
         # The lanes of a warp that found each other may be matched again.
         counted["MATCH"] = min(counted["MATCH"], 1)
         assert +counted == wanted, kernel
+
+
+@pytest.mark.parametrize("op", SUMS)
+def test_a_reduction_shuffles_and_counts_its_blocks_once(
+    found: dict[str, list[sass.Instruction]], op: str
+) -> None:
+    names = [one.name for one in found[op]]
+    # Two words of a double in five steps, for the warps and the block, and for the last block's.
+    assert names.count("SHFL") >= 2 * 5 * 4
+    # The block's result is written before the count, and the others' are read after it.
+    kinds = ("RED", "ATOMG", "CAS", "MEMBAR", "CCTL")
+    assert [name for name in names if name.startswith(kinds)] == ["MEMBAR.ALL.GPU", "ATOMG", "CCTL"]
+
+
+def test_no_integer_is_divided_for_any_deltas(
+    found: dict[str, list[sass.Instruction]], tmp_path: Path
+) -> None:
+    parts = {"MUFU", "I2F"}
+    for name in MOVES_ANY:
+        assert not [one for one in found[name] if one.name in {*parts, "CALL"}], name
+    for kind in ("int", "long"):
+        text = f"__global__ void divide({kind}* x, {kind} y) {{ *x /= y; }}"
+        (division,) = sass.compiled(text, tmp_path).values()
+        assert parts <= {one.name for one in division}
+
+
+@pytest.mark.parametrize("fma", PEAKS)
+def test_an_iteration_of_peakflops_is_one_multiplication_and_addition(
+    found: dict[str, list[sass.Instruction]], fma: str
+) -> None:
+    # Steps of the loop's longest part without a branch: eight sums, unrolled four times.
+    parts = " ".join(one.name for one in found[fma] if one.name).split("BRA")
+    counted = max((Counter(part.split()) for part in parts), key=lambda part: part[fma])
+    assert counted == {fma: 4 * 8}
 
 
 def test_loads_from_shared_memory_follow_each_other(
