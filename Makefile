@@ -8,7 +8,7 @@
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs no system packages
 .PHONY: report test test-all test-cluster lint sanitize wheel clean
-.PHONY: system system-test system-dev system-cluster always
+.PHONY: system system-test system-all system-dev system-cluster always
 .DELETE_ON_ERROR:
 
 WERROR ?= OFF
@@ -43,7 +43,7 @@ test: system-test .venv/.installed .venv/.test
 	$(PYTEST) -m "not ranks"
 	$(PYTEST) -m ranks
 
-test-all: test
+test-all: system-all test
 	$(PYTEST) --every-entry -m every_entry
 	$(BIN)/python tests/mutations.py
 	$(BIN)/python tests/bench/compare_self.py
@@ -91,6 +91,8 @@ system:
 	@tools/install-system-packages.sh
 system-test:
 	@tools/install-system-packages.sh --test
+system-all:
+	@tools/install-system-packages.sh --all
 system-dev:
 	@tools/install-system-packages.sh --dev
 system-cluster:

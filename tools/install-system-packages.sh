@@ -1,14 +1,14 @@
 #!/bin/sh
 # Installs the packages that the system lacks for building memkern and measuring; with --test also
-# those for the tests, with --dev also those for linters and sanitizers, with --cluster also those for
-# the tests that start Slurm.
+# those for the tests, with --all also those for the tests of every entry, with --dev also those for
+# linters and sanitizers, with --cluster also those for the tests that start Slurm.
 # If nothing is missing, it does nothing and needs neither root nor a network.
 set -eu
 
 case "${1:-}" in
-  "" | --test | --dev | --cluster) level=${1:-} ;;
+  "" | --test | --all | --dev | --cluster) level=${1:-} ;;
   *)
-    echo "usage: $0 [--test | --dev | --cluster]" >&2
+    echo "usage: $0 [--test | --all | --dev | --cluster]" >&2
     exit 2
     ;;
 esac
@@ -53,6 +53,9 @@ check() {
     want MPICH mpich command -v mpirun.mpich
     want libpfm4 libpfm4 python3 -c 'import ctypes; ctypes.CDLL("libpfm.so.4")'
     want "MPICH's headers" libmpich-dev mpich_headers
+  fi
+  if [ "$level" = --all ]; then
+    want "HIP's compiler" hipcc command -v hipcc # 350 MB
   fi
   if [ "$level" = --cluster ]; then
     want Slurm slurm-wlm test -x /usr/sbin/slurmctld

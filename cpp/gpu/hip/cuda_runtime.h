@@ -1,6 +1,6 @@
 // Replaces CUDA's header where HIP's compiler builds the kernels: each call has an equal one, but
-// for those at the end. Warps of 32 lanes are halves of the wavefronts of 64 lanes that some
-// devices have.
+// for those at the end (see CONTRIBUTING.md). Warps of 32 lanes are halves of the wavefronts of 64
+// lanes that some devices have.
 #pragma once
 
 #include <hip/hip_runtime.h>
